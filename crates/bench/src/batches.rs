@@ -27,7 +27,7 @@ impl Batches {
         }
     }
 
-    /// A round is over.
+    /// Counts a round.
     #[inline]
     pub(crate) fn round(&mut self) {
         self.done += 1;

@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use crate::messages::effort::Effort;
 use crate::messages::pair::Pair;
 
-/// Neighbouring distances, in the order of size, that differ by more belong to different classes. Samples of one class
+/// Two neighbouring distances, in the order of size, belong to different classes if their ratio is larger. Distances within a class
 /// differ by a few per cent, those of cores with and without a common cache by a factor of three to five.
 const LEAST_RATIO: f64 = 1.5;
-/// After so many failures in succession the distance is not measured any more.
+/// After this many failures in succession the distance is not measured any more.
 const MOST_FAILURES: u32 = 3;
-/// A distance that was measured at most this long ago is taken for the present one, and not measured again.
+/// A distance that was measured no longer ago than this is used again.
 const FRESH: Duration = Duration::from_millis(2);
 
 /// Measures the distance once, in microseconds.
@@ -29,7 +29,7 @@ pub(crate) struct Probe {
     start: Box<dyn FnMut() -> Outcome<Gauge>>,
     gauge: Option<Gauge>,
     failures: u32,
-    /// Why the distance is unknown, once it was: the first reason.
+    /// The first reason why the distance was unknown.
     why: Option<String>,
     last: Option<(Instant, f64)>,
 }
@@ -70,7 +70,7 @@ impl Probe {
         (Distances { before, after }, done)
     }
 
-    /// The distance before a part: that after the last one, if nothing happened in between.
+    /// The distance before a part: that measured after the last one, if that is recent.
     fn before(&mut self) -> Option<f64> {
         match self.last {
             Some((when, distance)) if when.elapsed() < FRESH => Some(distance),
@@ -78,7 +78,7 @@ impl Probe {
         }
     }
 
-    /// Microseconds one way of a cache line, now; none if that cannot be measured.
+    /// The latency of a cache line now, in microseconds; `None` if that cannot be measured.
     fn after(&mut self) -> Option<f64> {
         self.last = None;
         if self.failures >= MOST_FAILURES {
@@ -100,7 +100,7 @@ impl Probe {
         }
     }
 
-    /// Why the distance was unknown, if it ever was.
+    /// The reason why the distance was unknown, if it ever was.
     pub(crate) fn why(&self) -> Option<&str> {
         self.why.as_deref()
     }
@@ -140,11 +140,11 @@ impl Distances {
 /// How far apart the processors were during a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Label {
-    /// As in all parts of this class, the nearest one being 0.
+    /// The class of all the part's measurements; the nearest class is 0.
     Class(usize),
-    /// They were moved meanwhile.
+    /// The processors were moved during the part.
     Mixed,
-    /// It could not be measured.
+    /// The distance could not be measured.
     Unknown,
 }
 

@@ -10,16 +10,16 @@ use crate::outcome::{Benchmark, Verdict};
 use crate::participants::{LIMIT, OURS};
 use crate::parts::findings::{Findings, Series};
 
-/// What a figure of Causeway's is compared with.
+/// What a figure of Causeway is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Against {
     /// The best of the peers in this case.
     BestPeer(String),
-    /// The figure in this case of that peer which is best in another one: (the figure, the other case).
+    /// In this case, the figure of the peer that is best in another case: (this case, the other case).
     PeerBestAt(String, String),
     /// A limit of the machine.
     Limit(String),
-    /// Another case of Causeway's, with its name.
+    /// Another case of Causeway, with its name.
     Ourselves(String, &'static str),
     /// Nothing: the figure is a ratio already.
     Nothing,
@@ -50,14 +50,14 @@ impl Bound {
     }
 }
 
-/// Which sizes a goal is for.
+/// The sizes that a goal covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Over {
-    /// One.
+    /// One size.
     Size(u64),
-    /// Every one that was measured from this one on, whichever they are: the worst decides.
+    /// Every measured size from this one on: the worst decides.
     Every(u64),
-    /// The geometric mean of the ratios of all from this one on.
+    /// The geometric mean of the ratios of all measured sizes from this one on.
     Mean(u64),
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Goal {
 }
 
 impl Goal {
-    /// That a figure of Causeway's is so many times that of the best peer in the same case.
+    /// The goal that a figure of Causeway is so many times that of the best peer in the same case.
     pub(crate) fn new(
         what: impl Into<String>,
         case: impl Into<String>,
@@ -82,7 +82,7 @@ impl Goal {
         Self::over(what, case, Over::Size(size), bound)
     }
 
-    /// The same for other sizes than one.
+    /// The same goal for other sizes than one.
     pub(crate) fn over(
         what: impl Into<String>,
         case: impl Into<String>,
@@ -99,7 +99,7 @@ impl Goal {
         }
     }
 
-    /// The same, compared with something else.
+    /// The same goal, compared with something else.
     pub(crate) fn against(self, against: Against) -> Self {
         Self { against, ..self }
     }
@@ -142,7 +142,7 @@ fn verdict(findings: &Findings, goal: &Goal) -> Option<Verdict> {
     }
 }
 
-/// The sizes from this one on of which there is a figure of Causeway's and one to compare it with.
+/// The sizes from this one on that have a figure of Causeway and one to compare it with.
 fn sizes(findings: &Findings, goal: &Goal, from: u64) -> Vec<u64> {
     let ours = findings.by_size(&goal.case, OURS).into_iter();
     ours.map(|series| series.size)
@@ -150,7 +150,7 @@ fn sizes(findings: &Findings, goal: &Goal, from: u64) -> Vec<u64> {
         .collect()
 }
 
-/// What Causeway's figure of this size is compared with; `None` within if with nothing, `None` if that is missing.
+/// The figure that Causeway's figure of this size is compared with; `Some(None)` if the goal compares with none, `None` if it is missing.
 fn other<'a>(findings: &'a Findings, goal: &Goal, size: u64) -> Option<Option<&'a Series>> {
     Some(match &goal.against {
         Against::BestPeer(case) => Some(best_peer(findings, case, size, goal.bound)?),

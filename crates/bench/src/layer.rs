@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use causeway_bmi::{Addr, Bmi, Completion, Config, Context, Memory, OpId, Posted, Tag, Unexpected};
 use causeway_command::failure::{Doing, Failure, Outcome};
 
-/// How long the other end may be silent.
+/// How long the other end may be silent before an exchange fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An instance of the message layer with one context.
@@ -16,7 +16,7 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// Starts an instance, listening at `listen` if that is not empty.
+    /// Starts an instance, listening at `listen` unless that is empty.
     pub(crate) fn start(listen: &str) -> Outcome<Self> {
         Self::start_with(listen, Config::default())
     }
@@ -39,12 +39,12 @@ impl Layer {
         Ok(Self { bmi, context })
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub(crate) fn address(&self) -> String {
         self.bmi.listening().join(",")
     }
 
-    /// Introduces itself to the process at `address`, which awaits that by [`Layer::await_introductions`].
+    /// Introduces this instance to the process at `address`, which awaits that by [`Layer::await_introductions`].
     pub(crate) fn introduce_to(&mut self, address: &str) -> Outcome<Addr> {
         let doing = || format!("reaching {address}");
         let peer = self.bmi.lookup(address).doing(doing)?;
@@ -163,13 +163,13 @@ impl Layer {
     }
 }
 
-/// What was posted, and has not failed. In two machine words: a value with room for every error is slow to return,
+/// A posted operation that has not failed. It fits into two machine words: a value with room for every error is slow to return,
 /// and that would be measured with the rest.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Begun {
     /// In progress.
     Pending(OpId),
-    /// It has moved so many bytes.
+    /// It has completed, and moved this many bytes.
     Done(u64),
 }
 

@@ -1,4 +1,4 @@
-//! What a benchmark has found: rows, what was done to get them, and the three ways to show them.
+//! A benchmark's result: rows, how they came about, and the three ways to show them.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use crate::participants::{LIMIT, OURS};
 use crate::parts::Parts;
 use crate::sizes::Sizes;
 
-/// What is said of rows that are compared with nothing.
+/// The title of rows that are compared with nothing.
 const OTHER_ROWS: &str = "Measured while the distance of the two processors was another one, or changed: compared with nothing";
 
 /// How a benchmark shows what it finds.
@@ -32,12 +32,12 @@ pub(crate) struct Presentation {
     html: Option<PathBuf>,
 }
 
-/// A goal with what was found.
+/// A goal and its outcome.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Verdict {
     /// What is measured.
     pub(crate) goal: String,
-    /// What was to be reached.
+    /// The bound of the ratio.
     pub(crate) wanted: String,
     /// The median of the runs' ratios.
     pub(crate) ratio: f64,
@@ -55,32 +55,32 @@ pub(crate) struct Verdict {
 
 /// A benchmark in progress, and its result.
 pub(crate) struct Benchmark {
-    /// Its name: `fs`, `messages`.
+    /// The benchmark's name: `fs`, `messages`.
     pub(crate) name: &'static str,
-    /// Where it ran.
+    /// The machine that it ran on.
     pub(crate) machine: Machine,
     /// How to present it.
     pub(crate) output: Output,
-    /// Where the report goes, if one is wanted.
+    /// The report's file, if one is wanted.
     html: Option<PathBuf>,
     /// The figures.
     pub(crate) rows: Vec<Row>,
-    /// Figures that are compared with nothing, because the processors were otherwise apart while they were measured.
+    /// Figures that are compared with nothing, because the processors were at another distance while they were measured.
     other_rows: Vec<Row>,
     /// How far apart the processors were, in JSON; null if that was not measured.
     distances: serde_json::Value,
-    /// What sizes were drawn from, if they were.
+    /// What the sizes were drawn from, if they were.
     seed: Option<u64>,
-    /// What a reader must know about how they came about.
+    /// Notes on how the figures came about.
     pub(crate) notes: Vec<String>,
-    /// What was to be reached, and whether it was; empty for benchmarks without goals.
+    /// The verdicts on the goals; empty for benchmarks without goals.
     pub(crate) verdicts: Vec<Verdict>,
-    /// Figures that participants lack, and why.
+    /// Trials that participants did not complete, and why.
     pub(crate) gaps: Vec<Gap>,
 }
 
 impl Benchmark {
-    /// Begins.
+    /// Begins a benchmark.
     pub(crate) fn new(name: &'static str, presentation: &Presentation) -> Self {
         let machine = Machine::here();
         let output = Output::new(presentation.json);
@@ -145,7 +145,7 @@ impl Benchmark {
         }
     }
 
-    /// Notes what makes ratios unreliable.
+    /// Notes circumstances that make ratios unreliable.
     pub(crate) fn warn(&mut self, quick: bool) {
         let load: f64 = self.machine.load.parse().unwrap_or(0.0);
         if load > 1.0 {
@@ -159,7 +159,7 @@ impl Benchmark {
         }
     }
 
-    /// Notes how far apart the processors were, and takes the figures that are compared with nothing. `why` says why a
+    /// Notes how far apart the processors were, and takes over the figures that are compared with nothing. `why` says why a
     /// distance is unknown.
     pub(crate) fn parts(&mut self, parts: &Parts, why: Option<&str>) {
         for note in parts.notes(why) {

@@ -30,7 +30,7 @@ pub(crate) struct Choice {
 pub(crate) struct Sizes {
     /// In increasing order.
     pub(crate) bytes: Vec<u64>,
-    /// What they were drawn from; none if they were given.
+    /// The seed; none if the sizes were given.
     pub(crate) seed: Option<u64>,
 }
 
@@ -55,7 +55,7 @@ impl Choice {
 }
 
 impl Sizes {
-    /// How they came about, in words, if they were not given.
+    /// How the sizes were drawn, in words; none if they were given.
     pub(crate) fn note(&self) -> Option<String> {
         let seed = self.seed?;
         let odd: Vec<String> = self
@@ -88,12 +88,12 @@ fn drawn(seed: u64) -> Sizes {
     }
 }
 
-/// Where a size stands on an axis of powers, which has no zero: an empty message stands where one of 4 bytes would.
+/// The position of a size on a logarithmic axis, which has no zero: an empty message is shown at 4 bytes.
 pub(crate) fn place(bytes: u64) -> f64 {
     if bytes == 0 { EMPTY } else { bytes as f64 }
 }
 
-/// The name of such a place.
+/// The name of such a position.
 pub(crate) fn place_name(place: f64) -> String {
     if place == EMPTY {
         return "0".to_owned();
@@ -101,7 +101,7 @@ pub(crate) fn place_name(place: f64) -> String {
     size_name(place)
 }
 
-/// The place of an empty message.
+/// The position of an empty message.
 const EMPTY: f64 = 4.0;
 
 /// The number of this day since 1970-01-01 UTC.

@@ -1,4 +1,4 @@
-//! What the processes of benchmarks do.
+//! The tasks of benchmarks' processes.
 
 use causeway_command::failure::Outcome;
 use causeway_command::workers;

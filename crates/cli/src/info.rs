@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use causeway_bmi::Memory;
 use causeway_command::failure::Outcome;
-use causeway_command::output::{Output, harmless};
+use causeway_command::output::{Output, escaped};
 use causeway_report::machine::{COMMIT, Machine, VERSION};
 use causeway_report::style::{Style, paint};
 use causeway_report::table::Table;
@@ -35,17 +35,17 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Something that Causeway uses where it can.
+/// Something that Causeway uses where the machine has it.
 #[derive(Serialize)]
 struct Capability {
     name: &'static str,
     works: bool,
-    /// How well, or why not and what is done instead.
+    /// Details, or why it is not available and what is done instead.
     detail: String,
 }
 
 impl Capability {
-    /// Something that works if a probe has succeeded.
+    /// A capability that exists if a probe has succeeded.
     fn probed<T>(
         name: &'static str,
         probe: std::io::Result<T>,
@@ -139,7 +139,7 @@ fn probe_attach() -> Capability {
         let instead = "large transfers between processes are copied through shared memory";
         capability(false, format!("{why}; {instead}"))
     };
-    // A child process that waits: what the kernel permits for it, it permits for any peer of this user. Address
+    // The probe's child process only waits: what the kernel permits for it, it permits for any peer of this user. Address
     // 0 is never mapped, so a permitted call fails with "bad address".
     let child =
         causeway_command::workers::command::<Assignment>().and_then(|mut command| command.spawn());
@@ -297,14 +297,14 @@ fn describe_servers(output: &Output, file: &Path) -> Outcome<Vec<serde_json::Val
             .report(index)
             .map(|report| report.facts)
             .unwrap_or_default();
-        let error = reply.err().map(|error| harmless(&error.to_string()));
+        let error = reply.err().map(|error| escaped(&error.to_string()));
         let verdict = match &error {
             None => paint("reached", Style::Green),
             Some(error) => paint(&format!("not reached: {error}"), Style::Red),
         };
         output.line(&format!("  {}: {verdict}", server.name));
         for (name, value) in &facts {
-            output.line(&format!("    {name}: {}", harmless(value)));
+            output.line(&format!("    {name}: {}", escaped(value)));
         }
         objects.push(json!({
             "server": server.name, "addresses": server.addresses, "reached": error.is_none(),

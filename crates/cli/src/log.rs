@@ -127,7 +127,7 @@ fn list(output: &Output) -> Outcome {
     Ok(())
 }
 
-/// The masks that the process shall use.
+/// The masks that the process is to use.
 fn requested(arguments: &Arguments, page: &Observer) -> Outcome<Option<Masks>> {
     if arguments.set.is_none() && arguments.record.is_none() {
         return Ok(None);
@@ -135,7 +135,7 @@ fn requested(arguments: &Arguments, page: &Observer) -> Outcome<Option<Masks>> {
     let what = || "choosing log events".to_owned();
     let mut masks: Masks = page.masks().parse().map_err(|_| {
         Failure::new(what(), format!("process {} has a log of its own", page.pid))
-            .hint("only programs that start Causeway's log can be told what to log")
+            .hint("the masks of programs that do not use Causeway's log cannot be changed")
     })?;
     let wrong = |error: log::MaskError| Failure::usage(what(), error);
     if let Some(printed) = &arguments.set {
@@ -153,7 +153,7 @@ fn change(output: &Output, page: &Observer, request: &Masks) -> Outcome {
     let asked = page.ask(&request.to_string()).doing(doing)?;
     let until = Instant::now() + PATIENCE;
     while !page.has_applied(asked) && Instant::now() < until {
-        // The page is memory of the other process, which does not know that it is read.
+        // The page is memory of the other process, which may change it at any time.
         std::thread::sleep(Duration::from_millis(10));
     }
     if !page.is_there() {

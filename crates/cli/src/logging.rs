@@ -48,7 +48,7 @@ fn example() -> String {
     "write it like warn,engine=debug,shm=trace".to_owned()
 }
 
-/// Refuses masks that name a part of the program that there is not.
+/// Refuses masks that name an unknown part of the program.
 pub(crate) fn check(masks: &Masks) -> Outcome {
     let names = |mask: &Mask| mask.names().map(str::to_owned).collect::<Vec<_>>();
     let mut all = names(&masks.printed);
@@ -57,7 +57,7 @@ pub(crate) fn check(masks: &Masks) -> Outcome {
         None => Ok(()),
         Some(name) => Err(Failure::usage(
             "choosing log events",
-            format!("there is no part `{name}` of the program"),
+            format!("no part of the program is called `{name}`"),
         )
         .hint(format!("the parts are {}", list()))),
     }

@@ -94,7 +94,7 @@ fn main() {
 
 fn run(cli: Cli) -> Outcome {
     logging::start(cli.command.serves())?;
-    // Each peer and each client takes descriptors. The limit is the program's to raise, never a library's.
+    // Each peer and each client takes descriptors. Only a program raises the limit, never a library.
     causeway_sys::limits::raise_open_files();
     match cli.command {
         Command::Fs(arguments) => fs::run(arguments),
@@ -110,13 +110,13 @@ fn run(cli: Cli) -> Outcome {
             demo::worker::WORKER => demo::worker::work(),
             _ => Err(Failure::usage(
                 format!("starting the worker {role}"),
-                "there is no such worker",
+                "this build has no worker of that name",
             )),
         },
     }
 }
 
-/// The verb of the file system's that was given without `fs` before it.
+/// The verb of `causeway fs` that was given without `fs`.
 fn fs_verb(error: &clap::Error) -> Option<String> {
     let ContextValue::String(verb) = error.get(ContextKind::InvalidSubcommand)? else {
         return None;

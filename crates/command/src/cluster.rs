@@ -11,10 +11,10 @@ use causeway_report::units::bytes_text;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::{remote, shutdown};
 
-/// What to start.
+/// The file system to start.
 #[derive(Debug, Clone)]
 pub struct Spec {
-    /// Where everything lies.
+    /// The directory that holds all of it.
     pub directory: PathBuf,
     /// Number of I/O servers.
     pub servers: usize,
@@ -56,7 +56,7 @@ impl Cluster {
         Ok(Self { running })
     }
 
-    /// What the file system consists of.
+    /// The file system's configuration.
     pub fn configuration(&self) -> &Configuration {
         self.running.configuration()
     }
@@ -91,7 +91,7 @@ impl Cluster {
         self.running.restart(index).map_err(failed(what))
     }
 
-    /// A server that has ended by itself, with its last words.
+    /// Returns a server that has ended by itself, with the last lines that it printed.
     pub fn ended(&mut self) -> Option<(usize, String)> {
         self.running.ended()
     }

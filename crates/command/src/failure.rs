@@ -11,15 +11,15 @@ pub struct Failure {
     pub why: String,
     /// What the user can do, if that is known.
     pub hint: Option<String>,
-    /// The process's exit code: 1 if the thing asked for failed, 2 for wrong use.
+    /// The process's exit code: 1 if what was asked for failed, 2 for wrong use.
     pub code: u8,
     /// Everything has been said already; only the exit code is left.
     pub silent: bool,
-    /// A server is out of reach or full: going on with other items would fail the same way.
+    /// A server is out of reach or full: other items would fail in the same way.
     pub fatal: bool,
-    /// The file that was read has been removed meanwhile: its name may lead to another one.
+    /// The file being read has been removed meanwhile: its name may lead to another file.
     pub gone: bool,
-    /// The file or other item that it is about, where there are many.
+    /// The file or other item that the failure is about, where there are many.
     pub item: Option<String>,
 }
 
@@ -27,7 +27,7 @@ pub struct Failure {
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// The thing asked for failed.
+    /// What was asked for failed.
     pub fn new(what: impl Into<String>, why: impl fmt::Display) -> Self {
         Self {
             what: what.into(),
@@ -66,7 +66,7 @@ impl Failure {
         }
     }
 
-    /// The same, where what was being done names the item already.
+    /// Names the item, where the failure's own text does so already.
     pub fn of(self, item: impl Into<String>) -> Self {
         Self {
             item: self.item.or_else(|| Some(item.into())),

@@ -62,7 +62,7 @@ impl Output {
         write_stdout(value.to_string().as_bytes(), b"\n");
     }
 
-    /// Prints a name or path, as [`Output::name`] shows it, with text around it.
+    /// Prints text around a name or path, shown as by [`Output::name`].
     pub fn named_line(&self, before: &str, name: &[u8], after: &str) {
         if self.json {
             return;
@@ -106,7 +106,7 @@ fn stdout_failed(error: &std::io::Error) -> ! {
 }
 
 fn eprint_line(text: &str) {
-    // Without standard error there is no place left to report to.
+    // Standard error is gone, and there is nowhere else to report that.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
@@ -123,7 +123,7 @@ pub fn note(text: &str) {
 
 /// Prints a failure on standard error, and under `--json` as the one object on standard output.
 pub fn report_failure(failure: &Failure, json: bool) {
-    say(failure);
+    print_failure(failure);
     if json && !failure.silent && !shutdown::is_ending() {
         report_object(&failure.what, &failure.why, failure.hint.as_deref());
     }
@@ -135,8 +135,7 @@ pub fn report_object(what: &str, why: &str, hint: Option<&str>) {
     write_stdout(object.to_string().as_bytes(), b"\n");
 }
 
-/// Prints one item's failure on standard error, adds it to the object of `--json`, and returns so that the command
-/// goes on.
+/// Prints one item's failure on standard error and adds it to the object of `--json`. The command goes on.
 pub fn report_item(failure: &Failure) {
     let mut errors = item_errors();
     if !failure.silent && errors.len() < MAX_ERRORS {
@@ -144,10 +143,10 @@ pub fn report_item(failure: &Failure) {
             "item": failure.item, "what": failure.what, "why": failure.why, "hint": failure.hint }));
     }
     drop(errors);
-    say(failure);
+    print_failure(failure);
 }
 
-fn say(failure: &Failure) {
+fn print_failure(failure: &Failure) {
     if failure.silent || shutdown::is_ending() {
         return;
     }
@@ -160,7 +159,7 @@ fn say(failure: &Failure) {
 pub fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
-        text.push_str(&harmless(&chunk.valid().replace('\\', "\\\\")));
+        text.push_str(&escaped(&chunk.valid().replace('\\', "\\\\")));
         for byte in chunk.invalid() {
             text.push_str(&format!("\\x{byte:02x}"));
         }
@@ -169,7 +168,7 @@ pub fn printable(name: &[u8]) -> String {
 }
 
 /// Text of another process: what could drive a terminal is escaped as `\xNN`.
-pub fn harmless(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         if !causeway_watch::text::is_deceptive(c) {

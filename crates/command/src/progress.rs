@@ -68,7 +68,7 @@ impl Progress {
         }
     }
 
-    /// Whether it is time for a line where no bar can be drawn.
+    /// Whether a plain line is due where no bar can be drawn.
     fn plain_line_is_due(&self) -> bool {
         let Ok(mut last) = self.last_line.try_lock() else {
             return false;
@@ -110,8 +110,8 @@ impl Progress {
         }
     }
 
-    /// Takes back work that must be done again.
-    pub fn take_back(&self, bytes: u64) {
+    /// Subtracts work that must be done again.
+    pub fn subtract(&self, bytes: u64) {
         let bytes = self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
         if let Some(bar) = &self.bar {
             bar.set_position(bytes);
@@ -119,7 +119,7 @@ impl Progress {
     }
 
     /// Prints a line above the bar.
-    pub fn say(&self, print: impl FnOnce()) {
+    pub fn print_above(&self, print: impl FnOnce()) {
         match &self.bar {
             Some(bar) => bar.suspend(print),
             None => print(),
@@ -134,7 +134,7 @@ impl Progress {
         )
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -9,7 +9,7 @@ use causeway_fs::config::{ConfigError, Configuration};
 use causeway_wire::fs::{Entry, Errno, ObjectId};
 
 use crate::failure::{Failure, Outcome};
-use crate::output::{harmless, printable};
+use crate::output::{escaped, printable};
 
 /// Bytes that a command moves between its memory and a file at a time.
 pub const PIECE_BYTES: usize = 4 << 20;
@@ -34,8 +34,8 @@ pub fn is_fatal(errno: Errno) -> bool {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let hint = error.advice().map(str::to_owned);
-        // A server's words are shown like a name: they cannot drive a terminal either.
-        let mut why = harmless(&error.message);
+        // A server's text is escaped like a name: it cannot drive a terminal either.
+        let mut why = escaped(&error.message);
         if why.is_empty() {
             why = error.errno.to_string();
         }
@@ -124,7 +124,7 @@ pub fn reading(path: &[u8], error: Error) -> Failure {
     }
 }
 
-/// An error about what has this path, which a server knows by its number only.
+/// An error about the object at this path, where the server's error knows it by number only.
 pub fn about(path: &[u8], error: Error) -> Failure {
     Failure::from(Error {
         subject: printable(path),
@@ -132,8 +132,8 @@ pub fn about(path: &[u8], error: Error) -> Failure {
     })
 }
 
-/// Calls `each` for every entry of the directory of this path, in the order of names. One that is removed meanwhile
-/// has none left.
+/// Calls `each` for every entry of the directory at this path, in the order of names. A directory that is removed meanwhile
+/// has no more entries.
 pub fn each_entry(
     client: &mut Client,
     (directory, path): (ObjectId, &[u8]),

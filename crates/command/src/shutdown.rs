@@ -60,10 +60,10 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     passing: BTreeMap::new(),
 });
 
-/// What else is to be cleaned up, elsewhere than on this machine.
+/// What the command has to clean up elsewhere than on this machine.
 static CLEANUP: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 
-/// What puts the terminal back as it was.
+/// Restores the terminal.
 static RESTORE: Mutex<Option<fn()>> = Mutex::new(None);
 
 static INSTALLED: AtomicBool = AtomicBool::new(false);
@@ -74,7 +74,7 @@ fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the command is being ended: what fails now, fails because of that.
+/// Whether the command is ending: an operation that fails now may fail because of that.
 pub fn is_ending() -> bool {
     ENDING.load(Ordering::Acquire)
 }
@@ -139,12 +139,12 @@ impl ScratchDirectory {
         })
     }
 
-    /// Where it is.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Leaves it on the disk.
+    /// Keeps the directory on the disk.
     pub fn keep(&mut self) {
         self.keep = true;
         registry().passing.remove(&self.registration.id);
@@ -154,7 +154,7 @@ impl ScratchDirectory {
 impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         if !self.keep {
-            // What cannot be removed is left: an unwind cannot report it.
+            // A directory that cannot be removed is left: an unwind cannot report it.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }
@@ -174,7 +174,7 @@ pub fn on_signals() -> Outcome {
             if let Some(signal) = signals.forever().next() {
                 ENDING.store(true, Ordering::Release);
                 let code = 128 + u8::try_from(signal).unwrap_or(0);
-                // The second signal does not wait until everything is cleaned up.
+                // A second signal ends the process without further cleaning up.
                 for signal in [SIGINT, SIGTERM, SIGHUP] {
                     let now = Arc::new(AtomicBool::new(true));
                     let _ = signal_hook::flag::register_conditional_shutdown(
@@ -226,7 +226,7 @@ pub fn exit(code: u8) -> ! {
 }
 
 /// Sends `signal` to every child, also to those that another thread is just starting, until none is
-/// left or the time is over.
+/// left or the time has passed.
 fn end_children(signal: Signal, within: Duration) {
     let deadline = Instant::now() + within;
     let mut told: BTreeMap<u32, OwnedFd> = BTreeMap::new();
@@ -241,7 +241,7 @@ fn end_children(signal: Signal, within: Duration) {
                 continue;
             }
             if let Some(descriptor) = open_child(pid) {
-                // One that has ended already is as good as told.
+                // A child that has ended already needs no signal.
                 let _ = pidfd_send_signal(&descriptor, signal);
                 told.insert(pid, descriptor);
             }
@@ -250,7 +250,7 @@ fn end_children(signal: Signal, within: Duration) {
             .values()
             .map(|child| PollFd::new(child, PollFlags::IN))
             .collect();
-        // The end of a child ends the wait. Children that another thread is just starting are searched for in between.
+        // A child's end ends the wait. Children that another thread is just starting are searched for in between.
         let moment = Timespec {
             tv_sec: 0,
             tv_nsec: 10_000_000,
@@ -278,7 +278,7 @@ fn children() -> Vec<u32> {
 
 fn is_running_child(pid: u32) -> bool {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // State and parent stand behind the name, which stands in parentheses and may hold anything.
+    // State and parent follow the name, which stands in parentheses and may contain anything.
     let stat = String::from_utf8_lossy(&stat);
     let Some((_, rest)) = stat.rsplit_once(") ") else {
         return false;

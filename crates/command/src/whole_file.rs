@@ -12,7 +12,7 @@ use crate::shutdown;
 const PREFIX: &str = ".causeway-";
 const SUFFIX: &str = ".partial";
 
-/// What a file is called until it is whole; `distinct` is different for each writer.
+/// The name of a file until it is whole; `distinct` is different for each writer.
 pub fn partial_name(distinct: &str) -> String {
     format!("{PREFIX}{distinct}{SUFFIX}")
 }
@@ -22,8 +22,8 @@ pub fn is_partial(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
 
-/// Writes what `fill` writes to `path`. When the disk is full or the command is ended, what was there before is still
-/// there, and nothing else is left. Something that is no regular file, as `/dev/stdout`, is written to directly.
+/// Writes what `fill` writes to `path`. When the disk is full or the command ends early, the former content stays, and
+/// nothing else is left behind. Something other than a regular file, such as `/dev/stdout`, is written to directly.
 pub fn write_with(
     path: &Path,
     fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
@@ -34,12 +34,12 @@ pub fn write_with(
         let mut file = File::options().write(true).open(path).doing(doing)?;
         return fill(&mut file).doing(doing);
     }
-    // A link stays one: what it leads to is replaced.
+    // A symbolic link stays one: the file that it leads to is replaced.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let temporary = tempfile::Builder::new()
         .prefix(PREFIX)
         .suffix(SUFFIX)
-        // As the user's mask allows, not for the owner alone.
+        // The mode is what the user's mask allows, not that of a private temporary file.
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(directory_of(&target))
         .doing(doing)?;

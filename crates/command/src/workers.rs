@@ -54,12 +54,12 @@ pub fn serve<T: Task>(run: impl FnOnce(T, &mut Channel) -> Outcome) -> Outcome {
 /// The longest line that either side accepts.
 const MAX_LINE_BYTES: u64 = 64 << 20;
 
-/// What a worker reports.
+/// What a worker tells its command.
 #[derive(Debug)]
 pub enum Event<M> {
     /// A message.
     Message(M),
-    /// It has ended; with the reason if that was no success.
+    /// The worker has ended; with the reason if that was no success.
     Ended(Option<String>),
 }
 
@@ -98,7 +98,9 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
         let input = child.stdin.take();
         self.workers.push(Worker { child, input });
         let sender = self.sender.clone();
-        let output = output.ok_or("it has no standard output").doing(doing)?;
+        let output = output
+            .ok_or("the worker's standard output could not be opened")
+            .doing(doing)?;
         std::thread::Builder::new()
             .name(format!("worker {number}"))
             .spawn(move || listen(number, BufReader::new(output), &sender))
@@ -107,7 +109,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
         Ok(number)
     }
 
-    /// How many were started.
+    /// The number of workers that were started.
     pub fn count(&self) -> usize {
         self.workers.len()
     }
@@ -117,10 +119,14 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
         let doing = || format!("telling worker {number} what to do");
         let worker = self.workers.get_mut(number);
         let input = worker.and_then(|worker| worker.input.as_mut());
-        write_line(input.ok_or("its input is closed").doing(doing)?, message).doing(doing)
+        write_line(
+            input.ok_or("the worker's input is closed").doing(doing)?,
+            message,
+        )
+        .doing(doing)
     }
 
-    /// Tells a worker that nothing more comes.
+    /// Closes a worker's input: it gets no more messages.
     pub fn close(&mut self, number: usize) {
         if let Some(worker) = self.workers.get_mut(number) {
             worker.input = None;
@@ -168,7 +174,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
         Ok(replies.into_iter().flatten().collect())
     }
 
-    /// Waits until every worker is ready, starts them at once, and returns when that was.
+    /// Waits until every worker is ready, starts them at once, and returns the time of the start.
     pub fn start_together(&mut self, within: Duration) -> Outcome<(u64, Vec<M>)> {
         let ready = self.gather(within, "waiting for workers to be ready")?;
         let started = monotonic_ns();
@@ -186,7 +192,7 @@ impl<M> Drop for Pool<M> {
         }
         for worker in &mut self.workers {
             if !ends_within(&mut worker.child, Duration::from_secs(2)) {
-                // It does not react: the result of what it was doing is not wanted any more.
+                // The worker does not react; the result of its work is not wanted any more.
                 let _ = worker.child.kill();
             }
             let _ = worker.child.wait();
@@ -203,7 +209,7 @@ fn ends_within(child: &mut Child, wait: Duration) -> bool {
         if Instant::now() >= deadline {
             return false;
         }
-        // The standard library waits for a child without a limit or not at all.
+        // The standard library waits for a child either without a limit or not at all.
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -231,7 +237,9 @@ fn listen<M: DeserializeOwned>(
             }
             Ok(Line::Failed(why)) => reason = Some(why),
             Err(error) => {
-                reason = Some(format!("it said something that is no message: {error}"));
+                reason = Some(format!(
+                    "the worker printed a line that is no message: {error}"
+                ));
                 break;
             }
         }
@@ -273,7 +281,10 @@ impl Channel {
         self.send(ready)?;
         match self.receive::<Start>()? {
             Some(Start) => Ok(monotonic_ns()),
-            None => Err(Failure::new("waiting for the start", "the command is gone")),
+            None => Err(Failure::new(
+                "waiting for the start",
+                "the command has ended",
+            )),
         }
     }
 

@@ -11,7 +11,7 @@ struct Endpoint {
     /// Its process sleeps, or is about to, and wants an interrupt.
     is_registered: bool,
     /// When the last message arrived, in nanoseconds.
-    newest_ns: Option<u64>,
+    last_arrival_ns: Option<u64>,
 }
 
 /// The network interface's part of a strategy.
@@ -23,7 +23,7 @@ pub struct Card {
 }
 
 impl Card {
-    /// A card with so many endpoints, of which none has registered.
+    /// A card with this number of endpoints, of which none has registered.
     pub fn new(settings: &Settings, endpoints: usize) -> Self {
         Self {
             strategy: settings.strategy,
@@ -39,7 +39,7 @@ impl Card {
         }
     }
 
-    /// It does not any more.
+    /// The process of this endpoint no longer wants an interrupt.
     pub fn unregister(&mut self, process: Process) {
         if let Some(endpoint) = self.endpoints.get_mut(usize::from(process)) {
             endpoint.is_registered = false;
@@ -52,29 +52,29 @@ impl Card {
         endpoint.is_some_and(|endpoint| endpoint.is_registered)
     }
 
-    /// The host's variable that says what it runs was fetched; none if no process that takes part runs.
-    pub fn sampled(&mut self, running: Option<Process>) {
+    /// Records which process the host runs, as fetched from the host's variable: `None` if it runs none that takes part.
+    pub fn set_running(&mut self, running: Option<Process>) {
         self.running = running;
     }
 
-    /// A message has arrived. Returns whether the host is to be interrupted: its destination has registered, or, where the
-    /// strategy wants it, does not seem to run. A registration counts once.
+    /// Notes the arrival of a message and returns whether to interrupt the host: if its destination has registered, or, where
+    /// the strategy wants it, does not seem to run. A registration counts once.
     ///
     /// A message for an endpoint that does not exist interrupts no process.
     pub fn arrived(&mut self, now_ns: u64, process: Process) -> bool {
         let Some(endpoint) = self.endpoints.get_mut(usize::from(process)) else {
             return false;
         };
-        endpoint.newest_ns = Some(now_ns);
+        endpoint.last_arrival_ns = Some(now_ns);
         let was_registered = core::mem::take(&mut endpoint.is_registered);
         let is_apart = self.strategy.needs_running() && self.running != Some(process);
         was_registered || is_apart
     }
 
-    /// When the last message for this endpoint arrived.
-    pub fn newest_ns(&self, process: Process) -> Option<u64> {
+    /// When the last message for this endpoint arrived, in nanoseconds.
+    pub fn last_arrival_ns(&self, process: Process) -> Option<u64> {
         let endpoint = self.endpoints.get(usize::from(process));
-        endpoint.and_then(|endpoint| endpoint.newest_ns)
+        endpoint.and_then(|endpoint| endpoint.last_arrival_ns)
     }
 }
 
@@ -104,19 +104,19 @@ mod tests {
         card.register(1);
         card.unregister(1);
         assert!(!card.arrived(50, 1));
-        assert_eq!(card.newest_ns(1), Some(50));
-        assert_eq!(card.newest_ns(0), None);
+        assert_eq!(card.last_arrival_ns(1), Some(50));
+        assert_eq!(card.last_arrival_ns(0), None);
     }
 
     #[test]
     fn dynamic_coscheduling_interrupts_when_another_process_seems_to_run() {
         let mut dynamic = card(Strategy::DCS);
         assert!(dynamic.arrived(1, 0), "nothing is known to run");
-        dynamic.sampled(Some(0));
+        dynamic.set_running(Some(0));
         assert!(!dynamic.arrived(2, 0));
         assert!(dynamic.arrived(2, 1));
         let mut periodic = card(Strategy::PB);
-        periodic.sampled(Some(0));
+        periodic.set_running(Some(0));
         assert!(!periodic.arrived(2, 1));
     }
 

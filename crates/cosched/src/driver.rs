@@ -4,16 +4,16 @@ use crate::shares::Shares;
 use crate::strategy::{Arrival, Pick, Settings, Strategy, Waiting};
 use crate::view::{Process, View};
 
-/// What is to be done with a process.
+/// A change to a process's scheduling that the caller carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Give it the highest priority, and place it before all others that have it.
+    /// Give the process the highest priority, and place it before all others that have it.
     Boost(Process),
-    /// Give it a priority below that of each other parallel process of the node.
+    /// Give the process a priority below that of each other parallel process of the node.
     Lower(Process),
-    /// Block it until it is woken. The card must already know: register first, then ask the driver.
+    /// Block the process until it is woken. The card must already know: register first, then ask the driver.
     Block(Process),
-    /// Wake it, as the operating system wakes what was blocked.
+    /// Wake the process, as the operating system wakes a blocked one.
     Wake(Process),
 }
 
@@ -64,11 +64,11 @@ impl Driver {
         }
     }
 
-    /// A process has spun for as long as it may, and calls. Its endpoint must have been registered with the card before the
-    /// views were made: a message that came in between is either seen here or interrupts.
+    /// Returns what to do when a process has spun for as long as it may. Its endpoint must have been registered with the card
+    /// before the views were made: a message that came in between either shows in them or causes an interrupt.
     ///
-    /// If it may go on at once, nothing is to be done with it, and its registration is to be withdrawn.
-    pub fn gave_up(&mut self, process: Process, views: &[View]) -> Actions {
+    /// If nothing is returned, the process goes on spinning, and the caller withdraws its registration.
+    pub fn spin_expired(&mut self, process: Process, views: &[View]) -> Actions {
         let view = views.get(usize::from(process)).copied().unwrap_or_default();
         if view.has_pending {
             return Actions::default();
@@ -77,7 +77,7 @@ impl Driver {
             Waiting::Busy => Actions::default(),
             Waiting::Block => Actions::one(Action::Block(process)),
             Waiting::Yield => {
-                // It has no message itself, so that it is another one.
+                // The caller has no message itself, so the process found is another one.
                 let other = self.next_in_turn(views);
                 let boost = other.map(|place| Action::Boost(number(place)));
                 Actions::two(Action::Lower(process), boost)
@@ -85,7 +85,7 @@ impl Driver {
         }
     }
 
-    /// The card has interrupted for a message to this process.
+    /// Returns what to do when the card has interrupted for a message to this process.
     pub fn interrupt(&mut self, process: Process, views: &[View]) -> Actions {
         let Some(view) = views.get(usize::from(process)) else {
             return Actions::default();
@@ -101,13 +101,13 @@ impl Driver {
         let boost = boost.then_some(Action::Boost(process));
         match (view.awaits_message, boost) {
             (true, boost) => Actions::two(Action::Wake(process), boost),
-            // It may be blocked on something else, which no message ends.
+            // The process may be blocked on something other than messages; boosting would not help it.
             (false, Some(boost)) if !view.is_asleep => Actions::one(boost),
             (false, _) => Actions::default(),
         }
     }
 
-    /// The periodic function.
+    /// Returns what to do when the strategy's period has passed.
     pub fn period(&mut self, now_ns: u64, views: &[View]) -> Actions {
         let Arrival::Periodic(pick) = self.strategy.arrival else {
             return Actions::default();
@@ -117,7 +117,7 @@ impl Driver {
             .position(|view| is_sleeper(view) && view.has_pending);
         let wake = sleeper.map(|place| Action::Wake(number(place)));
         let picked = match pick {
-            // Sleepers are woken instead (§6.1.6), so that no process is boosted while there is one.
+            // Where processes sleep with messages, they are woken; none is boosted meanwhile (§6.1.6).
             _ if pick != Pick::Share && views.iter().any(is_sleeper) => None,
             Pick::RoundRobin => self.next_in_turn(views),
             Pick::Newest => newest(views),
@@ -151,7 +151,7 @@ fn newest(views: &[View]) -> Option<usize> {
         .iter()
         .enumerate()
         .filter(|(_, view)| can_be_boosted(view) && view.has_pending);
-    let newest = pending.max_by_key(|(_, view)| view.newest_ns)?;
+    let newest = pending.max_by_key(|(_, view)| view.last_arrival_ns)?;
     Some(newest.0)
 }
 
@@ -170,10 +170,10 @@ mod tests {
         })
     }
 
-    fn ready(has_pending: bool, newest_ns: u64) -> View {
+    fn ready(has_pending: bool, last_arrival_ns: u64) -> View {
         View {
             has_pending,
-            newest_ns: Some(newest_ns),
+            last_arrival_ns: Some(last_arrival_ns),
             ..View::default()
         }
     }
@@ -288,10 +288,10 @@ mod tests {
         };
         let mut driver = driver(Strategy::SB);
         assert_eq!(
-            list(driver.gave_up(0, &[running(false)])),
+            list(driver.spin_expired(0, &[running(false)])),
             [Action::Block(0)]
         );
-        assert_eq!(list(driver.gave_up(0, &[running(true)])), []);
+        assert_eq!(list(driver.spin_expired(0, &[running(true)])), []);
     }
 
     #[test]
@@ -303,11 +303,11 @@ mod tests {
         let mut driver = driver(Strategy::SY);
         let views = [running, ready(false, 2), ready(true, 3)];
         assert_eq!(
-            list(driver.gave_up(0, &views)),
+            list(driver.spin_expired(0, &views)),
             [Action::Lower(0), Action::Boost(2)]
         );
         assert_eq!(
-            list(driver.gave_up(0, &views[..2])),
+            list(driver.spin_expired(0, &views[..2])),
             [Action::Lower(0)],
             "no other has messages"
         );

@@ -33,4 +33,4 @@ pub use card::Card;
 pub use driver::{Action, Actions, Driver};
 pub use strategy::{Arrival, Pick, Settings, Strategy, Waiting};
 pub use view::{Process, View};
-pub use waiter::{Patience, Waiter};
+pub use waiter::{SpinLimit, Waiter};

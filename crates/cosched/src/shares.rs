@@ -18,19 +18,19 @@ use crate::view::{Process, View};
 /// How many slices a process may be ahead of its share before it gives one up.
 const SLACK: i64 = 8;
 
-/// What is known of a process.
+/// One process's account.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// Processor time that it had had when it was last looked at.
+    /// The processor time that it had had at the last look.
     cpu_ns: u64,
     /// Its fair share so far, less what it has had.
     lag_ns: i64,
-    /// It has slept on a device, and has not been ahead of its share since.
+    /// The process has slept on a device, and has not been ahead of its share since.
     is_sleeper: bool,
 }
 
-/// What a job draws for a slice: all nodes know it, and the highest of the jobs that are there wins (rendezvous hashing), so
-/// that nodes with different jobs still agree on those that they share. The mixing is that of SplitMix64.
+/// The number that a job draws for a slice. All nodes compute the same, and the highest of the jobs present wins (rendezvous
+/// hashing), so that nodes with different jobs still agree on those that they share. The mixing is that of SplitMix64.
 fn draw(slice: u64, job: u64) -> (u64, u64) {
     let mut mixed =
         slice.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ job.wrapping_mul(0xd1b5_4a32_d192_ed03);
@@ -103,7 +103,7 @@ impl Shares {
         let wants = |view: &View, account: &Account| {
             !view.is_gone && (!sleeps(view) || view.cpu_ns > account.cpu_ns)
         };
-        // Those that want nothing now save up what they would have, for when they wake.
+        // Processes that want nothing now save up their share for when they wake.
         let saved = i64::try_from(self.slice_ns).unwrap_or(i64::MAX);
         let wanting = pairs().filter(|(view, account)| wants(view, account));
         let fair = i64::try_from(elapsed / wanting.count().max(1) as u64).unwrap_or(i64::MAX);
@@ -127,8 +127,8 @@ impl Shares {
     }
 }
 
-/// Whether a process is blocked on something else than a message: one that waits for a message would compute if its job were
-/// further.
+/// Whether a process is blocked on something other than a message. One that waits for a message would compute if its job
+/// had got further.
 fn sleeps(view: &View) -> bool {
     view.is_asleep && !view.awaits_message && !view.is_gone
 }

@@ -3,11 +3,11 @@
 /// How a process waits for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Waiting {
-    /// It spins until the message has come.
+    /// The process spins until the message has come.
     Busy,
-    /// It spins for a while, then blocks; a message's arrival interrupts the host, which wakes it.
+    /// The process spins for a while, then blocks; a message's arrival interrupts the host, which wakes it.
     Block,
-    /// It spins for a while, then lowers its priority, has another process boosted that has messages, and spins on.
+    /// The process spins for a while, lowers its priority, has another process with messages boosted, and spins on.
     Yield,
 }
 
@@ -33,7 +33,7 @@ pub enum Arrival {
     Periodic(Pick),
 }
 
-/// A strategy: one of each.
+/// A strategy: one way of waiting with one reaction to arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Strategy {
     /// How a process waits.
@@ -95,7 +95,7 @@ impl Strategy {
         found.map(|(_, strategy)| strategy)
     }
 
-    /// Its name, if it has one.
+    /// The strategy's name, if it has one.
     pub fn name(self) -> Option<&'static str> {
         let found = Self::all().find(|(_, strategy)| *strategy == self);
         found.map(|(name, _)| name)
@@ -117,9 +117,9 @@ impl Strategy {
 pub struct Settings {
     /// The strategy.
     pub strategy: Strategy,
-    /// How long a process spins before it gives up, in nanoseconds.
+    /// How long a process spins before it calls the driver, in nanoseconds.
     pub spin_ns: u64,
-    /// Whether a process that has been woken gives up again, if what woke it was not the message that it waits for.
+    /// Whether a woken process calls the driver again if what woke it was not the message that it waits for.
     pub blocks_again: bool,
     /// How often the driver's periodic function is called, in nanoseconds.
     pub period_ns: u64,

@@ -8,18 +8,18 @@ pub type Process = u16;
 pub struct View {
     /// Which job it belongs to; the same number on all nodes.
     pub job: u64,
-    /// It has ended, or is not there yet.
+    /// The process has ended, or has not begun.
     pub is_gone: bool,
-    /// It is the one that runs.
+    /// The process is the one that runs.
     pub is_running: bool,
-    /// It is blocked: on a message, or on anything else.
+    /// The process is blocked: on a message, or on anything else.
     pub is_asleep: bool,
-    /// It has blocked on a message, and has not got it yet: it is asleep, or has been woken.
+    /// The process has blocked on a message, and has not got it yet: it is asleep, or has been woken.
     pub awaits_message: bool,
-    /// Its endpoint holds a message that its library has not taken.
+    /// The process's endpoint holds a message that its library has not taken.
     pub has_pending: bool,
     /// When the last message for it arrived, in nanoseconds.
-    pub newest_ns: Option<u64>,
+    pub last_arrival_ns: Option<u64>,
     /// Processor time that it has had since it began, in nanoseconds.
     pub cpu_ns: u64,
 }

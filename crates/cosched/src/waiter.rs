@@ -2,26 +2,25 @@
 
 use crate::strategy::{Settings, Waiting};
 
-/// How long to spin for the message that is waited for.
+/// How long to spin for the message that the process waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
-    /// Until it has come.
+pub enum SpinLimit {
+    /// Until the message has come.
     Endless,
-    /// For so many nanoseconds, then call the driver ([`crate::Driver::gave_up`]).
+    /// For so many nanoseconds, then call the driver ([`crate::Driver::spin_expired`]).
     Nanoseconds(u64),
 }
 
 /// A process that receives.
 ///
-/// For each message that the process waits for: spin as long as [`Self::patience`] says; if the message has not come, note it
-/// with [`Self::gave_up`] and call the driver; go on at the beginning. When the message has come, say so with
-/// [`Self::received`].
+/// For each message that the process waits for: spin as long as [`Self::spin_limit`] says; if the message has not come, call
+/// [`Self::spin_expired`] and the driver, and begin again. When the message has come, call [`Self::received`].
 #[derive(Clone, Debug)]
 pub struct Waiter {
     waiting: Waiting,
     spin_ns: u64,
     blocks_again: bool,
-    has_given_up: bool,
+    has_expired: bool,
 }
 
 impl Waiter {
@@ -31,34 +30,34 @@ impl Waiter {
             waiting: settings.strategy.waiting,
             spin_ns: settings.spin_ns,
             blocks_again: settings.blocks_again,
-            has_given_up: false,
+            has_expired: false,
         }
     }
 
     /// How long to spin from now on.
-    pub fn patience(&self) -> Patience {
+    pub fn spin_limit(&self) -> SpinLimit {
         match self.waiting {
-            Waiting::Busy => Patience::Endless,
-            // The priority is not lowered twice for the same message (§6.1.7).
-            Waiting::Yield if self.has_given_up => Patience::Endless,
-            Waiting::Block if self.has_given_up && !self.blocks_again => Patience::Endless,
-            Waiting::Block | Waiting::Yield => Patience::Nanoseconds(self.spin_ns),
+            Waiting::Busy => SpinLimit::Endless,
+            // The priority is lowered once for each message at most (§6.1.7).
+            Waiting::Yield if self.has_expired => SpinLimit::Endless,
+            Waiting::Block if self.has_expired && !self.blocks_again => SpinLimit::Endless,
+            Waiting::Block | Waiting::Yield => SpinLimit::Nanoseconds(self.spin_ns),
         }
     }
 
-    /// Whether giving up may end in blocking, so that the card must know before.
+    /// Whether the process may block when its spin has expired, so that the card must know before.
     pub fn blocks(&self) -> bool {
         self.waiting == Waiting::Block
     }
 
-    /// The message has not come while the process has spun.
-    pub fn gave_up(&mut self) {
-        self.has_given_up = true;
+    /// Notes that the process has spun for its limit without the message.
+    pub fn spin_expired(&mut self) {
+        self.has_expired = true;
     }
 
-    /// The message has come.
+    /// Notes that the message has come.
     pub fn received(&mut self) {
-        self.has_given_up = false;
+        self.has_expired = false;
     }
 }
 
@@ -83,34 +82,34 @@ mod tests {
 
     #[test]
     fn a_busy_process_never_gives_up() {
-        assert_eq!(waiter(Strategy::PB).patience(), Patience::Endless);
+        assert_eq!(waiter(Strategy::PB).spin_limit(), SpinLimit::Endless);
     }
 
     #[test]
     fn a_process_that_blocks_spins_again_when_it_was_woken_for_another_message() {
         let mut waiter = with(Strategy::SB, true);
         for _ in 0..3 {
-            assert_eq!(waiter.patience(), Patience::Nanoseconds(300));
-            waiter.gave_up();
+            assert_eq!(waiter.spin_limit(), SpinLimit::Nanoseconds(300));
+            waiter.spin_expired();
         }
     }
 
     #[test]
     fn a_process_that_blocks_once_spins_on_when_it_was_woken() {
         let mut waiter = waiter(Strategy::SB);
-        waiter.gave_up();
-        assert_eq!(waiter.patience(), Patience::Endless);
+        waiter.spin_expired();
+        assert_eq!(waiter.spin_limit(), SpinLimit::Endless);
         waiter.received();
-        assert_eq!(waiter.patience(), Patience::Nanoseconds(300));
+        assert_eq!(waiter.spin_limit(), SpinLimit::Nanoseconds(300));
     }
 
     #[test]
     fn a_process_yields_once_for_each_message() {
         let mut waiter = waiter(Strategy::SY);
-        assert_eq!(waiter.patience(), Patience::Nanoseconds(300));
-        waiter.gave_up();
-        assert_eq!(waiter.patience(), Patience::Endless);
+        assert_eq!(waiter.spin_limit(), SpinLimit::Nanoseconds(300));
+        waiter.spin_expired();
+        assert_eq!(waiter.spin_limit(), SpinLimit::Endless);
         waiter.received();
-        assert_eq!(waiter.patience(), Patience::Nanoseconds(300));
+        assert_eq!(waiter.spin_limit(), SpinLimit::Nanoseconds(300));
     }
 }

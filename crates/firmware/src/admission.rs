@@ -21,14 +21,14 @@ const RESOURCES: [Resource; 5] = [
 /// Shares of each resource.
 type Shares = [u64; RESOURCES.len()];
 
-/// What has been given away.
+/// Shares of the card's resources that reservations hold.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     reservations: Vec<(u32, Direction, Shares)>,
 }
 
 impl Traffic {
-    /// Bytes of a message.
+    /// Bytes of one of the channel's messages.
     pub fn message_bytes(&self) -> u32 {
         match *self {
             Self::Constant { message_bytes, .. } | Self::Variable { message_bytes, .. } => {
@@ -92,7 +92,7 @@ impl Traffic {
         }
     }
 
-    /// The rate that offers are made in.
+    /// The rate in which counter-offers are expressed.
     fn nominal_rate(&self) -> u64 {
         match *self {
             Self::Constant { rate, .. } => rate,
@@ -185,7 +185,7 @@ impl Admission {
         Ok(traffic.effective_rate())
     }
 
-    /// The first resource that there is too little of.
+    /// The first resource of which too little is left.
     fn lacking(&self, settings: &Settings, wanted: &Shares) -> Option<usize> {
         let most = WHOLE / 1000 * u64::from(settings.capacity.reservable_permille);
         (0..RESOURCES.len()).find(|&at| {
@@ -195,7 +195,7 @@ impl Admission {
         })
     }
 
-    /// The largest rate, at most what was asked for, that would fit.
+    /// The largest rate that would fit, at most the requested one.
     fn offer(&self, settings: &Settings, direction: Direction, traffic: &Traffic) -> u64 {
         let asked = traffic.nominal_rate();
         let fits = |rate: u64| {

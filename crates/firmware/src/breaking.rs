@@ -10,7 +10,7 @@ use crate::state::Firmware;
 use crate::vi::State;
 
 impl Firmware {
-    /// An error: the virtual interface works no more until it is disconnected. The peer gets the
+    /// Puts a virtual interface into the error state, until it is disconnected. The peer gets the
     /// reason.
     pub(crate) fn break_vi(
         &mut self,
@@ -30,8 +30,8 @@ impl Firmware {
             self.tell_peer(vi, reason, card);
         }
         self.flush(vi, card);
-        // What has been noticed and not been taken up follows.
-        self.want_attention(vi);
+        // Descriptors whose doorbells were noticed, but which were not taken up, are flushed later.
+        self.request_service(vi);
     }
 
     /// Tells the peer that this end is gone.
@@ -44,12 +44,12 @@ impl Firmware {
         self.send_control(vi, card);
     }
 
-    /// The virtual interface has something to be flushed or announced.
-    pub(crate) fn attend(&mut self, card: &mut impl Card) {
-        let Some(vi) = self.attention.pop_front() else {
+    /// Serves the next virtual interface that has something to flush or to announce.
+    pub(crate) fn service_next(&mut self, card: &mut impl Card) {
+        let Some(vi) = self.service_queue.pop_front() else {
             return;
         };
-        self.vi_mut(vi).attention = false;
+        self.vi_mut(vi).needs_service = false;
         if core::mem::take(&mut self.vi_mut(vi).overrun) {
             self.break_vi(vi, Breakage::Overrun, RefuseReason::Closed, card);
         }
@@ -67,7 +67,7 @@ impl Firmware {
                 }
             }
         }
-        self.rest(vi);
+        self.finish_closing(vi);
     }
 
     /// Drops the connection's frames, and ends what is in progress.
@@ -112,7 +112,7 @@ impl Firmware {
         if op.phase == Phase::Tailgating {
             op.phase = Phase::Given;
         }
-        self.settle_op(number, card);
+        self.finish_op_if_done(number, card);
     }
 
     fn drop_frames(&mut self, vi: u32, card: &mut impl Card) {

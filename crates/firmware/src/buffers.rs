@@ -1,6 +1,6 @@
 //! Card buffers: one recycle pool for sending and receiving, with a count of owners for each, so that
-//! a frame may be queued more than once (sent again, forwarded to several) and its buffer comes back when
-//! the last has done with it. What was freed last is used next: it is the likeliest to be in a cache.
+//! a frame may be queued more than once (sent again, forwarded to several) and its buffer is free when the
+//! last owner releases it. The buffer freed last is used next: it is the likeliest to be in a cache.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -38,7 +38,7 @@ impl Buffers {
         self.sending_left > 0 && !self.recycle.is_empty()
     }
 
-    /// A buffer with one owner.
+    /// Takes a buffer, with one owner.
     pub(crate) fn take(&mut self, purpose: Use) -> Option<u32> {
         if purpose == Use::Sending && !self.has_for_sending() {
             return None;
@@ -52,13 +52,13 @@ impl Buffers {
         Some(buffer)
     }
 
-    /// One owner more.
+    /// Adds an owner.
     pub(crate) fn share(&mut self, buffer: u32) {
         self.owners[buffer as usize] += 1;
     }
 
-    /// One owner less; the last recycles the buffer.
-    pub(crate) fn leave(&mut self, buffer: u32) {
+    /// Removes an owner; the last one's buffer is free.
+    pub(crate) fn release(&mut self, buffer: u32) {
         let owners = &mut self.owners[buffer as usize];
         assert!(*owners > 0, "buffer {buffer} has no owner");
         *owners -= 1;

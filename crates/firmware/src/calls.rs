@@ -18,7 +18,7 @@ const VI: &str = "virtual interface";
 const QUEUE: &str = "completion queue";
 
 impl Firmware {
-    /// Registers memory; the handle goes into descriptors. The pages must stay where they are until
+    /// Registers memory and returns its handle, which descriptors name. The pages must stay where they are until
     /// [`Firmware::deregister`] has succeeded.
     pub fn register(&mut self, region: Region<'_>) -> Result<u32, SetUpError> {
         self.memory.register(region)
@@ -56,7 +56,9 @@ impl Firmware {
     pub fn create_queue(&mut self, queue: CompletionQueue) -> Result<QueueId, SetUpError> {
         let invalid = |what| Err(SetUpError::Invalid { what });
         if queue.entries == 0 || !queue.address.is_multiple_of(COMPLETION_BYTES as u64) {
-            return invalid("a completion queue has entries, and begins at a multiple of 16");
+            return invalid(
+                "a completion queue needs at least one entry, and an address that is a multiple of 16",
+            );
         }
         let CompletionQueue {
             address,
@@ -71,7 +73,9 @@ impl Firmware {
                     .allows(handle, address, bytes, tag, Right::Local)
             });
         if !inside {
-            return invalid("a completion queue lies in registered memory of its owner's tag");
+            return invalid(
+                "a completion queue must lie in registered memory with its owner's tag",
+            );
         }
         let made = Completions {
             address,
@@ -119,7 +123,7 @@ impl Firmware {
                 Some(Some(queue)) if queue.tag == attributes.tag => {}
                 Some(Some(_)) => {
                     return Err(SetUpError::Invalid {
-                        what: "a virtual interface and its completion queues have the same tag",
+                        what: "a virtual interface and its completion queues must have the same tag",
                     });
                 }
                 _ => return Err(SetUpError::Unknown { what: QUEUE }),
@@ -160,8 +164,8 @@ impl Firmware {
             .ok_or(SetUpError::Unknown { what: VI })
     }
 
-    /// Ends a virtual interface; refused before [`Firmware::disconnect`], and until everything posted
-    /// has been completed. Gives its reservations back.
+    /// Destroys a virtual interface; refused before [`Firmware::disconnect`], and until everything posted
+    /// has been completed. Releases its reservations.
     pub fn destroy_vi(&mut self, vi: ViId) -> Result<(), SetUpError> {
         let owner = self.find(vi)?;
         if owner.state != State::Idle || !owner.is_quiet() {
@@ -179,8 +183,8 @@ impl Firmware {
         Ok(())
     }
 
-    /// Connects, which both ends' drivers have agreed on, levels of reliability included. Best before the processes
-    /// may send, so that no frame arrives at an end that is not connected yet: it would be dropped.
+    /// Connects a virtual interface as both ends' drivers have agreed, levels of reliability included. Best called at both ends
+    /// before the processes may send: a frame that arrives at an end that is not connected is dropped.
     pub fn connect(&mut self, vi: ViId, connection: Connection) -> Result<(), SetUpError> {
         let owner = self.find(vi)?;
         let unsettled = owner.control.queued || owner.tx.frames > 0 || owner.rx.writes_open > 0;
@@ -188,11 +192,11 @@ impl Firmware {
             return Err(SetUpError::Busy { what: VI });
         }
         owner.begin_connection(connection);
-        self.want_attention(vi.0);
+        self.request_service(vi.0);
         Ok(())
     }
 
-    /// Ends a connection, broken or not: what is posted will be completed as flushed in the next turns.
+    /// Ends a connection, broken or not: posted descriptors are completed as flushed in the next turns.
     /// The virtual interface can be connected anew when that is done.
     pub fn disconnect(&mut self, vi: ViId) -> Result<(), SetUpError> {
         let owner = self.find(vi)?;
@@ -202,11 +206,11 @@ impl Firmware {
             State::Closing | State::Absent => return Ok(()),
         }
         owner.state = State::Closing;
-        self.want_attention(vi.0);
+        self.request_service(vi.0);
         Ok(())
     }
 
-    /// Admission control at this end of a channel: reserves what `traffic` needs of this card, or says
+    /// Admission control at this end of a channel: reserves what `traffic` needs of this card, or returns
     /// what would fit. Both ends have to agree: if the other refuses, [`Firmware::release`] here and
     /// offer the smaller of the two. A channel without reservation is best effort.
     pub fn reserve(
@@ -226,7 +230,7 @@ impl Firmware {
         Ok(())
     }
 
-    /// Gives a reservation back; the channel is best effort again in this direction.
+    /// Releases a reservation; the channel is best effort again in this direction.
     pub fn release(&mut self, vi: ViId, direction: Direction) -> Result<(), SetUpError> {
         self.find(vi)?;
         if !self.admission.release(vi.0, direction) {

@@ -1,4 +1,4 @@
-//! What the program requests of the card that it runs on: named steps of work, and transfers of the three
+//! What the program needs from the card that it runs on: charges for named steps of work, and transfers of the three
 //! DMA engines. The driver implements [`Card`].
 
 use crate::setup::{BufferId, NodeId, QueueId, Side, Time, ViId};
@@ -8,10 +8,10 @@ use crate::setup::{BufferId, NodeId, QueueId, Side, Time, ViId};
 /// Calls come only from within [`Firmware::turn`](crate::Firmware::turn). A transfer begins when the
 /// turn began plus everything that was charged in it so far.
 pub trait Card {
-    /// The program does `step` this many times.
+    /// Charges `step` this many times.
     fn charge(&mut self, step: Step, times: u32);
 
-    /// Gives a transfer to an engine. The program never gives an engine more than it may hold: one
+    /// Hands a transfer to an engine. The program never hands an engine more than it may hold: one
     /// transfer, or the entries of its hardware queue ([`Settings`](crate::Settings)). What
     /// `request` borrows is valid during the call only.
     fn start_dma(&mut self, engine: Engine, request: DmaRequest<'_>);
@@ -46,9 +46,9 @@ macro_rules! steps {
 }
 
 steps! {
-    /// The event loop found one event (event-driven disciplines): its walk over the sources.
+    /// Finds one event in the event loop: the scan of the sources (event-driven disciplines).
     LookRound = "look_round",
-    /// State of a suspended message is found and taken up again (event-driven disciplines).
+    /// Finds the state of a suspended message and resumes it (event-driven disciplines).
     SwitchState = "switch_state",
     /// Reads one doorbell that is polled, rung or not. Unsuccessful polls while nothing else is to be
     /// done are counted by the driver (see [`Turn`](crate::Turn)) and not charged here.
@@ -103,11 +103,11 @@ steps! {
     BuildCompletion = "build_completion",
     /// Takes a card buffer.
     TakeBuffer = "take_buffer",
-    /// Gives a card buffer back.
+    /// Releases a card buffer.
     FreeBuffer = "free_buffer",
     /// Takes in an acknowledgement (reliable levels).
     TakeAck = "take_ack",
-    /// Decides upon one frame to be sent again.
+    /// Decides to send one frame again.
     Retransmit = "retransmit",
     /// Handles a deadline.
     HandleTimer = "handle_timer",
@@ -124,7 +124,7 @@ pub enum Engine {
     NetReceive,
 }
 
-/// Names a transfer until its engine reports that it has finished.
+/// Identifies a transfer until its engine reports that it has finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token(pub u32);
 
@@ -146,7 +146,7 @@ pub struct DmaRequest<'a> {
     /// Place in a hardware queue: behind everything with the same or a smaller stamp, but never
     /// before the transfer in service. Always 0 unless the discipline is QoS-aware.
     pub stamp: Time,
-    /// The virtual interface that it is for; for traces.
+    /// The virtual interface that the transfer is for; used by traces.
     pub vi: ViId,
     /// Which message: the number of its doorbell on this card, in the order they were noticed; an
     /// arriving frame has the number of the receive descriptor that it fills, or 0. For traces.
@@ -182,9 +182,9 @@ pub enum Transfer<'a> {
         /// The card buffer.
         from: BufferId,
         /// The network receive engine still fills the buffer
-        /// ([`Settings::receive_cut_through`](crate::Settings::receive_cut_through)). The host engine writes no byte that is not
-        /// there yet, so that it ends after the frame has come, whole or broken. Known when the transfer is
-        /// handed over.
+        /// ([`Settings::receive_cut_through`](crate::Settings::receive_cut_through)). The host engine does not pass the bytes that
+        /// have arrived, so that it ends after the frame has come, whole or broken. The flag is fixed when the
+        /// transfer is handed over.
         follows: bool,
     },
     /// Writes a descriptor's completion: [`wire::vi`](causeway_wire::vi)'s `Status`.
@@ -195,13 +195,13 @@ pub enum Transfer<'a> {
         pieces: &'a [Piece],
         /// Immediate data, length and status as bytes.
         status: &'a [u8],
-        /// A message that travelled in descriptors: this many bytes from the front of the buffer go
+        /// For a message that travelled in descriptors: this many bytes from the front of the buffer go
         /// behind the status. They must be visible to the host before the status is.
         payload: Option<(BufferId, u32)>,
     },
     /// Writes an entry of a completion queue.
     WriteCompletion {
-        /// Which.
+        /// The completion queue.
         queue: QueueId,
         /// Where the entry goes.
         pieces: &'a [Piece],
@@ -210,19 +210,19 @@ pub enum Transfer<'a> {
     },
     /// Sends a frame.
     Transmit {
-        /// To which node.
+        /// The node to send to.
         to: NodeId,
         /// The frame's header as bytes.
         header: &'a [u8],
-        /// What follows it.
+        /// What follows the header.
         body: Body<'a>,
-        /// The host engine's transfer that fills the body's buffer, if that still goes on
-        /// ([`Settings::cut_through`](crate::Settings::cut_through)). The network engine sends no byte that is not
-        /// there yet, so that it has done with the frame after that transfer has done with the data. Known
-        /// when the transfer is handed over: it may be over when the engine takes the frame up.
+        /// The host engine's transfer that is filling the body's buffer, if it has not finished
+        /// ([`Settings::cut_through`](crate::Settings::cut_through)). The network engine does not pass the bytes that
+        /// have arrived, so that it finishes the frame after that transfer. The value is fixed when the frame is handed
+        /// over; the transfer may have finished when the engine starts the frame.
         follows: Option<Token>,
     },
-    /// Lets the next frame from the wire come into a buffer.
+    /// Lets the next frame from the wire be received into a buffer.
     Receive {
         /// The card buffer.
         into: BufferId,
@@ -232,7 +232,7 @@ pub enum Transfer<'a> {
 /// What follows a frame's header.
 #[derive(Debug, Clone, Copy)]
 pub enum Body<'a> {
-    /// Bytes that came inside the descriptor, or none.
+    /// Bytes that came inside the descriptor; may be empty.
     Inline(&'a [u8]),
     /// This many bytes from the front of a card buffer.
     Buffer(BufferId, u32),
@@ -249,7 +249,7 @@ impl Body<'_> {
 }
 
 impl Transfer<'_> {
-    /// The engine that does it.
+    /// The engine that carries out this transfer.
     pub fn engine(&self) -> Engine {
         match self {
             Self::Transmit { .. } => Engine::NetSend,
@@ -282,11 +282,11 @@ pub enum Report {
     CompletionQueueReady(QueueId),
     /// A virtual interface is in the error state; everything posted is being flushed.
     Broken(ViId, Breakage),
-    /// A posted descriptor lies where the card cannot reach it, so that it can never be completed.
+    /// A posted descriptor lies where the card cannot reach it, and can never be completed.
     Unreachable {
-        /// Of which virtual interface.
+        /// The virtual interface.
         vi: ViId,
-        /// Which work queue.
+        /// The work queue.
         side: Side,
         /// The address that was posted.
         address: u64,
@@ -306,8 +306,8 @@ pub enum Breakage {
     Silence,
     /// The peer refused an access to its memory.
     Remote,
-    /// The peer's frames made no sense, or broke what was agreed.
+    /// The peer's frames were malformed, or broke what was agreed.
     Protocol,
-    /// The peer says that its end broke.
+    /// The peer reports that its end broke.
     Peer,
 }

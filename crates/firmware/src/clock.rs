@@ -7,7 +7,7 @@ use crate::setup::{SECOND, Time};
 /// The stamp of a message without a reserved or guaranteed rate.
 pub(crate) const NEVER: Time = Time::MAX / 2;
 
-/// The clock of a reserved channel's one direction.
+/// The clock of one direction of a reserved channel.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Clock {
     /// `Vtick`: time between two messages of the size that was reserved for; 0: best effort.
@@ -42,7 +42,7 @@ impl Clock {
         self.reading
     }
 
-    /// The message turned out to be longer than what was reserved: the channel pays for the rest.
+    /// Charges the channel for the bytes by which a message exceeds what was reserved.
     pub(crate) fn charge_excess(&mut self, bytes: u32) {
         let excess = bytes.saturating_sub(self.message_bytes);
         if self.is_reserved() && excess > 0 {
@@ -55,9 +55,9 @@ impl Clock {
 
 /// The clock that all best-effort channels share. It runs at the rate of their guaranteed share.
 ///
-/// A rate-based discipline charges a channel later for the idle time that it used. Best effort has no
-/// reservation to exceed and is not charged: the clock never runs ahead of `in_progress` messages, so that after a time of
-/// silence of the reserved channels best effort is back at its share at once.
+/// A rate-based discipline charges a channel later for idle time that it used. Best effort has no
+/// reservation to exceed and is not charged: its clock never runs more than `in_progress` messages ahead, so that after
+/// the reserved channels have been silent, best effort is back at its share at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SharedClock {
     tick: Time,

@@ -1,4 +1,4 @@
-//! The end of a descriptor: its status, the entry of the completion queue, the release of its place.
+//! The end of a descriptor: writing its status and its completion queue's entry, and releasing its slot.
 
 use crate::card::{Card, Step};
 use crate::engines::HostWork;
@@ -6,8 +6,8 @@ use crate::setup::{QueueId, Side};
 use crate::state::Firmware;
 
 impl Firmware {
-    /// If nothing more will happen to an operation, it is done.
-    pub(crate) fn settle_op(&mut self, op: u32, card: &mut impl Card) {
+    /// Completes an operation for which nothing more will happen.
+    pub(crate) fn finish_op_if_done(&mut self, op: u32, card: &mut impl Card) {
         if self.ops[op].done || !self.ops[op].is_finished() {
             return;
         }
@@ -16,7 +16,7 @@ impl Firmware {
         self.report_first(vi, side, card);
     }
 
-    /// Writes the status of a work queue's first descriptor if it is done: one at a time, so that they
+    /// Writes the status of a work queue's first descriptor if that is done: one at a time, so that they
     /// complete in order whatever the engine does.
     fn report_first(&mut self, vi: u32, side: Side, card: &mut impl Card) {
         let queue = self.vi(vi).queue(side);
@@ -39,7 +39,7 @@ impl Firmware {
             self.payload_placed(buffer, card);
         }
         let owner = self.vi_mut(vi);
-        // One that was flushed before its frames were made, or before its message came, was not counted.
+        // A receive that was flushed before its frames were made, or before its message came, was not counted.
         match side {
             Side::Send => owner.tx.made = owner.tx.made.saturating_sub(1),
             Side::Receive => owner.rx.filled = owner.rx.filled.saturating_sub(1),
@@ -85,7 +85,7 @@ impl Firmware {
         self.submit_host(work, stamp, card);
     }
 
-    /// Gives a completed descriptor's place back; what waited for it comes in.
+    /// Frees a completed descriptor's slot; a posted descriptor that waited for one is taken up.
     pub(crate) fn close_op(&mut self, number: u32, card: &mut impl Card) {
         let op = &self.ops[number];
         assert!(
@@ -96,12 +96,12 @@ impl Firmware {
         if op.best_effort {
             self.best_effort_open -= 1;
         }
-        self.ops.give(number);
+        self.ops.free(number);
         self.vi_mut(vi).queue_mut(side).open -= 1;
         self.take_posted(vi, side, card);
         if side == Side::Receive {
             self.process_incoming(vi, card);
         }
-        self.rest(vi);
+        self.finish_closing(vi);
     }
 }

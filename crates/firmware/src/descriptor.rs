@@ -1,4 +1,4 @@
-//! Descriptors that are being carried out: what was asked for, checked once, and how far it has come.
+//! Descriptors in progress: what they request, checked once, and how far they have come.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,17 +11,17 @@ use crate::memory::{Memory, Right};
 use crate::settings::Settings;
 use crate::setup::{Side, Time};
 
-/// How far a descriptor's way to the card has come.
+/// How far a descriptor is on its way to the card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Phase {
-    /// A transfer brings it, or the segments behind its first bytes.
+    /// A transfer is reading it, or the segments behind its first bytes.
     #[default]
     Fetching,
-    /// It comes with the data of the descriptor before it (§4.3.9).
+    /// It is read together with the data of the descriptor before it (tailgating, §4.3.9).
     Tailgating,
-    /// It is here, and makes sense.
+    /// It is on the card and valid.
     Ready,
-    /// It never will be.
+    /// It will never be on the card.
     Given,
 }
 
@@ -37,60 +37,60 @@ pub(crate) struct Op {
     pub(crate) message: u64,
     pub(crate) best_effort: bool,
     pub(crate) control: Control,
-    /// Bytes to be moved; of a receive, how many it has room for.
+    /// Bytes to be moved; for a receive, the room that it has.
     pub(crate) total: u32,
-    /// Bytes of it on the card, and how many were last requested.
+    /// Bytes of the descriptor on the card, and how many were last requested.
     pub(crate) fetched: usize,
     pub(crate) wanted: usize,
 
     /// Number of the message in its frames.
     pub(crate) number: u32,
-    /// Bytes that frames have been made for.
+    /// Bytes for which frames have been made.
     pub(crate) framed: u32,
-    /// RDMA: which remote segment comes next, and how much of it is done.
+    /// RDMA: the next remote segment, and how much of it is done.
     pub(crate) remote_at: usize,
     pub(crate) remote_done: u32,
     pub(crate) begun: bool,
     pub(crate) all_made: bool,
-    /// The engine has the transfer of its last data.
+    /// The engine has been given the transfer of the operation's last data.
     pub(crate) last_begun: bool,
-    /// Frames that have not left, or (reliable levels) not been acknowledged.
+    /// Frames that have not been sent, or (reliable levels) not been acknowledged.
     pub(crate) frames_open: u32,
-    /// Those of them that are being fetched or sent.
+    /// Of those frames, the ones that are being fetched or sent.
     pub(crate) moving: u32,
 
-    /// RDMA read: bytes that have come, and the same within the remote segment that is being read.
+    /// RDMA read: bytes that have come in all, and of the remote segment that is being read.
     pub(crate) read_bytes: u32,
     pub(crate) reply_at: usize,
     pub(crate) reply_done: u32,
 
-    /// Writes to its memory on their way.
+    /// Writes to the operation's memory that are in progress.
     pub(crate) writes_open: u32,
-    /// Receive: its message has come completely, or will not.
+    /// Receive: its message has come completely, or never will.
     pub(crate) filled: bool,
-    /// Receive: a message that goes into the descriptor itself.
+    /// Receive: the message goes into the descriptor itself.
     pub(crate) payload: Option<(u32, u32)>,
 
-    /// Some of what was to be moved into its memory may be there.
+    /// Some of the data may have been written to the operation's memory.
     pub(crate) touched: bool,
 
-    /// What will be written back.
+    /// The status to be written back.
     pub(crate) bits: u32,
     pub(crate) length: u32,
     pub(crate) immediate: u32,
-    /// All is done but to write it.
+    /// Everything is done except writing the status.
     pub(crate) done: bool,
-    /// The descriptor that comes with this one's data.
+    /// The descriptor that is read together with this one's data.
     pub(crate) tail: Option<u32>,
 }
 
 impl Op {
-    /// Whether this is a descriptor, not a free place: handles are never 0.
+    /// Whether this is a descriptor and not a free slot: handles are never 0.
     pub(crate) fn is_taken(&self) -> bool {
         self.handle != 0
     }
 
-    /// Bytes of the descriptor that were requested and are not on the card.
+    /// Bytes of the descriptor that were requested and are not on the card yet.
     pub(crate) fn left_to_fetch(&self) -> usize {
         let left = self.wanted.checked_sub(self.fetched);
         left.expect("no more of a descriptor is fetched than was requested")
@@ -120,17 +120,17 @@ impl Op {
         !self.receives && self.control.operation() == Some(Operation::RdmaWrite)
     }
 
-    /// Whether it uses up a receive descriptor of the peer.
+    /// Whether the operation uses up a receive descriptor of the peer.
     pub(crate) fn wants_receive(&self) -> bool {
         !self.receives && !self.is_read() && (!self.is_write() || self.has(control::IMMEDIATE))
     }
 
-    /// Whether it sends data out of host memory.
+    /// Whether the operation sends data from host memory.
     pub(crate) fn has_host_data(&self) -> bool {
         !self.receives && self.total > 0 && !self.is_read() && !self.has(control::PAYLOAD)
     }
 
-    /// How many segments, from the first, name the peer's memory.
+    /// How many segments, counted from the first, name the peer's memory.
     pub(crate) fn remote_segments(&self) -> usize {
         if self.is_read() || self.is_write() {
             self.control.remote_segments.max(1) as usize
@@ -139,7 +139,7 @@ impl Op {
         }
     }
 
-    /// Whether nothing more will happen to it.
+    /// Whether nothing more will happen to the operation.
     pub(crate) fn is_finished(&self) -> bool {
         let landed = self.frames_open == 0 && self.writes_open == 0;
         let known = matches!(self.phase, Phase::Ready | Phase::Given);
@@ -159,7 +159,7 @@ impl Op {
 pub(crate) struct Slots {
     bytes: Vec<u8>,
     slot_bytes: usize,
-    /// What is read of each at first: enough for short ones.
+    /// How many bytes of each descriptor are read at first: enough for short ones.
     first_bytes: usize,
 }
 
@@ -215,15 +215,15 @@ impl Slots {
 /// The result of checking a descriptor's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is complete and makes sense.
+    /// The descriptor is complete and valid.
     Good,
-    /// It is longer than what has been read: so many bytes in all.
+    /// The descriptor has this many bytes in all, more than have been read.
     Longer(usize),
-    /// It completes with this error.
+    /// The descriptor completes with this error.
     Bad(u32),
 }
 
-/// What there is to check a descriptor against.
+/// What a descriptor is checked against.
 pub(crate) struct Rules<'a> {
     pub(crate) memory: &'a Memory,
     pub(crate) tag: u32,
@@ -233,7 +233,7 @@ pub(crate) struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    /// Checks what has been read, and notes in `op` what it requests.
+    /// Checks the bytes that have been read, and notes in `op` what they request.
     pub(crate) fn check(&self, op: &mut Op, slot: u32, slots: &Slots) -> Verdict {
         let bytes = &slots.get(slot)[..op.fetched.min(slots.slot_bytes())];
         let Ok(control) = Control::decode(bytes) else {
@@ -298,7 +298,7 @@ impl Rules<'_> {
         let Ok(bytes) = u32::try_from(total) else {
             return Verdict::Bad(status::LENGTH_ERROR);
         };
-        // VIPL's single address segment has no length of its own. In a list, each has.
+        // VIPL's single address segment has no length of its own. In a list, each segment has one.
         let elsewhere = match remote {
             0 | 1 => total,
             _ => (0..remote)
@@ -314,8 +314,8 @@ impl Rules<'_> {
 }
 
 impl Slots {
-    /// The remote span that comes next: address, handle, and how many bytes of the segment are left
-    /// behind `done` of it.
+    /// The next remote span: address, handle, and how many bytes of the segment are left
+    /// behind the first `done` bytes.
     pub(crate) fn remote(&self, op: &Op, slot: u32, at: usize, done: u32) -> (u64, u32, u32) {
         let segment = self.segment(slot, at);
         let bytes = match op.remote_segments() {
@@ -356,7 +356,7 @@ impl Slots {
         }
     }
 
-    /// Whether the operation, if it is past its check, names this region.
+    /// Whether the operation has been checked and names this region.
     pub(crate) fn names(&self, op: &Op, slot: u32, handle: u32) -> bool {
         let local = op.remote_segments()..usize::from(op.control.segments);
         op.handle == handle

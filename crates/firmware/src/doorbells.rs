@@ -1,4 +1,4 @@
-//! How the program notices doorbells: by polling each (§4.2.3), or from a queue that hardware
+//! How the program notices doorbells: by polling each (§4.2.3), or from a queue that the hardware
 //! keeps (§4.3.8).
 
 use alloc::collections::VecDeque;
@@ -15,17 +15,17 @@ pub(crate) enum Bells {
     Queued(VecDeque<(u32, Side)>),
 }
 
-/// Doorbells in a fixed order, most of them silent: two per virtual interface, send before receive.
+/// Doorbells that are polled in a fixed order: two per virtual interface, send before receive. Most are silent.
 #[derive(Debug)]
 pub(crate) struct Polled {
-    /// Which exist.
+    /// Which doorbells are served.
     declared: Vec<u64>,
-    /// How many exist before each word of `declared`.
+    /// How many are served before each word of `declared`.
     before: Vec<u32>,
-    /// Which are rung.
+    /// Which doorbells are rung.
     rung: Vec<u64>,
     count: u32,
-    /// The next to be polled is the first declared one from here on.
+    /// The next doorbell to be polled is the first served one from here on.
     cursor: usize,
 }
 
@@ -43,7 +43,7 @@ fn owner(place: usize) -> (u32, Side) {
 }
 
 impl Bells {
-    /// Doorbells of so many virtual interfaces, which can be rung `limit` times in all before they are
+    /// Doorbells of this many virtual interfaces, which can be rung `limit` times in all before they are
     /// noticed.
     pub(crate) fn new(kind: Doorbells, vis: usize, limit: usize) -> Self {
         match kind {
@@ -72,7 +72,7 @@ impl Bells {
         }
     }
 
-    /// Serves it no more, and silences it.
+    /// Stops serving a doorbell, and silences it.
     pub(crate) fn withdraw(&mut self, vi: u32, side: Side) {
         if let Self::Polled(polled) = self {
             let at = place(vi, side);
@@ -95,7 +95,7 @@ impl Bells {
         }
     }
 
-    /// It was rung more often than it was noticed: leaves it rung, or silences it.
+    /// Takes one ring off a doorbell: it stays rung if it was rung more often than it was noticed.
     pub(crate) fn noticed(&mut self, vi: u32, side: Side, still_rung: bool) {
         if let Self::Polled(polled) = self
             && !still_rung
@@ -107,19 +107,19 @@ impl Bells {
 }
 
 impl Polled {
-    /// How many exist before this place.
+    /// How many doorbells are served before this place.
     fn rank(&self, place: usize) -> u32 {
         let below = (1_u64 << (place % 64)) - 1;
         self.before[place / 64] + (self.declared[place / 64] & below).count_ones()
     }
 
-    /// The place of the one of which so many are before; there are more than that.
+    /// The place of the served doorbell that has this many before it; there must be more than that.
     fn place_of(&self, rank: u32) -> usize {
         let word = self.before.partition_point(|before| *before <= rank) - 1;
         word * 64 + nth_bit(self.declared[word], rank - self.before[word])
     }
 
-    /// The first rung one from the cursor on, and round to it.
+    /// The first rung doorbell from the cursor on, wrapping round.
     fn next_rung(&self) -> Option<usize> {
         let (first, from) = (self.cursor / 64, u64::MAX << (self.cursor % 64));
         let place = |word: usize, rung: u64| word * 64 + rung.trailing_zeros() as usize;
@@ -135,7 +135,7 @@ impl Polled {
         }
     }
 
-    /// How many silent doorbells come before the next rung one, if one is.
+    /// How many silent doorbells come before the next rung one; `None` if none is rung.
     pub(crate) fn ahead(&self) -> Option<u32> {
         if self.count == 0 {
             return None;
@@ -144,7 +144,7 @@ impl Polled {
         Some(silent % self.count)
     }
 
-    /// Goes on by so many doorbells.
+    /// Advances the cursor by this many doorbells.
     pub(crate) fn skip(&mut self, polls: u32) {
         if self.count > 0 {
             let rank = self.rank(self.cursor) + polls % self.count;
@@ -152,7 +152,7 @@ impl Polled {
         }
     }
 
-    /// Polls one; returns its virtual interface and side if it is rung.
+    /// Polls one doorbell; returns its virtual interface and side if it is rung.
     pub(crate) fn poll(&mut self) -> Option<(u32, Side)> {
         if self.count > 0 && self.declared[self.cursor / 64] >> (self.cursor % 64) & 1 == 0 {
             self.skip(0);
@@ -166,13 +166,13 @@ impl Polled {
         rung.then(|| owner(at))
     }
 
-    /// Whether there is any to poll.
+    /// Whether no doorbell is served.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 }
 
-/// The place of the one of `word`'s bits that has `rank` others below it; there are more than that. The byte is found with sums of
+/// The place of the bit of `word` that has `rank` set bits below it; more than that must be set. The byte is found by summing
 /// all bytes' bits at once, as not every processor that this is compiled for has an instruction that counts bits.
 fn nth_bit(word: u64, rank: u32) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -180,7 +180,7 @@ fn nth_bit(word: u64, rank: u32) -> usize {
     let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
     let fours = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
     let bytes = (fours + (fours >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
-    // Each byte: the bits of this one and all below it, 64 at most.
+    // For each byte: the number of set bits in it and all bytes below, 64 at most.
     let sums = bytes.wrapping_mul(ONES);
     let not_above = (((u64::from(rank) * ONES) | TOPS) - sums) & TOPS;
     let shift = ((not_above >> 7).wrapping_mul(ONES) >> 56) * 8;

@@ -17,13 +17,13 @@ pub(crate) struct HostJob {
     pub(crate) stamp: Time,
     pub(crate) vi: u32,
     pub(crate) message: u64,
-    /// Which processor handles its end.
+    /// The processor that handles its end.
     pub(crate) processor: usize,
-    /// The engine has it.
+    /// The engine holds it.
     pub(crate) running: bool,
 }
 
-/// What a host transfer is for.
+/// The purpose of a host transfer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum HostWork {
     #[default]
@@ -33,7 +33,7 @@ pub(crate) enum HostWork {
     },
     ReadData {
         frame: u32,
-        /// The descriptor that comes along, or [`NONE`].
+        /// The descriptor that is read along with the data, or [`NONE`].
         tail: u32,
     },
     WriteData {
@@ -50,11 +50,11 @@ pub(crate) enum HostWork {
     },
 }
 
-/// What the network send engine sends: data, or a frame that is made only when the engine takes it.
+/// What the network send engine sends: a data frame, or a control frame, made only when the engine takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NetWork {
     Frame(u32),
-    /// Of this virtual interface.
+    /// A control frame of this virtual interface.
     Control(u32),
 }
 
@@ -79,15 +79,15 @@ impl NetWork {
 pub(crate) enum Source {
     #[default]
     Nothing,
-    /// From the descriptor itself.
+    /// The descriptor itself.
     Descriptor,
-    /// From the operation's segments, from this offset on.
+    /// The operation's segments, from this offset on.
     Segments(u32),
-    /// From a region that the peer reads.
+    /// A region that the peer reads.
     Region { address: u64, handle: u32 },
 }
 
-/// A frame on its way out.
+/// An outgoing frame.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) vi: u32,
@@ -100,25 +100,25 @@ pub(crate) struct Frame {
     pub(crate) buffer: u32,
     pub(crate) stamp: Time,
     pub(crate) message: u64,
-    /// The last of its message.
+    /// It is the last frame of its message.
     pub(crate) last: bool,
-    /// Its data is being read, or waits for that.
+    /// Its data is being read, or waits to be.
     pub(crate) reading: bool,
-    /// The transfer that is reading it, if the frame may follow that; else [`NONE`].
+    /// The transfer that is reading its data, if cut-through is possible; else [`NONE`].
     pub(crate) fill: u32,
     /// It is in the network engine's queue or being sent.
     pub(crate) queued: bool,
     /// It is being sent.
     pub(crate) running: bool,
-    /// It is in the list of frames that are not acknowledged.
+    /// It is in the list of unacknowledged frames.
     pub(crate) unacked: bool,
-    /// The peer has it, but not all before it.
+    /// The peer has it, but not all frames before it.
     pub(crate) ahead: bool,
     /// It has been sent again since the last timeout.
     pub(crate) resent: bool,
-    /// It is not to be sent any more.
+    /// It must not be sent any more.
     pub(crate) cancelled: bool,
-    /// It has been sent, or never will be: no part of `moving` any more.
+    /// It has been sent, or never will be: it no longer counts in `moving`.
     pub(crate) moved: bool,
     pub(crate) next: u32,
 }
@@ -150,12 +150,12 @@ impl Default for Frame {
 }
 
 impl Frame {
-    /// Its data is on the card, or comes fast enough.
+    /// Whether its data is on the card, or arrives fast enough.
     pub(crate) fn may_leave(&self) -> bool {
         !self.reading || self.fill != NONE
     }
 
-    /// It will not be sent, awaits no acknowledgement, and no engine has its buffer.
+    /// Whether it will not be sent, awaits no acknowledgement, and no engine has its buffer.
     pub(crate) fn is_over(&self) -> bool {
         let wanted = !(self.cancelled || self.moved);
         !(wanted || self.reading || self.queued || self.unacked)
@@ -172,18 +172,18 @@ impl Linked for Frame {
 #[derive(Debug)]
 pub(crate) struct EngineQueue<T> {
     pub(crate) waiting: Stamped<T>,
-    /// How many transfers the engine holds itself.
+    /// How many transfers the engine can hold.
     pub(crate) entries: usize,
     pub(crate) hardware: bool,
     pub(crate) busy: usize,
-    /// The transfers that it holds with their stamps, in the engine's order; kept if that matters.
+    /// The stamps of the transfers that it holds, in the engine's order; kept only where that is used.
     held: Option<Vec<(Time, T)>>,
-    /// What it has finished and the processors have not noticed.
+    /// Finished transfers that the processors have not noticed.
     pub(crate) finished: [VecDeque<T>; 2],
 }
 
 impl<T: Copy + PartialEq> EngineQueue<T> {
-    /// `limit` is how many transfers there can ever be; `followed` says whether [`EngineQueue::in_service`] is called.
+    /// `limit` is the largest number of transfers there can be; `followed` says whether [`EngineQueue::in_service`] is called.
     pub(crate) fn new(queue: DmaQueue, limit: usize, stamped: bool, followed: bool) -> Self {
         let (entries, hardware) = match queue {
             DmaQueue::Software => (1, false),
@@ -206,7 +206,7 @@ impl<T: Copy + PartialEq> EngineQueue<T> {
         self.busy < self.entries
     }
 
-    /// The engine takes a transfer; returns how many of those that it holds come after it.
+    /// Hands a transfer to the engine; returns how many of those that it holds come after it.
     pub(crate) fn begin(&mut self, stamp: Time, value: T) -> u32 {
         self.busy += 1;
         let Some(held) = &mut self.held else {
@@ -218,7 +218,7 @@ impl<T: Copy + PartialEq> EngineQueue<T> {
         passed as u32
     }
 
-    /// The transfer in service, if that is kept. An engine with several channels may serve others besides.
+    /// The transfer in service, if that is tracked. An engine with several channels may serve others at the same time.
     pub(crate) fn in_service(&self) -> Option<T> {
         let first = self.held.as_ref()?.first()?;
         Some(first.1)

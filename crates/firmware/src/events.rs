@@ -1,4 +1,4 @@
-//! Inputs and turns: what the hardware does is noted as events, which turns handle in the order of the
+//! Inputs and turns: inputs note what the hardware did as events, turns handle them in the order of the
 //! discipline.
 
 use causeway_wire::vi::{FrameHeader, FrameKind, flag};
@@ -14,14 +14,14 @@ use crate::setup::{Processor, Side, Time};
 use crate::state::{Arrival, Firmware};
 use crate::vi::{Posted, State};
 
-/// Where events come from. A processor goes round them, and handles one at each.
+/// Where events come from. A processor visits the origins in rotation, and handles one event at each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     HostDma,
     NetSend,
     NetReceive,
     Doorbells,
-    /// Work that waited for room, and things to flush. Either processor takes it up, since room that one
+    /// Work that waited for room, and flushing. Either processor handles it, since room that one
     /// processor makes is no event for the other.
     Leftovers,
     Timers,
@@ -36,7 +36,7 @@ const ORIGINS: [Origin; 6] = [
     Origin::Timers,
 ];
 
-/// The same where doorbells come last: what was begun is brought to its end before anything new.
+/// The rotation where doorbells come last: work in progress is finished before anything new begins.
 const DOORBELLS_LAST: [Origin; 6] = [
     Origin::NetReceive,
     Origin::HostDma,
@@ -54,8 +54,8 @@ fn number(processor: Processor) -> usize {
 }
 
 impl Firmware {
-    /// Notes what the hardware did. Takes no time of the card's processors. What makes no sense is counted
-    /// ([`Firmware::strays`]) and ignored.
+    /// Notes what the hardware did, at no cost to the card's processors. An input that makes no sense is counted
+    /// ([`Firmware::ignored_inputs`]) and ignored.
     pub fn input(&mut self, now: Time, input: Input<'_>) {
         self.now = self.now.max(now);
         let made_sense = match input {
@@ -101,7 +101,7 @@ impl Firmware {
                 true
             }
         };
-        self.strays += u64::from(!made_sense);
+        self.ignored_inputs += u64::from(!made_sense);
     }
 
     fn ring(&mut self, vi: u32, side: Side, posted: (u64, u32), shadow: &[u8]) -> bool {
@@ -118,7 +118,7 @@ impl Firmware {
         let queue = owner.queue_mut(side);
         if queue.posted.len() >= limit {
             owner.overrun = true;
-            self.want_attention(vi);
+            self.request_service(vi);
             return true;
         }
         let place = (queue.shadow_front + queue.posted.len()) % limit;
@@ -136,11 +136,11 @@ impl Firmware {
             message: 0,
         });
         if silent {
-            let works = owner.works(Side::Receive);
+            let works = owner.executes(Side::Receive);
             let announces = owner.state == State::Connected && owner.is_reliable();
             self.notice_silently(vi);
             if !works || announces {
-                self.want_attention(vi);
+                self.request_service(vi);
             }
         } else {
             self.bells[processor].ring(vi, side);
@@ -148,8 +148,8 @@ impl Firmware {
         true
     }
 
-    /// Whether doorbells of receive queues are served at all. A program that reads receive descriptors on
-    /// arrival and would have to poll the doorbells notices the descriptors then.
+    /// Whether doorbells of receive queues are served at all. A program that polls doorbells and reads receive descriptors
+    /// when a message arrives notices the descriptors then instead.
     pub(crate) fn rings_for_receives(&self) -> bool {
         self.settings.receive_descriptors == ReceiveDescriptors::Ahead
             || self.settings.doorbells == Doorbells::Queued
@@ -164,7 +164,7 @@ impl Firmware {
         true
     }
 
-    /// The header of a frame has come. What can be taken up before the rest is here is queued.
+    /// Handles the header of a frame whose rest is still arriving: queues what can begin before it is complete.
     fn frame_begun(&mut self, buffer: u32, header: &[u8], bytes: u32) -> bool {
         let settings = &self.settings;
         let Some(arrival) = self.arrivals.0.get_mut(buffer as usize) else {
@@ -188,14 +188,14 @@ impl Firmware {
         true
     }
 
-    /// The network receive engine has done with a buffer. Returns what is known of the frame in it, unless the buffer is no
-    /// longer wanted and has become free.
+    /// Notes that the network receive engine has finished with a buffer. Returns the frame in it, unless the buffer was no
+    /// longer wanted, and is free now.
     fn end_receive(&mut self, buffer: u32) -> Option<&mut Arrival> {
         self.receiving -= 1;
         let arrival = &mut self.arrivals[buffer];
         if arrival.unwanted {
             *arrival = Arrival::default();
-            self.buffers.leave(buffer);
+            self.buffers.release(buffer);
             return None;
         }
         arrival.awaited = false;
@@ -285,7 +285,7 @@ impl Firmware {
         true
     }
 
-    /// Lets a processor go on at `now`: it handles one event, if there is one.
+    /// Lets a processor continue at `now`: it handles one event, if there is one.
     pub fn turn(&mut self, now: Time, processor: Processor, card: &mut impl Card) -> Turn {
         self.now = self.now.max(now);
         let processor = number(processor);
@@ -293,7 +293,7 @@ impl Firmware {
             return Turn::Idle;
         }
         if self.is_sequential()
-            && let Some(turn) = self.go_on(card)
+            && let Some(turn) = self.continue_message(card)
         {
             return turn;
         }
@@ -320,8 +320,8 @@ impl Firmware {
     }
 
     /// The sequential discipline: while a transfer runs nothing else is served, and when it has finished
-    /// its message goes on.
-    fn go_on(&mut self, card: &mut impl Card) -> Option<Turn> {
+    /// its message continues.
+    fn continue_message(&mut self, card: &mut impl Card) -> Option<Turn> {
         if self.host.is_silent() && self.net.is_silent() {
             return None;
         }
@@ -334,14 +334,14 @@ impl Firmware {
         }))
     }
 
-    /// Handles one event from there, if there is one.
+    /// Handles one event of this origin, if there is one.
     fn handle(&mut self, origin: Origin, processor: usize, card: &mut impl Card) -> bool {
         let receives = self.processor_of(Side::Receive) == processor;
         let sends = processor == 0;
         match origin {
             Origin::HostDma => match self.host.finished[processor].pop_front() {
                 Some(job) => {
-                    self.look_round(card);
+                    self.charge_source_scan(card);
                     self.host_finished(job, card);
                     true
                 }
@@ -349,7 +349,7 @@ impl Firmware {
             },
             Origin::NetSend => match self.net.finished[processor].pop_front() {
                 Some(work) => {
-                    self.look_round(card);
+                    self.charge_source_scan(card);
                     self.net_finished(work, card);
                     true
                 }
@@ -358,7 +358,7 @@ impl Firmware {
             Origin::NetReceive => {
                 let has = receives && !self.arrived.is_empty();
                 if has {
-                    self.look_round(card);
+                    self.charge_source_scan(card);
                     self.arrival(card);
                 }
                 has
@@ -367,7 +367,7 @@ impl Firmware {
             Origin::Leftovers => self.handle_leftover(card),
             Origin::Timers => match self.timers.due(self.now).filter(|_| sends) {
                 Some(vi) => {
-                    self.look_round(card);
+                    self.charge_source_scan(card);
                     self.timer(vi, card);
                     true
                 }
@@ -376,7 +376,7 @@ impl Firmware {
         }
     }
 
-    fn look_round(&self, card: &mut impl Card) {
+    fn charge_source_scan(&self, card: &mut impl Card) {
         let rounds = u32::from(!self.is_sequential());
         charge_some(Step::LookRound, rounds, card);
     }
@@ -394,20 +394,20 @@ impl Firmware {
         let Some((vi, side)) = rung else {
             return false;
         };
-        self.look_round(card);
+        self.charge_source_scan(card);
         self.doorbell(vi, side, card);
         true
     }
 
     fn handle_leftover(&mut self, card: &mut impl Card) -> bool {
-        if !self.attention.is_empty() {
-            self.look_round(card);
-            self.attend(card);
+        if !self.service_queue.is_empty() {
+            self.charge_source_scan(card);
+            self.service_next(card);
         } else if self.may_resume() {
-            self.look_round(card);
+            self.charge_source_scan(card);
             self.resume(card);
         } else if self.may_admit_best_effort() {
-            self.look_round(card);
+            self.charge_source_scan(card);
             self.admit_best_effort(card);
         } else {
             return false;

@@ -1,5 +1,5 @@
-//! The host DMA engine's program: when a transfer is handed over, what it costs, and what becomes of the
-//! message when it has finished.
+//! The host DMA engine's program: when a transfer is handed over, what that costs, and how the message
+//! continues when it has finished.
 
 use causeway_wire::vi::{
     COMPLETION_BYTES, Completion, STATUS_BYTES, STATUS_OFFSET, Status, status,
@@ -36,7 +36,7 @@ impl Firmware {
         }
     }
 
-    /// What it costs to put a transfer into a queue in software.
+    /// Charges for queueing a transfer in software.
     pub(crate) fn charge_waiting(&self, passed: u32, card: &mut impl Card) {
         match self.settings.discipline {
             Discipline::Sequential => {}
@@ -49,7 +49,7 @@ impl Firmware {
         }
     }
 
-    /// Hands over what has waited longest, or has the smallest stamp, as long as there is room.
+    /// Hands over the transfers that have waited longest, or have the smallest stamps, while the engine has room.
     pub(crate) fn next_host(&mut self, card: &mut impl Card) {
         while self.host.has_room() {
             let Some(job) = self.host.waiting.pop() else {
@@ -95,12 +95,12 @@ impl Firmware {
         let work = self.host_jobs[job].work;
         if let HostWork::ReadData { frame, .. } = work {
             if self.frames[frame].cancelled {
-                self.host_jobs.give(job);
+                self.host_jobs.free(job);
                 self.frames[frame].reading = false;
                 self.release_frame(frame, card);
                 return;
             }
-            self.take_tail(job, frame);
+            self.attach_tailgating(job, frame);
         }
         self.translate(self.host_jobs[job].work);
         self.charge_host(job, card);
@@ -126,8 +126,8 @@ impl Firmware {
         self.follow_fill(card);
     }
 
-    /// Cut-through: if the engine is reading a frame's data now, the frame may leave behind it. What only waits in
-    /// the engine's own queue is not followed: it would keep the network engine from what overtakes it there.
+    /// Cut-through: if the engine is reading a frame's data now, the frame may follow it onto the wire. A transfer that waits in
+    /// the engine's own queue is not followed: it would block the frames that may overtake it in the network engine.
     fn follow_fill(&mut self, card: &mut impl Card) {
         if !self.settings.cut_through {
             return;
@@ -144,8 +144,8 @@ impl Firmware {
         }
     }
 
-    /// If a descriptor waits to come along with the last of this message's data, it does.
-    fn take_tail(&mut self, job: u32, frame: u32) {
+    /// Attaches a waiting descriptor to the transfer of this message's last data (tailgating).
+    fn attach_tailgating(&mut self, job: u32, frame: u32) {
         let Frame { op, last, .. } = self.frames[frame];
         if op == NONE || !last {
             return;
@@ -164,7 +164,7 @@ impl Firmware {
         self.host_jobs[job].work = HostWork::ReadData { frame, tail: next };
     }
 
-    /// Fills `pieces` with where the transfer's bytes lie.
+    /// Fills `pieces` with the bus addresses of the transfer's bytes.
     fn translate(&mut self, work: HostWork) {
         let (memory, out) = (&self.memory, &mut self.pieces);
         match work {
@@ -216,7 +216,7 @@ impl Firmware {
         }
     }
 
-    /// Charges what it takes to translate the pieces and describe them to the engine.
+    /// Charges for translating the pieces and describing them to the engine.
     fn charge_host(&mut self, job: u32, card: &mut impl Card) {
         let pieces = (self.pieces.len() + self.tail_pieces.len()) as u32;
         card.charge(Step::TranslatePage, pieces);
@@ -295,20 +295,20 @@ impl Firmware {
         }
     }
 
-    /// The program notices that the host DMA engine has finished a transfer.
+    /// Handles the end of a transfer of the host DMA engine.
     pub(crate) fn host_finished(&mut self, job: u32, card: &mut impl Card) {
         card.charge(Step::CheckHostDma, 1);
         let work = self.host_jobs[job].work;
-        self.host_jobs.give(job);
+        self.host_jobs.free(job);
         self.next_host(card);
         self.charge_switch(card);
         match work {
             HostWork::Nothing => {}
-            HostWork::ReadDescriptor { op } => self.descriptor_here(op, card),
+            HostWork::ReadDescriptor { op } => self.descriptor_fetched(op, card),
             HostWork::ReadData { frame, tail } => {
-                self.data_here(frame, card);
+                self.data_fetched(frame, card);
                 if tail != NONE {
-                    self.descriptor_here(tail, card);
+                    self.descriptor_fetched(tail, card);
                 }
             }
             HostWork::WriteData { buffer } => self.data_placed(buffer, card),
@@ -321,7 +321,7 @@ impl Firmware {
         self.follow_fill(card);
     }
 
-    /// A suspended message is taken up again, where messages are suspended.
+    /// Charges for resuming a suspended message, where the discipline suspends messages.
     pub(crate) fn charge_switch(&self, card: &mut impl Card) {
         if !self.is_sequential() {
             card.charge(Step::SwitchState, 1);
@@ -329,7 +329,7 @@ impl Firmware {
     }
 }
 
-/// Charges a step that may not be needed at all.
+/// Charges for a step unless its count is zero.
 pub(crate) fn charge_some(step: Step, times: u32, card: &mut impl Card) {
     if times > 0 {
         card.charge(step, times);

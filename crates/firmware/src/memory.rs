@@ -7,17 +7,17 @@ use crate::card::Piece;
 use crate::settings::Settings;
 use crate::setup::{Region, SetUpError};
 
-/// Bits of a handle that are the region's slot; the rest distinguish the slot's successive regions.
+/// Bits of a handle that are the region's slot; the rest distinguish successive regions in that slot.
 const PLACE_BITS: u32 = 20;
 
 /// The right that an access to memory needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Right {
-    /// The poster's own descriptor names it.
+    /// The poster's own descriptor names the memory.
     Local,
-    /// A peer writes.
+    /// A peer writes to it.
     RdmaWrite,
-    /// A peer reads.
+    /// A peer reads it.
     RdmaRead,
 }
 
@@ -59,18 +59,20 @@ impl Memory {
             .checked_sub(1)
             .and_then(|bytes| region.base.checked_add(bytes))
         else {
-            return invalid("a region is empty or passes the end of the address space");
+            return invalid(
+                "a region must have at least one byte and end within the address space",
+            );
         };
         let pages = last / self.page_bytes - region.base / self.page_bytes + 1;
         if pages != region.pages.len() as u64 {
-            return invalid("a region needs a bus address for each of its pages");
+            return invalid("a region needs exactly one bus address for each of its pages");
         }
         if region
             .pages
             .iter()
             .any(|bus| !bus.is_multiple_of(self.page_bytes))
         {
-            return invalid("bus addresses of pages are multiples of the page size");
+            return invalid("bus addresses of pages must be multiples of the page size");
         }
         let full = |what| Err(SetUpError::Full { what });
         if region.pages.len() > self.pages_left {
@@ -131,7 +133,7 @@ impl Memory {
         (granted && entry.tag == tag && offset < entry.bytes).then(|| entry.bytes - offset)
     }
 
-    /// Whether the whole span may be used so. A span of no bytes needs no right.
+    /// Whether the whole span may be used with this right and tag. A span of no bytes needs no right.
     pub(crate) fn allows(
         &self,
         handle: u32,
@@ -147,7 +149,7 @@ impl Memory {
     }
 
     /// Appends the span's pieces to `out`, one for each page. A span that no region holds has none:
-    /// the caller has checked it, and kept it from being deregistered since.
+    /// the caller has checked the span, and keeps its region from being deregistered.
     pub(crate) fn translate(&self, handle: u32, address: u64, bytes: u32, out: &mut Vec<Piece>) {
         let Some(entry) = self.find(handle) else {
             return;

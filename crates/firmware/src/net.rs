@@ -1,5 +1,5 @@
-//! The network send engine's program: when a frame is handed over, what its header says, and what
-//! becomes of it when it has left.
+//! The network send engine's program: when a frame is handed over, what its header contains, and what
+//! happens when it has been sent.
 
 use causeway_wire::vi::{CONTROL_BYTES, FrameHeader, FrameKind, flag};
 
@@ -38,7 +38,7 @@ impl Firmware {
         }
     }
 
-    /// Hands over what comes next, as long as there is room.
+    /// Hands over the next frames while the engine has room.
     pub(crate) fn next_net(&mut self, card: &mut impl Card) {
         while self.net.has_room() {
             let Some(work) = self.net.waiting.pop() else {
@@ -62,7 +62,7 @@ impl Firmware {
         let frame = &self.frames[number];
         let acknowledged = frame.header.has(flag::SEQUENCED) && !frame.unacked;
         if frame.cancelled || acknowledged {
-            self.frame_off(number, card);
+            self.frame_left(number, card);
             return;
         }
         let (vi, stamp) = (frame.vi, frame.stamp);
@@ -121,9 +121,9 @@ impl Firmware {
             header.immediate = reason as u32;
             control.refused = refuse;
         } else if !wanted {
-            // A frame took along what there was to be said.
+            // A frame carried what the control frame was to carry: that is not sent.
             control.queued = false;
-            self.rest(vi);
+            self.finish_closing(vi);
             return;
         } else if core::mem::take(&mut control.probe) {
             header.flags |= flag::HURRY;
@@ -171,31 +171,31 @@ impl Firmware {
         }
     }
 
-    /// The program notices that the network send engine has finished a frame.
+    /// Handles the end of a transfer of the network send engine.
     pub(crate) fn net_finished(&mut self, work: NetWork, card: &mut impl Card) {
         card.charge(Step::CheckNetSend, 1);
         self.next_net(card);
         self.charge_switch(card);
         match work {
-            NetWork::Frame(frame) => self.frame_off(frame, card),
+            NetWork::Frame(frame) => self.frame_left(frame, card),
             NetWork::Control(vi) => {
                 let control = &mut self.vi_mut(vi).control;
                 control.queued = false;
                 if control.ack | control.gap | control.probe || control.refuse.is_some() {
                     self.submit_net(NetWork::Control(vi), card);
                 }
-                self.rest(vi);
+                self.finish_closing(vi);
             }
         }
     }
 
-    /// A frame has left the network engine and its queue.
-    fn frame_off(&mut self, number: u32, card: &mut impl Card) {
+    /// A frame has been sent, and is out of the engine's queue.
+    fn frame_left(&mut self, number: u32, card: &mut impl Card) {
         let frame = &mut self.frames[number];
         frame.queued = false;
         let (vi, buffer) = (frame.vi, frame.buffer);
         if buffer != NONE {
-            self.buffers.leave(buffer);
+            self.buffers.release(buffer);
         }
         self.frame_moved(number);
         let frame = &self.frames[number];
@@ -207,7 +207,7 @@ impl Firmware {
         }
     }
 
-    /// Neither fetched nor sent any more.
+    /// Counts a frame as neither being fetched nor being sent.
     pub(crate) fn frame_moved(&mut self, number: u32) {
         let frame = &mut self.frames[number];
         if core::mem::replace(&mut frame.moved, true) {
@@ -220,7 +220,7 @@ impl Firmware {
         }
     }
 
-    /// A frame has done its duty, or never will.
+    /// Frees a frame that is acknowledged, or never will be.
     pub(crate) fn release_frame(&mut self, number: u32, card: &mut impl Card) {
         let frame = &self.frames[number];
         assert!(
@@ -231,16 +231,16 @@ impl Firmware {
         let frame = &self.frames[number];
         let (vi, op, buffer) = (frame.vi, frame.op, frame.buffer);
         if buffer != NONE {
-            self.buffers.leave(buffer);
+            self.buffers.release(buffer);
             card.charge(Step::FreeBuffer, 1);
         }
-        self.frames.give(number);
+        self.frames.free(number);
         self.vi_mut(vi).tx.frames -= 1;
         if op != NONE {
             self.ops[op].frames_open -= 1;
-            self.settle_op(op, card);
+            self.finish_op_if_done(op, card);
         }
         self.advance_sends(vi, card);
-        self.rest(vi);
+        self.finish_closing(vi);
     }
 }

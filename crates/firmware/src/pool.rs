@@ -1,14 +1,14 @@
-//! Places of fixed number, and lists that link them: how the program keeps its state without taking
+//! Slots of fixed number, and lists that link them: how the program keeps its state without taking
 //! memory while it runs.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-/// No place.
+/// The number that stands for no slot.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A fixed number of places, each taken or free.
+/// A fixed number of slots, each taken or free.
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
     places: Vec<T>,
@@ -25,7 +25,7 @@ impl<T: Default> Pool<T> {
         }
     }
 
-    /// A free place, holding `value` from now on.
+    /// Takes a free slot and stores `value` in it.
     pub(crate) fn take(&mut self, value: T) -> Option<u32> {
         let index = self.free.pop()?;
         self.places[index as usize] = value;
@@ -33,10 +33,10 @@ impl<T: Default> Pool<T> {
         Some(index)
     }
 
-    /// Frees a taken place.
-    pub(crate) fn give(&mut self, index: u32) {
+    /// Frees a taken slot.
+    pub(crate) fn free(&mut self, index: u32) {
         let was_taken = core::mem::replace(&mut self.taken[index as usize], false);
-        assert!(was_taken, "place {index} freed twice");
+        assert!(was_taken, "slot {index} freed twice");
         self.places[index as usize] = T::default();
         self.free.push(index);
     }
@@ -45,12 +45,12 @@ impl<T: Default> Pool<T> {
         !self.free.is_empty()
     }
 
-    /// A place whose number comes from outside.
+    /// The value in a slot whose number comes from outside.
     pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.places.get_mut(index as usize)
     }
 
-    /// All places with their numbers, free ones included.
+    /// All slots with their numbers, free ones included.
     pub(crate) fn numbered(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..).zip(&self.places)
     }
@@ -76,7 +76,7 @@ pub(crate) trait Linked {
     fn next(&mut self) -> &mut u32;
 }
 
-/// A first-in, first-out list through places.
+/// A first-in, first-out list through slots of a pool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct List {
     head: u32,
@@ -137,14 +137,14 @@ mod tests {
     use super::*;
 
     #[test]
-    #[should_panic(expected = "place 1 freed twice")]
+    #[should_panic(expected = "slot 1 freed twice")]
     fn a_place_is_freed_once() {
         let mut pool = Pool::<u8>::new(2);
         let (first, second) = (pool.take(1), pool.take(2));
         assert_eq!((first, second, pool.take(3)), (Some(0), Some(1), None));
-        pool.give(1);
+        pool.free(1);
         assert_eq!(pool.take(4), Some(1));
-        pool.give(1);
-        pool.give(1);
+        pool.free(1);
+        pool.free(1);
     }
 }

@@ -11,7 +11,7 @@ use crate::setup::{Side, ViId};
 use crate::state::Firmware;
 
 impl Firmware {
-    /// The program has found a doorbell rung.
+    /// Handles a doorbell that was found rung.
     pub(crate) fn doorbell(&mut self, vi: u32, side: Side, card: &mut impl Card) {
         card.charge(Step::DequeueDoorbell, 1);
         self.notice(vi, side, card);
@@ -22,7 +22,7 @@ impl Firmware {
         self.take_posted(vi, side, card);
     }
 
-    /// Counts one more posted descriptor as seen, and stamps it.
+    /// Counts one more posted descriptor as noticed, and stamps it.
     fn notice(&mut self, vi: u32, side: Side, card: &mut impl Card) {
         let (now, qos) = (self.now, self.is_qos_aware());
         self.messages += 1;
@@ -67,12 +67,12 @@ impl Firmware {
         }
     }
 
-    /// Takes up what is posted and has been noticed, as far as there is room.
+    /// Takes up posted descriptors that have been noticed, while there is room.
     pub(crate) fn take_posted(&mut self, vi: u32, side: Side, card: &mut impl Card) {
         let limit = self.settings.limits.descriptors_per_queue as usize;
         let on_arrival = self.settings.receive_descriptors == ReceiveDescriptors::OnArrival;
         loop {
-            let works = self.vi(vi).works(side);
+            let works = self.vi(vi).executes(side);
             let queue = self.vi(vi).queue(side);
             if queue.noticed == 0 || queue.open >= limit {
                 break;
@@ -104,17 +104,17 @@ impl Firmware {
         true
     }
 
-    /// Lets the best-effort message that has waited longest begin.
+    /// Lets the longest-waiting best-effort message begin.
     pub(crate) fn admit_best_effort(&mut self, card: &mut impl Card) {
         if let Some(vi) = self.best_effort.pop_front() {
             self.vi_mut(vi).tx.queued_best_effort = false;
-            // What is left when the room is used up goes to the end of the line.
+            // A message that finds no room goes to the end of the queue.
             self.take_posted(vi, Side::Send, card);
-            self.rest(vi);
+            self.finish_closing(vi);
         }
     }
 
-    /// Whether a best-effort message may begin that had to wait.
+    /// Whether a waiting best-effort message may begin.
     pub(crate) fn may_admit_best_effort(&self) -> bool {
         !self.best_effort.is_empty()
             && self.best_effort_open < self.settings.best_effort.in_progress
@@ -130,7 +130,7 @@ impl Firmware {
         queue.noticed -= 1;
         let place = queue.shadow_front;
         queue.shadow_front = (place + 1) % places;
-        let (works, tag) = (self.vi(vi).works(side), self.vi(vi).attributes.tag);
+        let (works, tag) = (self.vi(vi).executes(side), self.vi(vi).attributes.tag);
         let reachable = posted.address.is_multiple_of(DESCRIPTOR_ALIGN)
             && self
                 .memory
@@ -154,7 +154,7 @@ impl Firmware {
                 address: posted.address,
             });
             self.break_vi(vi, Breakage::DescriptorAddress, RefuseReason::Closed, card);
-            self.rest(vi);
+            self.finish_closing(vi);
             return;
         };
         let queue = self.vi_mut(vi).queue_mut(side);
@@ -164,13 +164,13 @@ impl Firmware {
         if !works {
             self.ops[op].phase = Phase::Given;
             self.ops[op].bits |= status::FLUSHED;
-            self.settle_op(op, card);
+            self.finish_op_if_done(op, card);
             return;
         }
         self.stamp_best_effort(op, card);
         if posted.shadowed > 0 {
             self.take_shadow(op, place, posted.shadowed as usize, card);
-        } else if side == Side::Send && self.rides_behind(before) {
+        } else if side == Side::Send && self.can_tailgate(before) {
             self.ops[op].phase = Phase::Tailgating;
             if let Some(before) = before {
                 self.ops[before].tail = Some(op);
@@ -201,18 +201,18 @@ impl Firmware {
         let at = place * self.slots.slot_bytes();
         let shadow = queue.shadow.get(at..at + bytes).unwrap_or(&[]);
         self.ops[op].fetched = self.slots.fill(op, 0, shadow);
-        self.descriptor_here(op, card);
+        self.descriptor_fetched(op, card);
     }
 
-    /// Whether the data of the message before has yet to be read, so that a descriptor can come along.
-    fn rides_behind(&self, before: Option<u32>) -> bool {
+    /// Whether the data of the message before has yet to be read, so that a descriptor can be read along with it.
+    fn can_tailgate(&self, before: Option<u32>) -> bool {
         let Some(before) = before.filter(|_| self.settings.tailgating) else {
             return false;
         };
         let op = &self.ops[before];
         match op.phase {
             Phase::Fetching | Phase::Tailgating => true,
-            // Its last frame would have to be made yet, or wait for the engine.
+            // The last frame of that message is not made yet, or waits for the engine.
             Phase::Ready => op.has_host_data() && !op.failed() && !op.last_begun,
             Phase::Given => false,
         }
@@ -229,7 +229,7 @@ impl Firmware {
         reach.min(self.slots.slot_bytes() as u64) as usize
     }
 
-    /// Brings the descriptor to the card.
+    /// Reads the descriptor onto the card.
     fn fetch(&mut self, op: u32, card: &mut impl Card) {
         let wanted = self.slots.first_bytes().min(self.reach_of(op));
         let stamp = self.ops[op].stamp;
@@ -238,16 +238,16 @@ impl Firmware {
         self.submit_host(HostWork::ReadDescriptor { op }, stamp, card);
     }
 
-    /// A descriptor's bytes are on the card: all of them, or the first.
-    pub(crate) fn descriptor_here(&mut self, op: u32, card: &mut impl Card) {
+    /// Handles a descriptor whose bytes are on the card: all of them, or the first.
+    pub(crate) fn descriptor_fetched(&mut self, op: u32, card: &mut impl Card) {
         let Op { vi, receives, .. } = self.ops[op];
         let side = self.ops[op].side();
-        if !self.vi(vi).works(side) || self.ops[op].failed() {
-            // What waits to come along with its data is flushed with the rest of the queue.
+        if !self.vi(vi).executes(side) || self.ops[op].failed() {
+            // A descriptor that waits to be read along with its data is flushed with the rest of the queue.
             self.ops[op].tail = None;
             self.ops[op].phase = Phase::Given;
             self.ops[op].bits |= status::FLUSHED;
-            self.settle_op(op, card);
+            self.finish_op_if_done(op, card);
             return;
         }
         card.charge(Step::ParseDescriptor, 1);
@@ -271,7 +271,7 @@ impl Firmware {
                 self.ops[op].phase = Phase::Given;
                 self.ops[op].bits |= bits;
                 self.break_vi(vi, Breakage::Descriptor, RefuseReason::Closed, card);
-                self.settle_op(op, card);
+                self.finish_op_if_done(op, card);
             }
         }
     }
@@ -295,7 +295,7 @@ impl Firmware {
         }
     }
 
-    /// A descriptor of the send queue can be carried out.
+    /// Begins to carry out a checked descriptor of the send queue.
     fn begin_send(&mut self, op: u32, card: &mut impl Card) {
         let Op { vi, total, .. } = self.ops[op];
         if self.is_qos_aware() {

@@ -11,7 +11,7 @@ use crate::state::{Arrival, Destination, Firmware};
 use crate::vi::ReadContext;
 
 impl Firmware {
-    /// Part of an RDMA write.
+    /// Processes a frame of an RDMA write.
     pub(crate) fn process_write(
         &mut self,
         vi: u32,
@@ -21,12 +21,12 @@ impl Firmware {
     ) -> Processed {
         let bytes = self.arrivals[buffer].bytes;
         if !self.follows(vi, header, bytes) {
-            return self.misfit(vi, buffer, card);
+            return self.reject_out_of_place(vi, buffer, card);
         }
         let mut op = NONE;
         if takes_receive(header, bytes) {
-            // What was written before has to be in memory when the message is reported, and nothing may
-            // overtake.
+            // Earlier writes have to be in memory when the message is reported, and nothing may
+            // overtake it.
             if self.vi(vi).rx.writes_open > 0 {
                 return Processed::Later;
             }
@@ -53,7 +53,7 @@ impl Firmware {
         Processed::Yes
     }
 
-    /// Sends an allowed write's data on its way; `op` is the receive that it completes, or [`NONE`].
+    /// Starts writing the data of a permitted write; `op` is the receive that it completes, or [`NONE`].
     fn place_write(
         &mut self,
         vi: u32,
@@ -72,7 +72,7 @@ impl Firmware {
         if bytes == 0 {
             self.nothing_to_place(vi, buffer, header, card);
             if op != NONE {
-                self.settle_op(op, card);
+                self.finish_op_if_done(op, card);
             }
             return;
         }
@@ -88,7 +88,7 @@ impl Firmware {
         self.submit_host(HostWork::WriteData { buffer }, stamp, card);
     }
 
-    /// A peer's read request: it is queued for the sending half.
+    /// Processes a peer's read request: queues it for the sending half.
     pub(crate) fn process_request(
         &mut self,
         vi: u32,
@@ -123,7 +123,7 @@ impl Firmware {
         Processed::Yes
     }
 
-    /// Part of what this end reads.
+    /// Processes a reply to a read of this end.
     pub(crate) fn process_reply(
         &mut self,
         vi: u32,
@@ -141,7 +141,7 @@ impl Firmware {
                 && bytes <= op.framed - op.read_bytes
         });
         let Some(op) = fits else {
-            return self.misfit(vi, buffer, card);
+            return self.reject_out_of_place(vi, buffer, card);
         };
         self.take_incoming(vi);
         self.advance_read(vi, op, bytes);
@@ -150,7 +150,7 @@ impl Firmware {
         Processed::Yes
     }
 
-    /// Counts what has come of a read, and which of its requests that completes.
+    /// Counts bytes of a read that have come, and completes the requests that they answer.
     fn advance_read(&mut self, vi: u32, number: u32, bytes: u32) {
         let op = &mut self.ops[number];
         op.read_bytes += bytes;

@@ -11,17 +11,17 @@ use crate::setup::Side;
 use crate::state::{Destination, Firmware};
 use crate::vi::State;
 
-/// What became of a frame that was next in its connection's order.
+/// The outcome for a frame that was next in its connection's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Processed {
-    /// It is out of the list; the next may follow.
+    /// The frame is out of the list; the next may follow.
     Yes,
-    /// It waits: for a descriptor on its way, or for data before it.
+    /// The frame waits: for a descriptor that is being read, or for data before it.
     Later,
 }
 
 impl Firmware {
-    /// The program notices that a frame has come.
+    /// Handles a frame that has come.
     pub(crate) fn arrival(&mut self, card: &mut impl Card) {
         let Some(buffer) = self.arrived.pop_front() else {
             return;
@@ -32,7 +32,8 @@ impl Firmware {
         let arrival = &self.arrivals[buffer];
         let known = arrival.header.filter(|header| {
             let vi = self.vis.get(header.to_vi as usize);
-            let is_of_vi = vi.is_some_and(|vi| vi.state != State::Absent && vi.knows(header));
+            let is_of_vi =
+                vi.is_some_and(|vi| vi.state != State::Absent && vi.is_from_peer(header));
             is_of_vi && !arrival.broken
         });
         let Some(header) = known else {
@@ -76,7 +77,7 @@ impl Firmware {
         }
     }
 
-    /// The peer says that its end has broken.
+    /// Handles a refusal: the peer reports that its end has broken.
     fn refused(&mut self, vi: u32, reason: RefuseReason, card: &mut impl Card) {
         let (bits, breakage) = match reason {
             RefuseReason::Protection => (status::RDMA_PROTECTION_ERROR, Breakage::Remote),
@@ -142,7 +143,7 @@ impl Firmware {
         stamp
     }
 
-    /// Goes on with the connection's frames, in order.
+    /// Continues with the connection's frames, in order.
     pub(crate) fn process_incoming(&mut self, vi: u32, card: &mut impl Card) {
         loop {
             let buffer = self.vi(vi).rx.incoming.first();
@@ -172,7 +173,7 @@ impl Firmware {
         rx.incoming.pop(&mut self.arrivals);
     }
 
-    /// The frame is of no use.
+    /// Drops the first frame of the list.
     pub(crate) fn drop_incoming(
         &mut self,
         vi: u32,
@@ -184,8 +185,13 @@ impl Firmware {
         Processed::Yes
     }
 
-    /// A frame contradicts what came before: a lost neighbour where frames may be lost, else an error.
-    pub(crate) fn misfit(&mut self, vi: u32, buffer: u32, card: &mut impl Card) -> Processed {
+    /// Drops a frame that contradicts those before it: a neighbour was lost where frames may be lost; elsewhere the connection breaks.
+    pub(crate) fn reject_out_of_place(
+        &mut self,
+        vi: u32,
+        buffer: u32,
+        card: &mut impl Card,
+    ) -> Processed {
         self.vi_mut(vi).rx.assembling = None;
         self.drop_incoming(vi, buffer, card);
         if self.vi(vi).is_reliable() {
@@ -194,7 +200,7 @@ impl Firmware {
         Processed::Yes
     }
 
-    /// The receive descriptor that comes next, if it is on the card.
+    /// The next receive descriptor, if it is on the card.
     fn receive_descriptor(&mut self, vi: u32, card: &mut impl Card) -> Result<u32, Processed> {
         loop {
             let owner = self.vi(vi);
@@ -214,13 +220,13 @@ impl Firmware {
             let first = owner.rx.incoming.first();
             self.take_one(vi, Side::Receive, card);
             if self.vi(vi).rx.incoming.first() != first {
-                // The descriptor was here at once, and the frame with it has been processed.
+                // The descriptor was found at once, and this frame has been processed with it.
                 return Err(Processed::Yes);
             }
         }
     }
 
-    /// The receive descriptor for the frame that comes next. If nothing is posted, the message is dropped (§4.1.2).
+    /// Finds the receive descriptor for the next frame. If none is posted, the message is dropped (§4.1.2).
     pub(crate) fn descriptor_for(
         &mut self,
         vi: u32,
@@ -229,7 +235,7 @@ impl Firmware {
     ) -> Result<u32, Processed> {
         match self.receive_descriptor(vi, card) {
             Err(Processed::Yes) if self.vi(vi).rx.incoming.first() == buffer => {
-                Err(self.misfit(vi, buffer, card))
+                Err(self.reject_out_of_place(vi, buffer, card))
             }
             found => found,
         }
@@ -243,7 +249,7 @@ impl Firmware {
             && end.is_some_and(|end| end <= header.total)
     }
 
-    /// Part of a message for a receive descriptor.
+    /// Processes a frame of a message for a receive descriptor.
     fn process_send(
         &mut self,
         vi: u32,
@@ -253,14 +259,14 @@ impl Firmware {
     ) -> Processed {
         let bytes = self.arrivals[buffer].bytes;
         if !self.follows(vi, header, bytes) {
-            return self.misfit(vi, buffer, card);
+            return self.reject_out_of_place(vi, buffer, card);
         }
         let op = match self.descriptor_for(vi, buffer, card) {
             Ok(op) => op,
             Err(processed) => return processed,
         };
         if header.offset == 0 && self.ops[op].writes_open > 0 {
-            // Data of a message that never came completely is still on its way to the same place.
+            // Data of a message that never came completely is still being written to the same memory.
             return Processed::Later;
         }
         card.charge(Step::MatchReceive, 1);
@@ -269,7 +275,7 @@ impl Firmware {
             && bytes <= self.settings.payload_bytes
             && self.reach_of(op) >= CONTROL_BYTES + bytes as usize;
         if !inside && header.total > self.ops[op].total {
-            return self.too_long(vi, buffer, op, header, card);
+            return self.message_too_long(vi, buffer, op, header, card);
         }
         self.take_incoming(vi);
         let end = header.offset + bytes;
@@ -282,17 +288,17 @@ impl Firmware {
         if inside && bytes > 0 {
             self.ops[op].bits |= status::PAYLOAD;
             self.ops[op].payload = Some((buffer, bytes));
-            self.settle_op(op, card);
+            self.finish_op_if_done(op, card);
         } else if bytes == 0 {
             self.nothing_to_place(vi, buffer, header, card);
-            self.settle_op(op, card);
+            self.finish_op_if_done(op, card);
         } else {
             self.place(buffer, op, header.offset, card);
         }
         Processed::Yes
     }
 
-    /// Sends an arrived frame's data on its way to an operation's segments.
+    /// Starts writing an arrived frame's data to an operation's segments.
     pub(crate) fn place(&mut self, buffer: u32, op: u32, offset: u32, card: &mut impl Card) {
         let arrival = &mut self.arrivals[buffer];
         arrival.destination = Destination::Segments { op, offset };
@@ -302,7 +308,7 @@ impl Firmware {
         self.submit_host(HostWork::WriteData { buffer }, stamp, card);
     }
 
-    /// A receive descriptor's message has come completely.
+    /// Completes a receive descriptor whose message has come.
     pub(crate) fn fill(&mut self, vi: u32, op: u32, header: &FrameHeader, operation: u32) {
         let owner = self.vi_mut(vi);
         owner.rx.filled += 1;
@@ -318,7 +324,7 @@ impl Firmware {
     }
 
     /// The message is longer than its receive descriptor, which completes with that error.
-    fn too_long(
+    fn message_too_long(
         &mut self,
         vi: u32,
         buffer: u32,
@@ -333,11 +339,11 @@ impl Firmware {
         if self.vi(vi).is_reliable() {
             self.break_vi(vi, Breakage::Protocol, RefuseReason::Descriptor, card);
         }
-        self.settle_op(op, card);
+        self.finish_op_if_done(op, card);
         Processed::Yes
     }
 
-    /// A frame without data is in place at once.
+    /// Counts a frame without data as written at once.
     pub(crate) fn nothing_to_place(
         &mut self,
         vi: u32,
@@ -349,8 +355,8 @@ impl Firmware {
         self.placed(vi, header, card);
     }
 
-    /// The data of a frame that came in broken has gone to a receive, whose message is lost: if that is known to be
-    /// all of it, the receive fails; if not, the rest is dropped, and the next message goes there.
+    /// Handles a frame that came in broken after its data was handed on: the receive's message is lost. If the frame is known to
+    /// be the whole message, the receive fails; if not, the rest is dropped, and the next message goes there.
     fn lose_message(&mut self, vi: u32, op: u32, message: u32) {
         if self.ops[op].filled {
             self.ops[op].bits |= status::TRANSPORT_ERROR;
@@ -361,7 +367,7 @@ impl Firmware {
         }
     }
 
-    /// An arrived frame's data is in host memory.
+    /// Handles an arrived frame's data being in host memory.
     pub(crate) fn data_placed(&mut self, buffer: u32, card: &mut impl Card) {
         let arrival = &self.arrivals[buffer];
         let (vi, header, told) = (arrival.vi, arrival.header, arrival.told);
@@ -385,14 +391,14 @@ impl Firmware {
         }
         if op != NONE {
             self.ops[op].writes_open -= 1;
-            self.settle_op(op, card);
+            self.finish_op_if_done(op, card);
         }
         self.process_incoming(vi, card);
         self.advance_sends(vi, card);
-        self.rest(vi);
+        self.finish_closing(vi);
     }
 
-    /// A message that travelled in descriptors is in host memory, together with its status.
+    /// Handles a message that travelled in descriptors being in host memory, together with its status.
     pub(crate) fn payload_placed(&mut self, buffer: u32, card: &mut impl Card) {
         let (vi, header) = (self.arrivals[buffer].vi, self.arrivals[buffer].header);
         self.free_arrival(buffer, card);

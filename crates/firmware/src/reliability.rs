@@ -10,7 +10,7 @@ use crate::setup::{Reliability, Side};
 use crate::state::Firmware;
 use crate::vi::{State, Vi};
 
-/// The longest that a timeout is stretched: so many doublings.
+/// The largest stretch of a timeout, in doublings.
 const MOST_DOUBLINGS: u32 = 6;
 
 impl Vi {
@@ -34,7 +34,7 @@ impl Vi {
 }
 
 impl Firmware {
-    /// Lets an outgoing frame take the latest acknowledgement along.
+    /// Puts the latest acknowledgement into an outgoing frame.
     pub(crate) fn carry_ack(&mut self, vi: u32, header: &mut FrameHeader) {
         let owner = self.vi_mut(vi);
         if !owner.is_reliable() || owner.state != State::Connected {
@@ -52,7 +52,7 @@ impl Firmware {
         self.set_timer(vi);
     }
 
-    /// Has a frame sent that carries nothing but what `control` says.
+    /// Queues a frame that carries nothing but what `control` says.
     pub(crate) fn send_control(&mut self, vi: u32, card: &mut impl Card) {
         if !self.vi(vi).control.queued && self.vi(vi).connection.is_some() {
             self.submit_net(NetWork::Control(vi), card);
@@ -64,14 +64,14 @@ impl Firmware {
         self.send_control(vi, card);
     }
 
-    /// Says again why this end does not work.
+    /// Repeats the reason why this end is broken.
     pub(crate) fn refuse_again(&mut self, vi: u32, card: &mut impl Card) {
         let control = &mut self.vi_mut(vi).control;
         control.refuse = control.refused.or(Some(RefuseReason::Closed));
         self.send_control(vi, card);
     }
 
-    /// Tells the peer of new receive descriptors, if it may be waiting for them or there are many.
+    /// Announces new receive descriptors to the peer, if it may be waiting for them or there are many.
     pub(crate) fn offer_credit(&mut self, vi: u32, card: &mut impl Card) {
         let many = self.settings.limits.posted_per_queue / 2;
         let owner = self.vi(vi);
@@ -85,7 +85,7 @@ impl Firmware {
         }
     }
 
-    /// An acknowledgement is due in a while, unless one is due already.
+    /// Makes an acknowledgement due after a while, unless one is due already.
     pub(crate) fn await_ack(&mut self, vi: u32) {
         let doublings = self.vi(vi).tx.silent.min(MOST_DOUBLINGS);
         let timeout = self
@@ -98,7 +98,7 @@ impl Firmware {
         self.set_timer(vi);
     }
 
-    /// Takes in what a frame says about the frames of this end.
+    /// Processes a frame's acknowledgement of frames of this end.
     pub(crate) fn take_ack(&mut self, vi: u32, header: &FrameHeader, card: &mut impl Card) {
         card.charge(Step::TakeAck, 1);
         let tx = &self.vi(vi).tx;
@@ -116,7 +116,7 @@ impl Firmware {
         }
         let tx = &mut self.vi_mut(vi).tx;
         if tx.unacked.is_empty() {
-            // A peer that acknowledges lives, even if it has no credit to grant.
+            // A peer that acknowledges is alive, even if it has no credit to grant.
             tx.silent = 0;
         }
         if header.credit.wrapping_sub(tx.credit) < 1 << 31 && header.credit != tx.credit {
@@ -136,7 +136,7 @@ impl Firmware {
         self.advance_sends(vi, card);
     }
 
-    /// Lets go of frames that the peer has.
+    /// Frees frames that the peer has.
     fn drop_acked(&mut self, vi: u32, ack: u32, card: &mut impl Card) {
         let tx = &mut self.vi_mut(vi).tx;
         tx.acked = ack;
@@ -162,7 +162,7 @@ impl Firmware {
         self.await_ack(vi);
     }
 
-    /// Sends again what the peer misses, once for each gap.
+    /// Sends again the frames that the peer misses, once for each gap.
     fn fill_gap(&mut self, vi: u32, header: &FrameHeader, card: &mut impl Card) {
         match self.settings.reliable.retransmission {
             Retransmission::GoBack => {
@@ -198,8 +198,8 @@ impl Firmware {
     }
 
     /// Sends unacknowledged frames again: those among the first `count` after the acknowledgement that the
-    /// peer is not known to have. After a timeout nothing is known any more: a peer without room may have
-    /// dropped what it had acknowledged out of order.
+    /// peer is not known to have. After a timeout no frame beyond it is known to have arrived: a peer without room may have
+    /// dropped frames that it had acknowledged out of order.
     fn resend(&mut self, vi: u32, count: u32, timeout: bool, card: &mut impl Card) {
         let selective = self.settings.reliable.retransmission == Retransmission::Selective;
         let acked = self.vi(vi).tx.acked;
@@ -223,7 +223,7 @@ impl Firmware {
         }
     }
 
-    /// A deadline of this virtual interface has passed.
+    /// Handles a deadline of this virtual interface.
     pub(crate) fn timer(&mut self, vi: u32, card: &mut impl Card) {
         card.charge(Step::HandleTimer, 1);
         let now = self.now;
@@ -234,13 +234,13 @@ impl Firmware {
         }
         if is_due(self.vi(vi).tx.overdue_at) {
             self.vi_mut(vi).tx.overdue_at = None;
-            self.overdue(vi, card);
+            self.acknowledgement_overdue(vi, card);
         }
         self.set_timer(vi);
     }
 
-    /// The peer should have said something by now.
-    fn overdue(&mut self, vi: u32, card: &mut impl Card) {
+    /// Handles an acknowledgement that has not come in time.
+    fn acknowledgement_overdue(&mut self, vi: u32, card: &mut impl Card) {
         let tx = &self.vi(vi).tx;
         if self.vi(vi).state != State::Connected || (tx.unacked.is_empty() && !tx.starved) {
             return;
@@ -253,7 +253,7 @@ impl Firmware {
             at = self.frames[at].next;
         }
         if all_queued {
-            // Nothing has left yet; this end's network is the slow one.
+            // Nothing has been sent yet: this end's own network is slow.
             self.await_ack(vi);
             return;
         }
@@ -275,7 +275,7 @@ impl Firmware {
         self.await_ack(vi);
     }
 
-    /// The first send that is not done fails for this reason.
+    /// Fails the first send that is not done, for this reason.
     pub(crate) fn fail_first(&mut self, vi: u32, bits: u32) {
         let ops = &self.vis[vi as usize].queue(Side::Send).ops;
         if let Some(&op) = ops.iter().find(|&&op| !self.ops[op].done) {
@@ -283,7 +283,7 @@ impl Firmware {
         }
     }
 
-    /// A frame with a sequence number has come.
+    /// Handles a frame with a sequence number.
     pub(crate) fn sequenced(&mut self, vi: u32, buffer: u32, card: &mut impl Card) {
         let Some(header) = self.arrivals[buffer].header else {
             self.free_arrival(buffer, card);
@@ -296,8 +296,8 @@ impl Firmware {
             return;
         }
         let selective = self.settings.reliable.retransmission == Retransmission::Selective;
-        // Of the buffers that sends leave alone, one more than the network engine holds stays free for
-        // what comes next: the missing frame may be among it.
+        // Of the buffers reserved for receiving, one more than the network engine holds stays free for
+        // new frames: the missing frame may be among them.
         let limits = &self.settings.limits;
         let room = self.held + self.settings.net_receive + 1 < limits.receive_buffers;
         let place = beyond.wrapping_sub(1);
@@ -313,12 +313,12 @@ impl Firmware {
         } else {
             self.free_arrival(buffer, card);
         }
-        // Ahead: something was lost. Behind: the acknowledgement was.
+        // A frame ahead of the expected one means that something was lost; one behind it, that an acknowledgement was.
         self.vi_mut(vi).control.gap |= is_ahead;
         self.send_ack(vi, card);
     }
 
-    /// The frame that was expected; frames that were held behind it follow.
+    /// Handles the expected frame, and those that were held behind it.
     fn in_sequence(&mut self, vi: u32, buffer: u32, card: &mut impl Card) {
         let mut next = buffer;
         while next != NONE {
@@ -349,7 +349,7 @@ impl Firmware {
         }
     }
 
-    /// An acknowledgement is owed: at once if the sender waits or many are, else in a while.
+    /// Acknowledges: at once if the sender waits or many frames are unacknowledged, else after a while.
     fn acknowledge(&mut self, vi: u32, hurry: bool, card: &mut impl Card) {
         let at = self.now.saturating_add(self.settings.reliable.ack_delay);
         let many = self.settings.reliable.window.div_ceil(2);
@@ -362,7 +362,7 @@ impl Firmware {
         }
     }
 
-    /// An accepted frame's data is in place: acknowledgements of reliable reception go so far.
+    /// Handles an accepted frame's data being in memory: acknowledgements of reliable reception extend to there.
     pub(crate) fn placed(&mut self, vi: u32, header: &FrameHeader, card: &mut impl Card) {
         let owner = self.vi_mut(vi);
         if !owner.is_reliable() || owner.state != State::Connected {

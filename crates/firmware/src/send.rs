@@ -16,14 +16,14 @@ use crate::vi::State;
 /// The result of trying to make a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Made {
-    /// One was made, or an operation ended without.
+    /// A frame was made, or an operation ended without one.
     Yes,
-    /// There is nothing to make now; something else will happen first.
+    /// Nothing can be made until something else has happened.
     No,
 }
 
 impl Firmware {
-    /// Makes what frames can be made, alternating between replies to the peer's reads and messages of its own.
+    /// Makes frames while that is possible, alternating between replies to the peer's reads and messages of its own.
     pub(crate) fn advance_sends(&mut self, vi: u32, card: &mut impl Card) {
         while self.vi(vi).state == State::Connected {
             let reply = self.make_reply(vi, card);
@@ -34,7 +34,7 @@ impl Firmware {
         }
     }
 
-    /// Whether the connection lets another frame out.
+    /// Whether the connection's window admits another frame.
     fn window_is_open(&self, vi: u32) -> bool {
         let owner = self.vi(vi);
         let used_up = owner.is_reliable() && owner.window_used() >= self.settings.reliable.window;
@@ -42,8 +42,8 @@ impl Firmware {
         !used_up && !busy
     }
 
-    /// A place for a frame, and a card buffer if it has data. If there is none, the virtual interface
-    /// waits in line.
+    /// Takes a slot for a frame, and a card buffer if it has data. If there is none, the virtual interface
+    /// queues for it.
     fn frame_room(&mut self, vi: u32, wants_buffer: bool) -> bool {
         if self.frames.has_room() && (!wants_buffer || self.buffers.has_for_sending()) {
             return true;
@@ -57,18 +57,18 @@ impl Firmware {
         false
     }
 
-    /// Whether a virtual interface waits for room that there is.
+    /// Whether there is room for a virtual interface that waits for it.
     pub(crate) fn may_resume(&self) -> bool {
         !self.stalled.is_empty() && self.frames.has_room() && self.buffers.has_for_sending()
     }
 
-    /// Goes on with a virtual interface that waited for room.
+    /// Resumes a virtual interface that waited for room.
     pub(crate) fn resume(&mut self, card: &mut impl Card) {
         if let Some(vi) = self.stalled.pop() {
             self.vi_mut(vi).tx.stalled = false;
             self.charge_switch(card);
             self.advance_sends(vi, card);
-            self.rest(vi);
+            self.finish_closing(vi);
         }
     }
 
@@ -95,7 +95,7 @@ impl Firmware {
         header
     }
 
-    /// Takes a frame in: its data is fetched, or it is ready.
+    /// Adds a frame: fetches its data, or marks it as ready.
     fn add_frame(&mut self, frame: Frame, card: &mut impl Card) {
         let Frame { vi, op, stamp, .. } = frame;
         let reads = matches!(frame.source, Source::Segments(_) | Source::Region { .. });
@@ -130,8 +130,8 @@ impl Firmware {
         }
     }
 
-    /// A frame's data is on the card.
-    pub(crate) fn data_here(&mut self, frame: u32, card: &mut impl Card) {
+    /// Handles a frame's data being on the card.
+    pub(crate) fn data_fetched(&mut self, frame: u32, card: &mut impl Card) {
         self.frames[frame].reading = false;
         if self.frames[frame].is_over() {
             self.release_frame(frame, card);
@@ -141,7 +141,7 @@ impl Firmware {
         self.pump(vi, card);
     }
 
-    /// Gives frames to the network engine's queue in the order in which they were made.
+    /// Hands frames to the network engine's queue in the order in which they were made.
     pub(crate) fn pump(&mut self, vi: u32, card: &mut impl Card) {
         loop {
             let first = self.vi(vi).tx.unsent.first();
@@ -159,7 +159,7 @@ impl Firmware {
         }
     }
 
-    /// The next frame of what the peer reads.
+    /// Makes the next frame of a reply to the peer's reads.
     fn make_reply(&mut self, vi: u32, card: &mut impl Card) -> Made {
         let tag = self.vi(vi).attributes.tag;
         let Some(&read) = self.vi(vi).rx.reads.front() else {
@@ -208,7 +208,7 @@ impl Firmware {
         Made::Yes
     }
 
-    /// The next frame of the virtual interface's own messages.
+    /// Makes the next frame of the virtual interface's own messages.
     fn make_message_frame(&mut self, vi: u32, card: &mut impl Card) -> Made {
         let tx = &self.vi(vi).tx;
         let Some(&op) = self.vi(vi).send.ops.get(tx.made) else {
@@ -238,12 +238,12 @@ impl Firmware {
         if self.ops[op].all_made {
             self.vi_mut(vi).tx.made += 1;
         }
-        // Reads of nothing are complete by now.
-        self.settle_op(op, card);
+        // Reads of no bytes are complete by now.
+        self.finish_op_if_done(op, card);
         Made::Yes
     }
 
-    /// Whether fences and credit let a message begin.
+    /// Whether fences and credit allow a message to begin.
     fn may_begin(&mut self, vi: u32, op: u32) -> bool {
         let wants_receive = self.ops[op].wants_receive();
         let fenced = self.ops[op].has(control::FENCE);
@@ -272,7 +272,7 @@ impl Firmware {
         }
     }
 
-    /// Passes remote segments of no bytes, and returns where the next byte goes: address, handle, bytes
+    /// Skips remote segments of no bytes, and returns where the next byte goes: address, handle, bytes
     /// that may follow.
     fn remote(&mut self, number: u32) -> (u64, u32, u32) {
         let op = &mut self.ops[number];
@@ -286,7 +286,7 @@ impl Firmware {
         }
     }
 
-    /// Makes the request for what the next remote segment names.
+    /// Makes the read request for the next remote segment.
     fn make_request(&mut self, vi: u32, number: u32, card: &mut impl Card) {
         let (address, handle, bytes) = self.remote(number);
         let op = &mut self.ops[number];
@@ -317,7 +317,7 @@ impl Firmware {
         self.add_frame(frame, card);
     }
 
-    /// A frame of a send or an RDMA write.
+    /// Makes a frame of a send or an RDMA write.
     fn make_data_frame(&mut self, vi: u32, number: u32, card: &mut impl Card) {
         let is_write = self.ops[number].is_write();
         let (address, handle, span) = match is_write {

@@ -5,13 +5,13 @@ use crate::setup::{NodeId, SECOND, Time};
 /// Which event the program handles next, and in what order its engines' queues are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Discipline {
-    /// One message after the other in fixed order, spinning until each transfer is over (Base, SVIA).
+    /// One message after the other in fixed order; the processor spins until each transfer has finished (Base, SVIA).
     #[default]
     Sequential,
-    /// Whatever has happened next; a queue of transfers per engine, first come, first served (Base+O,
+    /// Events in the order in which they occur; a queue of transfers per engine, first come, first served (Base+O,
     /// PVIA).
     EventDriven,
-    /// As before, with VirtualClock stamps at the doorbell and both engines' queues in their order
+    /// As [`EventDriven`](Self::EventDriven), with VirtualClock stamps at the doorbell and both engines' queues in stamp order
     /// (QoSVIA).
     QosAware,
 }
@@ -65,7 +65,7 @@ pub const MAX_WINDOW: u32 = 32;
 pub struct Settings {
     /// This node's number in frames.
     pub node: NodeId,
-    /// Which event comes next.
+    /// The order in which events are handled and queues are served.
     pub discipline: Discipline,
     /// One processor for everything, or a second for receiving (§4.3.10).
     pub two_processors: bool,
@@ -99,13 +99,13 @@ pub struct Settings {
     pub frame_bytes: u32,
     /// Size of the host's pages, a power of two.
     pub page_bytes: u32,
-    /// How many of everything there is room for.
+    /// Numbers of everything that the card's memory has room for.
     pub limits: Limits,
     /// The reliable levels.
     pub reliable: Reliable,
-    /// What best effort is sure of beside reserved channels.
+    /// What best effort is guaranteed beside reserved channels.
     pub best_effort: BestEffort,
-    /// What admission control may give away.
+    /// What admission control may reserve.
     pub capacity: Capacity,
 }
 
@@ -114,7 +114,7 @@ pub struct Settings {
 pub struct Limits {
     /// Virtual interfaces.
     pub vis: u32,
-    /// Descriptors that can be posted to a work queue and not yet be taken up.
+    /// Descriptors that can be posted to a work queue without having been taken up.
     pub posted_per_queue: u32,
     /// Descriptors of a work queue that are in progress at a time.
     pub descriptors_per_queue: u32,
@@ -128,11 +128,11 @@ pub struct Limits {
     pub completion_queues: u32,
     /// Card buffers.
     pub buffers: u32,
-    /// Of these, how many sends leave alone.
+    /// Card buffers that only receiving may use.
     pub receive_buffers: u32,
     /// Frames on their way out: in the making, queued, or not yet acknowledged.
     pub frames: u32,
-    /// Frames of one message that are fetched or sent at a time (the sequential discipline: one).
+    /// Frames of one message that are being fetched or sent at a time (the sequential discipline: one).
     pub frames_per_message: u32,
     /// RDMA reads that a peer may have outstanding on a connection.
     pub reads: u32,
@@ -141,15 +141,15 @@ pub struct Limits {
 /// Constants of the reliable levels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reliable {
-    /// What is sent again.
+    /// Which frames are sent again.
     pub retransmission: Retransmission,
     /// Frames that may be unacknowledged on a connection; at most [`MAX_WINDOW`].
     pub window: u32,
     /// An acknowledgement is overdue after this.
     pub timeout: Time,
-    /// So many timeouts in a row without progress break the connection.
+    /// This many timeouts in a row without progress break the connection.
     pub retries: u32,
-    /// An acknowledgement that the peer does not wait for may be held back so long for a frame to take it along.
+    /// How long an acknowledgement that the peer does not wait for may be held back for a frame to carry it.
     pub ack_delay: Time,
 }
 
@@ -159,7 +159,7 @@ pub struct BestEffort {
     /// Bytes per second that best effort gets however much is reserved. 0 is the thesis's discipline:
     /// only what reserved channels leave.
     pub rate: u64,
-    /// Message bytes that a best-effort doorbell is taken for before its descriptor is read.
+    /// The message size, in bytes, by which a best-effort doorbell is stamped before its descriptor is read.
     pub message_bytes: u32,
     /// Best-effort messages that are in progress at a time, which bounds how far their clock runs
     /// ahead while reserved channels are silent; the rest wait in the order of their doorbells.
@@ -172,21 +172,21 @@ pub struct BestEffort {
 pub struct Capacity {
     /// Processor time to send a message.
     pub send_message: Time,
-    /// Processor time for each of its frames.
+    /// Processor time for each frame sent.
     pub send_frame: Time,
     /// Processor time to receive a message.
     pub receive_message: Time,
-    /// Processor time for each of its frames.
+    /// Processor time for each frame received.
     pub receive_frame: Time,
     /// Host DMA: bytes per second.
     pub host_rate: u64,
-    /// Host DMA: time besides, for each message (descriptor, status, completion).
+    /// Host DMA: additional time for each message (descriptor, status, completion).
     pub host_message: Time,
-    /// Host DMA: time besides, for each frame.
+    /// Host DMA: additional time for each frame.
     pub host_frame: Time,
     /// Wire and network engines: bytes per second, each way.
     pub net_rate: u64,
-    /// Network engines: time besides, for each frame.
+    /// Network engines: additional time for each frame.
     pub net_frame: Time,
     /// Share of every resource that may be reserved, in thousandths.
     pub reservable_permille: u32,
@@ -286,17 +286,17 @@ impl Default for Capacity {
     }
 }
 
-/// Settings that no card can have.
+/// Settings that no card can have: which field is wrong, and what it may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{field} must be {allowed}")]
 pub struct SettingsError {
     /// The field.
     pub field: &'static str,
-    /// What it may be.
+    /// The values that it may have.
     pub allowed: &'static str,
 }
 
-/// What has to hold, the field it is about, and what that may be.
+/// A condition that must hold, the field that it is about, and the values that it may have.
 type Rule = (bool, &'static str, &'static str);
 
 fn first_broken(rules: &[Rule]) -> Result<(), SettingsError> {
@@ -307,7 +307,7 @@ fn first_broken(rules: &[Rule]) -> Result<(), SettingsError> {
 }
 
 impl Settings {
-    /// Whether a card can be so.
+    /// Checks that a card can have these settings.
     pub fn check(&self) -> Result<(), SettingsError> {
         self.check_engines()?;
         self.check_limits()?;

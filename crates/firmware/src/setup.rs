@@ -12,7 +12,7 @@ pub const SECOND: Time = 1_000_000_000_000;
 pub struct NodeId(pub u32);
 
 /// A virtual interface of this card: below [`Limits::vis`](crate::Limits::vis). Numbers of destroyed
-/// ones are given out again.
+/// ones are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ViId(pub u32);
 
@@ -28,9 +28,9 @@ pub struct BufferId(pub u32);
 /// One of the card's processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Processor {
-    /// The only one, or that which sends.
+    /// The only processor, or the one that sends.
     First,
-    /// That which receives (§4.3.10).
+    /// The processor that receives (§4.3.10).
     Second,
 }
 
@@ -43,10 +43,10 @@ pub enum Side {
     Receive,
 }
 
-/// How much a connection promises (VIPL's reliability levels).
+/// The guarantee of a connection (VIPL's reliability levels).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Reliability {
-    /// A send completes when the frame has left. What is lost, or finds no descriptor, is gone.
+    /// A send completes when the frame has been sent. A message that is lost, or finds no descriptor, is gone.
     #[default]
     Unreliable,
     /// A send completes when the message has reached the peer's card; each arrives once, in order.
@@ -66,9 +66,9 @@ pub struct ViAttributes {
     pub rdma_write: bool,
     /// The peer may read memory that allows it.
     pub rdma_read: bool,
-    /// Completions of sends go there too.
+    /// The completion queue that completions of sends are also written to.
     pub send_queue: Option<QueueId>,
-    /// Completions of receives go there too.
+    /// The completion queue that completions of receives are also written to.
     pub receive_queue: Option<QueueId>,
 }
 
@@ -102,8 +102,8 @@ pub struct Region<'a> {
 }
 
 /// A completion queue: a ring of 16-byte entries ([`wire::vi`](causeway_wire::vi)'s `Completion`) in
-/// registered memory, zeroed by its owner. The card never writes outside of it; that no entry is
-/// overwritten before it is read is the owner's concern, since the owner knows how much it has posted.
+/// registered memory, zeroed by its owner. The card never writes outside of it. That no entry is
+/// overwritten before it is read is up to the owner, who knows how many descriptors were posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompletionQueue {
     /// Virtual address of the first entry, aligned to 16 bytes.
@@ -125,7 +125,7 @@ pub enum Direction {
     Incoming,
 }
 
-/// What a channel is used for (thesis, chapter 5).
+/// The traffic of a channel (thesis, chapter 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Traffic {
     /// Constant bit rate: messages of `message_bytes` that make `rate` bytes per second.
@@ -169,7 +169,7 @@ pub enum Resource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{resource:?} has no room for it; the largest rate that fits is {offer} bytes per second")]
 pub struct Refusal {
-    /// What there is too little of.
+    /// The resource of which too little is left.
     pub resource: Resource,
     /// The counter-offer: the largest rate (of [`Traffic::Variable`]: the largest mean, peak and burst
     /// scaled with it) that would fit, in bytes per second; 0 if nothing does.
@@ -185,16 +185,16 @@ pub enum SetUpError {
         /// What there is no room for.
         what: &'static str,
     },
-    /// There is no such thing.
+    /// There is no object of that number.
     #[error("there is no {what} of that number")]
     Unknown {
-        /// What was named.
+        /// The kind of object that was named.
         what: &'static str,
     },
-    /// Something still uses it; try again when what was posted has completed.
+    /// Something still uses the object; try again when what was posted has completed.
     #[error("the {what} is still in use")]
     Busy {
-        /// What is in use.
+        /// The kind of object that is in use.
         what: &'static str,
     },
     /// The request contradicts itself or the card.

@@ -58,8 +58,11 @@ impl<T: Copy> Stamped<T> {
     pub(crate) fn push(&mut self, stamp: Time, value: T) -> u32 {
         match self {
             Self::Plain(queue) => {
-                assert!(queue.len() < queue.capacity(), "queue over its limit");
-                assert_eq!(stamp, 0, "a stamp without reason");
+                assert!(
+                    queue.len() < queue.capacity(),
+                    "a queue has more entries than it was made for"
+                );
+                assert_eq!(stamp, 0, "a queue without stamps got a stamp");
                 queue.push_back(value);
                 0
             }
@@ -80,7 +83,7 @@ impl<T: Copy> Heap<T> {
     fn push(&mut self, stamp: Time, value: T) -> u32 {
         assert!(
             self.heap.len() < self.heap.capacity(),
-            "queue over its limit"
+            "a queue has more entries than it was made for"
         );
         let number = self.pushed;
         self.pushed += 1;

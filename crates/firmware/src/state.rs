@@ -49,7 +49,7 @@ pub struct Firmware {
     /// Virtual interfaces with frames to make that wait for a card buffer or a frame.
     pub(crate) stalled: Stamped<u32>,
     /// Virtual interfaces with something to flush or to announce.
-    pub(crate) attention: VecDeque<u32>,
+    pub(crate) service_queue: VecDeque<u32>,
     /// Virtual interfaces with a best-effort message that waits for others to end.
     pub(crate) best_effort: VecDeque<u32>,
     pub(crate) best_effort_open: u32,
@@ -61,7 +61,7 @@ pub struct Firmware {
     /// Where each processor's walk over the sources of events goes on.
     pub(crate) rotation: [usize; 2],
     pub(crate) messages: u64,
-    pub(crate) strays: u64,
+    pub(crate) ignored_inputs: u64,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) tail_pieces: Vec<Piece>,
 }
@@ -98,9 +98,9 @@ pub(crate) struct Arrival {
     pub(crate) awaited: bool,
     /// The program was told of the frame when its header had come.
     pub(crate) begun: bool,
-    /// The program has done with the frame, of which the rest still comes.
+    /// The program has finished with the frame, whose rest is still arriving.
     pub(crate) unwanted: bool,
-    /// It did not come completely.
+    /// The frame did not arrive completely.
     pub(crate) broken: bool,
     pub(crate) header: Option<FrameHeader>,
     pub(crate) bytes: u32,
@@ -155,8 +155,8 @@ impl IndexMut<u32> for Arrivals {
 }
 
 impl Firmware {
-    /// A card with nothing set up. Takes all the memory that the data path will ever use, but for what
-    /// set-up calls take for what they set up.
+    /// A card with nothing set up. Takes all the memory that the data path will ever use, apart from
+    /// what set-up calls take.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         settings.check()?;
         let limits = &settings.limits;
@@ -193,7 +193,7 @@ impl Firmware {
             arrived: VecDeque::with_capacity(buffers),
             bells: [bells(), second],
             stalled: Stamped::new(vis, stamped),
-            attention: VecDeque::with_capacity(vis),
+            service_queue: VecDeque::with_capacity(vis),
             best_effort: VecDeque::with_capacity(vis),
             best_effort_open: 0,
             shared_outgoing: SharedClock::new(&settings.best_effort),
@@ -202,25 +202,25 @@ impl Firmware {
             admission: Admission::default(),
             rotation: [0; 2],
             messages: 0,
-            strays: 0,
+            ignored_inputs: 0,
             pieces: Vec::with_capacity(pieces),
             tail_pieces: Vec::with_capacity(pieces),
             settings,
         })
     }
 
-    /// What the card was made with.
+    /// The settings that the card was made with.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Inputs so far that made no sense: doorbells of no virtual interface, transfers that were not going on. They
-    /// were ignored.
-    pub fn strays(&self) -> u64 {
-        self.strays
+    /// The number of inputs that made no sense, such as doorbells of no virtual interface or the end of transfers that were not in
+    /// progress. They were ignored.
+    pub fn ignored_inputs(&self) -> u64 {
+        self.ignored_inputs
     }
 
-    /// When the next turn is due even if nothing happens: acknowledgements become overdue then.
+    /// When the next turn is due even without an event: acknowledgements become overdue then.
     pub fn deadline(&self) -> Option<Time> {
         self.timers.earliest()
     }
@@ -246,10 +246,10 @@ impl Firmware {
         usize::from(self.settings.two_processors && side == Side::Receive)
     }
 
-    /// Notes that the program has to serve this virtual interface.
-    pub(crate) fn want_attention(&mut self, vi: u32) {
-        if !core::mem::replace(&mut self.vi_mut(vi).attention, true) {
-            self.attention.push_back(vi);
+    /// Queues a virtual interface for the program to serve.
+    pub(crate) fn request_service(&mut self, vi: u32) {
+        if !core::mem::replace(&mut self.vi_mut(vi).needs_service, true) {
+            self.service_queue.push_back(vi);
         }
     }
 
@@ -259,7 +259,7 @@ impl Firmware {
         self.timers.set(vi, deadline);
     }
 
-    /// The buffer of an arrived frame has done its duty. If the rest of the frame still comes, it is free when that is over.
+    /// Frees the buffer of an arrived frame; if the rest of the frame is still arriving, once that is over.
     pub(crate) fn free_arrival(&mut self, buffer: u32, card: &mut impl Card) {
         let awaited = self.arrivals[buffer].awaited;
         self.arrivals[buffer] = Arrival {
@@ -269,12 +269,12 @@ impl Firmware {
             ..Arrival::default()
         };
         if !awaited {
-            self.buffers.leave(buffer);
+            self.buffers.release(buffer);
         }
         card.charge(Step::FreeBuffer, 1);
     }
 
-    /// Gives the network receive engine as many free buffers as it holds.
+    /// Hands the network receive engine as many free buffers as it holds.
     pub(crate) fn arm_receives(&mut self, card: &mut impl Card) {
         while self.receiving < self.settings.net_receive {
             let Some(buffer) = self.buffers.take(Use::Receiving) else {
@@ -297,14 +297,14 @@ impl Firmware {
         }
     }
 
-    /// Wakes the process that sleeps until this work queue completes something.
+    /// Wakes the process that sleeps until this work queue completes a descriptor.
     pub(crate) fn wake_work_queue(&mut self, vi: u32, side: Side, card: &mut impl Card) {
         if core::mem::take(&mut self.vi_mut(vi).queue_mut(side).armed) {
             card.report(Report::WorkQueueReady(ViId(vi), side));
         }
     }
 
-    /// The same for a completion queue.
+    /// Wakes the process that sleeps until this completion queue has an entry.
     pub(crate) fn wake_queue(&mut self, queue: u32, card: &mut impl Card) {
         if let Some(Some(completions)) = self.queues.get_mut(queue as usize)
             && core::mem::take(&mut completions.armed)
@@ -313,8 +313,8 @@ impl Firmware {
         }
     }
 
-    /// A closing virtual interface is idle when nothing is left of what was posted.
-    pub(crate) fn rest(&mut self, vi: u32) {
+    /// Makes a closing virtual interface idle once nothing that was posted is left.
+    pub(crate) fn finish_closing(&mut self, vi: u32) {
         let vi = self.vi_mut(vi);
         if vi.state == State::Closing && vi.is_quiet() {
             vi.state = State::Idle;

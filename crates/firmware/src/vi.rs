@@ -12,19 +12,19 @@ use crate::pool::{List, NONE};
 use crate::settings::{Limits, MAX_WINDOW};
 use crate::setup::{Connection, Reliability, Side, Time, ViAttributes};
 
-/// Life of a virtual interface.
+/// State of a virtual interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum State {
-    /// The place is free.
+    /// The slot is free.
     #[default]
     Absent,
     /// Receives can be posted.
     Idle,
-    /// Everything works.
+    /// Connected; descriptors of both sides are carried out.
     Connected,
     /// An error; whatever is posted is flushed until the driver disconnects.
     Broken,
-    /// Disconnected; idle as soon as everything posted is flushed.
+    /// Disconnected; becomes idle as soon as everything posted is flushed.
     Closing,
 }
 
@@ -33,9 +33,9 @@ pub(crate) enum State {
 pub(crate) struct Posted {
     pub(crate) address: u64,
     pub(crate) handle: u32,
-    /// So many bytes of it lie in its place of the shadow queue.
+    /// Bytes of it that lie in its slot of the shadow queue.
     pub(crate) shadowed: u32,
-    /// Given when the doorbell was noticed.
+    /// Stamp, given when the doorbell was noticed.
     pub(crate) stamp: Time,
     /// Number of the doorbell.
     pub(crate) message: u64,
@@ -44,16 +44,16 @@ pub(crate) struct Posted {
 /// One of the two work queues.
 #[derive(Debug, Default)]
 pub(crate) struct WorkQueue {
-    /// Posted, and not taken up.
+    /// Posted descriptors that have not been taken up.
     pub(crate) posted: VecDeque<Posted>,
-    /// How many of these, from the front, the program has noticed.
+    /// How many of these, from the front, have been noticed.
     pub(crate) noticed: usize,
     /// The shadow queue (§4.3.11): a ring of places, of which the front of `posted` has this one.
     pub(crate) shadow: Vec<u8>,
     pub(crate) shadow_front: usize,
     /// Descriptors in progress, in order.
     pub(crate) ops: VecDeque<u32>,
-    /// Places that they take, including those whose completion entry is still being written.
+    /// Slots that they take, including those whose completion entry is still being written.
     pub(crate) open: usize,
     /// The status of the first is being written.
     pub(crate) reporting: bool,
@@ -67,7 +67,7 @@ pub(crate) struct ReadContext {
     pub(crate) message: u32,
     pub(crate) address: u64,
     pub(crate) handle: u32,
-    /// Where in the data of the whole read the span begins.
+    /// Offset of the span in the data of the whole read.
     pub(crate) base: u32,
     pub(crate) total: u32,
     pub(crate) sent: u32,
@@ -79,22 +79,22 @@ pub(crate) struct ReadContext {
 pub(crate) struct Sending {
     /// Operations from the front of the work queue all of whose frames have been made.
     pub(crate) made: usize,
-    /// Frames made, in order, and not yet given to the network engine's queue.
+    /// Frames that have been made and not yet been handed to the network engine's queue, in order.
     pub(crate) unsent: List,
-    /// Frames given to it, in order, and not yet acknowledged (reliable levels).
+    /// Frames in that queue, or sent and not yet acknowledged (reliable levels), in order.
     pub(crate) unacked: List,
-    /// Frames in whatever state, and those of them that are being fetched or sent.
+    /// All frames, and those of them that are being fetched or sent.
     pub(crate) frames: u32,
     pub(crate) moving: u32,
     pub(crate) next_sequence: u32,
-    /// The peer has everything before this.
+    /// The peer has acknowledged everything before this sequence number.
     pub(crate) acked: u32,
-    /// The peer's acknowledged gap that has been filled again.
+    /// The gap in the peer's acknowledgements that has been filled again.
     pub(crate) filled_gap: Option<u32>,
     /// Messages that take a receive descriptor: how many may be sent, how many were.
     pub(crate) credit: u32,
     pub(crate) spent: u32,
-    /// Waits for credit.
+    /// A message waits for credit.
     pub(crate) starved: bool,
     pub(crate) next_message: u32,
     /// Timeouts in a row without progress.
@@ -102,11 +102,11 @@ pub(crate) struct Sending {
     pub(crate) overdue_at: Option<Time>,
     /// RDMA reads whose data has not all come, in order.
     pub(crate) reads: VecDeque<u32>,
-    /// Requests of theirs that are unanswered.
+    /// Their requests that have not been answered.
     pub(crate) requests: u32,
-    /// Waits for a card buffer or a frame.
+    /// It waits for a card buffer or a frame.
     pub(crate) stalled: bool,
-    /// Waits for other best-effort messages.
+    /// It waits for other best-effort messages.
     pub(crate) queued_best_effort: bool,
 }
 
@@ -122,11 +122,11 @@ pub(crate) struct Receiving {
     pub(crate) placed: u32,
     /// Accepted frames that wait for those before them or for their descriptor.
     pub(crate) incoming: List,
-    /// Message being put together: its number, and the bytes that have come.
+    /// The message that is being received: its number, and the bytes that have come.
     pub(crate) assembling: Option<(u32, u32)>,
     /// Stamp of the message that is coming in.
     pub(crate) stamp: Time,
-    /// Of `ops`: the first that is not filled yet.
+    /// Of `ops`: the first receive that is not filled yet.
     pub(crate) filled: usize,
     /// Messages that took a receive descriptor and were accepted; receives noticed; receives announced to the peer.
     pub(crate) taken: u32,
@@ -141,19 +141,19 @@ pub(crate) struct Receiving {
     pub(crate) unacknowledged: u32,
 }
 
-/// A frame without data that is to be sent.
+/// A control frame to be sent: it carries no data.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Control {
     pub(crate) ack: bool,
     pub(crate) gap: bool,
-    /// It requests an acknowledgement.
+    /// The frame requests an acknowledgement.
     pub(crate) probe: bool,
     pub(crate) refuse: Option<RefuseReason>,
     /// The last refusal, repeated to a peer that has not received it.
     pub(crate) refused: Option<RefuseReason>,
-    /// It is in the network engine's queue, or being sent.
+    /// The frame is in the network engine's queue, or being sent.
     pub(crate) queued: bool,
-    /// It is being sent.
+    /// The frame is being sent.
     pub(crate) running: bool,
     pub(crate) stamp: Time,
 }
@@ -172,16 +172,16 @@ pub(crate) struct Vi {
     /// VirtualClocks of what it sends and receives.
     pub(crate) outgoing: Clock,
     pub(crate) incoming: Clock,
-    /// The program has to serve it: something is to be flushed.
-    pub(crate) attention: bool,
+    /// It is in the queue of virtual interfaces to serve.
+    pub(crate) needs_service: bool,
     /// The refusal that tells its peer of the closing is still to be sent.
     pub(crate) parting: bool,
-    /// Posted more than there was room for.
+    /// More was posted than there was room for.
     pub(crate) overrun: bool,
 }
 
 impl Vi {
-    /// An idle one with all the memory that it will need, `shadow_bytes` for each place of the
+    /// An idle virtual interface with all the memory that it will need, `shadow_bytes` for each slot of the
     /// shadow queues.
     pub(crate) fn new(attributes: ViAttributes, limits: &Limits, shadow_bytes: usize) -> Self {
         let queue = || WorkQueue {
@@ -233,7 +233,7 @@ impl Vi {
     }
 
     /// Whether descriptors of this side are carried out rather than flushed.
-    pub(crate) fn works(&self, side: Side) -> bool {
+    pub(crate) fn executes(&self, side: Side) -> bool {
         match self.state {
             State::Connected => true,
             State::Idle => side == Side::Receive,
@@ -246,7 +246,7 @@ impl Vi {
     }
 
     /// Whether the frame comes from the other end of this connection.
-    pub(crate) fn knows(&self, header: &FrameHeader) -> bool {
+    pub(crate) fn is_from_peer(&self, header: &FrameHeader) -> bool {
         self.connection.is_some_and(|connection| {
             connection.key == header.key
                 && connection.node.0 == header.from_node
@@ -254,12 +254,12 @@ impl Vi {
         })
     }
 
-    /// Frames made and not acknowledged.
+    /// Frames that were made and have not been acknowledged.
     pub(crate) fn window_used(&self) -> u32 {
         self.tx.next_sequence.wrapping_sub(self.tx.acked)
     }
 
-    /// Nothing posted is left, and no frame or transfer of this connection.
+    /// Whether nothing posted is left, and no frame or transfer of this connection.
     pub(crate) fn is_quiet(&self) -> bool {
         let empty = |queue: &WorkQueue| queue.posted.is_empty() && queue.open == 0;
         empty(&self.send)
@@ -270,11 +270,11 @@ impl Vi {
             && !self.control.queued
             && !self.tx.stalled
             && !self.tx.queued_best_effort
-            && !self.attention
+            && !self.needs_service
     }
 
-    /// Forgets the connection's numbers, so that a new one can begin. Receives that were posted
-    /// before count as offered.
+    /// Resets the connection's numbers, so that a new one can begin. Receives that were posted
+    /// before count as announced.
     pub(crate) fn begin_connection(&mut self, connection: Connection) {
         let reads = core::mem::take(&mut self.tx.reads);
         self.tx = Sending {
@@ -294,7 +294,7 @@ impl Vi {
         self.state = State::Connected;
     }
 
-    /// When this virtual interface has to be served even if nothing happens.
+    /// When this virtual interface has to be served even without an event.
     pub(crate) fn deadline(&self) -> Option<Time> {
         match (self.tx.overdue_at, self.rx.ack_at) {
             (Some(a), Some(b)) => Some(a.min(b)),

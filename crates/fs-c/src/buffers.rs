@@ -55,7 +55,7 @@ fn whole(base: *const c_void, size: usize) -> Result<Buffer, Failure> {
     }
 }
 
-/// An offset in a file.
+/// Checks an offset in a file.
 pub(crate) fn offset(offset: i64) -> Result<u64, Failure> {
     u64::try_from(offset).map_err(|_| Failure::invalid(format!("the offset {offset} is negative")))
 }
@@ -83,7 +83,7 @@ unsafe fn entries<'a, T>(list: *const T, count: usize, what: &str) -> Result<&'a
 pub(crate) struct List {
     pub(crate) buffers: Vec<Buffer>,
     pub(crate) regions: Vec<Region>,
-    /// Bytes of either.
+    /// The number of bytes of either.
     pub(crate) bytes: u64,
 }
 

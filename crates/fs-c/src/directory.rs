@@ -15,11 +15,11 @@ use crate::text;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CwfsDirent {
-    /// Its attributes; only object and kind are right if the directory was opened without.
+    /// The entry's attributes; only object and kind are valid if the directory was opened without attributes.
     pub stat: CwfsStat,
-    /// Bytes of the name.
+    /// The length of the name in bytes.
     pub name_length: u32,
-    /// With a NUL behind it.
+    /// The name, with a NUL behind it.
     pub name: [c_char; 260],
 }
 
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn cwfs_opendir(
 
 fn dirent(entry: &Entry) -> Result<CwfsDirent, Failure> {
     let object = entry.object.0;
-    // SAFETY: zeros are what every member allows.
+    // SAFETY: every member may be zero.
     let mut dirent: CwfsDirent = unsafe { std::mem::zeroed() };
     match &entry.attributes {
         Some(attributes) => dirent.stat = stat_of(object, attributes),

@@ -10,7 +10,7 @@ use causeway_wire::fs::Errno;
 /// A bug in the library stopped a call: `-ENOTRECOVERABLE`.
 pub(crate) const BROKEN: i64 = -(libc::ENOTRECOVERABLE as i64);
 
-/// Why a call fails.
+/// Why a call failed.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     /// A positive number of `errno.h`.
@@ -31,19 +31,19 @@ impl Failure {
         Self::new(libc::EINVAL, text)
     }
 
-    /// A handle that is none.
+    /// The failure of an invalid handle.
     pub(crate) fn handle(text: impl Into<String>) -> Self {
         Self::new(libc::EBADF, text)
     }
 
-    /// An instance whose invariants may not hold any more.
+    /// The failure of an instance whose invariants may not hold any more.
     pub(crate) fn broken() -> Self {
         let text =
             "a bug in the library stopped an earlier call or this one; disconnect the instance";
         Self::new(libc::ENOTRECOVERABLE, text)
     }
 
-    /// Refuses a pointer that is NULL where the header requires another; `what` says which.
+    /// Refuses a pointer that is NULL where the header forbids it; `what` names the pointer.
     pub(crate) fn if_null<T>(pointer: *const T, what: &str) -> Result<(), Self> {
         match pointer.is_null() {
             true => Err(Self::invalid(format!("{what} is NULL"))),
@@ -54,7 +54,7 @@ impl Failure {
     /// Keeps the text for [`cwfs_last_error`] and returns the code.
     pub(crate) fn report(self) -> i64 {
         let text = CString::new(self.text.replace('\0', "?")).unwrap_or_default();
-        // A thread that ends cannot call [`cwfs_last_error`] any more.
+        // A thread that is ending cannot call [`cwfs_last_error`] any more.
         let _ = LAST.try_with(|last| *last.borrow_mut() = text);
         -i64::from(self.errno)
     }
@@ -70,7 +70,7 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Numbers that this library returns beside those of the file system.
+/// Error numbers that this library returns besides those of the file system.
 const OWN: &[(c_int, &str)] = &[
     (libc::EMFILE, "too many open files"),
     (libc::ENOTRECOVERABLE, "a bug in the library"),
@@ -96,7 +96,7 @@ pub extern "C" fn cwfs_strerror(code: c_int) -> *const c_char {
         return c"no error".as_ptr();
     }
     let known = texts().iter().find(|(number, _)| code == -*number);
-    let unknown: &CStr = c"an error of a later version";
+    let unknown: &CStr = c"an unknown error number, perhaps of a later version";
     known.map_or(unknown, |(_, text)| text).as_ptr()
 }
 

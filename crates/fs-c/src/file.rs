@@ -17,14 +17,14 @@ use crate::handle::{Handle, call};
 use crate::instance::Instance;
 use crate::text;
 
-/// Flags of `open` that mean nothing here.
+/// Flags of `open` that have no effect here.
 const IGNORED: c_int = libc::O_CLOEXEC
     | libc::O_NOCTTY
     | libc::O_NONBLOCK
     | libc::O_NOATIME
     | libc::O_DIRECT
     | libc::O_LARGEFILE
-    // What a 64-bit system calls it where it has no need of it.
+    // The kernel's value of O_LARGEFILE, which libc defines as 0 on 64-bit systems.
     | 0o100_000;
 const KNOWN: c_int = libc::O_ACCMODE
     | libc::O_CREAT
@@ -41,7 +41,11 @@ pub(crate) fn mode(mode: u32) -> Result<u16, Failure> {
     u16::try_from(mode)
         .ok()
         .filter(|mode| *mode <= 0o7777)
-        .ok_or_else(|| Failure::invalid(format!("the mode {mode:o} is more than permission bits")))
+        .ok_or_else(|| {
+            Failure::invalid(format!(
+                "the mode {mode:o} has other bits than those of permissions"
+            ))
+        })
 }
 
 fn open_flags(flags: c_int) -> Result<OpenFlags, Failure> {

@@ -1,13 +1,13 @@
-//! How C names an instance, and what stands between C and Rust.
+//! How C names an instance, and how calls cross from C to Rust.
 //!
 //! A `cwfs_t *` is no pointer but a number that is never used again, looked up in a table: so a handle that was
 //! disconnected, or never was one, is an error and not a crash. Several threads are inside an instance at the same time.
 //!
-//! After a fork the instances belong to the parent: a child begins with a table of its own, without a look at its parent's, in which
-//! another thread of the parent may have held a lock. What the child has of the parent's (descriptors, shared memory) it keeps until it
+//! After a fork the instances belong to the parent: a child begins with a table of its own, without looking at its parent's, in which
+//! another thread of the parent may have held a lock. The child keeps the parent's descriptors and shared memory until it
 //! ends or executes another program.
 //!
-//! Panics end here: the call returns `-ENOTRECOVERABLE`, and so does every later one.
+//! Panics end here: the call returns `-ENOTRECOVERABLE`, and so does every later call of the instance.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +21,7 @@ use causeway_sys::fork::Owner;
 use crate::error::{BROKEN, Failure};
 use crate::instance::Instance;
 
-/// What a `cwfs_t *` points to by its type; see above.
+/// The type that a `cwfs_t *` points to, though it is a number; see above.
 #[repr(C)]
 pub struct Handle {
     _private: [u8; 0],
@@ -33,10 +33,10 @@ const MOST: usize = 1024;
 /// The instances of a process.
 struct Table {
     owner: Owner,
-    /// Handles below this one are those of the process that this one was forked off.
+    /// Handles below this one are those of the process that this one was forked from.
     first: usize,
     instances: RwLock<HashMap<usize, Arc<Instance>>>,
-    /// The parent's, which is never used again: for tools that look for leaks.
+    /// The parent's table, which is never used again: kept for tools that look for leaks.
     _parents: *const Table,
 }
 
@@ -74,7 +74,7 @@ fn table() -> Result<&'static Table, Failure> {
         // SAFETY: made above, and no other thread has seen it.
         drop(unsafe { Box::from_raw(made) });
     }
-    // Whoever was first: it belongs to this process, which has not been forked since.
+    // The thread that was first has set it: it belongs to this process, which has not been forked since.
     own_table().ok_or_else(|| Failure::handle("the process was forked during the call"))
 }
 
@@ -102,13 +102,13 @@ fn find(handle: *mut Handle) -> Result<Arc<Instance>, Failure> {
     found.ok_or_else(|| none(handle.addr()))
 }
 
-/// Carries a call out that needs no instance.
+/// Carries out a call that needs no instance.
 pub(crate) fn guard(body: impl FnOnce() -> Result<i64, Failure>) -> i64 {
     let guarded = AssertUnwindSafe(|| body().unwrap_or_else(Failure::report));
     catch_unwind(guarded).unwrap_or_else(|_| Failure::broken().report())
 }
 
-/// Carries a call of an instance out.
+/// Carries out a call of an instance.
 pub(crate) fn call(
     handle: *mut Handle,
     body: impl FnOnce(&Instance) -> Result<i64, Failure>,
@@ -122,7 +122,7 @@ pub(crate) fn call(
     if guarded == BROKEN {
         instance.set_broken();
     }
-    // The last holder ends it, whatever happens then.
+    // The last holder ends the instance, whatever happens then.
     match catch_unwind(AssertUnwindSafe(|| drop(instance))) {
         Ok(()) => guarded,
         Err(_) => Failure::broken().report(),
@@ -145,7 +145,7 @@ pub(crate) fn insert(instance: Arc<Instance>) -> Result<*mut Handle, Failure> {
     Ok(ptr::without_provenance_mut(handle))
 }
 
-/// Takes an instance out.
+/// Removes an instance from the table.
 pub(crate) fn remove(handle: *mut Handle) -> Result<Arc<Instance>, Failure> {
     let removed = own_table().and_then(|table| {
         let mut instances = table

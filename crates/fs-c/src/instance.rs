@@ -1,4 +1,4 @@
-//! What is behind a handle.
+//! Instances: what handles stand for.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::posted::Posted;
 /// Most open files, and open directories, of an instance.
 const MOST_OPEN: usize = 1 << 20;
 
-/// What a handle stands for.
+/// An instance.
 pub(crate) struct Instance {
     pub(crate) clients: Arc<Clients>,
     pub(crate) files: Open<OpenFile>,
@@ -79,7 +79,7 @@ impl<T> Open<T> {
 }
 
 impl Instance {
-    /// Starts with at most this many clients.
+    /// Starts an instance with at most this many clients.
     pub(crate) fn start(configuration: &Configuration, clients: usize) -> Result<Self, Failure> {
         let clients = Clients::connect(configuration, &ClientOptions::default(), clients)?;
         let broken = Arc::new(AtomicBool::new(false));
@@ -92,7 +92,7 @@ impl Instance {
         })
     }
 
-    /// Does something that concerns no open file.
+    /// Carries out something that concerns no open file.
     pub(crate) fn with<T>(
         &self,
         work: impl FnOnce(&mut Client) -> Result<T, Error>,

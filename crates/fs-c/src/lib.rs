@@ -8,11 +8,11 @@
 //! `buffers` (plain pointers), and the calls in the header's order: [`life`], [`file`](mod@file), [`post`] (with the threads that
 //! carry posted operations out in `posted`), [`names`], [`xattrs`], [`directory`].
 //!
-//! This crate may use `unsafe`: all that C gives are pointers, and what it promises about them is in
-//! the header only. What can be checked is checked; the rest is in each `SAFETY` comment.
+//! This crate may use `unsafe`: C passes pointers, and what it promises about them is in
+//! the header only. What can be checked is checked; each `SAFETY` comment names the rest.
 //!
-//! What this crate does not do: anything that [`causeway_fs::open_file`], [`causeway_fs::listing`] and
-//! [`causeway_fs::client::Client`] do not.
+//! What this crate does not do: anything beyond [`causeway_fs::open_file`], [`causeway_fs::listing`] and
+//! [`causeway_fs::client::Client`].
 
 // The calls have as many parameters as the header says, and none of them is called from Rust.
 #![allow(clippy::too_many_arguments)]

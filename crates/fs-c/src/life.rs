@@ -15,7 +15,7 @@ use crate::handle::{self, Handle, guard};
 use crate::instance::Instance;
 use crate::text;
 
-/// Clients where the options do not say how many.
+/// The number of clients unless the options say otherwise.
 const USUAL_CLIENTS: u32 = 4;
 /// Most clients of an instance.
 const MOST_CLIENTS: u32 = 256;
@@ -24,11 +24,11 @@ const MOST_CLIENTS: u32 = 256;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CwfsOptions {
-    /// `sizeof(struct cwfs_options)` as the caller knows it.
+    /// `sizeof(struct cwfs_options)` in the caller's header.
     pub size: usize,
-    /// Most calls that are carried out at the same time; 0 stands for the usual number.
+    /// Most calls that are carried out concurrently; 0 stands for the usual number.
     pub clients: u32,
-    /// Zero.
+    /// Reserved; zero.
     pub reserved: u32,
     /// How long a call may take, in microseconds; 0 stands for the configuration's time-out.
     pub timeout_us: i64,
@@ -90,7 +90,7 @@ fn start(configuration: Configuration, options: &CwfsOptions) -> Result<Instance
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// A time to wait, in microseconds; `None` for one without an end.
+/// A time to wait, in microseconds; `None` for no limit.
 pub(crate) fn wait_us(us: i64) -> Option<Duration> {
     let time = Duration::from_micros(u64::try_from(us).ok()?);
     (time < DAY).then_some(time)

@@ -16,9 +16,9 @@ use crate::text;
 
 /// Renaming fails if the new name exists.
 pub const CWFS_NOREPLACE: c_uint = 1;
-/// Each name gets what the other one had.
+/// Renaming swaps the objects of both names.
 pub const CWFS_EXCHANGE: c_uint = 4;
-/// A symbolic link is meant itself.
+/// A symbolic link is not followed.
 pub const CWFS_NOFOLLOW: c_uint = 2;
 
 /// Nanoseconds that stand for the time of the call.
@@ -30,9 +30,9 @@ pub const CWFS_OMIT: i64 = 1_073_741_822;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CwfsTime {
-    /// Negative before 1970.
+    /// Seconds since 1970; negative before.
     pub seconds: i64,
-    /// Counting forward.
+    /// Nanoseconds, which count forward.
     pub nanoseconds: i64,
 }
 
@@ -70,13 +70,13 @@ pub struct CwfsStat {
 pub struct CwfsStatfs {
     /// Bytes of all I/O servers' storage.
     pub total_bytes: u64,
-    /// Bytes of that that are free.
+    /// The free ones of these bytes.
     pub free_bytes: u64,
     /// Files, directories and links.
     pub objects: u64,
 }
 
-/// The bits of `st_mode` that say what it is.
+/// The bits of `st_mode` for a kind of object.
 pub(crate) fn kind_bits(kind: Kind) -> u32 {
     match kind {
         Kind::File => libc::S_IFREG,
@@ -85,7 +85,7 @@ pub(crate) fn kind_bits(kind: Kind) -> u32 {
     }
 }
 
-/// Attributes as C has them, without the distribution.
+/// Attributes in the header's form, without the distribution.
 pub(crate) fn stat_of(object: u64, attributes: &Attributes) -> CwfsStat {
     CwfsStat {
         object,
@@ -124,7 +124,7 @@ fn time(at: Timestamp) -> CwfsTime {
     }
 }
 
-/// A call about a path.
+/// Carries out a call about a path.
 ///
 /// # Safety
 /// `path` is null or a string.
@@ -140,7 +140,7 @@ unsafe fn at(
     }) as c_int
 }
 
-/// A call about a path that returns nothing else than whether it was done.
+/// Carries out a call about a path that returns nothing but success.
 ///
 /// # Safety
 /// `path` is null or a string.

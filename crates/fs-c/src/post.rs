@@ -19,15 +19,15 @@ use crate::posted::Done;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CwfsCompletion {
-    /// Which operation.
+    /// The operation.
     pub op: u64,
-    /// What was given when it was posted.
+    /// The pointer given when it was posted.
     pub user_ptr: *mut c_void,
     /// Bytes that were read or written, or an error.
     pub result: i64,
 }
 
-/// What is done with a list.
+/// What carries out an operation on a list.
 type Carry = unsafe fn(&OpenFile, &List) -> Result<u64, Error>;
 
 /// # Safety

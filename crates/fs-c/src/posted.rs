@@ -1,7 +1,7 @@
-//! Posted operations: threads of the instance's carry them out, as many at a time as there are clients.
+//! Posted operations: threads of the instance carry them out, as many at a time as there are clients.
 //!
-//! Operations of one file that is written are done in the order in which they were posted, by the file's client, and so
-//! one after the other; a thread that is free takes what another client can do meanwhile.
+//! Operations on one file that may be written are carried out in the order in which they were posted, by the file's client, and so
+//! one after the other; a free thread takes operations that another client can carry out meanwhile.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +16,7 @@ use crate::error::Failure;
 
 /// Most operations that were posted and not yet tested for.
 const MOST: usize = 1 << 16;
-/// A client's call needs some hundred KiB.
+/// The stack of a thread: a client's call needs some hundred KiB.
 const STACK_BYTES: usize = 2 << 20;
 
 type Outcome = Result<u64, Failure>;
@@ -57,9 +57,9 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// By client; the last one is for those that any can do.
+    /// Jobs by client; the last queue is for those that any client can do.
     queues: Vec<VecDeque<Job>>,
-    /// Whether a thread works with this client.
+    /// Whether a thread is using this client.
     busy: Vec<bool>,
     ops: HashMap<u64, Op>,
     completed: BTreeSet<u64>,
@@ -70,7 +70,7 @@ struct State {
 }
 
 impl State {
-    /// The next job, and whose queue it was in.
+    /// The next job, and the client of its queue.
     fn take(&mut self) -> Option<(usize, Job)> {
         for (index, queue) in self.queues.iter_mut().enumerate() {
             if self.busy[index] {
@@ -131,7 +131,7 @@ impl Shared {
 }
 
 impl Posted {
-    /// For an instance with this many clients; `broken` is set if a bug stops an operation.
+    /// Operations of an instance with this many clients; `broken` is set if a panic stops an operation.
     pub(crate) fn new(clients: usize, broken: Arc<AtomicBool>) -> Self {
         let mut state = State::default();
         state.queues.resize_with(clients + 1, VecDeque::new);
@@ -148,7 +148,7 @@ impl Posted {
         }
     }
 
-    /// Posts an operation that a certain client is to do, or any. Returns its number.
+    /// Posts an operation for a certain client, or for any. Returns its number.
     pub(crate) fn post(
         &self,
         client: Option<usize>,
@@ -195,7 +195,7 @@ impl Posted {
                 self.lock_workers().push(worker);
                 Ok(())
             }
-            // Those that there are do it.
+            // The threads that there are carry it out.
             Err(_) if state.threads > 0 => Ok(()),
             Err(error) => {
                 let text = format!("a thread for posted operations cannot be started: {error}");
@@ -204,7 +204,7 @@ impl Posted {
         }
     }
 
-    /// Waits until an operation has completed, for so long at most.
+    /// Waits until an operation has completed, for at most this long.
     pub(crate) fn test(&self, op: u64, time: Option<Duration>) -> Result<Option<Done>, Failure> {
         let mut done = None;
         self.wait(time, |state| {
@@ -219,7 +219,7 @@ impl Posted {
         Ok(done)
     }
 
-    /// Waits until any operations have completed, for so long at most, unless there are none. Returns at most `most` of
+    /// Waits until any operations have completed, for at most this long, unless none are posted. Returns at most `most` of
     /// them.
     pub(crate) fn test_some(
         &self,
@@ -270,7 +270,7 @@ impl Posted {
         }
     }
 
-    /// Drops what no thread has begun, and waits for the rest.
+    /// Drops operations that no thread has begun, and waits for the rest.
     pub(crate) fn end(&self) {
         let mut state = self.shared.lock();
         state.ended = true;
@@ -281,7 +281,7 @@ impl Posted {
         drop(dropped);
         let workers = std::mem::take(&mut *self.lock_workers());
         for worker in workers {
-            // It catches panics.
+            // The thread catches panics.
             let _ = worker.join();
         }
     }

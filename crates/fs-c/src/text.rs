@@ -1,4 +1,4 @@
-//! Paths in, names out.
+//! Paths from C, and texts to C.
 
 use std::ffi::{CStr, c_char};
 
@@ -6,7 +6,7 @@ use causeway_wire::fs::MAX_PATH_BYTES;
 
 use crate::error::Failure;
 
-/// A path that C gave, from the root.
+/// A path from C, relative to the root.
 ///
 /// # Safety
 /// `path` is null or points to a string that ends with a NUL and does not change during `'a`.
@@ -27,7 +27,7 @@ pub(crate) unsafe fn path<'a>(path: *const c_char, what: &str) -> Result<&'a [u8
     Ok(bytes)
 }
 
-/// Writes bytes with a NUL behind them, as far as there is room; returns how many there are without the NUL.
+/// Writes bytes with a NUL behind them, as far as there is room; returns their number without the NUL.
 ///
 /// # Safety
 /// `into` is valid for writes of `room` bytes, or `room` is 0.

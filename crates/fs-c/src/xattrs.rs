@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::handle::{Handle, call};
 use crate::text;
 
-/// Carries out a call about an extended attribute of what a path leads to.
+/// Carries out a call about an extended attribute of the object that a path leads to.
 ///
 /// # Safety
 /// `path` and `name` are null or strings.
@@ -35,7 +35,7 @@ unsafe fn named(
     found.ok_or(code)
 }
 
-/// Writes bytes if there is room for all of them; returns how many there are. No room at all asks for the number alone.
+/// Writes bytes if there is room for all of them; returns their number. With `room` 0 only the number is requested.
 ///
 /// # Safety
 /// `into` is valid for writes of `room` bytes, or `room` is 0.
@@ -51,7 +51,10 @@ unsafe fn write(
     };
     call(fs, |_| {
         if room > 0 && bytes.len() > room {
-            let text = format!("{} bytes, and room for {room}", bytes.len());
+            let text = format!(
+                "the value has {} bytes, and there is room for {room}",
+                bytes.len()
+            );
             return Err(Failure::new(libc::ERANGE, text));
         }
         if room > 0 {
@@ -87,7 +90,8 @@ pub unsafe extern "C" fn cwfs_setxattr(
             return Err(Failure::invalid("cwfs_setxattr() has no such flags"));
         }
         if size > MAX_XATTR_VALUE_BYTES {
-            let text = format!("{size} bytes; at most {MAX_XATTR_VALUE_BYTES} are possible");
+            let text =
+                format!("the value has {size} bytes; at most {MAX_XATTR_VALUE_BYTES} are possible");
             return Err(Failure::new(libc::E2BIG, text));
         }
         if size > 0 {

@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-/// The kernel's number for this boot of the host. Where it has none, a number of this process alone: then
-/// nothing is known to have outlasted an earlier one. Never 0.
+/// The kernel's identity of this boot of the host. Where it has none, a number of this process alone: then
+/// nothing is known to have outlasted an earlier boot. Never 0.
 pub(crate) fn identity() -> u128 {
     static IDENTITY: LazyLock<u128> = LazyLock::new(|| {
         let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

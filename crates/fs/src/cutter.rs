@@ -48,7 +48,7 @@ impl Cut for RegionDescriptor {
 #[derive(Debug)]
 pub(crate) struct Cutter<I: Iterator> {
     items: I,
-    /// What is left of the item that was cut.
+    /// The rest of the item that was cut.
     rest: Option<I::Item>,
 }
 

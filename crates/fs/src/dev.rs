@@ -1,8 +1,8 @@
 //! A whole file system of separate server processes on this machine: for trying it out, for the
 //! demonstration, for benchmarks and tests.
 //!
-//! The servers are children whose standard input is a pipe from here: when this process dies, however
-//! it dies, the pipe ends and so do they.
+//! The servers are children whose standard input is a pipe from here: when this process ends in any way,
+//! the pipe ends, and so do the servers.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,7 +21,7 @@ use crate::server::{self, PARENT_PIPE};
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a server may take to stop in an orderly way before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often a starting or stopping server is polled: the standard library waits for a child without a limit or not
+/// How often a starting or stopping server is polled: the standard library waits for a child either without a limit or not
 /// at all, and a server that starts cannot be asked before it listens.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Lines of a server's log that an error quotes.
@@ -40,12 +40,12 @@ pub struct ServerCommand {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Environment variables that it gets beside this process's.
+    /// Environment variables besides this process's.
     pub environment: Vec<(String, String)>,
 }
 
 impl ServerCommand {
-    /// This very program as `fs serve --config FILE --server NAME`.
+    /// This program as `fs serve --config FILE --server NAME`.
     pub fn this_program() -> io::Result<Self> {
         let arguments = [
             "fs", "serve", "--config", "{config}", "--server", "{server}",
@@ -79,7 +79,7 @@ pub struct DevCluster {
     file: PathBuf,
     logs: PathBuf,
     command: ServerCommand,
-    /// In the order of the configuration.
+    /// The servers, in the order of the configuration.
     servers: Vec<Option<Child>>,
 }
 
@@ -192,7 +192,7 @@ impl DevCluster {
     /// Stops one server in an orderly way.
     pub fn stop_server(&mut self, server: usize) -> Result<(), DevError> {
         let child = self.child(server)?;
-        // It stops at the end of its standard input.
+        // The server stops at the end of its standard input.
         drop(child.stdin.take());
         let status = match wait_until(child, Instant::now() + STOP_TIMEOUT) {
             Ok(Some(status)) => status,
@@ -368,7 +368,7 @@ impl Drop for DevCluster {
                 wait_until(child, Instant::now() + STOP_TIMEOUT),
                 Ok(Some(_))
             ) {
-                // It may have ended in the meantime; then both fail and nothing is left to do.
+                // The server may have ended meanwhile; then both calls fail, and nothing is left to do.
                 let _ = child.kill();
                 let _ = child.wait();
             }
@@ -376,8 +376,8 @@ impl Drop for DevCluster {
     }
 }
 
-/// Formats the directories of a new file system and writes its configuration, in this order: where there is a
-/// configuration, all of its servers were formatted.
+/// Formats the directories of a new file system and then writes its configuration, so that a configuration shows
+/// that all servers were formatted.
 fn format_all(mut configuration: Configuration, file: &Path) -> Result<Configuration, DevError> {
     let draft = file.with_extension("toml.new");
     // A formatting that was interrupted is continued, as the same file system.
@@ -395,7 +395,7 @@ fn format_all(mut configuration: Configuration, file: &Path) -> Result<Configura
     Ok(configuration)
 }
 
-/// Whatever the caller's mask is: a configuration that others may change is not used.
+/// Whatever the caller's mask is: a configuration that others may change is not accepted.
 fn write_configuration(file: &Path, configuration: &Configuration) -> io::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::PermissionsExt as _;

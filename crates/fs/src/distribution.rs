@@ -1,4 +1,4 @@
-//! Which byte lies where: file regions and regions of datafiles.
+//! Which byte is stored where: file regions and regions of datafiles.
 //!
 //! A file is divided into strips of equal size that are distributed to its servers round-robin: strip `i` lies on
 //! server `i % n`, at datafile byte `(i / n) * strip_size`. Everything here is pure arithmetic on

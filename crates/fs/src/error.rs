@@ -1,5 +1,5 @@
-//! The one error of the client library: what was being done, to what, where, and why it failed. A server replies with
-//! a [`Failure`], which has only the kind and the message.
+//! The error of the client library: what was being done, to what, where, and why it failed. A server replies with
+//! a [`Failure`], which has only the number and the message.
 
 use causeway_wire::fs::{Errno, Failure};
 
@@ -7,11 +7,11 @@ use causeway_wire::fs::{Errno, Failure};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{operation} {subject}: {message}{}", server.as_ref().map(|s| format!(" (server {s})")).unwrap_or_default())]
 pub struct Error {
-    /// What was being done, as a verb: `create`, `write`.
+    /// The operation, as a verb: `create`, `write`.
     pub operation: &'static str,
     /// The path or object concerned, printable.
     pub subject: String,
-    /// What kind of failure, as a number.
+    /// The error number.
     pub errno: Errno,
     /// What went wrong and, where there is one, what to do.
     pub message: String,
@@ -45,7 +45,7 @@ impl Error {
         Some(text)
     }
 
-    /// The error number of Linux for programs that know no others: what is Causeway's own is an input or output
+    /// The error number of Linux for programs that know no others: Causeway's own numbers become an input/output
     /// error.
     pub fn system_number(&self) -> u16 {
         match self.errno {
@@ -54,7 +54,7 @@ impl Error {
         }
     }
 
-    /// Everything about it in one line, with what can be done. A server's words cannot drive a terminal.
+    /// The whole error in one line, with advice. Text from a server is escaped, so that it cannot drive a terminal.
     pub fn text(&self) -> String {
         let mut text: String = self.to_string();
         if let Some(advice) = self.advice() {

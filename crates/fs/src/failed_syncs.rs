@@ -1,18 +1,18 @@
 //! How often the disk below a directory has failed to sync, for clients to notice (what NFS calls a write verifier).
 //!
 //! The kernel reports a failed sync once for each open file, and what it could not write reads well until the
-//! memory is lost. So all clients that have not synced since must learn of it.
+//! memory is lost. So all clients that have not synced since must learn of the failure.
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Mutex;
 
-use causeway_wire::home::{FailedSyncs, MAX_HOME_FILE_BYTES};
+use causeway_wire::home::FailedSyncs;
 
-use crate::files::open_or_create;
+use crate::files::open_text;
 use crate::locks::lock;
 
 /// Name of the file that keeps the count.
@@ -26,17 +26,13 @@ pub(crate) struct FailureCount {
 }
 
 impl FailureCount {
-    /// Reads the count in `directory`, or begins one. One that cannot be read goes on from a random number.
+    /// Reads the count in `directory`, or begins one. A count that cannot be read is replaced by a random number.
     pub(crate) fn open(directory: &Path) -> io::Result<Self> {
         let path = directory.join(NAME);
-        let file = open_or_create(&path)?;
-        let mut bytes = Vec::new();
-        (&file)
-            .take(MAX_HOME_FILE_BYTES as u64)
-            .read_to_end(&mut bytes)?;
-        let now = match FailedSyncs::parse(&String::from_utf8_lossy(&bytes)) {
+        let (file, text) = open_text(&path)?;
+        let now = match FailedSyncs::parse(&text) {
             Ok(found) => found,
-            Err(_) if bytes.is_empty() => FailedSyncs { count: 0, boot: 0 },
+            Err(_) if text.is_empty() => FailedSyncs { count: 0, boot: 0 },
             Err(error) => {
                 tracing::warn!("{}: {error}; counting anew", path.display());
                 FailedSyncs {
@@ -49,7 +45,7 @@ impl FailureCount {
             file,
             now: Mutex::new(now),
         };
-        // The blocks are there when the disk is full later.
+        // Allocates the file's blocks, so that a later update needs no room on the disk.
         counter.put(&now)?;
         Ok(counter)
     }
@@ -60,9 +56,9 @@ impl FailureCount {
         let mut now = lock(&self.now);
         now.count = now.count.wrapping_add(1);
         now.boot = crate::boot::identity();
-        // It need not be synced: it matters only until the host is booted again.
+        // The count need not be synced: it matters only until the host is booted again.
         if let Err(error) = self.put(&now) {
-            tracing::error!(%error, "that cannot be noted: do not restart the server before clients have synced");
+            tracing::error!(%error, "the failed sync could not be recorded: do not restart the server before clients have synced");
         }
     }
 
@@ -71,7 +67,7 @@ impl FailureCount {
         lock(&self.now).count
     }
 
-    /// Whether one has failed since the host was booted, as far as the boot is known.
+    /// Whether a sync has failed since the host was booted, as far as the boot is known.
     pub(crate) fn has_failed(&self) -> bool {
         let now = lock(&self.now);
         now.count > 0 && now.boot == crate::boot::identity()

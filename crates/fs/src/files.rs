@@ -1,9 +1,11 @@
-//! What a server does with files and directories of its own, beside reading and writing them.
+//! Operations on the files and directories of a server.
 
 use std::fs::{DirBuilder, File};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
+
+use causeway_wire::home::MAX_HOME_FILE_BYTES;
 
 /// Permissions of a server's files: the server's user alone.
 pub(crate) const FILE_MODE: u32 = 0o600;
@@ -28,6 +30,17 @@ pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
         .truncate(false)
         .mode(FILE_MODE)
         .open(path)
+}
+
+/// Opens one of the small text files of a server's directory, as [`open_or_create`] does. Returns it with its text, cut at
+/// [`MAX_HOME_FILE_BYTES`]; a new file's is empty.
+pub(crate) fn open_text(path: &Path) -> io::Result<(File, String)> {
+    let file = open_or_create(path)?;
+    let mut bytes = Vec::new();
+    (&file)
+        .take(MAX_HOME_FILE_BYTES as u64)
+        .read_to_end(&mut bytes)?;
+    Ok((file, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// Makes a file for reading and writing, which must not exist.

@@ -11,7 +11,7 @@ use crate::pool::Clients;
 /// Entries that are requested at a time.
 const PAGE: u32 = 500;
 
-/// A directory that is being read. Names that are made or removed meanwhile may or may not come; each comes once at most.
+/// A directory that is being read. Names that are made or removed meanwhile may be missing or included; no name comes twice.
 pub struct Listing {
     clients: Arc<Clients>,
     directory: ObjectId,
@@ -22,7 +22,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Opens a directory; entries come with their attributes if that is wanted.
+    /// Opens a directory; entries come with their attributes if `attributes`.
     pub fn open(clients: &Arc<Clients>, path: &[u8], attributes: bool) -> Result<Self, Error> {
         let node = clients.call(None, |client| client.stat(path, true))?;
         if node.attributes.kind != Kind::Directory {
@@ -44,7 +44,7 @@ impl Listing {
         })
     }
 
-    /// The next entry, in the order of names; `None` behind the last one. After an error it may be tried again.
+    /// The next entry, in the order of names; `None` behind the last one. May be called again after an error.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, Error> {
         if self.page.is_empty() && !self.is_last {
             let (entries, is_last) = self.clients.call(None, |client| {
@@ -53,7 +53,7 @@ impl Listing {
             if let Some(last) = entries.last() {
                 self.after.clone_from(&last.name);
             }
-            // A page without entries is the end, whatever the server says.
+            // A page without entries is the end, whatever else the server says.
             self.is_last = is_last || entries.is_empty();
             self.page = entries.into();
         }

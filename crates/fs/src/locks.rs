@@ -1,4 +1,4 @@
-//! Locks and condition variables where a panic of another holder is no reason to fail: no holder leaves a value half
+//! Locks and condition variables that ignore a panic of another holder: no holder leaves a value half
 //! changed.
 
 use std::sync::{
@@ -32,8 +32,8 @@ pub(crate) fn wait_while<'a, T>(
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As [`wait_while`], but not longer than `limit`, if there is one. Returns whether the time is up and the condition
-/// still holds.
+/// As [`wait_while`], but not longer than `limit`, if there is one. Returns whether the limit has passed while the condition
+/// still held.
 pub(crate) fn wait_timeout_while<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,

@@ -1,4 +1,4 @@
-//! Names and objects: what the metadata server does, without the server.
+//! Names and objects: the metadata server's work, without the server.
 //!
 //! [`Service`] executes batches of requests over a [`store::Store`]; [`Reader`]s execute requests that
 //! change nothing, at the same time, from other threads. This module has no network: a request comes with the
@@ -12,10 +12,10 @@
 //!   each request and may as well run in the event loop.
 //! - Requests for which [`Reader::answer`] returns a reply can be served by any thread, at any time. A
 //!   reply of `apply` may be sent as soon as the call returns: readers see its effect from then on.
-//! - About once in a second, the owner asks for [`Service::removals`], has the datafiles removed, and
+//! - About once a second, the owner calls [`Service::removals`], has the datafiles removed, and
 //!   reports [`Service::removed`].
-//! - After a failure of the store (a full disk, say) `apply` opens it again by itself, finds out which requests of
-//!   the batch have happened, and returns an error for the others.
+//! - After a failure of the store (such as a full disk) `apply` opens it again by itself, determines which requests of
+//!   the batch were carried out, and returns an error for the others.
 //!
 //! # Parts, in reading order
 //! [`store`] (ordered keys and values; the records are `causeway_wire::store`'s), `overlay` (a batch's

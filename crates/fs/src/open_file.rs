@@ -1,7 +1,7 @@
-//! Files as programs know them: opened with flags, with a position, used by several threads.
+//! Open files with flags and a position, used by several threads.
 //!
-//! Whoever writes a file keeps to one client, which knows what an fsync has to make durable. A file that is only read has none of its
-//! own: threads read it at the same time, each with a client of the pool's.
+//! A file that may be written is accessed through one client, which knows what an fsync has to make durable. A file that is
+//! only read has none of its own: threads read it concurrently, each with a client of the pool.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -32,7 +32,7 @@ pub struct OpenFlags {
     pub sync: bool,
 }
 
-/// From where a seek counts.
+/// The origin of a seek.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whence {
     /// From the file's start.
@@ -52,13 +52,13 @@ pub struct OpenFile {
     clients: Arc<Clients>,
     flags: OpenFlags,
     object: ObjectId,
-    /// Of a file that may be written.
+    /// The client of a file that may be written.
     client: Option<usize>,
     file: Mutex<File>,
     position: Mutex<u64>,
 }
 
-/// A failure of this side.
+/// A failure found on this side.
 fn refuse(operation: &'static str, object: ObjectId, errno: Errno, message: &str) -> Error {
     Error {
         operation,
@@ -94,17 +94,17 @@ impl OpenFile {
         })
     }
 
-    /// Which object it is.
+    /// The object's number.
     pub fn object(&self) -> ObjectId {
         self.object
     }
 
-    /// The client that everything is done with, if there is such a one.
+    /// The file's own client, if it has one.
     pub fn client(&self) -> Option<usize> {
         self.client
     }
 
-    /// How it was opened.
+    /// The flags that it was opened with.
     pub fn flags(&self) -> OpenFlags {
         self.flags
     }
@@ -117,7 +117,7 @@ impl OpenFile {
             if self.client.is_some() {
                 return work(client, &mut lock(&self.file));
             }
-            // Others read meanwhile. What is found out about the file is the newest that is known, or will be found out again.
+            // Other threads read meanwhile. The node that is kept is the latest one known, or will be requested again.
             let mut file = lock(&self.file).clone();
             let done = work(client, &mut file);
             *lock(&self.file) = file;
@@ -145,7 +145,7 @@ impl OpenFile {
         self.check(self.flags.write, operation, what)
     }
 
-    /// Does something that reads the file's content.
+    /// Carries out a read of the file's content.
     pub fn reading<T>(
         &self,
         work: impl FnOnce(&mut Client, &mut File) -> Result<T, Error>,
@@ -154,7 +154,7 @@ impl OpenFile {
         self.with(work)
     }
 
-    /// Does something that writes the file's content, and makes it durable if the file was opened so.
+    /// Carries out a write of the file's content, and makes it durable if the file was opened so.
     pub fn writing<T>(
         &self,
         work: impl FnOnce(&mut Client, &mut File) -> Result<T, Error>,
@@ -169,7 +169,7 @@ impl OpenFile {
         })
     }
 
-    /// Reads at the position with `read`, which is given that and returns how many bytes there were.
+    /// Reads at the position with `read`, which gets the position and returns the number of bytes read.
     pub fn read_on(
         &self,
         read: impl FnOnce(&mut Client, &mut File, u64) -> Result<u64, Error>,
@@ -218,11 +218,11 @@ impl OpenFile {
         Ok(target)
     }
 
-    /// Where data or a hole begin from `offset` on.
+    /// Where data or a hole begin, from `offset` on.
     fn find(&self, offset: i64, whence: Whence) -> Result<u64, Error> {
         let found = match u64::try_from(offset) {
             Ok(from) => self.with(|client, file| {
-                client.look_again(file)?;
+                client.refresh(file)?;
                 match whence {
                     Whence::Hole => client.seek_hole(file, from),
                     _ => client.seek_data(file, from),
@@ -304,7 +304,7 @@ fn open(client: &mut Client, path: &[u8], flags: OpenFlags, mode: u16) -> Result
     Ok(file)
 }
 
-/// Without the content that could come along: what is written between opening and reading must be read.
+/// Opens without the content that could come along: bytes written between opening and reading must be read.
 fn find(client: &mut Client, path: &[u8], flags: OpenFlags) -> Result<File, Error> {
     client
         .stat(path, !flags.no_follow)
@@ -322,7 +322,7 @@ fn make(client: &mut Client, path: &[u8], flags: OpenFlags, mode: u16) -> Result
         ..CreateOptions::default()
     };
     match client.create(Place::from(path), &options) {
-        // A directory, or a link to what is meant.
+        // The name is a directory's, or that of a link to the file.
         Err(error) if error.errno == Errno::EEXIST && !flags.exclusive => find(client, path, flags),
         made => made,
     }

@@ -1,5 +1,5 @@
 //! Clients that threads share. A client belongs to one thread at a time, so there are several: a call takes any that is
-//! free, or a certain one, such as that of an open file, which knows what of the file an fsync has to make durable.
+//! free, or a particular one, such as that of an open file, which knows what an fsync of the file has to make durable.
 //!
 //! A call has the file system's one time-out for everything: waiting for a client counts. So calls that
 //! queue up behind a dead server fail when their own time is over, not one after the other.
@@ -14,15 +14,15 @@ use crate::Error;
 use crate::client::{Client, ClientOptions};
 use crate::config::Configuration;
 
-/// The least time that a call gets: one that had to wait for long may still reach a server that replies.
+/// The least time that a call gets: one that has waited for long may still reach a server that replies.
 const LEAST_TIME: Duration = Duration::from_millis(100);
 
-/// A place for a client.
-enum Seat {
-    /// Nobody has needed it yet.
+/// A slot for a client.
+enum Slot {
+    /// No call has needed it yet.
     Empty,
     Idle(Box<Client>),
-    /// A thread has it.
+    /// A thread is using it.
     Taken,
 }
 
@@ -30,10 +30,10 @@ enum Seat {
 pub struct Clients {
     configuration: Configuration,
     options: ClientOptions,
-    seats: Mutex<Vec<Seat>>,
+    slots: Mutex<Vec<Slot>>,
     returned: Condvar,
     count: usize,
-    /// A thread has found no client free: from now on, files are spread over all of them.
+    /// Set once a thread has found no client free: from then on, files are spread over all of them.
     is_shared: AtomicBool,
     next: AtomicUsize,
 }
@@ -47,12 +47,12 @@ struct Borrowed<'a> {
 
 impl Drop for Borrowed<'_> {
     fn drop(&mut self) {
-        // One that has panicked may be in any state, and another takes its place.
-        let seat = match self.client.take() {
-            Some(client) if !std::thread::panicking() => Seat::Idle(client),
-            _ => Seat::Empty,
+        // A client whose call has panicked may be in any state, and is replaced.
+        let slot = match self.client.take() {
+            Some(client) if !std::thread::panicking() => Slot::Idle(client),
+            _ => Slot::Empty,
         };
-        self.clients.lock()[self.index] = seat;
+        self.clients.lock()[self.index] = slot;
         self.clients.returned.notify_all();
     }
 }
@@ -65,25 +65,25 @@ impl Clients {
         count: usize,
     ) -> Result<Self, Error> {
         let first = Client::connect(configuration, options.clone())?;
-        let mut seats = vec![Seat::Idle(Box::new(first))];
-        seats.resize_with(count.max(1), || Seat::Empty);
+        let mut slots = vec![Slot::Idle(Box::new(first))];
+        slots.resize_with(count.max(1), || Slot::Empty);
         Ok(Self {
             configuration: configuration.clone(),
             options: options.clone(),
-            count: seats.len(),
-            seats: Mutex::new(seats),
+            count: slots.len(),
+            slots: Mutex::new(slots),
             returned: Condvar::new(),
             is_shared: AtomicBool::new(false),
             next: AtomicUsize::new(0),
         })
     }
 
-    /// How many there are at most.
+    /// The largest number of clients.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The client for the next file that is to have one of its own: always the first one, as long as no thread has had to wait
+    /// The client for the next file that needs one of its own: always the first one, as long as no thread has had to wait
     /// for a client.
     pub fn next(&self) -> usize {
         match self.is_shared.load(Ordering::Relaxed) {
@@ -92,13 +92,13 @@ impl Clients {
         }
     }
 
-    /// What all of them are clients of.
+    /// The configuration of the file system.
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
     }
 
-    /// Carries something out with a client, with this one (below [`Self::count`]) or with any, in the rest of the time that
-    /// a call has.
+    /// Carries out a call with this client (below [`Self::count`]), or with any, in the rest of the call's
+    /// time.
     pub fn call<T>(
         &self,
         which: Option<usize>,
@@ -109,21 +109,21 @@ impl Clients {
         work(client.expect("it is returned when this is dropped"))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Seat>> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn borrow(&self, which: Option<usize>) -> Result<Borrowed<'_>, Error> {
         let deadline = Instant::now() + self.configuration.timeout;
-        let mut seats = self.lock();
+        let mut slots = self.lock();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if let Some(index) = free(&seats, which) {
-                let client = match std::mem::replace(&mut seats[index], Seat::Taken) {
-                    Seat::Idle(client) => Some(client),
-                    Seat::Empty | Seat::Taken => None,
+            if let Some(index) = free(&slots, which) {
+                let client = match std::mem::replace(&mut slots[index], Slot::Taken) {
+                    Slot::Idle(client) => Some(client),
+                    Slot::Empty | Slot::Taken => None,
                 };
-                drop(seats);
+                drop(slots);
                 let mut borrowed = Borrowed {
                     clients: self,
                     index,
@@ -143,9 +143,9 @@ impl Clients {
             if left.is_zero() {
                 return Err(self.too_late());
             }
-            (seats, _) = self
+            (slots, _) = self
                 .returned
-                .wait_timeout(seats, left)
+                .wait_timeout(slots, left)
                 .unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -163,14 +163,14 @@ impl Clients {
     }
 }
 
-/// A seat that can be taken: this one if it is free, or one with a client, or else an empty one.
-fn free(seats: &[Seat], which: Option<usize>) -> Option<usize> {
+/// The slot to take: this one if it is free; or one with a client, or else an empty one.
+fn free(slots: &[Slot], which: Option<usize>) -> Option<usize> {
     match which {
-        Some(index) => (!matches!(seats.get(index)?, Seat::Taken)).then_some(index),
+        Some(index) => (!matches!(slots.get(index)?, Slot::Taken)).then_some(index),
         None => {
-            let find = |is: fn(&Seat) -> bool| seats.iter().position(is);
-            find(|seat| matches!(seat, Seat::Idle(_)))
-                .or_else(|| find(|seat| matches!(seat, Seat::Empty)))
+            let find = |is: fn(&Slot) -> bool| slots.iter().position(is);
+            find(|slot| matches!(slot, Slot::Idle(_)))
+                .or_else(|| find(|slot| matches!(slot, Slot::Empty)))
         }
     }
 }

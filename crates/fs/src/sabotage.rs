@@ -1,4 +1,4 @@
-//! Faults that are built in on purpose: they prove that the tests detect them.
+//! Faults that are built in on purpose: they prove that tests detect them.
 //!
 //! Each switch takes away one thing that keeps data safe. They exist only where the feature `sabotage` was
 //! compiled in, which nothing but tests asks for; without it `is_on` is always false and leaves no code.
@@ -25,7 +25,7 @@ pub const STALL: &str = "CAUSEWAY_STALL";
 /// in it.
 pub const FAIL_SYNCS: &str = "CAUSEWAY_FAIL_SYNCS";
 
-/// Something that a server or client leaves out.
+/// A safeguard that a server or client leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Sabotage {
@@ -90,7 +90,7 @@ static ON: LazyLock<AtomicU8> = LazyLock::new(|| {
 
 static BOOT: Mutex<Option<u128>> = Mutex::new(None);
 
-/// Makes the host count as booted anew if `boot` is another number: for simulated loss of power.
+/// Makes the host count as rebooted if `boot` is another number: for simulated loss of power.
 #[cfg(feature = "sabotage")]
 pub fn pretend_boot(boot: Option<u128>) {
     *lock(&BOOT) = boot;
@@ -98,7 +98,7 @@ pub fn pretend_boot(boot: Option<u128>) {
 
 static FROZEN: AtomicBool = AtomicBool::new(false);
 
-/// Stalls the storage of this process from now on, or lets it continue.
+/// Stalls the storage of this process from now on, or resumes it.
 #[cfg(feature = "sabotage")]
 pub fn freeze(frozen: bool) {
     FROZEN.store(frozen, Ordering::Release);
@@ -125,7 +125,7 @@ pub fn fail_next_syncs(count: u32) {
     FAILING.store(count, Ordering::Release);
 }
 
-/// Fails as a sync does whose device has failed, if a test has requested that.
+/// Fails like a sync whose device has failed, if a test has requested that.
 #[inline]
 pub(crate) fn fail_sync() -> io::Result<()> {
     if !IS_COMPILED {

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 /// A server that has lost one of its threads would still reply to a ping, while requests that need the thread wait
 /// for ever. A server that ends is restarted and loses nothing that it has acknowledged.
 pub(crate) struct AbortOnPanic(
-    /// What the thread does, for the message.
+    /// The thread's task, for the message.
     pub(crate) &'static str,
 );
 
@@ -24,7 +24,7 @@ impl Drop for AbortOnPanic {
     }
 }
 
-/// A thread that is joined when this is dropped. Its owner has made it end before.
+/// A thread that is joined when this is dropped. Its owner has told it to end before.
 pub(crate) struct JoinOnDrop(Option<JoinHandle<()>>);
 
 impl JoinOnDrop {
@@ -38,7 +38,7 @@ impl JoinOnDrop {
 impl Drop for JoinOnDrop {
     fn drop(&mut self) {
         if let Some(thread) = self.0.take() {
-            // It only fails by a panic, which was reported when it happened.
+            // Joining only fails by a panic, which was reported when it happened.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Holes: made and found by programs, and room that is reserved.
+//! Holes: making and finding them; reserving room.
 
 use causeway_fs::client::Allocation;
 use causeway_wire::fs::{Errno, ObjectId, Region};
@@ -6,7 +6,7 @@ use causeway_wire::fs::{Errno, ObjectId, Region};
 use crate::attributes::{Failed, Outcome};
 use crate::operations::Mounted;
 
-/// From where a seek counts, of those that the kernel passes on.
+/// The kinds of seek that the kernel passes on to the file system.
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
@@ -19,11 +19,11 @@ impl Mounted {
         })
     }
 
-    /// Where the next data or the next hole is.
+    /// Returns where the next data or the next hole is.
     pub(crate) fn seek(&self, object: ObjectId, offset: u64, whence: i32) -> Outcome<u64> {
         let found = self.with_file(object, |client, file| {
             // Other clients may have changed the size.
-            client.look_again(file)?;
+            client.refresh(file)?;
             match whence {
                 SEEK_DATA => client.seek_data(file, offset).map(Ok),
                 SEEK_HOLE => client.seek_hole(file, offset).map(Ok),

@@ -1,4 +1,4 @@
-//! Attributes and error numbers, as the kernel has them.
+//! Attributes and error numbers, in the kernel's form.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,7 @@ pub(crate) type Outcome<T = ()> = Result<T, Failed>;
 impl From<Error> for Failed {
     fn from(error: Error) -> Self {
         let errno = match error.errno {
-            // Meant for the client library: what it could not deal with is an error of input or output.
+            // An error that the client library uses internally and could not deal with becomes an input/output error.
             Errno(number) if number > 1000 => Errno::EIO,
             Errno::ECONNREFUSED
             | Errno::ECONNRESET
@@ -30,7 +30,7 @@ impl From<Error> for Failed {
             | Errno::ECANCELED => Errno::EIO,
             errno => errno,
         };
-        // A program only gets a number: who looks for the cause finds it in the log.
+        // A program gets a number only: the cause is in the log.
         if matches!(errno, Errno::EIO | Errno::ETIMEDOUT | Errno::ENOSPC) {
             tracing::warn!("{error}");
         }
@@ -66,7 +66,7 @@ pub(crate) fn for_kernel(object: ObjectId, attributes: &Attributes) -> FileAttr 
     }
 }
 
-/// What kind of object, in the kernel's words.
+/// The kernel's word for a kind of object.
 pub(crate) fn file_type(kind: Kind) -> FileType {
     match kind {
         Kind::File => FileType::RegularFile,

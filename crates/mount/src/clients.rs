@@ -1,6 +1,5 @@
-//! The clients of a mount: a request for a name takes
-//! any that is free, and everything that concerns a file's content goes by the client of that file, which knows what
-//! of it an fsync has to make durable.
+//! The clients of a mount. A request for a name takes any that is free; everything that concerns a file's content goes
+//! through the client of that file, which knows what an fsync of it has to make durable.
 
 use causeway_fs::Error;
 use causeway_fs::client::{Client, ClientOptions, own_identity};
@@ -21,7 +20,7 @@ pub(crate) struct User {
 /// Clients that threads share.
 pub(crate) struct Clients {
     pool: Pool,
-    /// On whose behalf the mount itself works.
+    /// The user on whose behalf the mount itself makes requests.
     own: Caller,
 }
 
@@ -50,7 +49,7 @@ impl Clients {
         Ok(called?)
     }
 
-    /// Carries something out that the kernel has admitted, as the mount itself.
+    /// Carries out something that the kernel has permitted, as the mount itself.
     pub(crate) fn own<T>(&self, call: impl FnOnce(&mut Client) -> Result<T, Error>) -> Outcome<T> {
         self.call(None, self.own.clone(), call)
     }
@@ -65,8 +64,8 @@ impl Clients {
         self.call(Some(index), self.own.clone(), call)
     }
 
-    /// Carries something out on behalf of a user. The kernel does not tell the user's supplementary groups, so the
-    /// system is asked for them if a server refuses without, or if the call `needs_groups`.
+    /// Carries out something on behalf of a user. The kernel does not pass the user's supplementary groups: they are
+    /// looked up if a server refuses the request without them, or if the call `needs_groups`.
     pub(crate) fn for_user<T>(
         &self,
         user: User,

@@ -5,7 +5,7 @@
 //! table of inodes is needed. The kernel checks permissions (`default_permissions`) by attributes that it asks for
 //! each time; the servers check those of names again, for the user who calls.
 //!
-//! Reading order: [`options`] (what `-o` takes) and [`session`] (mounting, serving, unmounting); `face` (requests of
+//! Reading order: [`options`] (what `-o` takes) and [`session`] (mounting, serving, unmounting); `requests` (those of
 //! the kernel), `operations` (what they mean) with `allocation` (holes) and `xattrs` (extended attributes), `clients` (which client carries them out, for whom, and for how long),
 //! `open_files` (the open files of this mount), `listing` (directories that are being read), `unlinked` (open files that have lost
 //! their last name), `attributes` (attributes and error numbers as the kernel has them).
@@ -17,11 +17,11 @@
 mod allocation;
 mod attributes;
 mod clients;
-mod face;
 mod listing;
 mod open_files;
 mod operations;
 pub mod options;
+mod requests;
 pub mod session;
 mod unlinked;
 mod xattrs;

@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 
 use causeway_wire::fs::Entry;
 
-/// Entries that are kept behind the last position, as the kernel goes back by as many as a program's buffer lacked
+/// Entries that are kept behind the last position: the kernel goes back by as many entries as a program's buffer had no
 /// room for.
 const KEPT: usize = 4096;
 
-/// What is known of an open directory.
+/// The part of an open directory's listing that is known.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     /// Position of the first entry of the window.
@@ -21,7 +21,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Prepares for reading at a position, which may lie before what is still known: then everything begins anew.
+    /// Prepares for reading at a position. If it lies before the known part, the listing begins anew.
     pub(crate) fn seek(&mut self, position: u64) {
         if position < self.first || position == 0 {
             *self = Self::default();
@@ -39,17 +39,17 @@ impl Listing {
         self.window.get(index)
     }
 
-    /// Behind which name the server is to be asked for more; `None` at the end.
+    /// The name behind which the server is to be asked for more; `None` at the end.
     pub(crate) fn more(&self) -> Option<&[u8]> {
         (!self.ended).then_some(&self.last)
     }
 
-    /// Adds what the server has sent.
+    /// Adds entries that the server has sent.
     pub(crate) fn add(&mut self, entries: Vec<Entry>, end: bool) {
         if let Some(entry) = entries.last() {
             self.last = entry.name.clone();
         }
-        // A page without entries ends the listing, whatever the server says.
+        // A page without entries ends the listing, whatever else the server says.
         self.ended = end || entries.is_empty();
         self.window.extend(entries);
     }

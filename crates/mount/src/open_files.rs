@@ -1,9 +1,9 @@
 //! The open files of this mount: one [`File`] for each object, whatever number of programs have it open, so that an
 //! fsync by any of them makes durable what all of them wrote.
 //!
-//! A file that loses its last name lives on if it is open, so a removal has to know of every file that is opened or made at
-//! the same time: it begins when those that are being made are known, and a file is opened when the removals before are
-//! over. The last close of a file without a name removes the one that it has among the unlinked.
+//! A file that loses its last name lives on while it is open, so a removal has to know of every file that is opened or created
+//! at the same time: it begins once the files being created are known, and a file is opened once earlier removals have
+//! ended. The last close of a file without a name removes its name among the unlinked.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,15 +16,15 @@ use causeway_wire::fs::ObjectId;
 struct Open {
     handles: u64,
     file: Arc<Mutex<Option<File>>>,
-    /// It has lost its last name, and was given one among the unlinked.
+    /// The file has lost its last name, and has one among the unlinked.
     unlinked: bool,
 }
 
-/// All of them.
+/// All open files.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
     known: Mutex<Known>,
-    /// Something has ended that others may wait for.
+    /// Signalled when a request ends that others may wait for.
     ended: Condvar,
 }
 
@@ -49,13 +49,13 @@ impl InProgress {
         self.next
     }
 
-    /// Whether one of the first `count` goes on.
+    /// Whether one of the first `count` requests has not ended.
     fn is_any_of(&self, count: u64) -> bool {
         self.active.first().is_some_and(|first| *first <= count)
     }
 }
 
-/// A removal or a creation, until it is dropped.
+/// A removal or a creation that is in progress until it is dropped.
 pub(crate) struct Request<'a> {
     files: &'a OpenFiles,
     number: u64,
@@ -71,7 +71,7 @@ impl Drop for Request<'_> {
     }
 }
 
-/// What is shared of an open file; `None` until it is known.
+/// The shared state of an open file; `None` until it is known.
 pub(crate) type Shared = Arc<Mutex<Option<File>>>;
 
 impl OpenFiles {
@@ -79,7 +79,7 @@ impl OpenFiles {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until those requests of a kind have ended that have begun by now.
+    /// Waits until the requests of a kind that have begun by now have ended.
     fn wait_for<'a>(
         &'a self,
         mut known: MutexGuard<'a, Known>,
@@ -91,7 +91,7 @@ impl OpenFiles {
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A name is to be taken away: files that are made at this moment are known from here on.
+    /// Begins a removal: on return, files that were being created are known.
     pub(crate) fn begin_removal(&self) -> Request<'_> {
         let mut known = self.wait_for(self.lock(), |known| &mut known.creations);
         let number = known.removals.begin();
@@ -107,7 +107,7 @@ impl OpenFiles {
         }
     }
 
-    /// A file is to be made and opened.
+    /// Begins to create and open a file.
     pub(crate) fn begin_creation(&self) -> Request<'_> {
         let number = self.lock().creations.begin();
         Request {
@@ -117,12 +117,12 @@ impl OpenFiles {
         }
     }
 
-    /// One handle more, of a file that was just made.
+    /// Adds a handle for a file that was just created.
     pub(crate) fn add(&self, object: ObjectId) -> Shared {
         self.lock().add(object)
     }
 
-    /// One handle more. Returns once removals that may not know of it are over.
+    /// Adds a handle. Returns once removals that may not know of it have ended.
     pub(crate) fn open(&self, object: ObjectId) -> Shared {
         let mut known = self.lock();
         let shared = known.add(object);
@@ -130,8 +130,8 @@ impl OpenFiles {
         shared
     }
 
-    /// One handle less. If it was the last one of a file that is among the unlinked, returns the removal of the name that it
-    /// has there.
+    /// Removes a handle. If it was the last one of a file that is among the unlinked, returns the removal of its name
+    /// there.
     pub(crate) fn close(&self, object: ObjectId) -> Option<Request<'_>> {
         let mut known = self.lock();
         let open = known.files.get_mut(&object)?;
@@ -144,7 +144,7 @@ impl OpenFiles {
         Some(self.removal(number))
     }
 
-    /// What is shared of a file, if it is open.
+    /// The shared state of a file, if it is open.
     pub(crate) fn get(&self, object: ObjectId) -> Option<Shared> {
         let known = self.lock();
         known.files.get(&object).map(|open| Arc::clone(&open.file))

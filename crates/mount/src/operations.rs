@@ -19,7 +19,7 @@ use crate::unlinked::{PLACE, Unlinked};
 /// Entries of a directory that are asked for at a time.
 const PAGE: u32 = 1000;
 
-/// A mounted file system, apart from the kernel.
+/// A mounted file system, without its connection to the kernel.
 pub(crate) struct Mounted {
     pub(crate) clients: Clients,
     /// Indices of the I/O servers in the configuration.
@@ -35,7 +35,7 @@ struct Directories {
     open: HashMap<u64, Arc<Mutex<Listing>>>,
 }
 
-/// What a new name is to become.
+/// What is made under a new name.
 pub(crate) enum New<'a> {
     Directory { mode: u16 },
     File { mode: u16 },
@@ -54,22 +54,22 @@ impl Mounted {
         }
     }
 
-    /// How often [`Self::renew`] is to be called.
+    /// How often [`Self::renew`] has to be called.
     pub(crate) fn renewal(&self) -> Duration {
         self.unlinked.renewal()
     }
 
-    /// Does what is to be done from time to time.
+    /// Carries out periodic work.
     pub(crate) fn renew(&self) {
         self.unlinked.renew(&self.clients);
     }
 
-    /// Leaves nothing behind.
+    /// Removes what the mount has left at the servers.
     pub(crate) fn end(&self) {
         self.unlinked.end(&self.clients);
     }
 
-    /// Attributes as programs see them: the name among the unlinked does not count.
+    /// The attributes that programs see: a name among the unlinked does not count.
     fn shown(&self, node: &Node) -> Attributes {
         let mut attributes = node.attributes;
         if attributes.kind == Kind::File && self.files.is_unlinked(node.object) {
@@ -90,7 +90,7 @@ impl Mounted {
         let found = self
             .clients
             .for_user(user, false, |client| {
-                // A name that is not there is no failure to report.
+                // A missing name is an ordinary result, and not logged.
                 match client.stat((parent, name), false) {
                     Err(error) if error.errno == Errno::ENOENT => Ok(None),
                     found => found.map(Some),
@@ -141,7 +141,7 @@ impl Mounted {
         }
     }
 
-    /// Makes something under a name that does not exist.
+    /// Makes an object under a name that does not exist.
     pub(crate) fn make(
         &self,
         user: User,
@@ -153,7 +153,7 @@ impl Mounted {
             return Err(Failed(Errno::EPERM));
         }
         let at = || Place::from((parent, name));
-        // A member of a directory's group keeps the group's bit, so the group is to be known.
+        // A member of a directory's group keeps the set-group-ID bit, so the group has to be known.
         let is_for_group =
             matches!(*new, New::Directory { mode } | New::File { mode } if mode & 0o2000 != 0);
         let node = self
@@ -174,8 +174,8 @@ impl Mounted {
         Ok((node.object, self.shown(&node)))
     }
 
-    /// Makes a file and opens it. A file that another client has made just before is opened only if the kernel looks
-    /// it up, and so checks permissions: [`Errno::ESTALE`] has it do that.
+    /// Makes a file and opens it. If another client has just made it, returns [`Errno::ESTALE`]: the kernel then looks it
+    /// up, and so checks permissions.
     pub(crate) fn create(
         &self,
         user: User,
@@ -234,7 +234,7 @@ impl Mounted {
         self.undo_unless(renamed, kept)
     }
 
-    /// Swaps what two names name.
+    /// Swaps the objects that two names stand for.
     pub(crate) fn exchange(
         &self,
         user: User,
@@ -248,8 +248,8 @@ impl Mounted {
             .for_user(user, false, |client| client.exchange(first, second))
     }
 
-    /// Before a name is taken away: if it is the last one of a file that is open here, the file gets a name among the
-    /// unlinked, and is returned.
+    /// Called before a name is removed: if it is the last one of a file that is open here, gives the file a name among the
+    /// unlinked, and returns the file.
     fn keep_if_last(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome<Option<ObjectId>> {
         if self.files.is_empty() {
             return Ok(None);
@@ -268,19 +268,19 @@ impl Mounted {
             .own(|client| self.unlinked.keep(client, object))
         {
             Ok(()) => {}
-            // A user who mounts the file system may not have the right to; then it is gone with its name.
+            // The user who mounted the file system may lack the right to; then the file goes with its name.
             Err(Failed(Errno::EACCES | Errno::EPERM)) => return Ok(None),
             Err(failed) => return Err(failed),
         }
         if !self.files.set_unlinked(object, true) {
-            // It was closed meanwhile.
+            // The file was closed meanwhile.
             self.release(object);
             return Ok(None);
         }
         Ok(Some(object))
     }
 
-    /// Takes back what [`Self::keep_if_last`] has done if the name is still there.
+    /// Undoes [`Self::keep_if_last`] if the name is still there.
     fn undo_unless(&self, done: Outcome, kept: Option<ObjectId>) -> Outcome {
         if let (Err(_), Some(object)) = (done, kept) {
             self.files.set_unlinked(object, false);
@@ -296,13 +296,13 @@ impl Mounted {
         if released.is_err() {
             tracing::warn!(
                 object = object.0,
-                "an unlinked file is left until this mount ends"
+                "a closed file's name among the unlinked could not be removed; it stays until this mount ends"
             );
         }
     }
 
-    /// Opens a file; truncates it if asked to. `drop_privileges` has a file that is truncated no longer run as its owner or
-    /// group.
+    /// Opens a file; truncates it if asked to. `drop_privileges` clears the set-user-ID and set-group-ID bits of a file that is
+    /// truncated.
     pub(crate) fn open(&self, object: ObjectId, truncate: bool, drop_privileges: bool) -> Outcome {
         let shared = self.files.open(object);
         let opened = self.clients.of_file(object, |client| {
@@ -323,14 +323,14 @@ impl Mounted {
         opened
     }
 
-    /// A program has closed a file for the last time.
+    /// Handles the last close of a handle.
     pub(crate) fn close(&self, object: ObjectId) {
         if let Some(_removal) = self.files.close(object) {
             self.release(object);
         }
     }
 
-    /// Does something with a file's content, by the file's client.
+    /// Carries out something on a file's content with the file's client.
     pub(crate) fn with_file<T>(
         &self,
         object: ObjectId,
@@ -344,12 +344,13 @@ impl Mounted {
         })
     }
 
-    /// Reads into `into`; returns how many bytes there were.
+    /// Reads into `into`; returns the number of bytes read.
     pub(crate) fn read(&self, object: ObjectId, offset: u64, into: &mut [u8]) -> Outcome<usize> {
         self.with_file(object, |client, file| client.read_at(file, offset, into))
     }
 
-    /// Writes at an offset or, if that is absent, behind the end, wherever other clients move that. `drop_privileges` has the file no longer run as its owner or group.
+    /// Writes at an offset or, without one, at the end, wherever other clients move that. `drop_privileges` clears the set-user-ID and
+    /// set-group-ID bits.
     pub(crate) fn write(
         &self,
         object: ObjectId,
@@ -397,7 +398,7 @@ impl Mounted {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes the entries from a position on to `take`, with the position behind each, until that returns `false`.
+    /// Passes the entries from a position on to `take`, each with the position behind it, until `take` returns `false`.
     pub(crate) fn list(
         &self,
         directory: ObjectId,
@@ -422,7 +423,7 @@ impl Mounted {
                 }
                 taken = true;
             }
-            // What there is goes to the program before more is asked for.
+            // Known entries go to the program before the server is asked for more.
             let Some(after) = listing.more().filter(|_| !taken) else {
                 return Ok(());
             };
@@ -438,7 +439,7 @@ impl Mounted {
     }
 }
 
-/// Takes the bits away that make a program run as its owner or group, if the file has them.
+/// Clears a file's set-user-ID and set-group-ID bits, if it has them.
 fn make_unprivileged(client: &mut Client, file: &File) -> Result<(), Error> {
     let Some(mode) = unprivileged(file.node.attributes.mode) else {
         return Ok(());
@@ -450,22 +451,22 @@ fn make_unprivileged(client: &mut Client, file: &File) -> Result<(), Error> {
     client.set_attributes(file.node.object, set).map(drop)
 }
 
-/// The mode without the bits that make a program run as its owner or group, if it has them.
+/// The mode without its set-user-ID and set-group-ID bits, if it has them.
 fn unprivileged(mode: u16) -> Option<u16> {
     let dropped = match mode & 0o010 {
-        // Without the right to execute it the bit of the group means something else.
+        // Without the right to execute, the set-group-ID bit means something else.
         0 => 0o4000,
         _ => 0o6000,
     };
     (mode & dropped != 0).then_some(mode & !dropped)
 }
 
-/// The place of unlinked files is no business of programs.
+/// Whether the name is that of the directory of unlinked files, which programs do not see.
 fn is_hidden(parent: ObjectId, name: &[u8]) -> bool {
     parent == ObjectId::ROOT && name == PLACE
 }
 
-/// The file as it is known, and as it is now if it is not known or `again`.
+/// The file as it is known, or as it is now if it is not known or `again`.
 fn known_file<'a>(
     client: &mut Client,
     known: &'a mut Option<File>,
@@ -478,7 +479,7 @@ fn known_file<'a>(
                 true => client.open_again(&mut file),
                 false => Ok(()),
             };
-            // What is not synced yet must stay known, whatever happens.
+            // A file with unsynced data must stay known, whatever happens.
             let file = known.insert(file);
             seen?;
             return Ok(file);

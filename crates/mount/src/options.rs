@@ -17,15 +17,15 @@ pub struct Options {
     pub others: Vec<(String, String)>,
 }
 
-/// An option that there is not.
+/// An unknown option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no mount option `{option}`")]
 pub struct UnknownOption {
-    /// As it was written.
+    /// The option as it was written.
     pub option: String,
 }
 
-/// Options for mount(8) and fstab, which it does not take away: they mean nothing here.
+/// Options of mount(8) and fstab that it passes on, and that mean nothing here.
 const IGNORED: &[&str] = &[
     "defaults",
     "auto",
@@ -84,7 +84,7 @@ impl Options {
             "dirsync" => MountOption::DirSync,
             _ => return self.add_other(option),
         };
-        // Of two that contradict each other the last counts, as in mount(8).
+        // Of two options that contradict each other the later one counts, as in mount(8).
         let opposite = opposite(&flag);
         self.flags
             .retain(|known| *known != flag && Some(known) != opposite.as_ref());

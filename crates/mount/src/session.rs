@@ -19,12 +19,12 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::clients::Clients;
-use crate::face::Face;
 use crate::operations::Mounted;
 use crate::options::Options;
+use crate::requests::RequestHandler;
 use crate::unlinked::Unlinked;
 
-/// What the table of mounts calls file systems of Causeway.
+/// The type of Causeway's file systems in the table of mounts.
 const TYPE: &str = "fuse.causeway";
 
 /// The program that mounts and unmounts for users who are not root.
@@ -36,21 +36,21 @@ pub struct Spec<'a> {
     pub configuration: &'a Configuration,
     /// How its clients behave.
     pub client: ClientOptions,
-    /// What the list of mounts calls it.
+    /// The source that the table of mounts shows.
     pub name: &'a str,
-    /// Where.
+    /// The mount point.
     pub at: &'a MountPoint,
-    /// As in mount(8).
+    /// Options, as for mount(8).
     pub options: &'a Options,
     /// Threads that serve requests, and clients that they share.
     pub threads: usize,
-    /// How long open files that have lost their names outlive a mount that dies, or is stopped.
+    /// How long open files that have lost their names are kept if the mount dies, or is stopped.
     pub lease: Duration,
 }
 
 /// A directory where something can be mounted.
 pub struct MountPoint {
-    /// As an absolute path without symbolic links.
+    /// The path, absolute and without symbolic links.
     pub directory: PathBuf,
     serving: Serving,
 }
@@ -60,7 +60,7 @@ type Serving = Arc<Mutex<Option<Served>>>;
 
 struct Served {
     mounted: Arc<Mounted>,
-    /// As the table of mounts has it, once it is known: what is mounted over it is another one.
+    /// The mount's entry in the table of mounts, once known: it distinguishes this mount from one on top of it.
     entry: Option<Entry>,
 }
 
@@ -72,7 +72,7 @@ pub struct Mount {
     session: BackgroundSession,
 }
 
-/// Ends a mount from elsewhere.
+/// Ends a mount from another thread.
 pub struct Unmounter {
     directory: PathBuf,
     serving: Serving,
@@ -85,15 +85,19 @@ pub fn mount_point(directory: &Path) -> Outcome<MountPoint> {
         Ok(resolved) => resolved,
         Err(error) if is_dead(&error) => return Err(dead(directory)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(Failure::new(what(), "there is no such directory")
-                .hint(format!("make it with `mkdir -p {}`", directory.display())));
+            return Err(
+                Failure::new(what(), "there is no such directory").hint(format!(
+                    "make the directory with `mkdir -p {}`",
+                    directory.display()
+                )),
+            );
         }
         Err(error) => return Err(Failure::new(what(), error)),
     };
     match resolved.metadata() {
         Ok(found) if found.is_dir() => {}
         Ok(_) => {
-            return Err(Failure::new(what(), "it is not a directory")
+            return Err(Failure::new(what(), "the mount point is not a directory")
                 .hint("name an empty directory, or make one with `mkdir`"));
         }
         Err(error) if is_dead(&error) => return Err(dead(directory)),
@@ -126,15 +130,15 @@ fn dead(directory: &Path) -> Failure {
         "the process that served an earlier mount there has ended",
     )
     .hint(format!(
-        "take that mount away with `causeway fs umount {}`, then mount again",
+        "end that mount with `causeway fs umount {}`, then mount again",
         directory.display()
     ))
 }
 
-/// What the table of mounts tells of one.
+/// An entry of the table of mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
-    /// Of its device.
+    /// The number of its device.
     numbers: String,
     kind: String,
 }
@@ -152,7 +156,7 @@ fn is_mounted(directory: &Path) -> bool {
     mounted_at(directory).is_some_and(|entry| entry.kind == TYPE)
 }
 
-/// What a line of the table of mounts has, and where.
+/// The mount point and the entry in a line of the table of mounts.
 fn mount_of(line: &[u8]) -> Option<(PathBuf, Entry)> {
     let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
     let mut fields = line.split(|byte| *byte == b' ');
@@ -187,7 +191,7 @@ fn unescaped(text: &[u8]) -> PathBuf {
     PathBuf::from(std::ffi::OsString::from_vec(path))
 }
 
-/// Mounts a file system, and serves it until it is unmounted. It replies when this returns.
+/// Mounts a file system and serves it. The mount replies to requests when this returns.
 pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     let directory = spec.at.directory.as_path();
     let what = || format!("mounting at {}", directory.display());
@@ -201,7 +205,7 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     let mounted = Arc::new(Mounted::new(clients, io_servers, unlinked));
     mounted.renew();
     let (sender, ended) = channel();
-    let face = Face {
+    let handler = RequestHandler {
         mounted: Arc::clone(&mounted),
         ended: sender,
     };
@@ -212,7 +216,7 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     config.clone_fd = true;
     let session = {
         let mut serving = lock(&spec.at.serving);
-        let session = fuser::Session::new(face, directory, &config)
+        let session = fuser::Session::new(handler, directory, &config)
             .and_then(fuser::Session::spawn)
             .map_err(|error| refused(what(), &error))?;
         let mounted = Arc::clone(&mounted);
@@ -245,7 +249,7 @@ fn lock(serving: &Serving) -> MutexGuard<'_, Option<Served>> {
     serving.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What to do about an error of mounting.
+/// Adds what the user can do to an error of mounting.
 fn refused(what: String, error: &io::Error) -> Failure {
     let text = error.to_string();
     let hint = match error.kind() {
@@ -267,7 +271,7 @@ fn refused(what: String, error: &io::Error) -> Failure {
 }
 
 impl MountPoint {
-    /// Ends what this process mounts here, from another thread, also before it is mounted.
+    /// Returns what ends this mount from another thread, also before it is mounted.
     pub fn unmounter(&self) -> Unmounter {
         Unmounter {
             directory: self.directory.clone(),
@@ -277,26 +281,26 @@ impl MountPoint {
 }
 
 impl Mount {
-    /// Serves until somebody unmounts the file system.
+    /// Serves until the file system is unmounted.
     pub fn serve(self) {
         let renewal = self.mounted.renewal();
         while self.ended.recv_timeout(renewal) == Err(RecvTimeoutError::Timeout) {
             self.mounted.renew();
         }
-        // What is mounted there now may be somebody else's: dropping the session would unmount it.
+        // Another file system may be mounted there by now: dropping the session would unmount it.
         lock(&self.serving).take();
         std::mem::forget(self.session);
     }
 }
 
 impl Unmounter {
-    /// Unmounts what is mounted. Files that are open fail from then on.
+    /// Unmounts the file system. Files that are open fail from then on.
     pub fn unmount(self) {
         let Some(Served { mounted, entry }) = lock(&self.serving).take() else {
             return;
         };
         let place = &self.directory;
-        // What has been mounted there since is somebody else's, also a file system of Causeway.
+        // A mount that is there since then is not this one, even if its type is Causeway.
         let is_another = entry.is_some_and(|ours| mounted_at(place) != Some(ours));
         let unmounted = match is_another {
             true => Ok(()),
@@ -311,11 +315,11 @@ impl Unmounter {
     }
 }
 
-/// Unmounts a file system of Causeway; `lazy` does that also while it is in use: it disappears at once, and ends with the
+/// Unmounts a file system of Causeway; with `lazy` even while it is in use: it disappears at once, and ends with its
 /// last use.
 pub fn unmount(directory: &Path, lazy: bool) -> Outcome {
     let what = || format!("unmounting {}", directory.display());
-    // The mount point of a dead mount cannot be looked at, the directory above it can.
+    // The mount point of a dead mount cannot be inspected, the directory above it can.
     let place = match directory.canonicalize() {
         Ok(place) => place,
         Err(error) if is_dead(&error) => absolute(directory).doing(what)?,
@@ -332,17 +336,19 @@ fn unmount_place(directory: &Path, place: &Path, lazy: bool) -> Outcome {
         Some(Entry { kind, .. }) => {
             return Err(Failure::new(
                 what(),
-                format!("what was mounted there last is of another type: {kind}"),
+                format!(
+                    "the topmost mount there is no file system of Causeway but of the type {kind}"
+                ),
             )
             .hint(format!(
-                "unmount that first, with `umount {}`, if it is not needed",
+                "if it is not needed, unmount it first with `umount {}`",
                 directory.display()
             )));
         }
         None => {
             return Err(
                 Failure::new(what(), "no file system of Causeway is mounted there")
-                    .hint("see where some are with `findmnt -t fuse.causeway`"),
+                    .hint("list the mounts of Causeway with `findmnt -t fuse.causeway`"),
             );
         }
     }
@@ -381,12 +387,12 @@ fn unmount_by_helper(what: String, directory: &Path, place: &Path, lazy: bool) -
 
 fn busy(what: String, directory: &Path) -> Failure {
     Failure::new(what, "programs use it").hint(format!(
-        "see which with `fuser -vm {0}`, or let it go with its last use: `causeway fs umount --lazy {0}`",
+        "list the programs that use it with `fuser -vm {0}`, or unmount it as soon as they end: `causeway fs umount --lazy {0}`",
         directory.display()
     ))
 }
 
-/// The path with the directory above resolved, but not the last component.
+/// The path with its directory resolved, but not the last component.
 fn absolute(directory: &Path) -> io::Result<PathBuf> {
     let name = directory.file_name().unwrap_or(OsStr::from_bytes(b"."));
     let above = match directory.parent() {

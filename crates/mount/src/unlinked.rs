@@ -1,5 +1,5 @@
-//! Open files that have lost their last name. Servers know of no open files: a file without a name is gone. So before
-//! this mount takes the last name of a file that it has open, it gives the file another one, in a directory of its own
+//! Open files that have lost their last name. The servers do not know which files are open: a file without a name is gone. So
+//! before this mount removes the last name of a file that it has open, it gives the file another one, in a directory of its own
 //! below [`PLACE`], and removes that when the last program closes the file.
 //!
 //! A mount that dies leaves such names behind. Its directory's name says for how long they are kept, its lease. Each mount
@@ -18,17 +18,17 @@ use crate::clients::Clients;
 
 /// The directory of unlinked files, in the root. Mounts do not show it.
 pub(crate) const PLACE: &[u8] = b".causeway-unlinked";
-/// How often a mount renews its lease, and looks for those of others that have ended: as a part of the lease.
+/// A mount renews its lease, and looks for expired leases of others, this many times within a lease.
 const RENEWALS: u32 = 10;
 /// Entries of a directory that are asked for at a time.
 const PAGE: u32 = 512;
 
-/// This mount's.
+/// The directory of unlinked files of this mount.
 #[derive(Debug)]
 pub(crate) struct Unlinked {
     /// The mount's directory.
     directory: Vec<u8>,
-    /// Whether that may exist.
+    /// Whether that directory may exist.
     used: AtomicBool,
     lease: Duration,
 }
@@ -48,7 +48,7 @@ impl Unlinked {
         }
     }
 
-    /// How often [`Self::renew`] is to be called.
+    /// How often [`Self::renew`] has to be called.
     pub(crate) fn renewal(&self) -> Duration {
         self.lease / RENEWALS
     }
@@ -62,11 +62,11 @@ impl Unlinked {
     pub(crate) fn keep(&self, client: &mut Client, object: ObjectId) -> Result<(), Error> {
         match client.hard_link_object(object, self.name(object)) {
             Err(error) if error.errno == Errno::ENOENT => {}
-            // It was to lose its last name before, and did not.
+            // A name is there already if an earlier removal of the file's last name has failed.
             Err(error) if error.errno == Errno::EEXIST => return Ok(()),
             result => return result.map(drop),
         }
-        // Users who mount the file system share the place, and cannot remove each other's directories.
+        // Users who mount the file system share this directory, and cannot remove each other's.
         exists_already(client.make_directory(place(), 0o1777, None).map(drop))?;
         let made = client.make_directory(self.directory.as_slice(), 0o700, None);
         exists_already(made.map(drop))?;
@@ -79,13 +79,13 @@ impl Unlinked {
         client.unlink(self.name(object))
     }
 
-    /// Renews the lease, and removes what is left of mounts that have not.
+    /// Renews the lease, and removes the directories of mounts whose lease has ended.
     pub(crate) fn renew(&self, clients: &Clients) {
         let renewed = clients.own(|client| {
             let Some(place) = found(client.stat(place(), false))? else {
                 return Ok(());
             };
-            // What has just been changed tells the server's time.
+            // The time of a change that was just made tells the server's time.
             let now = match self.used.load(Ordering::Acquire) {
                 true => {
                     let own = client.stat(self.directory.as_slice(), false)?;
@@ -105,11 +105,11 @@ impl Unlinked {
             Ok(())
         });
         if renewed.is_err() {
-            tracing::debug!("the lease of unlinked files was not renewed; it is tried again");
+            tracing::debug!("renewing the lease of unlinked files failed; it is tried again");
         }
     }
 
-    /// Removes everything of this mount, which ends.
+    /// Removes this mount's directory when the mount ends.
     pub(crate) fn end(&self, clients: &Clients) {
         if !self.used.swap(false, Ordering::AcqRel) {
             return;
@@ -121,18 +121,20 @@ impl Unlinked {
             remove(client, place.object, name.unwrap_or_default(), own.object)
         });
         if removed.is_err() {
-            tracing::warn!("unlinked files are left, which another mount removes later");
+            tracing::warn!(
+                "removing the unlinked files failed; another mount removes them when their lease has ended"
+            );
         }
     }
 }
 
-/// The lease of a mount's directory, in seconds; none if that is something else.
+/// The lease in the name of a mount's directory, in seconds; `None` if the name has another form.
 fn lease_of(name: &[u8]) -> Option<i64> {
     let (_, lease) = std::str::from_utf8(name).ok()?.split_once('.')?;
     lease.parse().ok().filter(|lease| *lease >= 0)
 }
 
-/// Something that exists already is as good as made.
+/// Counts something that exists already as made.
 fn exists_already(made: Result<(), Error>) -> Result<(), Error> {
     match made {
         Err(error) if error.errno == Errno::EEXIST => Ok(()),
@@ -140,7 +142,7 @@ fn exists_already(made: Result<(), Error>) -> Result<(), Error> {
     }
 }
 
-/// Something that may not exist.
+/// `None` for something that does not exist.
 fn found<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     match result {
         Err(error) if matches!(error.errno, Errno::ENOENT | Errno::ESTALE) => Ok(None),
@@ -148,7 +150,7 @@ fn found<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// Changes nothing but the time of the last change, which is returned.
+/// Sets the time of an object's last change to now, and returns it.
 fn touch(client: &mut Client, object: ObjectId) -> Result<Timestamp, Error> {
     let mode = client.stat_object(object)?.attributes.mode;
     let set = SetAttributes {
@@ -158,7 +160,7 @@ fn touch(client: &mut Client, object: ObjectId) -> Result<Timestamp, Error> {
     Ok(client.set_attributes(object, set)?.changed)
 }
 
-/// The first page of a directory's entries, with the times of their last changes. Others are for the next time.
+/// The first page of a directory's entries, with the times of their last changes. The next call gets others.
 fn entries(
     client: &mut Client,
     directory: ObjectId,
@@ -171,7 +173,7 @@ fn entries(
     Ok(entries.into_iter().filter_map(with_time).collect())
 }
 
-/// Removes a mount's directory with what is in it, as far as nobody else has done that.
+/// Removes a mount's directory with its content, as far as another mount has not done so.
 fn remove(
     client: &mut Client,
     place: ObjectId,

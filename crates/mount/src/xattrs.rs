@@ -1,4 +1,4 @@
-//! Extended attributes, as the kernel asks for them.
+//! Extended attributes, as the kernel requests them.
 
 use causeway_wire::fs::{Errno, ObjectId, SetXattrMode};
 
@@ -6,30 +6,30 @@ use crate::attributes::{Failed, Outcome};
 use crate::clients::User;
 use crate::operations::Mounted;
 
-/// The kernel asks for it before each write, and it means nothing here: mounts are `nosuid`.
+/// The kernel asks for this attribute before each write. It means nothing here: mounts are `nosuid`.
 const CAPABILITY: &[u8] = b"security.capability";
 /// Flags of `setxattr`.
 const CREATE: i32 = 1;
 const REPLACE: i32 = 2;
 
-/// Whether the servers know nothing of an attribute: of those that are no user's, programs ask for many.
+/// Whether the servers keep no such attribute: programs ask for many that are not in the name space of users.
 fn is_refused(name: &[u8]) -> bool {
     name == CAPABILITY || name.starts_with(b"system.")
 }
 
-/// What is sent for a request that has room for `size` bytes.
-pub(crate) enum Answer {
-    /// How many bytes there are: all that was asked for.
+/// The reply to a request that has room for `size` bytes.
+pub(crate) enum XattrReply {
+    /// The number of bytes there are: the program asked for nothing else.
     Size(u32),
     /// The bytes.
     Data(Vec<u8>),
 }
 
-fn sized(bytes: Vec<u8>, size: u32) -> Outcome<Answer> {
+fn sized(bytes: Vec<u8>, size: u32) -> Outcome<XattrReply> {
     let len = u32::try_from(bytes.len()).map_err(|_| Failed(Errno::E2BIG))?;
     match size {
-        0 => Ok(Answer::Size(len)),
-        _ if len <= size => Ok(Answer::Data(bytes)),
+        0 => Ok(XattrReply::Size(len)),
+        _ if len <= size => Ok(XattrReply::Data(bytes)),
         _ => Err(Failed(Errno::ERANGE)),
     }
 }
@@ -62,7 +62,7 @@ impl Mounted {
         object: ObjectId,
         name: &[u8],
         size: u32,
-    ) -> Outcome<Answer> {
+    ) -> Outcome<XattrReply> {
         if is_refused(name) {
             return Err(Failed(Errno::EOPNOTSUPP));
         }
@@ -73,7 +73,7 @@ impl Mounted {
     }
 
     /// The names, each with a NUL behind it.
-    pub(crate) fn xattrs(&self, user: User, object: ObjectId, size: u32) -> Outcome<Answer> {
+    pub(crate) fn xattrs(&self, user: User, object: ObjectId, size: u32) -> Outcome<XattrReply> {
         let names = self
             .clients
             .for_user(user, false, |client| client.xattrs(object))?;

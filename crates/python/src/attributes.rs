@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 /// attributes.
 pub(crate) type Attributes = (u32, u64, u64, u32, u32, u32, i128, i128, i128);
 
-/// Attributes as Python has them.
+/// The attributes of an object as a tuple.
 pub(crate) fn of(object: ObjectId, attributes: &causeway_wire::fs::Attributes) -> Attributes {
     const KINDS: [(Kind, u32); 3] = [
         (Kind::File, 0o100_000),
@@ -33,12 +33,12 @@ pub(crate) fn of(object: ObjectId, attributes: &causeway_wire::fs::Attributes) -
 
 const NS_PER_S: i128 = 1_000_000_000;
 
-/// Those of an object.
+/// The attributes of a node as a tuple.
 pub(crate) fn of_node(node: &Node) -> Attributes {
     of(node.object, &node.attributes)
 }
 
-/// A time of Python's.
+/// Converts a time from Python.
 pub(crate) fn timestamp(ns: i128) -> PyResult<Timestamp> {
     let seconds = i64::try_from(ns.div_euclid(NS_PER_S))
         .map_err(|_| PyValueError::new_err("the time is out of range"))?;

@@ -11,14 +11,14 @@ use pyo3::exceptions::{PyBufferError, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// New bytes that are filled before anything in Python sees them.
+/// A new bytes object, which is filled before Python sees it.
 pub(crate) struct NewBytes<'py> {
     bytes: Bound<'py, PyBytes>,
     buffer: Buffer,
 }
 
 impl<'py> NewBytes<'py> {
-    /// Of this length, with any content.
+    /// Makes one of this length, with undefined content.
     pub(crate) fn new(py: Python<'py>, len: usize) -> PyResult<Self> {
         let size = isize::try_from(len)
             .map_err(|_| PyMemoryError::new_err("more bytes than there is memory"))?;
@@ -37,12 +37,12 @@ impl<'py> NewBytes<'py> {
         })
     }
 
-    /// Where they lie.
+    /// The object's memory.
     pub(crate) fn buffer(&self) -> Buffer {
         self.buffer
     }
 
-    /// The first `len` of them.
+    /// Returns the object, cut to its first `len` bytes.
     pub(crate) fn finish(self, len: usize) -> Bound<'py, PyBytes> {
         match self.bytes.as_bytes().get(..len) {
             Some(part) if len < self.buffer.len => PyBytes::new(self.bytes.py(), part),
@@ -51,21 +51,23 @@ impl<'py> NewBytes<'py> {
     }
 }
 
-/// An object with memory, which stays where it is while this exists.
+/// The memory of an object, which stays in place while this exists.
 pub(crate) struct Exported {
     _buffer: PyBuffer<u8>,
     buffer: Buffer,
 }
 
 impl Exported {
-    /// Memory to be read, or to be written.
+    /// Exports an object's memory, for reading or for writing.
     pub(crate) fn new(object: &Bound<'_, PyAny>, usage: Use) -> PyResult<Self> {
         let exported = PyBuffer::<u8>::get(object)?;
         if !exported.is_c_contiguous() {
-            return Err(PyBufferError::new_err("the memory has gaps"));
+            return Err(PyBufferError::new_err(
+                "the object's memory is not contiguous",
+            ));
         }
         if usage == Use::Write && exported.readonly() {
-            return Err(PyBufferError::new_err("the memory is for reading only"));
+            return Err(PyBufferError::new_err("the object's memory is read-only"));
         }
         let base = NonNull::new(exported.buf_ptr().cast()).unwrap_or(NonNull::dangling());
         let len = exported.len_bytes();
@@ -75,7 +77,7 @@ impl Exported {
         })
     }
 
-    /// Where it lies.
+    /// The object's memory.
     pub(crate) fn buffer(&self) -> Buffer {
         self.buffer
     }

@@ -1,4 +1,4 @@
-//! A connected file system: everything about names, and many files at once.
+//! A connected file system: operations on names, and on many files at once.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Something that waits for servers.
+    /// Carries out an operation that waits for servers, without Python's lock.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -43,12 +43,12 @@ impl Client {
     }
 }
 
-/// What one of many files has become: its content, or why there is none.
+/// The result for one of many files: its content, or an exception.
 type Fetched<'py> = Result<Bound<'py, PyBytes>, PyErr>;
 
 #[pymethods]
 impl Client {
-    /// By a configuration file: that of the environment, or one in a usual place, if none is named.
+    /// Connects by a configuration file: the one named, that of the environment, or one in a usual place.
     #[new]
     #[pyo3(signature = (config=None, clients=4, timeout=None))]
     fn connect(
@@ -58,7 +58,9 @@ impl Client {
         timeout: Option<f64>,
     ) -> PyResult<Self> {
         if !(1..=256).contains(&clients) {
-            return Err(PyValueError::new_err("clients is not between 1 and 256"));
+            return Err(PyValueError::new_err(
+                "the number of clients must be between 1 and 256",
+            ));
         }
         let timeout = timeout
             .map(Duration::try_from_secs_f64)
@@ -85,7 +87,7 @@ impl Client {
         })
     }
 
-    /// Opens a file with the flags of `open(2)`, each by itself.
+    /// Opens a file with the flags of `open(2)`, each as an argument of its own.
     #[pyo3(signature = (path, *, read=false, write=false, create=false, exclusive=false, truncate=false, append=false,
                         follow=true, sync=false, mode=0o644))]
     #[allow(clippy::fn_params_excessive_bools, clippy::too_many_arguments)]
@@ -122,14 +124,14 @@ impl Client {
         self.with(py, |client| Ok(of_node(&client.stat(&*path, follow)?)))
     }
 
-    /// All names of a directory with their attributes.
+    /// All names in a directory with their attributes.
     fn list(&self, py: Python<'_>, path: PyBackedBytes) -> PyResult<Vec<(Vec<u8>, Attributes)>> {
         check_owner(&self.owner)?;
         let listed = py.detach(|| {
             let mut listing = Listing::open(&self.clients, &path, true)?;
             let mut found = Vec::new();
             while let Some(entry) = listing.next_entry()? {
-                // One that comes without attributes has just been removed.
+                // An entry without attributes has just been removed.
                 if let Some(of) = entry.attributes {
                     found.push((entry.name, attributes::of(entry.object, &of)));
                 }
@@ -226,7 +228,7 @@ impl Client {
             _ => {
                 return Err(refused(
                     Errno::EINVAL.0.into(),
-                    "these flags are not possible",
+                    "these flags are not supported",
                 ));
             }
         };
@@ -347,16 +349,16 @@ impl Client {
     }
 }
 
-/// A file that was looked up.
+/// A file that was opened.
 enum Opened {
     /// With its content.
     Small(Vec<u8>),
-    /// To be read still.
+    /// Its content is still to be read.
     Large(Box<client::File>),
     Failed(Error),
 }
 
-/// Looks files up and reads those whose content comes along.
+/// Opens files, and reads those whose content comes with the opening.
 fn read_small(client: &mut client::Client, places: Vec<Place>) -> Vec<Opened> {
     let opened = client.open_many(places);
     let read = |file: Result<client::File, Error>| {
@@ -390,7 +392,7 @@ fn write_all(
     mode: u16,
 ) -> Vec<Result<(), Error>> {
     let mut results = Vec::with_capacity(files.len());
-    // No more content at a time than a few requests have.
+    // At most the content of a few requests is under way.
     for files in files.chunks(causeway_fs::client::MANY) {
         let make = |(path, content): &(PyBackedBytes, PyBackedBytes)| {
             let content = match content.len() <= MAX_STUFFED_BYTES {

@@ -6,17 +6,17 @@ use causeway_wire::fs::Errno;
 use pyo3::exceptions::PyOSError;
 use pyo3::{PyErr, PyResult};
 
-/// `OSError` with number and text; Python makes `FileNotFoundError` and the like of it.
+/// An `OSError` with number and text; Python makes a subclass such as `FileNotFoundError` of it.
 pub(crate) fn failed(error: Error) -> PyErr {
     PyOSError::new_err((i32::from(error.system_number()), error.text()))
 }
 
-/// The same for what this side finds wrong.
+/// The same for an error found on this side.
 pub(crate) fn refused(number: i32, text: &'static str) -> PyErr {
     PyOSError::new_err((number, text))
 }
 
-/// What belongs to the process that this one was forked off must not be touched.
+/// Refuses an object that belongs to the process that this one was forked from.
 pub(crate) fn check_owner(owner: &Owner) -> PyResult<()> {
     match owner.is_this_process() {
         true => Ok(()),

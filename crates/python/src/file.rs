@@ -16,12 +16,12 @@ use crate::attributes::{self, Attributes};
 use crate::buffers::{Exported, NewBytes, read_into, write_from, write_on_from};
 use crate::error::{check_owner, failed};
 
-/// From how many bytes on the file's size is asked for first, so that no more memory is taken than there is content.
+/// The size, in bytes, from which on a read requests the file's size first, so that no more memory is allocated than there is content.
 const MUCH: u64 = 16 << 20;
 /// Most bytes of one read or write.
 const MOST_BYTES: usize = 0x7fff_f000;
 
-/// A file that is open, in bytes.
+/// An open file of bytes.
 #[pyclass(frozen, module = "causeway._causeway")]
 pub struct File {
     owner: Owner,
@@ -44,7 +44,7 @@ impl File {
         open.as_ref().map(Arc::clone).ok_or_else(closed)
     }
 
-    /// Something that waits for servers.
+    /// Carries out an operation that waits for servers, without Python's lock.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -59,7 +59,7 @@ impl File {
         .map_err(failed)
     }
 
-    /// How many of `size` bytes from an offset on are worth memory.
+    /// How many of `size` bytes from an offset on may exist, so that memory for them is allocated.
     fn worth(&self, py: Python<'_>, offset: Option<u64>, size: u64) -> PyResult<usize> {
         let mut worth = size;
         if size > MUCH {
@@ -187,7 +187,7 @@ impl File {
             2 => Whence::End,
             3 => Whence::Data,
             4 => Whence::Hole,
-            _ => return Err(PyValueError::new_err("whence is none of 0 to 4")),
+            _ => return Err(PyValueError::new_err("whence must be from 0 to 4")),
         };
         self.with(py, |file| file.seek(offset, whence))
     }
@@ -199,7 +199,7 @@ impl File {
     /// Reserves room, makes a hole or zeros, by the flags of Linux's `fallocate`.
     fn fallocate(&self, py: Python<'_>, flags: i32, offset: u64, len: u64) -> PyResult<()> {
         let Some((what, keep_size)) = Allocation::of_flags(flags) else {
-            return Err(PyValueError::new_err("these flags are not possible"));
+            return Err(PyValueError::new_err("these flags are not supported"));
         };
         self.with(py, |file| {
             file.allocate(Region { offset, len }, what, keep_size)
@@ -216,7 +216,7 @@ impl File {
         })
     }
 
-    /// The size as it was last seen, without a request.
+    /// The size as last seen, without a request.
     #[getter]
     fn known_size(&self) -> PyResult<u64> {
         Ok(self.get()?.known_size())
@@ -232,7 +232,7 @@ impl File {
         Ok(self.get()?.flags().write)
     }
 
-    /// Calls that are in progress go on.
+    /// Calls in progress continue.
     fn close(&self) {
         self.open
             .lock()

@@ -49,19 +49,19 @@ impl Histogram {
         self.count
     }
 
-    /// The longest, in microseconds.
+    /// The longest time, in microseconds.
     pub fn max_us(&self) -> f64 {
         self.max_us
     }
 
-    /// The time that a share of operations (0 to 1) stayed below, in microseconds.
+    /// The time that this share of operations (0 to 1) stayed below, in microseconds.
     pub fn quantile_us(&self, share: f64) -> f64 {
         let wanted = (self.count as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;
         for (bucket, count) in self.counts.iter().enumerate() {
             seen += count;
             if seen >= wanted {
-                // The bucket's middle, but never more than what was really seen.
+                // The bucket's middle, but never more than the longest time measured.
                 return bucket_start_us(bucket as f64 + 0.5).min(self.max_us);
             }
         }

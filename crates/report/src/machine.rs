@@ -7,7 +7,7 @@ pub const COMMIT: &str = env!("CAUSEWAY_COMMIT");
 /// The program's version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The program's version and commit, as `causeway --version` says them.
+/// The program's version and commit, as printed by `causeway --version`.
 pub const PROGRAM: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     " (",

@@ -10,7 +10,7 @@ const NARROW: f64 = 420.0;
 const MIDDLE: f64 = 560.0;
 const WIDE: f64 = 900.0;
 
-/// Evidence of more characters than this is shown when asked for.
+/// Evidence longer than this, in characters, is folded away.
 const FOLDED: usize = 160;
 
 const STYLE: &str = include_str!("page.css");
@@ -45,20 +45,20 @@ impl Key {
     }
 }
 
-/// Something that is claimed of a plot or table.
+/// A claim about a plot or table, with its verdict.
 #[derive(Debug, Clone, Copy)]
 pub struct Claim<'a> {
-    /// What.
+    /// The claim.
     pub claim: &'a str,
-    /// Whether it holds.
+    /// Whether the claim holds.
     pub holds: bool,
-    /// What decided.
+    /// The figures that decided it.
     pub evidence: &'a str,
 }
 
 /// One of several drawings of a plot.
 pub struct Panel<'a> {
-    /// What it is, if there are several; may be empty.
+    /// The drawing's heading, where there are several; may be empty.
     pub title: String,
     /// What the colours stand for; empty for none.
     pub legend: Vec<Key>,
@@ -77,7 +77,7 @@ pub enum Extent {
     Wide,
 }
 
-/// What surrounds a plot.
+/// A plot's heading, explanation and legend.
 pub struct Figure<'a> {
     /// Its heading: what it shows.
     pub title: &'a str,
@@ -147,7 +147,7 @@ impl Page {
         self.figures.push_str(&out);
     }
 
-    /// Adds a plot with what is claimed of it beside it.
+    /// Adds a plot with its claims beside it.
     pub fn judged_figure(&mut self, title: &str, claims: &[Claim<'_>], panels: &[Panel<'_>]) {
         let mut out = format!(
             "<figure class=\"wide judged\">\n<h2>{}</h2>\n<div class=\"plots\">\n",
@@ -169,7 +169,7 @@ impl Page {
         self.figures.push_str(&out);
     }
 
-    /// Adds a table with what is claimed of it below.
+    /// Adds a table with its claims below it.
     pub fn judged_table(
         &mut self,
         title: &str,
@@ -186,7 +186,7 @@ impl Page {
         ));
     }
 
-    /// Adds a table that is shown at once.
+    /// Adds a table that is not folded away.
     pub fn table(&mut self, title: &str, caption: &str, table: &Table) {
         self.tables.push_str(&format!(
             "<section><h2>{}</h2>\n{}<p class=\"caption\">{}</p></section>\n",
@@ -196,7 +196,7 @@ impl Page {
         ));
     }
 
-    /// Adds lines of text that are shown as they are, such as messages.
+    /// Adds lines of text that are shown verbatim, such as messages.
     pub fn lines(&mut self, title: &str, caption: &str, lines: &[String]) {
         let text: Vec<String> = lines.iter().map(|line| escape(line)).collect();
         self.tables.push_str(&format!(

@@ -14,23 +14,23 @@ pub struct Row {
     pub participant: String,
     /// Bytes of a message, file or transfer; 0 where there is none.
     pub size_bytes: u64,
-    /// `latency_us`, `bandwidth_mb_s`, `rate_per_s`, `ratio`, `memory_mib`, `cpu_share`.
+    /// The metric: `latency_us`, `bandwidth_mb_s`, `rate_per_s`, `ratio`, `memory_mib`, `cpu_share`.
     pub metric: String,
     /// The median of the runs.
     pub median: f64,
-    /// The smallest.
+    /// The smallest of the runs.
     pub min: f64,
-    /// The largest.
+    /// The largest of the runs.
     pub max: f64,
-    /// How many runs.
+    /// The number of runs.
     pub runs: usize,
-    /// How far apart the two processors were meanwhile, where that was measured: `near`, `far`, `mixed`, `unknown`.
+    /// How far apart the two processes' processors were, where that was measured: `near`, `far`, `mixed`, `unknown`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distance: Option<String>,
 }
 
 impl Row {
-    /// A row from the values of several runs; `None` without any.
+    /// Makes a row from the values of several runs; `None` without any.
     pub fn new(
         case: impl Into<String>,
         participant: &str,
@@ -54,7 +54,7 @@ impl Row {
         })
     }
 
-    /// The row, measured while the processors were so far apart.
+    /// Returns the row with this distance between the processors.
     pub fn at(self, distance: impl Into<String>) -> Self {
         Self {
             distance: Some(distance.into()),
@@ -62,7 +62,7 @@ impl Row {
         }
     }
 
-    /// Its median among the figures at the top of a report: value, what it is, and neither good nor bad.
+    /// The median as a card for the top of a report: value, what it is, neither good nor bad.
     pub fn card(&self, label: &str) -> (String, String, Option<bool>) {
         (
             figure_text(&self.metric, self.median),

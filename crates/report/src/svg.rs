@@ -1,4 +1,4 @@
-//! A drawing board: an SVG of a given size, scales from figures to places, axes with units.
+//! A drawing board: an SVG of a given size, scales from figures to positions, axes with units.
 
 use std::fmt::Write;
 
@@ -129,7 +129,7 @@ pub(crate) struct Area {
     pub(crate) bottom: f64,
 }
 
-/// From figures to places along one axis.
+/// Maps figures to positions along one axis.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scale {
     from: f64,
@@ -165,7 +165,7 @@ impl Scale {
         }
     }
 
-    /// The place of a figure.
+    /// The position of a figure.
     pub(crate) fn place(&self, figure: f64) -> f64 {
         let share = if self.logarithmic {
             (figure.max(1e-12) / self.from).ln() / (self.to / self.from).ln()
@@ -226,7 +226,7 @@ pub(crate) fn y_axis(
     title: &str,
     name: impl Fn(f64) -> String,
 ) {
-    // Decades need less room than they are worth.
+    // Decades need less space than their share of the axis.
     let most = if scale.logarithmic { 8 } else { 5 };
     for tick in scale.ticks(most) {
         let y = scale.place(tick);

@@ -24,7 +24,7 @@ pub fn bytes_text(bytes: u64) -> String {
     }
 }
 
-/// The same, exactly: sizes that are no whole number of KiB in bytes, as `12,345 B`.
+/// Bytes exactly: sizes that are no whole number of KiB in bytes, as `12,345 B`.
 pub fn size_text(bytes: u64) -> String {
     match bytes.is_multiple_of(1024) {
         true => bytes_text(bytes),

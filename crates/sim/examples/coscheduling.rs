@@ -133,7 +133,12 @@ fn verdicts() -> Result<(), Box<dyn Error>> {
         };
         println!("{} {}", entry.kind(), entry.number());
         for verdict in verdicts {
-            println!("  {}  {}: {}", verdict.holds, verdict.claim, verdict.told());
+            println!(
+                "  {}  {}: {}",
+                verdict.holds,
+                verdict.claim,
+                verdict.full_evidence()
+            );
         }
     }
     Ok(())

@@ -11,30 +11,30 @@ use crate::figures::{
 /// A table with printed values.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
-    /// Its number.
+    /// The table's number.
     pub number: &'static str,
-    /// What it shows.
+    /// The table's title.
     pub title: &'static str,
-    /// How far an entry may be from the printed one, as a part of it, unless it is within the unit's slack.
+    /// How far an entry may be from the printed value, as a part of that, unless it is within the unit's slack.
     pub tolerance: f64,
-    /// In what its values are.
+    /// The unit of its values.
     pub unit: Unit,
-    /// How many independent runs it takes.
+    /// The number of independent runs.
     runs: usize,
     run: fn(usize, Effort) -> Result<Vec<Cell>, FigureError>,
-    /// A run for a timeline, where there is one.
+    /// A run with a timeline, where there is one.
     trace: Option<fn() -> Result<Traced, FigureError>>,
     judge: fn(&[Cell]) -> Vec<Verdict>,
 }
 
-/// What a table's values are in.
+/// The unit of a table's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unit {
-    /// How it is written.
+    /// The unit's symbol.
     pub name: &'static str,
-    /// What it measures, in rows of values.
+    /// The metric's name in rows of values.
     pub metric: &'static str,
-    /// How far an entry may always be from the printed one.
+    /// How far an entry may always be from the printed value.
     pub slack: f64,
 }
 
@@ -50,12 +50,12 @@ const SECONDS: Unit = Unit {
 };
 
 impl Table {
-    /// Whether a cell is as near to the printed value as it has to be.
+    /// Whether a cell is as close to the printed value as it has to be.
     pub fn agrees(&self, cell: &Cell) -> bool {
         cell.agrees_within(self.tolerance, self.unit.slack)
     }
 
-    /// What the text states of it, besides the printed values.
+    /// Verdicts on the text's statements, besides the printed values.
     pub fn judge(&self, cells: &[Cell]) -> Vec<Verdict> {
         (self.judge)(cells)
     }
@@ -154,7 +154,7 @@ pub enum Entry {
     Table(&'static Table),
 }
 
-/// Something that is run for an entry, independent of everything else.
+/// An independent run for an entry.
 #[derive(Clone, Debug)]
 pub enum Task {
     /// A point of a figure.
@@ -163,7 +163,7 @@ pub enum Task {
     Table(&'static Table, usize, Effort),
 }
 
-/// What a task has found.
+/// The result of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
     /// Rows of a figure.
@@ -191,7 +191,7 @@ pub fn figure(number: &str) -> Option<About> {
 }
 
 impl Entry {
-    /// Its number.
+    /// The entry's number.
     pub fn number(&self) -> &'static str {
         match self {
             Self::Figure(about) => about.number,
@@ -199,7 +199,7 @@ impl Entry {
         }
     }
 
-    /// What it shows.
+    /// The entry's title.
     pub fn title(&self) -> &'static str {
         match self {
             Self::Figure(about) => about.title,
@@ -221,7 +221,7 @@ impl Entry {
         chapter.and_then(|text| text.parse().ok()).unwrap_or(0)
     }
 
-    /// What is run for it.
+    /// The runs of the entry.
     pub fn tasks(&self, effort: Effort) -> Result<Vec<Task>, FigureError> {
         match self {
             Self::Figure(about) => {
@@ -236,7 +236,7 @@ impl Entry {
 }
 
 impl Task {
-    /// Runs it.
+    /// Carries out the run.
     pub fn run(&self) -> Result<Found, FigureError> {
         match self {
             Self::Point(point) => point.run().map(Found::Rows),
@@ -244,7 +244,7 @@ impl Task {
         }
     }
 
-    /// Runs it once more, or one of a table's runs, and keeps what a timeline needs.
+    /// Carries out the run once more, with a timeline.
     pub fn traced(&self) -> Result<Traced, FigureError> {
         match self {
             Self::Point(point) => point.traced(),
@@ -255,7 +255,7 @@ impl Task {
         }
     }
 
-    /// Everything that decides what it finds, besides the code, in words that differ if and only if the runs do.
+    /// All parameters that decide the result, besides the code, as text that differs if and only if the runs do.
     pub fn parameters(&self) -> String {
         match self {
             Self::Point(point) => format!("{point:?}"),

@@ -1,13 +1,13 @@
 //! Virtual time and the one queue of events that everything waits in.
 //!
 //! Time is a whole number of picoseconds: a cycle of any real clock is many of them, 2⁶⁴ of them are
-//! seven months, and nothing rounds differently on another machine. Events come out ordered by time,
-//! and those of one time in the order in which they went in, so that a run depends on nothing but its
+//! seven months, and nothing rounds differently on another machine. Events are returned in the order of time,
+//! and those of one time in the order in which they were added, so that a run depends on nothing but its
 //! input.
 //!
-//! The queue is a heap of four children each: half as deep as a binary one, and the four keys that
-//! are compared on the way down lie next to each other, in two lines of the cache. The place of the event that has just come out stays empty until it is known
-//! whether another one goes in: most events cause one, which then takes that place, so that the heap is put in order
+//! The queue is a heap with four children for each node: half as deep as a binary one, and the four keys that
+//! are compared on the way down lie next to each other, in two cache lines. The place of the event that was returned last
+//! stays empty until the next call: most events cause another one, which then takes that place, so that the heap is put in order
 //! once instead of twice.
 
 /// A moment or a span of virtual time, in picoseconds.
@@ -38,7 +38,7 @@ impl<E: Copy> Entry<E> {
         u128::from(self.at) << 64 | u128::from(self.sequence)
     }
 
-    /// One that comes after all others: what stands where there is none.
+    /// An entry that comes after all others: it fills places without one.
     fn none(event: E) -> Self {
         Self {
             at: Time::MAX,
@@ -53,13 +53,13 @@ impl<E: Copy> Entry<E> {
 #[repr(align(64))]
 struct Group<E>([Entry<E>; WIDTH]);
 
-/// The queue of what will happen, and the present.
+/// The queue of future events, and the present.
 pub struct Engine<E> {
     /// The children of place *n* are group *n + 1*; the first group has the root, at its end.
     groups: Vec<Group<E>>,
-    /// Places that are in use.
+    /// The number of places in use.
     len: usize,
-    /// The first place is empty: what it holds has come out.
+    /// The first place is empty: its event was returned.
     has_hole: bool,
     now: Time,
     next_sequence: u64,
@@ -80,7 +80,7 @@ impl<E: Copy> Default for Engine<E> {
 }
 
 impl<E: Copy> Engine<E> {
-    /// An engine at time 0 in which nothing will happen.
+    /// An engine at time 0 without events.
     pub fn new() -> Self {
         Self {
             groups: Vec::new(),
@@ -97,7 +97,7 @@ impl<E: Copy> Engine<E> {
         self.now
     }
 
-    /// How many events have happened.
+    /// How many events were handled.
     pub fn handled(&self) -> u64 {
         self.handled
     }
@@ -113,7 +113,7 @@ impl<E: Copy> Engine<E> {
         self.first().map(|entry| entry.at)
     }
 
-    /// Lets `event` happen at `at`; what should have happened in the past happens now.
+    /// Schedules `event` at `at`; a time in the past stands for now.
     pub fn at(&mut self, at: Time, event: E) {
         let (at, sequence) = (at.max(self.now), self.next_sequence);
         self.next_sequence += 1;
@@ -124,12 +124,12 @@ impl<E: Copy> Engine<E> {
         }
     }
 
-    /// Lets `event` happen `after` from now.
+    /// Schedules `event` for `after` from now.
     pub fn after(&mut self, after: Time, event: E) {
         self.at(self.now.saturating_add(after), event);
     }
 
-    /// Goes on to the next event; `None` when nothing is left to happen.
+    /// Returns the next event, whose time becomes the present; `None` when none is left.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<E> {
         self.fill_hole();
@@ -162,8 +162,8 @@ impl<E: Copy> Engine<E> {
         }
     }
 
-    /// Adds an entry at the end, and moves it up to its place. (The parts come apart, in registers: an entry that has just
-    /// been written part by part and is read as a whole keeps the processor waiting until all of it is in the cache.)
+    /// Adds an entry at the end, and moves it up to its place. (The fields are passed separately, in registers: an entry that has just
+    /// been written field by field and is read as a whole makes the processor wait until all of it is in the cache.)
     #[inline]
     fn rise(&mut self, at: Time, sequence: u64, event: E) {
         let entry = Entry {
@@ -193,7 +193,7 @@ impl<E: Copy> Engine<E> {
         groups[group].0[place] = entry;
     }
 
-    /// Puts an entry in place of the first, and moves it down to where it belongs.
+    /// Replaces the first entry by another, which is moved down to its place.
     #[inline]
     fn sink(&mut self, time: Time, sequence: u64, event: E) {
         let entry = Entry {
@@ -203,7 +203,7 @@ impl<E: Copy> Engine<E> {
         };
         let groups = self.groups.as_mut_slice();
         let key = entry.key();
-        // The hole's number, and where it is.
+        // The number of the hole, and its position.
         let (mut hole, mut at) = (0, position(0));
         while hole * WIDTH + 1 < self.len
             && let Some(children) = groups.get(hole + 1)
@@ -233,9 +233,9 @@ pub(crate) fn microseconds(time: Time) -> f64 {
 
 /// How long `count` things take at `per_second` of them in each second, rounded up.
 ///
-/// `per_second` is never 0 in a checked profile; were it, the result would be the end of time.
+/// `per_second` is never 0 in a checked profile; if it were, the result would be the end of time.
 pub fn duration_at(count: u64, per_second: u64) -> Time {
-    // Up to 18 million things at a time: a division of 64 bits is several times as fast as one of 128.
+    // For up to 18 million things: a division of 64 bits is several times as fast as one of 128.
     if let (Some(picoseconds), 1..) = (count.checked_mul(SECOND), per_second) {
         return picoseconds.div_ceil(per_second);
     }
@@ -248,7 +248,7 @@ pub fn duration_at(count: u64, per_second: u64) -> Time {
         })
 }
 
-/// How long things take at a fixed rate. The last count is remembered with its time: most transfers are bursts of one length.
+/// Times of transfers at a fixed rate. The last count is remembered with its time: most transfers are bursts of one length.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     per_second: u64,
@@ -256,7 +256,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// So many things in each second.
+    /// A rate of this many things per second.
     pub fn new(per_second: u64) -> Self {
         Self {
             per_second,

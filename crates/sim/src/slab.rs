@@ -1,6 +1,6 @@
-//! Things that have numbers while they are there.
+//! Items with numbers that are reused.
 
-/// A place for things that have numbers, which are given out again.
+/// Items with numbers; the number of a removed item is reused.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     items: Vec<Option<T>>,
@@ -38,7 +38,7 @@ impl<T> Slab<T> {
         self.items.get_mut(place as usize)?.as_mut()
     }
 
-    /// The first place with an item as wanted.
+    /// The number of the first item for which the predicate holds.
     pub(crate) fn position(&self, wanted: impl Fn(&T) -> bool) -> Option<u32> {
         let found = |item: &Option<T>| item.as_ref().is_some_and(&wanted);
         self.items.iter().position(found).map(|place| place as u32)

@@ -32,7 +32,7 @@ fn line(track: Track) -> (u32, String) {
     }
 }
 
-/// Lines already in use: node, line, and until when.
+/// Lines in use: node, line, and until when.
 #[derive(Default)]
 struct Lines {
     used: Vec<(u32, u32, Time)>,
@@ -85,7 +85,7 @@ fn doorbells(marks: &[Mark]) -> Vec<Slice> {
                         track: Track::Doorbell,
                         name: "doorbell",
                         start,
-                        // An arrow needs a slice that is seen.
+                        // An arrow needs a slice that is visible.
                         end: mark.at.max(start + NANOSECOND),
                         message: Some((mark.node, mark.message)),
                     });
@@ -96,7 +96,7 @@ fn doorbells(marks: &[Mark]) -> Vec<Slice> {
     found
 }
 
-/// Writes what `record` kept. The order of events depends only on the run.
+/// Writes the timeline of `record`. The order of events depends only on the run.
 pub fn write(record: &Record, out: &mut impl Write) -> io::Result<()> {
     let marks = record.marks.as_deref().unwrap_or_default();
     let mut slices = doorbells(marks);
@@ -136,10 +136,10 @@ pub fn write(record: &Record, out: &mut impl Write) -> io::Result<()> {
     events.out.write_all(b"\n]}\n")
 }
 
-/// Events on their way out.
+/// Events to be written.
 struct Events<'a, W> {
     out: &'a mut W,
-    /// What comes before the next one.
+    /// The separator before the next one.
     separator: &'static str,
 }
 
@@ -171,7 +171,7 @@ impl<W: Write> Events<'_, W> {
         self.put(&text)
     }
 
-    /// The arrow from the message's slice before to this one, or on from it.
+    /// The arrow from the message's previous slice to this one, or from this one to the next.
     fn arrow(
         &mut self,
         kind: &str,
@@ -198,7 +198,7 @@ impl<W: Write> Events<'_, W> {
     }
 }
 
-/// For each message how many slices it has, and how many of them have been written.
+/// The number of slices of each message, and how many of them have been written.
 struct Flows(BTreeMap<(u32, u64), (usize, usize)>);
 
 impl Flows {
@@ -210,7 +210,7 @@ impl Flows {
         Self(counts)
     }
 
-    /// What kind of arrow belongs to the message's next slice: its beginning, a step, or its end.
+    /// The kind of arrow at the message's next slice: its beginning, a step, or its end.
     fn step(&mut self, message: (u32, u64)) -> Option<&'static str> {
         let (all, written) = self.0.get_mut(&message)?;
         *written += 1;

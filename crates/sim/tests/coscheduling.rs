@@ -312,7 +312,7 @@ fn tables_and_figures_of_chapter_6_are_held_against_their_text() {
                 verdict.holds || is_open,
                 "table {number}: {}: {}",
                 verdict.claim,
-                verdict.told()
+                verdict.full_evidence()
             );
         }
     }

@@ -124,23 +124,23 @@ fn open_claims_depend_on_what_the_text_leaves_open() {
             continue;
         }
         assert!(!verdict.holds, "figure {figure}: {claim}: open no more");
-        let holds = |other: &&figures::Otherwise| other.holds;
-        let found = verdict.otherwise.iter().find(holds);
+        let holds = |other: &&figures::Alternative| other.holds;
+        let found = verdict.alternatives.iter().find(holds);
         match figure {
             "5.3" => assert!(
-                !verdict.otherwise.is_empty(),
+                !verdict.alternatives.is_empty(),
                 "the other beginnings are there"
             ),
             _ => assert!(
                 found.is_some(),
                 "figure {figure}: {claim}: {why}: {}",
-                verdict.told()
+                verdict.full_evidence()
             ),
         }
-        let told = verdict.told();
+        let told = verdict.full_evidence();
         assert!(
             verdict
-                .otherwise
+                .alternatives
                 .iter()
                 .all(|other| told.contains(&other.assumed)),
             "{told}"
@@ -152,13 +152,13 @@ fn open_claims_depend_on_what_the_text_leaves_open() {
 #[test]
 fn fig_5_8_tells_what_it_comes_to_with_a_dear_queue() {
     for verdict in verdicts("5.8") {
-        let [dear] = verdict.otherwise.as_slice() else {
+        let [dear] = verdict.alternatives.as_slice() else {
             panic!("{verdict:?}");
         };
         assert!(verdict.holds && dear.assumed.contains("248 cycles"));
         // With the host engine's price the latency gains nothing any more, and θ still does.
         assert_eq!(dear.holds, verdict.claim.contains("jitter"), "{verdict:?}");
-        assert!(verdict.told().contains("if putting a frame"));
+        assert!(verdict.full_evidence().contains("if putting a frame"));
     }
 }
 
@@ -168,7 +168,7 @@ fn fig_5_8_tells_what_it_comes_to_with_a_dear_queue() {
 fn fig_4_6_holds_from_a_margin_of_posting_on() {
     let verdicts = verdicts("4.6");
     let holds: Vec<(&str, bool)> = verdicts[0]
-        .otherwise
+        .alternatives
         .iter()
         .map(|other| (other.assumed.as_str(), other.holds))
         .collect();

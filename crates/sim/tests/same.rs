@@ -147,7 +147,7 @@ fn a_timeline_follows_a_message_from_doorbell_to_completion() {
 #[test]
 fn who_waits_for_ever_is_told() {
     let mut world = two_nodes(false);
-    let Ended::Stuck(who) = world.run(u64::MAX) else {
+    let Ended::Deadlock(who) = world.run(u64::MAX) else {
         panic!("nobody sends");
     };
     assert_eq!(who.len(), 2);

@@ -34,7 +34,7 @@ pub const MASKS_VARIABLE: &str = "CAUSEWAY_LOG";
 pub const FILE_VARIABLE: &str = "CAUSEWAY_LOG_FILE";
 
 /// Events that are printed when the process panics.
-const LAST_WORDS: usize = 32;
+const RECENT_EVENTS: usize = 32;
 
 /// Why logging could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -46,12 +46,12 @@ pub enum StartError {
     /// `$CAUSEWAY_LOG` is nonsense.
     #[error("${MASKS_VARIABLE}: {0}")]
     Masks(#[from] MaskError),
-    /// The file cannot be opened.
+    /// The log file cannot be opened.
     #[error("${FILE_VARIABLE}: {path}: {source}")]
     File {
         /// Its path.
         path: String,
-        /// Why not.
+        /// The operating system's error.
         source: std::io::Error,
     },
 }
@@ -59,7 +59,7 @@ pub enum StartError {
 /// The state of logging in this process.
 struct Logger {
     masks: RwLock<Arc<Masks>>,
-    /// `None` if the system has refused it.
+    /// The page; `None` if the system has refused to make one.
     page: Option<Arc<Page>>,
     sink: Sink,
     /// The version of the request that was read last.
@@ -71,10 +71,10 @@ struct Logger {
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 
-/// What libraries print and record unless `$CAUSEWAY_LOG` says otherwise: as Causeway's own servers do.
+/// What libraries print and record unless `$CAUSEWAY_LOG` says otherwise: the same as Causeway's own servers.
 const LIBRARY_MASKS: &str = "warn,engine.stall=info/debug";
 
-/// Starts the process's log for a library, with its first instance. Nothing happens if the program logs by itself.
+/// Starts the process's log for a library, with its first instance. Does nothing if the program has a logger of its own.
 pub fn start_for_library() -> Result<(), StartError> {
     if masks().is_some() {
         return Ok(());
@@ -85,7 +85,7 @@ pub fn start_for_library() -> Result<(), StartError> {
     }
 }
 
-/// Takes over the process's log. `usual` are the masks unless `$CAUSEWAY_LOG` has others.
+/// Installs the process's log. `usual` are the masks unless `$CAUSEWAY_LOG` has others.
 ///
 /// A panic prints the latest events behind its message.
 pub fn start(usual: &Masks) -> Result<(), StartError> {
@@ -119,7 +119,7 @@ pub fn start(usual: &Masks) -> Result<(), StartError> {
     let previous = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         previous(panic);
-        last_words();
+        print_recent();
     }));
     Ok(())
 }
@@ -132,7 +132,7 @@ pub fn masks() -> Option<Masks> {
 /// Replaces the masks.
 pub fn set(masks: Masks) {
     if let Some(logger) = LOGGER.get() {
-        // What a panic has left half done is done again.
+        // Masks that a panic has left half changed are replaced as a whole.
         let _changing = logger.changing.lock();
         logger.change(masks);
     }
@@ -151,8 +151,8 @@ pub fn apply_request() {
 
 #[cold]
 fn apply(logger: &Logger, page: &Page) {
-    // While another thread changes the masks, or a process writes the request, there is no need to wait: the next
-    // call applies it. This function's own events take the same way out.
+    // Does not wait for a thread that is changing the masks, or a process that is writing the request: the next call applies it.
+    // Events logged by this function itself return here, too.
     let _changing = match logger.changing.try_lock() {
         Err(TryLockError::WouldBlock) => return,
         held => held,
@@ -166,7 +166,9 @@ fn apply(logger: &Logger, page: &Page) {
     let request = String::from_utf8_lossy(&request).into_owned();
     match request.parse() {
         Ok(masks) => logger.change(masks),
-        Err(error) => tracing::warn!(%error, "log masks from outside are not understood"),
+        Err(error) => {
+            tracing::warn!(%error, "another process asked for log masks that cannot be read; they stay as they are")
+        }
     }
     page.acknowledge(version);
 }
@@ -178,9 +180,9 @@ pub fn recent(most: usize) -> Vec<LogEvent> {
     events.into_iter().map(|(_, event)| event).collect()
 }
 
-/// Prints the latest events where log lines go: for a process that ends because of a fatal error.
-pub fn last_words() {
-    let events = recent(LAST_WORDS);
+/// Prints the latest events where log lines go, for a process that is ending because of a fatal error.
+pub fn print_recent() {
+    let events = recent(RECENT_EVENTS);
     let Some(logger) = LOGGER.get() else { return };
     if events.is_empty() {
         return;
@@ -221,10 +223,10 @@ impl Logger {
         self.page.as_deref().filter(|page| page.is_own())
     }
 
-    /// With `changing` held; likewise the next.
+    /// Changes the masks; `changing` is held, as it is for `publish`.
     fn change(&self, masks: Masks) {
         *self.masks.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(masks);
-        // Each callsite has cached whether a mask lets it through.
+        // Each callsite has cached whether any mask admits its events.
         tracing::callsite::rebuild_interest_cache();
         self.publish();
     }
@@ -302,7 +304,7 @@ mod tests {
         assert!(outside.has_applied(asked));
         assert_eq!(masks().unwrap().to_string(), "off,watch=debug/off");
 
-        last_words();
+        print_recent();
         let file = std::fs::read_to_string(&dir).unwrap();
         std::fs::remove_file(&dir).unwrap();
         let lines: Vec<_> = file.lines().collect();

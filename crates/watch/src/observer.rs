@@ -13,7 +13,7 @@ use causeway_wire::watch::{self as wire, LogEvent, Row, area, word};
 
 use crate::process;
 
-/// How often something that is just being written is read again before it is passed over.
+/// How many times data that is being written is read again before it is skipped.
 const ATTEMPTS: u32 = 64;
 
 /// Why a process cannot be observed.
@@ -26,17 +26,17 @@ pub enum ObserveError {
     /// The kernel does not permit it.
     #[error("process {0} belongs to another user: only its owner and root may observe it")]
     NotAllowed(u32),
-    /// It has no page.
+    /// The process has no page.
     #[error(
         "process {0} shows nothing of itself: it is no program of Causeway, or it was told not to"
     )]
     NoPage(u32),
-    /// Its page cannot be decoded.
-    #[error("the page of process {pid} cannot be read: {why}")]
+    /// The process's page cannot be decoded.
+    #[error("the status page of process {pid} cannot be read: {why}")]
     Page {
         /// The process.
         pid: u32,
-        /// What is wrong with it.
+        /// What is wrong with the page.
         why: String,
     },
     /// The system refused.
@@ -44,7 +44,7 @@ pub enum ObserveError {
     System {
         /// The process.
         pid: u32,
-        /// Its reason.
+        /// The operating system's error.
         source: io::Error,
     },
 }
@@ -62,11 +62,11 @@ pub struct Observer {
 /// What [`observe_all`] has found.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Processes with a page.
+    /// The processes that have a page.
     pub processes: Vec<Observer>,
-    /// Processes that belong to others.
+    /// The number of processes of other users, which cannot be observed.
     pub not_allowed: usize,
-    /// What was wrong with pages that were there.
+    /// Why pages that exist could not be read.
     pub errors: Vec<ObserveError>,
 }
 
@@ -96,7 +96,7 @@ impl Observer {
         let wanted = format!("/memfd:{} (deleted)", wire::FILE_NAME);
         let mut reason = ObserveError::NoPage(pid);
         for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(refuse)? {
-            // A descriptor that was closed meanwhile is no page.
+            // A descriptor that has been closed meanwhile is no page.
             let Ok(path) = entry.map(|entry| entry.path()) else {
                 continue;
             };
@@ -121,8 +121,8 @@ impl Observer {
         Err(reason)
     }
 
-    /// Opens what one of the process's descriptors is open on. Its name proves nothing: a user can give
-    /// it to any file.
+    /// Opens the file behind one of the process's descriptors. Its name proves nothing: a user can give
+    /// that name to any file.
     fn open(pid: u32, path: PathBuf) -> io::Result<Self> {
         let file = Foreign::find(&path)?;
         let view = View::new(file.open(false)?, wire::PAGE_BYTES)?;
@@ -134,12 +134,12 @@ impl Observer {
         })
     }
 
-    /// Whether the page has a format that is read here, and is this process's: one that was forked off still
-    /// has its parent's open.
+    /// Whether the page has a format that this build reads, and is this process's: a forked child still has
+    /// its parent's page open.
     fn check(&self) -> Result<(), ObserveError> {
         let wrong = |why: String| ObserveError::Page { pid: self.pid, why };
         if self.view.load(word::MAGIC, Ordering::Acquire) != wire::MAGIC {
-            return Err(wrong("it is not written yet, or no such page".into()));
+            return Err(wrong("it is not written yet, or is no status page".into()));
         }
         let stated = self.view.load(word::FORMAT_AND_PID, Ordering::Relaxed);
         let pid = wire::unpack_format(stated).map_err(wrong)?;
@@ -154,7 +154,7 @@ impl Observer {
         std::fs::symlink_metadata(&self.path).is_ok() && self.check().is_ok()
     }
 
-    /// What the process was started as.
+    /// The command line that the process was started with.
     pub fn name(&self) -> String {
         self.text(area::NAME)
     }
@@ -175,8 +175,8 @@ impl Observer {
         self.view.load(word::STARTED_NS, Ordering::Relaxed)
     }
 
-    /// The rows that can be read. One that its owner was killed or stopped in the middle of writing
-    /// cannot.
+    /// The rows that can be read. A row whose owner was killed or stopped in the middle of writing it
+    /// is left out.
     pub fn rows(&self) -> Vec<Row> {
         let used = self.view.load(word::ROWS_USED, Ordering::Relaxed);
         let used = usize::try_from(used).map_or(wire::ROWS, |used| used.min(wire::ROWS));
@@ -254,8 +254,8 @@ impl Observer {
     }
 }
 
-/// Copies what stands behind the version word at `offset`. Returns the version, or `None` if it is
-/// being written all the time or was never written.
+/// Copies the bytes behind the version word at `offset`. Returns the version, or `None` if they are
+/// being written all the time or were never written.
 fn read(words: &impl Words, offset: usize, body: &mut [u8]) -> Option<u64> {
     for _ in 0..ATTEMPTS {
         let before = words.load(offset, Ordering::Acquire);

@@ -47,7 +47,7 @@ pub fn own() -> io::Result<Arc<Page>> {
 }
 
 impl Page {
-    /// Whether it is this process's. A forked child still has its parent's, to drop it only.
+    /// Whether the page is this process's: a forked child holds its parent's only until it drops it.
     pub(crate) fn is_own(&self) -> bool {
         self.owner.is_this_process()
     }
@@ -74,7 +74,7 @@ impl Page {
         self.mapping.word(offset).store(value, Ordering::Relaxed);
     }
 
-    /// Replaces what stands behind the version word at `offset`. There is one writer at a time.
+    /// Replaces the bytes behind the version word at `offset`. There is one writer at a time.
     fn write(&self, offset: usize, body: &[u8]) {
         let version = self.mapping.word(offset);
         let writing = version.load(Ordering::Relaxed) | 1;
@@ -93,7 +93,7 @@ impl Page {
         }
     }
 
-    /// Replaces one of the short texts; what does not fit is cut off.
+    /// Replaces one of the short texts, cut to the room that it has.
     pub(crate) fn write_text(&self, offset: usize, text: &str) {
         let text = wire::front(text, area::TEXT_BYTES);
         let mut body = (text.len() as u64).to_le_bytes().to_vec();
@@ -101,7 +101,7 @@ impl Page {
         self.write(offset, &body);
     }
 
-    /// The version of the observers' request; it changes with each request.
+    /// The version of the observers' latest request; it changes with each request.
     pub(crate) fn asked_version(&self) -> u64 {
         self.mapping.word(area::ASKED).load(Ordering::Relaxed)
     }
@@ -126,7 +126,7 @@ impl Page {
         let version = self.mapping.word(offset);
         let before = version.load(Ordering::Relaxed);
         let done = wire::event_version(number);
-        // Drop the event if other writers have lapped this one, or are doing so.
+        // Another writer has this slot, or a later event is already in it: this event is dropped.
         if before % 2 == 1
             || before >= done
             || version
@@ -170,12 +170,12 @@ impl Page {
 #[derive(Debug)]
 pub struct RowSlot {
     page: Arc<Page>,
-    /// `None` while all are taken.
+    /// The slot's number; `None` while all slots are taken.
     row: Option<u32>,
 }
 
 impl RowSlot {
-    /// Claims a slot. If all are taken, what is published is counted as missing.
+    /// Claims a slot. Without a free one, the row is counted as missing.
     pub fn new(page: &Arc<Page>) -> Self {
         let row = page.claim();
         if row.is_none() {

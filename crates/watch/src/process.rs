@@ -1,4 +1,4 @@
-//! What the kernel says about processes.
+//! What the kernel tells about processes.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -39,7 +39,7 @@ pub enum State {
 }
 
 impl State {
-    /// One word for people.
+    /// The state as one word for people.
     pub fn text(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -58,7 +58,7 @@ pub fn state(pid: u32) -> State {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return State::Ended,
         Err(_) => return State::Unknown,
     };
-    // The state stands behind the name, which stands in parentheses and may hold anything.
+    // The state follows the name, which stands in parentheses and may contain anything.
     let letter = stat
         .rsplit_once(") ")
         .and_then(|(_, rest)| rest.chars().next());
@@ -77,7 +77,7 @@ pub fn all() -> std::io::Result<impl Iterator<Item = u32>> {
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
 }
 
-/// What this process was started as: its command line without the directories of the program.
+/// What this process was started as: its command line, the program without its directories.
 pub(crate) fn own_name() -> String {
     let arguments: Vec<String> = std::env::args_os()
         .map(|argument| argument.to_string_lossy().into_owned())
@@ -91,12 +91,12 @@ pub(crate) fn own_name() -> String {
         name.push(' ');
         name.push_str(argument);
     }
-    // Arguments may hold anything; a terminal shows this.
+    // Arguments may contain anything, and are shown on terminals.
     crate::text::plain(&name)
 }
 
-/// The process id that the process `pid` knows itself by: another one than this process sees if it lives in
-/// a name space of its own.
+/// The id that the process `pid` has in its own name space of processes: another one than this process
+/// sees if the two name spaces differ.
 pub(crate) fn own_pid_of(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status

@@ -1,17 +1,17 @@
 //! Sizes, ages, times of day and other processes' text for people.
 
-/// Whether a character can make a terminal show something else than what is there: it drives the
-/// terminal, or changes the direction of what follows.
+/// Whether a character can make a terminal show something other than the text: it drives the terminal,
+/// or changes the direction of what follows.
 pub fn is_deceptive(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Text from another process, as a terminal may show it.
+/// Text from another process, made safe to show on a terminal.
 pub fn plain(text: &str) -> String {
     text.replace(is_deceptive, "?")
 }
 
-/// `4.0 MiB`.
+/// Bytes with a binary unit: `4.0 MiB`.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -26,7 +26,7 @@ pub fn bytes(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// `850 ms`, `10.2 s`, `12 min 05 s`, `3 h 20 min`.
+/// A length of time from nanoseconds: `850 ms`, `10.2 s`, `12 min 05 s`, `3 h 20 min`.
 pub fn age(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     match seconds {
@@ -56,8 +56,8 @@ pub fn date_and_time(seconds: i64) -> String {
     )
 }
 
-/// The date so many days after the first of January 1970. Years are counted from March on, so that the
-/// day that some of them have more is their last; 400 of them have 146,097 days.
+/// The date this number of days after the first of January 1970. Years are counted from March on, so that a leap day is the
+/// last of its year; 400 years have 146,097 days.
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));

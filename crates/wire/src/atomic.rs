@@ -25,12 +25,12 @@ pub enum Operation {
     },
 }
 
-/// How it went.
+/// The result of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// Done (a comparison may have failed): what the word was before.
+    /// The operation was carried out (a comparison may have failed): the value before.
     Old(u64),
-    /// The word is not (any more) exported for reading and writing.
+    /// The word is not, or no longer, exported for reading and writing.
     Protection,
     /// The word does not lie at a multiple of 8 in the owner's memory.
     Misaligned,

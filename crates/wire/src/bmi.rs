@@ -7,7 +7,7 @@
 //! A receiver of eager packets decodes only the header and copies the payload from where it lies.
 //! Everything else goes through [`decode`], which is pure, and what fuzzing calls.
 //!
-//! `greeting` is how two sides begin: formats, and who calls.
+//! `greeting` is how two sides begin: which formats each speaks, and which side called.
 
 mod greeting;
 
@@ -33,13 +33,13 @@ pub const HELLO_WORD: u64 = u64::from_le_bytes(*b"CWBM\x01\0\0\0");
 /// receiver keeps for it. A flood of empty messages is bounded by it.
 pub const EARLY_RECORD_BYTES: u32 = 64;
 
-/// Rendezvous announcements of expected messages that may lie unmatched at one receiver, per sender.
+/// Rendezvous announcements of expected messages from one sender that may be unmatched at a receiver.
 pub const MAX_ANNOUNCED: u32 = 256;
 
-/// Announcements of large unexpected messages that may wait at one receiver, per sender.
+/// Announcements of large unexpected messages from one sender that may wait at a receiver.
 pub const MAX_ANNOUNCED_UNEXPECTED: u32 = 16;
 
-/// Receives that one receiver may have offered to one sender ([`Kind::ReadyToReceive`]) and that neither a message nor a
+/// Receives that a receiver may have offered to one sender ([`Kind::ReadyToReceive`]) and that neither a message nor a
 /// refusal has ended.
 pub const MAX_OFFERED: usize = 4;
 
@@ -134,7 +134,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// A header without flags, regions and credit.
+    /// A header with all fields zero but kind and word.
     pub fn new(kind: Kind, word: u64) -> Self {
         Self {
             kind,
@@ -158,7 +158,7 @@ impl Header {
         bytes
     }
 
-    /// The header whose encoding is `bytes`.
+    /// Decodes a header.
     #[inline]
     pub fn decode(bytes: [u8; HEADER_BYTES]) -> Result<Self, Malformed> {
         let [k, flags, r0, r1, c0, c1, c2, c3, w @ ..] = bytes;
@@ -177,7 +177,7 @@ impl Header {
 }
 
 impl Header {
-    /// The tag, if `bytes` are the header of an expected message that is whole and carries nothing besides.
+    /// The tag, if `bytes` are the header of an expected message that is complete and carries neither flags nor credit.
     #[inline(always)]
     pub fn tag_of_bare_eager(bytes: [u8; HEADER_BYTES]) -> Option<u64> {
         let [k, flags, r0, r1, c0, c1, c2, c3, word @ ..] = bytes;
@@ -187,7 +187,7 @@ impl Header {
 }
 
 impl Formats {
-    /// The greeting that states them. A side that can be called itself introduces itself when it calls, where both speak
+    /// The greeting that states these formats. A side that can be called itself introduces itself when it calls, where both speak
     /// a format with introductions.
     pub fn hello(self, callable: bool) -> Header {
         let (word, regions) = self.to_words();
@@ -197,7 +197,7 @@ impl Formats {
         }
     }
 
-    /// What a greeting states, and whether its sender can be called.
+    /// The formats that a greeting states, and whether its sender can be called.
     pub fn of_hello(hello: &Header) -> Result<(Self, bool), Malformed> {
         let formats = Self::from_words(hello.word, hello.regions & !CALLABLE)?;
         Ok((formats, hello.regions & CALLABLE != 0))
@@ -247,7 +247,7 @@ pub struct Offer {
 /// Why an operation cannot be completed ([`Kind::Refuse`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// The receive has only `room` bytes.
+    /// The receive has room for only `room` bytes.
     TooLarge {
         /// Bytes of the receive.
         room: u64,
@@ -275,7 +275,7 @@ pub enum Body {
     Introduction(Introduction),
     /// See [`Offer`].
     Offer(Offer),
-    /// So many bytes were written ([`Kind::SendComplete`]).
+    /// This number of bytes was written ([`Kind::SendComplete`]).
     Written(u64),
 }
 
@@ -328,8 +328,8 @@ pub const BODY_FIXED_BYTES: usize = 24;
 /// The most bytes that a region's encoding takes.
 pub const MAX_REGION_BYTES: usize = 41;
 
-/// Encodes an announcement behind `header`, whose count of regions is set here, into `buffer`, of which only the
-/// allocation is used. So do the others.
+/// Encodes an announcement behind `header`, whose count of regions is set here, into `buffer`, whose content is replaced. The
+/// other encoders do the same.
 pub fn encode_announcement(header: Header, body: &Announcement, buffer: Vec<u8>) -> Vec<u8> {
     let mut out = start(header, &body.regions, buffer);
     out.u64(body.send);
@@ -374,7 +374,7 @@ pub fn encode_offer(header: Header, offer: &Offer, buffer: Vec<u8>) -> Vec<u8> {
 /// Bytes of a [`Kind::SendComplete`].
 pub const SEND_COMPLETE_BYTES: usize = HEADER_BYTES + 8;
 
-/// The packet that says that a message of `size` bytes was written into the memory of a receive that was offered.
+/// Encodes the packet that completes a message of `size` bytes written into the memory of an offered receive.
 pub fn send_complete(receive: u64, size: u64) -> [u8; SEND_COMPLETE_BYTES] {
     let mut packet = [0; SEND_COMPLETE_BYTES];
     let (header, body) = packet.split_at_mut(HEADER_BYTES);

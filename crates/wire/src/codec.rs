@@ -22,7 +22,7 @@ pub enum Malformed {
     TooLarge {
         /// The field that was being read.
         field: &'static str,
-        /// What the input said.
+        /// The value in the input.
         value: u64,
         /// The most that is allowed.
         limit: u64,
@@ -32,13 +32,13 @@ pub enum Malformed {
     Unknown {
         /// The field that was being read.
         field: &'static str,
-        /// What the input said.
+        /// The value in the input.
         value: u64,
     },
     /// Bytes were left over behind the last field.
     #[error("{count} bytes follow the end of the message")]
     Trailing {
-        /// How many.
+        /// The number of bytes.
         count: usize,
     },
 }
@@ -128,7 +128,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Ends the reading: nothing may be left.
+    /// Ends the reading: fails if bytes are left.
     pub fn finish(self) -> Result<(), Malformed> {
         match self.rest.len() {
             0 => Ok(()),
@@ -170,7 +170,7 @@ pub(crate) fn zero(value: impl Into<u64>, field: &'static str) -> Result<(), Mal
     }
 }
 
-/// Bytes that are text; the error carries the first byte that is not.
+/// Text; the error carries the first byte that is not UTF-8.
 pub(crate) fn utf8<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, Malformed> {
     core::str::from_utf8(bytes).or_else(|error| {
         let first_bad = bytes.get(error.valid_up_to()).copied();
@@ -222,7 +222,7 @@ impl Writer {
         self.u8(value.into());
     }
 
-    /// What was written.
+    /// The bytes that were written.
     pub fn finish(self) -> Vec<u8> {
         self.bytes
     }

@@ -33,8 +33,8 @@ const MAGIC: [u8; 8] = *b"cw-data\n";
 pub const FORMAT: u32 = 2;
 const SEED: u64 = 0x6461_7461_6669_6c65;
 
-/// The earlier format that a datafile has whose first bytes are these, if it has one: its sums would be taken for
-/// damage.
+/// The earlier format of a datafile that begins with these bytes, if it has one. In the present format its sums would look
+/// damaged.
 pub fn earlier_format(bytes: &[u8]) -> Option<u32> {
     let (magic, rest) = bytes.split_first_chunk()?;
     let (format, _) = rest.split_first_chunk()?;
@@ -45,7 +45,7 @@ pub fn earlier_format(bytes: &[u8]) -> Option<u32> {
 codes! {
     /// What the sums of a datafile are.
     pub enum Algorithm: "checksum algorithm" {
-        /// There are none; the pages of sums are holes.
+        /// There are no sums; their pages are holes.
         None = 0,
         /// CRC-32C of the block, behind the end of the data padded with zeros, bound to its place: see [`Binding`].
         Crc32c = 1,
@@ -55,9 +55,9 @@ codes! {
 codes! {
     /// Whether the data and its sums are known to be durable and to agree.
     pub enum State: "datafile state" {
-        /// They were synced and have not been written since.
+        /// The data and its sums were synced and have not been written since.
         Clean = 0,
-        /// They may have been written since.
+        /// The data or its sums may have been written since.
         Dirty = 1,
     }
 }
@@ -133,7 +133,7 @@ impl Wire for Header {
             return unknown("datafile magic", value);
         }
         let body = fields.clone();
-        // The format comes first: only of a known one it is known what is summed.
+        // The format is checked first: it determines what the checksum covers.
         match fields.u32("datafile format")? {
             FORMAT => {}
             value => return unknown("datafile format", value),

@@ -12,7 +12,7 @@ use core::fmt;
 
 use crate::codec::{Malformed, unknown};
 
-/// What to do about two sides without a common format.
+/// What to do if two sides have no common format.
 const REMEDY: &str = "run builds on both sides that share one";
 
 /// All formats from the lowest to the highest.
@@ -47,12 +47,12 @@ impl Formats {
         }
     }
 
-    /// The lowest and the highest as text: `1-3`. For what processes say where texts are usual.
+    /// The lowest and the highest as text, for places where texts are usual: `1-3`.
     pub fn to_text(self) -> String {
         alloc::format!("{}-{}", self.lowest, self.highest)
     }
 
-    /// The formats that [`Formats::to_text`] has given. Nothing else is read.
+    /// Reads what [`Formats::to_text`] writes, and nothing else.
     pub fn of_text(text: &str) -> Option<Self> {
         let (lowest, highest) = text.split_once('-')?;
         let formats = Self {
@@ -63,7 +63,7 @@ impl Formats {
         (is_sound && formats.to_text() == text).then_some(formats)
     }
 
-    /// Whether this is one of them.
+    /// Whether these formats include this one.
     pub const fn has(self, format: u8) -> bool {
         self.lowest <= format && format <= self.highest
     }
@@ -79,7 +79,7 @@ impl Formats {
         alloc::format!("it speaks {theirs} of {protocol}, this process {self}; {REMEDY}")
     }
 
-    /// The same in words that either side understands: what a called process that speaks `called` tells its caller.
+    /// The same error in words for either side: what a called process that speaks `called` tells its caller.
     pub fn refusal(caller: Self, called: Self, protocol: &str) -> String {
         alloc::format!(
             "the caller speaks {caller} of {protocol}, the called process {called}; {REMEDY}"

@@ -21,23 +21,23 @@ pub const DIRECTORY_FORMAT: u32 = 2;
 /// Longest of these files, in bytes.
 pub const MAX_HOME_FILE_BYTES: usize = 1024;
 
-/// Why a text was refused.
+/// Why a file's text was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// The first line is that of another format or of no file of ours.
-    #[error("its first line is `{found}`, where `{expected}` is needed")]
+    #[error("the first line is `{found}` instead of `{expected}`")]
     Format {
-        /// What was found, printable and cut.
+        /// The line that was found, printable and cut.
         found: String,
-        /// What this version of the program writes.
+        /// The line that this build writes.
         expected: String,
     },
     /// A line is missing, follows the end, or has a value that cannot be.
-    #[error("its line {line} (`{field}`) is missing or damaged")]
+    #[error("line {line} (`{field}`) is missing or damaged")]
     Line {
         /// Number of the line, from 1.
         line: usize,
-        /// What should be there.
+        /// The field that the line should have.
         field: &'static str,
     },
 }
@@ -98,7 +98,7 @@ pub struct Enrollment {
     pub incarnation: Incarnation,
 }
 
-/// Goes through a text line by line.
+/// Reads a text line by line.
 struct Lines<'a> {
     lines: core::str::Lines<'a>,
     line: usize,
@@ -135,7 +135,7 @@ impl<'a> Lines<'a> {
             .ok_or(Unreadable::Line { line, field })
     }
 
-    /// Nothing may follow, and `written` is the one way to write what was read.
+    /// Fails unless nothing follows, and `written`, the one encoding of what was read, is the text.
     fn finish<T>(mut self, value: T, text: &str, written: &str) -> Result<T, Unreadable> {
         let (line, field) = (self.line + 1, "end");
         match self.lines.next() {
@@ -303,15 +303,15 @@ impl FailedSyncs {
     }
 }
 
-/// Which numbers may have been given to turns to append.
+/// The largest number that turns to append may have got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnsSetAside {
-    /// None as high as this one was; at most [`TurnsSetAside::HIGHEST`].
+    /// No turn has had a larger number; at most [`TurnsSetAside::HIGHEST`].
     pub below: u64,
 }
 
 impl TurnsSetAside {
-    /// What lies above it is never reached by counting.
+    /// The largest value that is accepted; counting does not reach it.
     pub const HIGHEST: u64 = 1 << 63;
 
     /// The file's text.

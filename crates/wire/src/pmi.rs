@@ -5,8 +5,8 @@
 //! A request to start processes has arguments of programs, which may have blanks: it has one line for each pair, from
 //! `mcmd=NAME` to `endcmd`.
 //!
-//! Other values have no blanks; where a launcher writes some, as in the text of an error, what stands behind the first is
-//! not understood as a value, and ignored.
+//! Other values have no blanks. Where a launcher writes some all the same, as in an error's text, the value ends at the first,
+//! and the rest is ignored.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -53,7 +53,7 @@ impl Command {
         self
     }
 
-    /// Its name.
+    /// The command's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -78,7 +78,7 @@ impl Command {
         line + "\n"
     }
 
-    /// The same with one line for each pair. Values may have blanks, and no line ends.
+    /// Encodes a command of several lines, one for each pair. Values may have blanks, but no line ends.
     pub fn encode_lines(&self) -> String {
         let mut text = format!("mcmd={}\n", self.name);
         for (key, value) in &self.pairs {
@@ -127,19 +127,19 @@ impl Command {
     }
 }
 
-/// Bytes that have come and are no whole line yet.
+/// Received bytes that are not yet a whole line.
 #[derive(Debug, Default)]
 pub struct Lines {
     bytes: Vec<u8>,
 }
 
 impl Lines {
-    /// Adds bytes that have come.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next command. An error is final: what follows is not looked at.
+    /// The next command. An error is final: later input is not read.
     pub fn next_command(&mut self) -> Result<Option<Command>, Malformed> {
         if self.bytes.starts_with(b"mcmd=") {
             return self.next_block();
@@ -176,7 +176,7 @@ impl Lines {
         }
         let text = &self.bytes[..len - END.len() - 1];
         let lines = text.split(|byte| *byte == b'\n');
-        // Behind the last line's end is nothing.
+        // The piece behind the last line's end is empty.
         let lines = lines.filter(|line| !line.is_empty());
         let command = Command::decode_lines(lines)?;
         self.bytes.drain(..len);

@@ -238,7 +238,7 @@ impl Event {
     }
 }
 
-/// Whether a field may be what [`Event::Group`] has: what its numbers are is left to those who need them.
+/// Whether a field may be that of an [`Event::Group`]. Its numbers are checked where they are used.
 fn is_group(field: &str) -> bool {
     let is_range = |byte: u8| byte.is_ascii_digit() || byte == b'-' || byte == b',';
     field == NO_GROUP || !field.is_empty() && field.bytes().all(is_range)

@@ -63,7 +63,7 @@ pub enum Record {
         /// What kind of reason that is.
         why: RefuseReason,
     },
-    /// Wakes a process that sleeps; says nothing else.
+    /// Wakes a sleeping process; carries nothing else.
     Wake,
     /// The sender closes in an orderly way.
     Goodbye,
@@ -254,7 +254,7 @@ fn decode_any_preamble(input: &mut Reader<'_>) -> Result<(Formats, u8), Malforme
     Ok((formats, flags))
 }
 
-/// What is to be said of a first record that cannot be read because its sender speaks none of our formats, in words for
+/// The error for a first record that cannot be read because its sender speaks none of our formats, in words for
 /// both sides.
 pub fn mismatch_of(record: &[u8]) -> Option<String> {
     let mut input = Reader::new(record);
@@ -360,7 +360,7 @@ impl SlotWord {
         (word >> 32 == 0xC500_0001).then_some(word as u32)
     }
 
-    /// What a word other than 0 says.
+    /// Decodes a word other than 0.
     #[inline]
     pub fn unpack(word: u64) -> Result<Self, Malformed> {
         let kind = match word >> 32 {

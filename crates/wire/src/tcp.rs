@@ -112,7 +112,7 @@ codes! {
     }
 }
 
-/// What makes further connections belong to one that stands: a random number that its two ends know.
+/// Identifies further connections of a peer: a random number that the peer's two ends know.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket(pub [u8; TICKET_BYTES]);
 
@@ -164,7 +164,7 @@ pub struct Hello {
     pub fast_aes: bool,
     /// How many connections with one peer the sender takes, at least 1. The smaller number counts.
     pub connections: u8,
-    /// What the connection is for; from the side that was connected to, what it takes it for.
+    /// What the connection is for; from the side that was connected to, its understanding of that.
     pub purpose: Purpose,
 }
 
@@ -185,8 +185,8 @@ impl Hello {
         bytes
     }
 
-    /// Reads a hello. That of a side with which we share no format is read as far as the fields are known to mean
-    /// the same; the caller compares them.
+    /// Reads a hello. If the sides share no format, only the fields that every format has are read;
+    /// the caller compares the formats.
     pub fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<Self, Malformed> {
         let mut input = Reader::new(bytes);
         if input.take(8, "hello magic")? != MAGIC {
@@ -201,7 +201,7 @@ impl Hello {
             descriptor: input.u32("hello descriptor")?,
         };
         if FORMATS.common(formats).is_none() {
-            // Only what every format has: enough to say what is wrong.
+            // Only the fields of every format are read: enough to report the mismatch.
             return Ok(Self {
                 formats,
                 auth,
@@ -405,19 +405,19 @@ impl Header {
         }
     }
 
-    /// The same header for put or get `id`.
+    /// This header with the number `id` of a put or get.
     pub fn with_id(mut self, id: u64) -> Self {
         self.id = id;
         self
     }
 
-    /// The same header with this position or count.
+    /// This header with this position or count.
     pub fn with_base(mut self, base: u64) -> Self {
         self.base = base;
         self
     }
 
-    /// The same header with its flag set so.
+    /// This header with this flag.
     pub fn with_flag(mut self, flag: bool) -> Self {
         self.flag = flag;
         self

@@ -31,8 +31,7 @@ use crate::formats::Formats;
 
 /// The first word of a page.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CWWATCH\0");
-/// The formats of pages that this build reads. It writes the highest: a page serves whoever reads it, with whom nothing can be agreed
-/// on.
+/// The formats of pages that this build reads. It writes the highest: a page serves any reader, and none can negotiate a format.
 pub const FORMATS: Formats = Formats::only(1);
 /// What the memory file is called: `/proc/PID/fd` shows it behind `/memfd:`.
 pub const FILE_NAME: &str = "causeway:watch";

@@ -36,7 +36,7 @@ pub struct Access {
     pub datatype: u16,
     /// The sender's number for what is to be told of the elements as they were; 0 if nothing is.
     pub reply: u64,
-    /// What the sender wants to know again with the reply: where its data belong.
+    /// What the reply repeats for the sender: where its data belong.
     pub at: u64,
     /// The elements.
     pub runs: Vec<Run>,
@@ -58,7 +58,7 @@ pub enum Notice {
         /// The elements.
         data: Vec<u8>,
     },
-    /// So many accesses of the receiver's have been done, since the beginning.
+    /// The number of the receiver's accesses that have been carried out since the beginning.
     Done {
         /// How many.
         count: u64,
@@ -69,17 +69,17 @@ pub enum Notice {
         window: u32,
         /// [`Access::reply`].
         reply: u64,
-        /// Where it was to begin ([`Run::offset`]).
+        /// Where the access was to begin ([`Run::offset`]).
         offset: i64,
     },
-    /// Asks for the lock of the receiver's memory.
+    /// Requests the lock of the receiver's memory.
     Lock {
         /// The receiver's number of the window.
         window: u32,
         /// Whether no other process may hold it.
         exclusive: bool,
     },
-    /// The sender has the lock no more.
+    /// The sender releases the lock.
     Unlock {
         /// The receiver's number of the window.
         window: u32,

@@ -9,7 +9,7 @@ use super::multi_process::{Assignment, Report, Role};
 use super::trial::{Pattern, Trial};
 use crate::task::Task;
 
-/// How long they may take to start.
+/// How long the processes may take to start.
 const STARTING: Duration = Duration::from_secs(20);
 
 /// Processes that compete for the processors; they end when this is dropped.
@@ -18,7 +18,7 @@ pub(crate) struct Competitors {
 }
 
 impl Competitors {
-    /// Starts those that the pattern wants: none, or one on each of the two processors.
+    /// Starts the processes that the pattern wants: none, or one on each of the two processors.
     pub(crate) fn of(trial: &Trial) -> Outcome<Self> {
         let mut pool = Pool::default();
         if trial.pattern == Pattern::Contention {
@@ -33,7 +33,7 @@ impl Competitors {
         Ok(Self { pool })
     }
 
-    /// Fails if one has ended: what was measured then is not what it is called.
+    /// Fails if one of the processes has ended: the measurement was then not one beside competitors.
     pub(crate) fn still_compute(&self) -> Outcome {
         match self.pool.event(Duration::ZERO) {
             Some((number, Event::Ended(why))) => Err(Failure::new(

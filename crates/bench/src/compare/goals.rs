@@ -1,4 +1,4 @@
-//! What is to be reached beside other libraries.
+//! The goals of the comparison with other libraries.
 
 use causeway_report::plots::size_name;
 
@@ -50,7 +50,7 @@ fn pairs() -> Vec<Goal> {
     goals
 }
 
-/// Goals of all sizes that were measured, so that nothing is gained by being good at some.
+/// Goals over all sizes that were measured, so that nothing is gained by being good at some.
 fn all_sizes() -> Vec<Goal> {
     let (every, mean) = (Over::Every, Over::Mean);
     let kib = 1024;
@@ -104,7 +104,7 @@ fn all_sizes() -> Vec<Goal> {
     goals
 }
 
-/// Goals beside other peers that are connected.
+/// Goals of latency while other peers are connected.
 fn idle_peers() -> Vec<Goal> {
     let mut goals = Vec::new();
     for method in ["shm", "tcp"] {

@@ -313,7 +313,8 @@ fn measure(
         let (distances, done) =
             probe.around(|| participants.run_trial(participant, trial, &mut figures));
         if let Err(Failed { why, timed_out }) = done {
-            progress.say(|| benchmark.note(format!("{participant}, {}: {why}", trial.name())));
+            progress
+                .print_above(|| benchmark.note(format!("{participant}, {}: {why}", trial.name())));
             gaps.push(Gap {
                 participant: participant.to_owned(),
                 trial: trial.clone(),

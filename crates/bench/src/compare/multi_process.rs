@@ -20,10 +20,10 @@ use crate::messages::exchange::cpu_seconds;
 const ASK: Tag = 1;
 const REPLY: Tag = 2;
 const TOKEN: Tag = 3;
-/// Unexpected messages and completions that are taken at once.
+/// Unexpected messages and completions that are taken in one call.
 const TAKEN_AT_ONCE: usize = 64;
 
-/// What a process is, and where it runs.
+/// A process's place and role.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Assignment {
     /// Processors it may run on; empty for all.
@@ -31,7 +31,7 @@ pub(crate) struct Assignment {
     pub(crate) role: Role,
 }
 
-/// What a process does.
+/// A process's role.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Role {
     /// Replies to requests with `size` bytes until every client has said that it is done.
@@ -40,7 +40,7 @@ pub(crate) enum Role {
         clients: usize,
         size: usize,
     },
-    /// Sends requests, one at a time, for so long.
+    /// Sends requests, one at a time, for this time.
     Client {
         address: String,
         size: usize,
@@ -53,7 +53,7 @@ pub(crate) enum Role {
         milliseconds: u64,
         pause_ms: u64,
     },
-    /// Has so many instances of the layer open, each connected to `address`.
+    /// Opens this many instances of the layer, each connected to `address`.
     Holder { address: String, count: usize },
     /// Computes until the command closes its input.
     Computing,
@@ -64,7 +64,7 @@ pub(crate) enum Role {
 pub(crate) enum Order {
     /// The next link of the ring.
     Next(String),
-    /// Every instance sends a message to the address each millisecond, for so long.
+    /// Every instance sends a message to the address each millisecond, for this time.
     BeActive { milliseconds: u64 },
 }
 
@@ -75,7 +75,7 @@ pub(crate) enum Report {
     Ready,
     /// A client's mean microseconds from a request to its reply.
     Asked(f64),
-    /// What a link saw and used.
+    /// What a link measured.
     Passed(Passed),
     Done,
 }
@@ -90,7 +90,7 @@ pub(crate) struct Passed {
 }
 
 impl Passed {
-    /// The figures of the ring whose links saw this.
+    /// The figures of the ring from those of its links.
     pub(crate) fn together(links: &[Self], pause_ms: u64) -> Option<RingFigures> {
         let first = links.first()?;
         let hops = first.rounds as f64 * links.len() as f64;
@@ -131,7 +131,7 @@ pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
     }
 }
 
-/// A request, and the first bytes of its reply.
+/// A request, or the first bytes of its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Head {
     number: u64,
@@ -162,7 +162,7 @@ impl Head {
 /// A server's reply to one client.
 struct Reply {
     memory: Memory,
-    /// It has not left yet.
+    /// The send has not completed.
     on_its_way: bool,
 }
 
@@ -224,7 +224,7 @@ fn take_asks(layer: &mut Layer, asks: &mut Vec<Unexpected>) -> Outcome {
     taken.doing(serving).map(drop)
 }
 
-/// Takes note of the replies that have left.
+/// Drops the replies whose sends have completed.
 fn reap(layer: &mut Layer, replies: &mut [Reply]) -> Outcome {
     let mut done: Vec<Completion> = Vec::new();
     layer
@@ -321,7 +321,7 @@ struct Link {
     before: Addr,
     first: bool,
     token: Memory,
-    /// How often the token has been passed on before it came here.
+    /// How often the token had been passed on before it came here.
     passed: u64,
 }
 
@@ -370,12 +370,12 @@ fn link(
         cpu_s,
         waiting_cpu_s: cpu_seconds() - used,
     }))?;
-    // A link that left early would be missed by those that still pass on.
+    // A link that ended early would be missed by those that still pass the token on.
     channel.receive::<Start>().map(drop)
 }
 
 impl Link {
-    /// Passes the token for so long, or as long as the first link does; returns the rounds.
+    /// Passes the token for this time, or as long as the first link does; returns the number of rounds.
     fn pass_for(&mut self, time: Duration) -> Outcome<u64> {
         let began = Instant::now();
         let mut rounds = 0;

@@ -14,13 +14,13 @@ use crate::messages::worker;
 use crate::parts::figure::Figure;
 use crate::task::Task;
 
-/// How long many processes may take for one step.
+/// How long a step of many processes may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How many idle peers are connected, besides the one that is measured.
 const IDLE_PEERS: [usize; 5] = [1, 4, 64, 512, 4096];
-/// Connections that one process holds.
+/// Connections that one process opens.
 const HELD: usize = 512;
-/// How many of the other peers are active.
+/// How many of the other peers send.
 const ACTIVE_PEERS: usize = 64;
 
 /// Our processes.
@@ -31,7 +31,7 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    /// Nothing runs yet.
+    /// No process runs yet.
     pub(crate) fn new() -> Outcome<Self> {
         Ok(Self {
             pair: None,
@@ -53,7 +53,7 @@ impl Ours {
         self.after(figures)
     }
 
-    /// Whether limits of the machine are known for a pattern.
+    /// Whether the machine's limit is measured for a pattern.
     pub(crate) fn can_limit(trial: &Trial) -> bool {
         let shm = trial.method == "shm";
         match trial.pattern {
@@ -63,7 +63,7 @@ impl Ours {
         }
     }
 
-    /// What the machine allows at best for a pattern.
+    /// The machine's limit for a pattern.
     pub(crate) fn limits(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
         let figures = match (trial.pattern, trial.method.as_str()) {
             (Pattern::Latency, "shm") => self.cache_line(trial),
@@ -337,19 +337,19 @@ fn start(pool: &mut Pool<Report>, processors: &[usize], role: Role) -> Outcome<u
     }))
 }
 
-/// Where the process that was started last listens.
+/// The address at which the process that was started last listens.
 fn listening(pool: &mut Pool<Report>) -> Outcome<String> {
     match pool.event(PATIENCE) {
         Some((_, Event::Message(Report::Listening(address)))) => Ok(address),
         Some((_, Event::Ended(why))) => Err(gone(why)),
         other => Err(Failure::new(
             "starting a process",
-            format!("it does not listen but says {other:?}"),
+            format!("the process reported {other:?} instead of its address"),
         )),
     }
 }
 
 fn gone(why: Option<String>) -> Failure {
-    let why = why.unwrap_or("it has ended early".to_owned());
+    let why = why.unwrap_or("the process has ended early".to_owned());
     Failure::new("running a process", why)
 }

@@ -12,7 +12,7 @@ use crate::outcome::Benchmark;
 use crate::participants::{LIMIT, OURS};
 use crate::sizes;
 
-/// Colour of what is a limit and no participant.
+/// The colour of limits.
 const GREY: usize = 6;
 /// Colours of participants, in their order; Causeway's first.
 const COLOURS: [usize; 10] = [0, 1, 2, 3, 4, 8, 9, 7, 5, 10];
@@ -102,7 +102,7 @@ impl<'a> Drawing<'a> {
         self.participants.iter().copied().chain([LIMIT])
     }
 
-    /// The participants that a plot lacks because a trial failed, in words behind its caption.
+    /// The participants that a plot lacks because a trial failed, as an addition to its caption.
     fn absent(&self, case: &str, is_there: impl Fn(&str) -> bool) -> String {
         let absent = self
             .participants

@@ -8,14 +8,14 @@ use causeway_report::rows::{Row, figure_text};
 use crate::outcome::Verdict;
 use crate::parts::findings::{Findings, Series};
 
-/// The largest ratio of two neighbours that is no step.
+/// The largest ratio of two neighbours that does not count as a step.
 const MOST: f64 = 1.5;
-/// Sizes that are farther apart are no neighbours.
+/// Sizes whose ratio is larger are not compared.
 const FARTHEST: f64 = 2.0;
-/// Below this size, in bytes, the bytes of a message cost nothing.
+/// Up to this size, in bytes, a message's length is taken to cost nothing.
 const FREE_BYTES: u64 = 8;
-/// Where every byte costs as much, a message takes as many times longer as it is larger, and that is no step, with so
-/// much room for measuring.
+/// Where every byte costs the same, time grows in proportion to size, and that is no step; this factor allows for
+/// errors of measurement.
 const ROOM: f64 = 1.1;
 
 /// A step from one size to the next.
@@ -28,7 +28,7 @@ pub(crate) struct Step<'a> {
     most: f64,
 }
 
-/// The step of a participant's latencies that exceeds most what it may be; none without neighbouring sizes.
+/// A participant's step of latency that exceeds its bound most; none without neighbouring sizes.
 pub(crate) fn largest<'a>(
     findings: &'a Findings,
     participant: &str,
@@ -55,7 +55,7 @@ fn step<'a>(below: &'a Series, above: &'a Series) -> Option<Step<'a>> {
 }
 
 impl Step<'_> {
-    /// Whether it is as small as wanted.
+    /// Whether the step is within its bound.
     pub(crate) fn verdict(&self, method: &str) -> Verdict {
         let [below, above] = [self.below, self.above].map(|one| size_name(one.size as f64));
         // Both are of the same part, so that there is a ratio of each run.

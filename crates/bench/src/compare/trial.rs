@@ -93,7 +93,7 @@ pub(crate) const REPLY_BYTES: [u64; 2] = [10_000, 100_000];
 const PAUSE_US: u32 = 1000;
 /// How long a receiver computes before it replies, in microseconds.
 const COMPUTING_US: u32 = 50;
-/// Most messages there and back of an exchange that time ends.
+/// Most round trips of an exchange that ends by time.
 const MOST_ROUNDS: u64 = 1 << 20;
 /// Processes in a ring.
 pub(crate) const RINGS: [usize; 3] = [2, 4, 8];
@@ -104,7 +104,7 @@ impl Trial {
         self.sizes.iter().copied().filter(|size| *size > 0)
     }
 
-    /// How long a server is asked, or a token goes round.
+    /// How long a server is asked, or a token passed round.
     pub(crate) fn milliseconds(&self) -> u64 {
         if self.effort.quick { 300 } else { 1000 }
     }
@@ -114,7 +114,7 @@ impl Trial {
         if self.effort.quick { 100 } else { 300 }
     }
 
-    /// The exchange of eight bytes that the pattern is, if it is one. Time ends it.
+    /// The exchange of eight bytes that the pattern consists of, if it is one; it ends by time.
     pub(crate) fn exchange(&self) -> Option<Exchange> {
         let (lead, follow, most) = match self.pattern {
             Pattern::Pause => {
@@ -147,7 +147,7 @@ impl Trial {
         format!("{}{by} over {}", self.pattern.name(), self.method)
     }
 
-    /// Whether it yields figures of this case.
+    /// Whether the trial yields figures of this case.
     pub(crate) fn yields(&self, case: &str) -> bool {
         let method = &self.method;
         let kinds = match self.pattern {
@@ -172,7 +172,7 @@ impl Figure {
         let p99 = (format!("{case}/p99"), spread.p99_us);
         let cpu = (format!("{case}/cpu-of-a-message"), spread.cpu_us);
         let figures = match trial.pattern {
-            // Messages that wait for a time slice are few, and most of the time goes into them.
+            // Messages that wait for a time slice are few, but take most of the time.
             Pattern::Contention => vec![mean, p99],
             Pattern::Pause => vec![median, p99, cpu],
             _ => vec![median, p99],
@@ -227,17 +227,17 @@ pub(crate) struct RingFigures {
     pub(crate) waiting_cpu_share: f64,
 }
 
-/// A participant did not come to the end of a trial.
+/// A trial that a participant did not complete.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Gap {
     #[serde(rename = "who")]
     pub(crate) participant: String,
-    /// What it has no figures of; written as its name.
+    /// The trial's name.
     #[serde(serialize_with = "by_name")]
     pub(crate) trial: Trial,
-    /// In two words: `timed out`, or `failed`.
+    /// A short reason: `timed out`, or `failed`.
     pub(crate) how: &'static str,
-    /// All that is known.
+    /// The full reason.
     pub(crate) why: String,
 }
 

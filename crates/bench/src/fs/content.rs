@@ -1,8 +1,8 @@
-//! Content that can be checked: every byte of a large file follows from its place, at almost no cost
+//! Content that can be checked: every byte of a large file follows from its position, at almost no cost
 //! while writing.
 //!
 //! A piece is filled once; before each write only the first eight bytes of every page are stamped
-//! with their place in the file, so that a misplaced, stale or torn piece is detected.
+//! with their position in the file, so that a misplaced, stale or torn piece is detected.
 
 use causeway_command::remote::PIECE_BYTES;
 use causeway_wire::random;
@@ -29,7 +29,7 @@ impl Content {
         }
     }
 
-    /// Places of the stamps in a piece of `len` bytes that lies at `offset`, with the stamps.
+    /// The stamps of a piece of `len` bytes that lies at `offset`, each with its position in the piece.
     pub(crate) fn stamps(offset: u64, len: usize) -> impl Iterator<Item = (usize, [u8; 8])> {
         (0..len)
             .step_by(PAGE)
@@ -43,7 +43,7 @@ impl Content {
             })
     }
 
-    /// The place in the file of the first byte that is not as [`Content::fill`] makes it.
+    /// The position in the file of the first byte that differs from what [`Content::fill`] makes.
     pub(crate) fn first_difference(offset: u64, bytes: &[u8]) -> Option<u64> {
         let mut wanted = vec![0; bytes.len()];
         Self::fill(offset, &mut wanted);

@@ -8,7 +8,7 @@ use super::worker::Order;
 
 /// Processes that the many clients of [`many_clients`] are in: each has descriptors for some thousand.
 const CLIENT_PROCESSES: usize = 8;
-/// One in so many of these clients makes files.
+/// One of this many clients makes more files.
 const ACTIVE: usize = 10;
 /// Files that each of them makes.
 const FILES_EACH: u64 = 10;
@@ -33,7 +33,7 @@ fn resident_mib(setup: &Setup, server: usize) -> Result<f64, Failure> {
     let gone = || {
         Failure::new(
             "measuring a server's memory",
-            "its process is not there any more",
+            "the server's process has ended",
         )
     };
     Ok(bytes.ok_or_else(gone)? as f64 / 1048576.0)

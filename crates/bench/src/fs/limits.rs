@@ -22,7 +22,7 @@ pub(crate) fn dd(from: &Path, to: &Path) -> Outcome<f64> {
     if !output.status.success() {
         return Err(Failure::new(what(), said.trim()));
     }
-    // Its own account leaves the start of the process out, in its favour.
+    // dd's own account excludes its start: in its favour.
     Ok(seconds_of(&said).unwrap_or(wall))
 }
 

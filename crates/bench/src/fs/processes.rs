@@ -22,17 +22,17 @@ pub(crate) struct ClientProcesses {
 pub(crate) struct Timing {
     /// From the common start to the last end.
     pub(crate) seconds: f64,
-    /// What all workers counted, together.
+    /// The sum of what all workers counted.
     pub(crate) operations: u64,
 }
 
 impl Timing {
-    /// Operations in a second.
+    /// Operations per second.
     pub(crate) fn rate(&self) -> f64 {
         self.operations as f64 / self.seconds.max(1e-9)
     }
 
-    /// Millions of bytes in a second, if `bytes` were moved.
+    /// Millions of bytes per second, if `bytes` were moved.
     pub(crate) fn megabytes(&self, bytes: u64) -> f64 {
         bytes as f64 / 1e6 / self.seconds.max(1e-9)
     }
@@ -52,7 +52,7 @@ impl ClientProcesses {
         Ok(Self { pool })
     }
 
-    /// How many processes.
+    /// The number of processes.
     pub(crate) fn len(&self) -> usize {
         self.pool.count()
     }
@@ -71,7 +71,7 @@ impl ClientProcesses {
             let Report::Done { at_ns, operations } = report else {
                 return Err(Failure::new(
                     "measuring",
-                    "a worker said something else than its time",
+                    "a worker reported something other than its time",
                 ));
             };
             let seconds = at_ns.saturating_sub(started) as f64 / 1e9;

@@ -63,7 +63,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
         }
         for _ in 0..bench.runs {
             one_run(bench, &mut sides, &source, &target, &mut values)?;
-            // What comes first and what later takes turns.
+            // The order alternates between runs.
             sides.reverse();
         }
     }
@@ -78,7 +78,7 @@ enum Sums {
     None,
 }
 
-/// One of the file systems that take turns, and its clients.
+/// One of the file systems that are measured in turn, and its clients.
 struct Side<'a> {
     sums: Sums,
     setup: &'a mut Setup,
@@ -204,8 +204,8 @@ fn write_source(path: &Path, size: u64) -> Outcome {
     Ok(())
 }
 
-/// Touches as many pages as are needed in a moment, and frees them: twice as many, because dd's copy
-/// is gone before Causeway's is written.
+/// Touches and frees as many pages as the next measurement needs: twice the file's, because dd's copy
+/// is gone before Causeway's file is written.
 fn warm(path: &Path, size: u64) -> Outcome {
     write_source(path, size)?;
     remove(path)

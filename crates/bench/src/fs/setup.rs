@@ -32,14 +32,14 @@ pub(crate) struct Bench {
     pub(crate) tile_widths: Vec<u64>,
     /// How often everything is measured.
     pub(crate) runs: u32,
-    /// Clients that an idle server has.
+    /// Clients connected to the idle server.
     pub(crate) idle_clients: usize,
-    /// Clients that the metadata server has at once.
+    /// Clients connected to the metadata server at once.
     pub(crate) many_clients: usize,
 }
 
 impl Bench {
-    /// Notes where and how it is measured.
+    /// Notes where the measurements run, and how.
     pub(crate) fn introduce(&mut self, quick: bool) -> Outcome {
         let (_, memory) = free_space(&self.storage)?;
         let kind = if memory { "memory (tmpfs)" } else { "a disk" };
@@ -62,12 +62,12 @@ impl Bench {
         Self::start_with(&self.storage, Durability::Relaxed, true, Vec::new())
     }
 
-    /// The same, whose files have no checksums.
+    /// The same without checksums.
     pub(crate) fn start_unchecked(&self) -> Outcome<Setup> {
         Self::start_with(&self.storage, Durability::Relaxed, false, Vec::new())
     }
 
-    /// One on the disk, whose metadata server syncs before it acknowledges: with a commit for each operation, or one
+    /// A file system on the disk, whose metadata server syncs before it acknowledges: with a commit for each operation, or one
     /// for all that wait.
     pub(crate) fn start_synced(&self, each: bool) -> Outcome<Setup> {
         let environment = match each {
@@ -104,10 +104,10 @@ impl Bench {
 
 /// A running file system and a client of it. Fields are dropped in this order.
 pub(crate) struct Setup {
-    /// For everything that is not measured.
+    /// The client, for what is not measured.
     pub(crate) client: Client,
     /// The servers.
     pub(crate) cluster: Cluster,
-    /// Where everything lies.
+    /// The directory that holds everything.
     pub(crate) scratch: ScratchDirectory,
 }

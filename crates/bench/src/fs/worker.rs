@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::content::Content;
 
-/// Which file system.
+/// The file system, and this worker's number.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Assignment {
     /// Its configuration.
@@ -57,11 +57,11 @@ pub(crate) enum Order {
     WriteTile(Tile),
     /// Reads a tile.
     ReadTile(Tile),
-    /// Opens so many connections to a server and keeps them.
+    /// Opens this number of connections to a server and keeps them.
     Connect { server: usize, count: usize },
-    /// Opens so many clients, each of which makes a file, and keeps them.
+    /// Opens this number of clients, each of which makes a file, and keeps them.
     Join { directory: String, count: usize },
-    /// Has so many of these clients make so many files each, one client after the other.
+    /// Has this many of these clients make this many files each, one client after the other.
     Change {
         directory: String,
         clients: usize,
@@ -122,7 +122,7 @@ pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
     let configuration =
         Configuration::load(&assignment.config).doing(|| "reading the configuration".to_owned())?;
     let mut client = Client::connect(&configuration, ClientOptions::default())?;
-    // Every server is met before anything is timed.
+    // The client connects to every server before anything is timed.
     for server in 0..configuration.servers.len() {
         client.ping(server)?;
     }
@@ -148,7 +148,7 @@ pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
 }
 
 impl Worker {
-    /// Does what shall not be timed: opens the file of an order, and fills the memory that is written.
+    /// Does what is not timed: opens the file of an order, and fills the memory that is written.
     fn prepare(&mut self, order: &Order) -> Outcome {
         let path = match order {
             Order::Write(part) | Order::Read(part) | Order::Compare(part) => &part.path,
@@ -350,7 +350,10 @@ impl Worker {
             let got = self.client.read_at(&mut file, 0, &mut bytes)?;
             if bytes.get(..got) != Some(&wanted) {
                 let what = format!("comparing {}", causeway_command::output::printable(&path));
-                return Err(Failure::new(what, "it is not what was written"));
+                return Err(Failure::new(
+                    what,
+                    "the file's content is not what was written",
+                ));
             }
         }
         Ok(count)
@@ -400,9 +403,12 @@ impl Worker {
         let took = monotonic_ns() - started;
         if !write && memory.to_vec() != wanted {
             let what = format!("comparing a tile of {}", tile.path);
-            return Err(Failure::new(what, "it is not what was written"));
+            return Err(Failure::new(
+                what,
+                "the tile's content is not what was written",
+            ));
         }
-        // The comparison and the making of the lists are not part of the time.
+        // Comparing and making the lists are not part of the time.
         Ok(took)
     }
 

@@ -6,10 +6,10 @@ pub(crate) const COPY_BYTES: u64 = 64 << 10;
 /// Largest message whose rate is shown beside its bandwidth.
 pub(crate) const RATE_BYTES: u64 = 4096;
 
-/// How many repetitions take long enough to be measured and not longer.
+/// Numbers of repetitions: enough to be measured, and no more.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
-    /// An impression, not a measurement.
+    /// Fewer repetitions: an impression, not a measurement.
     pub(crate) quick: bool,
 }
 
@@ -21,12 +21,12 @@ impl Effort {
         (bytes / size.max(1)).clamp(if self.quick { 5 } else { 16 }, most.max(5))
     }
 
-    /// Messages there and back.
+    /// Number of round trips.
     pub(crate) fn echoes(self, method: &str, size: u64) -> u64 {
         self.rounds(size, if method == "shm" { 100_000 } else { 20_000 })
     }
 
-    /// Messages there and back whose times are taken one by one: enough for a 99th percentile.
+    /// Number of round trips whose times are taken one by one: enough for a 99th percentile.
     pub(crate) fn samples(self, method: &str, size: u64) -> u64 {
         let (least, most) = if self.quick {
             (100, 1000)
@@ -36,23 +36,23 @@ impl Effort {
         self.echoes(method, size).clamp(least, most)
     }
 
-    /// Acknowledged windows of messages.
+    /// Number of acknowledged windows of messages.
     pub(crate) fn windows(self, size: u64) -> u64 {
         self.rounds(size * window(size) as u64, 5000)
     }
 
-    /// Bounces of a cache line.
+    /// Number of bounces of a cache line.
     pub(crate) fn bounces(self) -> u64 {
         if self.quick { 20_000 } else { 200_000 }
     }
 }
 
-/// A size as one of this machine's memory; what does not fit cannot be allocated either.
+/// A size as `usize`. A size that does not fit cannot be allocated either.
 pub(crate) fn in_memory(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }
 
-/// As many messages in flight as keep both sides busy, bounded in bytes.
+/// Number of messages in a window: enough to keep both sides busy, bounded in bytes.
 pub(crate) fn window(size: u64) -> usize {
     usize::try_from(((16_u64 << 20) / size.max(1)).clamp(4, 64)).unwrap_or(4)
 }

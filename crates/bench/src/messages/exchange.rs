@@ -17,7 +17,7 @@ use crate::layer::{Layer, PATIENCE};
 
 /// Tag of the messages.
 const EXCHANGE: u64 = 4;
-/// Bytes at the front of a message that say something, if it has so many.
+/// Bytes at the front of a message for a word, if the message is large enough.
 const WORD_BYTES: usize = 8;
 /// Messages there and back before the times are taken.
 pub(crate) const WARM_UP_EXCHANGES: u64 = 10;
@@ -27,9 +27,9 @@ pub(crate) const WARM_UP_EXCHANGES: u64 = 10;
 pub(crate) enum Between {
     /// Nothing.
     Nothing,
-    /// It sleeps, for so many microseconds.
+    /// It sleeps for this number of microseconds.
     Sleeps(u32),
-    /// It computes, for so many microseconds.
+    /// It computes for this number of microseconds.
     Computes(u32),
 }
 
@@ -56,9 +56,9 @@ impl Between {
 pub(crate) struct Exchange {
     /// Bytes of a message.
     pub(crate) size: usize,
-    /// So often at most.
+    /// The largest number of round trips.
     pub(crate) rounds: u64,
-    /// No longer than so; 0 for no limit. Only messages of eight bytes and more can say that the time is over.
+    /// The longest time; 0 for no limit. Only messages of eight bytes and more can carry that the time is over.
     pub(crate) milliseconds: u64,
     /// What the leading side does before it sends.
     pub(crate) lead: Between,
@@ -135,7 +135,7 @@ pub(crate) trait Carrier {
 pub(crate) struct LayerCarrier<'a> {
     pub(crate) layer: &'a mut Layer,
     pub(crate) peer: Addr,
-    /// What is sent. It is another buffer than what is received into, as in the latency benchmarks of MPI and UCX: a message
+    /// The send buffer. It is not the receive buffer, as in the latency benchmarks of MPI and UCX: a message
     /// whose bytes were just written takes longer where its receiver reads them from the sender's memory.
     pub(crate) out: Memory,
     pub(crate) into: Memory,
@@ -165,13 +165,13 @@ impl Carrier for LayerCarrier<'_> {
 /// lines by twos.
 pub(crate) const PAIRS: usize = 8;
 pub(crate) const PAIR_WORDS: usize = 32;
-/// Words that two processes share: those pairs, and behind them what a bare futex needs.
+/// The words that two processes share: those pairs, and behind them the words of a bare futex.
 pub(crate) const SHARED_WORDS: usize = (PAIRS + 2) * PAIR_WORDS;
-/// Counters of messages and what they say, by direction, each on cache lines of its own.
+/// Counters of messages and the words that they carry, by direction, each on cache lines of its own.
 const COUNTERS: [usize; 2] = [PAIRS * PAIR_WORDS, PAIRS * PAIR_WORDS + 16];
 const SAID: [usize; 2] = [PAIRS * PAIR_WORDS + 32, PAIRS * PAIR_WORDS + 48];
 
-/// Carries words by nothing but a futex: what a message after which a process must be woken costs at least.
+/// Carries words by a futex alone: the least cost of a message that has to wake a process.
 pub(crate) struct BareFutex<'a> {
     pub(crate) words: &'a SharedWords,
     pub(crate) leads: bool,
@@ -230,7 +230,7 @@ pub(crate) fn run(leads: bool, exchange: &Exchange, carrier: &mut impl Carrier) 
 }
 
 fn lead(exchange: &Exchange, carrier: &mut impl Carrier) -> Outcome<Side> {
-    // Written once now, so that no page is missing later.
+    // Written now, so that no page fault comes later.
     let mut times = vec![f64::NAN; usize::try_from(exchange.rounds).unwrap_or(0)];
     let limit = Duration::from_millis(exchange.milliseconds);
     let says_when = exchange.size >= WORD_BYTES && !limit.is_zero();
@@ -289,7 +289,7 @@ fn follow(exchange: &Exchange, carrier: &mut impl Carrier) -> Outcome<Side> {
 fn summary(times: &mut [f64]) -> [f64; 3] {
     times.sort_by(f64::total_cmp);
     let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
-    // The smallest of which at most a hundredth are above.
+    // The smallest time that at most a hundredth of all exceed.
     let rank = (times.len() * 99).div_ceil(100).saturating_sub(1);
     let p99 = times.get(rank).copied().unwrap_or(0.0);
     [mean, median(times), p99]

@@ -24,7 +24,7 @@ use pair::Pair;
 
 /// The largest message that is measured.
 const MOST_BYTES: u64 = 256 << 20;
-/// The largest message that is compared with a cache line, and with a socket that blocks.
+/// The largest message for which the limits are a cache line and a blocking socket.
 const SMALL_BYTES: u64 = 64;
 
 /// Measure latency, bandwidth and rate of messages, by method and size
@@ -139,7 +139,7 @@ impl Trial {
         }
     }
 
-    /// The case of its rows.
+    /// The case of the trial's rows.
     fn case(&self) -> String {
         let method = &self.method;
         match self.what {
@@ -149,7 +149,7 @@ impl Trial {
         }
     }
 
-    /// The case of the limit that it is compared with, and what the ratio is called; none if there is no such limit.
+    /// The case of the limit that the trial is compared with, and the name of the ratio; none if there is no limit.
     fn limit(&self) -> Option<(&'static str, &'static str)> {
         match self.what {
             What::Latency if self.method == "tcp" => Some(("latency/bare-tcp-polling", "to-limit")),
@@ -200,7 +200,7 @@ impl Trial {
     }
 }
 
-/// Measures everything so often, and again what then lacks parts at the distance of the limit.
+/// Measures each trial as often as asked for, and again those that then lack parts at the distance of the limit.
 fn measure(
     benchmark: &Benchmark,
     pair: &mut Pair,

@@ -1,4 +1,4 @@
-//! Two processes that exchange messages on the command's orders, and how often they do.
+//! Two processes that exchange messages as the command orders, and what they measured.
 
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(crate) struct Pair {
     pool: Pool<Report>,
     _words: SharedWords,
     scratch: ScratchDirectory,
-    /// How long to measure.
+    /// The numbers of repetitions.
     pub(crate) effort: Effort,
     /// Most TCP connections between the two; 0 leaves it to the method.
     pub(crate) tcp_connections: u8,
@@ -69,7 +69,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Where the two processes run, in words.
+    /// The processors that the two processes run on, in words.
     pub(crate) fn placement(&self) -> String {
         match self.processors.as_slice() {
             [one, other] => format!("two processes, bound to processors {one} and {other}"),
@@ -95,7 +95,12 @@ impl Pair {
                     ));
                 }
                 Some(_) => {}
-                None => return Err(Failure::new(what, "the listening end does not reply")),
+                None => {
+                    return Err(Failure::new(
+                        what,
+                        "the listening end did not report its address",
+                    ));
+                }
             }
         };
         self.pool.send(LEAD, &order(&place))?;
@@ -141,7 +146,7 @@ impl Pair {
         self.spread(&Order::Exchange(exchange))
     }
 
-    /// The same by nothing but a futex.
+    /// Exchanges words by a bare futex whose times are taken one by one.
     pub(crate) fn bare_futex(&mut self, exchange: Exchange) -> Outcome<Spread> {
         self.spread(&Order::BareFutex(exchange))
     }
@@ -155,10 +160,10 @@ impl Pair {
             })
             .collect();
         Side::together(&sides)
-            .ok_or_else(|| Failure::new("exchanging messages", "no end reports its times"))
+            .ok_or_else(|| Failure::new("exchanging messages", "neither end reported its times"))
     }
 
-    /// The time that all but a hundredth of the messages of this size take at most, in microseconds one way, over the
+    /// The 99th percentile of messages of this size, in microseconds one way, over the
     /// method that is open.
     pub(crate) fn p99(&mut self, method: &str, size: u64) -> Outcome<f64> {
         let rounds = self.effort.samples(method, size);
@@ -202,7 +207,7 @@ impl Pair {
         self.one_way(&Order::CacheLine { rounds }, rounds)
     }
 
-    /// Microseconds one way of so many bytes over a bare socket, by `rounds` there and back.
+    /// Microseconds one way of this number of bytes over a bare socket, by `rounds` round trips.
     pub(crate) fn bare(&mut self, size: u64, rounds: u64, blocking: bool) -> Outcome<f64> {
         let size = in_memory(size);
         let order = Order::Bare {
@@ -213,7 +218,7 @@ impl Pair {
         self.one_way(&order, rounds)
     }
 
-    /// Millions of bytes in a second that one process copies, so many at a time.
+    /// Millions of bytes per second that one process copies, this many at a time.
     pub(crate) fn copy(&mut self, size: u64) -> Outcome<f64> {
         let rounds = self.effort.rounds(size, 1_000_000);
         let seconds = self.measure(&Order::Copy {

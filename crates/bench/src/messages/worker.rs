@@ -24,12 +24,12 @@ const ECHO: u64 = 1;
 const WINDOW: u64 = 2;
 const ACK: u64 = 3;
 
-/// Rounds before each measurement, with the same memory: both ends come to the point where they wait for each
-/// other, and pages and mappings are there. The peers of `bench compare` do as much.
+/// Rounds before each measurement, with the same memory: both ends reach the point where they wait for each
+/// other, and pages and mappings exist. The peers of `bench compare` do as much.
 const WARM_UP_ROUNDS: u64 = 50;
 const WARM_UP_WINDOWS: u64 = 2;
 
-/// Which end, and where.
+/// Which end this process is, and where it runs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Assignment {
     /// This end sends first and takes the time.
@@ -40,7 +40,7 @@ pub(crate) struct Assignment {
     pub(crate) words: i32,
 }
 
-/// What both ends do next.
+/// The next step of both ends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Opens a bare socket pair: the second end listens and reports the port, which the first one gets.
@@ -60,17 +60,17 @@ pub(crate) enum Order {
         rounds: u64,
         blocking: bool,
     },
-    /// Copies inside one process.
+    /// Copies memory inside one process.
     Copy { size: usize, rounds: u64 },
     /// Bounces messages, after warming up.
     Latency { size: usize, rounds: u64 },
     /// Exchanges messages whose times are taken one by one.
     Exchange(Exchange),
-    /// The same by nothing but a futex.
+    /// Exchanges words by a bare futex.
     BareFutex(Exchange),
-    /// The second end awaits so many other peers that connect to it.
+    /// The second end awaits this number of other peers that connect to it.
     Meet { count: usize },
-    /// Bounces eight bytes while the second end receives what those other peers send.
+    /// Bounces eight bytes while the second end receives messages of those other peers.
     LatencyBesidePeers { rounds: u64 },
     /// Sends windows of messages, each window acknowledged, after warming up.
     Stream {
@@ -88,11 +88,11 @@ pub(crate) enum Order {
 pub(crate) enum Report {
     /// It has begun and pinned itself.
     Ready,
-    /// Where it listens.
+    /// The address at which this end listens.
     Listening(String),
     /// Seconds that the order took, by the median of its parts; 0 from the end that does not lead.
     Timing(f64),
-    /// What this end saw of an exchange.
+    /// What this end measured of an exchange.
     Exchanged(Side),
 }
 
@@ -202,7 +202,7 @@ impl End {
         channel: &mut Channel,
     ) -> Outcome<Report> {
         let doing = || "opening the message layer".to_owned();
-        // The old layer goes first: it may hold the same address.
+        // The old layer is closed first: it may hold the same address.
         self.layer = None;
         let mut layer = Layer::start_with(if self.leads { "" } else { listen }, settings)?;
         let peer = if self.leads {
@@ -250,7 +250,7 @@ impl End {
             } else {
                 (other, one)
             };
-            // Both ends go on from where the words are now; the lead moves first.
+            // Both ends continue from the present values of the words; the leading end moves first.
             let base = mine.load(Ordering::Acquire);
             let before = |pair: u64| rounds * pair / PAIRS as u64;
             for round in 1..=before(pair + 1) - before(pair) {
@@ -272,7 +272,7 @@ impl End {
         let socket = self
             .socket
             .as_mut()
-            .ok_or("it has not been opened")
+            .ok_or("the socket has not been opened")
             .doing(doing)?;
         socket.set_nonblocking(!blocking).doing(doing)?;
         let mut bytes = vec![7; size.max(1)];
@@ -297,7 +297,7 @@ fn await_word(word: &AtomicU64, wanted: u64) -> Outcome {
     while word.load(Ordering::Acquire) != wanted {
         std::hint::spin_loop();
         spins += 1;
-        // On one processor only the scheduler lets the other end run; and if it is gone, this end ends too.
+        // On one processor only the scheduler lets the other end run; and if that has ended, this end ends too.
         if spins.is_multiple_of(1 << 20) {
             std::thread::yield_now();
             if spins > 1 << 36 {
@@ -380,7 +380,7 @@ impl Measurement<'_> {
         })
     }
 
-    /// Memory whose pages are there: what has not been written would be read from the one page of zeros.
+    /// Memory whose pages exist: pages that were never written would all be read from the one page of zeros.
     fn touched(&mut self, size: usize, allocate: bool) -> Outcome<Memory> {
         let memory = self.layer.memory(self.peer, size, allocate)?;
         memory.clear();

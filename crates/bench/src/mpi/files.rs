@@ -12,8 +12,7 @@ use clap::Args;
 
 use super::library::{Library, Program};
 use super::trial::Trial;
-use super::{finish, measure};
-use crate::compare::peers::INSTALL;
+use super::{Jobs, finish, measure};
 use crate::compare::two_processors;
 use crate::goals::Bound::{AtLeast, AtMost};
 use crate::goals::{Against, Goal, Over};
@@ -63,22 +62,8 @@ pub(crate) struct Arguments {
     /// Where storage is made [default: /dev/shm if it is there, else the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// How often everything is run
-    #[arg(long, value_name = "N", default_value_t = 5,
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
-    /// One short run: an impression, not a measurement
-    #[arg(long)]
-    quick: bool,
-    /// Our libmpi_abi.so.1 [usual: beside this command, or in ../lib]
-    #[arg(long, value_name = "FILE")]
-    library: Option<PathBuf>,
-    /// MPICH's libmpi_abi.so.1, with ../bin/mpiexec [usual: where `make peers` puts it]
-    #[arg(long, value_name = "FILE")]
-    peer: Option<PathBuf>,
-    /// With our library alone
-    #[arg(long, conflicts_with = "peer")]
-    alone: bool,
+    #[command(flatten)]
+    jobs: Jobs,
     #[command(flatten)]
     presentation: Presentation,
 }
@@ -92,19 +77,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let trials = trials(&arguments);
     require_space(&storage, 3 * largest(&trials))?;
     let scratch = ScratchDirectory::new(&storage, "mpi-io")?;
-    let mut libraries = vec![Library::ours(arguments.library.as_deref())?];
-    let mut local = Library::ours(arguments.library.as_deref())?;
+    let mut libraries = arguments.jobs.libraries(scratch.path(), &mut benchmark)?;
+    let mut local = Library::ours(arguments.jobs.library.as_deref())?;
     local.name = LOCAL.to_owned();
-    libraries.push(local);
-    let mpich = match arguments.alone {
-        true => None,
-        false => Library::mpich(arguments.peer.as_deref(), scratch.path())?,
-    };
-    match mpich {
-        Some(mpich) => libraries.push(mpich),
-        None if arguments.alone => benchmark.note("no other library was asked for".to_owned()),
-        None => benchmark.note(format!("MPICH is not installed; `{INSTALL}` installs it")),
-    }
+    libraries.insert(1, local);
     let program = Program::build(scratch.path(), processors)?;
     let cluster = Cluster::start(&Spec {
         directory: scratch.path().join("storage"),
@@ -116,7 +92,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         environment: Vec::new(),
     })?;
     explain(&mut benchmark, &arguments, &storage)?;
-    let runs = if arguments.quick { 1 } else { arguments.runs };
+    let runs = arguments.jobs.runs();
     let names = Vec::from_iter(libraries.iter().map(|one| one.name.clone()));
     let (findings, our_failures) = measure(&mut benchmark, &names, &trials, runs, |who, trial| {
         let (number, library) = libraries
@@ -158,13 +134,13 @@ fn explain(benchmark: &mut Benchmark, arguments: &Arguments, storage: &Path) -> 
         "tile: each rank has {ROWS} rows, sizes are those of a row; nested: 64 × 64 × 64 elements of 40 bytes, sizes are those of a row of a \
          cell. A file that is there is written, and read, again and again; a round ends with the last rank, and the median counts"
     ));
-    benchmark.warn(arguments.quick);
+    benchmark.warn(arguments.jobs.quick);
     Ok(())
 }
 
 fn trials(arguments: &Arguments) -> Vec<Trial> {
     let is_chosen = |pattern: &str| arguments.only.iter().any(|name| name == pattern);
-    let milliseconds = if arguments.quick { 10 } else { 200 };
+    let milliseconds = if arguments.jobs.quick { 10 } else { 200 };
     let trial = |pattern: &'static str, ranks: u32, sizes: Vec<u64>| Trial {
         pattern,
         ranks,

@@ -1,10 +1,10 @@
-//! What is to be reached.
+//! The goals of `causeway bench mpi`.
 
 use crate::goals::Bound::{AtLeast, AtMost};
 use crate::goals::{Against, Goal, Over};
 use causeway_report::plots::size_name;
 
-/// The goals, in the order in which they are shown, for collective operations by so many ranks.
+/// The goals, in the order in which they are shown, with collective operations by these numbers of ranks.
 pub(super) fn goals(ranks: &[u32]) -> Vec<Goal> {
     let mut goals = pairs();
     goals.extend(collectives(ranks));
@@ -35,7 +35,7 @@ fn pairs() -> Vec<Goal> {
         let case = format!("any-source/{senders}-senders");
         goals.push(Goal::new(what, case, 8, AtLeast(1.0)));
     }
-    // These are times.
+    // The figures of these goals are times.
     for (case, bytes) in [("vector", 1 << 20), ("subarray", 2 << 20)] {
         goals.push(Goal::new(case, case, bytes, AtMost(0.5)));
     }
@@ -98,7 +98,7 @@ fn more_ranks_than_processors(ranks: &[u32]) -> Vec<Goal> {
     goals
 }
 
-/// Goals that are compared with nothing.
+/// Goals that are absolute values.
 fn alone() -> impl Iterator<Item = Goal> {
     let overlap = "1 MiB exchanged behind 500 µs of computing";
     let start = "start-up and end of 8 ranks, µs";

@@ -14,7 +14,7 @@ use crate::compare::peers::peer::{program_at, version_in};
 use crate::participants::OURS;
 use crate::parts::figure::Figure;
 
-/// Its name.
+/// The library's file name.
 const LIBRARY: &str = "libmpi_abi.so.1";
 /// The program's files.
 const SOURCES: [(&str, &str); 8] = [
@@ -31,21 +31,21 @@ const HEADER: &str = include_str!("../../../mpi-c/include/mpi.h");
 /// How long a job may take, and more for each size of its messages.
 const JOB: Duration = Duration::from_secs(60);
 const SIZE: Duration = Duration::from_secs(2);
-/// How long the compiler may take, and a launcher to say its version.
+/// How long the compiler may take, and a launcher to print its version.
 const TOOL: Duration = Duration::from_secs(60);
 
 /// A library with its launcher.
 pub(super) struct Library {
-    /// As a participant.
+    /// Its name as a participant.
     pub(super) name: String,
-    /// Where it lies; nowhere that the loader has to be told of if `None`.
+    /// The directory of the library; `None` if the loader finds it by itself.
     directory: Option<PathBuf>,
     launcher: PathBuf,
     /// The launcher's first arguments.
     options: Vec<&'static str>,
-    /// The program, if it was built for this library alone.
+    /// The program that was built for this library alone, if one was.
     program: Option<PathBuf>,
-    /// For what the launcher leaves behind.
+    /// A directory for what the launcher leaves behind.
     scratch: Option<PathBuf>,
 }
 
@@ -96,7 +96,7 @@ impl Library {
         };
         let doing = || format!("looking for the launcher of {}", directory.display());
         let launcher = program_at(&directory.join("../bin/mpiexec"))
-            .ok_or("../bin/mpiexec is not there")
+            .ok_or("its launcher, ../bin/mpiexec, does not exist")
             .doing(doing)?;
         let said = child::Program::new(&launcher, &["--version"]).run(TOOL);
         let said = said.map_err(|failed| failed.why).doing(doing)?;
@@ -105,7 +105,7 @@ impl Library {
             name: format!("mpich-{version}"),
             directory: Some(directory),
             launcher,
-            // Ranks bind themselves.
+            // The ranks bind themselves to processors.
             options: vec!["-bind-to", "none"],
             program: None,
             scratch: Some(scratch.to_owned()),
@@ -143,14 +143,17 @@ fn directory_of(file: &Path) -> Outcome<PathBuf> {
     let doing = || format!("looking for the library {}", file.display());
     let file = std::fs::canonicalize(file).doing(doing)?;
     let named = file.file_name().is_some_and(|name| name == LIBRARY);
-    // A link's target may be called otherwise; the loader looks for this name.
+    // The target of a symbolic link may have another name; the loader looks for this name.
     match file.parent() {
         Some(directory) if named || directory.join(LIBRARY).exists() => Ok(directory.to_owned()),
-        _ => Err(Failure::new(doing(), format!("it is not called {LIBRARY}"))),
+        _ => Err(Failure::new(
+            doing(),
+            format!("the file is not called {LIBRARY}"),
+        )),
     }
 }
 
-/// The program, built.
+/// The program, compiled.
 pub(super) struct Program {
     path: PathBuf,
     processors: String,
@@ -166,7 +169,7 @@ struct Line {
 }
 
 impl Program {
-    /// Builds it in a directory, for these processors.
+    /// Compiles the program in a directory, for these processors.
     pub(super) fn build(directory: &Path, [one, other]: [usize; 2]) -> Outcome<Self> {
         let doing = || "compiling the MPI program".to_owned();
         let path = directory.join("program");
@@ -174,7 +177,7 @@ impl Program {
         let write =
             |name: &str, text: &str| std::fs::write(directory.join(name), text).doing(doing);
         write("mpi.h", HEADER)?;
-        // Linked with neither library, as each may give its functions versions.
+        // The program is linked with none of the libraries, as each may give its functions versions of its own.
         let stand_in = directory.join("stand-in");
         std::fs::create_dir_all(&stand_in).doing(doing)?;
         write("stand-in/functions.c", &self::stand_in(HEADER))?;
@@ -192,7 +195,7 @@ impl Program {
         })
     }
 
-    /// Runs a trial with a library, and more in the environment.
+    /// Runs a trial with a library and additional environment variables.
     pub(super) fn run(
         &self,
         library: &Library,
@@ -234,7 +237,7 @@ impl Program {
     }
 }
 
-/// What compilers are told.
+/// The arguments of every compiler.
 const BUILD: &str = "-std=gnu11 -O2 -pthread -o program program.c messages.c collective.c onesided.c work.c life.c files.c -lm";
 
 fn write_sources(directory: &Path) -> Outcome {
@@ -260,7 +263,7 @@ fn microseconds_now() -> u128 {
     since.map_or(0, |since| since.as_micros())
 }
 
-/// A library with the functions that a header declares, which do nothing.
+/// Makes a library that has the functions of a header, all of them empty.
 fn stand_in(header: &str) -> String {
     let words = header.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '('));
     let functions = words.filter_map(|word| {
@@ -275,7 +278,7 @@ fn stand_in(header: &str) -> String {
     lines.collect()
 }
 
-/// The figures in what a job printed. Launchers print other lines between those of the program.
+/// The figures in a job's output. Launchers print other lines between those of the program.
 fn parse(said: &str) -> Vec<Figure> {
     const METRICS: [&str; 5] = [
         "latency_us",

@@ -12,7 +12,7 @@ mod page;
 mod trial;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use causeway_command::failure::{Failure, Outcome};
 use causeway_command::shutdown::{self, ScratchDirectory};
@@ -61,6 +61,15 @@ pub(crate) struct Arguments {
     ranks: Vec<u32>,
     #[command(flatten)]
     sizes: sizes::Choice,
+    #[command(flatten)]
+    jobs: Jobs,
+    #[command(flatten)]
+    presentation: Presentation,
+}
+
+/// How often an MPI benchmark runs its jobs, and with which libraries.
+#[derive(Debug, Args)]
+struct Jobs {
     /// How often everything is run
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -77,8 +86,25 @@ pub(crate) struct Arguments {
     /// With our library alone
     #[arg(long, conflicts_with = "peer")]
     alone: bool,
-    #[command(flatten)]
-    presentation: Presentation,
+}
+
+impl Jobs {
+    fn runs(&self) -> u32 {
+        if self.quick { 1 } else { self.runs }
+    }
+
+    /// Our library and MPICH's, unless that was excluded; notes it if MPICH is not installed.
+    fn libraries(&self, scratch: &Path, benchmark: &mut Benchmark) -> Outcome<Vec<Library>> {
+        let mut libraries = vec![Library::ours(self.library.as_deref())?];
+        if self.alone {
+            benchmark.note("no other library was asked for".to_owned());
+        } else if let Some(mpich) = Library::mpich(self.peer.as_deref(), scratch)? {
+            libraries.push(mpich);
+        } else {
+            benchmark.note(format!("MPICH is not installed; `{INSTALL}` installs it"));
+        }
+        Ok(libraries)
+    }
 }
 
 /// Runs the benchmark.
@@ -88,30 +114,26 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let sizes = arguments.sizes.choose(MOST_BYTES)?;
     let scratch = ScratchDirectory::new(&std::env::temp_dir(), "mpi")?;
     let mut benchmark = Benchmark::new("mpi", &arguments.presentation);
-    let mut libraries = vec![Library::ours(arguments.library.as_deref())?];
-    let mpich = match arguments.alone {
-        true => None,
-        false => Library::mpich(arguments.peer.as_deref(), scratch.path())?,
-    };
-    match mpich {
-        Some(mpich) => libraries.push(mpich),
-        None if arguments.alone => benchmark.note("no other library was asked for".to_owned()),
-        None => benchmark.note(format!("MPICH is not installed; `{INSTALL}` installs it")),
-    }
+    let mut libraries = arguments.jobs.libraries(scratch.path(), &mut benchmark)?;
     match open_mpi(&arguments, &scratch) {
         Ok(Some(open_mpi)) => libraries.push(open_mpi),
-        Ok(None) if arguments.alone => {}
+        Ok(None) if arguments.jobs.alone => {}
         Ok(None) => benchmark.note(format!(
             "Open MPI is not installed; `{INSTALL}` installs it"
         )),
         Err(failure) => benchmark.note(failure.to_string()),
     }
     let program = Program::build(scratch.path(), processors)?;
-    let trials = trial::all(&arguments.only, &arguments.ranks, &sizes, arguments.quick);
+    let trials = trial::all(
+        &arguments.only,
+        &arguments.ranks,
+        &sizes,
+        arguments.jobs.quick,
+    );
     benchmark.sizes(sizes);
     explain(&mut benchmark, processors);
-    benchmark.warn(arguments.quick);
-    let runs = if arguments.quick { 1 } else { arguments.runs };
+    benchmark.warn(arguments.jobs.quick);
+    let runs = arguments.jobs.runs();
     let names = Vec::from_iter(libraries.iter().map(|one| one.name.clone()));
     let (findings, our_failures) = measure(&mut benchmark, &names, &trials, runs, |who, trial| {
         let library = libraries.iter().find(|one| one.name == who);
@@ -121,7 +143,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     finish(&benchmark, &names, our_failures)
 }
 
-/// Shows what was found, and fails if we did.
+/// Shows the results, and fails if a trial of our library failed.
 fn finish(benchmark: &Benchmark, names: &[String], our_failures: usize) -> Outcome {
     show(benchmark, names);
     benchmark.publish(page::draw)?;
@@ -134,9 +156,9 @@ fn finish(benchmark: &Benchmark, names: &[String], our_failures: usize) -> Outco
     }
 }
 
-/// Open MPI, unless only the library that was named is to be compared with.
+/// Open MPI, unless other libraries were excluded or one was named.
 fn open_mpi(arguments: &Arguments, scratch: &ScratchDirectory) -> Outcome<Option<Library>> {
-    match arguments.alone {
+    match arguments.jobs.alone {
         true => Ok(None),
         false => Library::open_mpi(scratch.path()),
     }
@@ -184,7 +206,8 @@ fn measure(
         };
         let figures = found.unwrap_or_else(|failure| {
             let name = trial.name();
-            progress.say(|| benchmark.note(format!("{participant}, {name}: {}", failure.why)));
+            progress
+                .print_above(|| benchmark.note(format!("{participant}, {name}: {}", failure.why)));
             unable.insert(failed);
             Vec::new()
         });

@@ -4,47 +4,47 @@ use crate::sizes::Sizes;
 
 /// The largest message of collective operations.
 const MOST_COLLECTIVE_BYTES: u64 = 1 << 20;
-/// Ranks of the pattern start-up.
+/// Ranks of the pattern that measures start-up.
 const MANY_RANKS: u32 = 8;
-/// Ranks that are more than there are processors by far: of small collective operations, and of memory.
+/// Far more ranks than processors: for small collective operations.
 const CROWD: u32 = 16;
 const MOST_RANKS: u32 = 64;
-/// Bytes of collective operations of so many.
+/// Sizes of collective operations with that many ranks.
 const SMALL: u64 = 8;
 
-/// Which sizes a pattern is run with.
+/// The sizes that a pattern is run with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum With {
-    /// All.
+    /// All sizes.
     Sizes,
-    /// All but the empty one.
+    /// All sizes but the empty one.
     Bytes,
-    /// Some, as there are many numbers of ranks.
+    /// Some of the sizes, for patterns that run with many numbers of ranks.
     FewSizes,
-    /// This one.
+    /// This size.
     Size(u64),
-    /// Both.
+    /// Both sizes.
     Sizes2(u64, u64),
 }
 
-/// How many ranks a pattern is run with.
+/// The numbers of ranks that a pattern is run with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Two,
     /// From one to four senders, and the receiver.
     Senders,
-    /// As many as are asked for.
+    /// The numbers that were asked for.
     Chosen,
-    /// The same, and a crowd with small messages.
+    /// The numbers that were asked for, and far more ranks than processors with small messages.
     ChosenAndCrowd,
     Many,
     /// Two, and a master with several workers.
     TwoAndFour,
-    /// As many as at start-up, and still more.
+    /// Those of start-up, and still more.
     ManyAndMost,
 }
 
-/// Something that the program does.
+/// A pattern that the program knows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pattern {
     pub(super) name: &'static str,
@@ -69,7 +69,7 @@ pub(super) const PATTERNS: [Pattern; 19] = [
     pattern("reduce_scatter", By::Chosen, With::FewSizes),
     pattern("allgather", By::Chosen, With::FewSizes),
     pattern("alltoall", By::Chosen, With::FewSizes),
-    // The program knows how large these are.
+    // The program itself determines the sizes of these.
     pattern("vector", By::Two, With::Size(0)),
     pattern("subarray", By::Two, With::Size(0)),
     pattern("one-sided", By::Two, With::Sizes2(8, 1 << 20)),
@@ -83,13 +83,13 @@ pub(super) const PATTERNS: [Pattern; 19] = [
 /// The pattern that does nothing but start and end.
 pub(super) const START: &str = "start";
 
-/// A pattern with so many ranks.
+/// A pattern with a number of ranks.
 #[derive(Debug, Clone)]
 pub(super) struct Trial {
     pub(super) pattern: &'static str,
     pub(super) ranks: u32,
     pub(super) sizes: Vec<u64>,
-    /// How long something is repeated to be measured.
+    /// How long a pattern is repeated.
     pub(super) milliseconds: u32,
 }
 

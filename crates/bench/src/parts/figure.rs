@@ -7,7 +7,7 @@ use crate::messages::effort::RATE_BYTES;
 /// A measured figure of one run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Figure {
-    /// As in a row: `latency/shm`.
+    /// The case, as in a row: `latency/shm`.
     pub(crate) case: String,
     #[serde(rename = "size_bytes")]
     pub(crate) size: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
-    /// A figure; `None` if the value makes no sense.
+    /// A figure; `None` if the value is not a positive number.
     pub(crate) fn new(
         case: impl Into<String>,
         size: u64,
@@ -31,7 +31,7 @@ impl Figure {
         })
     }
 
-    /// A time of one way; `None` if it makes no sense.
+    /// A one-way time; `None` if the value is not a positive number.
     pub(crate) fn latency(case: impl Into<String>, size: u64, microseconds: f64) -> Option<Self> {
         Self::new(case, size, "latency_us", microseconds)
     }

@@ -12,7 +12,7 @@ pub(crate) struct Series {
     pub(crate) participant: String,
     pub(crate) size: u64,
     pub(crate) metric: &'static str,
-    /// Of the processors, in a word.
+    /// The distance of the processors, in a word.
     pub(crate) distance: String,
     /// Number of the run, and the figure.
     values: Vec<(u32, f64)>,
@@ -31,13 +31,13 @@ impl Series {
         median(&sorted)
     }
 
-    /// The ratios to another's figures of the same runs.
+    /// The ratios of these figures to another participant's of the same runs.
     pub(crate) fn over(&self, other: &Self) -> Vec<f64> {
         let ratios = self.over_by_run(other).into_iter();
         ratios.map(|(_, ratio)| ratio).collect()
     }
 
-    /// The same with the numbers of the runs.
+    /// The same ratios with the numbers of the runs.
     pub(crate) fn over_by_run(&self, other: &Self) -> Vec<(u32, f64)> {
         let same_run = |run: u32| other.values.iter().find(|(number, _)| *number == run);
         let pairs = self.values.iter().filter_map(|(run, value)| {
@@ -55,7 +55,7 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Adds a figure of a run, which was measured at this distance of the processors.
+    /// Adds a figure of a run, measured at this distance of the processors.
     pub(crate) fn add(&mut self, run: u32, participant: &str, distance: &str, figure: Figure) {
         let same = |known: &&mut Series| {
             known.case == figure.case

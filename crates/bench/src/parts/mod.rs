@@ -28,15 +28,15 @@ pub(crate) struct Part {
 
 /// All parts.
 pub(crate) struct Parts {
-    /// What the trials are called.
+    /// The trials' names.
     trials: Vec<String>,
-    /// So many parts of a participant at one distance are enough to be compared.
+    /// The number of parts of a participant at one distance that is enough.
     enough: usize,
     parts: Vec<Part>,
 }
 
 impl Parts {
-    /// Of these trials; none is there yet.
+    /// No parts of these trials.
     pub(crate) fn new(trials: Vec<String>, enough: usize) -> Self {
         Self {
             trials,
@@ -45,7 +45,7 @@ impl Parts {
         }
     }
 
-    /// Adds a part; one without figures counts for nothing.
+    /// Adds a part. A part without figures is dropped.
     pub(crate) fn add(&mut self, part: Part) {
         if !part.figures.is_empty() {
             self.parts.push(part);
@@ -60,7 +60,7 @@ impl Parts {
         self.parts.iter().filter(move |part| part.trial == trial)
     }
 
-    /// The participants with parts of a trial, each with the number of those of a label.
+    /// The participants with parts of a trial, each with the number of its parts that have this label.
     fn counts(&self, classes: &Classes, trial: usize, label: Label) -> BTreeMap<&str, usize> {
         let mut counts = BTreeMap::new();
         for part in self.of_trial(trial) {
@@ -78,7 +78,7 @@ impl Parts {
             let fewest = counts.values().min().copied().unwrap_or(0);
             (fewest, counts.values().sum::<usize>())
         };
-        // Of equals `max_by_key` takes the last one: the nearest.
+        // Of equals, `max_by_key` returns the last one: the nearest.
         let class = classes.labels().rev().max_by_key(fewest);
         let class = class.filter(|class| fewest(class).0 > 0 || fewest(&Label::Unknown).0 == 0);
         class.unwrap_or(Label::Unknown)
@@ -102,7 +102,7 @@ impl Parts {
         self.collect(|compared, label| compared == label)
     }
 
-    /// The same of one trial.
+    /// The figures of one trial that may be compared.
     pub(crate) fn findings_of(&self, trial: usize) -> Findings {
         let classes = self.classes();
         let mut findings = Findings::default();
@@ -111,7 +111,7 @@ impl Parts {
         findings
     }
 
-    /// Rows of the figures that may not be compared with the others, because the processors were otherwise apart.
+    /// Rows of the figures that may not be compared with the others, because the processors were at another distance.
     pub(crate) fn other_rows(&self) -> Vec<Row> {
         self.collect(|compared, label| compared != label).rows()
     }

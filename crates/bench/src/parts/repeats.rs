@@ -1,5 +1,5 @@
-//! Measures everything some times, then again what has too few parts at the distance of the processors at which it is
-//! compared; at most as often.
+//! Measures all trials of a plan, then repeats those that have too few parts at the distance of the processors at which they
+//! are compared; at most as often as the plan says.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +13,9 @@ use crate::distance::Distances;
 
 /// What is measured.
 pub(crate) struct Plan {
-    /// What the trials are called.
+    /// The trials' names.
     pub(crate) trials: Vec<String>,
-    /// The participants, each of which runs all of them.
+    /// The participants, each of which runs all trials.
     pub(crate) participants: Vec<String>,
     /// How often everything is run.
     pub(crate) runs: u32,
@@ -41,7 +41,7 @@ pub(crate) fn run(
     let mut progress = Progress::steps(output, "measuring", steps);
     let names = trials.clone();
     let mut parts = Parts::new(trials, runs as usize / 2 + 1);
-    // What yields nothing when it is measured again will not yield anything later.
+    // A trial that yields nothing when it is repeated is not repeated again.
     let mut barren: BTreeSet<(usize, String)> = BTreeSet::new();
     for round in 0..runs.saturating_mul(2) {
         let mut due = all.clone();

@@ -47,12 +47,12 @@ impl<'a> Drill<'a> {
         self.answered_ns.is_some()
     }
 
-    /// Whether no server is known to be away.
+    /// Whether no server is known to be down.
     pub(crate) fn all_up(&self) -> bool {
         self.killed_ns.is_none() || self.over()
     }
 
-    /// Half of the items are given out before the server is killed, the other half afterwards.
+    /// At most half of the items are handed out before the server is killed, the others afterwards.
     pub(crate) fn most_items(&self, total: usize) -> usize {
         if self.killed_ns.is_none() {
             total.div_ceil(2)

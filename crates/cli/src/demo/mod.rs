@@ -322,7 +322,7 @@ fn store(
 fn note_lost(phase: &Phase, result: &mut Findings) {
     for lost in &phase.lost {
         result.compared += 1;
-        result.differ(format!("{}: {lost}", phase.name));
+        result.add_difference(format!("{}: {lost}", phase.name));
     }
 }
 
@@ -338,12 +338,12 @@ fn compare(
     match (found, expected) {
         (Some(found), Some(expected)) if found == expected => {}
         (Some(found), Some(expected)) => {
-            result.differ(format!(
+            result.add_difference(format!(
                 "{phase}: {path}: read {found:?}, the source has {expected:?}"
             ));
         }
-        (None, _) => result.differ(format!("{phase}: {path}: was not read")),
-        (_, None) => result.differ(format!("{phase}: {path}: was never stored")),
+        (None, _) => result.add_difference(format!("{phase}: {path}: was not read")),
+        (_, None) => result.add_difference(format!("{phase}: {path}: was never stored")),
     }
 }
 
@@ -492,7 +492,7 @@ fn compare_names(
         differences.push(format!("names: {}: is missing", printable(&path)));
     }
     for difference in differences {
-        result.differ(difference);
+        result.add_difference(difference);
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use causeway_report::units::{bytes_text, count_text, duration_text, microseconds
 
 use super::phase::Phase;
 use super::result::Findings;
-use super::summary::{latencies, phases_table, rows, story};
+use super::summary::{failure_events, latencies, phases_table, rows};
 use super::worker::SLOT_NS;
 
 /// Errors that the report shows word by word.
@@ -37,7 +37,7 @@ pub(crate) fn write(result: &Findings, path: &Path) -> Outcome {
          side. `written` and `read` count bytes that clients moved.",
         &phases_table(result),
     );
-    page.lines("What happened to the server", "", &story(result));
+    page.lines("What happened to the server", "", &failure_events(result));
     messages(&mut page, result);
     if !result.differences.is_empty() {
         page.lines("Differences", "", &result.differences);

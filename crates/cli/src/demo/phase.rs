@@ -1,4 +1,4 @@
-//! One phase of the demonstration: processes that share a list of files, given out as they get free.
+//! One phase of the demonstration: processes that share a list of files, handed out in batches.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +18,7 @@ const BATCH_BYTES: u64 = 4 << 20;
 const BATCH_FILES: usize = 32;
 /// Batches that a worker has at a time, so that it never waits for the next one.
 const OUTSTANDING: usize = 2;
-/// How often an item that met a server out of reach is given out again.
+/// How many times an item is tried that meets a server out of reach.
 const ATTEMPTS: u32 = 5;
 /// How long all workers may send no message.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -32,7 +32,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Not yet tried.
+    /// An item that was not tried yet.
     pub(crate) fn new(item: Item, bytes: u64) -> Self {
         Self {
             item,
@@ -54,7 +54,7 @@ pub(crate) struct Phase {
     pub(crate) processes: usize,
     /// Errors that clients got, with the worker's number.
     pub(crate) faults: Vec<(usize, Fault)>,
-    /// Items that could not be done at all.
+    /// Items that failed for good.
     pub(crate) lost: Vec<String>,
     /// Bytes read and written by slot of the common clock, for each worker.
     pub(crate) slots: Vec<BTreeMap<u64, (u64, u64)>>,
@@ -89,7 +89,7 @@ struct Running<'a> {
     progress: &'a Progress,
 }
 
-/// Runs a phase to its end. `each` sees every item that succeeded.
+/// Runs a phase to its end. `each` is called for every item that succeeded.
 pub(crate) fn run(
     name: &'static str,
     clients: usize,
@@ -147,7 +147,7 @@ pub(crate) fn run(
                 return Err(Failure::new(
                     format!("the phase `{name}`"),
                     format!(
-                        "no client process said anything for {} s",
+                        "no client process reported anything for {} s",
                         PATIENCE.as_secs()
                     ),
                 ));

@@ -38,7 +38,7 @@ pub(crate) struct Findings {
 
 impl Findings {
     /// Counts a difference, and keeps the first ones.
-    pub(crate) fn differ(&mut self, text: String) {
+    pub(crate) fn add_difference(&mut self, text: String) {
         self.differing += 1;
         if self.differences.len() < SHOWN {
             self.differences.push(text);

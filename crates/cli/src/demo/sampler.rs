@@ -18,7 +18,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 pub(crate) struct History {
     /// Its name.
     pub(crate) name: String,
-    /// Bytes that it wrote to and read from its storage, over all its lives.
+    /// Bytes that the server wrote to and read from its storage, over all its runs.
     pub(crate) written: u64,
     pub(crate) read: u64,
 }
@@ -75,9 +75,9 @@ fn watch(configuration: &Configuration, server: usize, stop: &AtomicBool) -> His
     let (mut last_written, mut last_read) = (0, 0);
     loop {
         let last_look = stop.load(Ordering::Relaxed);
-        // A server that does not reply is asked again: in the drill one is down for a while.
+        // A server that does not reply is asked again: the drill takes one down for a while.
         if let Ok(ReplyBody::StorageStatus { written, read, .. }) = client.storage_status(server) {
-            // Counters start again with the process.
+            // A restarted process counts from zero.
             history.written += written.checked_sub(last_written).unwrap_or(written);
             history.read += read.checked_sub(last_read).unwrap_or(read);
             (last_written, last_read) = (written, read);

@@ -97,7 +97,7 @@ pub(super) fn phases_table(result: &Findings) -> Table {
 }
 
 /// The course of the failure, a sentence for each event.
-pub(super) fn story(result: &Findings) -> Vec<String> {
+pub(super) fn failure_events(result: &Findings) -> Vec<String> {
     let at = |ns: Option<u64>| {
         ns.map_or_else(
             || "?".to_owned(),
@@ -147,7 +147,7 @@ pub(super) fn summarize(result: &Findings, report: &Path, output: &Output) {
     output.line("");
     output.line(&phases_table(result).text());
     output.line("");
-    for line in story(result) {
+    for line in failure_events(result) {
         output.line(&line);
     }
     if let Some((_, _, fault)) = result.faults().next() {

@@ -58,7 +58,7 @@ fn every_kind_of_difference_counts() {
     compare(&mut result, "p", "f", Some(&content()), None);
     assert_eq!((result.compared, result.differing), (7, 6));
     for _ in 0..100 {
-        result.differ(String::new());
+        result.add_difference(String::new());
     }
     assert_eq!((result.differing, result.differences.len()), (106, SHOWN));
 }

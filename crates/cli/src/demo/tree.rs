@@ -1,4 +1,4 @@
-//! The tree that the demonstration stores: what is in it, and one made up where there is none.
+//! The tree that the demonstration stores: an existing one, or one that is generated.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -39,18 +39,18 @@ impl Name {
 /// A file or symbolic link of the tree.
 #[derive(Debug, Clone)]
 pub(crate) struct Leaf {
-    /// Below the top.
+    /// The path below the top.
     pub(crate) path: Vec<u8>,
-    /// Bytes of content.
+    /// The content's size in bytes.
     pub(crate) size: u64,
-    /// A symbolic link.
+    /// Whether it is a symbolic link.
     pub(crate) link: bool,
 }
 
 /// A directory of the tree.
 #[derive(Debug, Clone)]
 pub(crate) struct Directory {
-    /// Below the top; empty for the top itself.
+    /// The path below the top; empty for the top itself.
     pub(crate) path: Vec<u8>,
     /// Permission bits.
     pub(crate) mode: u16,
@@ -88,7 +88,9 @@ pub(crate) fn scan(top: &Path) -> Outcome<Tree> {
     let metadata = std::fs::metadata(top).doing(|| format!("reading {}", top.display()))?;
     if !metadata.is_dir() {
         let what = format!("reading {}", top.display());
-        return Err(Failure::usage(what, "it is not a directory").hint("give --tree a directory"));
+        return Err(
+            Failure::usage(what, "the tree is not a directory").hint("give --tree a directory")
+        );
     }
     let mut waiting = vec![(top.to_owned(), Vec::new(), metadata)];
     while let Some((local, path, metadata)) = waiting.pop() {
@@ -141,10 +143,10 @@ pub(crate) fn sysroot() -> Option<PathBuf> {
     Some(PathBuf::from(text.trim())).filter(|path| path.is_dir())
 }
 
-/// Files of a made-up tree.
+/// The number of files in a generated tree.
 const MADE_UP_FILES: u64 = 4000;
 
-/// Fills `top` with files of sizes as real trees have them: many small ones, few large ones. The same
+/// Fills `top` with files of realistic sizes: many small ones, few large ones. The result is the same
 /// every time.
 pub(crate) fn make_up(top: &Path) -> Outcome {
     let mut random = SplitMix64::new(1);

@@ -47,31 +47,31 @@ impl workers::Task for Assignment {
 /// The command's messages.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Do these.
+    /// Carries out these items.
     Batch(Vec<Item>),
 }
 
-/// One file or link to deal with.
+/// A file or link to store or to read.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Item {
     /// The command's number for it.
     pub(crate) number: usize,
-    /// Below the tree's top.
+    /// The path below the tree's top.
     pub(crate) path: Name,
-    /// A symbolic link.
+    /// Whether it is a symbolic link.
     pub(crate) link: bool,
-    /// Read it from under this directory of the file system and report its content.
+    /// Reads it from under this directory of the file system and reports its content.
     pub(crate) check: Option<String>,
-    /// Store it under this directory of the file system.
+    /// Stores it under this directory of the file system.
     pub(crate) store: Option<String>,
 }
 
 /// The worker's messages.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
-    /// It is connected.
+    /// The worker is connected.
     Ready,
-    /// Items are done.
+    /// Items were carried out.
     Batch {
         /// One for each item.
         results: Vec<Done>,
@@ -80,7 +80,7 @@ pub(crate) enum Report {
         /// These were the last items of a batch. Errors are reported at once, before the batch's end.
         complete: bool,
     },
-    /// Everything is done; what was measured.
+    /// All batches are done; what was measured.
     Finished {
         /// Latencies by operation.
         latencies: BTreeMap<Cow<'static, str>, Histogram>,
@@ -89,20 +89,20 @@ pub(crate) enum Report {
     },
 }
 
-/// How an item went.
+/// The outcome of an item.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Done {
     /// The command's number for it.
     pub(crate) number: usize,
-    /// What the source holds, if it was stored.
+    /// The content of the source, if the item was stored.
     pub(crate) stored: Option<Content>,
-    /// What was read, if it was checked.
+    /// The content that was read, if the item was checked.
     pub(crate) found: Option<Content>,
     /// What went wrong.
     pub(crate) error: Option<Fault>,
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Content {
     pub(crate) sha256: String,
@@ -114,12 +114,12 @@ pub(crate) struct Content {
 /// An operation that failed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Fault {
-    /// As the user would see it.
+    /// The error as the user would see it.
     pub(crate) text: String,
     /// When the item was begun and when the error came, on the common clock.
     pub(crate) from_ns: u64,
     pub(crate) to_ns: u64,
-    /// A server was out of reach: trying again later makes sense.
+    /// A server was out of reach: the item is worth another try.
     pub(crate) retry: bool,
 }
 
@@ -339,12 +339,12 @@ impl Worker {
         let node = self.timed("stat", |client| Ok(client.stat(remote, false)?))?;
         let what = || format!("reading {}", printable(remote));
         let target = link_target(&node)
-            .ok_or("it is not a symbolic link")
+            .ok_or("the object is not a symbolic link")
             .doing(what)?;
         Ok(link_content(target))
     }
 
-    /// Does something with the file system and records how long it took, as latency and as stage.
+    /// Times a call of the file system, as latency and as stage.
     fn timed<T>(
         &mut self,
         name: &'static str,
@@ -363,7 +363,7 @@ impl Worker {
         result
     }
 
-    /// Does something outside the file system and records how long it took.
+    /// Times a step outside the file system.
     fn stage<T>(&mut self, name: &'static str, work: impl FnOnce(&mut Self) -> T) -> T {
         let started = Instant::now();
         let result = work(self);
@@ -429,7 +429,7 @@ fn link_content(target: &[u8]) -> Content {
 }
 
 /// Makes a file with this content, or replaces the content of the file that an interrupted attempt has
-/// left: whether that succeeds is what the demonstration checks.
+/// left: the demonstration checks that this succeeds.
 fn create_or_replace(
     client: &mut Client,
     path: &[u8],

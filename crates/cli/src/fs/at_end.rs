@@ -1,4 +1,4 @@
-//! What `get`, `put` and `cp` do when everything that they have found is copied: further names of files, and attributes of
+//! What `get`, `put` and `cp` do after everything else is copied: further names of files, and attributes of
 //! directories, the deepest first.
 
 use std::collections::HashMap;
@@ -15,10 +15,10 @@ use crate::fs::engine::Lost;
 use crate::fs::store::{Original, is_foreign, set_copy_attributes, store_hard_link};
 use crate::fs::tree::RemoteName;
 
-/// What is left for the end. Files are identified by `Key`; `First` is the result for a file's first name, `Name` how
-/// copies are named, `Directory` what is known of a directory.
+/// Work that is left for the end. `Key` identifies files; `First` is the result for a file's first name, `Name` names
+/// copies, `Directory` has the attributes of a directory.
 pub(crate) struct AtEnd<Key, First, Name, Directory> {
-    /// Each before those in it.
+    /// Each directory comes before those in it.
     directories: Vec<Directory>,
     first_names: HashMap<Key, Arc<First>>,
     further_names: Vec<(Arc<First>, Name)>,
@@ -35,13 +35,13 @@ impl<Key, First, Name, Directory> Default for AtEnd<Key, First, Name, Directory>
 }
 
 impl<Key: Eq + Hash, First, Name, Directory> AtEnd<Key, First, Name, Directory> {
-    /// Notes a directory that has been made, and gets its attributes at the end.
+    /// Adds a directory that has been made, and whose attributes are set at the end.
     pub(crate) fn directory(&mut self, directory: Directory) {
         self.directories.push(directory);
     }
 
-    /// Notes a name of a file that has several. Returns the name, and where the caller leaves the result for it, if
-    /// it is the first; a further one becomes a link to the copy at the end.
+    /// Adds a name of a file that has several. Returns the name and, if it is the file's first, where the caller stores the result
+    /// for it; each further name becomes a link to the copy at the end.
     pub(crate) fn name(
         &mut self,
         key: Key,
@@ -57,7 +57,7 @@ impl<Key: Eq + Hash, First, Name, Directory> AtEnd<Key, First, Name, Directory> 
         Some((name, first))
     }
 
-    /// Does what is left, and reports what fails of it. Returns the number of failures.
+    /// Carries out the work left, and reports its failures. Returns their number.
     pub(crate) fn conclude(
         self,
         progress: &Progress,
@@ -83,7 +83,7 @@ pub(crate) fn count(progress: &Progress, result: Outcome) -> u64 {
     match result {
         Ok(()) => 0,
         Err(failure) => {
-            progress.say(|| report_item(&failure));
+            progress.print_above(|| report_item(&failure));
             1
         }
     }
@@ -104,7 +104,7 @@ pub(crate) type Stored = OnceLock<ObjectId>;
 /// What is left for the end of copying into the file system; `Known` are a directory's attributes.
 pub(crate) type StoredAtEnd<Key, Known> = AtEnd<Key, Stored, RemoteName, (Node, Known, Vec<u8>)>;
 
-/// Does what is left after copying into the file system, and makes metadata durable if `sync`. Returns how many of
+/// Carries out the work left after copying into the file system, and makes metadata durable if `sync`. Returns how many of
 /// these steps failed.
 pub(crate) fn conclude_stored<Key: Eq + Hash, Known>(
     client: &mut Client,

@@ -60,7 +60,7 @@ struct Job {
     first: Option<Arc<Stored>>,
 }
 
-/// What the finding thread leaves for the end.
+/// What the thread that finds files leaves for the end.
 type Later = StoredAtEnd<ObjectId, Attributes>;
 
 struct Copy<'a> {
@@ -152,7 +152,7 @@ impl Copy<'_> {
             return Err(Failure::new(what(), "it is a directory").hint("use -r to copy it"));
         }
         refuse_inside(client, &node, &to, &what())?;
-        // Where entries of the directories that the walk is in go.
+        // The directories in the destination for those that the walk is inside of.
         let mut targets: Vec<(ObjectId, Vec<u8>)> = Vec::new();
         queue.walk(client, (&path, &node), self.progress, |client, visited| {
             let to = match targets.last() {
@@ -178,7 +178,7 @@ impl Copy<'_> {
     ) -> Outcome {
         match visited.attributes.kind {
             Kind::Directory => {
-                // Writable for its owner until its entries are there.
+                // The directory is writable for its owner until its entries are copied.
                 let mode = visited.attributes.mode & 0o777 | 0o700;
                 let node = to.make_directory(client, mode, None)?;
                 targets.push((node.object, to.path.clone()));
@@ -225,7 +225,7 @@ impl Copy<'_> {
             Lost::add(&self.lost.attributes);
         }
         if let Some(first) = &job.first {
-            // Only the one job that stores the file does this.
+            // Each file is stored by one job only.
             let _ = first.set(storing.file.node.object);
         }
         self.progress.advance(0, 1);
@@ -249,7 +249,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Copies everything but blocks of zeros. Returns what is still to be finished, and the size.
+    /// Copies everything but blocks of zeros. Returns the unfinished file, and its size.
     fn content(
         &self,
         worker: &mut Worker,
@@ -258,7 +258,7 @@ impl Copy<'_> {
         original: &Original,
     ) -> Outcome<(Storing, u64)> {
         let (to, path) = (&job.to, job.from.shown());
-        // A first piece that is no larger than this is the whole file, and small.
+        // A file whose first piece is no larger than this is small, and read whole.
         let small = source.node.attributes.size.min(MAX_STUFFED_BYTES as u64);
         let mut begun: Option<Storing> = None;
         let mut advanced = 0;
@@ -282,7 +282,7 @@ impl Copy<'_> {
                         client.write_list(&mut storing.file, &[region], &[piece.slice(run)])?;
                     }
                 }
-                // It stays one.
+                // A sparse file stays sparse.
                 Part::Hole(_) => {}
             }
             self.progress.advance(part.len(), 0);
@@ -297,7 +297,7 @@ impl Copy<'_> {
                 Ok((storing, size))
             }
             (Err(failure), begun) => {
-                self.progress.take_back(advanced);
+                self.progress.subtract(advanced);
                 if let Some(storing) = begun {
                     storing.discard(client);
                 }

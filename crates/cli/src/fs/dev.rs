@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     output.line("Ctrl-C ends it; what is stored stays");
     output.object(&json!({ "config": file, "servers": names, "pids": pids }));
     loop {
-        // For people: this is often enough to report that a server has ended, and nothing else is waited for.
+        // Often enough to report the end of a server to people; nothing else is waited for.
         std::thread::sleep(Duration::from_millis(200));
         while let Some((index, words)) = cluster.ended() {
             let name = cluster.name(index);

@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     target: Target,
 }
 
-/// What the servers have replied.
+/// The servers' replies.
 struct Shown {
     table: Table,
     /// Lines below the table.

@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     target: Target,
 }
 
-/// What a directory holds.
+/// The total of a directory.
 #[derive(Debug, Default, Clone, Copy)]
 struct Sum {
     bytes: u64,

@@ -1,7 +1,7 @@
 //! Many operations at once: one thread finds work, several threads with a client each do it.
 //!
 //! The queue between them is bounded, so a tree of any size needs the same memory. An item that
-//! fails is reported and counted and the others go on, unless its cause would fail them all.
+//! fails is reported and counted and the others go on, unless they would fail for the same cause.
 
 use std::fs::File as LocalFile;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,11 +31,11 @@ const MAX_JOBS: u64 = 256;
 /// Items that may wait in the queue.
 const QUEUE_ITEMS: usize = 1024;
 
-/// What follows next in a file that is read.
+/// The next part of a file that is read in order.
 pub(crate) enum Part<'a> {
     /// These bytes.
     Data(&'a Memory),
-    /// So many zeros, which have not been read.
+    /// This number of zeros, which have not been read.
     Hole(u64),
 }
 
@@ -105,8 +105,8 @@ impl Worker {
             .clone()
     }
 
-    /// Copies `source` from byte `from` up to `to` or its end into `file`, which will have this path; what is not stored of a `sparse`
-    /// source is not sent. Returns where the source ended, `to` at most.
+    /// Copies `source` from byte `from` up to `to` or its end into `file`, which will have this path; holes of a `sparse`
+    /// source are not sent. Returns where the source ended, `to` at most.
     pub(crate) fn upload(
         &mut self,
         source: &LocalFile,
@@ -167,8 +167,8 @@ impl Worker {
     }
 
     /// Copies `file` from byte `from` up to `to` or its end into `target`, at the same offsets; blocks of
-    /// zeros are left out, so that they become holes of a fresh file. Returns how many bytes that were; after a
-    /// failure none counts as progress.
+    /// zeros are left out, so that they become holes of a fresh file. Returns the number of bytes copied; after a
+    /// failure no bytes count as progress.
     pub(crate) fn download(
         &mut self,
         (file, path): (&mut File, &[u8]),
@@ -193,7 +193,7 @@ impl Worker {
             Ok(())
         });
         if read.is_err() {
-            progress.take_back(advanced);
+            progress.subtract(advanced);
         }
         read
     }
@@ -242,8 +242,8 @@ impl Worker {
     }
 }
 
-/// How many bytes to read at once from `offset` on: one more than there should be up to the file's end, so that fewer
-/// come there, but no more than the buffer has to be cleared for. 0 at the largest offset.
+/// How many bytes to read at once from `offset` on: one more than the file should have there, which shows whether it has
+/// grown, but no more than the buffer has room for. 0 at the largest offset.
 fn piece_len(file: &File, offset: u64) -> usize {
     let left = file.node.attributes.size.saturating_sub(offset);
     let most = MAX_FILE_BYTES.saturating_sub(offset);
@@ -259,7 +259,7 @@ pub(crate) struct Countdown {
 }
 
 impl Countdown {
-    /// Of one part, the last one: others come when they are found.
+    /// A count of one part, the last one: others are added when they are found.
     pub(crate) fn new() -> Self {
         Self {
             remaining: AtomicU64::new(1),
@@ -273,7 +273,7 @@ impl Countdown {
 
     fn fail(&self, failure: Failure) {
         let mut first = self.failure();
-        // A failure other than a removed file is more informative.
+        // The failure of a removed file says less than any other.
         if first.as_ref().is_none_or(|first| first.gone) {
             *first = Some(failure);
         }
@@ -298,7 +298,7 @@ pub(crate) struct Queue<'a, J> {
 }
 
 impl<J> Queue<'_, J> {
-    /// Queues a job for the workers, waiting for room. Returns `false` if the work has been given up.
+    /// Queues a job for the workers, waiting for room. Returns `false` if the work has been abandoned.
     pub(crate) fn push(&self, job: J) -> bool {
         !self.state.given_up() && self.sender.send(job).is_ok()
     }
@@ -346,7 +346,7 @@ impl<J> Queue<'_, J> {
         Ok(holes)
     }
 
-    /// Whether going on would fail the same way.
+    /// Whether the work has been abandoned because further items would fail in the same way.
     pub(crate) fn given_up(&self) -> bool {
         self.state.given_up()
     }
@@ -399,9 +399,9 @@ impl State {
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
         let first_fatal = failure.fatal && !self.given_up.swap(true, Ordering::Relaxed);
-        // After giving up, the other threads' errors only repeat the first one.
+        // After the work is abandoned, the other threads' errors only repeat the first one.
         if first_fatal || !self.given_up() {
-            progress.say(|| report_item(failure));
+            progress.print_above(|| report_item(failure));
         }
     }
 }
@@ -423,7 +423,7 @@ pub(crate) fn parallel_over<T, J: Send>(
         for number in 0..threads.max(1) {
             let serve = || serve_queue(session, &receiver, &state, progress, &work);
             let thread = std::thread::Builder::new().spawn_scoped(scope, serve);
-            // Fewer threads do the same work.
+            // If a thread cannot be started, fewer do the same work.
             if number == 0 {
                 thread.doing(|| "starting a thread".to_owned())?;
             } else if thread.is_err() {
@@ -518,7 +518,7 @@ pub(crate) fn ask_servers<T: Send>(
     })
 }
 
-/// Ends a verb of many items that has done so many of them, which `--json` shows under the name `what`.
+/// Ends a verb that has processed this many items, which `--json` shows under the name `what`.
 pub(crate) fn conclude_counted(session: &Session, what: &str, done: u64, failures: u64) -> Outcome {
     let counted = json!({ what: done, "failures": failures });
     session.output.object(&counted);
@@ -571,14 +571,14 @@ pub(crate) struct Lost {
     pub(crate) unfinished: AtomicU64,
     /// Files with extended attributes, which are not copied.
     pub(crate) extended_attributes: AtomicU64,
-    /// Directories of other owners, and their files that were written in place: mode and times stayed.
+    /// Directories of other owners, and their files that were overwritten in place: their mode and times stayed.
     pub(crate) attributes: AtomicU64,
     /// Files whose set-user-ID or set-group-ID bits were left out, since the copy has another owner.
     pub(crate) identity_bits: AtomicU64,
 }
 
 impl Lost {
-    /// One more.
+    /// Counts one more.
     pub(crate) fn add(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }

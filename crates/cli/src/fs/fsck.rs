@@ -56,7 +56,7 @@ struct Findings {
     records: u64,
     datafiles: u64,
     shown: Vec<String>,
-    /// All, also those that are not shown.
+    /// The number of all findings, also of those not shown.
     count: u64,
     repaired: u64,
     orphans: u64,
@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         return Ok(());
     }
     if session.output.json {
-        // The one JSON object has reported it.
+        // The JSON object has reported the findings.
         return Err(Failure::reported());
     }
     let failure = Failure::new(
@@ -114,7 +114,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
              or write them anew",
         ),
         true => failure.hint("run it again; if findings stay, read the logs of the servers"),
-        false => failure.hint("repair them with `causeway fs fsck --repair`"),
+        false => failure.hint("repair what can be repaired with `causeway fs fsck --repair`"),
     })
 }
 
@@ -144,7 +144,7 @@ impl Check<'_> {
             let batch = self.client.check_striped(after)?;
             self.found.files += batch.files;
             if self.repair {
-                // What was replaced by something else is reported once more, by this run.
+                // A datafile that was replaced by something else is reported once more, by this run.
                 for lost in &batch.found {
                     self.client
                         .accept_data(lost.server, vec![lost.fault.object])?;
@@ -169,8 +169,8 @@ impl Check<'_> {
         let (count, mut orphans) = self.scan(index)?;
         self.found.datafiles += count;
         if !orphans.is_empty() {
-            // A file that was just removed leaves its datafiles for a moment: only what is still there
-            // when all removals are done is an orphan.
+            // A file that was just removed leaves its datafiles for a moment: an orphan is one that is still there
+            // when all removals are done.
             self.await_removals()?;
             let (_, again) = self.scan(index)?;
             orphans.retain(|object, _| again.contains_key(object));
@@ -198,8 +198,8 @@ impl Check<'_> {
                 "the metadata server does not say which object numbers it has given out",
             ));
         };
-        // Numbers in a gap were given out by later metadata, of which this is an older copy: nothing is proven of
-        // them.
+        // Numbers in a gap were given out by later metadata, of which these are an older copy: such datafiles may
+        // be needed.
         let in_gap =
             |object: &ObjectId| gaps.iter().any(|gap| gap.0 <= *object && object.0 < gap.1);
         let (unknown, known): (Vec<_>, Vec<_>) = orphans.partition(in_gap);
@@ -230,8 +230,8 @@ impl Check<'_> {
         }
     }
 
-    /// Waits until the metadata server has no datafiles left to remove, but not for ever: a server that
-    /// is away keeps its own.
+    /// Waits until the metadata server has no datafiles left to remove, for a bounded time: a server that
+    /// is down keeps its own.
     fn await_removals(&mut self) -> Outcome {
         let deadline = Instant::now() + REMOVAL_PATIENCE;
         while let ReplyBody::MetadataStatus { removals, .. } = self.client.metadata_status()?

@@ -89,7 +89,7 @@ struct FirstName {
     complete: AtomicBool,
 }
 
-/// What the finding thread leaves for the end.
+/// What the thread that finds files leaves for the end.
 type Later = AtEnd<ObjectId, FirstName, Vec<u8>, (Vec<u8>, Attributes)>;
 
 struct Get<'a> {
@@ -101,7 +101,7 @@ struct Get<'a> {
     lost: Lost,
 }
 
-/// Where copies go on this machine.
+/// The destination on this machine.
 enum Place {
     /// Standard output.
     Output,
@@ -154,8 +154,8 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     conclude_copy(&session, &progress, started, failures, &get.lost)
 }
 
-/// Decides as `cp` does: into a directory that exists, otherwise under the name given, which only one
-/// source can have. A link to a directory is followed: the user has named it.
+/// Chooses the destination as `cp` does: inside a directory that exists, otherwise under the name given, which only one
+/// source can have. A link to a directory is followed, since the user has named it.
 fn decide(destination: &Path, names: &[&[u8]]) -> Outcome<Place> {
     let what = || format!("copying to {}", destination.display());
     let bytes = destination.as_os_str().as_bytes();
@@ -168,7 +168,9 @@ fn decide(destination: &Path, names: &[&[u8]]) -> Outcome<Place> {
         return Ok(Place::Into(Tree::open(destination)?));
     }
     if names.len() > 1 {
-        return Err(Failure::new(what(), "it is not a directory").hint("make it with mkdir"));
+        return Err(
+            Failure::new(what(), "the destination is not a directory").hint("make it with mkdir")
+        );
     }
     if there.is_some_and(|there| !there.is_file()) {
         return Ok(Place::Special);
@@ -436,19 +438,20 @@ impl Get<'_> {
             shared.copied.fetch_add(copied, Ordering::AcqRel);
             match copied == to - from {
                 true => Ok(()),
-                false => Err(
-                    Failure::new("reading the file", "it became shorter meanwhile")
-                        .hint("copy it again when it is not written to"),
-                ),
+                false => Err(Failure::new(
+                    "reading the file",
+                    "the file became shorter while it was copied",
+                )
+                .hint("copy it again when nothing writes to it")),
             }
         });
         match ended {
             None => Ok(()),
             Some(Ok(())) => self.complete(&shared.pending, &shared.file, first),
-            // Parts of what has the name now would not fit to those of what it was.
+            // The name may stand for another file by now, whose parts do not fit those copied before.
             Some(Err(failure)) if failure.gone => {
                 let copied = shared.copied.load(Ordering::Acquire);
-                self.progress.take_back(copied);
+                self.progress.subtract(copied);
                 self.whole(worker, &shared.source, &shared.below, first)
             }
             Some(failed) => failed,
@@ -464,8 +467,8 @@ impl Get<'_> {
         Ok(())
     }
 
-    /// What comes after all files: further names, and attributes of directories, the deepest first. Returns how many
-    /// of these steps failed.
+    /// Carries out the work left after all files are copied: further names, and attributes of directories, the deepest first. Returns
+    /// how many of these steps failed.
     fn conclude(&self, later: Later) -> u64 {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         later.conclude(

@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         move_metadata(&mut configuration, host, &arguments.hosts);
     }
     let text = configuration.to_toml();
-    // The text must be read as it was written: a bad host name that was not noticed before is an error here.
+    // The text must read back as it was written: a bad host name that was not noticed before is an error here.
     Configuration::parse(&text, &arguments.output.display().to_string())
         .map_err(|error| wrong(error.message))?;
     let key = Secret::draw().doing(|| "making a random key".to_owned())?;

@@ -49,10 +49,11 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Ok(node) if is_directory(&node) => {
             let name = base_name(&existing);
             if matches!(name, b"" | b"." | b"..") {
-                return Err(
-                    Failure::usage(what, "it has no name for a link in a directory")
-                        .hint("write the link's own name too"),
-                );
+                return Err(Failure::usage(
+                    what,
+                    "the path ends in no name that the link could have in the directory",
+                )
+                .hint("write the link's own name too"));
             }
             new = join(&new, name);
         }
@@ -61,10 +62,11 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Err(error) => return Err(error.into()),
     }
     if !arguments.symbolic && is_directory(&client.stat(&existing, false)?) {
-        return Err(
-            Failure::new(what, "it is a directory, which has one name only")
-                .hint("make a symbolic link with `causeway fs ln -s`"),
-        );
+        return Err(Failure::new(
+            what,
+            "the object is a directory, and those have one name only",
+        )
+        .hint("make a symbolic link with `causeway fs ln -s`"));
     }
     let node = match arguments.symbolic {
         true => client.symbolic_link(&existing, &new)?,

@@ -23,7 +23,7 @@ use crate::fs::partial;
 
 /// Longest path that is given to the kernel at once; longer ones are walked in pieces.
 const PIECE_OF_PATH_BYTES: usize = 2048;
-/// How often a walk begins again that a renaming above it has disturbed.
+/// How many times a walk is repeated that is disturbed by a renaming above it.
 const ATTEMPTS: usize = 64;
 
 /// Attributes of a local file.
@@ -73,7 +73,7 @@ impl Known {
         }
     }
 
-    /// Of an open file.
+    /// The attributes of an open file.
     pub(crate) fn of(file: impl AsFd) -> std::io::Result<Self> {
         Ok(Self::new(&rustix::fs::fstat(file)?))
     }
@@ -207,7 +207,7 @@ impl Tree {
         Ok(rustix::fs::readlinkat(directory, name, Vec::new())?.into_bytes())
     }
 
-    /// Opens a source: never a link, never waiting for the other end of a pipe.
+    /// Opens a source without following a link and without waiting for the other end of a pipe.
     pub(crate) fn open_source(&self, below: &[u8]) -> std::io::Result<(LocalFile, Known)> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = self.open_below(below, flags | OFlags::NOCTTY)?;
@@ -236,7 +236,7 @@ impl Tree {
         Ok((known, has_extended_attributes(&directory)))
     }
 
-    /// Makes a directory, or finds that there is one. A link to a directory is none.
+    /// Makes a directory, unless there is one. A link to a directory does not count as one.
     pub(crate) fn make_directory(&self, below: &[u8]) -> Outcome {
         let doing = || format!("making the directory {}", self.shown(below));
         if below.is_empty() {
@@ -277,14 +277,14 @@ fn beneath(directory: impl AsFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, 
     }
 }
 
-/// What a copy on this machine shall have.
+/// The attributes of a copy on this machine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CopyAttributes {
     /// Mode, owner, group and times.
     pub(crate) attributes: causeway_wire::fs::Attributes,
-    /// Give it the times.
+    /// Whether the copy gets the times.
     pub(crate) times: bool,
-    /// Give it owner and group.
+    /// Whether the copy gets owner and group.
     pub(crate) owner: bool,
 }
 
@@ -328,7 +328,7 @@ impl CopyAttributes {
         Ok(())
     }
 
-    /// The same for a symbolic link, which has no mode.
+    /// Gives a symbolic link its attributes; it has no mode.
     fn apply_to_link(&self, directory: impl AsFd, name: &OsStr) -> std::io::Result<()> {
         if self.owner {
             let (uid, gid) = self.ids();
@@ -342,8 +342,8 @@ impl CopyAttributes {
     }
 }
 
-/// A mode without the bits that would let a program run as a user or group other than the ones that gave
-/// it these bits: owner and group of the original against those of the copy.
+/// A mode without set-user-ID and set-group-ID bits where the copy has another owner or group than the original, for which
+/// these bits were set.
 pub(crate) fn safe_mode(mode: u16, original: (u32, u32), copy: (u32, u32)) -> u16 {
     let mut mode = mode & 0o7777;
     if original.0 != copy.0 {
@@ -355,11 +355,11 @@ pub(crate) fn safe_mode(mode: u16, original: (u32, u32), copy: (u32, u32)) -> u1
     mode
 }
 
-/// A local file on its way: written under a temporary name in the directory of its own name.
+/// A local file that is being written: under a temporary name in the directory of its final name.
 pub(crate) struct PendingFile {
     /// Open for writing.
     pub(crate) file: LocalFile,
-    /// Where it will be, for people.
+    /// The final path, for people.
     pub(crate) shown: String,
     directory: Arc<OwnedFd>,
     temporary: Mutex<Option<shutdown::Registration>>,
@@ -400,7 +400,7 @@ impl PendingFile {
         })
     }
 
-    /// Gives the file its attributes and its name.
+    /// Gives the file its attributes and its final name.
     pub(crate) fn complete(&self, wanted: &CopyAttributes) -> Outcome {
         let doing = || format!("finishing {}", self.shown);
         wanted.apply_to(&self.file).doing(doing)?;
@@ -423,7 +423,7 @@ impl PendingFile {
 impl Drop for PendingFile {
     fn drop(&mut self) {
         if self.registration().take().is_some() {
-            // What cannot be removed keeps its recognisable name; the failure itself has been reported.
+            // A file that cannot be removed keeps its recognizable name; the failure itself has been reported.
             let name = OsStr::from_bytes(&self.temporary_name);
             let _ = rustix::fs::unlinkat(&*self.directory, name, AtFlags::empty());
         }
@@ -431,7 +431,7 @@ impl Drop for PendingFile {
 }
 
 /// Makes something under a temporary name with `make`, which gets the directory and the name, and then
-/// renames it to where it belongs, atomically.
+/// renames it atomically to its final name.
 fn make_and_rename(
     tree: &Tree,
     below: &[u8],
@@ -451,12 +451,12 @@ fn make_and_rename(
             name,
         )?)
     });
-    // Two names of one file are left alone by a renaming; otherwise the temporary name is gone.
+    // If both names are of one file, renaming leaves them as they are; otherwise the temporary name is gone.
     let _ = rustix::fs::unlinkat(&*directory, temporary, AtFlags::empty());
     made.doing(doing)
 }
 
-/// Makes a symbolic link, in the place of a file or link that is there.
+/// Makes a symbolic link, replacing a file or link that is there.
 pub(crate) fn make_link(
     tree: &Tree,
     below: &[u8],
@@ -469,7 +469,7 @@ pub(crate) fn make_link(
     })
 }
 
-/// Gives the file at `first` a further name, in the place of what has it.
+/// Gives the file at `first` a further name, replacing what has it.
 pub(crate) fn make_hard_link(tree: &Tree, first: &[u8], below: &[u8]) -> Outcome {
     make_and_rename(tree, below, |directory, name| {
         let (from, old) = tree.parent(first)?;
@@ -484,7 +484,7 @@ pub(crate) fn make_hard_link(tree: &Tree, first: &[u8], below: &[u8]) -> Outcome
 }
 
 /// Whether a file has extended attributes that a copy will lack. The label that a security module gives
-/// to every file is none of the user's.
+/// to every file does not count.
 pub(crate) fn has_extended_attributes(file: impl AsFd) -> bool {
     let mut names = [0_u8; 4096];
     match rustix::fs::flistxattr(&file, &mut names) {
@@ -493,7 +493,7 @@ pub(crate) fn has_extended_attributes(file: impl AsFd) -> bool {
             .unwrap_or_default()
             .split(|byte| *byte == 0)
             .any(|name| !name.is_empty() && name != b"security.selinux"),
-        // The file system has none at all.
+        // The file system has no extended attributes.
         Err(Errno::OPNOTSUPP) => false,
         // There are more names than fit, or they cannot be listed: the copy may lack some.
         Err(_) => true,

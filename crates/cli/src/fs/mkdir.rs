@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     conclude_counted(&session, "made", made, failures)
 }
 
-/// Makes a directory and those above it that are missing. Each is named in the one before, which is known by its number: so
+/// Makes a directory and the missing ones above it. Each is named in the one above, which is known by its number, so that
 /// the time grows with the number of levels only.
 pub(crate) fn make_with_parents(
     client: &mut Client,
@@ -83,7 +83,7 @@ pub(crate) fn make_with_parents(
             false => (0o755, None),
         };
         let place = || Place::from((directory, name));
-        // What exists is only looked up: a change that fails would have to be committed as well.
+        // A directory that exists is only looked up: a change that fails would have to be committed as well.
         let found = match client.stat(place(), true) {
             Err(error) if is_missing(&error) => client.make_directory(place(), mode, distribution),
             found => found,

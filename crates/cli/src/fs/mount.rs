@@ -18,11 +18,11 @@ use super::session::{Session, Target};
 
 /// How long open files without a name outlive a mount that dies.
 const LEASE: Duration = Duration::from_secs(600);
-/// How long they may, in seconds.
+/// Allowed leases, in seconds.
 const LEASES_S: std::ops::RangeInclusive<u64> = 1..=86_400;
-/// What a detached mount writes once it replies.
+/// What a detached mount writes once it replies to requests.
 const READY: &str = "ready";
-/// Where a process goes that must not keep a directory in use.
+/// The working directory of a process that must not keep another one in use.
 const ANYWHERE: &str = "/";
 
 /// Mount the file system at a directory, so that every program can use it
@@ -127,7 +127,7 @@ pub(crate) fn unmount(arguments: UnmountArguments) -> Outcome {
     Ok(())
 }
 
-/// What `-o` says, and the lease of unlinked files.
+/// The options given with `-o`, and the lease of unlinked files.
 fn read_options(texts: &[String], target: &mut Target) -> Outcome<(Options, Duration)> {
     let text = texts.join(",");
     let wrong = |why: String| {
@@ -168,7 +168,7 @@ fn report(output: &Output, directory: &std::path::Path, pid: u32, hint: &str) {
     output.object(&json!({ "mounted": directory, "pid": pid }));
 }
 
-/// Starts this program again to serve the mount, and waits until it does.
+/// Starts this program again to serve the mount, and waits until it replies to requests.
 fn detach(arguments: &MountArguments, session: &Session, directory: &std::path::Path) -> Outcome {
     let doing = || "starting the process that serves the mount".to_owned();
     let mut command = Command::new(std::env::current_exe().doing(doing)?);
@@ -176,7 +176,7 @@ fn detach(arguments: &MountArguments, session: &Session, directory: &std::path::
         .args(["fs", "mount", "--background", "--config"])
         .arg(session.file.canonicalize().doing(doing)?);
     for options in &arguments.options {
-        // The configuration has been found already, and its path may be relative.
+        // The configuration has been found already, and its path may be relative to this process's directory.
         let kept = options.split(',');
         let kept: Vec<&str> = kept.filter(|one| !one.starts_with("config=")).collect();
         command.arg("-o").arg(kept.join(","));
@@ -200,7 +200,7 @@ fn detach(arguments: &MountArguments, session: &Session, directory: &std::path::
     }
     if line.trim_end() != READY {
         let status = child.wait().doing(doing)?;
-        // It has said why, on the same standard error.
+        // The process has reported why on the same standard error.
         return Err(Failure {
             code: status
                 .code()
@@ -221,8 +221,8 @@ fn detach(arguments: &MountArguments, session: &Session, directory: &std::path::
     Ok(())
 }
 
-/// A request that a thread does not reply to would keep its program waiting for ever; once the process is gone, all get
-/// errors.
+/// A request that a thread does not reply to would keep its program waiting for ever; once the process has ended, all requests
+/// get errors.
 fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -231,10 +231,10 @@ fn end_on_panic() {
     }));
 }
 
-/// Tells the command that has started this process that the mount replies, and lets go of everything of the terminal's.
+/// Tells the command that has started this process that the mount replies, and closes what belongs to the terminal.
 fn leave_terminal() -> Outcome {
     let doing = || "leaving the terminal".to_owned();
-    // A process that leads its group already is on its own.
+    // A process that leads its group already has left the terminal's.
     let _ = rustix::process::setsid();
     std::env::set_current_dir(ANYWHERE).doing(doing)?;
     let mut out = std::io::stdout();

@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let mut client = session.client()?;
     let names = base_names(&arguments.sources);
     let destination = Destination::decide(&mut client, &arguments.destination, &names)?;
-    // Before the first is renamed, all are known to be there.
+    // All sources are looked up before the first is renamed.
     for source in &arguments.sources {
         client.stat(&source.0, false)?;
     }

@@ -19,9 +19,9 @@ use causeway_wire::fs::{Errno, ObjectId, Place};
 use crate::fs::session::Session;
 use crate::fs::tree::RemoteName;
 
-/// Bytes of chance in a name.
+/// Random bytes in a name.
 const CHANCE_BYTES: usize = 8;
-/// Names that are tried before giving up: none of them should exist.
+/// How many names are tried before giving up: none of them should exist.
 const ATTEMPTS: usize = 8;
 /// How long the cleaning up waits for a server that does not reply.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -38,7 +38,7 @@ pub(crate) fn is_partial(name: &[u8]) -> bool {
     std::str::from_utf8(name).is_ok_and(whole_file::is_partial)
 }
 
-/// What this process has begun and neither finished nor removed.
+/// Names that this process has made and neither finished nor removed.
 struct Unfinished {
     next: u64,
     names: BTreeMap<u64, Place>,
@@ -49,14 +49,14 @@ static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished {
     names: BTreeMap::new(),
 });
 
-/// Held shared while something is made, and for good by the cleaning up: nothing is made behind it.
+/// Held shared while something is made, and exclusively from the cleaning up on: nothing is made after that.
 static MAKING: RwLock<()> = RwLock::new(());
 
 fn unfinished() -> MutexGuard<'static, Unfinished> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A name in the file system that is removed when the command ends, unless [`Partial::finish`] or
+/// A temporary name in the file system that is removed when the command ends, unless [`Partial::finish`] or
 /// [`Partial::discard`] come first.
 #[derive(Debug)]
 pub(crate) struct Partial {
@@ -117,7 +117,7 @@ impl Partial {
         .collect()
     }
 
-    /// The failure of making it.
+    /// The failure of making a temporary name.
     fn not_made(&self, beside: &RemoteName, error: causeway_fs::Error) -> Failure {
         // After a fatal error, such as a server out of reach, it may have been made all the same.
         if !causeway_command::remote::is_fatal(error.errno) {
@@ -140,17 +140,17 @@ impl Partial {
         Ok(partial)
     }
 
-    /// It has got the name that it was made for, or is gone.
+    /// The temporary name has been renamed or removed.
     pub(crate) fn forget(&self) {
         unfinished().names.remove(&self.id);
     }
 
-    /// Where it is.
+    /// Its place in the file system.
     pub(crate) fn place(&self) -> Place {
         Place::from((self.directory, self.name.as_slice()))
     }
 
-    /// Gives it the name that it was made for, in the place of what has that name.
+    /// Renames it to its final name, replacing what has that name.
     pub(crate) fn finish(&self, client: &mut Client, to: &RemoteName) -> Outcome {
         client
             .rename(self.place(), to.place(), false)
@@ -169,7 +169,7 @@ impl Partial {
     }
 }
 
-/// Has signals end the command in order, and the end remove what is unfinished.
+/// Installs handlers of signals that end the command in order, and the removal of what is unfinished.
 pub(crate) fn clean_up_at_end(session: &Session) -> Outcome {
     shutdown::on_signals()?;
     let mut configuration = (*session.configuration).clone();
@@ -180,7 +180,7 @@ pub(crate) fn clean_up_at_end(session: &Session) -> Outcome {
 }
 
 fn clean_up(configuration: &Configuration, only_scheme: Option<String>) {
-    // Names that are being made now are registered; once this is locked, each is made or not.
+    // Names that are being made are registered; once this is locked, each of them exists or not.
     let making = MAKING.write().unwrap_or_else(PoisonError::into_inner);
     // The process ends: nothing may be made any more.
     std::mem::forget(making);
@@ -194,20 +194,20 @@ fn clean_up(configuration: &Configuration, only_scheme: Option<String>) {
     };
     let mut client = match Client::connect(configuration, options) {
         Ok(client) => client,
-        Err(error) => return tell_left(names.len(), &error),
+        Err(error) => return report_left(names.len(), &error),
     };
     let mut left = names.len();
     for place in names.into_values() {
         match client.unlink(place) {
             Err(error) if error.errno != Errno::ENOENT && !is_gone(&error) => {
-                return tell_left(left, &error);
+                return report_left(left, &error);
             }
             _ => left -= 1,
         }
     }
 }
 
-fn tell_left(count: usize, error: &causeway_fs::Error) {
+fn report_left(count: usize, error: &causeway_fs::Error) {
     warn(&format!(
         "up to {count} unfinished files may be left in the file system: {}; look for them later, and remove them, with \
          `causeway fs rm --partial`",

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use causeway_command::failure::{Failure, Outcome};
-use causeway_command::output::harmless;
+use causeway_command::output::escaped;
 use causeway_report::table::Table;
 use causeway_report::units::{duration_text, microseconds_text};
 use causeway_wire::fs::ServerIdentity;
@@ -66,11 +66,14 @@ fn ask(session: &Session, index: usize, count: u32) -> Outcome<PingReply> {
     }
     times.sort_by(f64::total_cmp);
     let Some(greeting) = reply else {
-        return Err(Failure::new("asking a server", "it was asked no time"));
+        return Err(Failure::new(
+            "asking a server",
+            "the server did not tell its time",
+        ));
     };
     check(session, index, &greeting.identity)?;
     Ok(PingReply {
-        version: harmless(&greeting.version),
+        version: escaped(&greeting.version),
         pid: greeting.pid,
         uptime: Duration::from_millis(greeting.uptime_ms),
         median_us: times.get(times.len() / 2).copied().unwrap_or(0.0),
@@ -92,7 +95,7 @@ fn check(session: &Session, index: usize, found: &ServerIdentity) -> Outcome {
         format!(
             "at its address is server {} of file system {:032x}, and the configuration has server {expected} \
              of file system {:032x} there",
-            harmless(&found.name),
+            escaped(&found.name),
             found.file_system,
             session.configuration.id
         ),

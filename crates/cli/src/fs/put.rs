@@ -105,11 +105,11 @@ struct Parts {
     first: Option<Arc<Stored>>,
 }
 
-/// What the finding thread leaves for the end.
+/// What the thread that finds files leaves for the end.
 #[derive(Default)]
 struct Later {
     at_end: StoredAtEnd<(u64, u64), Known>,
-    /// Small files that wait for more of them, which are stored together.
+    /// Small files that wait for others to be stored with.
     small: Vec<Small>,
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         &session,
         arguments.jobs,
         &progress,
-        // After the last one, small files that wait for more of them are left.
+        // After the last file, some small ones are still waiting for others.
         operands.chain([None]),
         |queue, source| {
             let mut finder = Finder {
@@ -242,7 +242,7 @@ impl Source {
         }
     }
 
-    /// Opens it without ever waiting; it must be a regular file.
+    /// Opens the source without ever waiting; it must be a regular file.
     fn open(&self) -> Outcome<(LocalFile, Known)> {
         let doing = || format!("opening {}", self.shown());
         let (file, known) = match self {
@@ -255,14 +255,16 @@ impl Source {
             }
         };
         if known.kind != FileType::RegularFile {
-            return Err(Failure::new(doing(), "it is no regular file any more")
-                .hint("something else changes the tree; copy again when that is over"));
+            return Err(
+                Failure::new(doing(), "the path no longer names a regular file")
+                    .hint("copy again when nothing changes the tree any more"),
+            );
         }
         Ok((file, known))
     }
 }
 
-/// Finds what is to be copied, and queues it.
+/// Finds the files to copy, and queues them.
 struct Finder<'a, 'b> {
     put: &'a Put<'b>,
     client: &'a mut Client,
@@ -293,7 +295,7 @@ impl Finder<'_, '_> {
             }
             _ => Err(Failure::new(
                 doing(),
-                "it is neither a file, a directory nor a pipe",
+                "the source is neither a file, a directory nor a pipe",
             )),
         }
     }
@@ -321,7 +323,7 @@ impl Finder<'_, '_> {
     ) -> Outcome {
         let doing = || format!("reading {}", tree.shown(below));
         let mode = tree.known(below).doing(doing)?.mode;
-        // Writable for its owner until its entries are there.
+        // The directory is writable for its owner until its entries are copied.
         let node = to.make_directory(self.client, mode & 0o777 | 0o700, self.put.distribution)?;
         self.put.progress.advance(0, 1);
         let (known, extended) = tree.each_name(below, |name| {
@@ -375,9 +377,9 @@ impl Finder<'_, '_> {
             }
             _ => {
                 Lost::add(&self.put.lost.skipped);
-                self.put.progress.say(|| {
+                self.put.progress.print_above(|| {
                     warn(&format!(
-                        "{}: skipped, it is neither a file, a directory nor a symbolic link",
+                        "{}: skipped, as it is neither a file, a directory nor a symbolic link",
                         tree.shown(&below)
                     ));
                 });
@@ -457,7 +459,7 @@ impl Finder<'_, '_> {
         Ok(())
     }
 
-    /// Stores what comes until the end of something that is read once.
+    /// Stores everything up to the end of a source that can be read only once.
     fn stream(&mut self, mut input: impl Read, what: &str, to: &RemoteName) -> Outcome {
         let (put, client) = (self.put, &mut *self.client);
         let caller = rustix::process::geteuid().as_raw();
@@ -575,7 +577,7 @@ impl Put<'_> {
         Ok(())
     }
 
-    /// Stores small files together. Failures are left with the worker.
+    /// Stores small files together. The worker keeps their failures.
     fn small_files(&self, worker: &mut Worker, files: Vec<Small>) {
         let (mut small, mut their) = (Vec::new(), Vec::new());
         for file in files {
@@ -608,7 +610,7 @@ impl Put<'_> {
         }
     }
 
-    /// Reads a small file whole, and whether it has extended attributes; `None` if it has grown.
+    /// Reads a small file whole, and whether it has extended attributes; returns `None` if the file has grown.
     fn read_small(&self, file: &Small) -> Outcome<Option<(SmallFile, bool)>> {
         let (source, known) = file.source.open()?;
         let content =
@@ -637,7 +639,7 @@ impl Put<'_> {
             Lost::add(&self.lost.extended_attributes);
         }
         if let Some(first) = first {
-            // Only the one job that stores the file does this.
+            // Each file is stored by one job only.
             let _ = first.set(object);
         }
         self.progress.advance(0, 1);
@@ -651,10 +653,11 @@ impl Put<'_> {
             let to_file = (&mut file, shared.path.as_slice());
             let end = worker.upload(source, sparse, to_file, range, self.progress)?;
             if end != to {
-                return Err(
-                    Failure::new("reading the local file", "it became shorter meanwhile")
-                        .hint("copy it again when it is not written to"),
-                );
+                return Err(Failure::new(
+                    "reading the local file",
+                    "the file became shorter while it was copied",
+                )
+                .hint("copy it again when nothing writes to it"));
             }
             match self.sync() {
                 // Each thread syncs what its own client has written.

@@ -21,8 +21,8 @@ use crate::fs::tree::{RemoteName, is_directory, walk};
 
 /// Remove files, links and directories
 ///
-/// Everything named is checked before anything is removed; if one of it cannot be removed, nothing is. Directories
-/// are identified by number, not by path: if one is renamed meanwhile, nothing else is removed.
+/// Everything named is checked before anything is removed; if one of the names cannot be removed, none is. Directories
+/// are identified by number, not by path: one that is renamed meanwhile does not lead to another one's removal.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs rm /runs/42/core
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             false => find(&mut client, queue, name, &node, &mut directories),
         },
         |worker: &mut Worker, victim: Victim| {
-            // What another client has put in the place of something unfinished stays.
+            // An object that another client has put in the place of an unfinished one stays.
             let removed = match arguments.partial {
                 true => worker
                     .client
@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     conclude_counted(&session, "removed", removed, failures)
 }
 
-/// Removes the name of a file or link, also if other clients keep giving it to other files.
+/// Removes the name of a file or link, even while other clients keep giving it to other files.
 fn remove_name(client: &mut Client, victim: &Victim) -> Outcome<Result<(), causeway_fs::Error>> {
     let mut object = victim.object;
     for _ in 0..MAX_LOOKUPS {
@@ -129,7 +129,7 @@ fn count_removed(
 ) -> Outcome {
     match removed {
         Ok(()) => {}
-        // Nothing is in a directory that has been removed.
+        // A directory that has been removed has no entries.
         Err(error) if (is_missing(&error) || is_gone(&error)) && force => return Ok(()),
         Err(error) => return Err(victim.name.failure(error)),
     }
@@ -137,7 +137,7 @@ fn count_removed(
     Ok(())
 }
 
-/// Checks everything that is named, and reports what cannot be removed. Returns what can be removed, and the number
+/// Checks everything that is named, and reports what cannot be removed. Returns what can be, and the number
 /// of failures.
 fn check_operands(client: &mut Client, arguments: &Arguments) -> (Vec<(RemoteName, Node)>, u64) {
     let mut operands = Vec::new();
@@ -178,7 +178,7 @@ fn check_operand(
                 .hint("use -r to remove it with everything in it"));
         }
     } else if path.names_directory() || arguments.partial {
-        return Err(Failure::new(what(), "it is not a directory")
+        return Err(Failure::new(what(), "the name is not that of a directory")
             .hint("leave out the slash at the end to remove the file or link itself"));
     }
     Ok(Some((name, node)))
@@ -190,7 +190,7 @@ fn is_missing_path(client: &mut Client, path: &[u8]) -> bool {
         .is_err_and(|error| is_missing(&error))
 }
 
-/// Queues everything below, and lists the directories.
+/// Queues everything below a directory, and lists the directories.
 fn find(
     client: &mut Client,
     queue: &Queue<'_, Victim>,
@@ -228,7 +228,7 @@ fn find(
     })
 }
 
-/// Queues what writers have left unfinished, and nothing has been written to for so long.
+/// Queues what writers have left unfinished, and what has not been written to for the given time.
 fn find_partial(
     client: &mut Client,
     queue: &Queue<'_, Victim>,
@@ -245,7 +245,7 @@ fn find_partial(
         let Some(directory) = visited.directory else {
             return Ok(());
         };
-        // The time of content can be set, that of the last change cannot.
+        // A user can set the time of content, but not that of the last change.
         let changed = u64::try_from(visited.attributes.changed.seconds).unwrap_or(0);
         let is_file = visited.attributes.kind != Kind::Directory;
         if is_file && changed <= latest && partial::is_partial(visited.name()) {

@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
 const DEFAULT_RATE: u64 = 100 << 20;
 /// Fewest and most bytes of one step.
 const STEP_BYTES: (u64, u64) = (1 << 20, 32 << 20);
-/// Damages shown; more are only counted.
+/// The number of damages that are shown in full.
 const SHOWN: usize = 200;
 
 fn parse_rate(text: &str) -> Result<u64, String> {
@@ -57,14 +57,14 @@ fn parse_rate(text: &str) -> Result<u64, String> {
     }
 }
 
-/// What all servers have found.
+/// The findings on all servers.
 #[derive(Default)]
 struct Findings {
     bytes: u64,
     datafiles: u64,
     damaged: u64,
     shown: Vec<Named>,
-    /// What was found before the servers read their datafiles, which find some of it again.
+    /// The findings before the servers read their datafiles, which report some of them again.
     lost: HashSet<(usize, ObjectId, u64)>,
 }
 
@@ -80,14 +80,14 @@ impl Findings {
 pub(crate) struct Named {
     /// Index of the server.
     pub(crate) server: usize,
-    /// What is wrong.
+    /// The fault.
     pub(crate) fault: DataFault,
     /// The file's path, printable; the object's number where it has none.
     pub(crate) path: String,
     raw_path: Option<Vec<u8>>,
 }
 
-/// Finds the paths of what is wrong.
+/// Finds the paths of the files with faults.
 pub(crate) fn named(client: &mut Client, faults: Vec<ServerFault>) -> Outcome<Vec<Named>> {
     let mut objects: Vec<ObjectId> = faults.iter().map(|lost| lost.fault.object).collect();
     objects.dedup();
@@ -139,7 +139,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     outcomes.into_iter().collect::<Outcome>()?;
     match result.damaged {
         0 => Ok(()),
-        // The one JSON object has reported it.
+        // The JSON object has reported the findings.
         _ if session.output.json => Err(Failure::reported()),
         count => Err(Failure::new(
             "verifying stored data",
@@ -149,7 +149,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
 }
 
-/// Datafiles of these servers that the metadata say should be there, or longer.
+/// Datafiles of these servers that are absent or too short, judging by the metadata.
 fn lost(session: &Session, servers: &[usize]) -> Outcome<Findings> {
     let mut client = session.client()?;
     let mut result = Findings::default();
@@ -157,7 +157,7 @@ fn lost(session: &Session, servers: &[usize]) -> Outcome<Findings> {
     loop {
         let batch = client.check_striped(after)?;
         let mut found = named(&mut client, batch.found)?;
-        // A file that was removed meanwhile has lost nothing.
+        // The datafiles of a file that was removed meanwhile are not lost.
         found.retain(|named| servers.contains(&named.server) && named.raw_path.is_some());
         for named in &found {
             let fault = &named.fault;

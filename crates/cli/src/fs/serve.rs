@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             find_server(&configuration, &file, &name, false)?;
             name
         }
-        None => the_one_here(&configuration)?,
+        None => server_of_this_host(&configuration)?,
     };
     let failed = |doing: &str, error: causeway_fs::server::ServerError| {
         Failure::new(format!("{doing} {}", error.server), error.message)
@@ -66,10 +66,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             tracing::warn!("nothing was lost: --accept-loss is not needed");
         }
     }
-    // Files that the server makes are for its own user only.
+    // The server's files are accessible to its own user only.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     causeway_fs::server::serve(&file, &name, stop_on_signals).map_err(|error| {
-        causeway_watch::log::last_words();
+        causeway_watch::log::print_recent();
         failed("serving", error)
     })
 }
@@ -86,12 +86,12 @@ fn stop_on_signals(stop: StopHandle) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The server whose TCP address is one of this host's.
-fn the_one_here(configuration: &Configuration) -> Outcome<String> {
+/// The server whose TCP address belongs to this host.
+fn server_of_this_host(configuration: &Configuration) -> Outcome<String> {
     let here: Vec<&ServerEntry> = configuration
         .servers
         .iter()
-        .filter(|server| is_here(server))
+        .filter(|server| is_this_host(server))
         .collect();
     match here.as_slice() {
         [server] => Ok(server.name.clone()),
@@ -117,8 +117,8 @@ fn the_one_here(configuration: &Configuration) -> Outcome<String> {
     }
 }
 
-/// Whether one of the server's addresses is this host's: only those can be listened at.
-fn is_here(server: &ServerEntry) -> bool {
+/// Whether one of the server's addresses belongs to this host: a process can listen at such addresses only.
+fn is_this_host(server: &ServerEntry) -> bool {
     server.addresses.iter().any(|address| {
         address
             .strip_prefix("tcp://")
@@ -140,8 +140,8 @@ mod tests {
             addresses: vec![address.to_owned()],
             directory: PathBuf::from("/x"),
         };
-        assert!(is_here(&entry("tcp://127.0.0.1:7440")));
-        assert!(!is_here(&entry("tcp://192.0.2.1:7440")));
-        assert!(!is_here(&entry("shm:///x.sock")));
+        assert!(is_this_host(&entry("tcp://127.0.0.1:7440")));
+        assert!(!is_this_host(&entry("tcp://192.0.2.1:7440")));
+        assert!(!is_this_host(&entry("shm:///x.sock")));
     }
 }

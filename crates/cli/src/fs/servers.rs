@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use causeway_command::failure::{Failure, Outcome};
-use causeway_command::output::harmless;
+use causeway_command::output::escaped;
 use causeway_fs::client::{Client, Layout};
 use causeway_report::table::Table;
 use causeway_wire::fs::{Generation, ObjectId};
@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
 }
 
-/// Has the metadata server register a server, by a request that gets the generation of its directory.
+/// Has the metadata server register a server, by a request that names the generation of its directory.
 fn register(
     server: &Named,
     request: impl FnOnce(&mut Client, Generation) -> Result<(), causeway_fs::Error>,
@@ -130,7 +130,7 @@ fn drain(server: &Named) -> Outcome {
     Ok(())
 }
 
-/// The generation of the directory of the server at a name's address.
+/// The generation in the directory of the server that is at the configured address.
 fn found(session: &Session, client: &mut Client, name: &str) -> Outcome<Generation> {
     let index = session.find_server(name, true)?;
     let identity = client.ping(index)?.identity;
@@ -139,7 +139,7 @@ fn found(session: &Session, client: &mut Client, name: &str) -> Outcome<Generati
             format!("finding the server {name}"),
             format!(
                 "at its address is server {} of file system {:032x}, not server {name} of file system {:032x}",
-                harmless(&identity.name),
+                escaped(&identity.name),
                 identity.file_system,
                 session.configuration.id
             ),
@@ -156,7 +156,7 @@ fn finish(session: &Session, client: &mut Client, name: &str, generation: Genera
         let layout = client.layout()?;
         if let Some(server) = layout.named(name)
             && server.generation == generation
-            && is_met(session, client, &layout, name)
+            && is_enrolled(session, client, &layout, name)
         {
             session.output.line(&format!(
                 "server {name} is number {} of the file system (generation {generation})",
@@ -170,7 +170,7 @@ fn finish(session: &Session, client: &mut Client, name: &str, generation: Genera
             return Err(Failure::new(
                 format!("waiting for the metadata server to register server {name}"),
                 format!(
-                    "it has not within {} s",
+                    "the metadata server has not registered it within {} s",
                     session.configuration.timeout.as_secs_f64()
                 ),
             )
@@ -180,8 +180,8 @@ fn finish(session: &Session, client: &mut Client, name: &str, generation: Genera
     }
 }
 
-/// Whether an I/O server knows that it belongs to the file system's metadata.
-fn is_met(session: &Session, client: &mut Client, layout: &Layout, name: &str) -> bool {
+/// Whether an I/O server has been enrolled in the file system's metadata.
+fn is_enrolled(session: &Session, client: &mut Client, layout: &Layout, name: &str) -> bool {
     let found = session.configuration.server(name);
     found.is_some_and(|(index, _)| {
         client.ping(index).is_ok_and(|greeting| {
@@ -202,7 +202,7 @@ fn state(session: &Session, client: &mut Client, layout: &Layout, name: &str) ->
         Some(server) => match client.verify(index) {
             Ok(()) if server.active => (true, "in use".to_owned()),
             Ok(()) => (true, "drained: new files do not use it".to_owned()),
-            Err(error) => (false, harmless(&error.message)),
+            Err(error) => (false, escaped(&error.message)),
         },
     }
 }

@@ -29,12 +29,12 @@ pub(crate) struct Target {
     pub(crate) json: bool,
 }
 
-/// A verb's file system: its configuration, and how to make clients of it.
+/// A verb's file system: its configuration, and how clients are made.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
-    /// What the configuration file says.
+    /// The configuration.
     pub(crate) configuration: Arc<Configuration>,
-    /// Where it was found.
+    /// The configuration file's path.
     pub(crate) file: PathBuf,
     /// Use only addresses of this scheme.
     pub(crate) via: Option<String>,
@@ -107,7 +107,7 @@ pub(crate) fn server_names<'a>(servers: impl IntoIterator<Item = &'a ServerEntry
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Refuses a scheme by which some server cannot be reached.
+/// Refuses a scheme with which some server cannot be reached.
 fn check_scheme(configuration: &Configuration, scheme: &str, file: &Path) -> Outcome {
     let scheme_of = |address: &String| {
         let scheme = address.split_once("://").map(|(scheme, _)| scheme);
@@ -121,10 +121,10 @@ fn check_scheme(configuration: &Configuration, scheme: &str, file: &Path) -> Out
         schemes.dedup();
         return Err(Failure::usage(
             format!("reading --via {scheme}"),
-            format!("server {} has no address of this scheme", server.name),
+            format!("the server {} has no address of this scheme", server.name),
         )
         .hint(format!(
-            "{} has it at {}: use one of these, or add an address there and restart the server",
+            "its addresses in {} are {}: use the scheme of one of these, or add an address there and restart the server",
             file.display(),
             schemes.join(", ")
         )));
@@ -148,7 +148,7 @@ pub(crate) fn find(named: Option<&Path>) -> Outcome<PathBuf> {
     let why = match file.metadata() {
         Ok(_) => "it is not a file".to_owned(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            "there is no such file".to_owned()
+            "the file does not exist".to_owned()
         }
         Err(error) => error.to_string(),
     };
@@ -181,7 +181,7 @@ impl RemotePath {
         self.0.len() > 1 && self.0.last() == Some(&b'/')
     }
 
-    /// Without slashes at the end.
+    /// The path without slashes at the end.
     pub(crate) fn trimmed(&self) -> Vec<u8> {
         let mut path = self.0.clone();
         while path.len() > 1 && path.last() == Some(&b'/') {
@@ -191,7 +191,7 @@ impl RemotePath {
     }
 }
 
-/// The names that these have in a directory that they are copied or moved into.
+/// The names that these paths have in a directory that they are copied or moved into.
 pub(crate) fn base_names(paths: &[RemotePath]) -> Vec<&[u8]> {
     paths.iter().map(|path| base_name(&path.0)).collect()
 }
@@ -209,8 +209,8 @@ pub(crate) fn remote_path() -> impl clap::builder::TypedValueParser<Value = Remo
     clap::builder::OsStringValueParser::new().try_map(absolute)
 }
 
-/// The same for verbs that change something: `.` and `..` at the end could mean something else by the
-/// time the verb gets there, or more than was meant.
+/// The same for verbs that change something: by the time the verb gets there, `.` and `..` at the end could name something
+/// else, or more than was meant.
 pub(crate) fn remote_name() -> impl clap::builder::TypedValueParser<Value = RemotePath> {
     clap::builder::OsStringValueParser::new().try_map(|text: OsString| {
         let path = absolute(text)?;

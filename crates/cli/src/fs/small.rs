@@ -1,8 +1,8 @@
 //! Storing many small files at once: the metadata server commits what is in flight together with one sync, where one
 //! file after another would wait for two or three of them.
 //!
-//! Each file is still whole or not there: it is made with its content, under a temporary name where another one has
-//! its own, which it then gets by a rename.
+//! Each file is still stored as a whole or not at all: it is made with its content, under a temporary name if its own is
+//! taken, and then renamed.
 
 use causeway_command::failure::Outcome;
 use causeway_command::remote::{exists_already, is_gone};
@@ -25,15 +25,15 @@ pub(crate) struct SmallFile {
 
 /// A file that was made with its content.
 struct Made<'a> {
-    /// Its place among the files.
+    /// Its index among the files.
     place: usize,
     file: &'a SmallFile,
     node: Node,
-    /// Its temporary name, unless it has its own already.
+    /// Its temporary name, unless it was made under its own.
     partial: Option<Partial>,
 }
 
-/// Stores files, in the place of what has their names. Returns the result of each, in order.
+/// Stores files, replacing what has their names. Returns the result of each, in order.
 pub(crate) fn store_many(
     client: &mut Client,
     files: &[SmallFile],
@@ -47,7 +47,7 @@ pub(crate) fn store_many(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The results of files, by their places.
+/// The results of files, by their indices.
 type Results = Vec<(usize, Outcome<Node>)>;
 
 fn options(file: &SmallFile, distribution: Option<DistributionHint>) -> CreateOptions {
@@ -59,7 +59,7 @@ fn options(file: &SmallFile, distribution: Option<DistributionHint>) -> CreateOp
     }
 }
 
-/// Makes the files under their own names, and those whose names exist under temporary ones.
+/// Makes files under their own names, and under temporary ones where their own are taken.
 fn make<'a>(
     client: &mut Client,
     files: &'a [SmallFile],
@@ -112,7 +112,7 @@ fn make<'a>(
     made
 }
 
-/// Sets what they lack of their originals. Returns those that have it all.
+/// Sets the attributes that the copies lack. Returns the files for which that succeeded.
 fn set_attributes<'a>(
     client: &mut Client,
     made: Vec<Made<'a>>,
@@ -137,14 +137,14 @@ fn set_attributes<'a>(
                 }
                 results.push((made.place, Err(made.file.to.failure(error))));
             }
-            // One that another client has replaced already needs nothing more.
+            // A file that another client has replaced already needs nothing more.
             _ => complete.push(made),
         }
     }
     complete
 }
 
-/// Gives those with temporary names their own.
+/// Renames files with temporary names to their own.
 fn name(client: &mut Client, made: Vec<Made<'_>>, results: &mut Results) {
     let (mut names, mut renamed) = (Vec::new(), Vec::new());
     for made in made {

@@ -2,7 +2,7 @@
 //!
 //! `put`, `cp` and `mv` replace a file by giving its name to another object; the object that had the name is
 //! removed. A reader that has looked the name up just before finds nothing then, or loses the object in the
-//! middle of reading: it begins anew with what the name leads to now, and never joins parts of two objects.
+//! middle of reading: it starts again with the object that has the name now, and never joins parts of two objects.
 
 use causeway_command::failure::{Failure, Outcome};
 use causeway_command::output::printable;
@@ -14,13 +14,13 @@ use causeway_wire::fs::{Kind, Node, ObjectId, Place};
 use crate::fs::engine::Worker;
 use crate::fs::tree::Visited;
 
-/// How often a name is looked up whose object has been removed each time before it was read.
+/// How many times a name is looked up whose object has been removed each time before it was read.
 pub(crate) const MAX_LOOKUPS: usize = 32;
 
 /// A file to read: an object, and the name that has led to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
-    /// What the name led to when it was looked up; not looked up yet if absent.
+    /// The object that the name led to; `None` before the first look-up.
     object: Option<ObjectId>,
     place: Place,
     follow: bool,
@@ -28,17 +28,17 @@ pub(crate) struct Source {
     path: Vec<u8>,
 }
 
-/// A name has been looked up [`MAX_LOOKUPS`] times.
+/// The failure of a name that was looked up [`MAX_LOOKUPS`] times.
 pub(crate) fn kept_changing(path: &[u8]) -> Failure {
     Failure::new(
         format!("using {}", printable(path)),
-        format!("it was replaced {MAX_LOOKUPS} times, each time before that was done"),
+        format!("the file was replaced {MAX_LOOKUPS} times, each time before that was done"),
     )
     .hint("try again when other clients replace it less often")
 }
 
-/// Calls `attempt`, which looks the path up and does something with what it leads to, and repeats it while that has
-/// been removed in between: at most [`MAX_LOOKUPS`] times.
+/// Calls `attempt`, which looks the path up and uses the object found, and repeats that while the object
+/// has been removed in between: at most [`MAX_LOOKUPS`] times.
 pub(crate) fn with_current<T>(
     path: &[u8],
     mut attempt: impl FnMut() -> Result<T, Error>,
@@ -53,7 +53,7 @@ pub(crate) fn with_current<T>(
 }
 
 impl Source {
-    /// What a path given by the user leads to; links are followed.
+    /// The source at a path given by the user; links are followed.
     pub(crate) fn path(path: &[u8]) -> Self {
         Self {
             object: None,
@@ -63,7 +63,7 @@ impl Source {
         }
     }
 
-    /// The same, after it has led to this node.
+    /// The same, where the path has led to this node already.
     pub(crate) fn named(path: &[u8], node: &Node) -> Self {
         Self {
             object: Some(node.object),
@@ -71,7 +71,7 @@ impl Source {
         }
     }
 
-    /// What a walk has visited.
+    /// The source that a walk has visited.
     pub(crate) fn visited(visited: &Visited<'_>) -> Self {
         Self {
             object: Some(visited.object),
@@ -81,7 +81,7 @@ impl Source {
         }
     }
 
-    /// Opens it, to be read once.
+    /// Opens the source to be read once.
     pub(crate) fn open(&self, client: &mut Client) -> Outcome<File> {
         if let Some(object) = self.object {
             match client.open_object(object) {
@@ -92,7 +92,7 @@ impl Source {
         self.open_current(client)
     }
 
-    /// Opens what the name leads to now.
+    /// Opens the object that has the name now.
     fn open_current(&self, client: &mut Client) -> Outcome<File> {
         let file = client
             .open_name(self.place.clone(), self.follow)
@@ -105,7 +105,7 @@ impl Source {
             false => Ok(file),
             true => Err(Failure::new(
                 format!("reading {}", printable(&self.path)),
-                "it was a file, and has been replaced by something else",
+                "the file has been replaced by something that is no file",
             )
             .hint("copy again when nothing else changes the tree")),
         }
@@ -114,11 +114,11 @@ impl Source {
     fn vanished(&self) -> Failure {
         Failure::new(
             format!("reading {}", printable(&self.path)),
-            "it has been removed meanwhile",
+            "the file has been removed meanwhile",
         )
     }
 
-    /// Reads it with `read`, which gets the open file; once more from the beginning, with what the name leads to
+    /// Reads the source with `read`, which gets the open file; starts again with the object that has the name
     /// then, each time the object has been removed before the reading was over.
     pub(crate) fn read<T>(
         &self,
@@ -140,7 +140,7 @@ impl Source {
         &self.path
     }
 
-    /// The target of what was visited as a symbolic link.
+    /// The target of the symbolic link that was visited.
     pub(crate) fn link(&self, client: &mut Client) -> Outcome<Node> {
         let by_number = self.object.map(|object| client.stat_object(object));
         let node = match by_number {
@@ -156,7 +156,7 @@ impl Source {
             Kind::SymbolicLink => Ok(node),
             _ => Err(Failure::new(
                 format!("reading the link {}", printable(&self.path)),
-                "it has been replaced by something else meanwhile",
+                "the link has been replaced by something else meanwhile",
             )
             .hint("copy again when nothing else changes the tree")),
         }

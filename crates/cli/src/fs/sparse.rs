@@ -1,4 +1,4 @@
-//! Holes: found in local files and in files of the file system by asking, small ones of the latter by reading.
+//! Holes: found by asking in local files and in files of the file system, and by reading in small ones of the latter.
 
 use std::fs::File as LocalFile;
 use std::ops::Range;
@@ -12,11 +12,11 @@ use rustix::io::Errno;
 
 /// Holes of files consist of blocks of this size.
 const BLOCK_BYTES: usize = 4096;
-/// Bytes at the front of a block that are compared first: hardly any data begins with so many zeros.
+/// Bytes at the front of a block that are compared first: few blocks with data begin with that many zeros.
 const PROBE_BYTES: usize = 64;
 
-/// The next bytes at or behind `from`, and before `to`, that are stored: from where to where. `None` if
-/// there is nothing but a hole.
+/// The next stored bytes at or behind `from` and before `to`: from where to where. `None` if the rest is
+/// a hole.
 pub(crate) fn stored_behind(
     file: &LocalFile,
     from: u64,
@@ -28,7 +28,7 @@ pub(crate) fn stored_behind(
     let start = match rustix::fs::seek(file, SeekFrom::Data(from)) {
         Ok(start) => start,
         Err(Errno::NXIO) => return Ok(None),
-        // Storage that knows no holes stores everything.
+        // On storage without holes everything is stored.
         Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTTY) => return Ok(Some((from, to))),
         Err(error) => return Err(error.into()),
     };
@@ -37,13 +37,13 @@ pub(crate) fn stored_behind(
     }
     match rustix::fs::seek(file, SeekFrom::Hole(start)) {
         Ok(end) => Ok(Some((start, end.clamp(start, to)))),
-        // It has become shorter meanwhile.
+        // The file has become shorter meanwhile.
         Err(Errno::NXIO) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// The parts of a piece of a file, beginning at a multiple of the block size, that are more than zeros.
+/// The parts of a piece of a file, beginning at a multiple of the block size, that are not zeros.
 pub(crate) fn runs_of_data(piece: &Memory) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     let mut block = [0_u8; BLOCK_BYTES];
@@ -69,7 +69,7 @@ pub(crate) fn is_hole(piece: &Memory) -> bool {
     ranges.all(|range| is_zero(piece, range, &mut block))
 }
 
-/// Where data may go on in a file of the file system, from `offset` on and `to` at most: behind the hole that it lies
+/// Where the next data of a file may begin, from `offset` on and `to` at most: behind the hole that `offset` lies
 /// in, if it does. The file has this path.
 pub(crate) fn behind_hole(
     client: &mut Client,

@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             server.map_or_else(|| format!("#{index}"), |server| server.name.clone())
         };
         let xattrs = match client.xattrs(node.object) {
-            // Servers of before have none.
+            // Servers of earlier versions have no extended attributes.
             Err(error) if error.errno == Errno::EOPNOTSUPP => Vec::new(),
             Err(error) => {
                 report_item(&error.into());
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     conclude(failures)
 }
 
-/// What is known of a node, as JSON.
+/// A node's description as JSON.
 fn object(
     node: &Node,
     path: &[u8],
@@ -108,7 +108,7 @@ fn object(
     Value::Object(object)
 }
 
-/// Prints what is known of a node.
+/// Prints a node's description.
 fn print(output: &Output, node: &Node, path: &[u8], server_name: impl Fn(u16) -> String) {
     let attributes = &node.attributes;
     output.named_line("     name  ", path, "");

@@ -26,21 +26,21 @@ pub(crate) struct Writing {
     pub(crate) no_sync: bool,
 }
 
-/// The file that a copy is made of, as far as the copy shall be like it.
+/// The file that a copy is made of, as far as the copy is to be like it.
 #[derive(Debug, Clone)]
 pub(crate) struct Original {
     /// Permission bits.
     pub(crate) mode: u16,
     /// Owner and group.
     pub(crate) owner: (u32, u32),
-    /// Give the copy owner and group too: only root may.
+    /// Whether the copy gets owner and group too: only root can set them.
     pub(crate) keep_owner: bool,
     /// Times to set.
     pub(crate) times: SetAttributes,
 }
 
 impl Original {
-    /// What is to be set on a copy that has these attributes now.
+    /// The attributes to set on a copy that has these now.
     pub(crate) fn set(&self, copy: &Attributes) -> SetAttributes {
         let (uid, gid) = match self.keep_owner {
             true => self.owner,
@@ -54,7 +54,7 @@ impl Original {
         }
     }
 
-    /// The mode that a copy is made with, before its owner is known.
+    /// The mode with which a copy is made, before its owner is set.
     pub(crate) fn first_mode(&self) -> u16 {
         self.mode & 0o1777
     }
@@ -70,13 +70,13 @@ fn changes(set: &SetAttributes, copy: &Attributes) -> bool {
             }
 }
 
-/// Whether attributes are another user's to set.
+/// Whether only another user may set these attributes.
 pub(crate) fn is_foreign(copy: &Attributes) -> bool {
     let caller = rustix::process::geteuid();
     !caller.is_root() && caller.as_raw() != copy.uid
 }
 
-/// What a copy lacks of its original, if anything.
+/// The attributes that a copy lacks of its original.
 pub(crate) fn missing_attributes(original: &Original, copy: &Node) -> Option<SetAttributes> {
     let mut set = original.set(&copy.attributes);
     if copy.attributes.kind == Kind::SymbolicLink {
@@ -85,7 +85,7 @@ pub(crate) fn missing_attributes(original: &Original, copy: &Node) -> Option<Set
     changes(&set, &copy.attributes).then_some(set)
 }
 
-/// Sets what a copy with this path lacks of its original.
+/// Sets the attributes that a copy with this path lacks of its original.
 pub(crate) fn set_copy_attributes(
     client: &mut Client,
     (copy, path): (&Node, &[u8]),
@@ -99,7 +99,7 @@ pub(crate) fn set_copy_attributes(
     Ok(())
 }
 
-/// The same for a file or link that other clients may replace: one that they have replaced needs nothing more.
+/// The same for a file or link that other clients may replace: one that was replaced needs nothing more.
 fn set_current_attributes(
     client: &mut Client,
     (copy, path): (&Node, &[u8]),
@@ -111,20 +111,20 @@ fn set_current_attributes(
     }
 }
 
-/// A file on its way into the file system.
+/// A file that is being stored.
 #[derive(Debug)]
 pub(crate) struct Storing {
     /// The file that is written to.
     pub(crate) file: File,
     to: RemoteName,
-    /// Its temporary name, unless it has its own already.
+    /// Its temporary name, unless it was made under its own.
     partial: Option<Partial>,
-    /// It existed, and is another user's: mode and times stay as they are.
+    /// The file existed, and another user owns it: mode and times stay as they are.
     pub(crate) foreign: bool,
 }
 
 impl Writing {
-    /// Stores a small file at once. Returns what is still to be given to [`Storing::finish`].
+    /// Stores a small file at once. Returns the state for [`Storing::finish`].
     pub(crate) fn small(
         self,
         client: &mut Client,
@@ -139,7 +139,7 @@ impl Writing {
             distribution,
             content,
         };
-        // A new file comes with its content, whole or not at all: no other name is needed.
+        // A new file is made with its content, in one request: it needs no temporary name.
         match client.create(to.place(), &options) {
             Ok(file) => return Ok(Storing::new(file, to, None)),
             Err(error) if exists_already(&error) => {}
@@ -151,7 +151,7 @@ impl Writing {
         beside(client, to, &options)
     }
 
-    /// Begins a file whose content comes in pieces.
+    /// Begins a file whose content is written in pieces.
     pub(crate) fn begin(
         self,
         client: &mut Client,
@@ -166,7 +166,7 @@ impl Writing {
             content: Vec::new(),
         };
         if !self.inplace {
-            // No other client reads it before it is whole.
+            // No other client reads it before it is complete.
             options.mode &= 0o700;
             return beside(client, to, &options);
         }
@@ -256,8 +256,8 @@ impl Storing {
         grown.map_err(|error| self.to.failure(error))
     }
 
-    /// Everything of `size` bytes has been written: makes it durable if `sync`, gives it its attributes
-    /// and its name.
+    /// Completes a file of `size` bytes, which have been written: makes it durable if `sync`, sets its attributes
+    /// and gives it its name.
     pub(crate) fn finish(
         &mut self,
         client: &mut Client,
@@ -297,7 +297,7 @@ impl Storing {
         }
     }
 
-    /// Gives it up: removes what has a temporary name.
+    /// Abandons the file: removes what has a temporary name.
     pub(crate) fn discard(&self, client: &mut Client) {
         if let Some(partial) = &self.partial {
             partial.discard(client);
@@ -305,7 +305,7 @@ impl Storing {
     }
 }
 
-/// Makes a symbolic link, in the place of a file or link that is there.
+/// Makes a symbolic link, replacing a file or link that is there.
 pub(crate) fn store_link(
     client: &mut Client,
     to: &RemoteName,
@@ -328,7 +328,7 @@ pub(crate) fn store_link(
     finished
 }
 
-/// Gives a stored file one more name, in the place of a file or link that is there.
+/// Gives a stored file a further name, replacing a file or link that is there.
 pub(crate) fn store_hard_link(client: &mut Client, object: ObjectId, to: &RemoteName) -> Outcome {
     match client.hard_link_object(object, to.place()) {
         Ok(_) => return Ok(()),
@@ -342,7 +342,7 @@ pub(crate) fn store_hard_link(client: &mut Client, object: ObjectId, to: &Remote
         client.hard_link_object(object, place)
     })?;
     let finished = partial.finish(client, to);
-    // Had the name become the same file's meanwhile, the renaming would have left this one.
+    // If the name had come to be the same file's meanwhile, the renaming would have left this one.
     if finished.is_err() || client.stat(partial.place(), false).is_ok() {
         partial.discard(client);
     }

@@ -15,7 +15,7 @@ use crate::fs::session::RemotePath;
 /// Directories nested deeper than this are refused rather than followed for ever.
 const MAX_DEPTH: usize = 20_000;
 
-/// A name in a directory that is known by its number: it stays the same place if the path that led there changes. An
+/// A name in a directory that is known by its number: it remains the same entry if the path that led there changes. An
 /// empty name is the directory itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RemoteName {
@@ -28,7 +28,7 @@ pub(crate) struct RemoteName {
 }
 
 impl RemoteName {
-    /// The last component of a path, in the directory that the rest of the path names now.
+    /// Finds the last component of a path, in the directory that the rest of the path names now.
     pub(crate) fn find(client: &mut Client, path: &[u8]) -> Outcome<Self> {
         let parent = parent_of(path);
         let node = client.stat(parent, true)?;
@@ -55,27 +55,27 @@ impl RemoteName {
         }
     }
 
-    /// As requests name it.
+    /// The place in requests to the servers.
     pub(crate) fn place(&self) -> Place {
         Place::from((self.directory, self.name.as_slice()))
     }
 
-    /// An error about it, with the whole path.
+    /// An error about this name, with the whole path.
     pub(crate) fn failure(&self, error: causeway_fs::Error) -> Failure {
         about(&self.path, error)
     }
 
-    /// What it names, a link itself; nothing if there is no such name.
+    /// The object of this name, a link itself; `None` if there is none.
     pub(crate) fn lookup(&self, client: &mut Client) -> Outcome<Option<Node>> {
         match client.stat(self.place(), false) {
             Ok(node) => Ok(Some(node)),
-            // Nothing is in a directory that has been removed.
+            // A directory that has been removed has no entries.
             Err(error) if is_missing(&error) || is_gone(&error) => Ok(None),
             Err(error) => Err(self.failure(error)),
         }
     }
 
-    /// Makes a directory, or finds that there is one. A link to a directory is none.
+    /// Makes a directory, unless there is one. A link to a directory does not count as one.
     pub(crate) fn make_directory(
         &self,
         client: &mut Client,
@@ -109,15 +109,15 @@ impl RemoteName {
 /// One object that a walk visits.
 #[derive(Debug)]
 pub(crate) struct Visited<'a> {
-    /// Where it is.
+    /// The name by which it was reached.
     pub(crate) path: &'a [u8],
-    /// The directory that it was found in; the one where the walk began has none.
+    /// The directory that it was found in; the top of the walk has none.
     pub(crate) directory: Option<ObjectId>,
-    /// What it is.
+    /// The object.
     pub(crate) object: ObjectId,
     /// Its attributes.
     pub(crate) attributes: Attributes,
-    /// A directory's entries have all been visited.
+    /// The directory's entries have all been visited.
     pub(crate) leaving: bool,
 }
 
@@ -136,16 +136,16 @@ impl Visited<'_> {
     }
 }
 
-/// How a walk goes on.
+/// Tells a walk whether to enter a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WalkControl {
-    /// Into this directory, too.
+    /// Enter this directory.
     Continue,
-    /// Not into this directory, which is not left either.
+    /// Do not enter this directory; it is not visited again when the walk leaves it.
     Skip,
 }
 
-/// A directory that a walk is in.
+/// A directory that a walk is inside of.
 struct Level {
     path_bytes: usize,
     directory: Option<ObjectId>,
@@ -167,7 +167,7 @@ pub(crate) fn walk(
     })
 }
 
-/// The same, and `each` chooses which directories are entered. Objects are found by their numbers: a
+/// As [`walk`], and `each` chooses which directories are entered. Objects are found by their numbers: a
 /// directory that is renamed meanwhile is still the one that was visited.
 pub(crate) fn walk_choosing(
     client: &mut Client,
@@ -228,7 +228,7 @@ pub(crate) fn walk_choosing(
     }
 }
 
-/// Calls `each` for the entries of a directory that are no directories, and returns those that are.
+/// Calls `each` for the entries of a directory that are not directories, and returns those that are.
 fn enter(
     client: &mut Client,
     path: &[u8],
@@ -292,7 +292,7 @@ pub(crate) fn link_target(node: &Node) -> Option<&[u8]> {
     }
 }
 
-/// Where copies go.
+/// The destination of copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Destination {
     /// Into this directory, under their own names.
@@ -302,7 +302,7 @@ pub(crate) enum Destination {
 }
 
 impl Destination {
-    /// Decides as `cp` does: into a directory that exists, otherwise under the name given, which
+    /// Chooses the destination as `cp` does: inside a directory that exists, otherwise under the name given, which
     /// only one source can have. Sources that would get the same name are refused.
     pub(crate) fn decide(
         client: &mut Client,
@@ -317,7 +317,7 @@ impl Destination {
                 refuse_equal_names(names, &what())?;
                 Ok(Self::Into(node.object, path))
             }
-            Ok(_) if several => Err(Failure::new(what(), "it is not a directory")
+            Ok(_) if several => Err(Failure::new(what(), "the destination is not a directory")
                 .hint("name a directory, or copy one at a time")),
             Ok(_) => Ok(Self::As(RemoteName::find(client, &path)?)),
             Err(error) if is_missing(&error) && (several || given.names_directory()) => {
@@ -331,7 +331,7 @@ impl Destination {
         }
     }
 
-    /// The place of a source called `name`; one without a name goes straight into the directory.
+    /// The destination of a source called `name`; a source without a name goes straight into the directory.
     pub(crate) fn name_of(&self, name: &[u8]) -> RemoteName {
         match self {
             Self::Into(directory, path) if name.is_empty() => RemoteName {

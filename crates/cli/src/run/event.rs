@@ -9,23 +9,23 @@ use super::job_rank::JobRank;
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) job_rank: JobRank,
-    /// Which page of the memory file for hang reports is its, and which file of events.
+    /// The number of its page in the memory file for hang reports, and of its file of events.
     pub(crate) page: u32,
-    /// Stays the process's when its number is used again.
+    /// A handle that remains the process's when its id is used again.
     pub(crate) handle: OwnedFd,
 }
 
-/// What happens to the program.
+/// Something that happened to the program.
 pub(crate) enum Event {
     /// A process has started.
     Started(Running),
     /// A process has ended.
     Ended(JobRank, ExitStatus),
-    /// The process that has started this command, to start others, has parted from it.
+    /// The process that has started this command, to start others, has closed the connection.
     Detached(JobRank),
-    /// A process wants the whole program to end with this code (`MPI_Abort`).
+    /// A process demands that the whole program end with this code (`MPI_Abort`).
     Aborted(JobRank, i32),
-    /// A process does not speak PMI-1 as it should.
+    /// A process has broken the protocol PMI-1.
     Nonsense(JobRank, String),
     /// This process was sent a signal.
     Signal(i32),

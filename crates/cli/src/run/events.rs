@@ -12,7 +12,7 @@ use causeway_wire::run::{Event, Message};
 
 use super::job_rank::JobRank;
 
-/// The files that were asked for.
+/// The files of timelines and traces that the user wants.
 pub(super) struct Outputs {
     timeline: Option<(PathBuf, BufWriter<File>)>,
     trace: Option<(PathBuf, BufWriter<File>)>,
@@ -39,12 +39,12 @@ impl Outputs {
         })
     }
 
-    /// Whether there are any.
+    /// Whether the user wants any.
     pub(super) fn are_wanted(&self) -> bool {
         self.timeline.is_some() || self.trace.is_some()
     }
 
-    /// Fills them with what these processes, with the numbers of their pages, have left in this directory.
+    /// Fills the files with what these processes, identified by the numbers of their pages, have left in this directory.
     pub(super) fn write(self, directory: &Path, processes: Vec<(JobRank, u32)>) -> Outcome {
         let begin_ns = self.begin_ns;
         if let Some((path, mut file)) = self.timeline {
@@ -63,7 +63,7 @@ impl Outputs {
     }
 }
 
-/// The events of a process, for each of which `body` is called. One that has recorded nothing has none.
+/// Calls `body` for each event of a process. A process that has recorded nothing has none.
 fn read(
     directory: &Path,
     page: u32,
@@ -85,7 +85,7 @@ fn read(
     Ok(())
 }
 
-/// Messages that one process has had from or for another, by peer and word.
+/// Messages between one process and another, by peer and word.
 type Pairs<T> = HashMap<(u32, u64), T>;
 
 fn write_timeline(
@@ -100,7 +100,7 @@ fn write_timeline(
         let world = job_rank.world;
         let of_world = processes.iter().filter(|(other, _)| other.world == world);
         let size = of_world.count() as u32;
-        // What was sent for the so manieth time is what the so manieth receive has got.
+        // The n-th message sent is the one that the n-th receive got.
         let mut sent: Pairs<u64> = Pairs::new();
         let mut received: Pairs<Vec<(u64, u64, u64)>> = Pairs::new();
         let id = |from: u32, to: u32, word: u64, number: u64| {
@@ -113,7 +113,7 @@ fn write_timeline(
         read(directory, page, |event| match event {
             Event::Call { .. } => write_call(to, page, &event, begin_ns),
             Event::Group(_) => Ok(()),
-            // Processes of other programs have no number here that both ends know.
+            // Processes of other programs have no number that both ends know.
             Event::Sent(Message { peer, .. }) | Event::Received(Message { peer, .. }, _)
                 if peer >= size =>
             {
@@ -147,7 +147,7 @@ fn write_timeline(
     )
 }
 
-/// A call of a process, as lines of both kinds tell it.
+/// A call of a process, as timelines and traces describe it.
 struct Called<'a> {
     name: &'a str,
     thread: u32,
@@ -159,7 +159,7 @@ struct Called<'a> {
 }
 
 impl<'a> Called<'a> {
-    /// The call that an event is, if it is one; `none` stands for a number that it does not have.
+    /// The call that an event describes, if it is one; `none` stands for a number that it does not have.
     fn of(event: &'a Event, none: &str) -> Option<Self> {
         let Event::Call {
             name,
@@ -190,7 +190,7 @@ impl<'a> Called<'a> {
     }
 }
 
-/// A call of a process, if this is one.
+/// Writes the event, if it is a call of a process.
 fn write_call(to: &mut impl Write, page: u32, event: &Event, begin_ns: u64) -> std::io::Result<()> {
     let Some(call) = Called::of(event, "null") else {
         return Ok(());
@@ -244,65 +244,80 @@ fn write_trace(
         to,
         "# or, of a message, before the call in which it went out or was there: rank - sent|received peer word bytes number - -"
     )?;
-    for (job_rank, page) in processes.iter().copied() {
-        // The receive that was posted first has got what was sent first.
-        let mut orders: Pairs<Vec<u64>> = Pairs::new();
-        read(directory, page, |event| {
-            if let Event::Received(message, order) = event {
-                let of = orders.entry((message.peer, message.word)).or_default();
-                of.push(order);
-            }
-            Ok(())
-        })?;
-        orders.values_mut().for_each(|of| of.sort_unstable());
-        let mut sent: Pairs<u64> = Pairs::new();
-        let job_rank = job_rank.number();
-        // When each thread has left its last call.
-        let mut last: HashMap<u32, u64> = HashMap::new();
-        let mut group = None;
-        read(directory, page, |event| {
-            let message = |what: &str, number: u64, message: &Message| {
-                let Message {
-                    peer, word, bytes, ..
-                } = message;
-                format!("{job_rank} - {what} {peer} {word} {bytes} {number} - -")
-            };
-            match &event {
-                Event::Group(processes) => {
-                    group = Some(processes.clone());
-                    return Ok(());
-                }
-                Event::Sent(out) => {
-                    let number = sent.entry((out.peer, out.word)).or_default();
-                    *number += 1;
-                    return writeln!(to, "{}", message("sent", *number, out));
-                }
-                Event::Received(come, order) => {
-                    let before = orders.get(&(come.peer, come.word));
-                    let before = before.map_or(0, |of| of.partition_point(|other| other < order));
-                    return writeln!(to, "{}", message("received", before as u64 + 1, come));
-                }
-                Event::Call { .. } => {}
-            }
-            let Some(call) = Called::of(&event, "-") else {
-                return Ok(());
-            };
-            let before = last.insert(call.thread, call.end_ns).unwrap_or(begin_ns);
-            let (compute, took) = (call.begin_ns.saturating_sub(before), call.took_ns());
-            let group = group.take().unwrap_or_else(|| "-".to_owned());
-            let Called {
-                name,
-                thread,
-                peer,
-                tag,
-                bytes,
-                ..
-            } = call;
-            writeln!(
-                to,
-                "{job_rank} {thread} {name} {peer} {tag} {bytes} {compute} {took} {group}"
-            )
-        })?;
+    for process in processes.iter().copied() {
+        write_process_trace(to, directory, process, begin_ns)?;
     }
     Ok(())
+}
+
+/// The numbers of a process's receives in the order of posting, by peer and word: the receive that was posted first has got
+/// what was sent first.
+fn receive_orders(directory: &Path, page: u32) -> std::io::Result<Pairs<Vec<u64>>> {
+    let mut orders: Pairs<Vec<u64>> = Pairs::new();
+    read(directory, page, |event| {
+        if let Event::Received(message, order) = event {
+            let of = orders.entry((message.peer, message.word)).or_default();
+            of.push(order);
+        }
+        Ok(())
+    })?;
+    orders.values_mut().for_each(|of| of.sort_unstable());
+    Ok(orders)
+}
+
+fn write_process_trace(
+    to: &mut impl Write,
+    directory: &Path,
+    (job_rank, page): (JobRank, u32),
+    begin_ns: u64,
+) -> std::io::Result<()> {
+    let orders = receive_orders(directory, page)?;
+    let mut sent: Pairs<u64> = Pairs::new();
+    let job_rank = job_rank.number();
+    // When each thread left its last call.
+    let mut last: HashMap<u32, u64> = HashMap::new();
+    let mut group = None;
+    read(directory, page, |event| {
+        let message = |what: &str, number: u64, message: &Message| {
+            let Message {
+                peer, word, bytes, ..
+            } = message;
+            format!("{job_rank} - {what} {peer} {word} {bytes} {number} - -")
+        };
+        match &event {
+            Event::Group(processes) => {
+                group = Some(processes.clone());
+                return Ok(());
+            }
+            Event::Sent(out) => {
+                let number = sent.entry((out.peer, out.word)).or_default();
+                *number += 1;
+                return writeln!(to, "{}", message("sent", *number, out));
+            }
+            Event::Received(come, order) => {
+                let before = orders.get(&(come.peer, come.word));
+                let before = before.map_or(0, |of| of.partition_point(|other| other < order));
+                return writeln!(to, "{}", message("received", before as u64 + 1, come));
+            }
+            Event::Call { .. } => {}
+        }
+        let Some(call) = Called::of(&event, "-") else {
+            return Ok(());
+        };
+        let before = last.insert(call.thread, call.end_ns).unwrap_or(begin_ns);
+        let (compute, took) = (call.begin_ns.saturating_sub(before), call.took_ns());
+        let group = group.take().unwrap_or_else(|| "-".to_owned());
+        let Called {
+            name,
+            thread,
+            peer,
+            tag,
+            bytes,
+            ..
+        } = call;
+        writeln!(
+            to,
+            "{job_rank} {thread} {name} {peer} {tag} {bytes} {compute} {took} {group}"
+        )
+    })
 }

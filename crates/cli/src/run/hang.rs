@@ -30,10 +30,10 @@ mod table;
 
 /// The functions that calls are counted by.
 const LIST: &str = include_str!("../../../mpi-c/abi/functions.txt");
-/// How often to look, at least and at most.
+/// How often to sample the calls, at least and at most.
 const SELDOM: Duration = Duration::from_millis(500);
 const OFTEN: Duration = Duration::from_millis(20);
-/// Where a process is that has shown no call.
+/// What a process does that has shown no call.
 const AT_START: &str = "in MPI_Init, or has not communicated since";
 /// How many processes one cause names.
 const NAMED: usize = 4;
@@ -48,7 +48,7 @@ pub(super) struct Watcher {
     looked: Instant,
     every: Duration,
     stall: Option<Duration>,
-    /// A call that takes so long is told.
+    /// A call that takes longer than this is reported.
     next_told: Duration,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Watcher {
 struct Process {
     job_rank: JobRank,
     page: usize,
-    /// How each slot was when it was last seen to change, and when that was.
+    /// The state of each slot when it last changed, and when that was.
     seen: [(State, Instant); call::SLOTS],
 }
 
@@ -73,7 +73,7 @@ struct Place {
 /// What one process is doing.
 enum Activity {
     Ended,
-    /// It shows nothing, for this reason.
+    /// The process shows nothing, for this reason.
     Silent(String),
     Threads(Vec<Place>),
 }
@@ -87,10 +87,10 @@ struct Found {
 }
 
 impl Watcher {
-    /// A call that takes longer than `stall` is told.
+    /// A watcher that reports calls that take longer than `stall`.
     pub(super) fn new(stall: Option<Duration>) -> Outcome<Self> {
         let doing = || "making the memory file for hang reports".to_owned();
-        // Memory is taken for those pages only that are looked at.
+        // Only pages that are used take memory.
         let bytes = MOST as usize * call::PAGE_BYTES;
         let file = memfd::create_fixed("causeway:run", bytes).doing(doing)?;
         let functions = table::read(LIST);
@@ -114,7 +114,7 @@ impl Watcher {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// A process was started, which has this page.
+    /// Adds a process that was started, and that has this page.
     pub(super) fn add(&mut self, job_rank: JobRank, page: u32) {
         self.processes.push(Process {
             job_rank,
@@ -130,17 +130,17 @@ impl Watcher {
             .collect()
     }
 
-    /// When to look next.
+    /// When to sample next.
     pub(super) fn next(&self) -> Instant {
         self.looked + self.every
     }
 
-    /// Looks, if it is time to. Returns a report if a call of one of these processes takes too long.
+    /// Samples the calls, if it is time to. Returns a report if a call of one of these processes takes too long.
     pub(super) fn look(&mut self, running: &[JobRank]) -> Option<String> {
         if Instant::now() < self.next() {
             return None;
         }
-        self.see();
+        self.observe();
         let stall = self.stall?;
         let all = self.processes.iter();
         let all = all.filter(|process| running.contains(&process.job_rank));
@@ -153,14 +153,14 @@ impl Watcher {
         if longest < self.next_told {
             return None;
         }
-        // Told again each time that the wait has doubled.
+        // Reported again each time that the wait has doubled.
         while self.next_told <= longest {
             self.next_told = (2 * self.next_told).max(OFTEN);
         }
         Some(self.report(running))
     }
 
-    fn see(&mut self) {
+    fn observe(&mut self) {
         let now = Instant::now();
         for process in &mut self.processes {
             for (slot, seen) in process.seen.iter_mut().enumerate() {
@@ -228,9 +228,9 @@ impl Watcher {
         Activity::Threads(threads.collect())
     }
 
-    /// What all processes are doing, of which these have not ended.
+    /// The report on all processes, except for the calls of those that have ended.
     pub(super) fn report(&mut self, running: &[JobRank]) -> String {
-        self.see();
+        self.observe();
         let all = self.processes.iter();
         let all = all.map(|process| self.find(process, running.contains(&process.job_rank)));
         let all = Vec::from_iter(all);
@@ -301,8 +301,8 @@ impl Place {
         text
     }
 
-    /// In a word, for other processes that wait for this one.
-    fn whereabouts(&self) -> String {
+    /// What the process is doing, in a few words, for others that wait for it.
+    fn activity_text(&self) -> String {
         match self.is_inside {
             true => format!("is in {}", self.name),
             false => format!("is outside of MPI, last in {}", self.name),
@@ -314,27 +314,27 @@ impl Place {
         ends || self.name.ends_with("send_c")
     }
 
-    /// Whether all processes of the communicator have to come.
+    /// Whether all processes of the communicator have to take part.
     fn is_collective(&self) -> bool {
         self.tag == NONE && self.object == abi::COMM_WORLD
     }
 }
 
 impl Found {
-    /// Where it is, in a word.
-    fn whereabouts(&self) -> String {
+    /// What the thread is doing, in a few words.
+    fn activity_text(&self) -> String {
         match &self.activity {
             Activity::Ended => "has ended".to_owned(),
             Activity::Silent(why) => why.clone(),
             Activity::Threads(places) => {
                 let first = places.first();
-                first.map_or(format!("is {AT_START}"), Place::whereabouts)
+                first.map_or(format!("is {AT_START}"), Place::activity_text)
             }
         }
     }
 }
 
-/// Why a process shows nothing that this launcher understands, by the word in which it states its formats.
+/// Why a process shows nothing that this launcher can read, by the word in which it states its formats.
 fn check_formats(word: u64) -> Result<(), String> {
     let theirs = call::stated(word).map_err(|error| format!("shows nonsense: {error}"))?;
     match FORMATS.common(theirs) {
@@ -346,7 +346,7 @@ fn check_formats(word: u64) -> Result<(), String> {
     }
 }
 
-/// What a process has queued for each peer, by what it shows of itself.
+/// What a process has queued for each peer, read from its status page.
 fn queued(pid: u32) -> Vec<(Option<JobRank>, PeerRow)> {
     let Ok(page) = Observer::new(pid) else {
         return Vec::new();
@@ -360,7 +360,7 @@ fn queued(pid: u32) -> Vec<(Option<JobRank>, PeerRow)> {
     peers.collect()
 }
 
-/// The process of an address: a socket of a process in its program's directory.
+/// The process that has this address: a socket in its program's directory.
 fn peer_of(address: &str) -> Option<JobRank> {
     let mut parts = address.rsplit('/');
     let rank = parts.next()?.parse().ok()?;
@@ -389,7 +389,7 @@ fn queue_text((peer, row): &(Option<JobRank>, PeerRow)) -> String {
     text
 }
 
-/// Who seems to wait for whom.
+/// Which processes seem to wait for which.
 fn causes(all: &[Found]) -> Vec<String> {
     let mut causes = Vec::new();
     // The processes of each program in each collective operation.
@@ -413,7 +413,7 @@ fn causes(all: &[Found]) -> Vec<String> {
             .clone()
             .filter(|found| !ranks.contains(&found.job_rank.rank));
         let others =
-            others.map(|found| format!("{}, which {}", found.job_rank, found.whereabouts()));
+            others.map(|found| format!("{}, which {}", found.job_rank, found.activity_text()));
         let others = Vec::from_iter(others.take(NAMED));
         if !others.is_empty() {
             causes.push(format!(
@@ -427,7 +427,7 @@ fn causes(all: &[Found]) -> Vec<String> {
     causes
 }
 
-/// For whom a process waits that is in a call which is not collective.
+/// The process that a thread in a call which is not collective waits for.
 fn waits(all: &[Found], found: &Found, place: &Place, causes: &mut Vec<String>) {
     let job_rank = found.job_rank;
     let mut add = |peer: JobRank, is_send: bool, tag: Option<i64>| {
@@ -438,7 +438,7 @@ fn waits(all: &[Found], found: &Found, place: &Place, causes: &mut Vec<String>) 
             (false, Some(tag)) => format!("for a message of tag {tag} of {peer}"),
         };
         let where_it_is = all.iter().find(|found| found.job_rank == peer);
-        let where_it_is = where_it_is.map_or("is not known here".to_owned(), Found::whereabouts);
+        let where_it_is = where_it_is.map_or("is not known here".to_owned(), Found::activity_text);
         causes.push(format!("{job_rank} waits {what}, which {where_it_is}"));
     };
     if place.object == abi::COMM_WORLD && place.peer >= 0 {
@@ -448,7 +448,7 @@ fn waits(all: &[Found], found: &Found, place: &Place, causes: &mut Vec<String>) 
         add(JobRank { world, rank }, place.is_send(), tag);
     } else if place.peer == abi::ANY_SOURCE {
         let others = all.iter().filter(|other| other.job_rank != job_rank);
-        let others = others.map(|other| format!("; {} {}", other.job_rank, other.whereabouts()));
+        let others = others.map(|other| format!("; {} {}", other.job_rank, other.activity_text()));
         let others = String::from_iter(others.take(NAMED));
         causes.push(format!(
             "{job_rank} waits for a message of any rank{others}"

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,25 +19,25 @@ use super::job_rank::JobRank;
 use super::pmi::{Server, Starter};
 use super::programs::{MOST, Program, Request};
 
-/// What processes are asked to show of themselves.
+/// What processes are asked to show.
 pub(super) struct Shown {
     /// The memory file for the calls that they are in.
     pub(super) calls: String,
-    /// They write files about what they did.
+    /// Whether they write files of events.
     pub(super) has_events: bool,
 }
 
 /// See the module's page.
 pub(super) struct Job {
-    /// Lines of output get labels.
+    /// Whether lines of output get labels.
     pub(super) labels: bool,
-    /// How many processes programs are told that there could be.
+    /// The universe size that programs are told.
     pub(super) universe: u32,
-    /// For sockets.
+    /// The directory for sockets.
     pub(super) directory: PathBuf,
     shown: Shown,
     pub(super) events: Sender<Event>,
-    /// The programs that were started, and how many processes those were. Held while processes start: only the child that is
+    /// The programs that were started, and the numbers of their processes. Locked while processes start, so that only the child being
     /// started inherits its socket.
     worlds: Mutex<Worlds>,
 }
@@ -46,7 +46,7 @@ pub(super) struct Job {
 struct Worlds {
     servers: Vec<Arc<Server>>,
     processes: u32,
-    /// Pages for hang reports that are taken.
+    /// Pages for hang reports that are in use.
     pages: u32,
 }
 
@@ -72,7 +72,7 @@ impl Job {
         self.worlds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The server of a process's program.
+    /// The PMI server of a process's program.
     pub(super) fn server(&self, job_rank: JobRank) -> Option<Arc<Server>> {
         self.worlds().servers.get(job_rank.world as usize).cloned()
     }
@@ -84,7 +84,7 @@ impl Job {
         (world, server)
     }
 
-    /// Starts programs of a request. Those that run already when one of them cannot be started are killed.
+    /// Starts the programs of a request. If one of them cannot be started, those that run already are killed.
     pub(super) fn begin(self: &Arc<Self>, request: &Request) -> Outcome {
         let mut worlds = self.worlds();
         let (world, server) = self.add(&mut worlds, request);
@@ -103,7 +103,7 @@ impl Job {
                 Err(failure) => {
                     server.give_up();
                     for handle in started {
-                        // One that has ended already is as good as killed.
+                        // A process that has ended already need not be killed.
                         let _ = pidfd_send_signal(&handle, Signal::KILL);
                     }
                     return Err(failure);
@@ -114,7 +114,7 @@ impl Job {
         Ok(())
     }
 
-    /// Serves the process that has started this command to start others.
+    /// Serves the process that has started this command in order to start others.
     pub(super) fn attach(self: &Arc<Self>, stream: UnixStream) -> Outcome {
         let request = Request::alone();
         let (world, server) = self.add(&mut self.worlds(), &request);
@@ -124,29 +124,25 @@ impl Job {
             .doing(|| "serving the process that has started this one".to_owned())
     }
 
-    fn start_process(
-        self: &Arc<Self>,
-        (job_rank, page): (JobRank, u32),
+    /// The command of a process, without what concerns its connection to its server.
+    fn command(
+        &self,
+        job_rank: JobRank,
+        page: u32,
         program: &Program,
-        (server, directory): (&Arc<Server>, &PathBuf),
-    ) -> Outcome<std::os::fd::OwnedFd> {
-        let doing = || format!("starting {job_rank} of {}", program.path.display());
-        let (ours, theirs) = UnixStream::pair().doing(doing)?;
-        // Only this child inherits it: it is closed here before the next is started.
-        fcntl_setfd(&theirs, FdFlags::empty()).doing(doing)?;
+        directory: &Path,
+    ) -> Command {
         let mut command = Command::new(&program.path);
         command
             .args(&program.arguments)
-            .env("PMI_FD", theirs.as_raw_fd().to_string())
             .env("PMI_RANK", job_rank.rank.to_string())
-            .env("PMI_SIZE", server.size().to_string())
             .env(causeway_mpi::contacts::DIRECTORY, directory)
             .env(run::CALLS, &self.shown.calls)
             .env(run::LAUNCHER_FORMATS, run::FORMATS.to_text())
             .env(run::PAGE, page.to_string());
         match self.shown.has_events {
             true => command.env(run::EVENTS, events::file_of(&self.directory, page)),
-            // Of a launcher that runs this one.
+            // The variable is that of a launcher that runs this one.
             false => command.env_remove(run::EVENTS),
         };
         match job_rank.world {
@@ -165,8 +161,25 @@ impl Job {
         if self.labels {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
-        // A terminal sends its SIGQUIT to this command, which reports, and to the processes, which go on.
+        // A terminal sends SIGQUIT to this command, which reports, and to the processes, which ignore it.
         causeway_sys::process::ignore_quit(&mut command);
+        command
+    }
+
+    fn start_process(
+        self: &Arc<Self>,
+        (job_rank, page): (JobRank, u32),
+        program: &Program,
+        (server, directory): (&Arc<Server>, &Path),
+    ) -> Outcome<std::os::fd::OwnedFd> {
+        let doing = || format!("starting {job_rank} of {}", program.path.display());
+        let (ours, theirs) = UnixStream::pair().doing(doing)?;
+        // Only this child inherits the socket: it is closed here before the next child is started.
+        fcntl_setfd(&theirs, FdFlags::empty()).doing(doing)?;
+        let mut command = self.command(job_rank, page, program, directory);
+        command
+            .env("PMI_FD", theirs.as_raw_fd().to_string())
+            .env("PMI_SIZE", server.size().to_string());
         let mut child = command.spawn().doing(doing)?;
         drop(theirs);
         let pid = Pid::from_child(&child);
@@ -184,7 +197,7 @@ impl Job {
         std::thread::Builder::new()
             .name(format!("{job_rank}"))
             .spawn(move || {
-                // What it has written is out before its end is reported.
+                // The process's output is printed before its end is reported.
                 for thread in labelled {
                     let _ = thread.join();
                 }
@@ -216,7 +229,7 @@ impl Starter for Job {
     }
 }
 
-/// Where our library lies, if it lies where an installed one does.
+/// The directory of our library, if it is where an installed one is.
 fn library_path() -> Option<std::ffi::OsString> {
     let own = std::env::current_exe().ok()?;
     let here = own.parent()?;
@@ -225,7 +238,7 @@ fn library_path() -> Option<std::ffi::OsString> {
         .into_iter()
         .find(|place| place.join("libmpi_abi.so.1").exists())?;
     let inherited = std::env::var_os("LD_LIBRARY_PATH");
-    // What the user has set comes first.
+    // Directories that the user has set come first.
     let paths = inherited
         .iter()
         .flat_map(std::env::split_paths)
@@ -254,7 +267,7 @@ fn label(job_rank: JobRank, from: impl Read, to: &mut impl Write) {
     let label = job_rank.label();
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
-    // A process that is gone and one whose output nobody takes are the same here: nothing more to print.
+    // The process has ended, or the output has no reader: in both cases nothing more is to be printed.
     while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
         if line.last() != Some(&b'\n') {
             line.push(b'\n');

@@ -1,8 +1,8 @@
 //! `causeway run`: starts the processes of a parallel program on this machine, and watches over them.
 //!
 //! Each process has a socket to this one, over which it speaks PMI-1 ([`pmi`]), as with MPICH's launcher. When one dies, the
-//! others get some time to say what they have noticed, and are ended then. They can have more programs started ([`programs`]), which
-//! are watched over in the same way ([`job`]). [`hang`] looks at what they are in, [`events`] writes what they did.
+//! others get some time to report what they have noticed, and are then ended. They can have more programs started ([`programs`]), which
+//! are watched over in the same way ([`job`]). [`hang`] samples the calls that they are in, [`events`] writes what they did.
 
 mod event;
 mod events;
@@ -34,7 +34,7 @@ use self::job::{Job, Shown};
 use self::job_rank::JobRank;
 use self::programs::{Program, Request};
 
-/// How long they may take to end once they were asked to.
+/// How long processes may take to end once they were asked to.
 const AFTER_TERM: Duration = Duration::from_secs(2);
 
 /// Run a parallel program on this machine
@@ -184,7 +184,7 @@ fn forward_signals(events: &Sender<Event>) -> Outcome {
 
 fn tell_all(running: &[Running], signal: Signal) {
     for process in running {
-        // One that has ended already is as good as told.
+        // A process that has ended already needs no signal.
         let _ = pidfd_send_signal(&process.handle, signal);
     }
 }
@@ -206,17 +206,17 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// What the others are asked to do when one has died.
+/// What the other processes are asked to do when one has died.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Nothing,
-    /// To end when this time has come, by this signal.
+    /// They were sent this signal, and are to end by this time.
     At(Instant, Signal),
     /// They are killed.
     Killed,
 }
 
-/// How far a program has come to its end.
+/// The state of a program that is ending.
 struct Ending {
     code: u8,
     /// How long the others may go on once one has died.
@@ -227,7 +227,7 @@ struct Ending {
 }
 
 impl Ending {
-    /// Something has failed: the first failure is reported and gives the exit code, and the others have some time to end.
+    /// Notes a failure: the first one is reported and gives the exit code, and the other processes have some time to end.
     fn fail(&mut self, failed: u8, wait: Duration, text: &str) {
         if self.code == 0 {
             self.code = failed.max(1);
@@ -238,7 +238,7 @@ impl Ending {
         }
     }
 
-    /// A process has ended.
+    /// Notes the end of a process.
     fn ended(&mut self, job: &Job, job_rank: JobRank, status: ExitStatus) {
         if job
             .server(job_rank)
@@ -251,7 +251,7 @@ impl Ending {
             let text = format!("{job_rank} {}", describe(status));
             let is_asked = matches!(self.asked, Asked::Killed | Asked::At(_, Signal::KILL));
             if status.signal().is_some() && !self.was_killed && self.code != 0 && !is_asked {
-                // The others may have noticed, and ended, before this was known here.
+                // The others may have noticed, and ended, before the failure was known here.
                 self.code = code_of(status);
                 output::warn(&text);
             }
@@ -263,8 +263,8 @@ impl Ending {
         }
     }
 
-    /// The time has come to end processes.
-    fn press(&mut self, running: &[Running]) {
+    /// Ends processes whose time has come.
+    fn end_overdue(&mut self, running: &[Running]) {
         self.asked = match self.asked {
             Asked::At(_, Signal::TERM) => {
                 tell_all(running, Signal::TERM);
@@ -278,7 +278,7 @@ impl Ending {
     }
 }
 
-/// Whether a process has begun to take part, and has not finished; or was to begin.
+/// Whether a process has begun to take part and has not finished, or was expected to begin.
 fn has_left_early(job: &Job, job_rank: JobRank) -> bool {
     let server = job.server(job_rank);
     server.is_some_and(|server| server.has_left_early(job_rank.rank))
@@ -344,11 +344,11 @@ fn watch(
                 }
             }
             Err(RecvTimeoutError::Timeout) => match ending.asked {
-                Asked::At(then, _) if then <= Instant::now() => ending.press(&running),
-                // It was time to look at what the processes are in.
+                Asked::At(then, _) if then <= Instant::now() => ending.end_overdue(&running),
+                // No event came in time: the calls of the processes are sampled.
                 _ => {}
             },
-            Err(RecvTimeoutError::Disconnected) => ending.press(&running),
+            Err(RecvTimeoutError::Disconnected) => ending.end_overdue(&running),
         }
     }
     ending.code

@@ -1,4 +1,4 @@
-//! The launcher's side of PMI-1: what processes publish, and where they wait for each other.
+//! The launcher's side of PMI-1: what processes publish, and how they wait for each other.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -11,16 +11,16 @@ use super::event::Event;
 use super::job_rank::JobRank;
 use super::programs::Request;
 
-/// The one space that keys are in.
+/// The name of the one key-value space.
 const SPACE: &str = "causeway";
 /// Most keys that all processes publish together, for each process.
 const KEYS_PER_PROCESS: usize = 64;
 
-/// What processes have others start: all those that run, and how that goes on.
+/// Starts further programs for processes.
 pub(super) trait Starter: Send + Sync + 'static {
-    /// Starts programs, or says why not.
+    /// Starts programs, or returns why not.
     fn start(self: Arc<Self>, request: &Request) -> Result<(), String>;
-    /// Tells what has happened.
+    /// Reports an event.
     fn tell(&self, event: Event);
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Server {
     world: u32,
     size: u32,
     universe: u32,
-    /// For each program that was started, the first rank behind its processes.
+    /// For each program that was started, the rank behind its last process.
     programs: Vec<u32>,
     shared: Mutex<Shared>,
 }
@@ -37,14 +37,14 @@ pub(super) struct Server {
 #[derive(Default)]
 struct Shared {
     published: BTreeMap<String, String>,
-    /// Those that wait in the barrier.
+    /// The processes that wait in the barrier.
     waiting: Vec<UnixStream>,
     phases: BTreeMap<u32, Phase>,
-    /// Not all processes could be started: how the others end is of no interest.
+    /// Not all processes could be started, so the ends of the others are not reported.
     is_given_up: bool,
 }
 
-/// How far a process is.
+/// The state of a process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Begun,
@@ -82,7 +82,7 @@ impl Server {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a process has begun and not finished. Of a program that others have started, and wait for, all processes have to begin.
+    /// Whether a process has begun and not finished. In a program that others have started, and wait for, all processes have to begin.
     pub(super) fn has_left_early(&self, rank: u32) -> bool {
         match self.shared().phases.get(&rank) {
             Some(Phase::Begun) => true,
@@ -91,7 +91,7 @@ impl Server {
         }
     }
 
-    /// Not all processes could be started.
+    /// Notes that not all processes could be started.
     pub(super) fn give_up(&self) {
         self.shared().is_given_up = true;
     }
@@ -101,7 +101,7 @@ impl Server {
         self.shared().is_given_up
     }
 
-    /// Serves one process, in a thread of its own. When the process has closed the connection, `last` is told.
+    /// Serves one process, in a thread of its own. When the process has closed the connection, `last` is called.
     pub(super) fn serve(
         self: &Arc<Self>,
         rank: u32,
@@ -113,7 +113,7 @@ impl Server {
         let starter = Arc::clone(starter);
         let world = self.world;
         let serve = move || {
-            if let Err(error) = server.talk(rank, stream, &starter) {
+            if let Err(error) = server.serve_commands(rank, stream, &starter) {
                 starter.tell(Event::Nonsense(JobRank { world, rank }, error.to_string()));
             }
             if let Some(last) = last {
@@ -126,7 +126,7 @@ impl Server {
         Ok(())
     }
 
-    fn talk(
+    fn serve_commands(
         &self,
         rank: u32,
         mut stream: UnixStream,
@@ -140,7 +140,7 @@ impl Server {
             let next = next.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             let Some(command) = next else {
                 match stream.read(&mut bytes) {
-                    // It has ended, in whatever way.
+                    // The process has closed the connection, for whatever reason.
                     Ok(0) => return Ok(()),
                     Ok(read) => lines.push(&bytes[..read]),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -177,7 +177,7 @@ impl Server {
                             .with("msg", why.replace(char::is_whitespace, "_")),
                     }
                 }
-                _ => self.answer(rank, &command),
+                _ => self.reply(rank, &command),
             };
             if stream.write_all(answer.encode().as_bytes()).is_err() {
                 return Ok(());
@@ -191,13 +191,13 @@ impl Server {
         if shared.waiting.len() == self.size as usize {
             let out = Command::new("barrier_out").with("rc", 0).encode();
             for mut waiting in shared.waiting.drain(..) {
-                // One that is gone is told of elsewhere.
+                // The end of a process is reported elsewhere.
                 let _ = waiting.write_all(out.as_bytes());
             }
         }
     }
 
-    fn answer(&self, rank: u32, command: &Command) -> Command {
+    fn reply(&self, rank: u32, command: &Command) -> Command {
         let fine = |name: &str| Command::new(name).with("rc", 0).with("msg", "success");
         let refused = |name: &str, why: &str| Command::new(name).with("rc", -1).with("msg", why);
         match command.name() {
@@ -243,7 +243,7 @@ impl Server {
                 let value = command.get("key").and_then(|key| shared.published.get(key));
                 match value {
                     Some(value) => fine("get_result").with("value", value),
-                    // MPICH asks for how processes are spread over hosts; all are here.
+                    // MPICH asks how processes are spread over hosts; all are on this one.
                     None if command.get("key") == Some("PMI_process_mapping") => {
                         let value = format!("(vector,(0,1,{}))", self.size);
                         fine("get_result").with("value", value)
@@ -273,7 +273,7 @@ mod tests {
         request.programs[0].processes = 2;
         let server = Server::new(1, &request, 3);
         let numbers = [0, 1, 2].map(|rank| {
-            let answer = server.answer(rank, &Command::new("get_appnum"));
+            let answer = server.reply(rank, &Command::new("get_appnum"));
             answer.number("appnum")
         });
         assert_eq!(numbers, [Some(0), Some(0), Some(1)]);
@@ -291,16 +291,16 @@ mod tests {
             .with("kvsname", SPACE)
             .with("key", "a")
             .with("value", "1");
-        assert_eq!(server.answer(0, &put).number("rc"), Some(0));
-        let get = |key: &str| server.answer(1, &Command::new("get").with("key", key));
+        assert_eq!(server.reply(0, &put).number("rc"), Some(0));
+        let get = |key: &str| server.reply(1, &Command::new("get").with("key", key));
         assert_eq!(get("a").get("value"), Some("1"));
         assert_eq!(get("b").number("rc"), Some(-1));
         let long = Command::new("put")
             .with("key", "x")
             .with("value", "x".repeat(MAX_VALUE + 1));
-        assert_eq!(server.answer(0, &long).number("rc"), Some(-1));
+        assert_eq!(server.reply(0, &long).number("rc"), Some(-1));
         assert_eq!(
-            server.answer(0, &Command::new("dance")).number("rc"),
+            server.reply(0, &Command::new("dance")).number("rc"),
             Some(-1)
         );
     }
@@ -309,9 +309,9 @@ mod tests {
     fn a_process_that_has_begun_has_to_finish() {
         let server = server(0, 1);
         assert!(!server.has_left_early(0));
-        server.answer(0, &Command::new("init"));
+        server.reply(0, &Command::new("init"));
         assert!(server.has_left_early(0));
-        server.answer(0, &Command::new("finalize"));
+        server.reply(0, &Command::new("finalize"));
         assert!(!server.has_left_early(0));
     }
 }

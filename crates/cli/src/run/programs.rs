@@ -15,15 +15,15 @@ pub(super) struct Program {
     pub(super) path: PathBuf,
     pub(super) arguments: Vec<OsString>,
     pub(super) processes: u32,
-    /// Where it is to run, if not here.
+    /// The directory to run it in, if not this one.
     pub(super) directory: Option<PathBuf>,
 }
 
-/// Programs that are started together, as far as they are known.
+/// Programs that are started together, of which some may not have come yet.
 #[derive(Debug, Default)]
 pub(super) struct Request {
     pub(super) programs: Vec<Program>,
-    /// What is published for them beforehand.
+    /// Keys published for them beforehand.
     pub(super) published: BTreeMap<String, String>,
 }
 
@@ -41,15 +41,15 @@ fn pairs<'a>(command: &'a Command, of: &str) -> Option<Vec<(&'a str, &'a str)>> 
     Some(keys.into_iter().zip(values).collect())
 }
 
-/// Whether a host that a process asks for is this one, the only one that this launcher has.
-fn is_here(host: &str) -> bool {
+/// Whether a host is this one, the only one that this launcher has.
+fn is_this_host(host: &str) -> bool {
     let own = rustix::system::uname();
     let own = own.nodename().to_string_lossy();
     let short = own.split('.').next().unwrap_or_default();
     [&*own, short, "localhost", "127.0.0.1"].contains(&host)
 }
 
-/// The file of a command: in one of the directories, with colons between, if they have it.
+/// The file of a command: in one of the directories, separated by colons, if they have it.
 fn find(command: &str, directories: Option<&str>) -> PathBuf {
     let mut places = directories.unwrap_or_default().split(':');
     let found = places.find_map(|place| {
@@ -62,13 +62,13 @@ fn find(command: &str, directories: Option<&str>) -> PathBuf {
 impl Request {
     /// Adds the program of one command. Returns whether it was the last one.
     pub(super) fn add(&mut self, command: &Command) -> Result<bool, String> {
-        let missing = || "the request lacks something".to_owned();
+        let missing = || "the request lacks the command or the number of processes".to_owned();
         let hints = pairs(command, "info").ok_or_else(missing)?;
         let hint = |name: &str| {
             let found = hints.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| *value)
         };
-        if let Some(host) = hint("host").filter(|host| !is_here(host)) {
+        if let Some(host) = hint("host").filter(|host| !is_this_host(host)) {
             return Err(format!(
                 "{host} is another host; causeway run has this one only"
             ));
@@ -93,7 +93,7 @@ impl Request {
         Ok(so_far.is_none() || so_far == command.number("totspawns"))
     }
 
-    /// One process, which runs already.
+    /// A single process that runs already.
     pub(super) fn alone() -> Self {
         let program = Program {
             path: PathBuf::new(),
@@ -107,12 +107,12 @@ impl Request {
         }
     }
 
-    /// How many processes that is.
+    /// The number of processes.
     pub(super) fn processes(&self) -> u32 {
         self.programs.iter().map(|program| program.processes).sum()
     }
 
-    /// An error if a program is certainly not to be found. `search` has the directories of commands without a slash.
+    /// Fails if a program cannot be found. `search` has the directories of commands without a slash.
     pub(super) fn check(&self, search: Option<OsString>) -> Result<(), String> {
         for program in &self.programs {
             let (path, search) = (&program.path, search.clone().unwrap_or_default());

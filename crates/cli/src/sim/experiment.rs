@@ -8,12 +8,12 @@ use causeway_sim::statistics::{Histogram, Interval, PERCENTILES, Resource, Stati
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Of more channels of a kind than these, the terminal shows what all together have, and how they differ.
+/// With more channels of a kind than this, the terminal shows their sum and their differences.
 const MOST_CHANNELS: usize = 8;
 
 /// The runs of one size and one value of the key that is swept.
 pub(super) struct Experiment {
-    /// The value that is swept, as written.
+    /// The value of the swept key, as written.
     pub(super) value: Option<String>,
     /// Bytes of a message; 0 where the workload decides.
     pub(super) size_bytes: u32,
@@ -21,7 +21,7 @@ pub(super) struct Experiment {
     pub(super) summaries: Vec<Summary>,
     /// Latencies of all messages of all replications.
     pub(super) latencies: Histogram,
-    /// What happened when in the first one.
+    /// Events of the first replication over time.
     pub(super) intervals: Vec<Interval>,
 }
 
@@ -59,7 +59,7 @@ impl Experiment {
         experiments
     }
 
-    /// What it is called beside others.
+    /// The experiment's name beside others.
     pub(super) fn name(&self) -> String {
         let size = (self.size_bytes > 0)
             .then(|| causeway_report::units::bytes_text(u64::from(self.size_bytes)));
@@ -71,10 +71,10 @@ impl Experiment {
     }
 }
 
-/// One value, as it stands in the JSON: what the rows of all benchmarks have, and more.
+/// A value as it stands in the JSON: the fields that rows of all benchmarks have, and more.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct RunRow {
-    /// The value of the key that is swept.
+    /// The value of the swept key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sweep: Option<String>,
     pub(super) case: String,
@@ -93,14 +93,14 @@ pub(super) struct RunRow {
     /// Half the width of the 95 % confidence interval around it, of several runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ci95: Option<f64>,
-    /// Of messages.
+    /// The 99th percentile, for messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) p90: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) p99: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) p999: Option<f64>,
-    /// How many runs differ in their seeds only.
+    /// The number of runs that differ in their seeds only.
     pub(super) runs: usize,
 }
 
@@ -134,7 +134,7 @@ fn row(of: &Experiment, summary: &Summary) -> RunRow {
     }
 }
 
-/// The number of a channel among those of its kind, `qosvia/video/3`; none of what is measured of all.
+/// The number of a channel among those of its kind, as in `qosvia/video/3`; `None` for values over all.
 pub(super) fn channel(case: &str) -> Option<(&str, usize)> {
     let (kind, number) = case.rsplit_once('/')?;
     let is_kind = ["constant", "video", "best-effort"]
@@ -212,7 +212,7 @@ pub(super) fn microseconds(time: Time) -> f64 {
     time as f64 / MICROSECOND as f64
 }
 
-/// How latencies are distributed and what happened when, as JSON.
+/// The distribution of latencies and the events over time, as JSON.
 pub(super) fn observed(one: &Experiment) -> Value {
     let classes: Vec<Value> = one
         .latencies
@@ -238,7 +238,7 @@ pub(super) fn observed(one: &Experiment) -> Value {
         "latency_classes_us": classes, "intervals": intervals })
 }
 
-/// The same for spreadsheets.
+/// The same values for spreadsheets.
 pub(super) mod csv {
     use super::super::found::line;
     use super::{Experiment, PERCENTILES, Resource, microseconds, rows};

@@ -9,7 +9,7 @@ use causeway_command::whole_file;
 use causeway_report::rows::Row;
 use causeway_report::style::{Style, paint};
 use causeway_sim::catalogue::{Entry, Found, Table};
-use causeway_sim::figures::table::{Cell, otherwise};
+use causeway_sim::figures::table::{Cell, alternatives};
 use causeway_sim::figures::{self, About, Row as Point, Verdict};
 use serde::Serialize;
 
@@ -21,22 +21,22 @@ const PAPER: &str = "paper";
 /// A statement of the thesis, and whether it holds here.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Claim {
-    /// `figure 4.12`.
+    /// The figure or table, as `figure 4.12`.
     pub(super) of: String,
     /// What the thesis says.
     pub(super) claim: String,
-    /// Whether it holds.
+    /// Whether it holds in the simulation.
     pub(super) holds: bool,
-    /// What decided.
+    /// The values that decided.
     pub(super) evidence: String,
-    /// Why it is known not to hold, if it is.
+    /// Why it is known not to hold, where it is.
     pub(super) open: Option<&'static str>,
 }
 
 impl Claim {
     fn new(of: &str, number: &str, verdict: Verdict) -> Self {
         let open = figures::open::why(number, &verdict.claim);
-        let mut evidence = verdict.told();
+        let mut evidence = verdict.full_evidence();
         if let (false, Some(why)) = (verdict.holds, open) {
             let _ = write!(evidence, "; open: {why}");
         }
@@ -59,7 +59,7 @@ pub(super) enum Finding {
 }
 
 impl Finding {
-    /// Puts together what an entry's tasks have found, in their order.
+    /// Combines the results of an entry's tasks, in their order.
     pub(super) fn new(entry: &Entry, found: impl Iterator<Item = Found>) -> Self {
         let (mut rows, mut cells) = (Vec::new(), Vec::new());
         for found in found {
@@ -82,7 +82,7 @@ impl Finding {
         }
     }
 
-    /// What it shows.
+    /// The title.
     pub(super) fn title(&self) -> &'static str {
         match self {
             Self::Figure(about, _) => about.title,
@@ -90,7 +90,7 @@ impl Finding {
         }
     }
 
-    /// The thesis's statements on it. Of a table, that each printed value is met.
+    /// The thesis's statements about it. A table has one: that each printed value is met.
     pub(super) fn claims(&self) -> Vec<Claim> {
         let of = self.name();
         match self {
@@ -159,7 +159,7 @@ impl Finding {
     }
 }
 
-/// What a series of a figure measures.
+/// The metric of a figure's series.
 pub(super) fn metric(about: &About, series: &str) -> &'static str {
     let is_share = |text: &str| text.contains('%');
     match about.y {
@@ -171,7 +171,7 @@ pub(super) fn metric(about: &About, series: &str) -> &'static str {
     }
 }
 
-/// How near a table's values have to be.
+/// How close a table's values have to be.
 pub(super) fn within(table: &Table) -> String {
     let part = table.tolerance * 100.0;
     match table.unit.slack {
@@ -199,14 +199,14 @@ fn table_verdict(table: &Table, cells: &[Cell]) -> Verdict {
             "{before}{case}{size} ({causeway:.1} for {paper} {unit})"
         );
     }
-    for told in otherwise(cells) {
+    for told in alternatives(cells) {
         let _ = write!(evidence, "; {told}");
     }
     Verdict {
         claim: format!("each printed value is met within {}", within(table)),
         holds: missed.is_empty() && all > 0,
         evidence,
-        otherwise: Vec::new(),
+        alternatives: Vec::new(),
     }
 }
 

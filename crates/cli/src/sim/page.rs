@@ -1,4 +1,4 @@
-//! The report: each figure beside what the thesis says of it, each table with how far it is off.
+//! The report: each figure beside the thesis's statements about it, each table with its deviations.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use super::store::SIMULATOR;
 
 /// Colours of curves and parts, in their order.
 const COLOURS: [usize; 11] = [0, 1, 2, 3, 4, 8, 9, 7, 5, 10, 6];
-/// How many times larger than the smallest value the largest is where an axis becomes one of powers.
+/// The ratio of the largest value to the smallest from which an axis is logarithmic.
 const WIDE_RANGE: f64 = 40.0;
 
 /// Writes the report.
@@ -140,7 +140,7 @@ fn draw_figure(page: &mut Page, about: &About, points: &[Point], claims: &[Claim
     page.judged_figure(&title, claims, &panels);
 }
 
-/// The different ones of some names, in the order in which they come.
+/// The names without repetition, in the order in which they first occur.
 pub(super) fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut found: Vec<&str> = Vec::new();
     for name in names {
@@ -155,7 +155,7 @@ pub(super) fn colour(place: usize) -> usize {
     COLOURS.get(place % COLOURS.len()).copied().unwrap_or(0)
 }
 
-/// Colour of a curve, and whether it is dashed: those after the last colour are.
+/// Colour of a curve, and whether it is dashed: curves beyond the last colour are.
 pub(super) fn style(place: usize) -> (usize, bool) {
     (colour(place), place >= COLOURS.len())
 }
@@ -165,7 +165,7 @@ fn parts(point: &Point) -> (&str, &str) {
     point.series.split_once(' ').unwrap_or((&point.series, ""))
 }
 
-/// A drawing that needs no title.
+/// A drawing without a title.
 fn panel<'a>(legend: Vec<Key>, draw: impl Fn(f64) -> String + 'a) -> Panel<'a> {
     Panel {
         title: String::new(),
@@ -279,7 +279,7 @@ fn accounts<'a>(about: &'a About, points: &'a [Point]) -> Vec<Panel<'a>> {
     vec![panel(legend.collect(), draw)]
 }
 
-/// Curves, those of each unit on a panel of their own.
+/// Curves, with a panel for each unit.
 fn curves<'a>(about: &'a About, points: &'a [Point]) -> Vec<Panel<'a>> {
     let metrics = distinct(
         points
@@ -292,7 +292,7 @@ fn curves<'a>(about: &'a About, points: &'a [Point]) -> Vec<Panel<'a>> {
             let of = points
                 .iter()
                 .filter(|point| found::metric(about, &point.series) == metric)
-                .filter(|point| !figures::is_otherwise(&point.series))
+                .filter(|point| !figures::is_alternative(&point.series))
                 .filter(|point| point.value.is_finite());
             let mut lines: Vec<Line> = Vec::new();
             for point in of {
@@ -391,7 +391,7 @@ fn draw_table(page: &mut Page, paper: &PaperTable, cells: &[Cell], claims: &[Cla
 /// Simulated, printed, difference.
 fn entry(paper: &PaperTable, cell: &Cell) -> [String; 3] {
     let ours = match cell.causeway.abs() < 2.0 && paper.unit.slack == 0.0 {
-        // Coefficients of variation.
+        // The values are coefficients of variation.
         true => format!("{:.2}", cell.causeway),
         false => format!("{:.1}", cell.causeway),
     };

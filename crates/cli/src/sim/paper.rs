@@ -1,4 +1,4 @@
-//! `causeway sim figure`, `table` and `paper`: what is run, and where the findings go.
+//! `causeway sim figure`, `table` and `paper`: which runs there are, and where their results go.
 
 use std::path::{Path, PathBuf};
 
@@ -19,10 +19,10 @@ use super::options::Options;
 use super::store::{SIMULATOR, Store};
 use super::{page, pool};
 
-/// Where `paper` keeps finished runs while it is not through.
+/// Where `paper` keeps finished runs until all are finished.
 const UNFINISHED: &str = "causeway-paper.unfinished";
 
-/// What figures, tables and whole chapters have in common.
+/// Options that figures, tables and whole chapters have in common.
 #[derive(Debug, Args)]
 pub(crate) struct Shown {
     #[command(flatten)]
@@ -182,7 +182,7 @@ fn unknown(kind: &str, number: &str) -> Failure {
     }
 }
 
-/// With --check, fails if a claim does not hold that is not known to be open, or holds that is. With few points and
+/// With --check, fails if a claim does not hold that is not listed as open, or if one holds that is. With few points and
 /// rounds an open claim may seem to hold.
 fn verify(shown: &Shown, claims: &[Claim]) -> Outcome {
     if !shown.check {
@@ -213,7 +213,7 @@ fn verify(shown: &Shown, claims: &[Claim]) -> Outcome {
     ))
 }
 
-/// A run, with the place of its entry among the entries, and that entry's name.
+/// A run, with the index of its entry and that entry's name.
 type Run = (usize, String, Task);
 
 /// All runs of some entries.
@@ -255,7 +255,7 @@ fn run(
     Ok(claims)
 }
 
-/// Runs what has not been run before.
+/// Runs those that the store does not have.
 fn find(
     output: &Output,
     entries: &[Entry],

@@ -14,9 +14,9 @@ use causeway_sim::statistics::Resource;
 use super::experiment::{Experiment, RunRow, channel, microseconds, rows, table, value_text};
 use super::page::{colour, distinct, made_with, style};
 
-/// More bars than this are no picture.
+/// With more bars than this, none are drawn.
 const MOST_BARS: usize = 40;
-/// More curves than this are none either.
+/// With more curves than this, none are drawn.
 const MOST_CURVES: usize = 12;
 
 /// Writes the report of `scenario`, whose file says `text`.
@@ -75,7 +75,7 @@ pub(super) fn write(
 const ABOUT_VALUES: &str = "Median, p99, smallest and largest value are those of messages, of processors, engines and links \
                             (use), or of runs. ± 95 % is the confidence interval of the mean over runs that differ in their seeds.";
 
-/// All channels, one below the other.
+/// Draws all channels, one below the other.
 fn each(rows: &[RunRow]) -> causeway_report::table::Table {
     let mut table = causeway_report::table::Table::new(&["case", "what", "mean", "median", "p99"]);
     table.align_right(&[2, 3, 4]);
@@ -97,7 +97,7 @@ fn each(rows: &[RunRow]) -> causeway_report::table::Table {
     table
 }
 
-/// What a metric is called, and its unit.
+/// A metric's title and unit.
 fn named(metric: &str) -> (&str, &str) {
     match metric {
         "latency_us" => ("Latency", "µs"),
@@ -132,7 +132,7 @@ fn short(value: f64) -> String {
     number_text((value * 1e4).round() / 1e4)
 }
 
-/// A mean with its confidence interval, at a place.
+/// A mean with its confidence interval, at this position.
 fn point(x: f64, row: &RunRow) -> (f64, f64, f64, f64) {
     let half = row.ci95.unwrap_or(0.0);
     (x, row.mean, row.mean - half, row.mean + half)
@@ -199,7 +199,7 @@ fn lines(rows: &[&RunRow], x: impl Fn(&RunRow) -> f64) -> Vec<Line> {
     lines
 }
 
-/// The swept values as numbers, if all of them are ones of the same kind.
+/// The swept values as numbers, if all of them have the same unit.
 fn numbers(values: &[&str]) -> Option<Vec<f64>> {
     let all = |number: &dyn Fn(&str) -> Option<f64>| -> Option<Vec<f64>> {
         values.iter().map(|value| number(value)).collect()
@@ -212,7 +212,7 @@ fn numbers(values: &[&str]) -> Option<Vec<f64>> {
         .or_else(|| all(&quantity(Kind::Time)))
 }
 
-/// A curve for each case over the swept values; where they are no numbers, they stand at equal distances.
+/// A curve for each case over the swept values; values that are no numbers are drawn at equal distances.
 fn draw_sweep(page: &mut Page, metric: &str, key: &str, rows: &[&RunRow]) {
     let values = distinct(rows.iter().filter_map(|row| row.sweep.as_deref()));
     let places = numbers(&values).filter(|places| places.iter().all(|place| *place > 0.0));
@@ -298,7 +298,7 @@ fn draw_channels(page: &mut Page, metric: &str, rows: &[&RunRow]) {
     });
 }
 
-/// How many of all messages took at most how long.
+/// Cumulative distribution of the latencies of messages.
 fn draw_latencies(page: &mut Page, experiments: &[Experiment]) {
     let mut lines: Vec<Line> = Vec::new();
     for one in experiments.iter().take(MOST_CURVES) {

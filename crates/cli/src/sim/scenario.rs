@@ -19,7 +19,7 @@ use super::options::Options;
 use super::store::{SIMULATOR, Store};
 use super::{pool, run_page};
 
-/// Larger files are no scenarios, profiles or traces.
+/// A larger file is refused as a scenario, profile or trace.
 const LARGEST_FILE: u64 = 64 << 20;
 
 /// Run an experiment of your own
@@ -96,8 +96,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     Ok(())
 }
 
-/// Where finished runs are kept: where the user wants them, or beside the scenario if there are several. Native time
-/// is another in each run.
+/// The directory of finished runs: the one that the user names, or one beside the scenario if there are several runs. Runs with
+/// native time are never kept, since no two are alike.
 fn store(arguments: &Arguments, scenario: &Scenario, steps: usize) -> Outcome<Option<Store>> {
     if !scenario.is_reproducible() {
         return Ok(None);
@@ -107,7 +107,7 @@ fn store(arguments: &Arguments, scenario: &Scenario, steps: usize) -> Outcome<Op
     }
     let directory = named_after(&arguments.file, "unfinished");
     match steps {
-        // A single run cannot be resumed, and a user that cannot write here can still run it.
+        // A single run cannot be resumed, and a user who cannot write here can still run it.
         0 | 1 => Ok(None),
         _ => Ok(Store::open(&directory).ok()),
     }
@@ -121,7 +121,7 @@ fn named_after(file: &Path, end: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Runs what has not been run before.
+/// Runs those that the store does not have.
 fn find(
     arguments: &Arguments,
     output: &Output,
@@ -161,7 +161,7 @@ fn find(
     Ok(found)
 }
 
-/// What a run is called while it goes on.
+/// A run's name in progress and errors.
 fn name(step: &Step<'_>) -> String {
     let mut parts: Vec<String> = step.value.map(str::to_owned).into_iter().collect();
     if step.size_bytes > 0 {
@@ -201,7 +201,7 @@ fn read(path: &Path) -> Outcome<(Scenario, String)> {
     Ok((scenario, text))
 }
 
-/// Writes the values, how latencies are distributed, and what happened when.
+/// Writes the values, the distribution of latencies, and the events over time.
 fn write_csv(
     directory: &Path,
     file: &Path,

@@ -1,8 +1,8 @@
-//! Finished runs on disk: an interrupted command goes on where it was.
+//! Finished runs on disk: an interrupted command continues from them.
 //!
-//! Each is a file of its own, named after a digest of the simulator's source and of everything that decides the run, so
+//! Each run is a file of its own, named after a digest of the simulator's source and of everything that decides the run, so
 //! that runs of another program or with other parameters are never taken for it. Files get their names only when they
-//! are whole.
+//! are complete.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub(super) const SIMULATOR: &str = env!("CAUSEWAY_SIMULATOR");
 /// Characters of a digest in hexadecimal.
 const DIGEST: usize = 64;
 
-/// A run with its results. Numbers are kept as their bits, so that none is rounded.
+/// A run with its results. Numbers are kept as bit patterns, so that none is rounded.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept<T> {
     parameters: String,
@@ -33,9 +33,9 @@ struct Kept<T> {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum KeptFound {
-    /// Series, x, value.
+    /// A point of a figure: series, x, value.
     Rows(Vec<(String, u64, u64)>),
-    /// Case, size, printed value, simulated value.
+    /// A cell of a table: case, size, printed value, simulated value.
     Cells(Vec<(String, u32, Option<u64>, u64)>),
 }
 
@@ -97,7 +97,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Opens it, and makes it if it is not there.
+    /// Opens the directory; makes it if it does not exist.
     pub(super) fn open(directory: &Path) -> Outcome<Self> {
         std::fs::create_dir_all(directory).doing(|| {
             format!(
@@ -119,7 +119,7 @@ impl Store {
         self.directory.join(format!("{name}.json"))
     }
 
-    /// The results of a run with these parameters, if it was run before. A file that is no such thing counts as none.
+    /// The results of a run with these parameters, if it was run before. A file that cannot be read counts as none.
     fn read<T: DeserializeOwned>(&self, parameters: &str) -> Option<T> {
         let bytes = std::fs::read(self.path(parameters)).ok()?;
         let kept: Kept<T> = serde_json::from_slice(&bytes).ok()?;
@@ -155,7 +155,7 @@ impl Store {
 
     /// Removes the directory if no run was finished.
     pub(super) fn close(&self) {
-        // Fails if something is in it, as it should.
+        // Fails if runs are in it, as it should.
         let _ = std::fs::remove_dir(&self.directory);
     }
 
@@ -168,10 +168,10 @@ impl Store {
             let is_finished = name.strip_suffix(".json").is_some_and(|stem| {
                 stem.len() == DIGEST && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
             });
-            // Left by a command that was killed.
+            // A file left by a command that was killed.
             let is_partial = whole_file::is_partial(name);
             if is_finished || is_partial {
-                // What cannot be removed is left; nothing depends on it.
+                // A file that cannot be removed is left; nothing depends on it.
                 let _ = std::fs::remove_file(entry.path());
             }
         }

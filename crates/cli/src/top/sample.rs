@@ -19,14 +19,14 @@ pub(super) struct Watcher {
     not_allowed: usize,
     errors: Vec<String>,
     last: Option<Instant>,
-    /// What was counted at the last sample.
+    /// The counts of the last sample.
     counted: HashMap<Key, Counts>,
 }
 
 /// The number of the peer in the key of a process itself.
 const NO_PEER: u32 = u32::MAX;
 
-/// A peer, over all processes: process, when it began, instance, number, and whether this side connected.
+/// Identifies a peer on this machine: process, its start, instance, number, and whether this side connected.
 type Key = (u32, u64, u32, u32, String);
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,9 +39,9 @@ struct Counts {
 #[derive(Debug)]
 pub(super) struct Sample {
     pub(super) processes: Vec<Process>,
-    /// By the clock that the rows' times are of.
+    /// The time of the sample, by the clock that the rows' times are of.
     pub(super) at_ns: u64,
-    /// Processes that belong to others.
+    /// The number of processes of other users.
     pub(super) not_allowed: usize,
     pub(super) errors: Vec<String>,
 }
@@ -54,7 +54,7 @@ pub(super) struct Process {
     pub(super) state: process::State,
     pub(super) started_ns: u64,
     pub(super) missing_rows: u64,
-    /// All its instances' rates since the last sample, also with peers that are gone.
+    /// The rates of all its instances since the last sample, also with peers that are gone.
     pub(super) received: Rate,
     pub(super) sent: Rate,
     pub(super) instances: Vec<InstanceRow>,
@@ -146,7 +146,7 @@ impl Watcher {
             let key = (page.pid, process.started_ns, 0, NO_PEER, String::new());
             (process.received, process.sent) = self.rates(&key, all, seconds);
             counted.insert(key, all);
-            // Others only log.
+            // The other processes only log.
             if !process.instances.is_empty() || !process.peers.is_empty() {
                 processes.push(process);
             }

@@ -14,16 +14,16 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwins
 use super::sample::{Sample, Watcher};
 use super::table;
 
-/// Another screen, without a cursor; and back.
+/// Switches to the alternate screen without a cursor; and back.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l";
 const LEAVE: &[u8] = b"\x1b[?25h\x1b[?1049l";
 const CTRL_C: u8 = 3;
 const ESCAPE: u8 = 27;
 
-/// How the terminal was before.
+/// The terminal's settings before.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Puts the terminal back as it was. Harmless when nothing was changed.
+/// Restores the terminal. Does nothing if nothing was changed.
 fn restore() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(before) = before {
@@ -87,7 +87,7 @@ fn wait_until(next: Instant) -> Outcome<bool> {
         match poll(&mut ready, Some(&timeout)) {
             Ok(0) => return Ok(true),
             Ok(_) => {}
-            // Another size of the window, perhaps.
+            // The window's size may have changed.
             Err(rustix::io::Errno::INTR) => return Ok(true),
             Err(error) => return Err(error).doing(doing),
         }

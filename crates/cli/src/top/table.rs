@@ -13,7 +13,7 @@ use super::sample::{Peer, Process, Rate, Sample};
 /// Widest name of a process and of a peer.
 const MOST_NAME: usize = 36;
 const MOST_ADDRESS: usize = 40;
-/// Shorter waits are usual and not shown.
+/// Shorter waits are normal and not shown.
 const SHORTEST_WAIT_NS: u64 = 100_000_000;
 /// Columns that keep their width while their figures change.
 const STEADY_PROCESS: [usize; 12] = [5, 8, 5, 5, 10, 5, 10, 4, 8, 5, 7, 0];
@@ -42,7 +42,7 @@ impl Line {
     }
 }
 
-/// Everything, most interesting first.
+/// The whole table, most interesting rows first.
 pub(super) fn lines(sample: &Sample) -> Vec<Line> {
     let mut lines = processes(sample);
     lines.push(Line::new("", None));
@@ -259,7 +259,7 @@ fn wait(waiting: &Waiting, now_ns: u64) -> String {
     )
 }
 
-/// The same for programs.
+/// The sample as JSON.
 pub(super) fn json(sample: &Sample) -> Value {
     let seconds = |at_ns: u64| sample.at_ns.saturating_sub(at_ns) as f64 / 1e9;
     let processes = sample.processes.iter().map(|process| {

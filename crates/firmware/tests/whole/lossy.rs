@@ -230,7 +230,7 @@ fn play(name: &str, settings: &Settings, seed: u64) {
     }
     for node in &world.nodes {
         assert_eq!(node.reports, [], "{name}");
-        assert_eq!(node.firmware.strays(), 0, "{name}");
+        assert_eq!(node.firmware.ignored_inputs(), 0, "{name}");
     }
 }
 

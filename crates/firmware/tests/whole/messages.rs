@@ -398,7 +398,7 @@ fn nonsense_is_counted_and_ignored() {
         world.now,
         Input::ArmCompletionQueue(causeway_firmware::QueueId(5)),
     );
-    assert_eq!(node.firmware.strays(), 4);
+    assert_eq!(node.firmware.ignored_inputs(), 4);
     assert_eq!(
         node.firmware.connect(
             a,

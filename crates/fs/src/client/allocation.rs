@@ -1,4 +1,4 @@
-//! Holes that are made in files, room that is reserved for them, and where holes begin and end.
+//! Making holes in files, reserving room, and finding where holes begin and end.
 //!
 //! A part of a file is one part of each of its datafiles. Servers make holes in steps of bounded length, all servers at once.
 
@@ -16,10 +16,10 @@ use super::transfer::IoKind;
 use crate::Error;
 use crate::distribution::MAX_FILE_BYTES;
 
-/// What is to be done with a part of a file.
+/// The operation on a part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Allocation {
-    /// Reserve room, so that writing there does not fail for want of it. What is there stays.
+    /// Reserve room, so that writing there does not fail for want of it. Content stays.
     Reserve,
     /// Make a hole, whose room the servers get back. The size stays.
     Punch,
@@ -28,7 +28,7 @@ pub enum Allocation {
 }
 
 impl Allocation {
-    /// What the flags of Linux's `fallocate` mean, and whether the size stays. `None` for those that are not possible: parts
+    /// The operation that flags of Linux's `fallocate` request, and whether the size stays. `None` for unsupported flags: parts
     /// can neither be taken out of a file nor put into one.
     pub fn of_flags(flags: i32) -> Option<(Self, bool)> {
         let flags = FallocateFlags::from_bits_retain(flags as u32);
@@ -45,7 +45,7 @@ impl Allocation {
 /// A server's position in a distribution, and where its part begins and ends in the datafile.
 type Part = (usize, u64, u64);
 
-/// What a part of a file is of each datafile.
+/// The parts of the datafiles that belong to a part of a file.
 fn parts(distribution: &Distribution, part: Region) -> Result<Vec<Part>, CallError> {
     let striping = striping(distribution)?;
     let end = part.offset.saturating_add(part.len);
@@ -56,7 +56,7 @@ fn parts(distribution: &Distribution, part: Region) -> Result<Vec<Part>, CallErr
     Ok(each.filter(|(_, start, end)| start < end).collect())
 }
 
-/// Says that a file was changed now, and reaches as far as `end` at least.
+/// Records that a file was changed now, and reaches at least `end`.
 fn reaches(file: &File, end: u64) -> Operation {
     Operation::Extend {
         object: file.node.object,
@@ -109,7 +109,7 @@ impl Client {
             let before = version(&file.node);
             self.resize(file, &Operation::Grow { object, size: end })?;
             if version(&file.node) != before {
-                // Datafiles that followed a truncation have given room back.
+                // Datafiles that followed a truncation have released room.
                 self.reserve(file, part)?;
             }
         }
@@ -134,7 +134,7 @@ impl Client {
         for _ in 0..FORM_CHANGES {
             let is_done = match self.form(file)? {
                 Form::Striped(distribution) => self.punch(file, &distribution, part)?,
-                // How long the file is now, only its server knows: zeros written to a content that has become shorter would make it longer.
+                // Only the file's server knows its present length: zeros written to a content that has become shorter would make it longer.
                 Form::Stuffed { .. } => {
                     self.unstuff(file)?;
                     false
@@ -187,10 +187,10 @@ impl Client {
         Ok(true)
     }
 
-    /// Tells the metadata server that datafiles have changed: the file's times do. If it was removed meanwhile, what the request has
-    /// made is removed again.
+    /// Tells the metadata server that datafiles have changed, which sets the file's times. If the file was removed meanwhile, the
+    /// datafiles that the request has made are removed again.
     fn tell_of_change(&mut self, file: &mut File) -> Result<(), CallError> {
-        file.see(self.mutate(reaches(file, 0)).and_then(node)?)?;
+        file.update_node(self.mutate(reaches(file, 0)).and_then(node)?)?;
         Ok(())
     }
 

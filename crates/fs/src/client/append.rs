@@ -109,7 +109,7 @@ impl Client {
             .and_then(node)
         {
             Ok(node) => {
-                file.see(node)?;
+                file.update_node(node)?;
                 Ok(Some(file.node.attributes.size))
             }
             Err(error) if matches!(error.errno, Errno::NOT_STUFFED | Errno::MOVING) => {
@@ -135,7 +135,7 @@ impl Client {
         let connections = self.rpc.connections();
         let reply = self.query(Operation::BeginAppend { object })?;
         let (turn, node) = take_reply!(reply, ReplyBody::Turn { turn, node } => (turn, *node))?;
-        file.see(consistent(node)?)?;
+        file.update_node(consistent(node)?)?;
         let held = HeldTurn {
             number: turn,
             connections,

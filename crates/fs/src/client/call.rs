@@ -1,4 +1,4 @@
-//! One call: what is asked of which server.
+//! One call: a request to one server.
 
 use causeway_wire::fs::{Operation, WantedSums};
 
@@ -9,13 +9,13 @@ use super::transfer::{IoKind, Piece, Turn};
 pub(crate) struct Call {
     /// Index of the server in the configuration.
     pub server: usize,
-    /// What to ask.
+    /// The request.
     pub body: Body,
     /// Session slot of a mutation.
     pub(super) slot: Option<u16>,
 }
 
-/// What a call asks.
+/// The content of a request.
 #[derive(Debug)]
 pub(crate) enum Body {
     /// An operation that carries everything in its message.
@@ -43,21 +43,21 @@ impl Call {
         }
     }
 
-    /// Has a read ask for sums of blocks.
+    /// Requests sums of blocks with a read.
     pub(crate) fn want_sums(&mut self, sums: WantedSums) {
         if let Body::Data(IoKind::Read, piece) = &mut self.body {
             piece.sums = sums;
         }
     }
 
-    /// Has a write belong to a turn to append.
+    /// Makes a write part of a turn to append.
     pub(crate) fn set_turn(&mut self, turn: Turn) {
         if let Body::Data(IoKind::Write, piece) = &mut self.body {
             piece.turn = Some(turn);
         }
     }
 
-    /// Whether it changes data, and would undo what others have written since if it is repeated.
+    /// Whether repeating it would undo what others have written since.
     pub(super) fn is_write(&self) -> bool {
         matches!(
             self.body,

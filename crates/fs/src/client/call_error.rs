@@ -1,4 +1,4 @@
-//! Why calls fail, and what replies may be.
+//! Why calls fail, and which replies fit them.
 
 use causeway_wire::fs::{Errno, ObjectId, ReplyBody};
 
@@ -7,9 +7,9 @@ use crate::Error;
 /// Why a call failed, without the operation and its subject.
 #[derive(Debug, Clone)]
 pub(crate) struct CallError {
-    /// What kind.
+    /// The error number.
     pub errno: Errno,
-    /// What happened; may be empty where the number is enough.
+    /// A description; may be empty where the number says enough.
     pub message: String,
     /// The server concerned, as text.
     pub server: Option<String>,
@@ -58,7 +58,7 @@ pub(crate) fn done(reply: ReplyBody) -> Result<(), CallError> {
     take_reply!(reply, ReplyBody::Done => ())
 }
 
-/// A server's reply is of another kind than the request's.
+/// The error for a reply that does not fit the request.
 pub(crate) fn unexpected_reply(reply: &ReplyBody) -> CallError {
     let kind = match reply {
         ReplyBody::Done => "done",
@@ -88,7 +88,7 @@ pub(crate) fn unexpected_reply(reply: &ReplyBody) -> CallError {
     )
 }
 
-/// A request about one object is printable even without its path.
+/// An object's name in errors about requests that do not know its path.
 pub(crate) fn object_name(object: ObjectId) -> Vec<u8> {
     format!("object {}", object.0).into_bytes()
 }

@@ -1,4 +1,4 @@
-//! A client: what it consists of, and what can be set.
+//! A client: its parts and its options.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub struct Client {
 /// How a client behaves.
 #[derive(Debug, Clone, Default)]
 pub struct ClientOptions {
-    /// On whose behalf; the process's own identity if absent.
+    /// The user on whose behalf it makes requests; the process's own identity if absent.
     pub caller: Option<Caller>,
     /// Use only addresses of this scheme (`shm`, `tcp`), for measurements.
     pub only_scheme: Option<String>,
@@ -69,17 +69,17 @@ impl Client {
         self.rpc.report(server)
     }
 
-    /// On whose behalf calls are made, from now on. Servers on this host believe only root that it is somebody else.
+    /// Sets on whose behalf calls are made from now on. Servers on this host accept another identity from root only.
     pub fn act_for(&mut self, caller: Caller) {
         self.rpc.set_caller(caller);
     }
 
-    /// Bounds how long each of the calls that follow may take, where the configuration allows for more.
+    /// Bounds how long each of the following calls may take, where the configuration permits more.
     pub fn limit(&mut self, timeout: Duration) {
         self.rpc.timeout = timeout.min(self.rpc.longest_timeout);
     }
 
-    /// Ends calls from another thread.
+    /// Returns what ends calls from another thread.
     pub(crate) fn interrupter(&self) -> Interrupter {
         self.rpc.interrupter()
     }

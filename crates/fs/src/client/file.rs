@@ -5,7 +5,7 @@ use causeway_wire::fs::{Body, DistributionHint, Node, Reach};
 use super::call_error::CallError;
 use super::nodes::node_of;
 
-/// An open file: an object and what is known of it. Holds no state on any server.
+/// An open file: an object and its node. No server holds any state for it.
 #[derive(Debug, Clone)]
 pub struct File {
     /// The node as last received.
@@ -24,7 +24,7 @@ pub struct CreateOptions {
     pub exclusive: bool,
     /// Permission bits.
     pub mode: u16,
-    /// How to stripe.
+    /// The distribution.
     pub distribution: Option<DistributionHint>,
     /// First content, if small ([`causeway_wire::fs::MAX_STUFFED_BYTES`]).
     pub content: Vec<u8>,
@@ -68,12 +68,12 @@ impl File {
         }
     }
 
-    /// The content that came with the opening is not the file's any more.
+    /// Drops the content that came with the opening, because the file's has changed.
     pub(super) fn forget_content(&mut self) {
         self.opened_content = None;
     }
 
-    /// How long the datafile at a position of the distribution is at least.
+    /// The least length of the datafile at a position of the distribution.
     pub(super) fn least_length(&self, position: usize) -> u64 {
         match &self.node.body {
             Body::Striped { lengths, .. } => lengths.get(position).copied().unwrap_or(0),
@@ -82,7 +82,7 @@ impl File {
     }
 
     /// Replaces the node by a newer one, which must be this file's.
-    pub(super) fn see(&mut self, node: Node) -> Result<(), CallError> {
+    pub(super) fn update_node(&mut self, node: Node) -> Result<(), CallError> {
         self.node = node_of(self.node.object, node)?;
         self.opened_content = None;
         Ok(())
@@ -92,9 +92,9 @@ impl File {
 /// What a handle has written since its last fsync.
 #[derive(Debug, Clone)]
 pub(super) struct Written {
-    /// Byte behind the last one.
+    /// The byte behind the last one.
     pub(super) end: u64,
-    /// The truncation that came last before.
+    /// The last truncation before these writes.
     pub(super) version: Version,
     /// How far the datafiles were written.
     pub(super) reached: Vec<Reach>,
@@ -115,7 +115,7 @@ impl Written {
 
 pub(super) type Version = (u64, Option<u64>);
 
-/// The last truncation of a striped file, and what is still to be done of it.
+/// The version of the last truncation of a striped file, and whether it is still to be completed.
 pub(super) fn version(node: &Node) -> Option<Version> {
     match node.body {
         Body::Striped {

@@ -11,9 +11,9 @@ use super::transfer::IoKind;
 use crate::Error;
 
 impl Client {
-    /// The first bytes of a file from `offset` on that may be anything else than zeros, in front of the file's end as
-    /// `file` has it. `None` if there is only a hole. Servers report data in units of some MiB, so that the region
-    /// may begin and end in a hole, and what follows it may be data as well.
+    /// The first bytes of a file from `offset` on that may be other than zeros, in front of the file's end according to
+    /// `file`. `None` if there is only a hole. Servers report data in units of some MiB, so that the region
+    /// may begin and end in a hole, and may be followed by further data.
     pub fn next_data(&mut self, file: &mut File, offset: u64) -> Result<Option<Region>, Error> {
         self.try_next_data(file, offset)
             .map_err(|error| error.during("find data", &object_name(file.node.object)))
@@ -43,7 +43,7 @@ impl Client {
         Err(keeps_changing())
     }
 
-    /// For each datafile that has some, from where to where in the file its first data at or behind the offset reach.
+    /// For each datafile that has data there, the span in the file of its first data at or behind the offset.
     /// `None` if the file was truncated meanwhile, which `file` then shows.
     fn find_striped(
         &mut self,

@@ -1,4 +1,4 @@
-//! Identities of servers: what a client compares a server's greeting with, and the errors if it does not fit.
+//! Identities of servers: the checks of a server's greeting, and the errors if it does not fit.
 
 use causeway_wire::fs::{Errno, Greeting, Incarnation, LayoutServer, ServerIdentity};
 
@@ -40,7 +40,7 @@ pub(super) struct Expected<'a> {
     pub(super) name: &'a str,
 }
 
-/// What a server does not fit to.
+/// An error for a server that does not fit.
 fn mismatch(message: String) -> CallError {
     CallError::local(Errno::WRONG_TARGET, message)
 }
@@ -78,7 +78,7 @@ impl Expected<'_> {
         }
     }
 
-    /// Whether this is the I/O server that the layout has under this name. `false` if all fits, but the
+    /// Whether this is the I/O server that the layout has under this name. `false` if everything fits, but the
     /// metadata server has not registered it yet.
     pub(super) fn check_io(
         &self,

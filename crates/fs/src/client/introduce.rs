@@ -36,7 +36,7 @@ impl Rpc {
             return;
         }
         let failed = self.introduce(&unknown, deadline);
-        // A server that cannot be reached may have used up the time of the others: then the error names that one.
+        // A server that cannot be reached may have used up the others' time: then the error names that one.
         let late = Instant::now() >= deadline;
         for pending in pending_calls.iter_mut().filter(|pending| pending.is_open()) {
             let own = failed
@@ -61,8 +61,8 @@ impl Rpc {
             .map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// Records the present greeting of a server that is known: its host may have been started again since, or
-    /// another server may have come in its place.
+    /// Records the present greeting of a known server: its host may have been rebooted, or
+    /// another server may be at its address.
     pub(crate) fn update_known(&mut self, server: usize, greeting: &Greeting) {
         let now = Known::of(greeting);
         let same = self
@@ -71,7 +71,7 @@ impl Rpc {
         self.set_known(server, same.then_some(now));
     }
 
-    /// Requests the identities of servers; returns those that could not be reached, or are others.
+    /// Requests the identities of servers; returns those that could not be reached, or are other servers.
     fn introduce(&mut self, servers: &[usize], deadline: Instant) -> Vec<(usize, CallError)> {
         if (self.layout.is_none() || self.known(self.metadata).is_none())
             && let Err(error) = self.introduce_metadata(deadline)
@@ -100,7 +100,7 @@ impl Rpc {
             if left.is_empty() {
                 break;
             }
-            // The metadata server is about to register them, and sends no event when it has.
+            // The metadata server is about to register these servers, and sends no event when it has.
             let rest = deadline.saturating_duration_since(Instant::now());
             std::thread::sleep(pauses.next().min(rest));
             let renewed = match rest.is_zero() {
@@ -315,7 +315,7 @@ impl Rpc {
         })
     }
 
-    /// Forgets a server's identity after it has refused a request that was meant for another one.
+    /// Forgets a server's identity after it has refused a request as meant for another server.
     pub(super) fn forget(&mut self, server: usize, refused: Target) {
         if self
             .known(server)

@@ -2,7 +2,7 @@
 //!
 //! A file's content lies beside its metadata (stuffed) or in datafiles (striped), and may move from the one to the
 //! other, or be truncated, during a call: the server's reply shows it, and the call continues with
-//! what the file has become.
+//! the file's new form.
 
 use std::time::{Duration, Instant};
 
@@ -27,16 +27,16 @@ use crate::distribution::{MAX_FILE_BYTES, Striping};
 /// Bytes that one round of requests moves at most, over all servers: bounds how long a round takes, and
 /// with it what the time-out means.
 const ROUND_BYTES: u64 = 64 << 20;
-/// How often to check whether memory is free that a stopped server may be writing: there is no event when the server
+/// How often to check whether memory is free that a stopped server may be writing: no event tells when the server
 /// runs again.
 const HELD_INTERVAL: Duration = Duration::from_millis(10);
 /// How long that may take before a warning is logged.
 const LONG_HELD: Duration = Duration::from_secs(1);
 
-/// How often a call asks for the node again of a file that keeps changing its form meanwhile.
+/// How often a call requests the node again of a file that keeps changing its form.
 pub(super) const FORM_CHANGES: usize = 16;
 
-/// Where a file's content lies.
+/// The form in which a file's content is stored.
 pub(super) enum Form {
     /// Beside the metadata; `moving` once its move to the I/O servers has begun.
     Stuffed { moving: bool },
@@ -156,7 +156,7 @@ impl Client {
         let mut tries = 0;
         loop {
             match self.mutate(operation.clone()).and_then(node) {
-                Ok(node) => break file.see(node)?,
+                Ok(node) => break file.update_node(node)?,
                 Err(t)
                     if matches!(t.errno, Errno::MOVING | Errno::STUFFED)
                         && tries < FORM_CHANGES =>
@@ -190,7 +190,7 @@ impl Client {
 
     fn make_durable(&mut self, file: &mut File) -> Result<(), CallError> {
         let object = file.node.object;
-        // Another client may have made it grow into datafiles, or truncated it.
+        // Another client may have moved the content to datafiles, or truncated the file.
         self.refresh_node(file)?;
         if let Err(error) = self.flush_datafiles(file) {
             if error.errno == Errno::EIO {
@@ -200,7 +200,7 @@ impl Client {
             return Err(error);
         }
         // The size was acknowledged before it was durable, so it is sent again, in case power was lost since; unless
-        // a truncation came, which was durable and took the size along.
+        // a truncation came, which was durable and set the size.
         if let Some(written) = file
             .written
             .as_ref()
@@ -213,7 +213,7 @@ impl Client {
                 version: written.version.0,
                 reached: written.reached.clone(),
             };
-            file.see(self.mutate(extend).and_then(node)?)?;
+            file.update_node(self.mutate(extend).and_then(node)?)?;
         }
         self.query(Operation::Commit).and_then(done)?;
         let servers = self.servers_of(file)?;
@@ -279,7 +279,7 @@ impl Client {
         Err(keeps_changing())
     }
 
-    /// Where a file's content lies, once the datafiles have followed the last truncation.
+    /// The form of a file's content, once the datafiles have followed the last truncation.
     pub(super) fn form(&mut self, file: &mut File) -> Result<Form, CallError> {
         for _ in 0..FORM_CHANGES {
             match &file.node.body {
@@ -319,7 +319,7 @@ impl Client {
                 data,
             };
             match self.mutate(operation).and_then(node) {
-                Ok(node) => file.see(node)?,
+                Ok(node) => file.update_node(node)?,
                 Err(t) if t.errno == Errno::NOT_STUFFED || t.errno == Errno::MOVING => {
                     self.refresh_node(file)?;
                     return Ok(false);
@@ -383,7 +383,7 @@ impl Client {
                 reached: reached.clone(),
             },
         };
-        file.see(self.mutate(tell).and_then(node)?)?;
+        file.update_node(self.mutate(tell).and_then(node)?)?;
         clock.next(&mut self.stages, "write: size");
         let version = version(&file.node);
         if let Some(version) = version {
@@ -423,7 +423,7 @@ impl Client {
         Ok((planned, calls))
     }
 
-    /// A request to each server of a distribution, made from its position.
+    /// Makes a request to each server of a distribution, from its position.
     fn query_each(
         &mut self,
         distribution: &Distribution,
@@ -461,7 +461,7 @@ impl Client {
     /// Moves a stuffed file's content to its first server, or completes a move that another client has begun.
     pub(super) fn unstuff(&mut self, file: &mut File) -> Result<(), CallError> {
         let object = file.node.object;
-        file.see(
+        file.update_node(
             self.mutate(Operation::BeginUnstuff { object })
                 .and_then(node)?,
         )?;
@@ -485,7 +485,7 @@ impl Client {
                 result => result?,
             }
         }
-        file.see(
+        file.update_node(
             self.mutate(Operation::FinishUnstuff { object })
                 .and_then(node)?,
         )?;
@@ -521,7 +521,7 @@ impl Client {
             .mutate(Operation::FinishTruncate { object, version })
             .and_then(node)
         {
-            Ok(node) => file.see(node)?,
+            Ok(node) => file.update_node(node)?,
             Err(error) if error.errno == Errno::STALE_VERSION => {
                 self.refresh_node(file)?;
             }
@@ -537,8 +537,8 @@ impl Client {
         Ok(())
     }
 
-    /// Whether the caller may do this to a file's content. I/O servers have no names and no modes, so
-    /// it is decided here, by the node; the owner always may, through a file that is open, as in NFS.
+    /// Checks that the caller may do this to a file's content. I/O servers have no names and no modes, so
+    /// the client decides by the node; the owner always may, through a file that is open, as in NFS.
     pub(super) fn check_access(&self, file: &File, kind: IoKind) -> Result<(), CallError> {
         let (caller, attributes) = (self.rpc.caller(), &file.node.attributes);
         let wanted = match kind {
@@ -562,11 +562,11 @@ impl Client {
     }
 }
 
-/// The stages that the wait for I/O servers consists of: messages, copying, storage.
+/// The stages of a wait for I/O servers: messages, copying, storage.
 pub(super) type WaitStages = [&'static str; 3];
 const WRITING: WaitStages = ["write: messages", "write: copy", "write: storage"];
 
-/// Microseconds of copying and of storage at the server with the longest times: the others worked at the same time.
+/// Microseconds of copying and of storage at the server with the longest times: the others worked concurrently.
 pub(super) fn busiest(replies: &[Result<ReplyBody, CallError>]) -> (u32, u32) {
     replies
         .iter()
@@ -582,7 +582,7 @@ pub(super) fn busiest(replies: &[Result<ReplyBody, CallError>]) -> (u32, u32) {
         .unwrap_or_default()
 }
 
-/// Whether the regions and the memory have the same number of bytes, and an end.
+/// Fails unless the regions and the memory have the same number of bytes, and end within the largest offset.
 fn check_list(list: IoList<'_>) -> Result<(), CallError> {
     let mut total: u64 = 0;
     for region in list.regions {
@@ -598,7 +598,7 @@ fn check_list(list: IoList<'_>) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Cuts a list into rounds of at most [`ROUND_BYTES`]. There is none for a list without bytes.
+/// Cuts a list into rounds of at most [`ROUND_BYTES`]. A list without bytes has no rounds.
 pub(super) fn in_rounds(
     list: IoList<'_>,
     mut round: impl FnMut(IoList<'_>) -> Result<(), CallError>,

@@ -1,4 +1,4 @@
-//! A server as a client reaches it.
+//! The state of a server that a client can reach.
 
 use causeway_bmi::Addr;
 use causeway_wire::fs::formats::FORMATS;
@@ -6,14 +6,14 @@ use causeway_wire::fs::{Greeting, Target};
 
 use crate::config::ServerEntry;
 
-/// A server's identity as its last greeting had it.
+/// A server's identity according to its last greeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// What requests to it carry.
+    /// The target that requests to it carry.
     pub(crate) target: Target,
-    /// Of its host, at that moment.
+    /// The boot of its host at that moment.
     pub(crate) boot: u128,
-    /// Of its disk, at that moment.
+    /// The count of failed syncs of its disk at that moment.
     pub(crate) failed_syncs: u64,
 }
 
@@ -27,7 +27,7 @@ impl Known {
     }
 }
 
-/// A server as this client reaches it.
+/// A client's connection to a server.
 pub(super) struct Link {
     pub(super) name: String,
     pub(super) addresses: String,

@@ -1,4 +1,4 @@
-//! What a client asks servers for, before it writes and after it has flushed, to notice losses.
+//! Requests with which a client notices losses: before it writes, and after it has flushed.
 
 use causeway_wire::fs::Errno;
 
@@ -20,7 +20,7 @@ impl Client {
         Ok(())
     }
 
-    /// Before a change of a file at these servers: remembers that an fsync must find their hosts as they are now.
+    /// Notes, before a change of a file at these servers, that an fsync must find the same boot of their hosts.
     pub(super) fn will_change(
         &mut self,
         file: &mut File,
@@ -31,8 +31,8 @@ impl Client {
         Ok(())
     }
 
-    /// Fails if a host has lost power since the file was changed, as far as no fsync came; `servers` and the
-    /// metadata server are asked.
+    /// Fails if a host has lost power since the file was changed and before an fsync; requests the verifiers of `servers`
+    /// and of the metadata server.
     pub(super) fn check_losses(
         &mut self,
         file: &mut File,
@@ -49,7 +49,7 @@ impl Client {
         (file.unsynced_since, file.written) = (None, None);
         let what = match self.verifiers.last {
             Some((server, loss)) => format!("server {}: {loss}", self.rpc.link_name(server)),
-            None => "a server has lost what was not synced".to_owned(),
+            None => "a server has lost writes that were not synced".to_owned(),
         };
         Err(CallError::local(
             Errno::EIO,
@@ -59,10 +59,10 @@ impl Client {
         ))
     }
 
-    /// After a sync that the server itself reported as failed: the failure is reported once.
+    /// Reports a sync that the server itself reported as failed, once.
     pub(super) fn report_loss(&mut self, file: &mut File, servers: &[usize]) {
         let losses = self.verifiers.losses();
-        // If a server cannot be asked now, the failure is reported again.
+        // If a server does not reply now, the failure is reported again.
         if self.refresh_verifiers(servers).is_ok() && self.verifiers.losses() != losses {
             (file.unsynced_since, file.written) = (None, None);
         }

@@ -29,9 +29,9 @@ pub struct Checked {
     pub next: Option<CheckCursor>,
     /// Records that were checked.
     pub records: u64,
-    /// What was found wrong, in words.
+    /// Inconsistencies that were found, in words.
     pub findings: Vec<String>,
-    /// How much of it was repaired.
+    /// How many of them were repaired.
     pub repaired: u64,
 }
 
@@ -55,12 +55,12 @@ pub struct OrphansGone {
     pub moved: u64,
 }
 
-/// Something wrong with a datafile of a server.
+/// A fault of a datafile on a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerFault {
     /// Index of the server in the configuration.
     pub server: usize,
-    /// What is wrong, and with which datafile.
+    /// The datafile, and what is wrong with it.
     pub fault: DataFault,
 }
 
@@ -71,7 +71,7 @@ pub struct CheckedFiles {
     pub next: Option<ObjectId>,
     /// Files that were checked.
     pub files: u64,
-    /// What is absent, short, foreign or damaged.
+    /// Datafiles that are absent, short, foreign or damaged.
     pub found: Vec<ServerFault>,
 }
 
@@ -84,11 +84,11 @@ pub struct Scrubbed {
     pub bytes: u64,
     /// Datafiles whose end was reached.
     pub datafiles: u64,
-    /// What is wrong.
+    /// Faults that were found.
     pub faults: Vec<DataFault>,
 }
 
-/// Whether a listing's objects ascend from behind `after`: only then does reading it batch by batch end.
+/// Whether the objects of a listing ascend, beginning behind `after`: otherwise reading it batch by batch might not end.
 fn is_ascending(after: ObjectId, listed: impl Iterator<Item = ObjectId>) -> bool {
     let mut last = after;
     listed
@@ -113,7 +113,7 @@ pub struct Space {
 }
 
 impl Client {
-    /// Makes a call to a server, and has `take` take the result out of its reply.
+    /// Makes a call to a server, and extracts the result from its reply with `take`.
     fn call_server<T>(
         &mut self,
         verb: &'static str,
@@ -413,7 +413,7 @@ impl Client {
         for (number, datafiles) in by_server {
             let server = self.rpc.server_of(number)?;
             for fault in self.check_data(server, datafiles)? {
-                // Written, truncated or removed meanwhile: only what is wrong with the file as it is now counts.
+                // The file was written, truncated or removed meanwhile: only faults of its present state count.
                 found.extend(self.confirm(number, server, fault)?);
             }
         }

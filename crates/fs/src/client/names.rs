@@ -19,7 +19,7 @@ pub const MANY: usize = 32;
 /// Lookups that [`Client::open_many`] keeps in flight.
 const LOOKUPS: usize = 64;
 
-/// Refuses a listing that does not go forward.
+/// Refuses a listing that does not advance.
 fn check_order(after: &[u8], entries: &[Entry]) -> Result<(), CallError> {
     let mut last = after;
     for entry in entries {
@@ -151,7 +151,7 @@ impl Client {
         opened
     }
 
-    /// As [`Client::open_once`], by the file's number: for an object that a walk has found, whose name may have
+    /// As [`Client::open_once`], by the file's number: for an object that a walk has found, and whose name may have
     /// changed since.
     pub fn open_object(&mut self, object: ObjectId) -> Result<File, Error> {
         self.query(Operation::GetNode {
@@ -173,8 +173,8 @@ impl Client {
         Ok(())
     }
 
-    /// Reads the node of an open file again, and nothing of its content.
-    pub fn look_again(&mut self, file: &mut File) -> Result<(), Error> {
+    /// Reads the node of an open file again, without its content.
+    pub fn refresh(&mut self, file: &mut File) -> Result<(), Error> {
         self.open_again(file)?;
         file.forget_content();
         Ok(())
@@ -234,8 +234,8 @@ impl Client {
         self.mutate_many("rename", changes.collect(), |_, reply| done(reply))
     }
 
-    /// Makes changes, each with its subject, with as many requests in flight as the session has slots. `take` takes the
-    /// result of the change with this index out of its reply.
+    /// Makes changes, each with its subject, with as many requests in flight as the session has slots. `take` extracts the
+    /// result of the change with this index from its reply.
     fn mutate_many<T>(
         &mut self,
         verb: &'static str,
@@ -330,7 +330,7 @@ impl Client {
         self.mutate_done("rename", &subject, operation)
     }
 
-    /// Swaps what two names name, atomically.
+    /// Swaps the objects of two names, atomically.
     pub fn exchange(
         &mut self,
         first: impl Into<Place>,
@@ -362,7 +362,7 @@ impl Client {
         self.remove_directory_expected(at.into(), None)
     }
 
-    /// Removes an empty directory if the name still is this one's; otherwise the error is
+    /// Removes an empty directory if the name is still this directory's; otherwise the error is
     /// [`Errno::ESTALE`].
     pub fn remove_directory_object(
         &mut self,

@@ -1,4 +1,4 @@
-//! Nodes as servers describe them, checked.
+//! Checks of the nodes that servers send.
 
 use causeway_wire::fs::{Attributes, Body, Errno, Kind, Node, ObjectId, ReplyBody};
 
@@ -10,7 +10,7 @@ pub(super) fn node(reply: ReplyBody) -> Result<Node, CallError> {
     take_reply!(reply, ReplyBody::Node(node) => *node).and_then(consistent)
 }
 
-/// Refuses a node that contradicts itself.
+/// Refuses an inconsistent node.
 pub(super) fn consistent(node: Node) -> Result<Node, CallError> {
     let Attributes { kind, size, .. } = node.attributes;
     let fits = matches!(

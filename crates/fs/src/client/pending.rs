@@ -11,7 +11,7 @@ use super::unacknowledged::Unacknowledged;
 use crate::backoff::Backoff;
 use crate::error::failure;
 
-/// Pauses before a request is repeated, since there is no event when a server runs again.
+/// Pauses before a request is repeated, since no event tells when a server runs again.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
@@ -20,7 +20,7 @@ pub(super) struct PendingCall {
     pub(super) call: Call,
     /// Its number among the mutations of its slot, or among the client's writes.
     pub(super) sequence: u64,
-    /// Of a write that was sent before.
+    /// For a write that was sent before: since when.
     pub(super) unacknowledged: Unacknowledged,
     pub(super) state: State,
     pauses: Backoff,
@@ -29,7 +29,7 @@ pub(super) struct PendingCall {
     pub(super) given_target: Option<Target>,
     /// The server that it was meant for when it was sent last.
     pub(super) sent_target: Target,
-    /// No reply came before the time was over.
+    /// The time-out has passed without a reply.
     pub(super) silent: bool,
     /// It was sent again in a higher format than before.
     pub(super) raised: bool,
@@ -59,13 +59,13 @@ pub(super) struct Attempt {
     pub(super) addr: Addr,
 }
 
-/// What has become of an attempt.
+/// The outcome of an attempt.
 pub(super) enum Outcome {
     /// The server has carried the request out.
     Reply(ReplyBody),
-    /// The server says why it has not.
+    /// The server has refused the request, for this reason.
     Failed(Failure),
-    /// The server does not speak the request's format, but this one.
+    /// The server does not speak the request's format; this one is its highest.
     Refused(u8, Failure),
     /// No reply came.
     Lost(OpError),
@@ -110,7 +110,7 @@ impl PendingCall {
         }
     }
 
-    /// A sending ended without a reply.
+    /// Notes that a sending ended without a reply.
     pub(super) fn note_lost(&mut self, attempt: &Attempt, error: &OpError) {
         if attempt.asks_clock {
             return;
@@ -126,7 +126,7 @@ impl PendingCall {
         !matches!(self.state, State::Done(_))
     }
 
-    /// Pauses before the next attempt.
+    /// Sets the pause before the next attempt.
     pub(super) fn wait(&mut self, error: CallError) {
         self.state = State::Waiting {
             until: Instant::now() + self.pauses.next(),
@@ -153,7 +153,7 @@ impl Attempt {
         }
     }
 
-    /// What has become of it.
+    /// The outcome of the attempt.
     pub(super) fn outcome(&self) -> Outcome {
         let Some(len) = self.received else {
             return Outcome::Lost(self.error.clone().unwrap_or(OpError::Cancelled));
@@ -194,7 +194,7 @@ pub(super) fn results(pending_calls: Vec<PendingCall>) -> Vec<Result<ReplyBody, 
     pending_calls.into_iter().map(result).collect()
 }
 
-/// The number of a failure of the message layer.
+/// The error number of a failure of the message layer.
 pub(super) fn errno_of(error: &OpError) -> Errno {
     match error {
         OpError::Peer {

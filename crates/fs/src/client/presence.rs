@@ -38,7 +38,7 @@ impl Client {
         }
     }
 
-    /// A seed found another content in place: harmless if another client has finished moving the content and has written
+    /// Handles a seed that found another content in place: harmless if another client has finished moving the content and has written
     /// since.
     pub(super) fn check_unstuffed(
         &mut self,
@@ -57,12 +57,12 @@ impl Client {
             object: file.node.object,
             content: false,
         };
-        file.see(self.query(operation).and_then(node)?)?;
+        file.update_node(self.query(operation).and_then(node)?)?;
         Ok(())
     }
 }
 
-/// The failure as programs see it.
+/// The failure that programs get.
 fn lost(error: CallError) -> CallError {
     CallError {
         errno: Errno::EIO,

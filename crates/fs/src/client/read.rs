@@ -18,10 +18,10 @@ const READING: WaitStages = ["read: messages", "read: copy", "read: storage"];
 
 /// The result of reading datafiles.
 struct Fetched {
-    /// Some of the bytes lay behind a datafile's end.
+    /// Whether some of the bytes lay behind a datafile's end.
     behind_end: bool,
-    /// Of a server that has sent blocks that do not match their sums, or reports another number of bytes than is
-    /// right.
+    /// The error of a server that has sent blocks that do not match their sums, or has reported a wrong number of
+    /// bytes.
     altered: Option<CallError>,
 }
 
@@ -36,7 +36,7 @@ impl Client {
         let mut is_fresh = false;
         for _ in 0..FORM_CHANGES {
             match self.form(file)? {
-                // The size is asked for first: what is written after that may be read in part.
+                // The size is requested first: what is written after that may be read in part.
                 Form::Striped(_)
                     if !is_fresh && list.len_before(file.node.attributes.size) < list.len() =>
                 {
@@ -69,7 +69,7 @@ impl Client {
             object: file.node.object,
             content: true,
         };
-        file.see(self.query(operation).and_then(node)?)?;
+        file.update_node(self.query(operation).and_then(node)?)?;
         match &mut file.node.body {
             Body::Stuffed { content, .. } => Ok(Some(content.take().unwrap_or_default())),
             _ => Ok(None),
@@ -105,7 +105,7 @@ impl Client {
             return Ok(None);
         }
         if behind_end {
-            // Behind a datafile's end there is a hole of the file, or it was truncated: the size decides.
+            // Behind a datafile's end the file has a hole, or it was truncated: the file's size tells which.
             let known = file.node.attributes.size;
             self.refresh_node(file)?;
             let size = known.min(file.node.attributes.size);
@@ -125,7 +125,7 @@ impl Client {
     ) -> Result<Option<bool>, CallError> {
         let mut altered = None;
         // Blocks that are written while they are read do not match the stored sums, and a datafile that is truncated may
-        // have fewer bytes than its size just before. A mismatch that persists comes from the way between server and
+        // have fewer bytes than its size just before. A mismatch that persists arises between server and
         // client.
         for sums in [WantedSums::Stored, WantedSums::Sent, WantedSums::Sent] {
             let Some(fetched) = self.fetch(file, distribution, list, sums)? else {

@@ -1,4 +1,4 @@
-//! The outcomes of calls: replies, failures that are worth another attempt, and the time-out.
+//! The outcomes of calls: replies, failures that are worth another attempt, the time-out.
 
 use std::time::Instant;
 
@@ -71,7 +71,7 @@ impl Rpc {
             }
             Outcome::Failed(Failure { errno, message }) => (errno, message, errno == Errno::RETRY),
             Outcome::Lost(error) => {
-                // What listens there next may be another build.
+                // The next server at that address may be another build.
                 self.set_format(server, FORMATS.highest);
                 pending.note_lost(&attempt, &error);
                 let repeat = match &error {
@@ -90,7 +90,7 @@ impl Rpc {
         }
     }
 
-    /// What requests to a server say of their formats.
+    /// The formats that requests to a server state.
     pub(super) fn formats(&self, server: usize) -> Formats {
         let link = self.links.get(server);
         Formats {
@@ -110,7 +110,7 @@ impl Rpc {
     fn use_format(&mut self, pending: &mut PendingCall, asked: u8, theirs: u8, failure: Failure) {
         let server = pending.call.server;
         let is_lower = theirs < asked;
-        // A call is raised once at most, so that its attempts end.
+        // A call's format is raised once at most, so that its attempts end.
         if FORMATS.has(theirs) && (is_lower || !pending.raised) {
             pending.raised |= !is_lower;
             tracing::debug!(
@@ -137,7 +137,7 @@ impl Rpc {
         }
     }
 
-    /// The time-out has passed: ends the calls in progress, in any case, with the reason.
+    /// Ends the calls in progress because the time-out has passed, each with the reason.
     pub(super) fn give_up(&mut self, pending_calls: &mut [PendingCall]) {
         let waited = self.timeout.as_secs_f64();
         let mut silent = Vec::new();
@@ -177,7 +177,7 @@ impl Rpc {
                 continue;
             }
             pending.unfinished |= matches!(pending.state, State::Sent(_));
-            // This function has just ended the connection itself: that error does not concern the server.
+            // This function has just closed the connection itself: that error is not the server's.
             let message = match pending.last.take().filter(|_| !pending.silent) {
                 Some(last) => format!(
                     "{} (after {waited} s); is the server running?",

@@ -30,15 +30,15 @@ use crate::config::Configuration;
 /// server in the middle of dying must leave time for one after the restart.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(250);
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
-/// How long to wait for operations of a connection that was just dropped: its method completes them at once, and
-/// only memory that a stopped peer may be writing is waited for.
+/// How long to wait for operations of a connection that was just closed: its method completes them at once, except for
+/// memory that a stopped peer may be writing.
 pub(super) const DRAIN: Duration = Duration::from_secs(2);
 /// Completions taken per test.
 pub(super) const BATCH: usize = 64;
 /// Reply buffers that are kept for reuse.
 pub(super) const SPARE_REPLIES: usize = 64;
 
-/// Ends a client's calls, the present one and all that follow, from another thread: each fails as if its time were over.
+/// Ends a client's calls, the present one and all later ones, from another thread: each fails as if its time-out had passed.
 #[derive(Debug, Clone)]
 pub(crate) struct Interrupter {
     interrupted: Arc<AtomicBool>,
@@ -46,7 +46,7 @@ pub(crate) struct Interrupter {
 }
 
 impl Interrupter {
-    /// Ends them.
+    /// Ends all calls.
     pub(crate) fn interrupt(&self) {
         self.interrupted.store(true, Ordering::Release);
         self.waker.wake();
@@ -62,7 +62,7 @@ pub(crate) struct Rpc {
     pub(super) metadata: usize,
     /// The file system's identity, as the configuration has it.
     pub(super) file_system: u128,
-    /// The I/O servers, as the metadata server has reported them.
+    /// The I/O servers, as last reported by the metadata server.
     pub(super) layout: Option<Layout>,
     /// By number in the layout: index in the configuration, which may lack a server.
     pub(super) routes: Vec<Option<usize>>,
@@ -74,12 +74,12 @@ pub(crate) struct Rpc {
     caller: Caller,
     /// Last sequence number of each slot.
     pub(super) sequences: Vec<u64>,
-    /// A change was given up without a reply, or repeated: a copy of it may still reach a server.
+    /// Whether a change was abandoned without a reply, or repeated: a copy of it may still reach a server.
     pub(super) unconfirmed: bool,
     next_tag: u64,
-    /// Writes so far.
+    /// The number of writes so far.
     writes: u64,
-    /// Set when calls are to end at once.
+    /// Set when all calls are to end at once.
     interrupted: Arc<AtomicBool>,
     pub(super) spare_replies: Vec<Memory>,
 }
@@ -158,7 +158,7 @@ impl Rpc {
         self.bmi.wait(self.context, idle);
     }
 
-    /// What the sums of an object's blocks on this server are bound to.
+    /// The binding of the sums of an object's blocks on this server.
     pub(super) fn binding(&self, server: usize, object: ObjectId) -> Binding {
         let generation = self
             .known(server)
@@ -198,7 +198,7 @@ impl Rpc {
         self.at(server, CallError::local(errno, message))
     }
 
-    /// Ends calls from elsewhere.
+    /// Returns what ends calls from another thread.
     pub(crate) fn interrupter(&self) -> Interrupter {
         Interrupter {
             interrupted: Arc::clone(&self.interrupted),
@@ -211,7 +211,7 @@ impl Rpc {
         &self.caller
     }
 
-    /// Makes requests on another one's behalf from now on.
+    /// Sets on whose behalf requests are made from now on.
     pub(crate) fn set_caller(&mut self, caller: Caller) {
         self.caller = caller;
     }
@@ -221,7 +221,7 @@ impl Rpc {
         &mut self.bmi
     }
 
-    /// What was chosen for a server.
+    /// Which method was chosen for a server, and why.
     pub(crate) fn report(&self, server: usize) -> Option<causeway_bmi::PeerReport> {
         self.bmi.report(self.links.get(server)?.addr?)
     }
@@ -239,7 +239,7 @@ impl Rpc {
     /// Makes calls at once and returns all of their results, in order. When it returns, none of them is in flight any
     /// more and no server can reach the memory that they named.
     ///
-    /// The identities of servers that are not known yet are requested first, and again that of a server that refuses a
+    /// The identities of unknown servers are requested first, and again that of a server that refuses a
     /// call as meant for another one, as long as it has changed.
     pub(crate) fn call_all(&mut self, calls: Vec<Call>) -> Vec<Result<ReplyBody, CallError>> {
         let deadline = Instant::now() + self.timeout;
@@ -283,7 +283,7 @@ impl Rpc {
         calls.into_iter().map(start).collect()
     }
 
-    /// Prepares calls for another round that were refused because they were meant for another server, if the server that
+    /// Prepares calls for another round that were refused as meant for another server, if the server that
     /// they should go to is another one now. Returns whether there are any.
     fn redirect(&mut self, pending_calls: &mut [PendingCall], deadline: Instant) -> bool {
         let refused = |pending: &PendingCall| {
@@ -309,7 +309,7 @@ impl Rpc {
             }
             match self.known(pending.call.server) {
                 Some(known) if known.target != pending.sent_target => again = true,
-                // It has the identity that the request named, and refuses nevertheless.
+                // The server has the identity that the request named, and refuses all the same.
                 _ => pending.state = refusal,
             }
             pending.sent_target = Target::default();
@@ -397,7 +397,7 @@ impl Rpc {
             for region in &exports {
                 self.bmi.unexport(addr, region);
             }
-            // The server may have been upgraded since. If not, it refuses, and this does not come again.
+            // The server may have been upgraded since. If not, it refuses, and this attempt is not repeated.
             if !pending.raised && needed <= FORMATS.highest {
                 pending.raised = true;
                 self.set_format(pending.call.server, FORMATS.highest);
@@ -477,7 +477,7 @@ impl Rpc {
         }
     }
 
-    /// Takes back what was posted of an attempt that is not sent.
+    /// Withdraws what was posted of an attempt that is not sent.
     fn undo(&mut self, mut attempt: Attempt) {
         if let Some(op) = attempt.receive.take() {
             self.bmi.cancel(op);

@@ -1,4 +1,4 @@
-//! The client's session at the metadata server: numbers of changes, and the end.
+//! The client's session at the metadata server: numbers of changes, and the end of the session.
 
 use std::time::{Duration, Instant};
 
@@ -23,14 +23,14 @@ impl Rpc {
         self.sequences[slot]
     }
 
-    /// Notes whether any of these changes may reach the server once more.
+    /// Notes whether any of these changes may still reach the server again.
     pub(super) fn note_unconfirmed(&mut self, pending_calls: &[PendingCall]) {
         self.unconfirmed |= pending_calls
             .iter()
             .any(|pending| pending.sequence > 0 && pending.unfinished);
     }
 
-    /// Releases the session, if there is one and no change of it may still arrive: that would be carried out again.
+    /// Releases the session, if there is one and no change of it may still arrive: such a change would be carried out again.
     pub(super) fn end_session(&mut self) {
         if self.sequences.is_empty() || self.unconfirmed {
             return;
@@ -40,7 +40,7 @@ impl Rpc {
         };
         let call = Call::query(self.metadata, Operation::EndSession);
         let deadline = Instant::now() + LONGEST_GOODBYE.min(self.timeout);
-        // The lease ends it otherwise.
+        // Otherwise the session ends with its lease.
         let _ = self.call_directly(vec![call], known.target, deadline);
     }
 }

@@ -5,11 +5,11 @@ use std::time::Instant;
 /// Time spent in one stage of an operation, for breakdowns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
-    /// Such as `write: plan`, `write: servers`.
+    /// The stage's name, such as `write: plan`, `write: servers`.
     pub name: &'static str,
     /// Microseconds, summed.
     pub total_us: f64,
-    /// How often.
+    /// The number of times.
     pub count: u64,
 }
 
@@ -48,7 +48,7 @@ impl StageClock {
         let now = Instant::now();
         let all_us = now.duration_since(since).as_secs_f64() * 1e6;
         let (copy_us, storage_us) = (f64::from(copy_us), f64::from(storage_us));
-        // A server's pieces overlap, so its sums may exceed the wait: then they share it.
+        // A server's pieces overlap, so that its sums may exceed the wait: then the wait is divided in proportion.
         let scale = (all_us / (copy_us + storage_us).max(1.0)).min(1.0);
         let (copy_us, storage_us) = (copy_us * scale, storage_us * scale);
         add(stages, names[0], all_us - copy_us - storage_us);

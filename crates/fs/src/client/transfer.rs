@@ -24,7 +24,7 @@ const MAX_SPANS: usize = 256;
 /// Regions that one request holds at most, 16 bytes each; a longer list travels as exported memory.
 const MAX_REGIONS_HERE: usize = 256;
 
-/// What is done with a file's content.
+/// The direction of an access to a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IoKind {
     /// It is read.
@@ -66,12 +66,12 @@ pub(crate) struct Span {
     pub len: u64,
 }
 
-/// What one server has to do for a read or write.
+/// The work of one server for a read or write.
 #[derive(Debug)]
 pub(crate) struct Piece {
     /// The datafile.
     pub object: ObjectId,
-    /// How long it must be at least.
+    /// The length that the datafile must have at least.
     pub at_least: u64,
     /// Its regions as they are described in the request.
     pub regions: Regions,
@@ -84,13 +84,13 @@ pub(crate) struct Piece {
     pub spans: Vec<Span>,
     /// Data of a small write.
     pub inline: Vec<u8>,
-    /// Which sums of blocks a read wants.
+    /// The sums of blocks that a read requests.
     pub sums: WantedSums,
     /// The turn to append that a write belongs to.
     pub turn: Option<Turn>,
 }
 
-/// A turn to append, as a write to one server belongs to it.
+/// A turn to append, for a write to one server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turn {
     /// Its number.
@@ -109,7 +109,7 @@ pub(crate) struct Planned {
     pub piece: Option<Piece>,
     /// The datafile regions and their memory.
     pub share: Share,
-    /// Where the bytes are for now, if not in the caller's memory.
+    /// Where the bytes are at present, if not in the caller's memory.
     pub bounce: Option<Memory>,
 }
 

@@ -11,7 +11,7 @@ use super::types::{
 /// Port of a host's first server where none is given; further servers count up.
 pub const DEFAULT_PORT: u16 = 7440;
 
-/// A host that shall serve: `host` or `host:port`, where an IPv6 address stands in brackets.
+/// A host that is to run servers: `host` or `host:port`; an IPv6 address is written in brackets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// Name or address, as others reach it; IPv6 addresses keep their brackets.

@@ -36,7 +36,7 @@ pub fn usual_file() -> Result<Option<PathBuf>, ConfigError> {
     let Some(file) = PLACES.iter().map(PathBuf::from).find(|file| file.is_file()) else {
         return Ok(None);
     };
-    // Not only the file's own directory: whoever may rename that puts another one in its place.
+    // Not only the file's own directory: a user who may rename that one can put another in its place.
     for place in [Path::new(PLACES[0]), &file] {
         trusted_file::check_place(place).map_err(|refused| ConfigError {
             file: file.display().to_string(),

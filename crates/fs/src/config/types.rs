@@ -1,4 +1,4 @@
-//! What a configuration says.
+//! The content of a configuration.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct Configuration {
     pub id: u128,
     /// What an acknowledgement promises.
     pub durability: Durability,
-    /// The one bound on how long an operation may take before it fails.
+    /// How long an operation may take before it fails.
     pub timeout: Duration,
     /// Default distribution.
     pub distribution: DistributionHint,
@@ -57,11 +57,11 @@ pub struct ServerEntry {
 pub enum Durability {
     /// An acknowledged create, rename, unlink or fsync survives power loss.
     Synced,
-    /// It survives the death of any process; power loss may undo the last moments, never corrupt.
+    /// A change survives the death of any process; power loss may undo the last moments, but never corrupts.
     Relaxed,
 }
 
-/// What is wrong with a configuration file, and where.
+/// An error in a configuration file, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {message}")]
 pub struct ConfigError {
@@ -69,6 +69,6 @@ pub struct ConfigError {
     pub file: String,
     /// The line, from 1; 0 if it concerns the whole file.
     pub line: usize,
-    /// What is wrong and what is allowed.
+    /// What is wrong, and what is allowed.
     pub message: String,
 }

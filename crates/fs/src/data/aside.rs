@@ -15,7 +15,7 @@ use crate::files::{if_found, make_directories, sync_directory};
 /// How long they are kept.
 pub const KEEP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// How much was moved aside.
+/// The amount that was moved aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Aside {
     /// Number of files.
@@ -24,7 +24,7 @@ pub struct Aside {
     pub bytes: u64,
 }
 
-/// Moves a datafile aside; the name that it gets is logged.
+/// Moves a datafile aside, and logs its new name.
 pub(super) fn move_aside(from: &Path, directory: &Path, object: ObjectId) -> io::Result<()> {
     make_directories(directory)?;
     let now = seconds(SystemTime::now());
@@ -43,7 +43,7 @@ pub(super) fn move_aside(from: &Path, directory: &Path, object: ObjectId) -> io:
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// How much was moved aside; what has been there for longer than `keep` is deleted.
+/// The amount that was moved aside; deletes what has been there for longer than `keep`.
 pub(super) fn count(directory: &Path, keep: Duration) -> io::Result<Aside> {
     let oldest = seconds(SystemTime::now()).saturating_sub(keep.as_secs());
     let mut aside = Aside::default();
@@ -54,7 +54,7 @@ pub(super) fn count(directory: &Path, keep: Duration) -> io::Result<Aside> {
         let entry = entry?;
         let path = entry.path();
         if moved(&entry.file_name()).is_some_and(|moved| moved < oldest) {
-            tracing::info!(file = %path.display(), "a datafile that was moved aside is deleted for its age");
+            tracing::info!(file = %path.display(), "a datafile that was moved aside has been kept long enough and is deleted");
             std::fs::remove_file(path)?;
             continue;
         }

@@ -2,9 +2,9 @@
 //!
 //! A read of some bytes must compute the checksum of the whole block, and a write must read and verify it first.
 //! Programs that go through a file in small steps access the same block again and again: it is cached here, and is valid
-//! until the datafile changes ([`Changes`]). A read also needs unchanged time stamps of the
-//! file: what another program has changed is read from the file, and noticed. A write does not: it stores the checksum
-//! of the block as it should be, which a change by another program does not match.
+//! until the datafile changes ([`Changes`]). A read also requires unchanged time stamps of the
+//! file, so that changes by another program are noticed. A write does not: it stores the checksum
+//! of the block as the server knows it, which a change by another program does not match.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -44,7 +44,7 @@ impl Changes {
         }
     }
 
-    /// How many changes there were, if none is in progress.
+    /// The number of changes so far, if none is in progress.
     pub(super) fn count_if_idle(&self) -> Option<u64> {
         let ended = self.ended.load(Ordering::Acquire);
         (self.begun.load(Ordering::Acquire) == ended).then_some(ended)
@@ -52,7 +52,7 @@ impl Changes {
 }
 
 impl Change<'_> {
-    /// The count of changes when this one has ended, if none has been in progress beside it so far.
+    /// The number of changes after this one has ended, if no other has been in progress beside it.
     pub(super) fn after(&self) -> Option<u64> {
         let after = self.before? + 1;
         (self.changes.begun.load(Ordering::Acquire) == after).then_some(after)
@@ -96,7 +96,7 @@ pub(super) struct BlockCache {
 
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// Which block it is, and after how many changes of the datafile; `None` if there is none.
+    /// The block's index, and the number of changes of the datafile after which it is valid; `None` if the slot is empty.
     pub(super) content: Option<Content>,
     pub(super) bytes: Box<[u8; BLOCK]>,
     pub(super) sums: [u8; SUMS],
@@ -109,7 +109,7 @@ pub(super) struct Content {
     pub(super) datafile: u64,
     pub(super) block: u64,
     pub(super) changes: u64,
-    /// The file's stamp before the block was read from it; `None` of a block that was written.
+    /// The file's stamp before the block was read from it; `None` for a block that was written.
     pub(super) stamp: Option<Stamp>,
 }
 
@@ -129,7 +129,7 @@ impl BlockCache {
         &mut self.slots[(slot % SLOTS as u64) as usize]
     }
 
-    /// Keeps a datafile's blocks valid after a change that was of none of them.
+    /// Keeps a datafile's blocks valid after a change that concerned none of them.
     pub(super) fn carry_over(&mut self, datafile: u64, before: u64, after: u64) {
         for content in self
             .slots
@@ -144,7 +144,7 @@ impl BlockCache {
 }
 
 impl Slot {
-    /// The content, if it is this block after so many changes.
+    /// The content, if the slot holds this block after this number of changes.
     pub(super) fn find(&self, datafile: u64, block: u64, changes: Option<u64>) -> Option<Content> {
         self.content.filter(|content| {
             let found = (content.datafile, content.block, Some(content.changes));

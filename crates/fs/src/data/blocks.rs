@@ -62,7 +62,7 @@ impl Blocks {
         self.offset() + (self.count * BLOCK) as u64
     }
 
-    /// Where its bytes are among those of blocks that it is one of.
+    /// The position of its bytes within those of a range of blocks that it belongs to.
     fn span_in(self, all: Self) -> std::ops::Range<usize> {
         let start = (self.first - all.first) as usize * BLOCK;
         start..start + self.count * BLOCK
@@ -82,7 +82,7 @@ impl Datafile {
         sums: &mut Vec<u32>,
     ) -> Result<u64> {
         let wait = options.wait;
-        // Where holes are may have to be read from the device.
+        // Holes may have to be found by reading from the device.
         if wait == Wait::Allowed && options.sums == WantedSums::None && self.is_in_hole(part)? {
             window
                 .inside(part)
@@ -117,8 +117,8 @@ impl Datafile {
         Ok(blocks.offset() + found as u64)
     }
 
-    /// Reads a part of whole blocks straight to where it belongs, and verifies it there, a block at a time while it is
-    /// in the cache. `None`, and nothing is taken from the memory, if that is not possible or the sums do not match.
+    /// Reads a part of whole blocks straight into the memory, and verifies it there, a block at a time while it is
+    /// in the cache. Returns `None` and leaves the memory's cursor where it was, if that is not possible or the sums do not match.
     fn read_whole_blocks(
         &self,
         part: Region,
@@ -145,7 +145,7 @@ impl Datafile {
         }
         let count = self.read_part(&into, part.offset, options.wait)?;
         into.slice(count..into.len()).clear();
-        // The process whose memory this is may write it; harm done there is its own.
+        // The process that owns this memory may write it meanwhile; it harms only itself.
         let binding = self.block_binding(blocks);
         let mut blocks = (0..into.len() / BLOCK).zip(stored(&slots));
         if options.sums == WantedSums::Stored {
@@ -176,7 +176,7 @@ impl Datafile {
         if first_bad(bytes, sums, self.block_binding(blocks), trust, must).is_none() {
             return Ok(found);
         }
-        // A write may be between its sums and its data: the blocks are verified while there is none.
+        // A write may be between its sums and its data: the blocks are verified while no write is in progress.
         if wait == Wait::Refused {
             return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
         }
@@ -228,13 +228,13 @@ impl Datafile {
         read_padded(&self.file, bytes, physical(blocks.offset()), wait)
     }
 
-    /// What the blocks' sums depend on.
+    /// The binding of the blocks' sums.
     pub(super) fn block_binding(&self, blocks: Blocks) -> BlockBinding {
         BlockBinding::new(self.binding, blocks.first)
     }
 
-    /// How many of the blocks, from the first on, have sums unless these are lost: all that a written group has. To be
-    /// asked before the sums are read.
+    /// How many of the blocks, from the first on, must have sums: all blocks of a written group. To be called
+    /// before the sums are read.
     fn must_have_sums(&self, blocks: Blocks) -> usize {
         match self.groups.has(blocks.group()) {
             true => blocks.count,
@@ -247,7 +247,7 @@ impl Datafile {
         read_padded(&self.file, wanted, sums_offset(blocks.first), wait).map(drop)
     }
 
-    /// Writes a part from the memory, whose blocks are held. What is `stable` does not change before the write has ended.
+    /// Writes a part from the memory, whose blocks are held. `stable` memory does not change before the write has ended.
     pub(super) fn write_blocks(
         &self,
         window: Window<'_>,
@@ -275,7 +275,7 @@ impl Datafile {
         let stored = &mut sums[..blocks.count * SUMS];
         let binding = self.block_binding(blocks);
         if trust != Trust::Latest {
-            // Either of both may be what the block matches: it must stay the one that counts.
+            // The block may match either sum: the one that it matches must stay valid.
             set_all_latest(stored, bytes, binding, 0);
         }
         self.begin_write()?;
@@ -368,8 +368,8 @@ impl Datafile {
         Ok(())
     }
 
-    /// After a write that failed: each block is what it was, or what it should become, or a mixture, as
-    /// failed writes leave it; its sum becomes that of what it is.
+    /// After a failed write, each block is what it was, or what it should have become, or a mixture;
+    /// its sum becomes that of its present content.
     pub(super) fn recompute_sums(&self, blocks: Blocks, bytes: &mut [u8], sums: &mut [u8]) {
         let stored = read_padded(&self.file, bytes, physical(blocks.offset()), Wait::Allowed)
             .and_then(|_| {
@@ -396,7 +396,7 @@ impl Datafile {
         self.load(blocks, bytes, &mut sums, Wait::Allowed)?;
         if first_bad(bytes, &sums, binding, Trust::Latest, must).is_none() {
             if must == 0 && stored(&sums).any(|sums| sums != Sums::default()) {
-                // The group was written, and the list of those that were has been lost or was full.
+                // The group was written, but the list of written groups was lost or full.
                 let _held = self.ranges.lock(blocks.offset(), blocks.end());
                 let _change = self.changes.begin();
                 self.begin_group(blocks.group())?;
@@ -538,7 +538,7 @@ fn is_whole(part: Region) -> bool {
     part.offset.is_multiple_of(BLOCK_BYTES) && part.len.is_multiple_of(BLOCK_BYTES)
 }
 
-/// Makes the latest sum the previous one, and `latest` the latest.
+/// Makes the latest sum the previous one, and sets the latest.
 pub(super) fn set_latest(sums: &mut [u8], latest: u32) {
     let (previous, last) = sums.split_at_mut(SUMS / 2);
     previous.copy_from_slice(last);

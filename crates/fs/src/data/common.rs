@@ -1,4 +1,4 @@
-//! What the store and its datafiles share.
+//! State that the store and its datafiles share.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -14,22 +14,22 @@ use super::types::Owner;
 use crate::failed_syncs::FailureCount;
 use crate::locks::lock;
 
-/// Most datafiles that are remembered to be marked clean; what is beyond stays marked dirty until it is written
-/// again, which costs nothing but the exactness of later verdicts after a crash.
+/// Most datafiles that are remembered to be marked clean; others stay marked dirty until they are written
+/// again, which only makes later verdicts after a crash less exact.
 const MAX_DIRTY: usize = 1 << 16;
 
-/// What the store and its datafiles share.
+/// State that the store and its datafiles share.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) owner: Owner,
     pub(super) synced: bool,
     pub(super) checksums: bool,
-    /// Nothing ever waits for a device, and nothing survives a loss of power.
+    /// Whether the store is in memory: nothing waits for a device, and nothing survives a loss of power.
     pub(super) in_memory: bool,
     /// This run of the server.
     pub(super) run: u64,
     pub(super) boot: Mutex<u128>,
-    /// Of the metadata, as far as it is known; none before.
+    /// The metadata's incarnation, once it is known.
     pub(super) incarnation: AtomicU64,
     pub(super) failed_syncs: FailureCount,
     pub(super) history: History,
@@ -65,7 +65,7 @@ impl Common {
         synced
     }
 
-    /// Whether a sync has failed since the host was booted: then later ones prove nothing of what was written
+    /// Whether a sync has failed since the host was booted: then later syncs prove nothing about what was written
     /// before.
     pub(super) fn is_suspect(&self) -> bool {
         self.failed_syncs.has_failed()
@@ -90,7 +90,7 @@ impl Common {
                 true => Algorithm::Crc32c,
                 false => Algorithm::None,
             },
-            // Never clean so far, so no device can hold a clean header.
+            // The datafile was never clean, so no device can hold a clean header.
             state: State::Dirty,
             trust: Trust::Latest,
             boot: self.boot(),

@@ -42,31 +42,31 @@ pub struct Datafile {
     pub(super) ranges: Ranges,
     header: Mutex<Header>,
     object: ObjectId,
-    /// No other open datafile of this process has or had it.
+    /// The datafile's number, which no other open datafile of this process has or had.
     pub(super) number: u64,
-    /// What the sums of its blocks depend on.
+    /// The binding of its blocks' sums.
     pub(super) binding: Binding,
     algorithm: Algorithm,
     /// The header's trust, for readers that must not wait for its lock.
     trust: AtomicU8,
-    /// The header in the file is dirty, of this run of the server.
+    /// Whether the header in the file is dirty, of this run of the server.
     dirty: AtomicBool,
     pub(super) changes: Changes,
     /// Counts writes and truncations.
     writes: AtomicU64,
-    /// The count of these up to which everything is durable.
+    /// The value of that count up to which everything is durable.
     durable: AtomicU64,
     /// Held during a sync.
     syncing: Mutex<()>,
-    /// The least size by the header.
+    /// The least size according to the header.
     min_size: AtomicU64,
     /// Groups that were written, if its blocks have checksums.
     pub(super) groups: Groups,
-    /// Bytes from the start that a scrub has gone through without a pause.
+    /// How many bytes from the start a scrub has verified without interruption.
     pub(super) scrubbed: AtomicU64,
 }
 
-/// A write's place in the order of those that overlap it: claims are carried out in the order in which they were
+/// A write's place in the order of overlapping writes: claims are carried out in the order in which they were
 /// made.
 #[derive(Debug)]
 pub struct Claim {
@@ -119,12 +119,12 @@ fn blocks_of(regions: &[Region]) -> Spans {
     }
 }
 
-/// How a piece is read.
+/// Options of reading a piece.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadOptions {
     /// Whether the read may wait.
     pub wait: Wait,
-    /// How many bytes the datafile must have.
+    /// The length that the datafile must have.
     pub at_least: u64,
     /// The file's stamp when the read began; without it, all bytes are read from the file.
     pub stamp: Option<Stamp>,
@@ -174,7 +174,7 @@ impl Datafile {
         }
     }
 
-    /// Whose datafile it is.
+    /// The object that the datafile belongs to.
     pub fn object(&self) -> ObjectId {
         self.object
     }
@@ -199,7 +199,7 @@ impl Datafile {
         if self.size()? >= self.min_size(at_least) {
             return Ok(());
         }
-        // It may just have been written, or truncated.
+        // The datafile may just have been written, or truncated.
         let _all = self.ranges.lock_all();
         let (size, wanted) = (self.size()?, self.min_size(at_least));
         match size >= wanted {
@@ -278,7 +278,7 @@ impl Datafile {
                 continue;
             }
             check_offset(end)?;
-            // A write behind the end would turn what is lost into a hole.
+            // A write behind the end would turn lost bytes into a hole.
             if size < wanted && end > size {
                 return Err(Fault::Short { size, wanted });
             }
@@ -337,7 +337,7 @@ impl Datafile {
         Ok(found)
     }
 
-    /// A block that is damaged because the file was truncated in it is part of that loss.
+    /// Damage of a block in which the file was truncated is part of that truncation's loss.
     fn as_truncated(&self, fault: Fault, at_least: u64) -> Fault {
         let size = self.size();
         let wanted = self.min_size(at_least);
@@ -356,7 +356,7 @@ impl Datafile {
             return Ok(());
         }
         let size = self.size()?;
-        // It may just have been truncated.
+        // The datafile may just have been truncated.
         let wanted = wanted.min(self.min_size(at_least));
         match size < wanted && size < part.offset + part.len {
             true => Err(Fault::Short { size, wanted }),
@@ -475,18 +475,18 @@ impl Datafile {
         }
         self.common.history.note_cut(self.object, size)?;
         self.begin_write()?;
-        // Before the file is truncated: a check that sees it short must not miss what was there.
+        // Written before the file is truncated: a check that sees the file short must not miss what was there.
         self.min_size.fetch_min(size, Ordering::Relaxed);
         if self.has_sums() && size < now {
             self.truncate_sums(size)?;
         }
-        // What lies behind the end reads as zeros: a shorter one need not grow, which the disk may not allow.
+        // Bytes behind the end read as zeros: a shorter datafile need not grow, for which the disk may lack room.
         if size < now {
             set_len(&self.file, file_len(size))?;
         }
         self.truncate_groups(size.div_ceil(GROUP_BYTES))?;
         self.scrubbed.fetch_min(size, Ordering::Relaxed);
-        // The version comes last: after a crash in between, the truncation is repeated.
+        // The version is written last: after a crash in between, the truncation is repeated.
         self.change_header(|header| header.version = version)?;
         match self.common.synced {
             true => Ok(self.sync(true)?),
@@ -494,8 +494,8 @@ impl Datafile {
         }
     }
 
-    /// Syncs the file, or with `all` also what else there is about it. One after the other: a failure is reported
-    /// to one of them only, and must be note_failed_sync before another one succeeds.
+    /// Syncs the file, or with `all` also its directory entry and other metadata. One thread at a time: a failure is reported
+    /// to one caller only, and must be recorded before another sync succeeds.
     pub(super) fn sync(&self, all: bool) -> io::Result<()> {
         let _one_at_a_time = lock(&self.syncing);
         let synced = match all {
@@ -514,7 +514,7 @@ impl Datafile {
         Ok(())
     }
 
-    /// Writes so far.
+    /// The number of writes so far.
     pub(super) fn writes(&self) -> u64 {
         self.writes.load(Ordering::Acquire)
     }
@@ -568,7 +568,7 @@ impl Datafile {
             ..*header
         };
         self.put_header(&next)?;
-        // The header on the device must not be clean while data and sums change.
+        // The header on the device must be dirty while data and sums change.
         if header.state == State::Clean && !self.common.in_memory {
             self.sync(false)?;
         }
@@ -578,7 +578,7 @@ impl Datafile {
         Ok(())
     }
 
-    /// Every block matches its latest sum again.
+    /// Notes that every block matches its latest sum again.
     pub(super) fn restore_trust(&self) -> io::Result<()> {
         let _all = self.ranges.lock_all();
         self.begin_write()?;
@@ -602,7 +602,7 @@ impl Datafile {
     }
 }
 
-/// Fails for offsets that have no physical place in a file.
+/// Fails for offsets without a physical position in a file.
 fn check_offset(end: u64) -> io::Result<()> {
     match i64::try_from(file_len(end)) {
         Ok(_) => Ok(()),

@@ -94,7 +94,7 @@ pub(super) fn free(file: &File, offset: u64, len: u64) -> io::Result<()> {
 
 /// Has the file system reserve room for a part of the file, whose length and content stay.
 pub(super) fn reserve(file: &File, offset: u64, len: u64) -> io::Result<()> {
-    // Where there is too little, some file systems reserve what there is, and keep that.
+    // If there is too little room, some file systems reserve and keep what there is.
     let free = fstatvfs(file)?;
     let missing = len.saturating_sub(file.metadata()?.blocks().saturating_mul(512));
     if free.f_blocks > 0 && missing > free.f_bfree.saturating_mul(free.f_frsize) {

@@ -4,7 +4,7 @@ use std::io;
 
 use causeway_wire::datafile::FORMAT;
 
-/// What is wrong. Offsets and lengths are datafile bytes.
+/// A fault. Offsets and lengths are datafile bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// The file system below failed.
@@ -30,17 +30,17 @@ pub enum Fault {
     /// The datafile is shorter than what was written to it.
     #[error("the datafile ends at byte {size}, and should have at least {wanted} bytes")]
     Short {
-        /// How long it is.
+        /// The length that it has.
         size: u64,
         /// How long it must be at least.
         wanted: u64,
     },
     /// The file is not this object's datafile.
-    #[error("the datafile is another one's: it says {found}, and should say {wanted}")]
+    #[error("the datafile belongs to another object: its header has {found} instead of {wanted}")]
     Foreign {
-        /// What its header says.
+        /// The owner in its header.
         found: String,
-        /// What it should say.
+        /// The owner that its header should have.
         wanted: String,
     },
     /// Another program has put another file in its place, or removed it, while the server had it open.
@@ -76,7 +76,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whether it is only that the operation would have to wait.
+    /// Whether the operation has failed only because it would have to wait.
     pub fn would_block(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::WouldBlock)
     }

@@ -1,7 +1,7 @@
 //! Which groups of blocks were written: a block of one of these without a sum is lost, in any other it is a hole.
 //!
-//! Before the first block of a group is written, all blocks of the group get the sum of what they are, zeros, and then
-//! the group is noted in the header's page (`noted_groups`). So a page of sums that is lost with its data is not taken for a hole.
+//! Before the first block of a group is written, all blocks of the group get the sum of their present content, zeros, and then
+//! the group is recorded in the header's page (`noted_groups`). So a page of sums that is lost with its data is not taken for a hole.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ pub(super) type GroupSpans = Vec<(u64, u64)>;
 /// The written groups of one datafile.
 #[derive(Debug)]
 pub(super) struct Groups {
-    /// Groups from the first one on that were all written, for readers.
+    /// How many groups, from the first on, were all written; for readers.
     prefix: AtomicU64,
     /// The written groups.
     pub(super) spans: Mutex<GroupSpans>,
@@ -25,7 +25,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Those of these spans, as far as a datafile of so many groups has them.
+    /// Those of these spans that lie within a datafile of this many groups.
     pub(super) fn new(spans: GroupSpans, count: u64) -> Self {
         let groups = Self {
             prefix: AtomicU64::new(u64::MAX),
@@ -36,7 +36,7 @@ impl Groups {
         groups
     }
 
-    /// Whether a group was written. To be asked before its sums are read.
+    /// Whether a group was written. To be called before its sums are read.
     pub(super) fn has(&self, group: u64) -> bool {
         group < self.prefix.load(Ordering::Acquire)
             || self.next(group).is_some_and(|next| next == group)
@@ -70,7 +70,7 @@ impl Groups {
         self.note_prefix(&spans);
     }
 
-    /// Notes that the datafile has no more than so many groups. The caller keeps all writers out.
+    /// Removes groups beyond the first `count`. The caller keeps all writers out.
     pub(super) fn truncate(&self, count: u64) {
         let mut spans = lock(&self.spans);
         spans.retain_mut(|(first, end)| {
@@ -87,7 +87,7 @@ impl Groups {
     }
 }
 
-/// Only so many spans far behind have room in the header's page. In a group that is forgotten, what is lost together
+/// The header's page has room for a limited number of spans far behind. In a group that is forgotten, data that is lost together
 /// with its sums reads as a hole, until the group is written or scrubbed again.
 fn forget_shortest(spans: &mut GroupSpans) {
     let far = spans.partition_point(|(_, end)| *end <= NEAR_GROUPS);

@@ -15,7 +15,7 @@ use super::groups::GroupSpans;
 use super::sums::BLOCK;
 use super::types::Wait;
 
-/// What the first page holds.
+/// The content of the first page.
 #[derive(Debug)]
 pub(super) struct HeaderPage {
     pub(super) header: Header,
@@ -41,7 +41,7 @@ impl HeaderPage {
         Ok(Some(Self { header, written }))
     }
 
-    /// The spans of written groups, none if the blocks have no sums. A list that cannot be read fails, unless it was
+    /// The spans of written groups, none if the blocks have no sums. Fails if the list cannot be read, unless it was
     /// torn by a loss of power: then a scrub restores it.
     pub(super) fn written(self, common: &Common) -> Result<GroupSpans> {
         let header = self.header;
@@ -60,14 +60,14 @@ impl HeaderPage {
                 Ok(Vec::new())
             }
             Ok(_) => Err(Fault::Header(
-                "its list of written groups is another datafile's".to_owned(),
+                "the list of written groups in it belongs to another datafile".to_owned(),
             )),
             Err(malformed) => Err(Fault::Header(malformed.to_string())),
         }
     }
 }
 
-/// What the sums of a header's datafile are bound to.
+/// The binding of the sums of a header's datafile.
 pub(super) fn binding(header: &Header) -> Binding {
     Binding::new(header.file_system, header.generation, header.object)
 }

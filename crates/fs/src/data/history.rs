@@ -1,4 +1,4 @@
-//! The latest writes in their order, in a file: a repeated write must leave alone what later ones have overwritten.
+//! The latest writes in their order, in a file: a repeated write must not undo later ones.
 //!
 //! A client whose connection breaks sends its write again, though the server may have stored it and other clients may
 //! have overwritten it since, with an acknowledgement. Storing it once more would undo their writes. So every write
@@ -6,8 +6,8 @@
 //! stored before and overwritten since: as if it had come just before those that overwrote it, all of which ended after
 //! it was called.
 //!
-//! The file outlives a killed server, as the data do, in the kernel's page cache. Of an earlier boot of the host, and of
-//! writes that began before the oldest entry, nothing is known: then a repeated write fails.
+//! The file outlives a killed server, as the data do, in the kernel's page cache. Nothing is known of an earlier boot of the host, nor
+//! of writes that began before the oldest entry: a repeated write then fails.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -35,9 +35,9 @@ const MAX_EXTENTS: usize = 256;
 /// The request that a piece is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Origin {
-    /// Which write.
+    /// The client's write.
     pub write: WriteId,
-    /// When the first sending of a repeated write was, or earlier.
+    /// A moment no later than the first sending of a repeated write.
     pub repeated: Option<Moment>,
 }
 
@@ -58,13 +58,13 @@ pub(super) struct History {
 
 #[derive(Debug)]
 struct State {
-    /// By place, as in the file.
+    /// The entries by slot, as in the file.
     entries: Vec<Option<HistoryEntry>>,
     /// Position of the next entry.
     next: u64,
     /// The host's boot.
     boot: u128,
-    /// All writes of that run after this moment have entries.
+    /// All writes of that boot after this moment have entries.
     since: u64,
 }
 
@@ -86,7 +86,7 @@ impl History {
         Ok(history)
     }
 
-    /// Reads the file again, or begins a new one: the host's boot may have another identity now.
+    /// Reads the file again, or begins a new one, since the host's boot may have another identity now.
     pub(super) fn load(&self, owner: Owner, boot: u128) -> io::Result<()> {
         let len = (HISTORY_ENTRIES + 1) * HISTORY_ENTRY_BYTES as u64;
         let mut bytes = Vec::new();
@@ -119,7 +119,7 @@ impl History {
                     since: state.since,
                 }
                 .to_bytes();
-                // The blocks are there when the disk is full later.
+                // Allocates the file's blocks, so that later entries need no room on the disk.
                 bytes.resize(len as usize, 0);
                 self.file.set_len(len)?;
                 self.file.write_all_at(&bytes, 0)
@@ -151,7 +151,7 @@ impl History {
         let at = now();
         let mut rest = extents;
         while !rest.is_empty() {
-            // As many as lie behind each other in the file.
+            // As many entries as are contiguous in the file.
             let place = state.next % HISTORY_ENTRIES;
             let room = usize::try_from(HISTORY_ENTRIES - place).unwrap_or(usize::MAX);
             let (these, later) = rest.split_at(room.min(rest.len()));
@@ -230,7 +230,7 @@ impl State {
         self.next = entry.position + 1;
     }
 
-    /// Loads the entries of a file. One that a kill has cut short is of a write that was not begun.
+    /// Loads the entries of a file. An entry that a kill has cut short belongs to a write that was not begun.
     fn load_entries(&mut self, bytes: &[u8]) {
         let decoded = |bytes: &[u8]| HistoryEntry::from_bytes(bytes).ok();
         let found = bytes.chunks_exact(HISTORY_ENTRY_BYTES).map(decoded);
@@ -241,7 +241,7 @@ impl State {
         let next = |entry: &HistoryEntry| entry.position + 1;
         self.next = self.entries.iter().flatten().map(next).max().unwrap_or(0);
         if self.next > HISTORY_ENTRIES {
-            // Those before the oldest have been replaced.
+            // Entries before the oldest have been replaced.
             let oldest = self.entries[(self.next % HISTORY_ENTRIES) as usize];
             let at = oldest.map_or_else(now, |entry| entry.at);
             self.since = self.since.max(at);
@@ -249,10 +249,10 @@ impl State {
     }
 }
 
-/// What of an extent lies inside a span.
+/// The part of an extent that lies inside a span.
 struct Intersection {
     spans: Vec<(u64, u64)>,
-    /// Each byte of the spans is one of the extent's.
+    /// Whether each byte of the spans is one of the extent's.
     is_exact: bool,
 }
 

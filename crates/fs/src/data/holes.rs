@@ -14,12 +14,12 @@ use super::fault::{Fault, Result};
 use super::store::Store;
 use crate::sabotage::{self, Sabotage};
 
-/// Groups and holes that one question looks at.
+/// Groups and holes that one request examines.
 const MAX_PROBES: usize = 256;
 
 impl Store {
-    /// The first bytes of a datafile at or behind `offset` that may be anything else than zeros. What it lacks of
-    /// `at_least` bytes counts as data: reading that reports what is wrong.
+    /// The first bytes of a datafile at or behind `offset` that may be other than zeros. Bytes that it lacks of
+    /// `at_least` count as data: reading them reports the fault.
     pub fn find_data(
         &self,
         object: ObjectId,
@@ -60,16 +60,16 @@ impl Datafile {
         }))
     }
 
-    /// How far the data reach from a byte that is in no hole, or less if that is far.
+    /// How far the data extend from a byte that is in no hole, or less if that is far.
     fn end_of_data(&self, start: u64, size: u64) -> io::Result<u64> {
         let mut end = start;
         for _ in 0..MAX_PROBES {
             let next_block = (end / BLOCK_BYTES + 1) * BLOCK_BYTES;
             let hole = match rustix::fs::seek(&self.file, SeekFrom::Hole(physical(end))) {
                 Ok(hole) => size_of_file(hole).next_multiple_of(BLOCK_BYTES),
-                // It has become shorter.
+                // The datafile has become shorter.
                 Err(Errno::NXIO) => return Ok(size),
-                // Where holes cannot be asked for, everything is read.
+                // Where the file system cannot report holes, everything is read.
                 Err(Errno::INVAL) => size,
                 Err(error) => return Err(error.into()),
             };
@@ -81,7 +81,7 @@ impl Datafile {
         Ok(end.min(size))
     }
 
-    /// The first byte from `offset` on, and in front of `size`, that is in no hole; `size` without one. Blocks of a hole that
+    /// The first byte from `offset` on, and in front of `size`, that is in no hole; `size` if there is none. Blocks of a hole that
     /// should hold something count as data. It may be in a hole if there are many before.
     pub(super) fn next_byte(&self, offset: u64, size: u64) -> io::Result<u64> {
         let mut at = offset;
@@ -157,7 +157,7 @@ impl Datafile {
                 Ok((groups * GROUP_BYTES).max(offset).min(size))
             }
             Err(Errno::NXIO) => Ok(size),
-            // Where holes cannot be asked for, everything is read.
+            // Where the file system cannot report holes, everything is read.
             Err(Errno::INVAL) => Ok(offset),
             Err(error) => Err(error.into()),
         }

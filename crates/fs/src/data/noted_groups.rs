@@ -1,4 +1,4 @@
-//! Datafiles that note their groups: each block of a noted one has a sum.
+//! Datafiles that record their written groups: each block of a recorded group has a sum.
 
 use causeway_wire::codec::Wire as _;
 use causeway_wire::datafile::{GROUP_BLOCKS, Sums, WRITTEN_OFFSET, WrittenGroups, sums_offset};
@@ -11,7 +11,7 @@ use super::types::Wait;
 use crate::locks::lock;
 
 impl Datafile {
-    /// Gives each block of a group a sum, and notes the group in the header's page. The caller holds a
+    /// Gives each block of a group a sum, and records the group in the header's page. The caller holds a
     /// range of the group, and is about to store sums of it.
     pub(super) fn begin_group(&self, group: u64) -> Result<()> {
         if self.groups.has(group) {
@@ -31,7 +31,7 @@ impl Datafile {
                 sums.copy_from_slice(&both(binding.zeros(index)).to_bytes());
             }
         }
-        // The sums come first: a kill in between leaves holes that have sums, in a group that need not have any.
+        // The sums are written first: a kill in between leaves holes that have sums, in a group that need not have any.
         put(&self.file, &page, sums_offset(first))?;
         self.groups.note(group);
         self.put_groups()

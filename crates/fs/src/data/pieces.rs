@@ -40,14 +40,14 @@ pub struct Piece {
     pub memory: Vec<Memory>,
     /// Nothing changes the memory before the piece is written, so that what is summed is what is stored.
     pub stable: bool,
-    /// Set once the client does not wait for it any more.
+    /// Set once the client no longer waits for the piece.
     pub abandoned: Abandoned,
-    /// The request that it is of.
+    /// The request that the piece belongs to.
     pub origin: Origin,
 }
 
 impl Piece {
-    /// What of it lies outside these ascending spans.
+    /// The part of the piece outside these ascending spans.
     pub(super) fn outside(&self, spans: &[(u64, u64)]) -> Self {
         let mut memory = Cutter::new(self.memory.iter().cloned());
         let mut left = Self {
@@ -68,13 +68,13 @@ impl Piece {
         left
     }
 
-    /// Fails once the client does not wait for the piece any more: its memory may serve another purpose by then.
+    /// Fails if the client no longer waits for the piece: its memory may serve another purpose by then.
     pub(super) fn check_wanted(&self) -> Result<()> {
         self.abandoned.check()
     }
 }
 
-/// What a region has outside ascending spans.
+/// The parts of a region outside ascending spans.
 pub(super) fn subtract(region: Region, spans: &[(u64, u64)]) -> Vec<Region> {
     let end = region.offset.saturating_add(region.len);
     let mut left = Vec::new();
@@ -110,7 +110,7 @@ impl Abandoned {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Fails once it is so.
+    /// Fails if the client has abandoned the request.
     pub(super) fn check(&self) -> Result<()> {
         match self.0.load(Ordering::Acquire) && !sabotage::is_on(Sabotage::StaleWrites) {
             true => Err(Fault::Abandoned),
@@ -119,7 +119,7 @@ impl Abandoned {
     }
 }
 
-/// What a thread keeps for accesses that do not move bytes directly: a buffer, and blocks that it had lately.
+/// A thread's buffer for accesses that do not move bytes directly, and its cached blocks.
 #[derive(Debug, Default)]
 pub struct Scratch {
     bytes: Vec<u8>,
@@ -136,7 +136,7 @@ impl Scratch {
     }
 }
 
-/// Regions that are served by one access: ascending, without overlap, inside the span. One region is the
+/// Regions that one access serves: ascending, without overlap, inside the span. A single region is the
 /// span itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window<'a> {
@@ -160,7 +160,7 @@ impl<'a> Window<'a> {
         })
     }
 
-    /// What of the regions lies inside a part.
+    /// The parts of the regions inside a part of the window.
     pub(super) fn inside(self, part: Region) -> impl Iterator<Item = Region> + use<'a> {
         let end = part.offset + part.len;
         self.regions.iter().filter_map(move |region| {

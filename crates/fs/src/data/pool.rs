@@ -1,4 +1,4 @@
-//! Threads for what would block the server's loop: device reads, large writes, syncs, removals.
+//! Threads for work that would block the server's loop: device reads, large writes, syncs, removals.
 //!
 //! Threads are started when work waits and no thread is idle, and end after some idle seconds, so that an idle server
 //! has none.
@@ -13,16 +13,16 @@ use super::pieces::Scratch;
 use crate::locks::{lock, wait_timeout_while};
 use crate::threads::AbortOnPanic;
 
-/// How long an idle thread stays, so that an idle server has none. No task waits for its end.
+/// How long an idle thread stays, so that an idle server has none. No task depends on it.
 const LINGER: Duration = Duration::from_secs(5);
 
 type Task = Box<dyn FnOnce(&mut Scratch) + Send>;
 
-/// What waits for a thread.
+/// Work that waits for a thread.
 enum Queued {
     /// A task.
     Task(Task),
-    /// What makes a task, when a thread takes it, before any later one is taken.
+    /// A function that makes a task; it is called when a thread takes it, before any later one is taken.
     Ordered(Box<dyn FnOnce() -> Task + Send>),
 }
 
@@ -76,8 +76,8 @@ impl Pool {
         self.queue(Queued::Task(Box::new(task)));
     }
 
-    /// As [`Pool::run`], for tasks that may have to wait for each other: `begin` is run when a thread takes the task,
-    /// before any later task is taken, and must not wait. What it has begun only waits for tasks that have threads.
+    /// As [`Pool::run`], for tasks that may have to wait for each other: `begin` is called when a thread takes the task,
+    /// before any later task is taken, and must not wait. So a task only waits for others that have threads.
     pub fn run_ordered<T>(
         &self,
         begin: impl FnOnce() -> T + Send + 'static,
@@ -122,7 +122,7 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    /// What a thread runs.
+    /// The loop of a thread.
     fn serve(&self) {
         let _guard = AbortOnPanic("storage");
         let mut scratch = Scratch::default();

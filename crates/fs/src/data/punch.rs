@@ -1,4 +1,4 @@
-//! Holes that are made in datafiles, and room that is reserved in them.
+//! Making holes in datafiles, and reserving room in them.
 //!
 //! A block that becomes part of a hole gets the sum of zeros first, beside its previous one, as in every write: a kill in
 //! between leaves a block that matches one of both. Pages of sums of written groups stay where they are. Room is
@@ -18,24 +18,24 @@ use super::history::Origin;
 use super::pieces::{Abandoned, Piece, Scratch, subtract};
 use super::sums::BLOCK;
 
-/// Groups that one call changes at most: it must end soon.
+/// Most groups that one call changes, since it must end soon.
 const GROUPS_AT_ONCE: usize = 256;
 
 /// A part of a datafile that is to become a hole.
 #[derive(Debug, Clone)]
 pub struct Punch {
-    /// Which part; it may reach behind the end.
+    /// The part; it may reach behind the end.
     pub region: Region,
     /// The request.
     pub origin: Origin,
-    /// How long the datafile must be at least.
+    /// The length that the datafile must have at least.
     pub at_least: u64,
-    /// Set once the client does not wait for it any more: what others write then must stay.
+    /// Set once the client no longer waits: what others write then must stay.
     pub abandoned: Abandoned,
 }
 
 impl Claim {
-    /// Makes a hole, once all earlier claims of its blocks have ended. Returns where to go on if it is not all done.
+    /// Makes a hole, once all earlier claims of its blocks have ended. Returns where to continue if it is not complete.
     pub fn punch(self, punch: &Punch, scratch: &mut Scratch) -> Result<Option<u64>> {
         self.wait();
         self.datafile().punch_held(punch, scratch)
@@ -81,7 +81,7 @@ impl Datafile {
         Ok((until < end).then_some(until))
     }
 
-    /// How far one call goes.
+    /// Where one call ends.
     fn end_of_punch(&self, offset: u64, end: u64) -> Result<u64> {
         let size = self.size()?;
         let mut at = offset / GROUP_BYTES * GROUP_BYTES;
@@ -145,7 +145,7 @@ impl Datafile {
             if group >= data_stop {
                 break;
             }
-            // What is reserved is a hole that takes room.
+            // Reserved room is a hole that occupies the disk.
             if group > at {
                 self.free(at, group)?;
                 at = group;
@@ -198,7 +198,7 @@ impl Datafile {
             let now = step.min(len);
             match free(&self.file, start, now) {
                 Ok(()) => (start, len) = (start + now, len - now),
-                // Nothing can be there: less of it may be in reach.
+                // Nothing can be there: a smaller part may be within reach.
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::FBIG) => match now {
                     ..=1 => break,
                     _ => step = now / 2,

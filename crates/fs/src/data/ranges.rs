@@ -13,7 +13,7 @@ pub(super) struct Ranges {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Ranges that are held or waited for, by arrival. One is held when no earlier one overlaps it.
+    /// Ranges that are held or waited for, in the order of arrival. A range is held when no earlier one overlaps it.
     all: Vec<Claim>,
     next: u64,
 }
@@ -24,7 +24,7 @@ struct Claim {
     spans: Spans,
 }
 
-/// Most spans that are compared one by one; more count as one that covers them all.
+/// Most spans that are compared one by one; more are treated as one span that covers them all.
 const MAX_SPANS: usize = 64;
 
 /// Ascending spans of a datafile.
@@ -44,7 +44,7 @@ pub(super) struct RangeGuard<'a> {
 }
 
 impl Spans {
-    /// Everything from `start` to `end`.
+    /// The span from `start` to `end`.
     pub(super) fn one(start: u64, end: u64) -> Self {
         Self {
             start,
@@ -53,7 +53,7 @@ impl Spans {
         }
     }
 
-    /// What covers these spans, which may be in any order.
+    /// Spans that cover these, which may be in any order.
     pub(super) fn of(spans: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let mut all: Vec<(u64, u64)> = Vec::new();
         let mut is_ascending = true;

@@ -1,4 +1,4 @@
-//! Datafiles that something else has replaced or removed while they were open.
+//! Datafiles that another program has replaced or removed while they were open.
 //!
 //! What was written to the old file meanwhile is lost, and the new one does not show it: it may be a whole copy. So
 //! this is recorded until a scrub or a repair has reported it to an operator, or the content is discarded.
@@ -11,7 +11,7 @@ use causeway_wire::fs::ObjectId;
 use super::fault::{Fault, Result};
 use crate::locks::lock;
 
-/// Most that are remembered. Of what comes beyond, each is reported once and logged.
+/// Most that are remembered. Each one beyond is reported once and logged.
 const MAX_REPLACED: usize = 1 << 16;
 
 /// Replaced datafiles that have not been accepted.
@@ -45,7 +45,7 @@ impl Replaced {
         if lock(&self.0).remove(&object) {
             tracing::warn!(
                 object = object.0,
-                "the datafile that has taken another one's place is accepted"
+                "the datafile that was put in another one's place is accepted"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Goes through datafiles and verifies every block, a bounded number of bytes at a time.
+//! Scrubs: reading datafiles and verifying every block, a bounded number of bytes at a time.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -14,15 +14,15 @@ use super::store::Store;
 use crate::files::if_found;
 use crate::sabotage::{self, Sabotage};
 
-/// Damaged spans that one step reports for one datafile; what follows is found by later steps.
+/// Damaged spans that one step reports for one datafile; later steps find further ones.
 const MAX_SPANS: usize = 64;
 
 /// What a step has found wrong with a datafile.
 #[derive(Debug)]
 pub struct Finding {
-    /// Whose datafile it is.
+    /// The object of the datafile.
     pub object: ObjectId,
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
 }
 
@@ -35,7 +35,7 @@ pub struct Step {
     pub bytes: u64,
     /// Datafiles whose end was reached.
     pub datafiles: u64,
-    /// What was found wrong.
+    /// Faults that were found.
     pub findings: Vec<Finding>,
 }
 
@@ -52,7 +52,7 @@ impl Store {
                 object: ObjectId(object),
                 offset,
             },
-            // Without it, a scrub only begins at the start.
+            // Without the position, a scrub begins at the start.
             _ => ScrubPosition {
                 object: ObjectId(0),
                 offset: 0,
@@ -60,7 +60,7 @@ impl Store {
         }
     }
 
-    /// Remembers where a scrub came to, also for a later run of the server.
+    /// Records where a scrub stopped, also for a later run of the server.
     pub fn keep_scrub_position(&self, next: Option<ScrubPosition>) -> io::Result<()> {
         let path = self.beside(POSITION);
         match next {
@@ -85,7 +85,7 @@ impl Store {
         };
         let (mut from, mut effort) = (from, 0);
         loop {
-            // The object that was begun comes first, then those behind it.
+            // The object in which the last step stopped comes first, then those behind it.
             let before = ObjectId(from.object.0.saturating_sub(1));
             let (listed, end) = super::paths::list(self.root(), before, 64)?;
             for object in listed {
@@ -134,7 +134,7 @@ impl Store {
     ) -> Result<Option<u64>> {
         if from == 0 {
             match self.check_open_file(object) {
-                // Reported herewith; what is there now is verified like anything else.
+                // The replacement is reported herewith; the present file is verified like any other.
                 Err(fault @ Fault::Replaced) => {
                     self.accept(object);
                     step.findings.push(Finding { object, fault });
@@ -142,7 +142,7 @@ impl Store {
                 other => other?,
             }
         }
-        // Removed meanwhile, or empty.
+        // The datafile was removed meanwhile, or is empty.
         let Some(datafile) = self.find(object)? else {
             return Ok(None);
         };
@@ -193,7 +193,7 @@ impl Store {
 
 impl Datafile {
     fn note_scrubbed(&self, part: Region) {
-        // A scrub that begins in the middle has not verified what lies before.
+        // A scrub that begins in the middle has not verified what comes before.
         if part.offset == 0 {
             self.scrubbed.store(part.len, Ordering::Relaxed);
         } else {
@@ -207,7 +207,7 @@ impl Datafile {
         }
     }
 
-    /// The end was reached: if all of it was verified, blocks must match their latest sums again.
+    /// The end was reached: if everything was verified, blocks must match their latest sums again.
     fn end_scrub(&self, size: u64) -> Result<()> {
         let seen = self.scrubbed.swap(0, Ordering::Relaxed);
         if self.has_sums() && self.trust() != Trust::Latest && seen >= size {

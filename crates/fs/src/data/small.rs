@@ -11,7 +11,7 @@ use super::fault::Result;
 use super::pieces::{Cursor, Scratch};
 use super::types::Wait;
 
-/// The block that all bytes of a part lie in, if it is no whole block.
+/// The block that contains all bytes of a part, unless the part is a whole block.
 fn block_of(part: Region) -> Option<u64> {
     let block = part.offset / BLOCK_BYTES;
     let inside = part.offset - block * BLOCK_BYTES;
@@ -51,8 +51,8 @@ impl Datafile {
         Ok(Some(blocks.offset() + slot.found as u64))
     }
 
-    /// Writes some bytes of a block, which is locked, as all that this change consists of. Returns whether it did:
-    /// nothing is done if the part is not of that kind.
+    /// Writes some bytes of a block, which is locked, as the whole of this change. Returns whether it did:
+    /// nothing is done if the part is of another kind.
     pub(super) fn write_small(
         &self,
         part: Region,
@@ -66,7 +66,7 @@ impl Datafile {
         let blocks = Blocks::of(part);
         let is_begun = self.groups.has(blocks.group());
         let slot = scratch.cache.slot(self.number, block);
-        // The sums of a group that was not begun are about to change.
+        // The sums of a group that was not begun would have to change as well.
         let before = change.before.filter(|_| is_begun);
         let cached = slot.find(self.number, block, before).is_some();
         slot.content = None;

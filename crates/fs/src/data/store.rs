@@ -64,7 +64,7 @@ struct OpenFiles {
     clock: u64,
 }
 
-/// How often a directory got a new entry, and up to which of these it is durable.
+/// How often directories got new entries, and up to which of these they are durable.
 #[derive(Debug, Default, Clone, Copy)]
 struct Changes {
     made: u64,
@@ -112,20 +112,20 @@ impl Store {
         self.common.in_memory
     }
 
-    /// Takes another identity for the host's present boot, before anything is read.
+    /// Sets another identity for the host's present boot, before anything is read.
     pub fn set_boot(&self, boot: u128) -> io::Result<()> {
         *lock(&self.common.boot) = boot;
         self.common.history.load(self.common.owner, boot)
     }
 
-    /// The metadata's incarnation, which new datafiles carry.
+    /// Sets the metadata's incarnation, which new datafiles carry.
     pub fn set_incarnation(&self, incarnation: Incarnation) {
         self.common
             .incarnation
             .store(incarnation.0, Ordering::Relaxed);
     }
 
-    /// Changes when a sync has failed: what was not synced before that may be lost.
+    /// The number of failed syncs: when it changes, what was not synced before may be lost.
     pub fn failed_syncs(&self) -> u64 {
         self.common.failed_syncs.count()
     }
@@ -134,7 +134,7 @@ impl Store {
         &self.root
     }
 
-    /// The path of something beside the store's directories.
+    /// The path of a file beside the store's directories.
     pub(super) fn beside(&self, name: &str) -> PathBuf {
         self.root.with_file_name(name)
     }
@@ -180,7 +180,7 @@ impl Store {
             }
         };
         self.note_entry(object);
-        // Another thread may have made it meanwhile; one without a header was left by a kill.
+        // Another thread may have made it meanwhile; a file without a header was left by a kill.
         let (header, written, new) = match self.read_header(&file, object)? {
             Some((header, written)) => (header, written, false),
             None => {
@@ -197,9 +197,8 @@ impl Store {
         Ok(datafile)
     }
 
-    /// Checks the file of a datafile that is open: something else than this server may have put another one in its
-    /// place, removed it, or written over it. One that is another file now is opened again when it is next
-    /// used; what was written to the old one is lost, which is remembered.
+    /// Checks the file of an open datafile: another program may have replaced, removed or overwritten it. A replaced file is
+    /// opened again when it is next used; what was written to the old one is lost, which is recorded.
     pub(super) fn check_open_file(&self, object: ObjectId) -> Result<()> {
         let Some(datafile) = self.peek(object) else {
             return self.replaced.check(object);
@@ -223,7 +222,7 @@ impl Store {
         self.replaced.check(object)
     }
 
-    /// Accepts an object's present datafile as the right one, though something else may have put it there.
+    /// Accepts an object's present datafile as the right one, even if another program has put it there.
     pub fn accept(&self, object: ObjectId) {
         self.replaced.accept(object);
     }
@@ -253,7 +252,7 @@ impl Store {
         }
     }
 
-    /// Makes a datafile with this content unless it exists with just that. All of it appears at once, and is
+    /// Makes a datafile with this content unless it exists with exactly that. All of it appears at once, and is
     /// durable also in a relaxed store: the copy beside the metadata, which may have been durable for long, is
     /// removed afterwards.
     pub fn seed(&self, object: ObjectId, content: &[u8]) -> Result<()> {
@@ -263,7 +262,7 @@ impl Store {
             .write_seed(&temporary, object, content)
             .and_then(|()| self.name_seed(&temporary, object));
         if let Err(fault) = written {
-            // Best effort: what is left is removed at the next start.
+            // Best effort: a file that is left is removed at the next start.
             let _ = std::fs::remove_file(&temporary);
             if !matches!(&fault, Fault::Io(error) if error.kind() == io::ErrorKind::AlreadyExists) {
                 return Err(fault);
@@ -282,7 +281,7 @@ impl Store {
         header_page::put_new(&file, &header)?;
         let datafile = Datafile::open(file, Arc::clone(&self.common), header, Vec::new());
         datafile.write(&whole(content.to_vec()), &mut Scratch::default(), 0)?;
-        // It has no name yet: the mark is as durable as the content before another thread can find it.
+        // The file has no name yet: the mark is as durable as the content before another thread can find it.
         datafile.note_durable(datafile.writes());
         datafile.clean()?;
         Ok(datafile.sync(true)?)
@@ -297,11 +296,11 @@ impl Store {
         Ok(())
     }
 
-    /// A datafile that is there already must be what a repeated seed would make.
+    /// An existing datafile must be what a repeated seed would make.
     fn check_seed(&self, object: ObjectId, content: &[u8]) -> Result<()> {
         let datafile = match self.find(object)? {
             Some(datafile) => datafile,
-            // A kill has left it without a header.
+            // A kill has left the file without a header.
             None => {
                 let datafile = self.find_or_make(object, 0)?;
                 datafile.write(&whole(content.to_vec()), &mut Scratch::default(), 0)?;
@@ -374,7 +373,7 @@ impl Store {
         }
     }
 
-    /// Removes a datafile if it exists. What is not proven to be this file system's is moved aside.
+    /// Removes a datafile if it exists. One that is not proven to be this file system's is moved aside.
     pub fn remove(&self, object: ObjectId) -> io::Result<()> {
         match self.find(object) {
             Ok(_) => self.delete(object),
@@ -432,7 +431,7 @@ impl Store {
         aside::move_aside(&self.path(object), &self.aside, object)
     }
 
-    /// What was moved aside and is still kept.
+    /// The amount that was moved aside and is still kept.
     pub fn aside(&self) -> io::Result<Aside> {
         aside::count(&self.aside, aside::KEEP)
     }
@@ -462,7 +461,7 @@ impl Store {
         Ok((datafiles, end))
     }
 
-    /// What is wrong with an object's datafile, which should have `at_least` bytes, by its header and
+    /// The fault of an object's datafile, which should have `at_least` bytes, judging by its header and
     /// length.
     pub fn check(&self, object: ObjectId, at_least: u64) -> Result<()> {
         self.check_open_file(object)?;
@@ -482,7 +481,7 @@ impl Store {
         })
     }
 
-    /// Makes everything durable and marks it clean, at a graceful end.
+    /// Makes everything durable and marks it clean, when the server ends in order.
     pub fn sync_all(&self) -> Result<()> {
         let root = File::open(&self.root)?;
         let dirty: Vec<(ObjectId, u64)> = lock(&self.common.dirty)
@@ -513,8 +512,8 @@ impl Store {
         !lock(&self.common.dirty).is_empty()
     }
 
-    /// Marks datafiles clean that have been idle: those that were flushed after two checks, the others after
-    /// `patience` checks, when they are flushed. Called at regular times; waits for the device.
+    /// Marks datafiles clean that have been idle: flushed ones after two checks, the others after
+    /// `patience` checks, when they are flushed. To be called at regular intervals; waits for the device.
     pub fn clean_idle(&self, patience: u32) -> Result<()> {
         for object in self.idle(patience) {
             let Ok(Some(datafile)) = self.find(object) else {
@@ -524,7 +523,7 @@ impl Store {
             if !datafile.is_durable() {
                 datafile.flush()?;
             }
-            // First out of the list, so that a write that comes now puts it there again.
+            // The datafile leaves the list first, so that a write that comes now puts it there again.
             lock(&self.common.dirty).remove(&object);
             if !datafile.clean()? {
                 self.common.note_dirty(object);
@@ -614,7 +613,7 @@ impl OpenFiles {
         datafile
     }
 
-    /// Closes the datafile that was used longest ago. Those in use stay, as their locks must be the
+    /// Closes the least recently used datafile. Those in use stay, as their locks must be the
     /// only ones for the file; requests in progress are bounded, so they are few.
     fn evict(&mut self) {
         let oldest = self
@@ -629,7 +628,7 @@ impl OpenFiles {
     }
 }
 
-/// A piece that is all of a datafile.
+/// A piece that covers a whole datafile.
 fn whole(content: Vec<u8>) -> Piece {
     Piece {
         regions: vec![Region {

@@ -25,9 +25,9 @@ use super::store::View as _;
 const DEFAULT_STRIP_BYTES: u32 = 1 << 20;
 /// Strip sizes are multiples of this.
 const STRIP_UNIT_BYTES: u32 = 4 << 10;
-/// Set-user-id bit.
+/// Set-user-ID bit.
 pub(super) const SET_UID: u16 = 0o4000;
-/// Set-group-id bit; on a directory: what is made in it gets its group.
+/// Set-group-ID bit; on a directory: new entries get its group.
 pub(super) const SET_GID: u16 = 0o2000;
 /// On a directory: only owners remove names from it.
 pub(super) const STICKY: u16 = 0o1000;
@@ -36,7 +36,7 @@ const GROUP_EXECUTE: u16 = 0o010;
 /// All bits of a mode.
 pub(super) const MODE_BITS: u16 = 0o7777;
 
-/// One request that changes something, in progress.
+/// A request in progress that changes something.
 pub(super) struct Change<'a> {
     pub(super) state: &'a mut Overlay,
     pub(super) counters: &'a mut Counters,
@@ -48,7 +48,7 @@ pub(super) struct Change<'a> {
     pub(super) new_object: ObjectId,
     /// Whether `new_object` was used.
     pub(super) used_new_object: bool,
-    /// Truncations get this version at least: above all that datafiles can have seen, also of metadata of which
+    /// The least version of truncations: above all that datafiles can have seen, also those of metadata of which
     /// these are an older copy.
     pub(super) least_version: u64,
 }
@@ -85,7 +85,7 @@ impl Change<'_> {
         }
     }
 
-    /// Counts a name more or less in a directory, and a sub-directory more or less if `kind` is one.
+    /// Counts an entry added to or removed from a directory, and a sub-directory likewise if `kind` is one.
     pub(super) fn count_entry(
         &mut self,
         directory: ObjectId,
@@ -162,7 +162,7 @@ impl Change<'_> {
         Ok(Found { object, record })
     }
 
-    /// Mode and group of what is made in a directory.
+    /// The mode and group of a new object in a directory.
     fn inherit(&self, directory: &ObjectRecord, mode: u16, kind: Kind) -> (u16, u32) {
         if directory.mode & SET_GID == 0 {
             return (mode, self.caller.gid);
@@ -170,7 +170,7 @@ impl Change<'_> {
         let mode = match kind {
             Kind::Directory => mode | SET_GID,
             Kind::SymbolicLink => mode,
-            // A user shall not make a program that runs as a group that the user is not in.
+            // A user must not be able to make a program that runs as a group that the user is not in.
             Kind::File if self.may_set_group_id(directory.gid) => mode,
             Kind::File if mode & GROUP_EXECUTE == 0 => mode,
             Kind::File => mode & !SET_GID,
@@ -178,7 +178,7 @@ impl Change<'_> {
         (mode, directory.gid)
     }
 
-    /// Whether the caller may give the set-group-id bit to something of the group.
+    /// Whether the caller may set the set-group-ID bit for an object of this group.
     pub(super) fn may_set_group_id(&self, gid: u32) -> bool {
         self.caller.uid == 0 || in_group(self.caller, gid)
     }
@@ -347,7 +347,7 @@ impl Change<'_> {
         ])
         .min(available)
         .min(MAX_STRIPE_SERVERS as u32);
-        // Numbers of objects follow each other, so that files start on the servers round-robin.
+        // Numbers of objects are consecutive, so that files start on the servers round-robin.
         let next = (object.0 % u64::from(available)) as u32 + 1;
         let start = pick([
             hint.start.into(),
@@ -355,7 +355,7 @@ impl Change<'_> {
             fallback.start.into(),
             next,
         ]);
-        // A server that is named but not in use for new files is passed over for the next one.
+        // A server that is named but not used for new files is replaced by the next one.
         let first = active.partition_point(|&index| u32::from(index) + 1 < start);
         let servers = (active.iter().cycle().skip(first))
             .take(count as usize)

@@ -32,30 +32,30 @@ const BATCH_FINDING_BYTES: usize = 16 << 10;
 const BATCH_WORK: usize = 32 << 10;
 /// Kinds of records in the order in which they are checked; a cursor's phase is an index into this.
 const PHASES: &[u8] = b"elocrx";
-/// Steps upwards after which a directory is taken to be deep rather than on a loop.
+/// Steps upwards after which a directory counts as deep rather than on a loop.
 const MAX_STEPS: usize = 8192;
-/// Directory for what has lost its name.
+/// The directory for objects that have lost their names.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
-/// Something wrong, and what would be right.
+/// An inconsistency, and what would be right.
 struct Finding {
     text: String,
     fix: Fix,
 }
 
-/// How to repair something.
+/// How to repair an inconsistency.
 enum Fix {
-    /// Nothing can be done without losing more.
+    /// Nothing can be repaired without losing more.
     None,
     RemoveEntry(ObjectId, Vec<u8>),
     RemoveLink(ObjectId, ObjectId, Vec<u8>),
     /// The entry is right: the object's record must get this name.
     Adopt(ObjectId, ObjectId, Vec<u8>),
-    /// The entry names the object, but calls it something else.
+    /// The entry is right, except for the kind of the object.
     SetKind(ObjectId, Vec<u8>, EntryRecord),
-    /// The first name was removed but there is another one.
+    /// The first name was removed: a further name becomes the first.
     Promote(ObjectId, ObjectId, Vec<u8>),
-    /// Give the object a name in [`LOST_AND_FOUND`]; take the one it has, if any.
+    /// Gives the object a name in [`LOST_AND_FOUND`], in place of the one that it has, if any.
     Attach(ObjectId),
     SetCounts(ObjectId, u32, u64),
     SetSize(ObjectId, u64),
@@ -127,10 +127,10 @@ struct Batch {
     effort: Effort,
 }
 
-/// What a batch has cost, and which directories it has found to be reachable.
+/// The cost of a batch, and which directories it has found to be reachable.
 #[derive(Default)]
 struct Effort {
-    /// Lookups beside the records' own.
+    /// Lookups besides the records' own.
     work: usize,
     /// Directories from which the way up leads to the root, in the state that the batch sees: a deep tree is not walked up
     /// for each of its directories.
@@ -167,7 +167,7 @@ pub(super) fn check_caller(view: &dyn View, caller: &Caller) -> Outcome<()> {
     }
 }
 
-/// The places of the batch behind `after`, and the cursor behind them; `None` at the end of the check.
+/// The positions of the batch behind `after`, and the cursor behind them; `None` at the end of the check.
 fn next_places(
     view: &dyn View,
     after: Option<&CheckCursor>,
@@ -197,7 +197,7 @@ fn next_places(
     Ok((places, None))
 }
 
-/// What is wrong with one record.
+/// The inconsistencies of one record.
 fn inspect(view: &dyn View, key: &[u8], effort: &mut Effort) -> Outcome<Vec<Finding>> {
     let Ok(parsed) = Key::parse(key) else {
         return Ok(vec![Finding {
@@ -474,7 +474,7 @@ fn inspect_directory(
     }))
 }
 
-/// Whether going up from a directory leads back to it.
+/// Whether the way up from a directory leads back to it.
 fn is_on_loop(
     view: &dyn View,
     object: ObjectId,
@@ -501,7 +501,7 @@ fn is_on_loop(
     Ok(false)
 }
 
-/// Repairs one thing. Returns whether it did.
+/// Repairs one inconsistency. Returns whether it did.
 fn apply(change: &mut Change<'_>, fix: Fix) -> Outcome<bool> {
     match fix {
         Fix::None => return Ok(false),

@@ -1,4 +1,4 @@
-//! How operations on metadata fail: short ways to make a [`Failure`].
+//! Failures of operations on metadata: short ways to make a [`Failure`].
 
 use causeway_wire::codec::Malformed;
 use causeway_wire::fs::{Errno, Failure, ObjectId};
@@ -14,12 +14,12 @@ pub(super) fn fail<T>(errno: Errno, message: impl Into<String>) -> Outcome<T> {
     Err(failure(errno, message))
 }
 
-/// A failure that the number describes.
+/// A failure that its number describes sufficiently.
 pub(super) fn plain<T>(errno: Errno) -> Outcome<T> {
     fail(errno, String::new())
 }
 
-/// The object does not exist, or no longer.
+/// The failure that an object does not exist, or no longer.
 pub(super) fn stale(object: ObjectId) -> Failure {
     failure(
         Errno::ESTALE,
@@ -27,7 +27,7 @@ pub(super) fn stale(object: ObjectId) -> Failure {
     )
 }
 
-/// A record that cannot be right.
+/// The failure that a record is inconsistent.
 pub(super) fn corrupt(what: impl std::fmt::Display) -> Failure {
     failure(
         Errno::CORRUPT,
@@ -35,7 +35,7 @@ pub(super) fn corrupt(what: impl std::fmt::Display) -> Failure {
     )
 }
 
-/// A record that cannot be read.
+/// The failure that a record cannot be read.
 pub(super) fn malformed(what: impl std::fmt::Display) -> impl FnOnce(Malformed) -> Failure {
     move |error| corrupt(format_args!("{what} is damaged: {error}"))
 }

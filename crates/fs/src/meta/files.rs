@@ -1,4 +1,4 @@
-//! Changing what an object is: attributes, sizes, small contents and their move to the servers.
+//! Changes of objects: attributes, sizes, small contents and their move to the servers.
 
 use causeway_wire::fs::{Body, Errno, Kind, ObjectId, Reach, ReplyBody, SetAttributes, Timestamp};
 
@@ -7,7 +7,7 @@ use super::fault::{Outcome, fail, plain};
 use super::query::{Found, in_group, owns};
 use crate::distribution::{MAX_FILE_BYTES, Striping};
 
-/// What a client has written into a striped file, as [`causeway_wire::fs::Operation::Extend`] tells it.
+/// What a client has written into a striped file, as reported by [`causeway_wire::fs::Operation::Extend`].
 pub(super) struct Written<'a> {
     pub(super) end: u64,
     pub(super) modified: Timestamp,
@@ -188,7 +188,7 @@ impl Change<'_> {
             _ => return plain(Errno::STUFFED),
         }
         found.record.size = found.record.size.max(end);
-        // Messages overtake each other, times do not; but a time in the future was set, not reached.
+        // Messages may overtake each other, times do not: the later time counts. But a time in the future was set by a user, not reached.
         let current = found.record.modified;
         let modified = match modified > current || current > self.now {
             true => modified,
@@ -208,7 +208,7 @@ impl Change<'_> {
             return plain(Errno::OVERTAKEN);
         }
         match self.writable_file(object)?.record.body {
-            // The file may end before what was written, by now.
+            // The file may by now end before the bytes written.
             Body::Striped { version, .. } if version != written.version => {
                 plain(Errno::STALE_VERSION)
             }
@@ -251,7 +251,7 @@ impl Change<'_> {
         self.put_written(found, self.now)
     }
 
-    /// Freezes a small file's content and returns it; does nothing to one that has moved.
+    /// Freezes a small file's content and returns it; does nothing for a file whose content has moved.
     pub(super) fn begin_unstuff(&mut self, object: ObjectId) -> Outcome<ReplyBody> {
         let mut found = self.writable_file(object)?;
         if let Body::Stuffed { moving, .. } = &mut found.record.body
@@ -263,7 +263,7 @@ impl Change<'_> {
         self.query().node(found, true)
     }
 
-    /// Removes a small file's content from the metadata: it lies in the first datafile now.
+    /// Removes a small file's content from the metadata: it is in the first datafile now.
     pub(super) fn finish_unstuff(&mut self, object: ObjectId) -> Outcome<ReplyBody> {
         let mut found = self.writable_file(object)?;
         match found.record.body.clone() {

@@ -1,5 +1,5 @@
-//! The layout: which I/O servers there are, by which permanent number distributions name them, and which of their
-//! directories they are. It changes only when an operator asks for it, or when a server is registered.
+//! The layout: which I/O servers there are, their permanent numbers in distributions, and which
+//! directories are theirs. It changes only when an operator requests it, or when a server is registered.
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{Errno, Generation, LayoutPart, LayoutServer, MAX_LAYOUT_PART};
@@ -17,9 +17,9 @@ const SERVERS: &[u8] = b"v";
 /// The I/O servers of a file system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// Counts the changes.
+    /// The number of changes so far.
     pub epoch: u64,
-    /// By number.
+    /// The servers by number.
     pub servers: Vec<ServerRecord>,
 }
 
@@ -62,7 +62,7 @@ impl Layout {
         })
     }
 
-    /// Everything of it, to be stored.
+    /// All records of the layout, to be stored.
     pub(super) fn store(&self, batch: &mut Batch) {
         batch.insert(
             LAYOUT_EPOCH_KEY.to_vec(),
@@ -85,7 +85,7 @@ impl Layout {
             .collect()
     }
 
-    /// The servers as clients see them.
+    /// The servers in the form that clients get.
     pub(crate) fn for_clients(&self) -> impl Iterator<Item = LayoutServer> {
         self.numbered().map(|(index, record)| LayoutServer {
             index,
@@ -95,7 +95,7 @@ impl Layout {
         })
     }
 
-    /// A part of the layout, as clients see it.
+    /// A part of the layout in the form that clients get.
     pub(crate) fn part(&self, from: u16) -> LayoutPart {
         LayoutPart {
             epoch: self.epoch,
@@ -128,7 +128,7 @@ impl Layout {
         }
     }
 
-    /// What changes when the directory of a server is registered.
+    /// The changed layout with the directory of a server registered.
     pub(super) fn register(&self, index: u16, generation: Generation) -> Option<Batch> {
         let mut record = self.servers.get(usize::from(index))?.clone();
         // A server that was drained stays so in a new directory.
@@ -139,7 +139,7 @@ impl Layout {
         Some(changed.map(|(key, value)| (key, Some(value))).into())
     }
 
-    /// The records of the next layout that differ: it has this server under this number.
+    /// The records that change when the layout has this server under this number.
     pub(super) fn with_server(&self, index: u16, record: &ServerRecord) -> [(Vec<u8>, Vec<u8>); 2] {
         let epoch = Counter(self.epoch + 1);
         [

@@ -1,4 +1,4 @@
-//! What operators change of the layout.
+//! Changes of the layout by operators.
 
 use causeway_wire::fs::{Errno, Generation, ReplyBody};
 use causeway_wire::store::ServerRecord;

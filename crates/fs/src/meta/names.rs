@@ -10,7 +10,7 @@ use super::fault::{Outcome, fail, plain, quoted};
 use super::query::{Found, SEARCH, WRITE};
 use super::walk::{Budget, Last, Resolved, missing, not_a_directory};
 
-/// What [`Change::create`] is asked for.
+/// The parameters of [`Change::create`].
 pub(super) struct NewFile<'a> {
     pub(super) place: &'a Place,
     pub(super) exclusive: bool,
@@ -47,7 +47,7 @@ impl Change<'_> {
             match &found.record.body {
                 _ if new.exclusive => return exists(&name),
                 Body::Directory(_) => return is_a_directory(&name),
-                // As `open` does: a link is followed, also to a file that is yet to be made.
+                // As in `open`: a link is followed, also to a file that does not exist yet.
                 Body::Link(target) => {
                     budget.spend()?;
                     base = directory.object;
@@ -193,7 +193,7 @@ impl Change<'_> {
         }
     }
 
-    /// What a name in a directory names. Fails if that has become another object than the `expected` one, which the
+    /// The object of a name in a directory. Fails if that is no longer the `expected` one, which the
     /// caller has looked up.
     fn expected_child(
         &self,
@@ -229,7 +229,7 @@ impl Change<'_> {
         Ok(ReplyBody::Done)
     }
 
-    /// Takes a name out of a directory, and the object with its last name.
+    /// Removes a name from a directory, and the object with its last name.
     pub(super) fn remove_entry(
         &mut self,
         directory: &Found,
@@ -254,12 +254,12 @@ pub(super) fn check_empty(directory: &Found) -> Outcome<()> {
     }
 }
 
-/// The name exists.
+/// The failure that a name exists.
 pub(super) fn exists<T>(name: &[u8]) -> Outcome<T> {
     fail(Errno::EEXIST, format!("{} exists", quoted(name)))
 }
 
-/// The name is a directory's.
+/// The failure that a name is a directory's.
 pub(super) fn is_a_directory<T>(name: &[u8]) -> Outcome<T> {
     fail(Errno::EISDIR, format!("{} is a directory", quoted(name)))
 }

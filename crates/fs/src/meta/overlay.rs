@@ -1,15 +1,15 @@
-//! The state that a batch of requests sees: the store's, and over it what the batch has changed.
+//! The state that a batch of requests sees: the store's, with the batch's changes on top.
 
 use std::collections::btree_map;
 use std::iter::Peekable;
 
 use super::store::{Batch, Pair, Pairs, StoreError, View, range_of};
 
-/// A view with changes on top, the last request's of which can be taken back.
+/// A view with changes on top, of which the last request's can be undone.
 pub(super) struct Overlay {
     base: Box<dyn View>,
     changes: Batch,
-    /// What the keys changed since [`Overlay::begin`] had in `changes` before, oldest first.
+    /// The previous values in `changes` of the keys changed since [`Overlay::begin`], oldest first.
     undo: Vec<(Vec<u8>, Option<Changed>)>,
 }
 
@@ -30,7 +30,7 @@ impl Overlay {
         self.undo.clear();
     }
 
-    /// Takes everything back since [`Overlay::begin`].
+    /// Undoes all changes since [`Overlay::begin`].
     pub(super) fn roll_back(&mut self) {
         while let Some((key, before)) = self.undo.pop() {
             match before {
@@ -53,7 +53,7 @@ impl Overlay {
         self.undo.push((key, before));
     }
 
-    /// What is to be committed.
+    /// The changes to be committed.
     pub(super) fn into_changes(self) -> Batch {
         self.changes
     }
@@ -75,7 +75,7 @@ impl View for Overlay {
     }
 }
 
-/// Walks base and changes together; where both have a key, the change counts.
+/// Walks the base and the changes together; where both have a key, the change counts.
 struct Merged<'a> {
     base: Peekable<Pairs<'a>>,
     changes: Peekable<btree_map::Range<'a, Vec<u8>, Option<Vec<u8>>>>,

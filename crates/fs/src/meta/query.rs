@@ -31,7 +31,7 @@ pub(super) struct Found {
     pub(super) record: ObjectRecord,
 }
 
-/// A caller before a state of the store.
+/// A caller and the state of the store that its request sees.
 #[derive(Clone, Copy)]
 pub(super) struct Query<'a> {
     pub(super) view: &'a dyn View,
@@ -50,7 +50,7 @@ pub(super) fn find_record<T: Wire>(
     }
 }
 
-/// The record under a key, which must be there.
+/// The record under a key, which must exist.
 pub(super) fn read_record<T: Wire>(view: &dyn View, key: &[u8], what: &str) -> Outcome<T> {
     find_record(view, key, what)?.ok_or_else(|| corrupt(format_args!("{what} is missing")))
 }
@@ -61,7 +61,7 @@ pub(super) fn find_object(view: &dyn View, object: ObjectId) -> Outcome<Option<O
     find_record(view, &object_key(object), what)
 }
 
-/// What a name in a directory names.
+/// The object that a name in a directory stands for.
 pub(super) fn find_entry(
     view: &dyn View,
     directory: ObjectId,
@@ -71,7 +71,7 @@ pub(super) fn find_entry(
     find_record(view, &entry_key(directory, name), what)
 }
 
-/// How much there is.
+/// The counts of objects and removals.
 pub(super) fn read_counters(view: &dyn View) -> Outcome<Counters> {
     Ok(find_record(view, COUNTERS_KEY, "the record of counters")?.unwrap_or_default())
 }
@@ -126,7 +126,7 @@ impl Query<'_> {
                 self.node(found, *content && readable)
             }),
             Operation::GetNode { object, content } => self.get_node(*object, *content),
-            // Whoever waits for a turn to append is told the file's end when it comes.
+            // A client that waits for a turn to append gets the file's end with the turn.
             Operation::BeginAppend { object } => {
                 let found = self.writable_file(*object);
                 found.and_then(|found| self.node(found, false))
@@ -283,7 +283,7 @@ impl Query<'_> {
             );
         }
         self.check(&directory, READ)?;
-        // Attributes need the permission to search; a mere listing goes without.
+        // Attributes require the permission to search; names alone do not.
         let with_attributes = with_attributes && allows(&directory.record, self.caller, SEARCH);
         let prefix = entry_key(object, b"");
         let mut start = entry_key(object, after);
@@ -309,7 +309,7 @@ impl Query<'_> {
         Ok(ReplyBody::Entries { entries, end: true })
     }
 
-    /// One line of a listing; `None` for an entry that names nothing, which a check will find.
+    /// One line of a listing; `None` for an entry that names no object, which a check will find.
     fn entry(&self, name: Vec<u8>, value: &[u8], attributed: bool) -> Outcome<Option<Entry>> {
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
             return Ok(None);
@@ -332,7 +332,7 @@ impl Query<'_> {
         }))
     }
 
-    /// Those of the objects that have, or may have, datafiles.
+    /// The objects among these that have, or may have, datafiles.
     fn exist(&self, objects: &[ObjectId]) -> Outcome<ReplyBody> {
         let mut existing = Vec::new();
         for object in objects {
@@ -357,7 +357,7 @@ impl Query<'_> {
 /// Bytes of an encoded entry with attributes, beside the name.
 const MAX_ENTRY_OVERHEAD_BYTES: usize = 4 + 8 + 1 + 1 + 59;
 
-/// The names of an object beside the first: directory and name.
+/// The further names of an object: directory and name.
 pub(super) fn further_names(
     view: &dyn View,
     object: ObjectId,

@@ -1,4 +1,4 @@
-//! Renaming, as POSIX has it.
+//! Renaming, as in POSIX.
 
 use causeway_wire::fs::{Errno, Kind, ObjectId, Place, ReplyBody};
 use causeway_wire::store::entry_key;
@@ -21,7 +21,7 @@ struct End {
 }
 
 impl Change<'_> {
-    /// Renames, replacing what the new name held.
+    /// Renames, replacing what has the new name.
     pub(super) fn rename(
         &mut self,
         from: &Place,
@@ -55,7 +55,7 @@ impl Change<'_> {
         Ok(ReplyBody::Done)
     }
 
-    /// Swaps what two names name.
+    /// Swaps the objects of two names.
     pub(super) fn exchange(&mut self, first: &Place, second: &Place) -> Outcome<ReplyBody> {
         let ends = [self.resolve_end(first)?, self.resolve_end(second)?];
         let mut moved = Vec::with_capacity(2);
@@ -148,7 +148,7 @@ impl Change<'_> {
         )
     }
 
-    /// Permissions, and whether what is there can be replaced.
+    /// Checks permissions, and whether the object at the new name can be replaced.
     fn check_rename(&self, from: &End, to: &End, moved: &Found) -> Outcome<()> {
         let query = self.query();
         query.check(&from.directory, WRITE | SEARCH)?;
@@ -165,7 +165,7 @@ impl Change<'_> {
                 _ => {}
             }
         }
-        // Its `..` changes.
+        // The directory's `..` changes.
         if is_directory && from.directory.object != to.directory.object {
             query.check(moved, WRITE)?;
         }

@@ -1,4 +1,4 @@
-//! Batches of requests, each executed over what the ones before it have changed, and committed once.
+//! Batches of requests, each executed on top of the changes of those before it, and committed once.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,10 +83,10 @@ pub struct Service {
     sessions: Sessions,
     next_object: u64,
     reserved_until: u64,
-    /// Numbers below this are not given out any more.
+    /// Numbers below this are not used any more.
     least_object: u64,
     gaps: Gaps,
-    /// What the store could not free last time, in bytes.
+    /// Bytes that the store could not free last time.
     left_garbage_bytes: u64,
 }
 
@@ -130,7 +130,7 @@ impl Service {
         Ok(service)
     }
 
-    /// How often the disk has failed to sync, where that is kept.
+    /// The number of failed syncs of the disk, where it is kept.
     pub(crate) fn failed_syncs(&self) -> Option<Arc<FailureCount>> {
         self.failed_syncs.clone()
     }
@@ -195,7 +195,7 @@ impl Service {
         self.incarnation
     }
 
-    /// What requests for these metadata must carry.
+    /// The target that requests for these metadata must carry.
     pub fn target(&self) -> Target {
         Target {
             file_system: self.settings.file_system,
@@ -570,7 +570,7 @@ pub fn accept_loss(directory: &Path) -> Result<bool, Failure> {
     if !store.has_lost() {
         return Ok(false);
     }
-    // None of the numbers that the lost changes gave out may be given out again.
+    // Numbers that the lost changes have used must not be used again.
     let next = read_next_object(&*store.snapshot()?)?;
     let skipped = Counter(next.saturating_add(SKIPPED_OBJECTS));
     let batch = Batch::from([(NEXT_OBJECT_KEY.to_vec(), Some(skipped.to_bytes()))]);
@@ -612,7 +612,7 @@ impl Reader {
             }
         };
         let result = match &request.operation {
-            // Most of a check is reading. Only what must be repaired is the service's business.
+            // Most of a check is reading. Only repairs are changes, which the service carries out.
             Operation::Check { after, repair } => {
                 match check::inspect_batch(&*view, &request.caller, after.as_ref()) {
                     Ok(ReplyBody::Checked { findings, .. }) if *repair && !findings.is_empty() => {
@@ -637,7 +637,7 @@ fn read_next_object(view: &dyn View) -> Outcome<u64> {
     Ok(next.0)
 }
 
-/// There are no metadata where they should be.
+/// The error that there are no metadata where they should be.
 fn no_metadata(place: &str) -> Failure {
     corrupt(format_args!(
         "there are no metadata in {place}, where they should be: if its disk is not mounted, mount it; otherwise \

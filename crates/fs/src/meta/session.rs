@@ -1,9 +1,9 @@
-//! Each change happens once, however often it is asked for (the sessions of NFSv4.1).
+//! Each change is carried out once, however often it is requested (the sessions of NFSv4.1).
 //!
 //! A client numbers the changes of a slot. The number and the reply are stored in the batch of the
-//! change itself, so that they are there exactly if it happened. A repeated request gets the stored
+//! change itself, so that they are stored exactly if the change was. A repeated request gets the stored
 //! reply; an older one is refused. Replies with failures are kept in memory only: nothing
-//! happened, and a message from before a restart cannot arrive behind it.
+//! was changed, and a message from before a restart cannot arrive after it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,17 +26,17 @@ use crate::sabotage::{self, Sabotage};
 pub(super) const MAX_SLOTS: u16 = 64;
 /// The longest time-out of a client for which replies are kept, in seconds.
 const MAX_TIMEOUT_S: u32 = 3601;
-/// Replies are kept for this many seconds more than twice the longest time-out: for what is still on its way when
-/// a client's time-out ends, and for what waits here.
+/// Replies are kept for this many seconds more than twice the longest time-out: for requests that are still in flight when
+/// a client's time-out ends, and for those that wait here.
 const LEASE_MARGIN_S: u32 = 30;
 /// Idle slots are swept at most this often, in seconds, unless there is no room for another one.
 const SWEEP_INTERVAL_S: u64 = 10;
-/// Most slots forgotten in one sweep, which is part of some request's batch.
+/// Most slots that are forgotten in one sweep, which is part of some request's batch.
 const MAX_SWEPT: usize = 4096;
 /// Most clients whose end is remembered until the next sweep; the lease ends the sessions of others.
 const MAX_ENDED: usize = 64 << 10;
 
-/// For how long a slot is remembered that does nothing: as long as any client may repeat a change, by the time-outs
+/// For how long an idle slot is remembered: as long as any client may repeat a change, by the time-outs
 /// that clients send with their greeting, or until its client ends. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Leases(Arc<LeaseState>);
@@ -72,7 +72,7 @@ impl Leases {
         self.0.seconds.load(Ordering::Relaxed).max(LEASE_MARGIN_S)
     }
 
-    /// A client releases its slots: it will not repeat a change.
+    /// Releases a client's slots: it will not repeat a change.
     pub fn end(&self, client: u128) {
         let mut ended = lock(&self.0.ended);
         if ended.len() < MAX_ENDED {
@@ -99,11 +99,11 @@ pub(super) struct Slot {
 
 #[derive(Debug, Clone)]
 pub(super) enum Last {
-    /// It happened, and the reply is stored.
+    /// The change was carried out, and the reply is stored.
     Stored,
-    /// It failed with this reply.
+    /// The change failed with this reply.
     Failed(Failure),
-    /// It may be done again: nothing is kept.
+    /// The change may be carried out again: nothing is kept.
     Repeatable,
 }
 
@@ -117,7 +117,7 @@ pub(super) struct Sessions {
     slots: Slots,
     pub(super) leases: Leases,
     started: Instant,
-    /// Seconds that tests have let pass.
+    /// Seconds by which tests have advanced the clock.
     passed: u64,
     next_sweep: u64,
 }
@@ -134,7 +134,7 @@ impl Default for Sessions {
     }
 }
 
-/// What is to be done with a request.
+/// The decision about a request.
 pub(super) enum Verdict {
     /// Execute it.
     New,
@@ -142,7 +142,7 @@ pub(super) enum Verdict {
     Done(Reply),
 }
 
-/// Whether doing it twice is the same as doing it once, so that no reply need be stored.
+/// Whether carrying it out twice has the same result as once, so that no reply need be stored.
 fn repeatable(operation: &Operation) -> bool {
     matches!(
         operation,
@@ -190,7 +190,7 @@ impl Sessions {
         self.started.elapsed().as_secs() + self.passed
     }
 
-    /// Takes all slots out, to be put back.
+    /// Takes all slots out, to be put back later.
     pub(super) fn take_slots(&mut self) -> Slots {
         std::mem::take(&mut self.slots)
     }
@@ -223,7 +223,7 @@ impl Sessions {
         let now = self.now();
         let Some(slot) = self.slots.get_mut(&(request.client, request.slot)) else {
             if self.slots.len() >= max_sessions {
-                // Idle ones make room at the end of this batch.
+                // Idle slots make room at the end of this batch.
                 self.next_sweep = 0;
                 return done(fail(
                     Errno::RETRY,
@@ -285,7 +285,7 @@ impl Sessions {
         self.slots.insert((request.client, request.slot), slot);
     }
 
-    /// Whether a change happened according to the store, even if its batch was reported as failed. Returns its reply
+    /// Whether the store has a change, even if its batch was reported as failed. Returns its reply
     /// then.
     pub(super) fn stored_reply(&self, view: &dyn View, request: &Request) -> Option<Reply> {
         let slot = self.slots.get(&(request.client, request.slot))?;
@@ -296,8 +296,8 @@ impl Sessions {
         }
     }
 
-    /// Forgets slots that were released, and those whose lease has ended: nothing that a client still waits for can
-    /// ask for their replies.
+    /// Forgets slots that were released, and those whose lease has ended: no client still waits
+    /// for their replies.
     pub(super) fn sweep(&mut self, state: &mut Overlay) {
         for client in self.leases.take_ended(MAX_SWEPT / usize::from(MAX_SLOTS)) {
             for slot in 0..MAX_SLOTS {

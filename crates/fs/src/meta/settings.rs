@@ -1,10 +1,10 @@
-//! What a metadata service is told when it starts.
+//! The settings of a metadata service.
 
 use causeway_wire::fs::{DistributionHint, Generation, Incarnation};
 
 use crate::config::Durability;
 
-/// What a metadata service must know.
+/// The settings of a metadata service.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// What an acknowledgement promises.
@@ -20,7 +20,7 @@ pub struct Settings {
     pub file_system: u128,
     /// The formatting of the server's directory.
     pub generation: Generation,
-    /// Of the metadata, if they are formatted now.
+    /// The incarnation of the metadata, if they are formatted now.
     pub incarnation: Incarnation,
     /// Owner and group of the root directory, when it is made.
     pub root_owner: (u32, u32),
@@ -40,9 +40,9 @@ pub struct Settings {
 /// Whether metadata may be made anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Where there are none, that is an error: a disk may not be mounted.
+    /// Missing metadata are an error: a disk may not be mounted.
     Refused,
-    /// Where there are none, an empty file system is made.
+    /// Missing metadata are replaced by an empty file system.
     Allowed,
 }
 

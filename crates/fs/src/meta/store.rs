@@ -24,23 +24,23 @@ pub enum Persist {
     Power,
 }
 
-/// What a store has room for.
+/// The room of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Room {
-    /// Everything.
+    /// For all changes.
     Enough,
-    /// Only for what frees space; why, in words.
+    /// Only for changes that free space; the reason, in words.
     Removals(String),
-    /// Not even for that; why, in words.
+    /// Not even for those; the reason, in words.
     Nothing(String),
 }
 
-/// What a store may free.
+/// Space that a store may free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Garbage {
-    /// Bytes, estimated.
+    /// An estimate in bytes.
     pub bytes: u64,
-    /// From how many bytes on freeing them is worth its while.
+    /// The number of bytes from which on freeing is worthwhile.
     pub worthwhile_bytes: u64,
 }
 
@@ -50,7 +50,7 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// An ordered walk.
 pub type Pairs<'a> = Box<dyn Iterator<Item = Result<Pair, StoreError>> + 'a>;
 
-/// What an engine must do.
+/// The interface of engines.
 pub trait Store: Send + Sync {
     /// The engine's name, for messages.
     fn name(&self) -> &'static str;
@@ -62,7 +62,7 @@ pub trait Store: Send + Sync {
     /// further commits, until it has been opened again.
     fn commit(&self, batch: &Batch, persist: Persist) -> Result<(), StoreError>;
 
-    /// Makes all earlier commits survive power loss. An error is one of all of them, as with [`Store::commit`].
+    /// Makes all earlier commits survive power loss. An error concerns all of them, as with [`Store::commit`].
     fn sync(&self) -> Result<(), StoreError>;
 
     /// How much room there is for changes, `reserve` bytes at least being kept free.
@@ -148,7 +148,7 @@ pub struct StoreError {
     pub store: &'static str,
     /// What it was doing, such as `commit`.
     pub doing: &'static str,
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: StoreErrorKind,
     /// The engine's message.
     pub message: String,
@@ -163,7 +163,7 @@ pub enum StoreErrorKind {
     TooSmall,
     /// Another process has the store open.
     Locked,
-    /// What is stored is not what was written.
+    /// Stored bytes are not those that were written.
     Corrupt,
     /// Acknowledged changes are lost or damaged; the rest can be used.
     Lost,

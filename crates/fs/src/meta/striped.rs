@@ -1,4 +1,4 @@
-//! Operators' requests about striped files: what their datafiles must hold, and what paths they have.
+//! Operators' requests about striped files: the least lengths of their datafiles, and their paths.
 
 use causeway_wire::codec::Wire as _;
 use causeway_wire::fs::{Body, MAX_MESSAGE_BYTES, ObjectId, ObjectPath, ReplyBody, StripedFile};
@@ -31,7 +31,7 @@ impl Query<'_> {
         Ok(counter.map_or(0, |counter| counter.0))
     }
 
-    /// Numbers below that which were never given out.
+    /// Numbers below that which were never used.
     pub(super) fn gaps(&self) -> Outcome<Vec<(ObjectId, u64)>> {
         let gaps = read_gaps(self.view)?.0.into_iter();
         Ok(gaps.map(|(from, to)| (ObjectId(from), to)).collect())
@@ -75,7 +75,7 @@ impl Query<'_> {
             }
             bytes += size;
             files.push(file);
-            // The last record is the cursor of the next listing, whatever it is.
+            // The last record is the cursor of the next listing, whatever kind it is.
             if long_enough {
                 return Ok(ReplyBody::StripedFiles { files, end: false });
             }

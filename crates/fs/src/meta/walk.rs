@@ -11,7 +11,7 @@ use super::query::{Found, Query, SEARCH, find_entry, find_object};
 /// Most symbolic links followed on one walk, as in Linux.
 const MAX_SYMBOLIC_LINKS: usize = 40;
 
-/// A path that was resolved but for its last component: that, and the directory it is to be looked up in, which the
+/// A path that was resolved except for its last component: that component, and the directory in which to look it up, which the
 /// caller may search.
 #[derive(Debug)]
 pub(super) struct Resolved {
@@ -35,7 +35,7 @@ pub(super) enum Last {
 }
 
 impl Last {
-    /// The name, and whether slashes follow; `other` is what becomes of a path that ends in `.`, `..` or the root.
+    /// The name, and whether slashes follow; fails with `other` for a path that ends in `.`, `..` or the root.
     pub(super) fn name(
         self,
         other: impl FnOnce() -> Outcome<(Vec<u8>, bool)>,
@@ -48,7 +48,7 @@ impl Last {
     }
 }
 
-/// How many links a walk may still follow.
+/// The number of links that a walk may still follow.
 pub(super) struct Budget(usize);
 
 impl Budget {
@@ -117,7 +117,7 @@ impl Query<'_> {
                 last: Last::Empty,
             });
         }
-        // Links on the way make it another one.
+        // Links on the way change the path.
         let mut whole = Cow::Borrowed(path);
         let mut begin = 0;
         loop {
@@ -172,7 +172,7 @@ impl Query<'_> {
         }
     }
 
-    /// Where a walk begins.
+    /// The directory in which a walk begins.
     fn start(&self, base: ObjectId, path: &[u8]) -> Outcome<Found> {
         let object = match path.first() {
             Some(b'/') => ObjectId::ROOT,
@@ -182,7 +182,7 @@ impl Query<'_> {
         Ok(Found { object, record })
     }
 
-    /// What a name in a directory names.
+    /// The object that a name in a directory stands for.
     pub(super) fn child(&self, directory: &Found, name: &[u8]) -> Outcome<Option<Found>> {
         let Some(EntryRecord { object, .. }) = find_entry(self.view, directory.object, name)?
         else {
@@ -215,7 +215,7 @@ impl Query<'_> {
     }
 }
 
-/// Refuses what cannot be a path.
+/// Refuses an impossible path.
 fn check_path(path: &[u8]) -> Outcome<()> {
     if path.len() > MAX_PATH_BYTES {
         return fail(
@@ -234,12 +234,12 @@ fn skip_slashes(path: &[u8]) -> &[u8] {
     path.get(start.unwrap_or(path.len())..).unwrap_or_default()
 }
 
-/// There is no such name.
+/// The failure that a name does not exist.
 pub(super) fn missing<T>(name: &[u8]) -> Outcome<T> {
     fail(Errno::ENOENT, format!("there is no {}", quoted(name)))
 }
 
-/// The name is not a directory's.
+/// The failure that a name is not a directory's.
 pub(super) fn not_a_directory<T>(name: &[u8]) -> Outcome<T> {
     match name {
         [] => plain(Errno::ENOTDIR),

@@ -42,7 +42,7 @@ fn space_of(name: &[u8]) -> Outcome<Space> {
     }
 }
 
-/// Whether an object has attributes of users: what is neither a file nor a directory has permissions that mean nothing.
+/// Whether an object has attributes of users: permissions of objects other than files and directories mean nothing.
 fn has_users(found: &Found) -> bool {
     matches!(found.record.kind(), Kind::File | Kind::Directory)
 }
@@ -71,7 +71,7 @@ impl Query<'_> {
         }
     }
 
-    /// The names that the caller may know.
+    /// The names of attributes that the caller may see.
     pub(super) fn list_xattrs(&self, object: ObjectId) -> Outcome<ReplyBody> {
         self.object(object)?;
         let all = self.xattrs(object)?.xattrs.into_iter();
@@ -95,7 +95,7 @@ impl Change<'_> {
                 Errno::EPERM,
                 "only files and directories have extended attributes of users",
             ),
-            // Everybody may write there, and must not fill it for others.
+            // Every user may write to such a directory, but must not fill it for others.
             Space::User
                 if found.record.kind() == Kind::Directory
                     && found.record.mode & STICKY != 0

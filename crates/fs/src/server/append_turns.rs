@@ -1,36 +1,32 @@
-//! What the loop of a metadata server knows of turns to append.
+//! The state of turns to append in the loop of a metadata server.
 
 use std::collections::HashMap;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use causeway_bmi::{Addr, OpId};
 use causeway_wire::fs::{ObjectId, Request};
-use causeway_wire::home::{MAX_HOME_FILE_BYTES, TurnsSetAside};
+use causeway_wire::home::TurnsSetAside;
 
 use super::ticket::{ReplyTo, Ticket};
 use super::turns::Turns;
-use crate::files::{open_or_create, sync_name};
+use crate::files::{open_text, sync_name};
 
-/// Name of the file, in the directory of the metadata, that says which numbers turns may have had.
+/// Name of the file, in the directory of the metadata, with the highest number that a turn may have had.
 const NAME: &str = "turns";
-/// Numbers for one run of a server: more than it gives out in years.
+/// Numbers for one run of a server: more than it uses in years.
 const RUN: u64 = 1 << 42;
 
-/// Sets the numbers of turns of a new run of the server aside, durably. They lie above the number that is returned, which is `least`
-/// or, if those of earlier runs reach as far, above these: I/O servers refuse turns below those that they have seen.
+/// Reserves the numbers of turns of a new run of the server, durably, and returns the number above which they lie: `least`, or
+/// the end of earlier runs' numbers if that is higher. I/O servers refuse turns below those that they have seen.
 pub(super) fn set_turns_aside(directory: &Path, least: u64) -> io::Result<u64> {
     let path = directory.join(NAME);
-    let file = open_or_create(&path)?;
-    let mut bytes = Vec::new();
-    (&file)
-        .take(MAX_HOME_FILE_BYTES as u64)
-        .read_to_end(&mut bytes)?;
-    let known = match TurnsSetAside::parse(&String::from_utf8_lossy(&bytes)) {
+    let (file, text) = open_text(&path)?;
+    let known = match TurnsSetAside::parse(&text) {
         Ok(known) => known.below,
-        Err(_) if bytes.is_empty() => 0,
+        Err(_) if text.is_empty() => 0,
         Err(error) => {
             tracing::warn!(
                 "{}: {error}; turns to append are numbered by the clock",

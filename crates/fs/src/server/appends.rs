@@ -14,7 +14,7 @@ use crate::error::failure;
 const NO_MESSAGE: u64 = u64::MAX;
 
 impl Loop {
-    /// A client asks for its turn; the reply comes when it is.
+    /// Handles a client's request for a turn; the reply comes with the turn.
     pub(super) fn begin_append(
         &mut self,
         to: ReplyTo,
@@ -66,7 +66,7 @@ impl Loop {
         taken.map(|_| None)
     }
 
-    /// A client gives its turn back.
+    /// Releases a client's turn.
     pub(super) fn cancel_append(&mut self, object: ObjectId, turn: u64, client: u128) -> ReplyBody {
         // From now on it is as if it were carried out.
         if self.appends.turns.begin_end(object, turn, client) {
@@ -75,7 +75,7 @@ impl Loop {
         ReplyBody::Done
     }
 
-    /// A metadata request has been carried out: if it ended a turn, the next one begins.
+    /// Handles the end of a metadata request: if it ended a turn, the next one begins.
     pub(super) fn note_finished(&mut self, ticket: Ticket) {
         if let Some((object, turn)) = self.appends.endings.remove(&ticket) {
             self.end_turn(object, turn);
@@ -101,7 +101,7 @@ impl Loop {
         }
     }
 
-    /// When a turn is to be taken away, if any is.
+    /// When the next turn is to be taken away, if any is.
     pub(super) fn next_overdue_turn(&self) -> Option<Instant> {
         self.appends.turns.next_due()
     }

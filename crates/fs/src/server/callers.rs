@@ -48,7 +48,7 @@ impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
         let identity = identity
             .ok_or_else(|| refuse("the connection does not identify its peer".to_owned()))?;
         let (pid, uid, gid) = match identity {
-            // Whoever holds the key, and root on this host, acts for others.
+            // Holders of the key, and root on this host, may act for others.
             Identity::Keyed | Identity::Local { uid: 0, .. } => return Ok(()),
             Identity::Local { pid, uid, gid } | Identity::SocketOf { pid, uid, gid } => {
                 (pid, uid, gid)
@@ -68,7 +68,7 @@ impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
             )));
         }
         if uid == 0 {
-            // Groups give root nothing that it may not do anyway. Who holds its socket may be unknown, as behind a relay.
+            // Groups give root no further rights. Which process holds its socket may be unknown, as behind a relay.
             return Ok(());
         }
         let groups = groups_of(pid, uid);

@@ -29,7 +29,7 @@ const MAX_FAULTS: usize = 256;
 /// How often datafiles that were written are checked, to mark those clean that have become idle. Nothing waits for
 /// that.
 const CLEAN_EVERY: Duration = Duration::from_secs(2);
-/// After so many checks, a datafile that no client flushes is flushed and marked clean: by then the operating
+/// After this many checks, a datafile that no client flushes is flushed and marked clean: by then the operating
 /// system has written most of it.
 const CLEAN_PATIENCE: u32 = 15;
 

@@ -34,14 +34,14 @@ use crate::error::failure;
 
 /// Completions and unexpected messages taken at once.
 const BATCH: usize = 64;
-/// Buffers that have not been used for so long are freed. Nothing waits for that.
+/// Buffers that have not been used for this long are freed. Nothing waits for that.
 const KEEP_BUFFERS: Duration = Duration::from_secs(1);
 /// Threads for storage that waits for a device.
 const POOL_THREADS: usize = 8;
 /// How long a stopping server waits for requests in progress: a client that does not take its reply must not keep it.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
-/// What the loop consists of.
+/// The state of the loop.
 pub(super) struct Loop {
     pub(super) bmi: Bmi,
     pub(super) context: Context,
@@ -62,7 +62,7 @@ pub(super) struct Loop {
     pub(super) entries: Vec<Option<Entry>>,
     free: Vec<u16>,
     generation: u32,
-    /// What other threads have finished.
+    /// Results of other threads.
     done: Receiver<Done>,
     mailbox: Mailbox,
     /// Jobs that can continue.
@@ -107,7 +107,7 @@ pub(super) enum EntryState {
     Replying,
 }
 
-/// What another thread has finished.
+/// A result of another thread.
 pub(super) enum Done {
     /// A request.
     Replies(Vec<(Ticket, Reply)>),
@@ -117,7 +117,7 @@ pub(super) enum Done {
     Cleaned,
 }
 
-/// Brings what other threads finish to the loop.
+/// Passes results of other threads to the loop.
 #[derive(Clone)]
 pub(super) struct Mailbox {
     sender: Sender<Done>,
@@ -126,7 +126,7 @@ pub(super) struct Mailbox {
 
 impl Mailbox {
     pub(super) fn put(&self, done: Done) {
-        // It only fails when the loop has ended, and then nothing waits for it.
+        // Sending fails only when the loop has ended, and then nothing waits for the result.
         if self.sender.send(done).is_ok() {
             self.waker.wake();
         }

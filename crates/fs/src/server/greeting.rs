@@ -1,4 +1,4 @@
-//! What a server says of itself, and its number in the layout, which the metadata server gives it.
+//! A server's greeting, and its number in the layout, which the metadata server assigns.
 
 use causeway_wire::fs::{Errno, Failure, Greeting, ReplyBody};
 use causeway_wire::home::Enrollment;

@@ -29,7 +29,7 @@ const WINDOW: usize = 4;
 const MAPPED_PIECE: u64 = 1 << 20;
 /// Most bytes that a reply carries inside.
 pub(super) const MAX_INLINE: u64 = 32 << 10;
-/// What a region of its own costs, in bytes that could be stored instead.
+/// The cost of each region, in bytes that could be stored instead.
 const REGION_EFFORT: u64 = 256;
 /// Most sums that a reply carries: they leave room for the rest of it.
 const MAX_SUMS: u64 = 12 << 10;
@@ -73,7 +73,7 @@ pub(super) struct Job {
     storage_time: Duration,
 }
 
-/// Where a request came from.
+/// The origin of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Requester {
     pub(super) to: ReplyTo,
@@ -81,7 +81,7 @@ pub(super) struct Requester {
     pub(super) client: u128,
 }
 
-/// Where the other side of a job's bytes is.
+/// Where the client's bytes of a job are.
 pub(super) enum MemorySide {
     /// In reach of this process.
     Local(LocalStream),

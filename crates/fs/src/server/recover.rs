@@ -1,4 +1,4 @@
-//! Going on without what a metadata server has lost.
+//! Starting without the changes that a metadata server has lost.
 
 use super::error::{ServerError, entry_of};
 use crate::config::Configuration;

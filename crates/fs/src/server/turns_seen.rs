@@ -1,4 +1,4 @@
-//! Which turns to append have come to an I/O server, so that none is overtaken by an earlier one.
+//! Which turns to append an I/O server has seen, so that none is overtaken by an earlier one.
 //!
 //! The metadata server gives one client at a time the turn to append to a file, and gives it to the next one when the
 //! client dies or takes too long. What such a client had sent may come only then: it would overwrite what the next one has

@@ -1,4 +1,4 @@
-//! The layer itself: fragments, handlers, and what waits for room.
+//! The layer itself: fragments, handlers, and messages that wait for room.
 
 use std::collections::VecDeque;
 
@@ -9,9 +9,9 @@ use super::port::{
     Arguments, Awaited, Fragment, Function, HandlerId, Kind, Message, Port, Rank, Step, Work,
 };
 
-/// Something on its way out that has met a lack of room.
+/// A reply or bulk transfer that found no room.
 ///
-/// There are at most as many as requests have arrived without having got their reply, which the port's
+/// Their number is bounded: one for each request that has arrived without having got its reply, which the port's
 /// room bounds, and one store of the program's own.
 struct Outgoing {
     to: Rank,
@@ -20,7 +20,7 @@ struct Outgoing {
     rest: Rest,
 }
 
-/// What is still to be sent.
+/// What is left to send.
 enum Rest {
     /// A reply.
     Reply,
@@ -34,14 +34,14 @@ enum Rest {
     },
 }
 
-/// What an attempt to send a piece has come to.
+/// The result of trying to send a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pushed {
     /// There was no room.
     Nothing,
-    /// It has gone, and more follow.
+    /// The piece was sent, and more follow.
     Piece,
-    /// The last one has gone.
+    /// The last piece was sent.
     Last,
 }
 
@@ -66,7 +66,7 @@ impl<P: Port, S> Endpoint<P, S> {
         }
     }
 
-    /// What carries the messages.
+    /// The port that carries the messages.
     pub fn port(&self) -> &P {
         &self.port
     }
@@ -95,7 +95,7 @@ impl<P: Port, S> Endpoint<P, S> {
         }
     }
 
-    /// Runs `inside` with its time on the account of `function`.
+    /// Runs `inside` with its time charged to `function`.
     fn within<T>(
         &mut self,
         function: Function,
@@ -126,8 +126,8 @@ impl<P: Port, S> Endpoint<P, S> {
         Ok(())
     }
 
-    /// Sends what there is room for, a piece to one process after the other, so that they get on alike. What goes to one process
-    /// stays in order; one that has no room does not hold up the others.
+    /// Sends while there is room, a piece to one process after the other, so that all advance alike. Messages to one process
+    /// stay in order; one without room does not hold up the others.
     fn flush(&mut self) -> Result<(), AmError> {
         let mut full: Vec<Rank> = Vec::new();
         let mut gets_on = !self.outgoing.is_empty();
@@ -198,7 +198,7 @@ impl<P: Port, S> Endpoint<P, S> {
         Ok((message, bytes))
     }
 
-    /// The piece of `source` that follows `sent` bytes: to the end of a page at most.
+    /// The piece of `source` behind the first `sent` bytes: to the end of a page at most.
     fn fragment(&self, source: Span, into: Place, sent: u64) -> Result<Fragment, AmError> {
         let from = source.place.plus(sent);
         let left = source.bytes - sent;
@@ -230,8 +230,12 @@ impl<P: Port, S> Endpoint<P, S> {
         match kind {
             Kind::Request => self.run(source, handler, arguments, None, true),
             Kind::Reply => self.run(source, handler, arguments, None, false),
-            Kind::Store(fragment) => self.land(source, handler, arguments, fragment, true),
-            Kind::GetData(fragment) => self.land(source, handler, arguments, fragment, false),
+            Kind::Store(fragment) => {
+                self.store_fragment(source, handler, arguments, fragment, true)
+            }
+            Kind::GetData(fragment) => {
+                self.store_fragment(source, handler, arguments, fragment, false)
+            }
             Kind::Get { source: span, into } => {
                 self.check_own(source, span)?;
                 self.outgoing.push_back(Outgoing {
@@ -250,8 +254,8 @@ impl<P: Port, S> Endpoint<P, S> {
         }
     }
 
-    /// Copies a fragment to its place; the last one runs the handler.
-    fn land(
+    /// Copies a fragment into memory; the last one runs the handler.
+    fn store_fragment(
         &mut self,
         source: Rank,
         handler: HandlerId,
@@ -317,7 +321,7 @@ impl<P: Port, S> Endpoint<P, S> {
 }
 
 impl Outgoing {
-    /// The function that the time of sending it is charged to.
+    /// The function that its sending is charged to.
     fn function(&self) -> Function {
         match self.rest {
             Rest::Reply => Function::Reply,
@@ -331,7 +335,7 @@ impl Outgoing {
         }
     }
 
-    /// `bytes` more have been sent; whether that was the end.
+    /// Counts `bytes` more as sent; returns whether that was all.
     fn advance(&mut self, bytes: u64) -> bool {
         match &mut self.rest {
             Rest::Reply => true,
@@ -443,7 +447,7 @@ impl<P: Port, S> ActiveMessages for Endpoint<P, S> {
             while let Some((source, message)) = this.port.receive()? {
                 this.accept(source, message)?;
                 handled += 1;
-                // What comes without a break must not keep what goes from going.
+                // Messages that arrive without a break must not keep those that leave from being sent.
                 this.flush()?;
             }
             Ok(handled)

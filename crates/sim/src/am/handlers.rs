@@ -1,4 +1,4 @@
-//! What a message runs.
+//! Handlers: what a message runs.
 
 use super::interface::AmError;
 use super::memory::{Memory, Span};
@@ -12,13 +12,13 @@ pub type Handlers<S> = [Handler<S>];
 
 /// A message that has arrived, as its handler sees it.
 pub struct Arrival<'a, S> {
-    /// What handlers change.
+    /// The state that handlers change.
     pub state: &'a mut S,
     /// The process's regions.
     pub memory: &'a mut Memory,
     /// The sender.
     pub source: Rank,
-    /// The words that came with it.
+    /// The words that came with the message.
     pub words: &'a [u64],
     /// The memory that was written, for a store or a get.
     pub landed: Option<Span>,
@@ -39,7 +39,7 @@ impl<S> Arrival<'_, S> {
         Ok(())
     }
 
-    /// The handler has done this.
+    /// Charges work that the handler has done.
     pub fn work(&mut self, work: Work) {
         self.work = self.work.plus(work);
     }
@@ -52,13 +52,13 @@ impl<S> Arrival<'_, S> {
             .ok_or_else(|| self.refuse("too few words"))
     }
 
-    /// What has landed, or an error that says that nothing did.
+    /// The memory that was written, or an error if the message brought no data.
     pub fn landing(&self) -> Result<Span, AmError> {
         self.landed
-            .ok_or_else(|| self.refuse("it works on data, and none came with the message"))
+            .ok_or_else(|| self.refuse("the handler needs data, and the message brought none"))
     }
 
-    /// The error that says that this message cannot be right.
+    /// The error of a handler that refuses a message.
     pub fn refuse(&self, why: &'static str) -> AmError {
         AmError::Refused {
             source_rank: self.source,

@@ -1,4 +1,4 @@
-//! What a program sees.
+//! The interface of programs.
 
 use super::memory::{Memory, Place, Region, Span};
 use super::port::{Awaited, HandlerId, Rank, Stop, Work};
@@ -21,9 +21,9 @@ pub enum AmError {
     NoHandler {
         /// The message's sender.
         source_rank: Rank,
-        /// What it named.
+        /// The handler that it named.
         handler: u16,
-        /// How many there are.
+        /// The number of handlers in the table.
         handlers: usize,
     },
     /// Memory that does not exist.
@@ -34,24 +34,24 @@ pub enum AmError {
     NoMemory {
         /// The process that named it.
         rank: Rank,
-        /// The process that would own it.
+        /// The process whose memory is named.
         owner: Rank,
-        /// In which region.
+        /// The region.
         region: u32,
-        /// From where.
+        /// The offset in bytes.
         offset: u64,
-        /// How many.
+        /// The number of bytes.
         bytes: u64,
     },
-    /// A request gets one reply, and a reply none.
+    /// A handler replied twice, or to a reply.
     #[error("handler {0} replied twice, or to a reply")]
     SecondReply(u16),
-    /// A handler found that what it was sent cannot be right.
+    /// A handler refused a message.
     #[error("handler {handler} refused what process {source_rank} sent: {why}")]
     Refused {
         /// The sender.
         source_rank: Rank,
-        /// Which handler.
+        /// The handler.
         handler: u16,
         /// Its reason.
         why: &'static str,
@@ -71,16 +71,16 @@ impl From<Stop> for AmError {
 ///
 /// Handlers run only in [`poll`](Self::poll), which every call that must wait makes too.
 pub trait ActiveMessages {
-    /// What handlers change.
+    /// The state that handlers change.
     type State;
 
-    /// Which process this is (`am_my_proc`).
+    /// This process's rank (`am_my_proc`).
     fn rank(&self) -> Rank;
 
-    /// How many there are (`am_procs`).
+    /// The number of processes (`am_procs`).
     fn ranks(&self) -> u32;
 
-    /// What handlers change.
+    /// The state that handlers change.
     fn state(&mut self) -> &mut Self::State;
 
     /// Makes a region of zeros that other processes may store to and get from.
@@ -89,13 +89,13 @@ pub trait ActiveMessages {
     /// The regions.
     fn memory(&self) -> &Memory;
 
-    /// The regions, to be changed.
+    /// The regions, for writing.
     fn memory_mut(&mut self) -> &mut Memory;
 
     /// Runs `handler` at `to` with `words` (`am_request`).
     fn request(&mut self, to: Rank, handler: HandlerId, words: &[u64]) -> Result<(), AmError>;
 
-    /// Writes `from` to `into` at `to` and then runs `handler` there with `word` and what has landed
+    /// Writes `from` to `into` at `to` and then runs `handler` there with `word` and the memory written
     /// (`am_store`). On return `from` may be changed again.
     fn store(
         &mut self,
@@ -106,8 +106,8 @@ pub trait ActiveMessages {
         word: u64,
     ) -> Result<(), AmError>;
 
-    /// Reads `source` at `from` to `into` here and then runs `handler` here with `word` and what has
-    /// landed (`am_get`). Returns at once.
+    /// Reads `source` at `from` to `into` here and then runs `handler` here with `word` and the memory
+    /// written (`am_get`). Returns at once.
     fn get(
         &mut self,
         from: Rank,
@@ -117,7 +117,7 @@ pub trait ActiveMessages {
         word: u64,
     ) -> Result<(), AmError>;
 
-    /// Handles what has arrived; how many messages that was (`am_poll`).
+    /// Handles messages that have arrived; returns their number (`am_poll`).
     fn poll(&mut self) -> Result<usize, AmError>;
 
     /// Polls until `done`.
@@ -127,6 +127,6 @@ pub trait ActiveMessages {
         done: impl FnMut(&mut Self::State) -> bool,
     ) -> Result<(), AmError>;
 
-    /// The program has done this since the last call.
+    /// Charges work that the program has done since the last call.
     fn work(&mut self, work: Work);
 }

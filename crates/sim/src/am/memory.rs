@@ -7,17 +7,17 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Region(pub u32);
 
-/// A byte's place.
+/// A position in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// In which region.
+    /// The region.
     pub region: Region,
-    /// How far from its beginning.
+    /// The offset in bytes.
     pub offset: u64,
 }
 
 impl Place {
-    /// `further` bytes on.
+    /// The position `further` bytes on.
     pub fn plus(self, further: u64) -> Self {
         Self {
             region: self.region,
@@ -25,14 +25,14 @@ impl Place {
         }
     }
 
-    /// `bytes` from here.
+    /// The span of `bytes` that begins here.
     pub fn span(self, bytes: u64) -> Span {
         Span { place: self, bytes }
     }
 }
 
 impl Region {
-    /// The place at `offset`.
+    /// The position at `offset`.
     pub fn at(self, offset: u64) -> Place {
         Place {
             region: self,
@@ -41,12 +41,12 @@ impl Region {
     }
 }
 
-/// Bytes in a row.
+/// A contiguous span of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Where they begin.
+    /// The position of the first byte.
     pub place: Place,
-    /// How many they are.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
@@ -80,7 +80,7 @@ impl Memory {
             .get_mut(start..end)
     }
 
-    /// The numbers that begin at `place`; fewer than `count` only where the region ends.
+    /// The numbers that begin at `place`; fewer than `count` where the region ends.
     pub fn numbers<N: Number>(&self, place: Place, count: usize) -> impl Iterator<Item = N> {
         let all = usize::try_from(place.offset).ok().and_then(|offset| {
             self.regions
@@ -92,7 +92,7 @@ impl Memory {
         all.into_iter().flatten().take(count).map(N::read)
     }
 
-    /// Writes numbers from `place` on; whether all of them had room.
+    /// Writes numbers from `place` on; returns whether there was room for all of them.
     pub fn write_numbers<N: Number>(
         &mut self,
         place: Place,
@@ -118,9 +118,9 @@ fn limits(span: Span) -> Option<(usize, usize)> {
     Some((start, end))
 }
 
-/// A number with a place in memory.
+/// A number that can be stored in memory.
 pub trait Number: Copy {
-    /// What it takes.
+    /// The bytes that it occupies.
     const BYTES: usize;
     /// Reads it from exactly that many bytes.
     fn read(bytes: &[u8]) -> Self;

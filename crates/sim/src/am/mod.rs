@@ -1,9 +1,9 @@
 //! Active Messages in the terms of GAM 1.1 (§2.4): request, reply, store, get and poll.
 //!
-//! Nothing here knows that it is simulated. A program talks to [`ActiveMessages`]; [`Endpoint`]
+//! Nothing here depends on being simulated. A program talks to [`ActiveMessages`]; [`Endpoint`]
 //! implements it once, over any [`Port`] that carries short messages and fragments in order. The
-//! simulator's port lets virtual time pass; a port over a real transport may ignore the work that it
-//! is told about.
+//! simulator's port lets virtual time pass; a port over a real transport may ignore the work that is
+//! reported to it.
 //!
 //! Reading order: [`port`] (what is below), [`memory`] (what bulk transfers read and write),
 //! [`handlers`] (what a message runs), [`interface`] (what a program sees), [`endpoint`] (the layer

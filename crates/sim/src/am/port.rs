@@ -1,4 +1,4 @@
-//! What the layer needs from below, and what it reports about its own work.
+//! What the layer needs from the layer below, and what it reports about its own work.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct HandlerId(pub u16);
 /// The most words that a request or a reply carries beside its handler.
 pub const ARGUMENTS: usize = 4;
 
-/// What a message's header takes on the wire and in a descriptor: kind, handler, place, lengths.
+/// Bytes of a message's header on the wire and in a descriptor: kind, handler, position, lengths.
 pub const HEADER_BYTES: usize = 24;
 
 /// The words of a message.
@@ -36,13 +36,13 @@ impl Arguments {
         Some(arguments)
     }
 
-    /// The words that were given.
+    /// The words.
     pub fn as_slice(&self) -> &[u64] {
         self.words.get(..usize::from(self.count)).unwrap_or(&[])
     }
 }
 
-/// What a message is for.
+/// The kind of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// Runs a request handler.
@@ -53,7 +53,7 @@ pub enum Kind {
     Store(Fragment),
     /// Requests that `source` be sent to `into`.
     Get {
-        /// What to send.
+        /// The memory to send.
         source: Span,
         /// Where it is to be stored.
         into: Place,
@@ -69,13 +69,13 @@ pub struct Fragment {
     pub from: Place,
     /// Where the piece is stored.
     pub into: Place,
-    /// All that the transfer has landed once this piece has, if this is the last.
+    /// All memory that the transfer has written, if this is its last piece.
     pub landed: Option<Span>,
     /// The bytes.
     pub bytes: Vec<u8>,
 }
 
-/// What a port carries.
+/// A message that a port carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// What it is for.
@@ -103,7 +103,7 @@ impl Message {
     }
 }
 
-/// The function in which the processor is, for the profile of where time goes (figures 2.7 to 2.9).
+/// The function that the processor is executing, for the profile of where time goes (figures 2.7 to 2.9).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Function {
     /// The program itself.
@@ -122,7 +122,7 @@ pub enum Function {
 }
 
 impl Function {
-    /// How many there are.
+    /// The number of functions.
     pub const COUNT: usize = 6;
 
     /// All of them.
@@ -135,7 +135,7 @@ impl Function {
         Self::Poll,
     ];
 
-    /// As GAM calls it.
+    /// The function's name in GAM.
     pub fn name(self) -> &'static str {
         match self {
             Self::Compute => "compute",
@@ -148,7 +148,7 @@ impl Function {
     }
 }
 
-/// What the layer does itself, in steps that a cost table can price.
+/// The layer's own work, in steps that a cost table can price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// A message's header and words are put together.
@@ -157,11 +157,11 @@ pub enum Step {
     EnterPoll,
     /// A handler is looked up and called.
     Dispatch,
-    /// Four bytes of a landed fragment are copied to where they belong.
+    /// Four bytes of an arrived fragment are copied into memory.
     LandWord,
 }
 
-/// What a program did, in kinds of operations.
+/// Work of a program, in kinds of operations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
     /// Additions, subtractions and multiplications of floating-point numbers.
@@ -185,7 +185,7 @@ impl Work {
         }
     }
 
-    /// Both.
+    /// The sum of both.
     pub fn plus(self, other: Self) -> Self {
         Self {
             floating: self.floating.saturating_add(other.floating),
@@ -196,12 +196,12 @@ impl Work {
     }
 }
 
-/// What a process cannot go on without, so that the report of a standstill can say which process waits for which.
+/// What a process waits for, so that the report of a deadlock can say which process waits for which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Awaited {
-    /// From which process; `None` for any.
+    /// The process that it waits for; `None` for any.
     pub from: Option<Rank>,
-    /// What, in the program's words.
+    /// What it waits for, in the program's words.
     pub what: &'static str,
 }
 
@@ -229,32 +229,32 @@ impl fmt::Display for Awaited {
     }
 }
 
-/// The carrier has ended, and nothing more will come or go. The machine that ended it reports why.
+/// The carrier has ended, and nothing more is sent or received. The machine that ended it reports why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stop;
 
 /// Carries messages between processes, in order between any two of them.
 ///
-/// No call runs a handler. A port never takes more than it has room for: `send` hands the message
-/// back instead, and the caller polls, because the room may depend on the other side's getting
+/// No call runs a handler. A port never accepts more than it has room for: `send` returns the message
+/// instead, and the caller polls, because room may depend on the other side's getting
 /// replies from this one.
 pub trait Port {
-    /// Which process this is.
+    /// This process's rank.
     fn rank(&self) -> Rank;
 
-    /// How many there are.
+    /// The number of processes.
     fn ranks(&self) -> u32;
 
     /// The longest fragment.
     fn fragment_bytes(&self) -> usize;
 
-    /// Where fragments should begin, so that none straddles two pages; a power of two.
+    /// The alignment of fragments that keeps each on one page; a power of two.
     fn page_bytes(&self) -> usize;
 
-    /// The program has made a region; what is sent from it may be named by address.
+    /// Announces a region that the program has made; data of it may be named by address.
     fn attach(&mut self, region: Region, bytes: usize) -> Result<(), Stop>;
 
-    /// Takes the message, or hands it back when there is no room on the way to `to`.
+    /// Accepts the message, or returns it when there is no room on the way to `to`.
     fn send(&mut self, to: Rank, message: Message) -> Result<Option<Message>, Stop>;
 
     /// The next message that has arrived.
@@ -263,12 +263,12 @@ pub trait Port {
     /// Returns when something may have arrived or there may be room where there was none.
     fn wait(&mut self, awaited: Awaited) -> Result<(), Stop>;
 
-    /// The program has done this since the last call.
+    /// Charges work that the program has done since the last call.
     fn work(&mut self, work: Work);
 
-    /// The layer has done this.
+    /// Charges steps of the layer.
     fn step(&mut self, step: Step, times: u64);
 
-    /// From here on the processor is in `function`; returns where it was.
+    /// Notes that the processor is in `function` from here on; returns the function before.
     fn enter(&mut self, function: Function) -> Function;
 }

@@ -11,15 +11,15 @@ use crate::profile::{FileError, Section, Source};
 /// The hosts and their operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// How often the dispatcher checks for a higher thread, and for used-up quanta.
+    /// How often the dispatcher checks for a higher thread, and for expired quanta.
     pub tick: Time,
     /// How often all threads are raised to the highest level.
     pub raise: Time,
-    /// From one thread to another.
+    /// Switching from one thread to another.
     pub switch: Time,
     /// From the card's signal to the driver's handler.
     pub interrupt_delay: Time,
-    /// What the handler takes of the processor.
+    /// Processor time of the handler.
     pub interrupt: Time,
     /// A call of the driver that does not return before it has blocked or yielded.
     pub driver_call: Time,
@@ -29,36 +29,37 @@ pub struct Host {
     pub daemon_interval: Time,
     /// What a daemon computes then.
     pub daemon_work: Time,
-    /// Jobs begin within so long of the first.
+    /// Jobs begin within this time of the first.
     pub job_skew: Time,
-    /// A job's processes begin within so long of each other.
+    /// A job's processes begin within this time of each other.
     pub process_skew: Time,
-    /// Clocks differ by at most so much.
+    /// Clocks differ by at most this.
     pub clock_error: Time,
 }
 
 /// Messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Messages {
-    /// What sending takes of the host's processor.
+    /// Processor time of sending.
     pub send: Time,
-    /// What receiving takes of it.
+    /// Processor time of receiving.
     pub receive: Time,
-    /// From card to card, besides what the bytes take.
+    /// From card to card, besides the time of the bytes.
     pub transit: Time,
     /// Bytes per second.
     pub rate: u64,
     /// Messages to a process that its library has not taken; with more the sender waits. 0 for no limit.
     pub window: u32,
-    /// Whether a process that waits for a receive that was posted before gives up as one within the receive call does.
+    /// Whether a process that waits for a receive posted before calls the driver when its spin expires, as one within the
+    /// receive call does.
     pub waits_give_up: bool,
     /// Whether one that waits within a collective operation does.
     pub collectives_give_up: bool,
-    /// What the card's program takes more for a message when it compares the destination with what the host runs.
+    /// Additional time of the card's program for a message when it compares the destination with the running process.
     pub compare: Time,
-    /// How often the card fetches what the host runs.
+    /// How often the card fetches which process the host runs.
     pub sample: Time,
-    /// What that takes of the card.
+    /// Time of the card for that.
     pub sample_work: Time,
 }
 
@@ -67,7 +68,7 @@ pub struct Messages {
 pub struct Times {
     /// How long a process spins.
     pub spin: Time,
-    /// Whether a process blocks again for the message that it was woken for in vain.
+    /// Whether a process blocks again that was woken by a message other than the one it waits for.
     pub blocks_again: bool,
     /// How often the periodic function is called.
     pub period: Time,
@@ -77,7 +78,7 @@ pub struct Times {
     pub slice: Time,
 }
 
-/// The programs' numbers.
+/// The programs' parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grains {
     /// LIFE with 3.5 % communication.
@@ -99,9 +100,9 @@ pub struct Costs {
     pub host: Host,
     /// The time-sharing class.
     pub table: Table,
-    /// Which blocked threads it raises.
+    /// Which blocked threads the class raises.
     pub woken: Woken,
-    /// What remains of the class's level when the driver has moved a thread.
+    /// Which level of the class counts after the driver has moved a thread.
     pub moved: Moved,
     /// Messages.
     pub messages: Messages,

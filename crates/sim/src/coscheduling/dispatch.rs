@@ -1,10 +1,10 @@
 //! The host's dispatcher: the time-sharing class of Solaris as §6.1.1 describes it.
 //!
-//! 60 levels, the highest first. A thread that has used up its quantum falls to a lower level and goes behind all others there; one
-//! that is preempted keeps its place at the head; one that was blocked comes back at the head of its level, mostly a higher one; and once
-//! in a while all threads are raised to the highest level, which is what keeps them from starving.
+//! 60 levels, the highest first. A thread that has used up its quantum falls to a lower level, behind all others there; a
+//! preempted thread stays at the head of its level; a thread that was blocked returns to the head of its level, mostly a higher one; and at
+//! intervals all threads are raised to the highest level, which keeps them from starving.
 //!
-//! A driver moves threads between queues: it boosts and lowers them. The class, which knows nothing of that, goes on from the
+//! A driver moves threads between queues: it boosts and lowers them. The class, which does not know about that, continues from the
 //! level that it has given the thread itself ([`Moved`]).
 
 use std::collections::VecDeque;
@@ -21,30 +21,30 @@ pub const HIGHEST: u8 = 59;
 pub struct Row {
     /// How long a thread runs before it falls.
     pub quantum: Time,
-    /// To which level it falls then.
+    /// The level to which it falls then.
     pub expired: u8,
-    /// At which level it comes back when it has been blocked.
+    /// The level at which it returns when it has been blocked.
     pub woken: u8,
 }
 
-/// Which blocked threads come back at the level that the table gives for that.
+/// Which blocked threads return at the table's level for that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Woken {
     /// All of them.
     #[default]
     Raised,
-    /// Those that were blocked while all others were raised. Any other comes back at the level that it had, with what was left of
+    /// Threads that were blocked while all others were raised. Any other returns at the level that it had, with the rest of
     /// its quantum.
     RaisedOnceInAWhile,
 }
 
-/// What remains of a thread's own level when the driver has put it into the queue of another.
+/// What counts of a thread's own level when the driver has put it into the queue of another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Moved {
-    /// All: the thread has one quantum of the other level, then falls from its own, and one that blocks comes back at its own.
+    /// The own level: the thread has one quantum of the other level, then falls from its own, and if it blocks it returns at its own.
     #[default]
     KeepsItsOwn,
-    /// Nothing: it is as if the class had given it the other level.
+    /// Nothing: as if the class had given it the other level.
     Changes,
 }
 
@@ -67,7 +67,7 @@ struct Thread {
     own: u8,
     left: Time,
     state: State,
-    /// It was blocked while all others were raised.
+    /// The thread was blocked while all others were raised.
     missed_raise: bool,
 }
 
@@ -85,7 +85,7 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// A dispatcher of so many threads, none of which has begun.
+    /// A dispatcher of this many threads, none of which has begun.
     pub fn new(table: Table, woken: Woken, moved: Moved, threads: usize) -> Self {
         let thread = Thread {
             level: HIGHEST,
@@ -115,12 +115,12 @@ impl Dispatcher {
         self.threads[usize::from(thread)].level
     }
 
-    /// What is left of a thread's quantum.
+    /// The rest of a thread's quantum.
     pub fn left(&self, thread: u16) -> Time {
         self.threads[usize::from(thread)].left
     }
 
-    /// Whether the thread has neither ended nor not begun yet.
+    /// Whether the thread has begun and not ended.
     pub fn is_there(&self, thread: u16) -> bool {
         self.threads[usize::from(thread)].state != State::Gone
     }
@@ -169,7 +169,7 @@ impl Dispatcher {
         known.missed_raise = false;
     }
 
-    /// The driver puts a thread into a level's queue, and gives it the whole quantum of that.
+    /// Puts a thread into the queue of a level for the driver, with that level's whole quantum.
     fn move_to(&mut self, thread: u16, level: u8) {
         match self.moved {
             Moved::KeepsItsOwn => self.dispatch_at(thread, level),
@@ -183,7 +183,7 @@ impl Dispatcher {
         known.left = self.table[usize::from(level)].quantum;
     }
 
-    /// A thread begins, behind all others of the highest level.
+    /// Begins a thread, behind all others of the highest level.
     pub fn begin(&mut self, thread: u16) {
         self.place(thread, HIGHEST);
         self.enqueue(thread, false);
@@ -204,7 +204,7 @@ impl Dispatcher {
         Some(thread)
     }
 
-    /// The thread that runs has had `time` of the processor.
+    /// Charges the running thread with `time` of the processor.
     pub fn used(&mut self, time: Time) {
         if let Some(running) = self.running {
             let known = &mut self.threads[usize::from(running)];
@@ -212,14 +212,14 @@ impl Dispatcher {
         }
     }
 
-    /// The thread that runs makes place for a higher one, and stays first of its level.
+    /// Preempts the running thread for a higher one: it stays first of its level.
     pub fn preempt(&mut self) {
         if let Some(running) = self.running.take() {
             self.enqueue(running, true);
         }
     }
 
-    /// The thread that runs has used up its quantum: it falls, and goes behind all others there.
+    /// Expires the running thread's quantum: it falls, behind all others there.
     pub fn expire(&mut self) {
         if let Some(running) = self.running.take() {
             let own = self.threads[usize::from(running)].own;
@@ -229,21 +229,21 @@ impl Dispatcher {
         }
     }
 
-    /// The thread that runs blocks.
+    /// Blocks the running thread.
     pub fn block(&mut self) {
         if let Some(running) = self.running.take() {
             self.threads[usize::from(running)].state = State::Asleep;
         }
     }
 
-    /// The thread that runs ends.
+    /// Ends the running thread.
     pub fn end(&mut self) {
         if let Some(running) = self.running.take() {
             self.threads[usize::from(running)].state = State::Gone;
         }
     }
 
-    /// A blocked thread becomes ready, first of its level: of the one that the table gives it, or of its own.
+    /// Makes a blocked thread ready, first of its level: the table's level for that, or its own.
     pub fn wake(&mut self, thread: u16) {
         if !self.is_asleep(thread) {
             return;
@@ -261,7 +261,7 @@ impl Dispatcher {
         self.enqueue(thread, true);
     }
 
-    /// The driver raises a thread to the highest level, first there, if it is not blocked.
+    /// Raises a thread to the highest level for the driver, first there, unless it is blocked.
     pub fn boost(&mut self, thread: u16) {
         match self.threads[usize::from(thread)].state {
             State::Ready => {
@@ -274,7 +274,7 @@ impl Dispatcher {
         }
     }
 
-    /// The driver puts a thread into the queue of a lower level: of all that are ready there it comes last.
+    /// Puts a thread into the queue of a lower level for the driver, last of those that are ready there.
     pub fn lower(&mut self, thread: u16, level: u8) {
         match self.threads[usize::from(thread)].state {
             State::Ready => {
@@ -287,14 +287,14 @@ impl Dispatcher {
         }
     }
 
-    /// The thread that runs goes behind all others of its level.
-    pub fn give_way(&mut self) {
+    /// Puts the running thread behind all others of its level.
+    pub fn move_behind(&mut self) {
         if let Some(running) = self.running.take() {
             self.enqueue(running, false);
         }
     }
 
-    /// Raises all threads to the highest level; among themselves they keep their order. One that is blocked may have to come back
+    /// Raises all threads to the highest level, in the order that they have. A blocked one may have to return
     /// first.
     pub fn raise_all(&mut self) {
         let mut order = VecDeque::new();

@@ -1,6 +1,7 @@
 //! Chapter 6: parallel jobs that share the processors of a cluster.
 //!
-//! Eight hosts with one processor each run several jobs, of each one process. Their messages pass the hosts by, so
+//! Eight hosts with one processor each run several jobs, with one process of each job on each host. Their messages bypass
+//! the hosts' kernels, so
 //! that a host's dispatcher does not know which process waits for which; strategies ([`causeway_cosched`]) give it hints.
 //!
 //! | part | what it holds |
@@ -20,4 +21,4 @@ pub mod workloads;
 pub mod world;
 
 pub use node::Counts;
-pub use world::{Experiment, JobOutcome, Outcome, Stuck, run};
+pub use world::{DidNotEnd, Experiment, JobOutcome, Outcome, run};

@@ -28,7 +28,7 @@ pub(super) struct Node {
     pub(super) jobs: usize,
     pub(super) card: Card,
     pub(super) driver: Driver,
-    /// Changes whenever the end of the running thread's work does.
+    /// Changes whenever the end of the running thread's work changes.
     pub(super) piece: u32,
     /// Changes whenever the end of its quantum does.
     pub(super) quantum: u32,
@@ -36,15 +36,15 @@ pub(super) struct Node {
     pub(super) since: Time,
     /// The thread that ran last.
     pub(super) last: Option<u16>,
-    /// The last moment at which the card fetched what the host runs, and that.
-    sampled: (Time, Option<u16>),
-    /// A check for a higher thread is on its way.
+    /// When the card last fetched which process the host runs, and which it was.
+    running_sample: (Time, Option<u16>),
+    /// A check for a higher thread is scheduled.
     pub(super) is_preempting: bool,
-    /// When its ticks are, within a tick.
+    /// The offset of its ticks within a tick.
     pub(super) phase: Time,
-    /// How much its clock is fast.
+    /// How far its clock is ahead.
     pub(super) clock_ahead: Time,
-    /// Until when the card sends, and receives.
+    /// Until when the card is sending, and receiving.
     pub(super) egress_until: Time,
     pub(super) ingress_until: Time,
     pub(super) counts: Counts,
@@ -63,7 +63,7 @@ impl Node {
             quantum: 0,
             since: 0,
             last: None,
-            sampled: (0, None),
+            running_sample: (0, None),
             is_preempting: false,
             phase: 0,
             clock_ahead: 0,
@@ -92,20 +92,20 @@ impl Node {
         self.since = now;
     }
 
-    /// Before the running thread changes: what the card will have fetched until now.
+    /// Notes, before the running thread changes, what the card has fetched by now.
     pub(super) fn note_running(&mut self, now: Time, sample: Time) {
         let last = now / sample * sample;
-        if last > self.sampled.0 {
-            self.sampled = (last, self.dispatcher.running());
+        if last > self.running_sample.0 {
+            self.running_sample = (last, self.dispatcher.running());
         }
     }
 
-    /// What the card believes to run.
+    /// Passes the card the process that it takes to be running.
     pub(super) fn sample(&mut self, now: Time, sample: Time) {
         self.note_running(now, sample);
-        let running = self.sampled.1;
+        let running = self.running_sample.1;
         let parallel = running.filter(|&thread| usize::from(thread) < self.jobs);
-        self.card.sampled(parallel);
+        self.card.set_running(parallel);
     }
 
     /// What the driver sees.
@@ -123,7 +123,7 @@ impl Node {
                     is_asleep: self.dispatcher.is_asleep(number),
                     awaits_message: thread.has_blocked,
                     has_pending: thread.has_pending(),
-                    newest_ns: self.card.newest_ns(number),
+                    last_arrival_ns: self.card.last_arrival_ns(number),
                     cpu_ns: thread.cpu / NANOSECOND,
                 }
             })

@@ -8,37 +8,37 @@ use crate::workloads::random::Random;
 /// Nodes of the platform (§6.2.1).
 pub const NODES: usize = 8;
 
-/// One thing that a process does.
+/// A step of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Computes for so long.
+    /// Computes for this time.
     Compute(Time),
-    /// Sends so many bytes to the process on a node.
+    /// Sends this number of bytes to the process on a node.
     Send(u8, u32),
     /// Waits for a message from the process on a node, by the library's receive call.
     Receive(u8),
-    /// The same for a receive that was posted before.
+    /// Waits for a message by a receive that was posted before.
     Wait(u8),
-    /// The same within a collective operation.
+    /// Waits for a message within a collective operation.
     Collect(u8),
-    /// Blocks for so long, as on a disk.
+    /// Blocks for this time, as on a disk.
     Sleep(Time),
 }
 
-/// A process's way through its program.
+/// A process's progress through its program.
 #[derive(Clone, Debug)]
 pub struct Script {
     body: Arc<[Op]>,
-    /// What comes once, at the end.
+    /// The steps that follow once, at the end.
     tail: Arc<[Op]>,
     at: usize,
     repeats: u32,
-    /// By how many thousandths a computation may be longer than it says.
+    /// The thousandths by which a computation may be longer than its step says.
     imbalance: u64,
     random: Random,
 }
 
-/// Goes over what is left to do.
+/// Yields the steps that are left.
 impl Iterator for Script {
     type Item = Op;
 
@@ -63,21 +63,21 @@ impl Iterator for Script {
     }
 }
 
-/// A program: what each rank repeats, and how often.
+/// A program: the steps of each rank, and how often they are repeated.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Its name.
     pub name: String,
-    /// The ops of each rank; rank *r* runs on node *r*. A rank without ops is not there.
+    /// The steps of each rank; rank *r* runs on node *r*. A rank without steps does not exist.
     bodies: Vec<Arc<[Op]>>,
-    /// What each rank does once, when it has repeated its ops for the last time.
+    /// Steps of each rank after the last repetition.
     tails: Vec<Arc<[Op]>>,
     repeats: u32,
     imbalance: u64,
 }
 
 impl Program {
-    /// A program of one's own.
+    /// A program of the caller's.
     pub fn new(name: &str, bodies: Vec<Vec<Op>>, repeats: u32, imbalance: u64) -> Self {
         Self {
             name: name.to_owned(),
@@ -88,7 +88,7 @@ impl Program {
         }
     }
 
-    /// The same program, with something that each rank does once at the end.
+    /// The same program, with steps of each rank at the end.
     pub fn with_tails(mut self, tails: Vec<Vec<Op>>) -> Self {
         self.tails = tails.into_iter().map(Arc::from).collect();
         self
@@ -107,7 +107,7 @@ impl Program {
         })
     }
 
-    /// What a rank computes on average, from the beginning to the end.
+    /// The average computing time of a rank, from the beginning to the end.
     pub fn computes(&self) -> Time {
         let of = |op: &Op| match op {
             Op::Compute(time) => time + time / 2_000 * self.imbalance,
@@ -118,23 +118,23 @@ impl Program {
         all / ranks.count().max(1) as u64 * u64::from(self.repeats)
     }
 
-    /// The same program, a part of it: `repeats` over `divisor`.
+    /// The same program with `repeats` over `divisor`.
     pub fn shortened(mut self, divisor: u32) -> Self {
         self.repeats = (self.repeats / divisor.max(1)).max(1);
         self
     }
 }
 
-/// What a program's numbers are (the profile's sections of programs).
+/// A program's parameters (the profile's sections of programs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grain {
     /// Iterations.
     pub iterations: u32,
-    /// What a rank computes in each.
+    /// Computing time of a rank in each.
     pub compute: Time,
     /// The longest message of an iteration, in bytes.
     pub message: u32,
-    /// By how many thousandths computations differ between ranks.
+    /// The thousandths by which computations differ between ranks.
     pub imbalance: u64,
 }
 

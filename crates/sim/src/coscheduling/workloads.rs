@@ -37,7 +37,7 @@ pub const WORKLOADS: [&[Kind]; 12] = [
 ];
 
 impl Kind {
-    /// Its name, with the part of communication that the thesis gives.
+    /// The job's name, with the share of communication that the thesis gives.
     pub fn name(self) -> &'static str {
         match self {
             LifeLow => "LIFE (3.5 %)",
@@ -48,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// Its numbers.
+    /// The program's parameters.
     pub fn grain(self, grains: &Grains) -> Grain {
         match self {
             LifeLow => grains.life_low,
@@ -64,7 +64,7 @@ impl Kind {
         self.program_with(self.name(), self.grain(grains))
     }
 
-    /// Its program with a name and numbers of one's own.
+    /// The program with other parameters, and a name for them.
     pub fn program_with(self, name: &str, grain: Grain) -> Program {
         match self {
             LifeLow | LifeHigh => programs::life(name, grain),

@@ -1,27 +1,27 @@
 //! The platform at work: nodes that dispatch threads, and messages between them.
 //!
 //! Spinning is computed, not stepped: a thread that spins has no events but the end of its quantum, the end of its
-//! patience, and the message that it waits for. Ticks are computed too; there is one only where something changes.
+//! spin limit, and the message that it waits for. Ticks are computed too; there is one only where something changes.
 
 use causeway_cosched::{Action, Actions, Arrival, Pick, Settings};
 
 use super::costs::Costs;
 use super::node::{Counts, Node};
 use super::programs::{NODES, Op, Program};
-use super::thread::{Doing, Then, Thread, Wanted};
+use super::thread::{Activity, Then, Thread, Wanted};
 use crate::engine::{Engine, NANOSECOND, SECOND, Time, duration_at};
 use crate::workloads::random::Random;
 
-/// No job of the thesis takes as long, by far.
+/// Longer than any job of the thesis takes.
 const LONGEST: Time = 40_000 * SECOND;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A job's process begins.
     Begin { node: u8, thread: u16 },
-    /// The running thread's work is done, or its patience has ended.
+    /// The running thread's work is done, or its spin limit has passed.
     Piece { node: u8, piece: u32 },
-    /// Its quantum has ended.
+    /// The running thread's quantum has ended.
     Quantum { node: u8, quantum: u32 },
     /// A tick at which a higher thread takes over.
     Tick { node: u8 },
@@ -41,7 +41,7 @@ enum Event {
     Probe,
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobOutcome {
     /// When its first process began.
@@ -50,20 +50,20 @@ pub struct JobOutcome {
     pub ended: Time,
     /// Processor time of all its processes.
     pub cpu: Time,
-    /// Of that, spinning.
+    /// The part of that time that was spent spinning.
     pub spun: Time,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Each job's.
     pub jobs: Vec<JobOutcome>,
     /// Sums over the nodes.
     pub counts: Counts,
-    /// Each probe's time, and what each job has had of the first node's processor since the probe before, from 0 to 1.
+    /// The time of each probe, and each job's share of the first node's processor since the probe before, from 0 to 1.
     pub shares: Vec<(Time, Vec<f64>)>,
-    /// Events that were handled.
+    /// The number of events that were handled.
     pub events: u64,
 }
 
@@ -76,7 +76,7 @@ impl Outcome {
     }
 }
 
-/// What is run.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Experiment<'a> {
     /// What things cost.
@@ -85,16 +85,16 @@ pub struct Experiment<'a> {
     pub settings: Settings,
     /// The jobs.
     pub jobs: &'a [Program],
-    /// Decides beginnings, phases and imbalances.
+    /// Determines beginnings, phases and imbalances.
     pub seed: u64,
-    /// How often shares are noted, if at all.
+    /// How often shares are noted; `None` for never.
     pub probe: Option<Time>,
 }
 
-/// Why a run has no outcome.
+/// Why a run has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Stuck {
-    /// It went on for too long.
+pub enum DidNotEnd {
+    /// The run took too long.
     #[error("jobs have not ended after {} s", LONGEST / SECOND)]
     TooLong,
 }
@@ -113,14 +113,14 @@ struct World<'a> {
 }
 
 /// Runs an experiment.
-pub fn run(experiment: &Experiment<'_>) -> Result<Outcome, Stuck> {
+pub fn run(experiment: &Experiment<'_>) -> Result<Outcome, DidNotEnd> {
     let mut world = World::new(experiment);
     while world.left > 0 {
         let Some(event) = world.engine.next() else {
             break;
         };
         if world.engine.now() > LONGEST {
-            return Err(Stuck::TooLong);
+            return Err(DidNotEnd::TooLong);
         }
         world.handle(event);
     }
@@ -156,7 +156,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Plans the beginnings of processes and of everything that recurs, each at a time of its own.
+    /// Schedules the beginnings of processes and all recurring events, each at a time of its own.
     fn begin_jobs(&mut self, jobs: usize, random: &mut Random) {
         let host = self.costs.host;
         self.outcome.jobs = vec![JobOutcome::default(); jobs];
@@ -211,7 +211,7 @@ impl<'a> World<'a> {
             Event::Arrive { node, thread, from } => self.arrive(node, thread, from),
             Event::Room { node, thread } => self.room(node, thread),
             Event::Interrupt { node, thread } => self.interrupt(node, thread),
-            Event::Awake { node, thread } => self.awake(node, thread),
+            Event::Awake { node, thread } => self.device_done(node, thread),
             Event::Probe => self.note_shares(),
         }
     }
@@ -228,12 +228,12 @@ impl<'a> World<'a> {
         usize::from(thread) < self.outcome.jobs.len()
     }
 
-    // What happens.
+    // Handlers of events.
 
     fn begin(&mut self, node: u8, thread: u16) {
         self.next_op(node, thread);
         self.node(node).dispatcher.begin(thread);
-        self.look_for_higher(node);
+        self.preempt_if_outranked(node);
     }
 
     fn piece_ends(&mut self, node: u8, piece: u32) {
@@ -241,7 +241,7 @@ impl<'a> World<'a> {
             return;
         }
         self.account(node);
-        self.go_on(node);
+        self.work_ends(node);
     }
 
     fn quantum_ends(&mut self, node: u8, quantum: u32) {
@@ -296,12 +296,12 @@ impl<'a> World<'a> {
         self.carry_out(node, actions);
     }
 
-    fn awake(&mut self, node: u8, thread: u16) {
-        if self.thread(node, thread).doing == Doing::Asleep {
-            // The script goes on, or ends, when the thread runs.
-            self.thread(node, thread).doing = Doing::Piece(0, Then::Next);
+    fn device_done(&mut self, node: u8, thread: u16) {
+        if self.thread(node, thread).doing == Activity::Asleep {
+            // The script continues, or ends, when the thread runs.
+            self.thread(node, thread).doing = Activity::Piece(0, Then::Next);
             self.node(node).dispatcher.wake(thread);
-            self.look_for_higher(node);
+            self.preempt_if_outranked(node);
         }
     }
 
@@ -315,7 +315,7 @@ impl<'a> World<'a> {
         known.pending[usize::from(from)] += 1;
         of.sample(now, sample);
         let wants_interrupt = of.card.arrived(now / NANOSECOND, thread);
-        let spins = matches!(of.threads[usize::from(thread)].doing, Doing::Spin(..));
+        let spins = matches!(of.threads[usize::from(thread)].doing, Activity::Spin(..));
         if wants_interrupt {
             let delay = self.costs.host.interrupt_delay;
             self.engine.after(delay, Event::Interrupt { node, thread });
@@ -358,7 +358,7 @@ impl<'a> World<'a> {
         self.node(node).account(now);
     }
 
-    /// The running thread is about to leave the processor.
+    /// Notes that the running thread is about to leave the processor.
     fn leave(&mut self, node: u8) {
         let now = self.engine.now();
         let sample = self.costs.messages.sample;
@@ -378,7 +378,7 @@ impl<'a> World<'a> {
         self.resume(node);
     }
 
-    /// Lets the next thread run, if none does.
+    /// Lets the next thread run, if none is running.
     fn dispatch(&mut self, node: u8) {
         let now = self.engine.now();
         let (switch, sample) = (self.costs.host.switch, self.costs.messages.sample);
@@ -397,7 +397,7 @@ impl<'a> World<'a> {
         self.resume(node);
     }
 
-    /// Plans the end of the running thread's quantum.
+    /// Schedules the end of the running thread's quantum.
     fn plan_quantum(&mut self, node: u8) {
         let tick = self.costs.host.tick;
         let of = self.node(node);
@@ -410,7 +410,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Plans the end of what the running thread does, from now on; what it spins for may be there.
+    /// Schedules the end of what the running thread does, from now on; the message that it spins for may have come.
     fn resume(&mut self, node: u8) {
         let of = self.node(node);
         of.piece += 1;
@@ -418,17 +418,17 @@ impl<'a> World<'a> {
         let Some(running) = of.dispatcher.running() else {
             return;
         };
-        self.look_at_messages(node, running);
+        self.poll_endpoint(node, running);
         let ends = match self.thread(node, running).doing {
-            Doing::Piece(left, _) | Doing::Spin(_, Some(left)) => since + left,
+            Activity::Piece(left, _) | Activity::Spin(_, Some(left)) => since + left,
             _ => return,
         };
         self.engine.at(ends, Event::Piece { node, piece });
     }
 
-    /// A thread that spins takes its endpoint's messages; if the one that it wants is there, it goes on.
-    fn look_at_messages(&mut self, node: u8, thread: u16) {
-        let Doing::Spin(wanted, _) = self.thread(node, thread).doing else {
+    /// Takes the endpoint's messages for a spinning thread; if the one that it waits for is among them, it continues.
+    fn poll_endpoint(&mut self, node: u8, thread: u16) {
+        let Activity::Spin(wanted, _) = self.thread(node, thread).doing else {
             return;
         };
         self.drain(node, thread);
@@ -441,18 +441,18 @@ impl<'a> World<'a> {
                     *waiting -= 1;
                     known.waiter.received();
                     known.has_blocked = false;
-                    known.doing = Doing::Piece(receive, Then::Next);
+                    known.doing = Activity::Piece(receive, Then::Next);
                 }
             }
             Wanted::Room(to, bytes) => {
                 if known.outstanding[usize::from(to)] < window {
-                    known.doing = Doing::Piece(0, Then::HandOver(to, bytes));
+                    known.doing = Activity::Piece(0, Then::HandOver(to, bytes));
                 }
             }
         }
     }
 
-    /// The library takes all messages from the endpoint, and makes room for others.
+    /// Takes all messages from the endpoint for the library, which makes room for others.
     fn drain(&mut self, node: u8, thread: u16) {
         if !self.thread(node, thread).has_pending() {
             return;
@@ -467,23 +467,25 @@ impl<'a> World<'a> {
             let sender = self.thread(from as u8, thread);
             let room = &mut sender.outstanding[usize::from(node)];
             *room = room.saturating_sub(taken);
-            if matches!(sender.doing, Doing::Spin(Wanted::Room(to, _), _) if to == node) {
+            if matches!(sender.doing, Activity::Spin(Wanted::Room(to, _), _) if to == node) {
                 let node = from as u8;
                 self.engine.after(transit, Event::Room { node, thread });
             }
         }
     }
 
-    /// The running thread has done its piece, or has spun for long enough.
-    fn go_on(&mut self, node: u8) {
+    /// Handles the end of the running thread's work, or of its spin limit.
+    fn work_ends(&mut self, node: u8) {
         let Some(running) = self.node(node).dispatcher.running() else {
             return;
         };
         match self.thread(node, running).doing {
-            Doing::Piece(_, Then::Next) => self.next_or_end(node, running),
-            Doing::Piece(_, Then::HandOver(to, bytes)) => self.hand_over(node, running, to, bytes),
-            Doing::Piece(_, Then::Sleep(time)) => {
-                self.thread(node, running).doing = Doing::Asleep;
+            Activity::Piece(_, Then::Next) => self.next_or_end(node, running),
+            Activity::Piece(_, Then::HandOver(to, bytes)) => {
+                self.hand_over(node, running, to, bytes)
+            }
+            Activity::Piece(_, Then::Sleep(time)) => {
+                self.thread(node, running).doing = Activity::Asleep;
                 self.engine.after(
                     time,
                     Event::Awake {
@@ -493,9 +495,9 @@ impl<'a> World<'a> {
                 );
                 self.block(node);
             }
-            Doing::Piece(_, Then::GiveUp) => self.gave_up(node, running),
-            Doing::Spin(wanted, _) => self.call_driver(node, running, wanted),
-            Doing::Blocked(_) | Doing::Asleep | Doing::Gone => {}
+            Activity::Piece(_, Then::SpinExpired) => self.spin_expired(node, running),
+            Activity::Spin(wanted, _) => self.call_driver(node, running, wanted),
+            Activity::Blocked(_) | Activity::Asleep | Activity::Gone => {}
         }
     }
 
@@ -516,7 +518,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Goes on to the script's next op. Returns whether there is one.
+    /// Continues with the script's next step. Returns whether there is one.
     fn next_op(&mut self, node: u8, thread: u16) -> bool {
         let messages = self.costs.messages;
         let known = self.thread(node, thread);
@@ -528,9 +530,9 @@ impl<'a> World<'a> {
                 known.start(Op::Receive(from), messages.send);
             }
             Some(op) => known.start(op, messages.send),
-            None => known.doing = Doing::Gone,
+            None => known.doing = Activity::Gone,
         }
-        known.doing != Doing::Gone
+        known.doing != Activity::Gone
     }
 
     // Messages.
@@ -548,7 +550,7 @@ impl<'a> World<'a> {
         self.next_or_end(node, thread);
     }
 
-    /// A message goes from card to card. One card sends and receives one message at a time.
+    /// Sends a message from card to card. One card sends and receives one message at a time.
     fn send(&mut self, node: u8, thread: u16, to: u8, bytes: u32) {
         let messages = self.costs.messages;
         let now = self.engine.now();
@@ -559,7 +561,7 @@ impl<'a> World<'a> {
         let mut arrives = leaves + messages.transit + moving;
         if self.settings.strategy.needs_running() {
             arrives += messages.compare;
-            // The card does nothing else while it fetches what the host runs.
+            // The card does nothing else while it fetches which process the host runs.
             let within = arrives % messages.sample;
             arrives += messages.sample_work.saturating_sub(within);
         }
@@ -573,24 +575,24 @@ impl<'a> World<'a> {
 
     // The strategy.
 
-    /// A thread has spun in vain: it calls the driver, which registers its endpoint with the card and then decides.
+    /// Handles a spin that has expired: the thread calls the driver, which registers its endpoint with the card and then decides.
     fn call_driver(&mut self, node: u8, thread: u16, wanted: Wanted) {
         let call = self.costs.host.driver_call;
         let known = self.thread(node, thread);
-        known.waiter.gave_up();
+        known.waiter.spin_expired();
         known.wanted = Some(wanted);
-        known.doing = Doing::Piece(call, Then::GiveUp);
+        known.doing = Activity::Piece(call, Then::SpinExpired);
         self.resume(node);
     }
 
-    fn gave_up(&mut self, node: u8, thread: u16) {
+    fn spin_expired(&mut self, node: u8, thread: u16) {
         let of = self.node(node);
         let blocks = of.threads[usize::from(thread)].waiter.blocks();
         if blocks {
             of.card.register(thread);
         }
         let views = of.views();
-        let actions = of.driver.gave_up(thread, &views);
+        let actions = of.driver.spin_expired(thread, &views);
         if let Some(wanted) = of.threads[usize::from(thread)].wanted.take() {
             of.threads[usize::from(thread)].spin(wanted);
         }
@@ -613,9 +615,9 @@ impl<'a> World<'a> {
                     let of = self.node(node);
                     of.counts.blocks += 1;
                     let known = &mut of.threads[usize::from(thread)];
-                    if let Doing::Spin(wanted, _) = known.doing {
+                    if let Activity::Spin(wanted, _) = known.doing {
                         known.has_blocked = true;
-                        known.doing = Doing::Blocked(wanted);
+                        known.doing = Activity::Blocked(wanted);
                         self.block(node);
                     }
                 }
@@ -623,14 +625,14 @@ impl<'a> World<'a> {
                     let of = self.node(node);
                     of.card.unregister(thread);
                     let known = &mut of.threads[usize::from(thread)];
-                    if let Doing::Blocked(wanted) = known.doing {
+                    if let Activity::Blocked(wanted) = known.doing {
                         known.spin(wanted);
                         of.dispatcher.wake(thread);
                     }
                 }
             }
         }
-        self.look_for_higher(node);
+        self.preempt_if_outranked(node);
     }
 
     fn boost(&mut self, node: u8, thread: u16) {
@@ -652,11 +654,11 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The driver returns to a thread that has given up; if that has lost its rank, a higher one runs.
+    /// Returns from the driver to a thread whose spin had expired; if that is no longer the highest, another one runs.
     fn return_from_driver(&mut self, node: u8) {
         if self.node(node).dispatcher.is_outranked() {
             self.leave(node);
-            self.node(node).dispatcher.give_way();
+            self.node(node).dispatcher.move_behind();
             self.dispatch(node);
         }
         self.resume(node);
@@ -668,8 +670,8 @@ impl<'a> World<'a> {
         self.dispatch(node);
     }
 
-    /// If a thread is higher than the one that runs, it takes over with the next tick; at once, if none runs.
-    fn look_for_higher(&mut self, node: u8) {
+    /// If a thread is higher than the running one, it takes over with the next tick; at once, if none is running.
+    fn preempt_if_outranked(&mut self, node: u8) {
         let now = self.engine.now();
         let tick = self.costs.host.tick;
         let of = self.node(node);
@@ -699,7 +701,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// What else goes on on a node: something small, again and again.
+/// Other activity on a node: a little work at intervals.
 fn daemon(costs: &Costs) -> Program {
     let ops = vec![
         Op::Compute(costs.host.daemon_work),

@@ -1,12 +1,12 @@
-//! What all figures are made of: rows, what the text says of them, and whether it is so.
+//! What all figures consist of: rows, statements of the text about them, and verdicts.
 
-use crate::coscheduling::Stuck;
+use crate::coscheduling::DidNotEnd;
 use crate::node::Record;
 use crate::profile::FileError;
 use crate::substrates::SimError;
 use crate::workloads::RunError;
 
-/// How much is run.
+/// How many points and rounds are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// The ends and the middle of each curve, few rounds: for tests.
@@ -18,31 +18,31 @@ pub enum Effort {
 /// One value of a curve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Which curve.
+    /// The curve.
     pub series: String,
-    /// Where on it.
+    /// The position on the horizontal axis.
     pub x: f64,
     /// The value, in the figure's unit.
     pub value: f64,
 }
 
-/// Something that the text says of a figure, and whether it is so here.
+/// A statement of the text about a figure, and whether it holds here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// What the text says.
+    /// The statement.
     pub claim: String,
     /// Whether it holds.
     pub holds: bool,
     /// The values that decided.
     pub evidence: String,
-    /// What the claim comes to on other assumptions about what the text leaves open.
-    pub otherwise: Vec<Otherwise>,
+    /// The verdicts under other assumptions about what the text leaves open.
+    pub alternatives: Vec<Alternative>,
 }
 
-/// A claim on another assumption.
+/// A verdict under another assumption.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Otherwise {
-    /// What is assumed: "posting takes 14 µs".
+pub struct Alternative {
+    /// The assumption: "posting takes 14 µs".
     pub assumed: String,
     /// Whether the claim then holds.
     pub holds: bool,
@@ -51,14 +51,14 @@ pub struct Otherwise {
 }
 
 impl Verdict {
-    /// The evidence, and how it depends on assumptions.
-    pub fn told(&self) -> String {
+    /// The evidence, with that of other assumptions.
+    pub fn full_evidence(&self) -> String {
         let mut told = self.evidence.clone();
-        for Otherwise {
+        for Alternative {
             assumed,
             holds,
             evidence,
-        } in &self.otherwise
+        } in &self.alternatives
         {
             let so = match (self.holds, holds) {
                 (true, true) => "it holds, too",
@@ -72,38 +72,38 @@ impl Verdict {
     }
 }
 
-/// Rows of runs on other assumptions have series that begin with this word.
+/// Series of runs on other assumptions have names that begin with this word.
 const IF: &str = "if ";
 
-/// The beginning of such series' names.
+/// The beginning of the names of an assumption's series.
 pub(super) fn prefix_of(assumed: &str) -> String {
     format!("{IF}{assumed}: ")
 }
 
-/// Whether a series belongs to another assumption than the figure's own: it decides no claim, and shows how one that does
-/// not hold depends on what the text leaves open.
-pub fn is_otherwise(series: &str) -> bool {
+/// Whether a series belongs to another assumption than the figure's own: it decides no claim, but shows how one that fails
+/// depends on what the text leaves open.
+pub fn is_alternative(series: &str) -> bool {
     series
         .strip_prefix("wait ")
         .unwrap_or(series)
         .starts_with(IF)
 }
 
-/// A run with what a timeline needs.
+/// A run with the data of a timeline.
 #[derive(Debug)]
 pub struct Traced {
-    /// What it is of.
+    /// The run's title.
     pub of: String,
-    /// What was noted.
+    /// The events that were noted.
     pub record: Record,
 }
 
-/// A figure's number, what it shows, and its axes.
+/// A figure's number, title and axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
     /// Its number.
     pub number: &'static str,
-    /// What it shows.
+    /// The title.
     pub title: &'static str,
     /// The horizontal axis.
     pub x: &'static str,
@@ -126,15 +126,15 @@ pub enum FigureError {
     /// A run of programs failed.
     #[error(transparent)]
     Programs(#[from] SimError),
-    /// A run of jobs that share processors has no end.
+    /// A run of jobs that share processors did not end.
     #[error(transparent)]
-    Jobs(#[from] Stuck),
+    Jobs(#[from] DidNotEnd),
     /// There is no timeline of this figure or table.
     #[error("there are no timelines of {0}")]
     NoTimeline(&'static str),
 }
 
-/// Rows with what judging needs of them.
+/// Rows with access by series.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows<'a>(pub(super) &'a [Row]);
 
@@ -151,7 +151,7 @@ impl Rows<'_> {
         found
     }
 
-    /// The value of a series at x; not a number if there is none, so that no claim holds of it.
+    /// The value of a series at x; NaN if there is none, so that no claim holds for it.
     pub(super) fn at(&self, name: &str, x: f64) -> f64 {
         self.0
             .iter()
@@ -170,16 +170,16 @@ impl Verdicts {
             claim: claim.to_owned(),
             holds,
             evidence,
-            otherwise: Vec::new(),
+            alternatives: Vec::new(),
         });
     }
 
-    /// Adds what the same claims come to on another assumption to those that do not hold.
-    pub(super) fn otherwise(&mut self, assumed: &str, others: &Self) {
+    /// Adds verdicts under another assumption to the claims that do not hold.
+    pub(super) fn add_alternative(&mut self, assumed: &str, others: &Self) {
         self.attach(assumed, others, |verdict| !verdict.holds);
     }
 
-    /// The same to all.
+    /// Adds verdicts under another assumption to all claims.
     pub(super) fn compared(&mut self, assumed: &str, others: &Self) {
         self.attach(assumed, others, |_| true);
     }
@@ -188,7 +188,7 @@ impl Verdicts {
         for verdict in self.0.iter_mut().filter(|verdict| wanted(verdict)) {
             let other = others.0.iter().find(|other| other.claim == verdict.claim);
             if let Some(other) = other {
-                verdict.otherwise.push(Otherwise {
+                verdict.alternatives.push(Alternative {
                     assumed: assumed.to_owned(),
                     holds: other.holds,
                     evidence: other.evidence.clone(),

@@ -24,7 +24,7 @@ pub mod substrates;
 pub mod table;
 
 use common::Rows;
-pub use common::{About, Effort, FigureError, Otherwise, Row, Traced, Verdict, is_otherwise};
+pub use common::{About, Alternative, Effort, FigureError, Row, Traced, Verdict, is_alternative};
 
 /// One independent run of a figure.
 #[derive(Clone, Debug)]

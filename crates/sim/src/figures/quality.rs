@@ -266,7 +266,7 @@ pub(super) fn settings(figure: &'static str, effort: Effort) -> Vec<Setting> {
     let own = loads(figure, effort).into_iter();
     let own = own.map(|channels| (Assumption::Own, channels));
     let mut all = Vec::new();
-    for (assumption, channels) in own.chain(otherwise(figure)) {
+    for (assumption, channels) in own.chain(alternatives(figure)) {
         for (program, suffix, settings) in &programs {
             all.push(Setting {
                 figure,
@@ -284,7 +284,7 @@ pub(super) fn settings(figure: &'static str, effort: Effort) -> Vec<Setting> {
 }
 
 /// What is run on other assumptions: as many loads as show which program carries the highest.
-fn otherwise(figure: &str) -> Vec<(Assumption, Vec<Flow>)> {
+fn alternatives(figure: &str) -> Vec<(Assumption, Vec<Flow>)> {
     let mixes: Mixes = match figure {
         "5.4" | "5.5" => &[
             [4, 2, 0],

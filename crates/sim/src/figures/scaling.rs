@@ -655,7 +655,7 @@ fn judge_waits(rows: Rows<'_>, verdicts: &mut Verdicts) {
 
 fn judge_tailgating(rows: Rows<'_>, verdicts: &mut Verdicts) {
     *verdicts = judge_gains(rows, "");
-    verdicts.otherwise(
+    verdicts.add_alternative(
         DOORBELLS_LAST,
         &judge_gains(rows, &prefix_of(DOORBELLS_LAST)),
     );

@@ -257,7 +257,7 @@ fn overlapped(profile: &Profile, bytes: u32) -> Result<[Cell; 2], FigureError> {
 }
 
 /// How the cells of a table that have nothing printed beside them show on what the others depend: a line for each case.
-pub fn otherwise(cells: &[Cell]) -> Vec<String> {
+pub fn alternatives(cells: &[Cell]) -> Vec<String> {
     let assumed = |cell: &&Cell| cell.case.contains("-without-");
     let mut cases: Vec<&str> = cells
         .iter()

@@ -72,12 +72,12 @@ impl IoBus {
         }
     }
 
-    /// What was set.
+    /// The bus's parameters.
     pub fn spec(&self) -> &IoBusSpec {
         &self.spec
     }
 
-    /// The bus's use.
+    /// The bus as a resource.
     pub fn bus(&self) -> &Shared {
         &self.bus
     }
@@ -93,7 +93,7 @@ impl IoBus {
         self.clock.duration(overhead + data)
     }
 
-    /// The host's processor writes `bytes` to the card, in as many transactions as its stores make.
+    /// Writes `bytes` from the host's processor to the card, in as many transactions as its stores make.
     pub fn programmed_write(&mut self, now: Time, bytes: u64) -> Posted {
         // A processor's stores are combined up to the width of the bus, no further.
         let stores = bytes.div_ceil(self.spec.width_bytes).max(1);
@@ -105,7 +105,7 @@ impl IoBus {
         }
     }
 
-    /// A card writes a burst of `bytes` to host memory; the span's `end` is when the bus is free again.
+    /// Writes a burst of `bytes` from a card to host memory; the span's `end` is when the bus is free again.
     /// The bytes are in memory at [`Self::landed`].
     pub fn burst_write(&mut self, now: Time, bytes: u64, memory: &mut Memory) -> Span {
         let time = self.transaction(bytes);
@@ -114,12 +114,12 @@ impl IoBus {
         span
     }
 
-    /// When a burst that left the bus at `end` lies in memory.
+    /// When a burst that left the bus at `end` is in memory.
     pub fn landed(&self, end: Time) -> Time {
         end + self.spec.bridge_latency
     }
 
-    /// A card requests to read a burst of `bytes` of host memory and is refused; returns when the bridge has
+    /// Requests for a card to read a burst of `bytes` of host memory, which is refused; returns when the bridge will have
     /// the data, which is when to call [`Self::burst_read`].
     pub fn burst_read_refused(&mut self, now: Time, bytes: u64, memory: &mut Memory) -> Time {
         self.retries += 1;

@@ -9,7 +9,7 @@ use super::bus::IoBus;
 use super::memory::Memory;
 use crate::engine::{Rate, Time};
 
-/// Which way the bytes go.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Down: host memory is read.
@@ -18,7 +18,7 @@ pub enum Direction {
     ToHost,
 }
 
-/// How many jobs one engine does at a time.
+/// How many jobs an engine handles at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channels {
     /// This many, of any direction.
@@ -43,61 +43,61 @@ impl Channels {
     }
 }
 
-/// What an engine is like.
+/// An engine's parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostDmaSpec {
-    /// From taking a job up to requesting the bus.
+    /// From accepting a job to requesting the bus.
     pub startup: Time,
-    /// Bytes per second that its own side takes and gives.
+    /// Bytes per second on its own side.
     pub bytes_per_second: u64,
-    /// How many jobs wait in hardware; 0 for an engine that must be idle to be programmed.
+    /// Jobs that wait in hardware; 0 for an engine that must be idle to be programmed.
     pub queue_length: u64,
-    /// How many jobs go on at a time.
+    /// Jobs in progress at a time.
     pub channels: Channels,
 }
 
 /// One contiguous transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Names it for the caller; comes back when it is finished.
+    /// The caller's number of the job, returned when it is finished.
     pub token: u64,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// How much.
+    /// The bytes.
     pub bytes: u64,
     /// Its place in the queue: behind all jobs with the same or a smaller stamp.
     pub stamp: Time,
 }
 
-/// When to call [`HostDma::advance`] for which channel.
+/// The next call of [`HostDma::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
-    /// When.
+    /// The time of the call.
     pub at: Time,
-    /// For which channel.
+    /// The channel.
     pub channel: usize,
 }
 
-/// What a call of [`HostDma::advance`] did.
+/// The result of a call of [`HostDma::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advance {
-    /// The job that has ended, all its bytes where they belong.
+    /// The job that has ended: all its bytes are transferred.
     pub finished: Option<Job>,
-    /// When to call again: for the same job, or for the next of the queue.
+    /// The next call: for the same job, or for the next of the queue.
     pub wake: Option<Wake>,
 }
 
-/// The job could not be taken: every channel is busy, and the queue is full.
+/// The job was refused: every channel is busy, and the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DmaFull;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Requests the next burst.
+    /// Request the next burst.
     Ask,
     /// The bridge has the data of a burst that was requested at `asked`.
     Fetch { asked: Time, bytes: u64 },
-    /// The last burst is being put away.
+    /// The last burst is being stored.
     Settle,
 }
 
@@ -106,7 +106,7 @@ struct Active {
     job: Job,
     /// Bytes that it has not requested.
     left: u64,
-    /// Bytes that are being put away.
+    /// Bytes that are being stored.
     moving: u64,
     step: Step,
 }
@@ -138,27 +138,27 @@ impl HostDma {
         }
     }
 
-    /// What was set.
+    /// The engine's parameters.
     pub fn spec(&self) -> &HostDmaSpec {
         &self.spec
     }
 
-    /// How many jobs have ended.
+    /// The number of jobs that have ended.
     pub fn jobs(&self) -> u64 {
         self.jobs
     }
 
-    /// How many jobs wait.
+    /// The number of jobs that wait.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether nothing goes on.
+    /// Whether no job is in progress.
     pub fn is_idle(&self) -> bool {
         self.channels.iter().all(Option::is_none)
     }
 
-    /// Takes `job`, at once or into the queue. Returns when to call [`Self::advance`] if it starts at once.
+    /// Accepts `job`, at once or into the queue. Returns the first call of [`Self::advance`] if it starts at once.
     pub fn start(&mut self, now: Time, job: Job) -> Result<Option<Wake>, DmaFull> {
         let free = (0..self.channels.len()).find(|&channel| {
             self.channels[channel].is_none() && self.spec.channels.takes(channel, job.direction)
@@ -178,7 +178,7 @@ impl HostDma {
         Ok(None)
     }
 
-    /// How many bytes this job has, and how many of them have not come, if a channel has taken it up.
+    /// The bytes of this job, and how many of them have not been transferred, if a channel has started it.
     pub fn left(&self, token: u64) -> Option<(u64, u64)> {
         let mut active = self.channels.iter().flatten();
         let active = active.find(|active| active.job.token == token)?;
@@ -198,7 +198,7 @@ impl HostDma {
         }
     }
 
-    /// Does the next step of `channel`'s job; called when [`Wake`] said so.
+    /// Carries out the next step of `channel`'s job; to be called as [`Wake`] says.
     pub fn advance(
         &mut self,
         now: Time,
@@ -240,8 +240,8 @@ impl HostDma {
         }
     }
 
-    /// Returns when the channel goes on after a burst that was requested at `asked`, left the bus at `end`, and lies
-    /// where it belongs at `landed`.
+    /// Returns when the channel continues after a burst that was requested at `asked`, left the bus at `end`, and is
+    /// in memory at `landed`.
     fn put_away(
         &mut self,
         active: &mut Active,

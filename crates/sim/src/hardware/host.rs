@@ -3,26 +3,26 @@
 use super::shared::{Shared, Span};
 use crate::engine::{Time, duration_at};
 
-/// What a host's processors cost.
+/// The costs of a host's processors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSpec {
     /// Cycles per second.
     pub clock_hz: u64,
-    /// How many there are.
+    /// The number of processors.
     pub processors: u64,
-    /// Into the kernel and back.
+    /// Entering the kernel and returning.
     pub system_call: Time,
-    /// From one process to another.
+    /// Switching from one process to another.
     pub context_switch: Time,
     /// From a device's signal to the first instruction of its handler, and back afterwards.
     pub interrupt: Time,
-    /// What a processor pays for one programmed access to the card (a store, or a load besides the bus's time).
+    /// A programmed access to the card (a store, or a load besides the bus's time).
     pub card_access: Time,
 }
 
 /// One processor, which processes and interrupt handlers share.
 ///
-/// A process or handler that has it runs to the end of the requested time; a process that computes long requests it in
+/// A process or handler keeps the processor to the end of the requested time; a process that computes for long requests it in
 /// pieces.
 #[derive(Clone, Debug)]
 pub struct HostCpu {
@@ -43,7 +43,7 @@ impl HostCpu {
         }
     }
 
-    /// What was set.
+    /// The processors' parameters.
     pub fn spec(&self) -> &HostSpec {
         &self.spec
     }
@@ -78,12 +78,12 @@ impl HostCpu {
         self.time.occupy(now, self.spec.interrupt + for_time)
     }
 
-    /// The processor's use.
+    /// The processor as a resource.
     pub fn time(&self) -> &Shared {
         &self.time
     }
 
-    /// How often it went from one process to another.
+    /// The number of switches between processes.
     pub fn switches(&self) -> u64 {
         self.switches
     }

@@ -6,13 +6,13 @@ use crate::engine::Time;
 
 /// Reservations of one direction of a link.
 ///
-/// A frame's way is reserved as a whole when it is sent, so that a frame that will come late, after waiting elsewhere, may
-/// have its place before one that comes early. The early one takes the gap before it, if it fits in.
+/// A frame's whole way is reserved when it is sent, so that a frame that will arrive late, after waiting elsewhere, may
+/// have its reservation before one that arrives early. The early one takes the gap before it, if it fits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LinkSchedule {
-    /// When it is taken: in order, without overlap.
+    /// The reserved spans: in order, without overlap.
     taken: VecDeque<(Time, Time)>,
-    /// What was taken before this is forgotten.
+    /// Reservations before this time are dropped.
     forgotten: Time,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Gap {
 }
 
 impl LinkSchedule {
-    /// The first gap of `length` from `earliest` on. What is before `now` is not needed any more.
+    /// The first gap of `length` from `earliest` on. Reservations before `now` are not needed any more.
     pub(super) fn gap(&mut self, now: Time, earliest: Time, length: Time) -> Gap {
         while let Some(&(_, end)) = self.taken.front().filter(|(_, end)| *end <= now) {
             self.forgotten = end;
@@ -47,18 +47,18 @@ impl LinkSchedule {
         }
     }
 
-    /// From when on nothing has reserved it.
+    /// The time from which on nothing is reserved.
     pub(super) fn free_at(&self) -> Time {
         self.taken.back().map_or(self.forgotten, |(_, end)| *end)
     }
 
-    /// Takes a gap that has just been found.
+    /// Reserves a gap that has just been found.
     pub(super) fn take(&mut self, gap: Gap) {
         self.taken.insert(gap.place, (gap.start, gap.end));
         self.join(gap.place);
     }
 
-    /// Keeps the frame that began at `start` on it until `end`, when that is later than was reserved.
+    /// Extends the reservation that began at `start` until `end`, if that is later.
     pub(super) fn hold(&mut self, start: Time, end: Time) {
         let found = self
             .taken
@@ -70,7 +70,7 @@ impl LinkSchedule {
         }
     }
 
-    /// Makes one of the entry at `place` and those that it touches.
+    /// Merges the entry at `place` with those that it touches.
     fn join(&mut self, place: usize) {
         let mut place = place;
         if place > 0 && self.taken[place - 1].1 >= self.taken[place].0 {

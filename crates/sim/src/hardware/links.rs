@@ -1,34 +1,34 @@
-//! What links and switches are like, and when they are out of order.
+//! Parameters of links and switches, and when they are out of order.
 
 use crate::engine::Time;
 
 /// One of the computers, from 0.
 pub type NodeId = usize;
 
-/// What a link is like.
+/// A link's parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSpec {
     /// Bytes per second in each direction.
     pub bytes_per_second: u64,
-    /// From one end to the other.
+    /// The latency from one end to the other.
     pub latency: Time,
-    /// Bytes that a frame takes besides what its sender gives: route, checksum, gap.
+    /// Bytes that a frame has besides its sender's: route, checksum, gap.
     pub framing_bytes: u64,
 }
 
-/// What becomes of a frame that finds the output's buffer full.
+/// What happens to a frame when the output's buffer is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
     /// Its sender is stopped until there is room.
     Stop,
-    /// Its sender has to have a credit for it, which takes time to come back.
+    /// Its sender needs a credit for it, which takes time to come back.
     Credit,
     /// It is lost.
     Drop,
 }
 
 impl WhenFull {
-    /// How files say it.
+    /// The words for these in files.
     pub const WORDS: &'static [(&'static str, Self)] = &[
         ("stop", Self::Stop),
         ("credit", Self::Credit),
@@ -36,34 +36,34 @@ impl WhenFull {
     ];
 }
 
-/// What a switch is like.
+/// A switch's parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchSpec {
-    /// From a head's arrival to its leaving through an idle output.
+    /// From a head's arrival to its departure through an idle output.
     pub latency: Time,
-    /// Bytes that one output's buffer holds.
+    /// Bytes of each output's buffer.
     pub buffer_bytes: u64,
     /// What happens when it is full.
     pub when_full: WhenFull,
-    /// With credits: from a byte's leaving the buffer to its credit's being counted, besides the link's latency.
+    /// With credits: from a byte's departure from the buffer to its credit's being counted, besides the link's latency.
     pub credit_time: Time,
 }
 
 /// Which of several ways of equal length a frame takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Routing {
-    /// Always the same one to the same node.
+    /// Always the same way to the same node.
     #[default]
     Destination,
-    /// Always the same one from the same node to the same node, chosen by their numbers' hash.
+    /// Always the same way between the same nodes, chosen by a hash of their numbers.
     Pair,
-    /// The one whose first link is free first, chosen anew when nothing of the sender's to this receiver is under way, so that
+    /// The way whose first link is free first, chosen anew when no frame of the sender to this receiver is under way, so that
     /// frames stay in order.
     LeastBusy,
 }
 
 impl Routing {
-    /// How files say it.
+    /// The words for these in files.
     pub const WORDS: &'static [(&'static str, Self)] = &[
         ("destination", Self::Destination),
         ("pair", Self::Pair),
@@ -82,13 +82,13 @@ pub enum Broken {
     Cable(usize, usize),
 }
 
-/// A time in which something is out of order. What is on a link then, or would begin on it, is lost.
+/// A time in which something is out of order. Frames that are on a link then, or would begin on it, are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// What.
+    /// What is out of order.
     pub what: Broken,
-    /// From.
+    /// The beginning.
     pub from: Time,
-    /// Until.
+    /// The end.
     pub to: Time,
 }

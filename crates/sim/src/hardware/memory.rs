@@ -6,9 +6,9 @@ use crate::engine::{Rate, Time};
 /// Speeds and sizes of the host's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemorySpec {
-    /// One access that the cache serves.
+    /// Time of one access that the cache serves.
     pub cache_access: Time,
-    /// One line brought from memory.
+    /// Time to fetch one line from memory.
     pub line_access: Time,
     /// Bytes in a line of the cache.
     pub line_bytes: u64,
@@ -39,23 +39,23 @@ impl Memory {
         }
     }
 
-    /// What was set.
+    /// The memory's parameters.
     pub fn spec(&self) -> &MemorySpec {
         &self.spec
     }
 
-    /// What a processor pays to read or write `bytes` that lie in its cache.
+    /// Processor time to read or write `bytes` that are in its cache.
     pub fn cached(&self, bytes: u64) -> Time {
         bytes.div_ceil(Self::WORD_BYTES) * self.spec.cache_access
     }
 
-    /// What a processor pays to read or write `bytes` that do not: a line from memory for each line's worth, and the
+    /// Processor time to read or write `bytes` that are not: a line from memory for each line's worth, and the
     /// accesses themselves.
     pub fn uncached(&self, bytes: u64) -> Time {
         bytes.div_ceil(self.spec.line_bytes) * self.spec.line_access + self.cached(bytes)
     }
 
-    /// What a processor pays to copy `bytes` from outside its cache to where the lines are in it.
+    /// Processor time to copy `bytes` from outside its cache to memory whose lines are in it.
     pub fn copy(&self, bytes: u64) -> Time {
         self.uncached(bytes) + self.cached(bytes)
     }
@@ -66,7 +66,7 @@ impl Memory {
         self.bus.occupy(now, time)
     }
 
-    /// The memory bus's use.
+    /// The memory bus as a resource.
     pub fn bus(&self) -> &Shared {
         &self.bus
     }

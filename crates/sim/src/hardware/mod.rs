@@ -1,4 +1,4 @@
-//! What takes time in a node and between nodes, except for the programs that run there.
+//! What takes time in a node and between nodes, apart from the programs that run there.
 //!
 //! Everything here is passive: the caller calls it at the present time of the
 //! [`Engine`](crate::engine::Engine), gets the times at which what it requested begins and ends, and schedules the

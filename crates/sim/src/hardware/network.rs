@@ -1,10 +1,10 @@
 //! Links and switches between the nodes.
 //!
-//! A frame's head goes on as soon as the next link is free (cut-through), its tail follows at the link's speed.
+//! A frame's head continues as soon as the next link is free (cut-through), its tail follows at the link's speed.
 //! Each output of a switch serves frames in the order in which their heads arrive. Frames that wait there lie in the
 //! output's buffer; when it is full, the sender is stopped ([`WhenFull::Stop`]: nothing is lost, and the
 //! link behind is held) or the frame is lost ([`WhenFull::Drop`]). A link that is faster than the one before begins
-//! a frame when it will not run dry, and the buffer holds what has come until then.
+//! a frame when it will not run dry, and the buffer holds the bytes that have come until then.
 //!
 //! With credits ([`WhenFull::Credit`]) a sender has as many as the output's buffer has room, and gets one back when its bytes
 //! have left that buffer and word of it has come back over the link: a buffer that is small for this round trip limits the rate.
@@ -22,7 +22,7 @@ use super::links::{Broken, LinkSpec, NodeId, Outage, Routing, SwitchSpec, WhenFu
 use super::topology::{LinkChange, Topology};
 use crate::engine::{Time, duration_at};
 
-/// What became of a frame.
+/// The result of sending a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// When the sender's link has taken the last byte.
@@ -35,11 +35,11 @@ pub struct Sent {
 #[derive(Clone, Debug)]
 struct Leg {
     bytes_per_second: u64,
-    /// Of the link.
+    /// The latency of the link.
     latency: Time,
-    /// Of the switch that has this output; 0 for a node's own.
+    /// The delay of the switch that has this output; 0 for a node's own.
     switch_latency: Time,
-    /// How long the output's buffer takes to run dry.
+    /// How long a full output buffer takes to drain.
     slack: Time,
     when_full: WhenFull,
     schedule: LinkSchedule,
@@ -47,15 +47,15 @@ struct Leg {
     busy: Time,
     buffer_bytes: u64,
     credit_time: Time,
-    /// With credits: bytes that have been sent to its buffer, and when their credits are back.
+    /// With credits: bytes that were sent to its buffer, and when their credits are back.
     owed: VecDeque<(Time, u64)>,
-    /// When it is out of order.
+    /// When the link is out of order.
     outages: Vec<(Time, Time)>,
 }
 
 impl Leg {
-    /// When a sender over a link of this latency has credits for a frame of `bytes`. Each time that a frame longer than the buffer
-    /// fills it, a credit has to come back.
+    /// The time at which a sender over a link of this latency has credits for a frame of `bytes`. Each time that a frame
+    /// longer than the buffer fills it, a credit has to come back.
     fn room_at(&mut self, now: Time, bytes: u64, latency: Time) -> Time {
         while self.owed.front().is_some_and(|(back, _)| *back <= now) {
             self.owed.pop_front();
@@ -75,7 +75,7 @@ impl Leg {
         at.saturating_add(refills.saturating_mul(round_trip))
     }
 
-    /// Whether it is out of order at some time of these.
+    /// Whether the link is out of order at some time within this span.
     fn is_out(&self, from: Time, to: Time) -> bool {
         let meets = |&(begin, end): &(Time, Time)| from < end && begin <= to;
         self.outages.iter().any(meets)
@@ -97,18 +97,18 @@ pub struct Network {
     topology: Topology,
     /// From each node to its switch, then from each switch to its node, then from each switch upwards, then down to it.
     legs: Vec<Leg>,
-    /// The present frame's way.
+    /// The way of the present frame.
     way: Vec<Hop>,
-    /// Those of its legs that lead down, last first.
+    /// The legs of that way that lead down, last first.
     descents: Vec<usize>,
     lost: u64,
     routing: Routing,
-    /// With [`Routing::LeastBusy`]: which way frames of a pair of nodes take, and when the last of them has come.
+    /// With [`Routing::LeastBusy`]: the way of each pair of nodes, and when its last frame arrives.
     chosen: BTreeMap<(NodeId, NodeId), (usize, Time)>,
 }
 
 impl Network {
-    /// An idle network. What the topology does not change of a link or switch is as here.
+    /// An idle network. Links and switches that the topology does not change have these parameters.
     pub fn new(link: LinkSpec, switch: SwitchSpec, topology: Topology) -> Self {
         let leg = |change: LinkChange, of: Option<usize>| {
             let rate = change.bytes_per_second.unwrap_or(link.bytes_per_second);
@@ -155,7 +155,7 @@ impl Network {
         network
     }
 
-    /// Puts the legs that an outage concerns out of order.
+    /// Marks the legs that an outage concerns.
     fn put_out(&mut self, outage: Outage) {
         let (nodes, cables) = (self.nodes(), self.topology.cables());
         let mut concerned = Vec::new();
@@ -181,17 +181,17 @@ impl Network {
         }
     }
 
-    /// How many nodes it joins.
+    /// The number of nodes.
     pub fn nodes(&self) -> usize {
         self.topology.nodes()
     }
 
-    /// How many frames were lost.
+    /// The number of lost frames.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// How long each direction of each link has been in use, frames that are stopped on it included: from each node, to each
+    /// How long each direction of each link has been in use, frames stopped on it included: from each node, to each
     /// node, and between switches.
     pub fn links_busy(&self) -> Vec<Time> {
         self.legs.iter().map(|leg| leg.busy).collect()
@@ -205,14 +205,14 @@ impl Network {
             .map_or(0, |leg| duration_at(bytes, leg.bytes_per_second))
     }
 
-    /// How long the last `bytes` of a frame take to come in at `to`: nothing stops it on its last link.
+    /// How long the last `bytes` of a frame take to arrive at `to` if nothing stops it on its last link.
     pub fn arriving_time(&self, to: NodeId, bytes: u64) -> Time {
         self.legs
             .get(self.nodes() + to)
             .map_or(0, |leg| duration_at(bytes, leg.bytes_per_second))
     }
 
-    /// Which of the switches at the top a frame goes through.
+    /// The top switch that a frame goes through.
     fn choose(&mut self, now: Time, from: NodeId, to: NodeId) -> usize {
         let tops = self.topology.tops();
         match self.routing {
@@ -229,7 +229,7 @@ impl Network {
                 }
                 let (leaf, _) = self.topology.node(from);
                 let up = 2 * self.nodes() + leaf * tops;
-                // From another one on for each sender, or those that find all alike would take the same.
+                // The search begins at another switch for each sender, or all senders that find them equally free would take the same.
                 let turned = (0..tops).map(|ahead| (from + ahead) % tops);
                 turned
                     .min_by_key(|top| self.legs[up + top].schedule.free_at().max(now))
@@ -290,7 +290,7 @@ impl Network {
             };
         }
         self.find_way(now, from, to);
-        // When the frame's head and tail come to the present leg's beginning.
+        // When the frame's head and tail reach the beginning of the present leg.
         let (mut head, mut tail) = (now, now);
         let mut left = now;
         for place in 0..self.way.len() {
@@ -326,7 +326,7 @@ impl Network {
                 left = gap.end;
             }
         }
-        self.owe(bytes);
+        self.return_credits(bytes);
         if self.routing == Routing::LeastBusy
             && let Some(&first) = self.way.get(1)
         {
@@ -352,8 +352,8 @@ impl Network {
         }
     }
 
-    /// Notes when the credits for the frame are back on each leg of its way.
-    fn owe(&mut self, bytes: u64) {
+    /// Notes when the frame's credits are back on each leg of its way.
+    fn return_credits(&mut self, bytes: u64) {
         for place in 1..self.way.len() {
             let latency = self.legs[self.way[place - 1].leg].latency;
             let end = self.way[place].end;
@@ -366,7 +366,7 @@ impl Network {
         }
     }
 
-    /// Holds the frame on each leg until the next output's buffer can take its tail; returns when that has left its
+    /// Holds the frame on each leg until the next output's buffer has room for its tail; returns when that has left its
     /// sender.
     fn hold_back(&mut self) -> Option<Time> {
         let last = self.way.last()?;

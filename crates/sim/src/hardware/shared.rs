@@ -1,8 +1,8 @@
-//! A resource that serves one at a time.
+//! A resource that serves one request at a time.
 
 use crate::engine::Time;
 
-/// When something begins and ends.
+/// A span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Its beginning.
@@ -32,7 +32,7 @@ impl Shared {
         Span { start, end }
     }
 
-    /// From when on it is not reserved.
+    /// The time from which on it is not reserved.
     pub fn free_at(&self) -> Time {
         self.free_at
     }
@@ -42,12 +42,12 @@ impl Shared {
         self.busy
     }
 
-    /// How long requests have waited for it, taken together.
+    /// How long requests have waited for it in all.
     pub fn waited(&self) -> Time {
         self.waited
     }
 
-    /// How often it was used.
+    /// The number of requests.
     pub fn uses(&self) -> u64 {
         self.uses
     }

@@ -1,24 +1,24 @@
-//! Which node hangs on which switch, and how the switches are joined.
+//! Which node is attached to which switch, and how the switches are joined.
 //!
-//! Cables form a tree: a way from node to node is then unique, and stopped senders cannot wait for each other around
-//! a cycle. Each cable and switch may differ from the usual one.
+//! Cables form a tree: the way from node to node is then unique, and stopped senders cannot wait for each other in
+//! a cycle. Each cable and switch may have parameters of its own.
 
 use super::links::{NodeId, Outage, Routing, WhenFull};
 use crate::engine::Time;
 
-/// What differs from the usual link.
+/// Parameters of a link that differ from the usual ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkChange {
     /// Bytes per second in each direction.
     pub bytes_per_second: Option<u64>,
-    /// From one end to the other.
+    /// The latency from one end to the other.
     pub latency: Option<Time>,
 }
 
-/// What differs from the usual switch.
+/// Parameters of a switch that differ from the usual ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchChange {
-    /// From a head's arrival to its leaving through an idle output.
+    /// From a head's arrival to its departure through an idle output.
     pub latency: Option<Time>,
     /// Bytes that one output's buffer holds.
     pub buffer_bytes: Option<u64>,
@@ -29,7 +29,7 @@ pub struct SwitchChange {
 /// Why a topology is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
-    /// There is no node, or no switch.
+    /// There are no nodes, or no switches.
     #[error("there must be at least one node and one switch")]
     Empty,
     /// A cable or node names a switch that does not exist.
@@ -44,25 +44,25 @@ pub enum TopologyError {
     /// No cables lead from switch 0 to this one.
     #[error("no cables lead from switch 0 to switch {0}")]
     Apart(usize),
-    /// It joins so many nodes, and so many are to be joined.
+    /// The topology has another number of nodes than there are.
     #[error("the topology joins {0} nodes, and there are {1}")]
     OtherNodes(usize, usize),
 }
 
-/// Which node hangs on which switch, and how the switches are joined.
+/// Which node is attached to which switch, and how the switches are joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
-    /// For each node its switch.
+    /// The switch of each node.
     switch_of: Vec<usize>,
-    /// How each node's link differs.
+    /// Changes of each node's link.
     node_links: Vec<LinkChange>,
-    /// For each switch its neighbour on the way to switch 0, and how many cables that is.
+    /// For each switch its neighbour on the way to switch 0, and the number of cables to that.
     above: Vec<(usize, usize)>,
-    /// How the cable to that neighbour differs.
+    /// Changes of the cable to that neighbour.
     uplinks: Vec<LinkChange>,
-    /// How each switch differs.
+    /// Changes of each switch.
     switches: Vec<SwitchChange>,
-    /// In a fat tree: how many switches there are at the top, behind those that nodes hang on; 0 in a tree.
+    /// The number of switches at the top of a fat tree, behind those with nodes; 0 in a tree.
     tops: usize,
     routing: Routing,
     outages: Vec<Outage>,
@@ -156,7 +156,7 @@ impl Topology {
         })
     }
 
-    /// Adds a time in which something is out of order.
+    /// Adds an outage.
     pub fn add_outage(&mut self, outage: Outage) {
         self.outages.push(outage);
     }
@@ -169,12 +169,12 @@ impl Topology {
         self.routing
     }
 
-    /// How many switches there are at the top of a fat tree; 0 in a tree.
+    /// The number of switches at the top of a fat tree; 0 in a tree.
     pub(super) fn tops(&self) -> usize {
         self.tops
     }
 
-    /// How many cables there are between switches.
+    /// The number of cables between switches.
     pub(super) fn cables(&self) -> usize {
         match self.tops {
             0 => self.above.len() - 1,
@@ -182,7 +182,7 @@ impl Topology {
         }
     }
 
-    /// A cable: the switch below, the one above, and how the cable differs. In a tree they are in the order of the switches
+    /// A cable: the switch below, the one above, and its changes. In a tree cables are in the order of the switches
     /// below, from 1, in a fat tree in that of the switches below and then those above.
     pub(super) fn cable(&self, cable: usize) -> (usize, usize, LinkChange) {
         match self.tops {
@@ -253,34 +253,34 @@ impl Topology {
         }
     }
 
-    /// How many switches there are.
+    /// The number of switches.
     pub fn switches(&self) -> usize {
         self.above.len()
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn nodes(&self) -> usize {
         self.switch_of.len()
     }
 
-    /// Whether a switch has been changed to drop frames, or something is out of order at some time.
+    /// Whether a switch was changed to drop frames, or something is out of order at some time.
     pub fn drops(&self) -> bool {
         let drop = Some(WhenFull::Drop);
         self.switches.iter().any(|one| one.when_full == drop) || !self.outages.is_empty()
     }
 
-    /// A node's switch, and how its link differs.
+    /// A node's switch, and the changes of its link.
     pub(super) fn node(&self, node: NodeId) -> (usize, LinkChange) {
         (self.switch_of[node], self.node_links[node])
     }
 
-    /// What is above a switch and how deep the switch is, and how its cable differs.
+    /// The switch above a switch and its depth, and the changes of the cable between them.
     pub(super) fn above(&self, switch: usize) -> (usize, usize, LinkChange) {
         let (above, depth) = self.above[switch];
         (above, depth, self.uplinks[switch])
     }
 
-    /// How a switch differs.
+    /// The changes of a switch.
     pub(super) fn switch(&self, switch: usize) -> SwitchChange {
         self.switches[switch]
     }

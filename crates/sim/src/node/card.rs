@@ -1,6 +1,6 @@
 //! A card: its processors' turns, and its DMA engines.
 //!
-//! A turn is computed at its beginning. What it requests takes place later, at the beginning plus what was charged
+//! A turn is computed at its beginning. What it requests happens later, at the beginning plus what was charged
 //! before: each transfer becomes an event of its own. A host transfer of several pieces reaches a queued
 //! engine piece by piece, as the program describes them; an engine without queue gets all at once.
 
@@ -24,10 +24,10 @@ use crate::slab::Slab;
 
 /// Longest status or entry.
 const SHORT_BYTES: usize = 16;
-/// Most numbers of messages that are remembered at a time.
+/// Most messages whose numbers are remembered at a time.
 const MOST_REMEMBERED: usize = 1 << 14;
 
-/// A frame on its way.
+/// A frame in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) header: [u8; FRAME_HEADER_BYTES],
@@ -35,15 +35,15 @@ pub(crate) struct Frame {
     pub(crate) bytes: u32,
     pub(crate) from: u32,
     pub(crate) to: NodeId,
-    /// It never arrives.
+    /// It is lost, and never arrives.
     pub(crate) lost: bool,
-    /// The host transfer that still brings its data.
+    /// The host transfer that is still reading its data.
     pub(crate) fill: Option<u32>,
-    /// Begun to be sent while that goes on.
+    /// Its sending began before that transfer had finished.
     pub(crate) begun: Option<Begun>,
-    /// All of it is at its node.
+    /// It has arrived completely.
     pub(crate) has_come: bool,
-    /// The buffer that it began to come into before that.
+    /// The buffer that it began to arrive in before that.
     pub(crate) into: Option<BufferId>,
     pub(crate) token: Token,
     pub(crate) stamp: Time,
@@ -51,7 +51,7 @@ pub(crate) struct Frame {
     pub(crate) message: u64,
 }
 
-/// How a frame goes if its data comes in time: since when, until when it leaves, and when it has arrived.
+/// The times of a frame if its data comes in time: when it began, when it will have left, and when it will have arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     pub(crate) start: Time,
@@ -59,17 +59,17 @@ pub(crate) struct Begun {
     pub(crate) arrives: Option<Time>,
 }
 
-/// A frame that the program knows of and that still comes in: what a host transfer that follows it goes by.
+/// A frame of which the program knows and of which the rest is still arriving: a host transfer that follows it needs these times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coming {
     pub(crate) buffer: BufferId,
-    /// Bytes behind the header: when the first of them come, and when the last is there if nothing delays it.
+    /// Bytes behind the header: when the first of them arrive, and when the last is there if nothing delays it.
     pub(crate) bytes: u64,
     pub(crate) begins: Time,
     pub(crate) ends: Time,
 }
 
-/// What a host transfer does when it is over.
+/// The purpose of a host transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     ReadDescriptor,
@@ -89,42 +89,42 @@ pub(crate) struct HostTransfer {
     pub(crate) message: u64,
     pub(crate) stamp: Time,
     pub(crate) pieces_left: u32,
-    /// Of a frame's data, before what comes along behind it: pieces and bytes that have not come.
+    /// The frame's data without the descriptor read behind it: pieces and bytes that have not come.
     pub(crate) data_pieces: u32,
     pub(crate) data_bytes: u64,
-    /// The frame that follows it.
+    /// The frame that follows this transfer.
     pub(crate) follower: Option<u32>,
-    /// The buffer whose frame it follows. (Frames' numbers are given out again before it is over.)
+    /// The buffer whose frame this transfer follows. (Frames' numbers are reused before it is over.)
     pub(crate) follows: Option<BufferId>,
     pub(crate) started: Time,
-    /// What the program wants to read: so many bytes from here on. Descriptors lie on pages that follow each other.
+    /// The span that the program reads: its beginning and length. Descriptors lie on contiguous pages.
     pub(crate) read_at: u64,
     pub(crate) read_bytes: u32,
-    /// Bytes that are written.
+    /// The bytes to write.
     pub(crate) written: [u8; SHORT_BYTES],
     pub(crate) written_bytes: u8,
 }
 
-/// What a processor does.
+/// The activity of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doing {
+enum Activity {
     /// A turn is due.
     Due,
-    /// Spins until this engine has finished.
+    /// It spins until this engine has finished.
     Spinning(DmaEngine),
-    /// Polls, having begun then.
+    /// It has been polling since then.
     Polling(Time),
-    /// Has nothing to do since then.
+    /// It has had nothing to do since then.
     Idle(Time),
 }
 
 /// One of the card's processors.
 #[derive(Clone, Copy, Debug)]
 struct ProcessorState {
-    doing: Doing,
-    /// What is charged is over then.
+    doing: Activity,
+    /// When the charged time ends.
     busy_until: Time,
-    /// Turns of earlier generations have become void.
+    /// Turns of earlier generations are void.
     generation: u32,
     /// How long it has worked.
     worked: Time,
@@ -137,37 +137,37 @@ pub(crate) struct CardState {
     pub(crate) bus: IoBus,
     pub(crate) memory: Memory,
     pub(crate) transfers: Slab<HostTransfer>,
-    /// Frames for the net send engine, in the order of their going; the first is on the wire if `sending`.
+    /// Frames for the net send engine, in the order of sending; the first is on the wire if `sending`.
     pub(crate) net_queue: VecDeque<u32>,
     pub(crate) sending: bool,
     /// Buffers that the net receive engine holds.
     pub(crate) armed: VecDeque<BufferId>,
     /// Frames that wait for a buffer.
     pub(crate) arrived: VecDeque<u32>,
-    /// The frames that come in, with [`Settings::receive_cut_through`]; else none.
+    /// Frames that are arriving, with [`Settings::receive_cut_through`]; else none.
     pub(crate) coming: Vec<Coming>,
-    /// Host transfers that have moved what has come of the frame that they follow.
+    /// Host transfers that have moved all data of the frame that they follow that has come so far.
     pub(crate) short: Vec<u32>,
     pub(crate) unnoticed: Unnoticed,
-    /// When sends' doorbells were rung of which no transfer has begun, by interface.
+    /// When doorbells of sends were rung whose transfers have not begun, by interface.
     rung: Vec<VecDeque<Time>>,
     costs: [Time; Step::ALL.len()],
     processors: Vec<ProcessorState>,
     polled: bool,
-    /// Doorbells of receives are noticed without the program's doing anything.
+    /// Whether doorbells of receives are noticed without a step of the program.
     silent_receives: bool,
     host_queued: bool,
     most_in: [usize; 2],
     given: [usize; 2],
     idle_loop: Time,
-    /// By a message's number, as many as can be on the card: when its doorbell was noticed, and the latest message
-    /// of those numbers whose first transfer has been seen.
+    /// By a message's number modulo the most that can be on the card: when its doorbell was noticed, and the latest message
+    /// under that number whose first transfer has been seen.
     remembered: Vec<(Time, u64)>,
     noticed: u64,
-    /// For timelines: messages that have come in on each interface, and what fills which receive.
+    /// For timelines: messages that have arrived on each interface, and which receive each fills.
     pub(crate) incoming: BTreeMap<u32, VecDeque<(u32, u64)>>,
     filled_by: BTreeMap<u64, (u32, u64)>,
-    /// What the program has reported for processes that sleep, in its last turn.
+    /// What the program reported for sleeping processes in its last turn.
     pub(crate) ready: Vec<Armed>,
 }
 
@@ -178,10 +178,10 @@ impl CardState {
             DmaQueue::Hardware(entries) => entries as usize,
         };
         let mut host_dma = profile.host_dma.clone();
-        // Pieces of one transfer follow each other in any engine; how many transfers it may hold is checked below.
+        // Pieces of one transfer follow each other in any engine; the number of transfers that it may hold is checked below.
         host_dma.queue_length = u64::MAX;
         let processor = ProcessorState {
-            doing: Doing::Idle(0),
+            doing: Activity::Idle(0),
             busy_until: 0,
             generation: 0,
             worked: 0,
@@ -230,7 +230,7 @@ impl CardState {
         self.costs[Step::PollDoorbell as usize].max(1)
     }
 
-    /// Whether this turn is still wanted.
+    /// Whether this turn is not void.
     pub(crate) fn wants_turn(&self, processor: u32, generation: u32) -> bool {
         self.processors
             .get(processor as usize)
@@ -238,7 +238,7 @@ impl CardState {
     }
 
     /// Schedules a turn at `at`.
-    fn schedule(&mut self, events: &mut Events, processor: usize, at: Time, doing: Doing) {
+    fn schedule(&mut self, events: &mut Events, processor: usize, at: Time, doing: Activity) {
         let state = &mut self.processors[processor];
         state.generation = state.generation.wrapping_add(1);
         state.doing = doing;
@@ -250,7 +250,7 @@ impl CardState {
         events.at(at, turn);
     }
 
-    /// Before an input that comes from an engine, or from elsewhere: wakes the processors that it concerns. Returns how
+    /// Wakes the processors that are concerned by an input of an engine, or of another source. Returns how
     /// many doorbells each processor has polled while it had nothing else to do.
     pub(crate) fn wake(&mut self, events: &mut Events, from: Option<DmaEngine>) -> [u32; 2] {
         let now = events.now();
@@ -261,30 +261,30 @@ impl CardState {
                 break;
             };
             let since = match state.doing {
-                Doing::Due => continue,
-                Doing::Spinning(engine) => {
+                Activity::Due => continue,
+                Activity::Spinning(engine) => {
                     if from == Some(engine) {
                         let at = now.max(state.busy_until);
-                        self.schedule(events, processor, at, Doing::Due);
+                        self.schedule(events, processor, at, Activity::Due);
                     }
                     continue;
                 }
-                Doing::Polling(since) | Doing::Idle(since) => since,
+                Activity::Polling(since) | Activity::Idle(since) => since,
             };
             let mut at = now.max(state.busy_until);
             if self.polled {
                 let made = now.saturating_sub(since) / poll;
                 *polls = u32::try_from(made).unwrap_or(u32::MAX);
             }
-            if matches!(state.doing, Doing::Idle(_)) {
+            if matches!(state.doing, Activity::Idle(_)) {
                 at = at.max(now + self.idle_loop / 2);
             }
-            self.schedule(events, processor, at, Doing::Due);
+            self.schedule(events, processor, at, Activity::Due);
         }
         polls
     }
 
-    /// Gives `processor` its turn.
+    /// Gives `processor` a turn.
     pub(crate) fn turn(
         &mut self,
         firmware: &mut Firmware,
@@ -310,7 +310,7 @@ impl CardState {
             0 => Processor::First,
             _ => Processor::Second,
         };
-        if let Doing::Polling(since) = polling {
+        if let Activity::Polling(since) = polling {
             let polls = (now.saturating_sub(since) / poll_time) as u32;
             firmware.input(now, Input::Polled(which, polls));
         }
@@ -334,25 +334,25 @@ impl CardState {
         self.processors[index].busy_until = end;
         self.processors[index].worked += charged;
         match outcome {
-            // A turn that cost nothing still lets time go on.
-            Outcome::Worked => self.schedule(events, index, end.max(now + 1), Doing::Due),
-            Outcome::Waiting(engine) => self.rest(index, Doing::Spinning(engine)),
-            Outcome::Idle => self.rest(index, Doing::Idle(end)),
+            // A turn that cost nothing must still let time advance.
+            Outcome::Worked => self.schedule(events, index, end.max(now + 1), Activity::Due),
+            Outcome::Waiting(engine) => self.settle(index, Activity::Spinning(engine)),
+            Outcome::Idle => self.settle(index, Activity::Idle(end)),
             Outcome::Polling { ahead } => {
                 let at = end + Time::from(ahead) * self.poll_time();
                 record.sums.idle_polls += u64::from(ahead);
-                self.schedule(events, index, at.max(now + 1), Doing::Polling(end));
+                self.schedule(events, index, at.max(now + 1), Activity::Polling(end));
             }
         }
     }
 
-    fn rest(&mut self, processor: usize, doing: Doing) {
+    fn settle(&mut self, processor: usize, doing: Activity) {
         let state = &mut self.processors[processor];
         state.generation = state.generation.wrapping_add(1);
         state.doing = doing;
     }
 
-    /// Which message a transfer of this node belongs to, if anything goes along with it.
+    /// The message that a transfer of this node belongs to, if there is one.
     pub(crate) fn message_of(&mut self, transfer: &HostTransfer) -> Option<(u32, u64)> {
         if transfer.message == 0 {
             return None;
@@ -372,7 +372,7 @@ impl CardState {
         }
     }
 
-    /// A doorbell has come, before the program gets it as an input.
+    /// Notes a doorbell, before the program gets it as an input.
     pub(crate) fn ring(&mut self, now: Time, vi: u32, side: Side) {
         if let (Some(rung), Side::Send) = (self.rung.get_mut(vi as usize), side) {
             rung.push_back(now);
@@ -382,7 +382,7 @@ impl CardState {
         }
     }
 
-    /// The doorbell of the interface's next send was noticed at `at`.
+    /// Notes that the doorbell of the interface's next send was noticed at `at`.
     fn detected(&mut self, vi: u32, at: Time, record: &mut Record) {
         let rung = self.rung.get_mut(vi as usize).and_then(VecDeque::pop_front);
         if let Some(rung) = rung {
@@ -392,32 +392,32 @@ impl CardState {
         }
     }
 
-    /// The program gives the next number to a doorbell.
+    /// Gives the next number to a doorbell, as the program does.
     fn notice(&mut self, now: Time) {
         self.noticed += 1;
         let place = self.noticed as usize % self.remembered.len();
         self.remembered[place].0 = now;
     }
 
-    /// Gives every processor that does not spin a turn: a deadline has passed.
+    /// Gives every processor that does not spin a turn, because a deadline has passed.
     pub(crate) fn deadline(&mut self, events: &mut Events) {
         let now = events.now();
         for processor in 0..self.processors.len() {
             let state = self.processors[processor];
-            if matches!(state.doing, Doing::Polling(_) | Doing::Idle(_)) {
-                self.schedule(events, processor, now.max(state.busy_until), Doing::Due);
+            if matches!(state.doing, Activity::Polling(_) | Activity::Idle(_)) {
+                self.schedule(events, processor, now.max(state.busy_until), Activity::Due);
             }
         }
     }
 
-    /// An engine has finished a transfer.
-    pub(crate) fn returned(&mut self, engine: DmaEngine) {
+    /// Notes that an engine has finished a transfer.
+    pub(crate) fn transfer_finished(&mut self, engine: DmaEngine) {
         if let Some(given) = self.given.get_mut(engine as usize) {
             *given = given.saturating_sub(1);
         }
     }
 
-    /// The frame goes behind the transfer that brings its data, unless all of that has come.
+    /// Lets a frame follow the transfer that reads its data, unless all of that has come.
     fn follow(&mut self, frames: &mut Slab<Frame>, number: u32, token: Token) {
         let of_it = |transfer: &HostTransfer| transfer.token == token && transfer.data_pieces > 0;
         if let Some(fill) = self.transfers.position(of_it)
@@ -429,8 +429,8 @@ impl CardState {
         }
     }
 
-    /// When the host DMA engine can take up the data of a frame that still comes into a buffer, so that it will not run
-    /// dry if nothing delays the frame. None if no frame comes into it.
+    /// When the host DMA engine can start on the data of a frame that is still arriving in a buffer, so that it will not run
+    /// dry if nothing delays the frame. `None` if no frame is arriving in it.
     fn follow_coming(&self, buffer: BufferId) -> Option<Time> {
         let coming = self.coming.iter().find(|coming| coming.buffer == buffer)?;
         let spec = self.host_dma.spec();
@@ -441,7 +441,7 @@ impl CardState {
         Some(first.max(coming.ends.saturating_sub(rest)))
     }
 
-    /// A piece of a transfer has come; returns the frame that followed it if that was the last of its data.
+    /// Notes that a piece of a transfer has come; returns the frame that followed it if that was the last of its data.
     pub(crate) fn piece_done(&mut self, number: u32, bytes: u64) -> Option<u32> {
         let transfer = self.transfers.get_mut(number)?;
         transfer.pieces_left = transfer.pieces_left.saturating_sub(1);
@@ -453,7 +453,7 @@ impl CardState {
         }
     }
 
-    /// When all data of a transfer will have come, as far as its engine can say; none if it has not begun it.
+    /// When all data of a transfer will have come, as far as its engine can say; `None` if it has not begun.
     pub(crate) fn filled_at(&self, now: Time, number: u32) -> Option<Time> {
         let transfer = self.transfers.get(number)?;
         let (moving, left) = self.host_dma.left(u64::from(number))?;
@@ -463,7 +463,7 @@ impl CardState {
         Some(now + between + duration_at(bytes, spec.bytes_per_second))
     }
 
-    /// Puts a frame where its stamp belongs in the net send engine's queue.
+    /// Puts a frame into the net send engine's queue, by its stamp.
     pub(crate) fn queue_frame(&mut self, frames: &Slab<Frame>, frame: u32) {
         let stamp = |number: u32| frames.get(number).map_or(0, |frame| frame.stamp);
         let own = stamp(frame);
@@ -502,7 +502,7 @@ impl CardState {
     }
 }
 
-/// How many messages' numbers a card has to remember: what can be posted, and what has been taken up of it.
+/// How many messages' numbers a card has to remember: those that can be posted, and those in progress.
 fn remembered(settings: &Settings, vis: usize) -> usize {
     let limits = &settings.limits;
     let queue = limits.posted_per_queue as usize + limits.descriptors_per_queue as usize;
@@ -519,7 +519,7 @@ struct TurnCard<'a> {
     record: &'a mut Record,
     now: Time,
     charged: Time,
-    /// Charged since the last transfer for what the program does once for each piece.
+    /// Charged since the last transfer for steps that the program repeats for each piece.
     per_piece: Time,
 }
 
@@ -540,7 +540,7 @@ impl TurnCard<'_> {
         self.record.mark(mark);
     }
 
-    /// The first transfer for a message tells which interface's doorbell was noticed.
+    /// Notes with the first transfer for a message which interface's doorbell was noticed.
     fn first_of(&mut self, vi: u32, side: Side, message: u64) {
         let place = message as usize % self.card.remembered.len();
         let (noticed, seen) = &mut self.card.remembered[place];
@@ -583,7 +583,7 @@ impl TurnCard<'_> {
         let count = (pieces.len() + tail.len()).max(1);
         transfer.pieces_left = count as u32;
         let number = self.card.transfers.insert(transfer);
-        // The last piece is described now, those before it earlier by what one of them took.
+        // The last piece is described now; each of those before it was described earlier by what one took.
         let apart = match self.card.host_queued {
             true => self.per_piece / count as Time,
             false => 0,
@@ -613,7 +613,7 @@ impl TurnCard<'_> {
     }
 }
 
-/// The host transfer of a request, with its pieces, and those of what is read behind a frame's data.
+/// The host transfer of a request, with its pieces, and those of the descriptor read behind a frame's data.
 fn transfer<'r>(request: &DmaRequest<'r>) -> (HostTransfer, &'r [Piece], &'r [Piece]) {
     let mut transfer = HostTransfer {
         token: request.token,

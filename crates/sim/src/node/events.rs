@@ -4,7 +4,7 @@ use causeway_firmware::{Engine as DmaEngine, Side, Token};
 
 use crate::engine::{Engine, Time};
 
-/// What a packed event has room for.
+/// A field of a packed event.
 trait Word {
     fn pack(self) -> u32;
     fn unpack(word: u32) -> Self;
@@ -43,21 +43,21 @@ impl Word for Side {
     }
 }
 
-/// An event as the queue keeps it: two words that are packed and unpacked in registers. (An `Event` is written
-/// field by field and copied as a whole, for which a processor has to wait until all that it wrote before is in its
+/// An event as the queue stores it: two words that are packed and unpacked in registers. (An `Event` is written
+/// field by field and copied as a whole, for which a processor has to wait until all fields are in its
 /// cache: that cost more than the queue itself.)
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed(u64, u64);
 
-/// Places of fields in [`Packed`]: the first has 24 bits, the others 32.
+/// Positions of fields in [`Packed`]: the first has 24 bits, the others 32.
 const SMALL: usize = 0;
 const A: usize = 1;
 const B: usize = 2;
 
-/// Declares the events of nodes, each with its number and the places of its fields in [`Packed`].
+/// Declares the events of nodes, each with its number and the positions of its fields in [`Packed`].
 macro_rules! events {
     ($($(#[$doc:meta])* $code:literal $name:ident { $($place:ident $field:ident: $type:ty),* })*) => {
-        /// What happens at some time.
+        /// An event.
         #[derive(Clone, Copy, Debug)]
         pub(crate) enum Event {
             $($(#[$doc])* $name { node: u32, $($field: $type),* },)*
@@ -94,17 +94,17 @@ macro_rules! events {
 }
 
 events! {
-    /// A processor's turn is due, if `generation` is still the present one.
+    /// A processor's turn is due, unless its generation is void.
     0 Turn { SMALL processor: u32, A generation: u32 }
     /// A doorbell reaches the card.
     1 Doorbell { A vi: u32, SMALL side: Side, B slot: u32 }
     /// A piece of a transfer reaches the host DMA engine.
     2 HostDmaPiece { A transfer: u32, B bytes: u32 }
-    /// A channel of the host DMA engine goes on.
+    /// A channel of the host DMA engine continues.
     3 HostDma { A channel: u32 }
     /// The network send engine is given a frame.
     4 NetSend { A frame: u32 }
-    /// It has sent it.
+    /// The network send engine has sent a frame.
     5 NetSent { A token: Token }
     /// The network receive engine is given a buffer.
     6 NetReceive { A buffer: u32 }
@@ -112,17 +112,17 @@ events! {
     7 Arrived { A frame: u32 }
     /// The receive engine has put a frame into a buffer.
     8 Received { A frame: u32, B buffer: u32 }
-    /// A process goes on.
+    /// A process continues.
     9 Process { A process: u32 }
     /// The program's deadline has come.
     10 Deadline { }
-    /// A process has waited long enough, if this is the wait that it is in.
+    /// A process's wait has reached its limit, if it is the wait of this number.
     11 Timeout { A process: u32, B wait: u32 }
-    /// The card has something for a process that sleeps: its completion queue, or one of its work queues.
+    /// The card raises an interrupt for a sleeping process: its completion queue, or one of its work queues.
     12 Interrupt { A process: u32 }
-    /// The header of a frame is in, and the rest follows.
+    /// The header of a frame has arrived, and the rest follows.
     13 Begun { A frame: u32 }
-    /// What a host transfer still had to wait for of its frame has gone to the host.
+    /// The rest of the frame that a host transfer followed has gone to the host.
     14 Followed { A transfer: u32 }
 }
 
@@ -141,7 +141,7 @@ impl Events {
         self.0.after(after, event.into());
     }
 
-    /// Goes on to the next event, if it happens by `end`.
+    /// Advances to the next event, if it happens by `end`.
     #[inline]
     pub(crate) fn next_by(&mut self, end: Time) -> Option<Event> {
         match self.0.next_time() {

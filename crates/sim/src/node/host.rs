@@ -1,8 +1,8 @@
 //! Processes of a host, and the library through which they use the card.
 //!
-//! A process is a state machine that returns what to do next ([`Process::next`]). It has a clock of its own,
+//! A process is a state machine that returns its next step ([`Process::next`]). It has a clock of its own,
 //! which runs ahead of the present while the process computes; only what others can see (the doorbell's
-//! crossing the bus) is an event. While it polls, nothing is simulated: when a completion lands in memory,
+//! crossing the bus) is an event. Its polls are not simulated one by one: when a completion is in memory,
 //! it is computed which poll finds it.
 
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ pub(crate) const DESCRIPTORS_AT: u64 = 1 << 20;
 
 /// A program of a host, as a state machine.
 pub trait Process {
-    /// What to do next. `now` is the process's time; `completed` is what it waited for, if it did.
+    /// Returns the next step. `now` is the process's time; `completed` is the completion that it waited for, if it waited.
     fn next(&mut self, now: Time, completed: Option<Completed>) -> Action;
 
     /// Called for a completion at the moment it is in memory, whether or not the process waits for it.
@@ -31,10 +31,10 @@ pub trait Process {
     }
 }
 
-/// What a process does next.
+/// The next step of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Posts a descriptor for a message of so many bytes, and rings the doorbell.
+    /// Posts a descriptor for a message of this many bytes, and rings the doorbell.
     Post {
         /// Which of the process's virtual interfaces.
         vi: u32,
@@ -52,13 +52,13 @@ pub enum Action {
         /// How many bytes.
         bytes: u32,
     },
-    /// Waits until something is complete.
+    /// Waits for a completion.
     Await(Await),
     /// Computes.
     Compute(Time),
     /// Sleeps.
     SleepUntil(Time),
-    /// Is over.
+    /// Ends.
     End,
 }
 
@@ -71,18 +71,18 @@ pub enum Await {
     AnyReceive,
     /// The next entry of its completion queue.
     Queue,
-    /// The same, but no longer than until then: the process goes on without a completion.
+    /// The next entry of its completion queue, but no longer than until then: the process then continues without a completion.
     QueueUntil(Time),
 }
 
 impl Await {
-    /// Whether it is for the completion queue.
+    /// Whether it waits for the completion queue.
     fn is_queue(self) -> bool {
         matches!(self, Self::Queue | Self::QueueUntil(_))
     }
 }
 
-/// A descriptor that is complete.
+/// A completed descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
     /// Which of the process's virtual interfaces.
@@ -98,7 +98,7 @@ pub struct Completed {
 }
 
 impl Completed {
-    /// What the bytes of a descriptor's status say.
+    /// Decodes a descriptor's status.
     fn new(local: u32, side: Side, bytes: &[u8]) -> Self {
         let completion = Status::decode(bytes).unwrap_or_default();
         Self {
@@ -114,7 +114,7 @@ impl Completed {
 /// One work queue as its process sees it.
 #[derive(Debug)]
 struct WorkQueue {
-    /// Where its descriptors are.
+    /// The position of its descriptors.
     at: u64,
     posted: u32,
     landed: u32,
@@ -122,12 +122,12 @@ struct WorkQueue {
 }
 
 impl WorkQueue {
-    /// Whether something has landed and not been taken.
+    /// Whether a completion is in memory and has not been taken.
     fn has_completions(&self) -> bool {
         self.landed != self.taken
     }
 
-    /// Where in the host's memory the status of its descriptor in `slot` is.
+    /// The position in the host's memory of the status of the descriptor in `slot`.
     fn status_at(&self, slot: u32, stride: u64) -> usize {
         (self.at + u64::from(slot) * stride - DESCRIPTORS_AT) as usize + STATUS_OFFSET
     }
@@ -141,7 +141,7 @@ pub(crate) struct Vi {
     local: u32,
     depth: u32,
     queued: [bool; 2],
-    /// The process does not wait for completions of this side.
+    /// Whether the process ignores completions of this side.
     counted: [bool; 2],
     sides: [WorkQueue; 2],
     /// The node at the other end, and its virtual interface.
@@ -151,10 +151,10 @@ pub(crate) struct Vi {
     first_posted: u32,
 }
 
-/// Most messages of an interface of which it is remembered when they were posted: what is lost may never be received.
+/// Most messages of an interface whose posting times are remembered: a lost one may never be received.
 const MOST_REMEMBERED: usize = 1 << 14;
 
-/// Of an RDMA, its bytes.
+/// The bytes of an RDMA; `None` for a message.
 type Remote = Option<u32>;
 
 impl Vi {
@@ -167,7 +167,7 @@ impl Vi {
         self.posted_at.push_back((at, remote));
     }
 
-    /// When the earliest of those that are remembered was posted, and its bytes, if it is an RDMA.
+    /// When the earliest remembered message was posted, and its bytes, if it is an RDMA.
     pub(crate) fn next_remote(&mut self) -> Option<(Time, u32)> {
         let &(at, remote) = self.posted_at.front()?;
         let bytes = remote?;
@@ -207,16 +207,16 @@ impl Vi {
     }
 }
 
-/// What a process is at.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// An event will let it go on.
+    /// It continues with an event.
     Running,
-    /// It has built a descriptor and is about to ring.
+    /// It has built a descriptor and is about to ring the doorbell.
     Ringing { vi: u32, side: Side, slot: u32 },
     /// It polls, from this time on; `from` is the interface that it polls first.
     Awaiting { what: Await, since: Time, from: u32 },
-    /// It is over.
+    /// It has ended.
     Ended,
     /// It posted more than its work queue holds.
     Overrun,
@@ -233,9 +233,9 @@ pub(crate) struct ProcessState {
     pub(crate) queue: Option<QueueId>,
     /// Entries that are in memory: interface and side.
     entries: VecDeque<(u32, Side)>,
-    /// What it waited for and has found, for the next call.
+    /// The completion that it waited for, for the next call.
     found: Option<Completed>,
-    /// Where polling of all interfaces goes on.
+    /// The interface at which polling of all interfaces continues.
     scan: u32,
     /// How long it has polled.
     pub(crate) polled: Time,
@@ -298,7 +298,7 @@ pub(crate) struct Host {
     pub(crate) data: (u64, u32),
     pub(crate) payload_bytes: u32,
     pub(crate) shadow_queues: bool,
-    /// Whether it is remembered when messages were posted.
+    /// Whether posting times of messages are remembered.
     pub(crate) remembers: bool,
 }
 
@@ -311,29 +311,29 @@ pub(crate) enum Armed {
     Queue(QueueId),
 }
 
-/// How descriptors say that they are RDMA.
+/// The operation bits of RDMA in descriptors.
 const REMOTE_WRITE: u16 = 1;
 const REMOTE_READ: u16 = 2;
 
-/// What polling costs.
+/// The costs of polling.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Polling {
     pub(crate) poll: Time,
     pub(crate) complete: Time,
-    /// Of processes that sleep instead: from the interrupt to going on.
+    /// For processes that sleep instead: from the interrupt until they continue.
     pub(crate) wake: Option<Time>,
 }
 
-/// What [`Host::go_on`] came to.
+/// The result of [`Host::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// It goes on at this time of its own clock.
+    /// The process continues at this time of its own clock.
     At(Time),
-    /// It built a descriptor that so many bytes are written to the card for; the doorbell is rung when its clock has come.
+    /// It built a descriptor of which this many bytes are written to the card; the doorbell is rung when its clock is reached.
     Build { side: Side, on_card_bytes: u32 },
     /// It computes.
     Compute(Time),
-    /// It waits for a completion, or is over.
+    /// It waits for a completion, or has ended.
     Nothing,
 }
 
@@ -345,8 +345,8 @@ impl Host {
             .unwrap_or_default()
     }
 
-    /// Lets a process go on: carries out what its program returns as the next step.
-    pub(crate) fn go_on(&mut self, process: u32, polling: Polling) -> Next {
+    /// Carries out the next step of a process.
+    pub(crate) fn step(&mut self, process: u32, polling: Polling) -> Next {
         let Some(state) = self.processes.get_mut(process as usize) else {
             return Next::Nothing;
         };
@@ -407,7 +407,7 @@ impl Host {
         }
         let slot = queue.posted % there.depth;
         let number = queue.posted;
-        // A receive names a buffer all the same: it does not know yet what will come.
+        // A receive names a buffer all the same: which message will come is not known.
         let is_remote = operation != Operation::Send;
         let inside = side == Side::Send && !is_remote && bytes <= self.payload_bytes;
         let mut bits = match operation {
@@ -437,7 +437,7 @@ impl Host {
             there.remember(state.clock, is_remote.then_some(bytes));
         }
         state.state = State::Ringing { vi, side, slot };
-        // All nodes are set up alike: the peer's memory has the same address and handle as one's own.
+        // All nodes are set up alike: the peer's memory has the same address and handle as the own.
         let segments = 1 + usize::from(is_remote);
         let body = match inside {
             true => bytes as usize,
@@ -471,7 +471,7 @@ impl Host {
         (address, self.descriptors, shadow)
     }
 
-    /// A status is in memory. Returns when its process finds it, if it polls for it.
+    /// Notes that a status is in memory. Returns when its process finds it, if it polls for it.
     pub(crate) fn status_landed(
         &mut self,
         now: Time,
@@ -508,7 +508,7 @@ impl Host {
         self.find(process, now, polling).map(|at| (process, at))
     }
 
-    /// An entry of a completion queue is in memory. Returns when its process finds it, if it polls.
+    /// Notes that an entry of a completion queue is in memory. Returns when its process finds it, if it polls.
     pub(crate) fn entry_landed(
         &mut self,
         now: Time,
@@ -527,13 +527,13 @@ impl Host {
         }
     }
 
-    /// Whether what a process polls for is there by `now`; then takes it and returns when the process goes on.
+    /// If the completion that a process polls for is there by `now`, takes it and returns when the process continues.
     fn find(&mut self, process: u32, now: Time, polling: Polling) -> Option<Time> {
         let state = self.processes.get_mut(process as usize)?;
         let State::Awaiting { what, since, from } = state.state else {
             return None;
         };
-        // The polls before the one that finds it, and the interface of that one.
+        // The polls before the one that finds it, and the interface that is polled then.
         let round = now.saturating_sub(since).div_ceil(polling.poll.max(1));
         let (polls, vi, side) = match what {
             Await::One(local, side) => {
@@ -562,7 +562,7 @@ impl Host {
         if !queue.has_completions() {
             return None;
         }
-        // What was written of it stays until the place is posted again.
+        // What was written to the slot stays until the slot is posted again.
         let at = queue.status_at(queue.taken % there.depth, self.stride);
         let status = self.memory.get(at..at + STATUS_BYTES).unwrap_or_default();
         queue.taken += 1;
@@ -580,7 +580,7 @@ impl Host {
         Some(state.clock)
     }
 
-    /// When a process that waits gives up waiting, if it does.
+    /// When a waiting process stops waiting, if its wait has a limit.
     pub(crate) fn waits_until(&self, process: u32) -> Option<(Time, u32)> {
         let state = self.processes.get(process as usize)?;
         match state.state {
@@ -592,7 +592,7 @@ impl Host {
         }
     }
 
-    /// A process gives up its wait, if that is the one of this number; returns whether it does.
+    /// Ends a process's wait, if it is the one of this number; returns whether it did.
     pub(crate) fn give_up(&mut self, process: u32, wait: u32, now: Time) -> bool {
         let Some(state) = self.processes.get_mut(process as usize) else {
             return false;
@@ -612,7 +612,7 @@ impl Host {
         true
     }
 
-    /// A process that waits goes to sleep: what it has to arm on the card.
+    /// Puts a waiting process to sleep: returns what it has to arm on the card.
     pub(crate) fn sleep(&mut self, process: u32) -> Vec<Armed> {
         let Some(state) = self.processes.get_mut(process as usize) else {
             return Vec::new();
@@ -644,7 +644,7 @@ impl Host {
         state.is_some_and(|state| state.sleeps)
     }
 
-    /// The card has woken a process. Returns when it goes on, if what it waits for is there.
+    /// Wakes a process for the card. Returns when it continues, if what it waits for is there.
     pub(crate) fn woken(&mut self, process: u32, now: Time, polling: Polling) -> Option<Time> {
         let state = self.processes.get(process as usize)?;
         match state.sleeps {
@@ -653,7 +653,7 @@ impl Host {
         }
     }
 
-    /// The process that a report of the card concerns.
+    /// The process that a report of the card is about.
     pub(crate) fn process_of(&self, armed: Armed) -> Option<u32> {
         match armed {
             Armed::WorkQueue(vi, _) => self.vis.get(vi as usize).map(|vi| vi.process),

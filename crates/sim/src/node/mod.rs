@@ -2,7 +2,7 @@
 //!
 //! A [`World`] is a number of nodes of one [`Profile`](crate::profile::Profile) and one design of card
 //! ([`Settings`](causeway_firmware::Settings)), a network between them, and the processes on their
-//! hosts. Everything is set up first ([`Plan`]), then runs until nothing is left to happen or until a given time.
+//! hosts. Everything is set up first ([`Plan`]), then runs until no event is left or until a given time.
 //!
 //! | part | does |
 //! |---|---|
@@ -13,8 +13,8 @@
 //! | `events` | what can happen, and the queue of it |
 //! | [`world`] | the loop over events, and frames between nodes |
 //!
-//! What an idle processor polls in vain is counted, not simulated poll by poll: when something happens, it is
-//! computed when the loop would have come to it.
+//! Polls of an idle processor are counted, not simulated one by one: when something happens, it is
+//! computed when the loop would have found it.
 
 pub mod card;
 mod events;

@@ -18,8 +18,8 @@ const DATA_AT: u64 = 1 << 40;
 /// The protection tag of everything.
 const TAG: u32 = 1;
 
-/// Card memory that follows from how many virtual interfaces a node has, up to the limits of the settings: in a star, what
-/// the middle needs would be far too much for all others.
+/// Card memory in proportion to a node's virtual interfaces, up to the limits of the settings: in a star, the memory that
+/// the centre needs would be far too much for all others.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
     /// Buffers and frames for sending, for each interface.
@@ -40,21 +40,21 @@ impl Room {
     }
 }
 
-/// Why a world cannot be.
+/// Why a world cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The card's settings.
+    /// The card refuses its settings.
     #[error("the card's settings: {0}")]
     Settings(#[from] SettingsError),
-    /// What is set up on it.
+    /// The card refuses what is to be set up.
     #[error("setting the card up: {0}")]
     SetUp(#[from] SetUpError),
-    /// The plan names something that it does not have.
+    /// The plan names something that it does not contain.
     #[error("the plan: {0}")]
     Plan(&'static str),
 }
 
-/// Everything that a world begins with.
+/// The description of a world to build.
 pub struct Plan {
     /// The hardware.
     pub profile: Profile,
@@ -62,9 +62,9 @@ pub struct Plan {
     pub settings: Settings,
     /// Nodes and cables.
     pub topology: Topology,
-    /// How much card memory a node has for its interfaces; as much as the settings say if nothing is set.
+    /// Card memory of a node for its interfaces; as much as the settings say if `None`.
     pub room: Option<Room>,
-    /// Where in its page a message's data begins.
+    /// Offset in its page at which a message's data begins.
     pub data_offset: u32,
     /// Longest message.
     pub longest_message: u32,
@@ -76,7 +76,7 @@ pub struct Plan {
     pub connections: Vec<(usize, usize)>,
 }
 
-/// One node, built.
+/// A node that was built.
 pub(crate) struct Built {
     pub(crate) firmware: Firmware,
     pub(crate) host: Host,
@@ -184,7 +184,7 @@ impl Plan {
     }
 }
 
-/// What the nodes of a plan have in common while they are built.
+/// The data for building the nodes of a plan.
 struct NodeBuild<'a> {
     profile: &'a Profile,
     settings: &'a Settings,
@@ -196,6 +196,22 @@ struct NodeBuild<'a> {
 }
 
 impl NodeBuild<'_> {
+    /// The settings of a node's card, with this many interfaces, pages of memory and completion queues.
+    fn settings_of(&self, node: usize, vis: usize, pages: u32, queues: usize) -> Settings {
+        let mut settings = self.settings.clone();
+        settings.node = NodeId(node as u32);
+        settings.page_bytes = self.profile.memory.page_bytes as u32;
+        settings.limits.vis = (vis as u32).max(1);
+        if let Some(room) = self.room {
+            let vis = settings.limits.vis;
+            room.limit(&mut settings.limits, vis);
+        }
+        settings.limits.regions = 2;
+        settings.limits.pages = pages;
+        settings.limits.completion_queues = queues as u32;
+        settings
+    }
+
     fn node(
         &self,
         node: usize,
@@ -218,17 +234,7 @@ impl NodeBuild<'_> {
         let data = u64::from(self.data_offset) + u64::from(self.longest_message.max(1));
         let page = self.profile.memory.page_bytes;
         let pages = (memory.div_ceil(page) + data.div_ceil(page) + 2) as u32;
-        let mut settings = self.settings.clone();
-        settings.node = NodeId(node as u32);
-        settings.page_bytes = page as u32;
-        settings.limits.vis = (mine.len() as u32).max(1);
-        if let Some(room) = self.room {
-            let vis = settings.limits.vis;
-            room.limit(&mut settings.limits, vis);
-        }
-        settings.limits.regions = 2;
-        settings.limits.pages = pages;
-        settings.limits.completion_queues = with_queue.len() as u32;
+        let settings = self.settings_of(node, mine.len(), pages, with_queue.len());
         let mut firmware = Firmware::new(settings)?;
         let descriptors = register(&mut firmware, DESCRIPTORS_AT, memory, page)?;
         let data_handle = register(&mut firmware, DATA_AT, data, page)?;
@@ -296,7 +302,7 @@ impl NodeBuild<'_> {
     }
 }
 
-/// Registers `bytes` from `base`, each page where it lies.
+/// Registers `bytes` from `base`, each page at its own bus address.
 fn register(firmware: &mut Firmware, base: u64, bytes: u64, page: u64) -> Result<u32, SetUpError> {
     let pages: Vec<u64> = (0..bytes.div_ceil(page) + 1)
         .map(|number| base + number * page)
@@ -306,7 +312,7 @@ fn register(firmware: &mut Firmware, base: u64, bytes: u64, page: u64) -> Result
         base,
         bytes,
         tag: TAG,
-        // Of descriptors, too; no process makes use of it.
+        // Descriptors' memory gets these rights, too; no process uses them.
         rdma_write: true,
         rdma_read: true,
         pages: pages.get(..needed).unwrap_or(&pages),

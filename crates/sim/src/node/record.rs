@@ -1,4 +1,4 @@
-//! What is noted while a world runs.
+//! Recording what happens while a world runs.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use causeway_firmware::Side;
 use crate::engine::Time;
 use crate::statistics::Statistics;
 
-/// What a message has come to (the rows of Table 5.1, and of fig. 4.3).
+/// A stage that a message has reached (the rows of Table 5.1, and of fig. 4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// The doorbell reached the card.
@@ -41,7 +41,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Its name in a trace.
+    /// The stage's name in a trace.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rung => "doorbell rung",
@@ -62,44 +62,44 @@ impl Stage {
     }
 }
 
-/// One message has come to one stage.
+/// The time at which a message reached a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// When.
+    /// The time.
     pub at: Time,
-    /// On which node.
+    /// The node.
     pub node: u32,
-    /// On which virtual interface.
+    /// The virtual interface.
     pub vi: u32,
-    /// In which work queue its descriptor is.
+    /// The work queue of its descriptor.
     pub side: Side,
-    /// The program's number of the message; of [`Stage::Rung`] the descriptor's place in its work queue.
+    /// The program's number of the message; for [`Stage::Rung`] the descriptor's slot in its work queue.
     pub message: u64,
     /// The stage.
     pub stage: Stage,
 }
 
-/// A use of a resource, for timelines.
+/// A span in which a resource was used, for timelines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// On which node.
+    /// The node.
     pub node: u32,
-    /// Of what.
+    /// The resource.
     pub track: Track,
-    /// What for.
+    /// The purpose.
     pub name: &'static str,
-    /// From.
+    /// The beginning.
     pub start: Time,
-    /// Until.
+    /// The end.
     pub end: Time,
-    /// Which message: its sender's node, and its number there.
+    /// The message: its sender's node, and its number there.
     pub message: Option<(u32, u64)>,
 }
 
-/// What a timeline has a line for.
+/// A line of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Track {
-    /// Doorbells of sends that the card's program has not noticed yet.
+    /// Doorbells of sends that the card's program has not noticed.
     Doorbell,
     /// A process of the host.
     Process(u32),
@@ -113,7 +113,7 @@ pub enum Track {
     NetSend,
     /// The network receive engine.
     NetReceive,
-    /// The way from node to node.
+    /// The network between the nodes.
     Wire,
 }
 
@@ -122,7 +122,7 @@ pub enum Track {
 pub struct Sums {
     /// Time that messages waited in send queues, from their doorbell's ringing to its being noticed.
     pub send_wait: Time,
-    /// How many such messages.
+    /// The number of such messages.
     pub sends_noticed: u64,
     /// Time that the cards' processors worked.
     pub processor_busy: Time,
@@ -132,15 +132,15 @@ pub struct Sums {
     pub frames: u64,
     /// Frames that the network lost.
     pub frames_lost: u64,
-    /// Times that the program gave an engine more than it holds.
+    /// How often the program gave an engine more than it holds.
     pub overcommitted: u64,
     /// Completions with an error.
     pub errors: u64,
-    /// Doorbells polled in vain while nothing else was to be done.
+    /// Silent doorbells polled while nothing else was to be done.
     pub idle_polls: u64,
 }
 
-/// What is noted while a world runs; how much of it is chosen before.
+/// The records of a world; which are kept is chosen before it runs.
 #[derive(Debug, Default)]
 pub struct Record {
     /// Sums, always.
@@ -149,7 +149,7 @@ pub struct Record {
     pub marks: Option<Vec<Mark>>,
     /// Slices, if wanted.
     pub slices: Option<Vec<Slice>>,
-    /// How latencies are distributed, what happened when, and how much everything was used, if wanted.
+    /// Distributions of latencies, events over time, and use of resources, if wanted.
     pub statistics: Option<Box<Statistics>>,
 }
 
@@ -159,7 +159,7 @@ impl Record {
         self.marks.get_or_insert_default();
     }
 
-    /// Also notes what was used when: everything that a timeline needs.
+    /// Also notes the use of resources over time: everything that a timeline needs.
     pub fn keep_slices(&mut self) {
         self.keep_marks();
         self.slices.get_or_insert_default();
@@ -184,7 +184,7 @@ impl Record {
     }
 }
 
-/// Marks that wait for the program to notice what has happened: those of each engine in the order of happening.
+/// Marks to be set when the program notices an event: those of each engine in the order of the events.
 #[derive(Debug, Default)]
 pub(crate) struct Unnoticed {
     pub(crate) host: VecDeque<Mark>,

@@ -1,4 +1,4 @@
-//! Virtual interfaces that are to be set up.
+//! Virtual interfaces to be set up.
 
 use causeway_firmware::{Direction, Traffic};
 
@@ -17,22 +17,22 @@ pub enum Queues {
 /// A virtual interface to be set up.
 #[derive(Clone, Copy, Debug)]
 pub struct ViPlan {
-    /// On which node.
+    /// The node.
     pub node: usize,
-    /// Of which of the node's processes.
+    /// The process, by its number on the node.
     pub process: usize,
-    /// Most sends, and most receives, that are posted at a time.
+    /// The most sends, and the most receives, that are posted at a time.
     pub depth: u32,
-    /// What goes to the process's completion queue.
+    /// The completions that go to the process's completion queue.
     pub queues: Queues,
-    /// Completions of sends are only counted, as they land; the process never waits for them.
+    /// Completions of sends are only counted when they are in memory; the process never waits for them.
     pub sends_counted: bool,
-    /// What is reserved for its messages, and which way they go.
+    /// The reservation for its messages, and their direction.
     pub reserved: Option<(Direction, Traffic)>,
 }
 
 impl ViPlan {
-    /// One whose process waits for all completions, in its completion queue or not, and for which nothing is reserved.
+    /// An interface whose process waits for all completions, in its completion queue or not, and that has no reservation.
     pub fn new(node: usize, process: usize, depth: u32, queues: Queues) -> Self {
         Self {
             node,

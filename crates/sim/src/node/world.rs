@@ -26,11 +26,11 @@ struct Node {
     card: CardState,
     host: Host,
     cpus: Vec<HostCpu>,
-    /// The deadline for which an event is under way.
+    /// The deadline for which an event is scheduled.
     deadline: Option<Time>,
 }
 
-/// Nodes, their network, and what is going to happen.
+/// Nodes, their network, and the events to come.
 pub struct World {
     profile: Profile,
     events: Events,
@@ -39,22 +39,22 @@ pub struct World {
     frames: Slab<Frame>,
     polling: Polling,
     read_bytes: Vec<u8>,
-    /// What is noted.
+    /// The records.
     pub record: Record,
 }
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// All processes are over.
+    /// All processes have ended.
     Finished,
-    /// The time was over.
+    /// The time limit was reached.
     TimeUp,
-    /// Nothing can happen any more, but processes wait: for each its node, its number, and for what.
-    Stuck(Vec<String>),
+    /// No event is left, but processes wait: for each its node, its number, and what it waits for.
+    Deadlock(Vec<String>),
 }
 
-/// Processes that a message about a standstill names.
+/// How many processes a report of a deadlock names.
 const MOST_SHOWN: usize = 8;
 
 impl fmt::Display for Ended {
@@ -62,7 +62,7 @@ impl fmt::Display for Ended {
         match self {
             Self::Finished => f.write_str("finished"),
             Self::TimeUp => f.write_str("it takes more virtual time than is simulated"),
-            Self::Stuck(waits) => {
+            Self::Deadlock(waits) => {
                 let shown = waits.get(..MOST_SHOWN).unwrap_or(waits);
                 write!(f, "nothing can happen any more: {}", shown.join("; "))?;
                 match waits.len() - shown.len() {
@@ -75,7 +75,7 @@ impl fmt::Display for Ended {
 }
 
 impl World {
-    /// Builds what `plan` says.
+    /// Builds the world of `plan`.
     pub fn new(plan: Plan) -> Result<Self, BuildError> {
         let settings = plan.settings.clone();
         let (profile, network, built) = plan.build()?;
@@ -125,7 +125,7 @@ impl World {
         self.events.now()
     }
 
-    /// How many events have happened.
+    /// The number of events that were handled.
     pub fn events_handled(&self) -> u64 {
         self.events.handled()
     }
@@ -135,7 +135,7 @@ impl World {
         &self.network
     }
 
-    /// Lets things happen until `end`, or until nothing is left.
+    /// Handles events until `end`, or until none is left.
     pub fn run(&mut self, end: Time) -> Ended {
         if self.record.statistics.is_some() {
             self.run_observed(end);
@@ -148,7 +148,7 @@ impl World {
         self.ended()
     }
 
-    /// How it ended.
+    /// Why the run ended.
     fn ended(&self) -> Ended {
         if self.events.pending() > 0 {
             return Ended::TimeUp;
@@ -171,7 +171,7 @@ impl World {
         }
         match stuck.is_empty() {
             true => Ended::Finished,
-            false => Ended::Stuck(stuck),
+            false => Ended::Deadlock(stuck),
         }
     }
 
@@ -238,7 +238,7 @@ impl World {
         }
     }
 
-    /// An interrupt wakes the process that has asked for it.
+    /// Wakes the process that has armed this interrupt.
     fn interrupt(&mut self, node: u32, process: u32) {
         let now = self.events.now();
         let place = &mut self.nodes[node as usize];
@@ -247,7 +247,7 @@ impl World {
             place.cpus[cpu].interrupt(now, self.profile.host.context_switch);
             self.events.at(at, Event::Process { node, process });
         } else if place.host.sleeps(process) {
-            // Told of something that it had found before.
+            // The process had found the completion before the interrupt.
             self.arm(node, process);
         }
     }
@@ -268,7 +268,7 @@ impl World {
         self.nodes[node as usize].firmware.input(now, input);
     }
 
-    /// Wakes the processors that an input concerns, and passes to the program how many doorbells they have polled.
+    /// Wakes the processors that an input concerns, and reports to the program how many doorbells they have polled.
     fn wake(&mut self, node: u32, from: Option<DmaEngine>) {
         let now = self.events.now();
         let Node { firmware, card, .. } = &mut self.nodes[node as usize];
@@ -371,7 +371,7 @@ impl World {
 
     fn host_transfer_done(&mut self, node: u32, transfer: &HostTransfer) {
         let place = &mut self.nodes[node as usize];
-        place.card.returned(DmaEngine::Host);
+        place.card.transfer_finished(DmaEngine::Host);
         self.note_transfer(node, transfer);
         let place = &mut self.nodes[node as usize];
         self.read_bytes.clear();
@@ -420,7 +420,7 @@ impl World {
         }
     }
 
-    /// What a host transfer has written is in host memory: the process that goes on therefore, and when.
+    /// Handles data of a host transfer being in host memory: returns the process that continues because of it, and when.
     fn landed(&mut self, node: u32, transfer: &HostTransfer) -> Option<(u32, Time)> {
         let (now, polling) = (self.events.now(), self.polling);
         let host = &mut self.nodes[node as usize].host;
@@ -451,7 +451,7 @@ impl World {
         }
     }
 
-    /// Frames may wait although the engine is idle: for their data, which comes fast enough by now or does not.
+    /// Frames may wait although the engine is idle: for data that by now comes fast enough, or does not.
     fn send_if_idle(&mut self, node: u32) {
         let card = &self.nodes[node as usize].card;
         if !card.sending && !card.net_queue.is_empty() {
@@ -459,8 +459,8 @@ impl World {
         }
     }
 
-    /// All data of a frame has come that followed it. If the frame has begun, its last burst can leave now; what it
-    /// was on its way without a pause would have been over then, or is late by as much.
+    /// Handles the last data of a frame that followed its transfer. If the frame has begun, its last burst can leave now; the
+    /// time until it has left without a pause is over, or it is late by as much as is missing.
     fn filled(&mut self, node: u32, number: u32) {
         let now = self.events.now();
         let Some(frame) = self.frames.get_mut(number) else {
@@ -484,8 +484,8 @@ impl World {
         );
     }
 
-    /// Sends the frame that is first in the queue. One whose data still comes begins when it will not run dry, if
-    /// its data goes on coming as fast as the host DMA engine moves it.
+    /// Sends the frame that is first in the queue. One whose data is still coming begins when it will not run dry, if
+    /// its data goes on coming at the host DMA engine's rate.
     fn send(&mut self, node: u32) {
         let now = self.events.now();
         let card = &mut self.nodes[node as usize].card;
@@ -521,7 +521,7 @@ impl World {
         }
     }
 
-    /// It is certain when a frame leaves and arrives.
+    /// Fixes when a frame leaves and arrives.
     fn leaves(&mut self, node: u32, number: u32, begun: Begun) {
         let Some(frame) = self.frames.get(number).copied() else {
             return;
@@ -551,7 +551,7 @@ impl World {
     fn sent(&mut self, node: u32, token: causeway_firmware::Token) {
         let now = self.events.now();
         let card = &mut self.nodes[node as usize].card;
-        card.returned(DmaEngine::NetSend);
+        card.transfer_finished(DmaEngine::NetSend);
         card.sending = false;
         if let Some(number) = card.net_queue.pop_front()
             && let Some(frame) = self.frames.get(number).copied()
@@ -579,7 +579,7 @@ impl World {
         self.input(node, Some(DmaEngine::NetSend), finished);
     }
 
-    /// A process waits, for which it sleeps if it is to, and no longer than it says.
+    /// Begins a process's wait: it sleeps if it is to, and waits no longer than its limit.
     fn wait(&mut self, node: u32, process: u32) {
         let place = &mut self.nodes[node as usize];
         if let Some((at, wait)) = place.host.waits_until(process) {
@@ -603,7 +603,7 @@ impl World {
         self.arm(node, process);
     }
 
-    /// Arms at the card what a process sleeps for.
+    /// Arms the interrupts for which a process sleeps.
     fn arm(&mut self, node: u32, process: u32) {
         for armed in self.nodes[node as usize].host.sleep(process) {
             let input = match armed {
@@ -616,7 +616,7 @@ impl World {
         }
     }
 
-    /// A process goes on: it rings the doorbell that it came to ring, or does the next thing.
+    /// Continues a process: rings the doorbell that it was about to ring, or carries out its next step.
     fn process(&mut self, node: u32, process: u32) {
         let now = self.events.now();
         let place = &mut self.nodes[node as usize];
@@ -637,7 +637,7 @@ impl World {
             };
             self.events.at(posted.delivered, doorbell);
         }
-        let next = place.host.go_on(process, self.polling);
+        let next = place.host.step(process, self.polling);
         let state = &mut place.host.processes[process as usize];
         let (work, name) = match next {
             Next::Nothing => {

@@ -5,9 +5,9 @@
 pub struct Entry {
     /// Section and key: `card.steps.look_round`.
     pub key: String,
-    /// As written, without quotes: `15 cycles`.
+    /// The value as written, without quotes: `15 cycles`.
     pub value: String,
-    /// Where it comes from.
+    /// The value's source.
     pub source: String,
 }
 
@@ -32,7 +32,7 @@ pub fn entries(text: &str) -> Vec<Entry> {
     entries
 }
 
-/// The text with another value of a key, or nothing if it has no such key. The value stands as in the file, without quotes.
+/// The text with another value of a key; `None` if it has no such key. The value is written as in the file, without quotes.
 pub fn with_value(text: &str, key: &str, value: &str) -> Option<String> {
     let (wanted, key) = key.rsplit_once('.')?;
     let written = match value.parse::<i64>() {

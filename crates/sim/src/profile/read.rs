@@ -10,7 +10,7 @@ use crate::hardware::{
     Channels, HostDmaSpec, HostSpec, IoBusSpec, LinkSpec, MemorySpec, SwitchSpec, WhenFull,
 };
 
-/// Most processors of a host, channels of an engine, and such.
+/// Most processors of a host, channels of an engine, and the like.
 const MOST: u64 = 4_096;
 /// Most bytes that a frame takes on a link besides its own.
 const LONGEST_FRAMING: u64 = 65_536;
@@ -99,7 +99,7 @@ fn link(section: &mut Section<'_>) -> Result<LinkSpec, FileError> {
     })
 }
 
-/// Cycles that the section's key gives, as a time.
+/// Cycles of the section's clock, as a time.
 fn cycles(section: &mut Section<'_>, key: &str, clock_hz: u64) -> Result<Time, FileError> {
     Ok(duration_at(
         section.quantity(key, Kind::Cycles)?.value,

@@ -19,7 +19,7 @@ pub struct FileError {
     pub message: String,
 }
 
-/// A file's text and name: what an error needs beside a position.
+/// A file's text and name, which errors need besides a position.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) file: &'a str,
@@ -62,7 +62,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// A table of the file, from which its reader takes what it knows. What is left over is unknown.
+/// A table of the file, from which its reader takes the keys that it knows. Keys that are left over are errors.
 pub(crate) struct Section<'a> {
     source: Source<'a>,
     name: String,
@@ -71,7 +71,7 @@ pub(crate) struct Section<'a> {
     known: Vec<String>,
 }
 
-/// A value that was read, and where.
+/// A value that was read, and its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Found<T> {
     pub(crate) value: T,
@@ -128,7 +128,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A table that must be there.
+    /// A table that must exist.
     pub(crate) fn section(&mut self, key: &str) -> Result<Self, FileError> {
         let missing = self.error(
             &self.span,
@@ -137,7 +137,7 @@ impl<'a> Section<'a> {
         self.optional_section(key)?.ok_or(missing)
     }
 
-    /// What `read` takes from a table that must be there; keys that it leaves are errors.
+    /// What `read` takes from a table that must exist; keys that it leaves are errors.
     pub(crate) fn part<T>(
         &mut self,
         key: &str,
@@ -198,7 +198,7 @@ impl<'a> Section<'a> {
         let value = self.sourced(key)?;
         let found = self.as_quantity(key, &value, kind)?;
         let (least, most, allowed) = kind.of_hardware();
-        // Whether 0 is allowed is for the caller to say.
+        // The caller decides whether 0 is allowed.
         if found.value > 0 && !(least..=most).contains(&found.value) {
             let path = self.path(key);
             let wrong = format!("`{path}` is beyond what is simulated: it must be {allowed}");
@@ -304,7 +304,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Whether there is such a key, which from now on counts as known.
+    /// Whether there is such a key, which is known from now on.
     pub(crate) fn has(&mut self, key: &str) -> bool {
         if !self.known.iter().any(|known| known == key) {
             self.known.push(key.to_owned());
@@ -312,7 +312,7 @@ impl<'a> Section<'a> {
         self.table.contains_key(key)
     }
 
-    /// What `read` finds under a key that may be missing.
+    /// What `read` returns for a key that may be missing.
     pub(crate) fn optional<T>(
         &mut self,
         key: &str,
@@ -324,7 +324,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A word of the user's own, or `default` without the key.
+    /// A word without a source, or `default` without the key.
     pub(crate) fn word_or<T: Copy>(
         &mut self,
         key: &str,
@@ -335,7 +335,7 @@ impl<'a> Section<'a> {
         Ok(found.map_or(default, |found| found.value))
     }
 
-    /// A count of the user's own, or `default` without the key.
+    /// A count without a source, or `default` without the key.
     pub(crate) fn count_or(
         &mut self,
         key: &str,
@@ -347,24 +347,24 @@ impl<'a> Section<'a> {
         Ok(found.map_or(default, |found| found.value))
     }
 
-    /// `true` or `false` of the user's own; `false` without the key.
+    /// `true` or `false` without a source; `false` without the key.
     pub(crate) fn is_set(&mut self, key: &str) -> Result<bool, FileError> {
         let found = self.optional(key, Self::own_flag)?;
         Ok(found.is_some_and(|found| found.value))
     }
 
-    /// Where the section is.
+    /// The position of the section.
     pub(crate) fn span(&self) -> Range<usize> {
         self.span.clone()
     }
 
-    /// A quantity of the user's own, without a source.
+    /// A quantity without a source, as users write it.
     pub(crate) fn own_quantity(&mut self, key: &str, kind: Kind) -> Result<Found<u64>, FileError> {
         let value = self.need(key)?;
         self.as_quantity(key, &value, kind)
     }
 
-    /// A count of the user's own.
+    /// A count without a source.
     pub(crate) fn own_count(
         &mut self,
         key: &str,
@@ -375,7 +375,7 @@ impl<'a> Section<'a> {
         self.as_count(key, &value, least, most)
     }
 
-    /// A word of the user's own.
+    /// A word without a source.
     pub(crate) fn own_word<T: Copy>(
         &mut self,
         key: &str,
@@ -385,7 +385,7 @@ impl<'a> Section<'a> {
         self.as_word(key, &value, words)
     }
 
-    /// `true` or `false` of the user's own.
+    /// `true` or `false` without a source.
     pub(crate) fn own_flag(&mut self, key: &str) -> Result<Found<bool>, FileError> {
         let value = self.need(key)?;
         let span = value.span();
@@ -395,7 +395,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A number of the user's own that need not be whole.
+    /// A number without a source that need not be whole.
     pub(crate) fn own_number(
         &mut self,
         key: &str,
@@ -422,7 +422,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A list of quantities of the user's own, with at least one.
+    /// A list of quantities without sources, with at least one.
     pub(crate) fn own_quantities(
         &mut self,
         key: &str,
@@ -447,7 +447,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A quantity of the user's own from a least to a most value; what is allowed stands in words beside them.
+    /// A quantity without a source from a least to a most value; `allowed` says in words what is allowed.
     pub(crate) fn own_within(
         &mut self,
         key: &str,
@@ -464,7 +464,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A list of names of the user's own, with at least one. Whole numbers are names too.
+    /// A list of names without sources, with at least one. Whole numbers are names too.
     pub(crate) fn own_texts(&mut self, key: &str) -> Result<Vec<Found<String>>, FileError> {
         let value = self.need(key)?;
         let path = self.path(key);
@@ -488,7 +488,7 @@ impl<'a> Section<'a> {
             .collect()
     }
 
-    /// A list of single values of the user's own, as they are written, texts without their quotes; with at least one.
+    /// A list of single values without sources, as they are written, texts without their quotes; with at least one.
     pub(crate) fn own_values(&mut self, key: &str) -> Result<Vec<Found<String>>, FileError> {
         let value = self.need(key)?;
         let wrong = format!(
@@ -519,7 +519,7 @@ impl<'a> Section<'a> {
             .collect()
     }
 
-    /// The line on which something is.
+    /// The line of a position.
     pub(crate) fn line(&self, span: &Range<usize>) -> usize {
         self.source.line(span)
     }

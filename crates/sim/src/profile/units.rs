@@ -2,7 +2,7 @@
 
 use crate::engine::{SECOND, Time};
 
-/// What kind of quantity a key wants.
+/// The kind of quantity that a key needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A span of time, read as picoseconds.
@@ -19,7 +19,7 @@ pub enum Kind {
 
 type Units = &'static [(&'static str, u128, u128)];
 
-/// Each unit with the factor and the divisor that lead to what the kind is read as.
+/// Each unit with the factor and the divisor that convert it.
 const TIMES: Units = &[
     ("ps", 1, 1),
     ("ns", 1_000, 1),
@@ -61,8 +61,8 @@ impl Kind {
         }
     }
 
-    /// The least and the most of it, besides none, that hardware may have here, and how that is said. With more, times would
-    /// not fit in what counts picoseconds.
+    /// The least and the most of a kind, besides none, that hardware may have here, and the text for errors. With more, times would
+    /// overflow.
     pub fn of_hardware(self) -> (u64, u64, &'static str) {
         match self {
             Self::Time => (0, SECOND, "at most 1 s"),
@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// What may be written, for errors.
+    /// The allowed values, for errors.
     fn allowed(self) -> String {
         let (what, example) = match self {
             Self::Time => ("a time", "30 ns"),
@@ -122,7 +122,7 @@ pub fn parse(text: &str, kind: Kind) -> Result<u64, String> {
     u64::try_from(value / divisor).map_err(|_| wrong())
 }
 
-/// Writes a span of time with the unit in which it reads best.
+/// Writes a span of time with the unit that suits it.
 pub fn show_time(time: Time) -> String {
     let (unit, size) = match time {
         0..1_000_000 => ("ns", 1_000),

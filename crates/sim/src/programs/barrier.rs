@@ -1,23 +1,23 @@
-//! A barrier over a tree of requests: the arrivals of all processes climb to process 0, and the release comes down.
+//! A barrier over a tree of requests: arrivals of all processes go up to process 0, and the release comes down.
 
 use crate::am::port::{Awaited, Rank};
 use crate::am::{ActiveMessages, AmError, Arrival, HandlerId};
 
-/// How many children a process has in the tree.
+/// The number of children of a process in the tree.
 const FAN_OUT: u32 = 4;
 
-/// What a process knows of barriers.
+/// A process's state of barriers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Barrier {
-    /// Children's arrivals, in all barriers together.
+    /// Arrivals of children, in all barriers together.
     arrivals: u64,
-    /// Releases from above, likewise.
+    /// Releases from the parent, likewise.
     releases: u64,
     /// Barriers that this process has passed.
     passed: u64,
 }
 
-/// A state with a barrier in it.
+/// A state that contains a barrier.
 pub trait HasBarrier {
     /// The barrier.
     fn barrier(&mut self) -> &mut Barrier;
@@ -43,7 +43,7 @@ fn children(rank: Rank, ranks: u32) -> impl Iterator<Item = Rank> {
         .map(|child| child as Rank)
 }
 
-/// Waits until all processes are here. `arrive` and `release` are where the table has this module's handlers.
+/// Waits until all processes have arrived. `arrive` and `release` are the indices of this module's handlers in the table.
 pub fn pass<A>(am: &mut A, arrive: HandlerId, release: HandlerId) -> Result<(), AmError>
 where
     A: ActiveMessages,

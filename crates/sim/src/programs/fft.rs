@@ -21,7 +21,7 @@ const BUTTERFLY: Work = Work {
     memory: 4,
 };
 
-/// One element put in its place after the exchange.
+/// Storing one element in its place after the exchange.
 const PLACE: Work = Work {
     floating: 0,
     integer: 4,
@@ -199,7 +199,7 @@ pub(super) fn scramble(seed: u64) -> u64 {
     causeway_wire::random::mix(spread.wrapping_add(0x1234_5678_9abc_def1))
 }
 
-/// What handlers change.
+/// The state that handlers change.
 #[derive(Debug, Default)]
 pub struct FftState {
     barrier: Barrier,

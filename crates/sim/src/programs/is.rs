@@ -1,9 +1,8 @@
 //! A sort of integers by buckets (§2.4.4): each process counts its keys, the counts are merged around a ring, and then each process
 //! is given its share of each bucket's ranks by the process that owns the bucket.
-//!
 //! The ring leaves each process with the merged counts of its own share of the buckets. It turns them into the rank behind each
-//! bucket's last key; a process that sends a request with its local counts has them subtracted, and what is left is where
-//! its keys begin. The requests go round skewed, so that no owner gets those of all at once.
+//! bucket's last key; a process sends a request with its local counts, which are subtracted, and the result is the rank at which
+//! its keys begin. The order of requests is rotated, so that no owner gets all of them at once.
 
 use super::Program;
 use super::barrier::{Barrier, HasBarrier, on_arrival, on_release, pass};
@@ -11,7 +10,7 @@ use super::fft::scramble;
 use crate::am::port::{Awaited, Rank, Work};
 use crate::am::{ActiveMessages, AmError, Arrival, HandlerId, Handlers, Region};
 
-/// A key is counted, or gets its rank.
+/// Counting a key, or assigning its rank.
 const KEY: Work = Work {
     floating: 0,
     integer: 4,
@@ -19,7 +18,7 @@ const KEY: Work = Work {
     memory: 2,
 };
 
-/// A bucket is added, summed or subtracted.
+/// Adding, summing or subtracting a bucket.
 const BUCKET: Work = Work {
     floating: 0,
     integer: 3,
@@ -30,7 +29,7 @@ const BUCKET: Work = Work {
 /// A sort of fixed keys.
 #[derive(Debug, Clone, Copy)]
 pub struct IntegerSort {
-    /// How many keys.
+    /// The number of keys.
     pub keys: usize,
     /// Keys are smaller than this.
     pub buckets: usize,
@@ -83,7 +82,7 @@ impl IntegerSort {
     }
 }
 
-/// What handlers change, and what they need to know.
+/// The state that handlers change, and what they need for it.
 #[derive(Debug, Default)]
 pub struct SortState {
     barrier: Barrier,
@@ -94,7 +93,7 @@ pub struct SortState {
     /// The replies that have come, and the ranks.
     answers: usize,
     landed: usize,
-    /// Where the owned share of the ranks lies, and where replies are put.
+    /// The position of the owned share of the ranks, and where replies are stored.
     ends: Option<Region>,
     answered: Option<Region>,
 }
@@ -123,7 +122,7 @@ fn on_before(arrival: &mut Arrival<'_, SortState>) -> Result<(), AmError> {
     Ok(())
 }
 
-/// Subtracts the requester's counts from the ends of the buckets, and keeps what is left for it to get.
+/// Subtracts the requester's counts from the ends of the buckets, and stores the result for it to get.
 fn on_subtract(arrival: &mut Arrival<'_, SortState>) -> Result<(), AmError> {
     let landed = arrival.landing()?;
     let (Some(ends), Some(answered)) = (arrival.state.ends, arrival.state.answered) else {
@@ -159,13 +158,13 @@ fn on_landed(arrival: &mut Arrival<'_, SortState>) -> Result<(), AmError> {
     Ok(())
 }
 
-/// A process's memory and what it is responsible for.
+/// A process's memory, and its share of the buckets.
 struct Share {
     rank: usize,
     ranks: usize,
     buckets: usize,
     bytes: u64,
-    /// Local counts, merged counts, what comes around the ring, the owned ends, requesters' counts, replies, begins.
+    /// Local counts, merged counts, those that come around the ring, owned ends, requesters' counts, replies, beginnings.
     local: Region,
     merged: Region,
     incoming: Region,
@@ -264,7 +263,7 @@ impl IntegerSort {
         Ok(())
     }
 
-    /// Requests of each owner where this process's keys begin.
+    /// Asks each owner where this process's keys begin.
     fn ask<A: ActiveMessages<State = SortState>>(am: &mut A, share: &Share) -> Result<(), AmError> {
         let Share {
             rank, ranks, bytes, ..

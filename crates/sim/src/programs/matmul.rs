@@ -91,7 +91,7 @@ fn multiply_add(left: &[f64], right: &[f64], product: &mut [f64], own: usize) {
     }
 }
 
-/// What handlers change.
+/// The state that handlers change.
 #[derive(Debug, Default)]
 pub struct MatmulState {
     barrier: Barrier,
@@ -134,14 +134,14 @@ fn on_finished(arrival: &mut Arrival<'_, MatmulState>) -> Result<(), AmError> {
     Ok(())
 }
 
-/// Where a process stands in the square, and its memory.
+/// The position of a process in the square, and its memory.
 struct Place {
     side: usize,
     own: usize,
     row: usize,
     column: usize,
     bytes: u64,
-    /// Its own left part, and one for what comes in each step.
+    /// Its own left part, and one for the part that comes in each step.
     mine: Region,
     lefts: Vec<Region>,
     /// The right parts of even and of odd steps.
@@ -197,7 +197,7 @@ impl Matmul {
         })
     }
 
-    /// The left part of this step is here: sent to the row by its owner.
+    /// Makes the left part of this step available: its owner sends it along the row.
     fn broadcast<A: ActiveMessages<State = MatmulState>>(
         am: &mut A,
         place: &Place,
@@ -222,13 +222,13 @@ impl Matmul {
         Ok(place.mine)
     }
 
-    /// The right parts move up: this one goes, and the next one comes.
+    /// Moves the right parts up: this one is sent, and the next one comes.
     fn rotate<A: ActiveMessages<State = MatmulState>>(
         am: &mut A,
         place: &Place,
         step: usize,
     ) -> Result<(), AmError> {
-        // The process above uses its other part until it has finished the step before.
+        // The process above uses its other part until it has finished the previous step.
         am.wait_until(Awaited::from(place.above(), "the end of a step"), |state| {
             state.above >= step
         })?;

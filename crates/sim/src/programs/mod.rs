@@ -1,7 +1,7 @@
 //! Parallel programs in Active Messages (§2.4), each of which checks its own result.
 //!
-//! They are ordinary functions that compute real numbers; nothing here knows that it is simulated. They report what they
-//! have done as `Work`, in kinds of operations, so that a cost model can turn it into time.
+//! They are ordinary functions that compute real numbers; nothing here depends on being simulated. They report their work as
+//! `Work`, in kinds of operations, so that a cost model can turn it into time.
 //!
 //! [`ping`] is Ping_Pong and Ping_Bulk, [`fft`] a one-dimensional Fourier transform, [`matmul`] a product of matrices,
 //! [`is`] a sort of integers, [`replay`] what was recorded of another one in a [`trace`]. [`barrier`] is what they share.

@@ -4,16 +4,16 @@ use super::Program;
 use crate::am::port::{Awaited, Rank, Work};
 use crate::am::{ActiveMessages, AmError, Arrival, HandlerId, Handlers};
 
-/// How many iterations the thesis makes (§2.4.1).
+/// The number of iterations in the thesis (§2.4.1).
 pub const ITERATIONS: u64 = 128;
 
 /// The block of the thesis's Ping_Bulk.
 pub const BULK_BYTES: u64 = 1024;
 
-/// Either of the two.
+/// Ping_Pong or Ping_Bulk.
 #[derive(Debug, Clone, Copy)]
 pub struct Ping {
-    /// How often there and back.
+    /// The number of round trips.
     pub iterations: u64,
     /// The block's size; 0 for a request without a block.
     pub bytes: u64,
@@ -34,7 +34,7 @@ impl Ping {
     }
 }
 
-/// What handlers count.
+/// The state that handlers change.
 #[derive(Debug, Default)]
 pub struct PingState {
     pings: u64,

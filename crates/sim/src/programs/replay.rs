@@ -1,6 +1,6 @@
 //! Replays a recorded program ([`Trace`]): what each process computed, sent and received.
 //!
-//! Sends never wait for their receivers, and a receive waits until so many messages have come from its sender as the trace tells, as
+//! Sends never wait for their receivers. A receive waits until the number of messages that the trace states have come from its sender, as
 //! messages between two processes arrive in the order in which they were sent.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// A program that replays a trace on hosts of these costs, with so many times the time that processes compute in it.
+    /// A program that replays a trace on hosts of these costs; computing times are multiplied by the factor.
     pub fn new(trace: Trace, costs: &Costs, scale: f64) -> Self {
         let per_us = costs.hardware.host_clock as f64 / 1e6;
         Self {
@@ -63,7 +63,7 @@ impl Program for Replay {
 
     fn run<A: ActiveMessages<State = Received>>(&self, am: &mut A) -> Result<(), AmError> {
         let rank = am.rank();
-        // Whole words, as messages carry them.
+        // Messages consist of whole words.
         let region = am.make_region(self.trace.longest.next_multiple_of(8) as usize)?;
         let trace = Arc::clone(&self.trace);
         for event in trace.ranks.get(rank as usize).into_iter().flatten() {

@@ -8,13 +8,13 @@ use crate::workloads::{mpeg, ping};
 
 /// Most channels of a node; each has an interface and 64 posted receives.
 const MOST_CHANNELS: u64 = 256;
-/// How long may be measured.
+/// Limits of the measured time.
 pub(super) const MEASURED: (u64, u64, &str) = (
     MILLISECOND,
     100_000 * MILLISECOND,
     "must be from 1 ms to 100 s",
 );
-/// How long may pass before measuring, and how short jitter may be that counts.
+/// Limits of the time before measuring, and of the shortest jitter that counts.
 pub(super) const SPANS: (u64, u64, &str) = (0, 100_000 * MILLISECOND, "must be at most 100 s");
 /// Slowest and fastest channel.
 pub(super) const RATES: (u64, u64, &str) =

@@ -5,18 +5,18 @@ use causeway_cosched::Strategy;
 use super::measure::{Measure, Parts};
 use crate::coscheduling::costs::{Costs, Grains};
 use crate::coscheduling::programs::{self, Grain, NODES, Program};
-use crate::coscheduling::{Experiment, JobOutcome, Outcome, Stuck, run, workloads};
+use crate::coscheduling::{DidNotEnd, Experiment, JobOutcome, Outcome, run, workloads};
 use crate::engine::{MICROSECOND, MILLISECOND, SECOND, Time, microseconds};
 use crate::profile::units::Kind as Unit;
 use crate::profile::{FileError, Section};
 
-/// Most jobs: of each, every node has a process.
+/// Most jobs: every node has a process of each.
 const MOST_JOBS: u64 = 64;
 /// Most iterations of a program.
 const MOST_ITERATIONS: u64 = 1 << 24;
 const TIMES: (u64, u64, &str) = (MICROSECOND, 1_000 * SECOND, "must be from 1 us to 1000 s");
 const SIZES: (u64, u64, &str) = (1, 1 << 24, "must be from 1 B to 16 MiB");
-/// How often it is noted what jobs have of the first node's processor.
+/// How often each job's share of the first node's processor is noted.
 const PROBE: Time = 100 * MILLISECOND;
 
 /// Jobs, and how their nodes schedule them.
@@ -25,12 +25,12 @@ pub struct Jobs {
     pub(super) costs: Costs,
     pub(super) strategy: Strategy,
     pub(super) jobs: Vec<Program>,
-    /// Which of the file's tables each is of: those of one are alike.
+    /// The table of the file that each job comes from: jobs of one table are alike.
     pub(super) tables: Vec<usize>,
     pub(super) seed: u64,
 }
 
-/// What a job is.
+/// The kind of a job.
 #[derive(Clone, Copy)]
 enum Name {
     Parallel(workloads::Kind),
@@ -73,7 +73,7 @@ pub(super) fn read(workload: &mut Section<'_>, costs: Costs, seed: u64) -> Resul
     })
 }
 
-/// Reads one job, and how many there are of it.
+/// Reads one table of jobs, and how many jobs it stands for.
 fn job(section: &mut Section<'_>, grains: &Grains) -> Result<(Program, usize), FileError> {
     let name = section.own_word("program", NAMES)?;
     let count = section.count_or("count", 1, MOST_JOBS, 1)? as usize;
@@ -114,9 +114,9 @@ fn job(section: &mut Section<'_>, grains: &Grains) -> Result<(Program, usize), F
 }
 
 impl Jobs {
-    /// Runs them together, and each alone as the operating system schedules it: what each has of processors, and how much longer it
-    /// takes beside the others.
-    pub(super) fn run(&self, replication: u32) -> Result<Vec<Measure>, Stuck> {
+    /// Runs the jobs together, and each alone under the operating system's own scheduling: reports each job's processor time, and how much
+    /// longer it takes beside the others.
+    pub(super) fn run(&self, replication: u32) -> Result<Vec<Measure>, DidNotEnd> {
         let seed = self.seed.wrapping_add(u64::from(replication));
         let together = self.outcome(self.strategy, &self.jobs, seed)?;
         let mut alone: Vec<Time> = Vec::new();
@@ -132,7 +132,12 @@ impl Jobs {
         Ok(self.measures(&together, &slowdowns))
     }
 
-    fn outcome(&self, strategy: Strategy, jobs: &[Program], seed: u64) -> Result<Outcome, Stuck> {
+    fn outcome(
+        &self,
+        strategy: Strategy,
+        jobs: &[Program],
+        seed: u64,
+    ) -> Result<Outcome, DidNotEnd> {
         run(&Experiment {
             costs: &self.costs,
             settings: self.costs.settings(strategy),
@@ -186,7 +191,7 @@ impl Jobs {
         measures
     }
 
-    /// What a job had of the first node's processor from probe to probe, while it went on and if it was there.
+    /// A job's share of the first node's processor from probe to probe, while it ran and if it has a process there.
     fn share_over_time(&self, outcome: &Outcome, number: usize) -> Option<Vec<f64>> {
         self.jobs[number].script(0, 0)?;
         let job = &outcome.jobs[number];

@@ -5,13 +5,13 @@
 pub struct Key {
     /// The table that it is in; empty for the file itself.
     pub table: &'static str,
-    /// For which workloads or shapes; empty for all.
+    /// The workloads or shapes that have the key; empty for all.
     pub of: &'static str,
-    /// Its name.
+    /// The key's name.
     pub name: &'static str,
-    /// What may be written.
+    /// The allowed values.
     pub allowed: &'static str,
-    /// What holds if it is left out; empty if it must be there.
+    /// The default; empty if the key must be present.
     pub default: &'static str,
 }
 

@@ -8,33 +8,33 @@ use crate::statistics::{Estimate, Histogram, PERCENTILES, Resource, Statistics, 
 /// A value that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
-    /// What it is of: `svia/oneway`.
+    /// The subject: `svia/oneway`.
     pub case: String,
     /// Bytes of the messages; 0 where there are several.
     pub size_bytes: u32,
-    /// What is measured, with its unit at the end: `latency_us`.
+    /// The metric, with its unit at the end: `latency_us`.
     pub metric: String,
-    /// The value; where it is made of several, their mean.
+    /// The value; the mean, if it is composed of several.
     #[serde(with = "bits")]
     pub value: f64,
-    /// What it is made of.
+    /// The values that it is composed of.
     pub of: Parts,
 }
 
-/// What a measured value is made of.
+/// The values that a measured value is composed of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Parts {
-    /// Nothing: it is one value.
+    /// None: it is a single value.
     #[default]
     One,
     /// Times of messages, in picoseconds.
     Messages(Box<Histogram>),
-    /// A value of each instance: of a processor, an engine, a link.
+    /// A value of each instance of a processor, an engine or a link.
     Instances(#[serde(with = "all_bits")] Vec<f64>),
 }
 
 impl Measure {
-    /// One value.
+    /// A single value.
     pub fn one(
         case: impl Into<String>,
         size_bytes: u32,
@@ -50,7 +50,7 @@ impl Measure {
         }
     }
 
-    /// Latencies of messages; none without any.
+    /// Latencies of messages; `None` without any.
     pub fn latencies(
         case: impl Into<String>,
         size_bytes: u32,
@@ -92,32 +92,32 @@ pub(super) fn of_statistics(name: &str, size_bytes: u32, statistics: &Statistics
     measures
 }
 
-/// A value as results show it: of one run, or of several that differ in their seeds only.
+/// A value in results: of one run, or of several that differ in their seeds only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// As of the runs.
+    /// See [`Measure`].
     pub case: String,
-    /// As of the runs.
+    /// See [`Measure`].
     pub size_bytes: u32,
-    /// As of the runs.
+    /// See [`Measure`].
     pub metric: String,
     /// The mean over runs, and its confidence interval.
     pub estimate: Estimate,
-    /// The median of what the value is made of: of messages, instances, or runs.
+    /// The median of the composing values: of messages, instances, or runs.
     pub median: f64,
-    /// The smallest of these.
+    /// The smallest of them.
     pub min: f64,
-    /// The largest of these.
+    /// The largest of them.
     pub max: f64,
-    /// How many of these there are.
+    /// The number of them.
     pub count: u64,
     /// [`PERCENTILES`] of messages.
     pub percentiles: Option<[f64; PERCENTILES.len()]>,
-    /// How many runs there are.
+    /// The number of runs.
     pub runs: usize,
 }
 
-/// Puts together what runs that differ in their seeds only have measured, value by value.
+/// Combines the values of runs that differ in their seeds only.
 pub fn summarize(runs: &[Vec<Measure>]) -> Vec<Summary> {
     let mut groups: Vec<Vec<&Measure>> = Vec::new();
     let mut places = std::collections::BTreeMap::new();
@@ -176,7 +176,7 @@ fn of_group(group: &[&Measure]) -> Summary {
     summary
 }
 
-/// Floating-point numbers as their bits, so that none is rounded.
+/// Floating-point numbers as bit patterns, so that none is rounded.
 mod bits {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -189,7 +189,7 @@ mod bits {
     }
 }
 
-/// The same for lists of them.
+/// The same for lists of floating-point numbers.
 mod all_bits {
     use serde::{Deserialize, Deserializer, Serializer};
 

@@ -1,8 +1,8 @@
-//! The network of a scenario: what its links and switches are like, and how they are joined.
+//! The network of a scenario: parameters of links and switches, and how they are joined.
 //!
-//! Without `[network]` all nodes hang on one switch, and links are the profile's. Keys of the section itself change all links
-//! and switches; `tree` builds switches over each other, and `[[network.switch]]` with `[[network.link]]` names
-//! each. Everything that is no tree over exactly the workload's nodes is refused where it is written.
+//! Without `[network]` all nodes are attached to one switch, and links are the profile's. Keys of the section itself change all links
+//! and switches; `tree` builds levels of switches, and `[[network.switch]]` with `[[network.link]]` names
+//! each. Anything but a tree over exactly the workload's nodes is refused with the line of the error.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -24,7 +24,7 @@ const RATES: (u64, u64, &str) = (
     "must be from 100 kB/s to 1000 GB/s",
 );
 const LATENCIES: (u64, u64, &str) = (0, SECOND, "must be at most 1 s");
-/// When something may fail.
+/// Limits of the times of failures.
 const MOMENTS: (u64, u64, &str) = (0, 1_000_000 * SECOND, "must be at most 1000000 s");
 const BUFFERS: (u64, u64, &str) = (1, 1 << 30, "must be from 1 B to 1 GiB");
 
@@ -43,7 +43,7 @@ const SHAPES: &[(&str, Shape)] = &[
     ("switches", Shape::Switches),
 ];
 
-/// Reads `[network]`, if it is there, into the profile. The workload has `nodes` nodes; of these only one is simulated if not
+/// Reads `[network]`, if it is present, into the profile. The workload has `nodes` nodes; only one of them is simulated unless
 /// `whole`.
 pub(super) fn read(
     root: &mut Section<'_>,
@@ -63,7 +63,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Reads `[network]`, if it is there, for programs on so many hosts; returns whether it is.
+/// Reads `[network]`, if it is present, for programs on this many hosts; returns whether it is.
 pub(super) fn read_links(
     root: &mut Section<'_>,
     links: &mut Links,
@@ -81,7 +81,7 @@ pub(super) fn read_links(
     Ok(true)
 }
 
-/// Reads the section, and returns where it is.
+/// Reads the section, and returns its position.
 fn section(
     root: &mut Section<'_>,
     profile: &mut Links,
@@ -110,7 +110,7 @@ fn section(
         false => (Shape::Star, section.span()),
     };
     if !whole && !matches!(shape, Shape::Star) {
-        let wrong = "one node stands for all of them here, and hangs on one switch; with other topologies \
+        let wrong = "one node stands for all of them here, and is attached to one switch; with other topologies \
                      `workload.simulate` must be \"all nodes\"";
         return Err(section.error(&place, wrong));
     }
@@ -280,7 +280,7 @@ fn switch(section: &mut Section<'_>, latency: &str) -> Result<SwitchChange, File
     })
 }
 
-/// Where values are from, which may be said and is for readers only.
+/// The source of values, which is for readers only.
 fn source(section: &mut Section<'_>) -> Result<(), FileError> {
     section.optional("source", Section::text).map(|_| ())
 }
@@ -294,10 +294,10 @@ struct Named {
     change: SwitchChange,
 }
 
-/// What is joined so far.
+/// What has been joined so far.
 struct Joined {
     switches: Vec<Named>,
-    /// For each node its switch, how its link differs, and where that is said.
+    /// For each node its switch, the changes of its link, and the position of that in the file.
     nodes: Vec<Option<(usize, LinkChange, Range<usize>)>>,
     cables: Vec<(usize, usize, LinkChange)>,
 }
@@ -371,7 +371,7 @@ impl Joined {
         })
     }
 
-    /// The nodes that `3` or `0-7` means.
+    /// The nodes of a text such as `3` or `0-7`.
     fn range(
         &self,
         section: &Section<'_>,
@@ -426,7 +426,7 @@ impl Joined {
     ) -> Result<(), FileError> {
         if let Some((other, _, before)) = &self.nodes[node] {
             let wrong = format!(
-                "node {node} hangs on switch `{}` already (line {}); it can hang on one only",
+                "node {node} is attached to switch `{}` already (line {}); it can be attached to one only",
                 self.switches[*other].name,
                 section.line(before)
             );
@@ -508,7 +508,7 @@ impl Joined {
         }
     }
 
-    /// The switches on the way between two, if there is one.
+    /// The switches on the way between two, if they are connected.
     fn way(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let mut before: Vec<Option<usize>> = vec![None; self.switches.len()];
         before[to] = Some(to);
@@ -539,7 +539,7 @@ impl Joined {
         let apart = (1..self.switches.len()).find(|&switch| self.way(switch, 0).is_none());
         if let Some(apart) = apart {
             let wrong = format!(
-                "no links lead from switch `{}` to switch `{}`; all switches must hang together",
+                "no links lead from switch `{}` to switch `{}`; all switches must be connected",
                 self.switches[apart].name, self.switches[0].name
             );
             return Err(section.error(&self.switches[apart].place, wrong));
@@ -554,7 +554,7 @@ impl Joined {
                 all => format!(" and {} more", all - 8),
             };
             let wrong = format!(
-                "each of the workload's {} nodes must hang on a switch, by its `nodes` or by a link; not so: {}{more}",
+                "each of the workload's {} nodes must be attached to a switch, by its `nodes` or by a link; these are not: {}{more}",
                 self.nodes.len(),
                 alone[..alone.len().min(8)].join(", ")
             );

@@ -128,7 +128,12 @@ fn what_is_no_tree_over_the_nodes_is_refused() {
     let mut cases: Vec<(&str, &str, usize, &[&str])> = vec![
         ("\"far\"\n", "\"near\"\n", 18, &["already, on line 15"]),
         ("\"far\"\n", "\"\"\n", 18, &["empty"]),
-        ("[\"1-4\"]", "[\"1-3\"]", 15, &["not so: 4", "hang"]),
+        (
+            "[\"1-4\"]",
+            "[\"1-3\"]",
+            15,
+            &["these are not: 4", "attached"],
+        ),
         ("[\"1-4\"]", "[\"1-5\"]", 19, &["1-5", "0 to 4"]),
         ("[\"1-4\"]", "[\"4-1\"]", 19, &["4-1"]),
         (

@@ -33,13 +33,13 @@ pub struct ProgramSetup {
 pub enum Runnable {
     /// A request and a reply, or a block there and back.
     Ping(Ping),
-    /// A Fourier transform of so many points. The program itself has tables that one thread's processes share.
+    /// A Fourier transform of this many points. The program's tables are shared by the processes of a thread.
     Fft(usize),
     /// A product of matrices.
     Matmul(Matmul),
     /// A sort of integers.
     Sort(IntegerSort),
-    /// What was recorded of another program.
+    /// A program that was recorded.
     Replay(Replay),
 }
 
@@ -69,7 +69,7 @@ const SUBSTRATES: &[(&str, Combination)] = &[
 
 /// Whether time is native.
 const TIMES: &[(&str, bool)] = &[("model", false), ("native", true)];
-/// How many times slower than the machine that simulates the simulated one may be.
+/// Limits of the ratio of the simulated machine's time to that of the machine that simulates.
 const LEAST_SCALE: f64 = 0.1;
 const LARGEST_SCALE: f64 = 1e6;
 
@@ -90,7 +90,7 @@ pub(super) fn read(
     let mut setup = Setup::new(combination, costs, ranks);
     let scale = match name.value {
         Name::Replay => {
-            // Its time has been measured already.
+            // The time of a recorded program has been measured already.
             workload.word_or("time", &TIMES[..1], false)?;
             scale(workload)?
         }
@@ -133,7 +133,7 @@ pub(super) fn read(
             Runnable::Replay(Replay::new(trace, &costs, scale))
         }
     };
-    // A program says itself of which size it can be, and on how many processes it can run.
+    // The program itself refuses sizes and numbers of processes that it cannot run with.
     let refused = match &program {
         Runnable::Ping(program) => program.begin(0, ranks).err(),
         Runnable::Fft(points) => Fft::new(*points)
@@ -151,7 +151,7 @@ pub(super) fn read(
 }
 
 impl Runnable {
-    /// Its name in files.
+    /// The name in files.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Ping(_) => "ping",
@@ -162,7 +162,7 @@ impl Runnable {
         }
     }
 
-    /// Runs it on every process.
+    /// Runs the program on every process.
     pub fn run(&self, setup: &Setup) -> Result<Outcome<()>, SimError> {
         Ok(match self {
             Self::Ping(program) => run(setup, program)?.without_outputs(),
@@ -179,7 +179,7 @@ impl Runnable {
 }
 
 impl ProgramSetup {
-    /// Runs it: how long it took, where the processes' time went on average, and what is to be noted besides.
+    /// Runs the program: returns its time, the average account of the processes' time, and notes.
     pub(crate) fn run(&self, keep: Keep) -> Result<(Vec<Measure>, Record), SimError> {
         let setup = Setup {
             keeps_journeys: keep == Keep::Slices,
@@ -220,7 +220,7 @@ impl ProgramSetup {
     }
 }
 
-/// How the programs' own work is charged: `time`, and with native time `scale`.
+/// How the programs' own work is charged: `time`, and `scale` with native time.
 fn clocking(workload: &mut Section<'_>, host_hz: u64) -> Result<Clocking, FileError> {
     let is_native = match workload.has("time") {
         true => workload.own_word("time", TIMES)?.value,
@@ -234,7 +234,7 @@ fn clocking(workload: &mut Section<'_>, host_hz: u64) -> Result<Clocking, FileEr
     })
 }
 
-/// How many times the time that was measured on another machine is simulated.
+/// The factor from times measured on another machine to simulated ones.
 fn scale(workload: &mut Section<'_>) -> Result<f64, FileError> {
     Ok(match workload.has("scale") {
         true => {

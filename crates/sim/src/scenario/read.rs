@@ -11,7 +11,7 @@ use crate::workloads::design::Design;
 use crate::workloads::scaling::{Extent, Kind, Load, Order, PROCESSES, Peers};
 use causeway_firmware::Reliability;
 
-/// The kinds of workloads, and what each is.
+/// The kinds of workloads, with their descriptions.
 pub const WORKLOADS: &[(&str, &str)] = &[
     ("ping-pong", "two nodes send one message back and forth"),
     (
@@ -57,7 +57,7 @@ enum WorkloadName {
 }
 
 impl WorkloadName {
-    /// Whether something is left to chance.
+    /// Whether the workload draws random numbers.
     fn has_chance(self) -> bool {
         matches!(
             self,
@@ -99,8 +99,8 @@ const MOST_REPLICATIONS: u64 = 1_000;
 /// Most interfaces that are simulated: each has queues and buffers.
 const MOST_INTERFACES: usize = 1 << 16;
 
-/// Reads a scenario. `file` is its name for errors; `open` reads a file that it names, whose path begins where the
-/// scenario lies.
+/// Reads a scenario. `file` is its name for errors; `open` reads a file that it names, whose path is relative to the
+/// scenario's directory.
 pub fn read(
     text: &str,
     file: &str,
@@ -136,7 +136,7 @@ pub fn read(
     Ok(head.scenario(Some(swept.key), variants))
 }
 
-/// What all variants of a scenario have in common.
+/// The parts that all variants of a scenario have in common.
 #[derive(Default)]
 struct Head {
     name: String,
@@ -154,7 +154,7 @@ impl Head {
     }
 }
 
-/// The files beside the scenario, and what is changed of the profile.
+/// The files that a scenario names, and the changes of its profile.
 #[derive(Clone, Copy)]
 struct Files<'a> {
     open: &'a dyn Fn(&str) -> Result<String, String>,
@@ -162,7 +162,7 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// The text of the profile that `found` names, which is shipped as `shipped` or a file, with what is changed of it.
+    /// The text of the profile that `found` names, which is shipped as `shipped` or a file, with the changes applied.
     fn profile(
         &self,
         root: &Section<'_>,
@@ -221,19 +221,19 @@ fn one(source: Source<'_>, files: Files<'_>) -> Result<(Head, What), FileError> 
     Ok((Head { name, replications }, what))
 }
 
-/// What programs on substrates cost: the table that comes with the simulator, or one's own.
+/// The cost table of programs on substrates: the one that comes with the simulator, or the user's.
 fn substrate_costs(root: &mut Section<'_>, files: Files<'_>) -> Result<Costs, FileError> {
     let (name, text) = table(root, files, ("programs run", "substrates", Costs::SHIPPED))?;
     Costs::read(&name, &text)
 }
 
-/// The same for jobs that share processors.
+/// The cost table of jobs that share processors, likewise.
 fn job_costs(root: &mut Section<'_>, files: Files<'_>) -> Result<JobCosts, FileError> {
     let (name, text) = table(root, files, ("jobs run", "coscheduling", JobCosts::SHIPPED))?;
     JobCosts::read(&name, &text)
 }
 
-/// The file's name and text of the table that `profile` names, where only one comes with the simulator.
+/// The name and text of the table that `profile` names, for kinds of which one comes with the simulator.
 fn table(
     root: &mut Section<'_>,
     files: Files<'_>,
@@ -289,7 +289,7 @@ fn cards(
     library(root, &mut profile)?;
     let sizes = match kind {
         WorkloadName::Channels => Vec::new(),
-        // Sizes may have a distribution instead.
+        // The workload may have a distribution of sizes instead.
         WorkloadName::Traffic if workload.has("sizes") => Vec::new(),
         _ => sizes(root)?,
     };
@@ -321,7 +321,7 @@ fn cards(
     })
 }
 
-/// Reads `[library]`, if it is there: how processes use the card.
+/// Reads `[library]`, if it is present: how processes use the card.
 fn library(root: &mut Section<'_>, profile: &mut Profile) -> Result<(), FileError> {
     let Some(mut section) = root.optional_section("library")? else {
         return Ok(());

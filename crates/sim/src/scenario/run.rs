@@ -33,7 +33,7 @@ pub(super) fn cards(cards: &Cards, step: &Step<'_>, keep: Keep) -> Result<Measur
     Ok((measures, record))
 }
 
-/// What the workload itself has measured the times of.
+/// The times that the workload itself measures.
 fn flow(record: &Record, number: usize) -> Option<&Histogram> {
     record.statistics.as_ref()?.flows.get(number)
 }
@@ -50,7 +50,7 @@ fn workload(cards: &Cards, name: &str, step: &Step<'_>, keep: Keep) -> Result<Me
             microseconds(time),
         )
     };
-    // With its distribution, if there is one.
+    // The offered load, with its distribution of sizes if there is one.
     let latencies = |case: &str, time: Time, record: &Record| {
         let known = flow(record, 0);
         let known = known.and_then(|of| Measure::latencies(format!("{name}/{case}"), bytes, of));
@@ -114,7 +114,7 @@ fn workload(cards: &Cards, name: &str, step: &Step<'_>, keep: Keep) -> Result<Me
     }
 }
 
-/// Runs the channels that are admitted.
+/// Runs the admitted channels.
 fn channels(
     cards: &Cards,
     name: &str,
@@ -135,7 +135,7 @@ fn channels(
     Ok((measures, record))
 }
 
-/// How many channels were admitted, and what would have been of those that were not.
+/// The number of admitted channels, and the counter-offers to the others.
 fn admission_measures(name: &str, found: &[Result<(), u64>]) -> Vec<Measure> {
     if found.is_empty() {
         return Vec::new();
@@ -159,7 +159,7 @@ fn admission_measures(name: &str, found: &[Result<(), u64>]) -> Vec<Measure> {
     measures
 }
 
-/// What is measured of traffic: latency or response time, what is carried, and how evenly.
+/// The measures of traffic: latency or response time, throughput, and its distribution over nodes.
 fn traffic_measures(
     name: &str,
     bytes: u32,
@@ -193,7 +193,7 @@ fn traffic_measures(
     measures
 }
 
-/// What is measured of channels: of each, and of all of a kind together.
+/// The measures of channels: of each, and of all of a kind together.
 fn channel_measures(
     name: &str,
     experiment: &Experiment,
@@ -236,7 +236,7 @@ fn channel_measures(
     measures
 }
 
-/// What is measured of a channel, or of several.
+/// The measures of one channel, or of several.
 fn channel(
     measures: &mut Vec<Measure>,
     case: &str,

@@ -1,10 +1,10 @@
-//! What a scenario is: what is run, with which hardware, and in which steps.
+//! The parts of a scenario: what is run, on which hardware, and in which steps.
 
 use causeway_firmware::{DmaQueue, Settings};
 
 use super::jobs::Jobs;
 use super::program::ProgramSetup;
-use crate::coscheduling::Stuck;
+use crate::coscheduling::DidNotEnd;
 use crate::profile::Profile;
 use crate::substrates::SimError;
 use crate::workloads::RunError;
@@ -18,15 +18,15 @@ use crate::workloads::traffic::Traffic;
 pub struct Scenario {
     /// Its name, as in the file or the file's own.
     pub name: String,
-    /// The key that is swept.
+    /// The swept key.
     pub swept: Option<String>,
-    /// What is run: for each value of the key that is swept.
+    /// The variants: one for each value of the swept key.
     pub variants: Vec<Variant>,
-    /// Runs that differ in their seeds, of each.
+    /// The number of runs that differ in their seeds, for each variant.
     pub replications: u32,
 }
 
-/// The scenario with one value of the key that is swept.
+/// The scenario with one value of the swept key.
 #[derive(Clone, Debug)]
 pub struct Variant {
     /// The value, as it is written.
@@ -53,7 +53,7 @@ pub struct Cards {
     pub profile: Profile,
     /// How the card is built, by its name in the thesis.
     pub design: Design,
-    /// What the file changes of it.
+    /// The file's changes of the design.
     pub settings: Changes,
     /// Sizes of messages, each run on its own; empty where the workload has its own.
     pub sizes: Vec<u32>,
@@ -61,7 +61,7 @@ pub struct Cards {
     pub workload: Workload,
 }
 
-/// What is changed of a design.
+/// Changes of a design.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Bytes that travel inside a descriptor.
@@ -79,7 +79,7 @@ pub struct Changes {
 }
 
 impl Workload {
-    /// How many nodes it has, and whether all of them are simulated.
+    /// The number of nodes, and whether all of them are simulated.
     pub(super) fn nodes(&self) -> (usize, bool) {
         match self {
             Self::PingPong { .. } | Self::PingBulk { .. } => (2, true),
@@ -104,19 +104,19 @@ impl Changes {
     }
 }
 
-/// What the processes do.
+/// The workload of the processes.
 #[derive(Clone, Debug)]
 pub enum Workload {
     /// Two nodes send one message back and forth.
     PingPong {
-        /// Round trips that are measured.
+        /// The number of measured round trips.
         rounds: u32,
     },
     /// Two nodes send windows of messages to each other.
     PingBulk {
-        /// Messages of a window.
+        /// The number of messages in a window.
         window: u32,
-        /// Windows that are measured.
+        /// The number of measured windows.
         rounds: u32,
     },
     /// Types I to IV of chapter 4. Each of the scenario's sizes takes the place of the load's.
@@ -138,18 +138,18 @@ pub enum ScenarioError {
     Program(#[from] SimError),
     /// Jobs do not end.
     #[error(transparent)]
-    Jobs(#[from] Stuck),
+    Jobs(#[from] DidNotEnd),
 }
 
 /// One independent run of a scenario.
 #[derive(Clone, Debug)]
 pub struct Step<'a> {
     pub(super) what: &'a What,
-    /// The value of the key that is swept.
+    /// The value of the swept key.
     pub value: Option<&'a str>,
     /// Bytes of its messages; 0 where the workload decides.
     pub size_bytes: u32,
-    /// Which of the runs that differ in their seeds, from 0.
+    /// The number of the run among those that differ in their seeds, from 0.
     pub replication: u32,
 }
 
@@ -168,7 +168,7 @@ impl Scenario {
         !all.any(|variant| matches!(variant.what, What::Jobs(_)))
     }
 
-    /// The runs: one for each value that is swept, each size, and each replication, in this order.
+    /// The runs: one for each swept value, each size, and each replication, in this order.
     pub fn steps(&self) -> Vec<Step<'_>> {
         let mut steps = Vec::new();
         for variant in &self.variants {

@@ -1,8 +1,8 @@
 //! `[sweep]`: the same experiment with one value after the other of a key.
 //!
 //! The key is one that the file has, by its path (`workload.rounds`, `network.rate`, `workload.channel.0.rate`), or one of the
-//! profile's (`profile.host_dma.rate`). Each value takes its place in the file, so that it may be what the key may be, and an
-//! error in it is reported with the key's line.
+//! profile's (`profile.host_dma.rate`). Each value replaces the one in the file: the same values are allowed, and an
+//! error is reported with the key's line.
 
 use std::ops::Range;
 
@@ -13,10 +13,10 @@ use crate::profile::{FileError, Section, Source};
 
 /// Most values.
 const MOST_VALUES: usize = 256;
-/// What the keys of profiles begin with.
+/// The beginning of the keys of profiles.
 const OF_PROFILE: &str = "profile.";
 
-/// What is swept.
+/// The swept key and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sweep {
     pub(super) key: String,
@@ -24,14 +24,14 @@ pub(super) struct Sweep {
     pub(super) values: Vec<String>,
 }
 
-/// A value of a key of the profile, instead of the file's.
+/// A value of a key of the profile, instead of a key of the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProfileValue<'a> {
     pub(super) key: &'a str,
     pub(super) value: &'a str,
 }
 
-/// Reads `[sweep]`, if it is there.
+/// Reads `[sweep]`, if it is present.
 pub(super) fn read(root: &mut Section<'_>) -> Result<Option<Sweep>, FileError> {
     let Some(mut section) = root.optional_section("sweep")? else {
         return Ok(None);
@@ -53,7 +53,7 @@ pub(super) fn read(root: &mut Section<'_>) -> Result<Option<Sweep>, FileError> {
 }
 
 impl Sweep {
-    /// The scenario's text with `value` in the key's place, or what is to be changed of the profile.
+    /// The scenario's text with `value` in the key's place, or the change of the profile.
     pub(super) fn apply<'a>(
         &'a self,
         source: Source<'_>,
@@ -68,7 +68,7 @@ impl Sweep {
         Ok((text, None))
     }
 
-    /// Where the key's value is in the text.
+    /// The position of the key's value in the text.
     fn place(&self, source: Source<'_>) -> Result<Range<usize>, FileError> {
         let root = DeTable::parse(source.text).map_err(|error| {
             let span = error.span().unwrap_or_default();

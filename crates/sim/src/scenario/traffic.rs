@@ -42,8 +42,8 @@ enum SizesName {
     Weighted,
 }
 
-/// Reads the workload's section of kind `traffic`. Sizes are the file's unless `[workload.sizes]` says how they are
-/// distributed.
+/// Reads the workload's section of kind `traffic`. Sizes are those of the file unless `[workload.sizes]` gives their
+/// distribution.
 pub(super) fn read(workload: &mut Section<'_>, seed: u64) -> Result<Traffic, FileError> {
     let nodes = workload.own_count("nodes", 2, MOST_NODES)?;
     let pattern = pattern(workload)?;
@@ -113,7 +113,7 @@ fn pattern(workload: &mut Section<'_>) -> Result<Pattern, FileError> {
     })
 }
 
-/// How pauses may be distributed: whether exponentially.
+/// Distributions of pauses: whether exponential.
 const PAUSES: &[(&str, bool)] = &[("exponential", true), ("constant", false)];
 
 fn closed(workload: &mut Section<'_>, operation: Operation) -> Result<Loop, FileError> {
@@ -133,7 +133,7 @@ fn closed(workload: &mut Section<'_>, operation: Operation) -> Result<Loop, File
     })
 }
 
-/// Reads how sizes are distributed.
+/// Reads the distribution of sizes.
 fn sizes(section: &mut Section<'_>) -> Result<Sizes, FileError> {
     let kind = section.own_word(
         "distribution",

@@ -32,7 +32,7 @@ fn class(value: u64) -> u16 {
     ((u64::from(width) << CLASS_BITS) + (value >> width)) as u16
 }
 
-/// The values of a class: from the first up to the second, that one left out.
+/// The values of a class: from the first up to, but not including, the second.
 fn values(class: u16) -> (u64, u64) {
     let class = u64::from(class);
     let width = (class >> CLASS_BITS).saturating_sub(1);
@@ -70,12 +70,12 @@ impl Histogram {
         self.sum += other.sum;
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The smallest, and the largest; 0 without any.
+    /// The smallest and the largest value; 0 without any.
     pub fn range(&self) -> (u64, u64) {
         (self.least, self.largest)
     }
@@ -88,7 +88,7 @@ impl Histogram {
         }
     }
 
-    /// The value that this share of all values does not exceed: the middle of its class, within what was counted; 0 without any.
+    /// The value that this share of all values does not exceed: the middle of its class, limited to the values counted; 0 without any.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = ((share * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
         if wanted == self.count {
@@ -105,7 +105,7 @@ impl Histogram {
         self.largest
     }
 
-    /// The classes that have values: the first value of each, the first one behind it, and how many there are.
+    /// The classes that have values: the first value, the first value behind the class, and the number of values.
     pub fn classes(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         self.counts.iter().map(|(&class, &count)| {
             let (first, end) = values(class);

@@ -1,4 +1,4 @@
-//! What is known of a run besides its means: how latencies are distributed, what happened when, and how much everything was used.
+//! Statistics of a run besides means: distributions of latencies, events over time, and use of resources.
 //!
 //! Everything is counted in whole numbers, so that a run gives the same values on every machine, and takes the same memory
 //! however long it is: a [`Histogram`] has classes of at most 1/64 of their values, a [`Timeline`] at most 128 samples.
@@ -17,25 +17,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Time;
 
-/// What is known of a run.
+/// The statistics of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
-    /// What happened before is left out.
+    /// The beginning of the observation; what happened before is left out.
     pub from: Time,
     /// Latencies of messages, from posting to receipt, in picoseconds.
     pub latencies: Histogram,
     /// The times that the workload itself measures: of its round trips, or of each of its channels from injection on.
     pub flows: Vec<Histogram>,
-    /// What happened when.
+    /// Events over time.
     pub timeline: Timeline,
     /// Use of each instance of each resource in the observed time.
     pub busy: Busy,
-    /// How long was observed.
+    /// The length of the observation.
     pub observed: Time,
 }
 
 impl Statistics {
-    /// Nothing yet; observation begins at `from`.
+    /// Empty statistics; observation begins at `from`.
     pub fn new(from: Time) -> Self {
         Self {
             from,
@@ -44,7 +44,7 @@ impl Statistics {
         }
     }
 
-    /// A message of so many bytes was received after so long.
+    /// Counts a message of this many bytes that was received with this latency.
     pub(crate) fn message(&mut self, now: Time, latency: Time, bytes: u64) {
         if now >= self.from {
             self.latencies.add(latency);

@@ -1,8 +1,8 @@
-//! What is in use or not.
+//! Resources whose use is measured.
 
 use crate::engine::Time;
 
-/// Something that is in use or not.
+/// A resource: it is in use or idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
     /// A processor of a host.
@@ -27,7 +27,7 @@ impl Resource {
         Self::Link,
     ];
 
-    /// Its name in results.
+    /// The name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::HostProcessor => "host-processor",

@@ -1,4 +1,4 @@
-//! What happened when.
+//! Events over time.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ const MOST: usize = 128;
 /// The interval at the beginning.
 const FIRST_INTERVAL: Time = 10 * MICROSECOND;
 
-/// Everything so far, at some time.
+/// The sums so far, at some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Sample {
     at: Time,
@@ -27,11 +27,11 @@ pub struct Interval {
     pub from: Time,
     /// Its end.
     pub to: Time,
-    /// Messages that were received.
+    /// The number of messages received.
     pub messages: u64,
-    /// Bytes of theirs.
+    /// The bytes of these messages.
     pub bytes: u64,
-    /// Their mean latency; 0 without any.
+    /// The mean latency of these messages; 0 without any.
     pub latency: Time,
     /// The share of the interval that resources were in use, on average over all instances, in the order of
     /// [`Resource::ALL`].
@@ -88,7 +88,7 @@ impl Timeline {
         }
     }
 
-    /// What happened, interval by interval.
+    /// The intervals between the samples.
     pub fn intervals(&self) -> impl Iterator<Item = Interval> + '_ {
         self.samples
             .windows(2)

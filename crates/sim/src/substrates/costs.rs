@@ -1,4 +1,4 @@
-//! What everything in chapter 2 costs, read from a table in which each value names its source.
+//! The costs of everything in chapter 2, read from a table in which each value names its source.
 
 use super::processor::HostTimes;
 use super::world::Cells;
@@ -29,7 +29,7 @@ macro_rules! section {
 
 pub(super) use section;
 
-/// Reads a quantity. Sizes are those of what a message may need, so that sums and products of them stay finite.
+/// Reads a quantity. Sizes are limited to what a message may need, so that sums and products of them stay finite.
 pub(super) fn quantity(section: &mut Section<'_>, key: &str, kind: Kind) -> Result<u64, FileError> {
     let found = section.quantity(key, kind)?;
     if kind == Kind::Size && found.value > 1 << 30 {
@@ -40,7 +40,7 @@ pub(super) fn quantity(section: &mut Section<'_>, key: &str, kind: Kind) -> Resu
 }
 
 section! {
-    /// Table 2.1, and what it leaves open about the hardware.
+    /// Table 2.1, and the parameters of the hardware that it leaves open.
     Hardware {
         /// The host's clock.
         host_clock: Frequency,
@@ -68,19 +68,19 @@ section! {
         cell: Size,
         /// A cell's data.
         cell_payload: Size,
-        /// What is added to a packet before it is cut into cells.
+        /// Bytes added to a packet before it is cut into cells.
         trailer: Size,
     }
 }
 
 section! {
-    /// What programs and their operating system cost the host's processor.
+    /// Processor time of programs and their operating system.
     Programs {
         /// A floating-point operation.
         floating: Cycles,
         /// An integer operation.
         integer: Cycles,
-        /// From one process to another.
+        /// Switching from one process to another.
         context_switch: Cycles,
         /// How long a process runs while others are ready.
         quantum: Time,
@@ -88,92 +88,92 @@ section! {
 }
 
 section! {
-    /// What the Active Messages layer costs.
+    /// Processor time of the Active Messages layer.
     Layer {
-        /// A message's header is put together.
+        /// Building a message's header.
         compose: Cycles,
-        /// Into `am_poll` and out of it.
+        /// Entering `am_poll` and returning.
         enter_poll: Cycles,
-        /// A handler is found and called.
+        /// Finding and calling a handler.
         dispatch: Cycles,
     }
 }
 
 section! {
-    /// C1: what the kernel's path costs the host's processor.
+    /// C1: processor time of the kernel's path.
     Kernel {
-        /// Into the kernel and back.
+        /// Entering the kernel and returning.
         system_call: Cycles,
-        /// Buffers for a packet that goes out.
+        /// Buffers for an outgoing packet.
         send_buffers: Cycles,
-        /// Protocol, driver and ATM processing of a packet that goes out.
+        /// Protocol, driver and ATM processing of an outgoing packet.
         send_driver: Cycles,
-        /// Four bytes of checksum, just copied and therefore in the cache.
+        /// Four bytes of checksum, which were just copied and are therefore in the cache.
         checksum_word: Cycles,
-        /// A DMA transfer is programmed: the page pinned, its cache lines flushed, the registers written.
+        /// Programming a DMA transfer: pinning the page, flushing its cache lines, writing the registers.
         program_dma: Cycles,
         /// From a device's signal to its handler, and back.
         interrupt: Cycles,
-        /// Driver and ATM processing of a packet that has come.
+        /// Driver and ATM processing of an incoming packet.
         receive_driver: Cycles,
-        /// The packet joins the system's queue.
+        /// Adding the packet to the system's queue.
         receive_queue: Cycles,
         /// A poll of the system's queue.
         look: Cycles,
-        /// The packet leaves the queue, and its buffers are freed.
+        /// Removing the packet from the queue, and freeing its buffers.
         receive_dequeue: Cycles,
     }
 }
 
 section! {
-    /// C2 and C3: what the library costs the host's processor.
+    /// C2 and C3: processor time of the library.
     Library {
         /// The library's part of a send.
         send: Cycles,
-        /// A poll of the receive queue that finds nothing.
+        /// An unsuccessful poll of the receive queue.
         look: Cycles,
-        /// A packet is taken from the receive queue.
+        /// Taking a packet from the receive queue.
         receive: Cycles,
-        /// What a descriptor holds of a message.
+        /// Bytes of a message that fit into a descriptor.
         descriptor: Size,
         /// A descriptor without the message's data.
         bare_descriptor: Size,
         /// The host's part of a miss of the card's TLB, besides its access to the page table for each page: context switch, dispatch, return.
         miss_interrupt: Cycles,
-        /// The page table is looked up, the page pinned and noted as cached on the card, its entry written.
+        /// Looking up the page table, pinning the page and marking it as cached on the card, writing its entry.
         miss_page: Cycles,
-        /// From requesting a page of the disk to having it, when the page is not in memory.
+        /// Time to bring a page from the disk, when it is not in memory.
         page_in: Time,
     }
 }
 
 section! {
-    /// What the card's program costs the network processor.
+    /// Time of the network processor for the card's program.
     Card {
         /// A poll of the network.
         poll_network: Cycles,
         /// A poll of one endpoint's send queue.
         poll_endpoint: Cycles,
-        /// A descriptor is read and checked, a header built.
+        /// Reading and checking a descriptor, building a header.
         send: Cycles,
-        /// A DMA transfer is programmed.
+        /// Programming a DMA transfer.
         program_dma: Cycles,
-        /// The packet is handed to the network.
+        /// Handing the packet to the network.
         transmit: Cycles,
-        /// Afterwards: the descriptor is released.
+        /// Releasing the descriptor.
         send_cleanup: Cycles,
-        /// A packet's endpoint is found.
+        /// Finding a packet's endpoint.
         demultiplex: Cycles,
-        /// The receive queue's new entry.
+        /// Writing the receive queue's entry.
         enqueue: Cycles,
-        /// C3: one page is looked up in the TLB.
+        /// C3: looking up one page in the TLB.
         lookup: Cycles,
-        /// C3: the packet is put aside, the host interrupted, its reply found.
+        /// C3: putting the packet aside, interrupting the host, finding its reply.
         miss: Cycles,
     }
 }
 
-/// What there is room for.
+/// Capacities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     /// Packets from one process to another that have not been consumed.
@@ -231,7 +231,7 @@ impl Costs {
         Ok(costs)
     }
 
-    /// Refuses hardware that cannot be.
+    /// Refuses impossible hardware.
     fn check(&self, file: &Section<'_>) -> Result<(), FileError> {
         let hardware = &self.hardware;
         let refuse = |message: &str| Err(file.error(&(0..0), message));

@@ -1,6 +1,6 @@
-//! No substrate at all: every message arrives after the same time, and calls cost nothing.
+//! A substrate without costs: every message arrives after the same time, and calls take none.
 //!
-//! What a program takes here is its own work and the layer's; tests of programs and of the machine use it.
+//! The time of a program is then its own work and the layer's; tests of programs and of the machine use it.
 
 use super::machine::Substrate;
 use super::process::{Call, CallEffect, CallResult};
@@ -8,7 +8,7 @@ use super::world::{PacketId, World};
 use crate::am::port::Rank;
 use crate::engine::Time;
 
-/// The latency of everything.
+/// The latency of every message.
 pub(super) struct Direct {
     pub(super) latency: Time,
 }

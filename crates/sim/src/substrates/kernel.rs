@@ -17,7 +17,7 @@ use super::world::{PacketId, World};
 use crate::am::port::{Message, Rank};
 use crate::engine::Time;
 
-/// What moves the words between memory and the card.
+/// What moves data between memory and the card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mover {
     /// NI1: the processor.
@@ -26,16 +26,16 @@ pub(super) enum Mover {
     Dma,
 }
 
-/// What happens to packets.
+/// Events of packets.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum KernelEvent {
-    /// The first cell of a packet is at the card.
+    /// The first cell of a packet has reached the card.
     Departs { packet: PacketId, pushed: Time },
     /// The device can take another packet.
     DeviceFree { host: u32 },
     /// The handler begins to put a queued packet on the device.
     Requeued { packet: PacketId },
-    /// The last cell has come.
+    /// The last cell has arrived.
     Arrives { packet: PacketId },
     /// The handler has put it in the system's queue.
     Queued { packet: PacketId },
@@ -64,12 +64,12 @@ impl KernelPath {
         }
     }
 
-    /// A fruitless poll, which is what a process that waits does over and over.
+    /// Cycles of an unsuccessful poll, which a waiting process repeats.
     pub(super) fn poll_cycles(costs: &Costs) -> u64 {
         costs.kernel.system_call + costs.kernel.look + costs.layer.enter_poll
     }
 
-    /// The send call up to the device: its stages, in cycles.
+    /// The stages of the send call until the packet reaches the device, in cycles.
     fn send_stages(&self, message: &Message) -> [(&'static str, u64); 5] {
         let kernel = &self.costs.kernel;
         let words = words(message.bytes());
@@ -91,7 +91,7 @@ impl KernelPath {
         ]
     }
 
-    /// What the processor does while a packet goes to the device.
+    /// Processor cycles while a packet goes to the device.
     fn launch_cycles(&self, bytes: usize) -> u64 {
         match self.mover {
             Mover::Processor => self.costs.fifo(bytes),
@@ -99,7 +99,7 @@ impl KernelPath {
         }
     }
 
-    /// What the handler does to take a packet from the device.
+    /// The stages of the handler that takes a packet from the device.
     fn receive_stages(&self, bytes: usize) -> [(&'static str, u64); 4] {
         let kernel = &self.costs.kernel;
         let (name, moving) = match self.mover {
@@ -114,7 +114,7 @@ impl KernelPath {
         ]
     }
 
-    /// The receive call once it has found a packet.
+    /// The stages of the receive call after it has found a packet.
     fn return_stages(&self, bytes: usize) -> [(&'static str, u64); 3] {
         let kernel = &self.costs.kernel;
         let words = words(bytes);
@@ -125,7 +125,7 @@ impl KernelPath {
         ]
     }
 
-    /// The first cell can leave so long after launching has begun, and the last byte is at the card so long after.
+    /// When, after launching has begun, the first cell can leave, and when the last byte is at the card.
     fn launch_times(&self, world: &World<KernelEvent>, bytes: usize) -> (Time, Time) {
         let first = self.costs.hardware.cell_payload.min(bytes as u64);
         match self.mover {
@@ -137,7 +137,7 @@ impl KernelPath {
         }
     }
 
-    /// Puts a packet on the free device, on which the processor begins to work now.
+    /// Puts a packet on the free device; the processor begins its part now.
     fn launch(&mut self, world: &mut World<KernelEvent>, host: u32, packet: PacketId) {
         self.devices[host as usize].is_busy = true;
         let (_, _, bytes) = world.ends(packet);
@@ -162,7 +162,7 @@ impl KernelPath {
         let sent = world
             .network
             .send(now, source as usize, target as usize, on_wire);
-        // The last cell leaves no earlier than its last byte is there.
+        // The last cell cannot leave before its last byte is at the card.
         let last = pushed + self.costs.cell_time();
         let left = sent.left.max(last);
         let arrives = sent
@@ -174,7 +174,7 @@ impl KernelPath {
         world.at(arrives, KernelEvent::Arrives { packet: id });
     }
 
-    /// The device is free: the next packet goes on it, on NI1 by way of an interrupt.
+    /// Handles the device's becoming free: the next packet goes on it, on NI1 by way of an interrupt.
     fn device_free(&mut self, world: &mut World<KernelEvent>, host: u32) {
         let device = &mut self.devices[host as usize];
         match device.waiting.pop_front() {
@@ -184,7 +184,7 @@ impl KernelPath {
                     let cycles = self.costs.kernel.interrupt;
                     world.interrupt(host, cycles, KernelEvent::Requeued { packet });
                 }
-                // It has been programmed already.
+                // The transfer has been programmed already.
                 Mover::Dma => self.launch(world, host, packet),
             },
         }
@@ -245,7 +245,7 @@ impl Substrate for KernelPath {
                 .iter()
                 .map(|(_, cycles)| cycles)
                 .sum(),
-            // The room that is left stands in a page that the kernel shares with the library.
+            // The remaining room is in a page that the kernel shares with the library.
             Call::Send { .. } => self.costs.library.look,
             Call::Receive => kernel.system_call + kernel.look,
             Call::Attach { .. } | Call::Wait(_) | Call::Pass => 0,

@@ -1,4 +1,4 @@
-//! Runs programs on a substrate in virtual time, and reports which process waits for which when they cannot get on.
+//! Runs programs on a substrate in virtual time, and reports which process waits for which in a deadlock.
 
 use std::fmt;
 
@@ -17,10 +17,10 @@ pub(super) trait Substrate {
     /// Its events.
     type Event: Copy;
 
-    /// The cycles that the processor works before `call` has its effect.
+    /// The processor cycles before `call` takes effect.
     fn before(&self, world: &World<Self::Event>, process: Rank, call: &Call) -> u64;
 
-    /// Carries the call out. `before` is what [`Self::before`] has returned.
+    /// Carries the call out. `before` is the result of [`Self::before`].
     fn carry_out(
         &mut self,
         world: &mut World<Self::Event>,
@@ -29,19 +29,19 @@ pub(super) trait Substrate {
         before: u64,
     ) -> CallEffect;
 
-    /// Something has happened.
+    /// Handles an event.
     fn event(&mut self, world: &mut World<Self::Event>, event: Self::Event);
 
-    /// How often translations were missing.
+    /// The number of TLB misses.
     fn tlb_misses(&self) -> u64 {
         0
     }
 }
 
-/// When to give up.
+/// When a simulation is abandoned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// A process with messages that has not polled for so long is reported.
+    /// A process with messages that has not polled for this long is reported.
     pub patience: Time,
     /// The longest simulation.
     pub longest: Time,
@@ -49,7 +49,7 @@ pub struct Limits {
     pub stack_bytes: usize,
 }
 
-/// What a process was doing when the simulation came to a stand.
+/// The state of a process when the simulation could not continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Doing {
     /// It waits.
@@ -60,16 +60,16 @@ pub enum Doing {
     Ended,
 }
 
-/// One process at a standstill.
+/// A process when the simulation could not continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StalledProcess {
-    /// Which.
+    /// Its rank.
     pub rank: Rank,
-    /// What it was doing.
+    /// Its state.
     pub doing: Doing,
-    /// How many messages it has not taken, and the sender of the first.
+    /// The number of messages that it has not taken, and the sender of the first.
     pub unread: (usize, Option<Rank>),
-    /// When it last polled.
+    /// The time of its last poll.
     pub polled: Time,
 }
 
@@ -97,58 +97,58 @@ pub enum SimError {
     /// A program failed.
     #[error("process {rank}: {error}")]
     Program {
-        /// Which process.
+        /// The process.
         rank: Rank,
         /// Its error.
         error: AmError,
     },
-    /// No process can get on.
-    #[error("nothing moves at {} µs:{}", at / 1_000_000, list(standing))]
+    /// No process can continue.
+    #[error("no process can continue at {} µs:{}", at / 1_000_000, list(standing))]
     Deadlock {
-        /// When.
+        /// The time.
         at: Time,
         /// The processes that have not ended, and those that others wait for.
         standing: Vec<StalledProcess>,
     },
-    /// A process leaves its messages lying.
+    /// A process does not take its messages.
     #[error(
         "process {rank} has not polled for {} µs at {} µs:{}", patience / 1_000_000, at / 1_000_000,
         list(standing)
     )]
     NeverPolls {
-        /// Which process.
+        /// The process.
         rank: Rank,
-        /// How long it was given.
+        /// The time that it had.
         patience: Time,
-        /// When.
+        /// The time.
         at: Time,
-        /// As for a deadlock.
+        /// See [`Self::Deadlock`].
         standing: Vec<StalledProcess>,
     },
-    /// The programs go on and on.
+    /// The programs do not end.
     #[error("the programs have not ended after {} µs:{}", at / 1_000_000, list(standing))]
     TooLong {
-        /// When.
+        /// The time.
         at: Time,
-        /// As for a deadlock.
+        /// See [`Self::Deadlock`].
         standing: Vec<StalledProcess>,
     },
-    /// A stack could not be had.
+    /// A stack could not be allocated.
     #[error("no stack of {bytes} bytes for process {rank}: {error}")]
     Stack {
-        /// For which process.
+        /// The process.
         rank: Rank,
         /// Its size.
         bytes: usize,
-        /// The system's reason.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// Settings that make no sense.
+    /// Inconsistent settings.
     #[error("{0}")]
     Settings(String),
 }
 
-/// The most processes that a message lists.
+/// The most processes that an error lists.
 const MOST_LISTED: usize = 16;
 
 fn list(standing: &[StalledProcess]) -> String {
@@ -163,21 +163,21 @@ fn list(standing: &[StalledProcess]) -> String {
     text
 }
 
-/// What became of one process.
+/// The result of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done<R> {
-    /// What its program returned.
+    /// The result of its program.
     pub output: R,
     /// When it ended.
     pub ended: Time,
     /// Its processor time, for each [`Function`] in the order of [`Function::ALL`].
     pub accounts: [Time; Function::COUNT],
-    /// How much of that it spent polling in vain.
+    /// The part of that spent in unsuccessful polls.
     pub in_vain: Time,
 }
 
 impl<R> Outcome<R> {
-    /// The same without what the programs have returned.
+    /// The same results without the programs' own.
     pub fn without_outputs(self) -> Outcome<()> {
         let processes = self.processes.into_iter().map(|done| Done {
             output: (),
@@ -209,20 +209,20 @@ impl<R> Done<R> {
     }
 }
 
-/// What became of a simulation.
+/// The result of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome<R> {
     /// Each process.
     pub processes: Vec<Done<R>>,
     /// When the last process ended.
     pub ended: Time,
-    /// Events that happened.
+    /// The number of events.
     pub events: u64,
-    /// The packets' ways, if they were requested.
+    /// The journeys of packets, if they were requested.
     pub journeys: Vec<Journey>,
     /// How long each host spent in interrupt handlers.
     pub interrupted: Vec<Time>,
-    /// How often the cards' TLBs lacked a translation.
+    /// The number of TLB misses on all cards.
     pub tlb_misses: u64,
     /// Distributions and use, if they were requested.
     pub statistics: Option<Box<Statistics>>,
@@ -230,7 +230,7 @@ pub struct Outcome<R> {
 
 struct Slot<R> {
     process: Option<Process<R>>,
-    /// What it is in the middle of.
+    /// The stage of its call.
     stage: Stage,
     waits_for: Option<Awaited>,
     polled: Time,
@@ -240,7 +240,7 @@ struct Slot<R> {
 enum Stage {
     /// Its call is about to return this.
     Returning(CallResult),
-    /// Computing towards a call's effect.
+    /// It computes before a call's effect.
     Calling(Call, u64),
     /// Between two events of the machine.
     Between,
@@ -302,7 +302,8 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         }
     }
 
-    /// Lets the programs that have not ended find out that nothing carries their messages any more. One that will
+    /// Lets the programs that have not ended find out that messages are no longer carried. A program that does
+    /// not end even then has its stack unwound when it is dropped.
     /// not end even so has its stack unwound when it is dropped.
     fn stop(&mut self) {
         for process in self
@@ -364,7 +365,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         }
     }
 
-    /// `rank` holds a processor and has computed what it had to.
+    /// Continues `rank`, which holds a processor and has finished computing.
     fn go_on(&mut self, rank: Rank) -> Result<(), SimError> {
         let slot = &mut self.slots[rank as usize];
         slot.waits_for = None;
@@ -395,7 +396,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         }
     }
 
-    /// The program has computed and makes a call.
+    /// Carries out a call of a program that has computed up to it.
     fn call(&mut self, rank: Rank, yielded: Yielded) -> Result<(), SimError> {
         let Yielded {
             spent,
@@ -417,7 +418,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
 
     /// Lets the process that holds a processor compute.
     fn compute(&mut self, rank: Rank, spent: &Spent, function: Function) {
-        // No stretch is longer than the whole simulation may be.
+        // No stretch is longer than the whole simulation may take.
         let longest = self.limits.longest;
         let times = spent.map(|cycles| self.world.cycles(cycles).min(longest));
         let clock = &mut self.world.clocks[rank as usize];
@@ -461,7 +462,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         }
     }
 
-    /// Checks from time to time whether all processes still poll.
+    /// Checks at intervals whether all processes still poll.
     fn watch(&mut self) -> Result<(), SimError> {
         let now = self.world.now();
         if self.world.engine.pending() == 0 {
@@ -503,7 +504,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         }
     }
 
-    /// Those that have not ended, and those that have but are still waited for.
+    /// The processes that have not ended, and those that have but are still waited for.
     fn standing(&self) -> Vec<StalledProcess> {
         let awaited: Vec<Rank> = self
             .slots

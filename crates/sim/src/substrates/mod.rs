@@ -3,9 +3,9 @@
 //! A program is an ordinary function that runs as a coroutine (`process`) on a host whose processors it shares
 //! (`processor`). The `machine` carries its calls out in virtual time; what a call costs and does is the
 //! substrate's: `kernel` is C1 on NI1 and NI2, `user` is C2 and C3 on NI3, `direct` is none at all.
-//! `costs` holds everything that has a price. [`munet`] is chapter 3's endpoints, with its own prices.
+//! `costs` has all costs. [`munet`] is chapter 3's endpoints, with its own costs.
 //!
-//! What is exact and what is not: everything is an event in the order of time, except that fruitless polls are computed and
+//! What is exact and what is not: everything is an event in the order of time, except that unsuccessful polls are computed and
 //! not simulated, and that a packet occupies the receiver's link from when its first cell leaves. Copies by the
 //! processor do not contend with DMA for the memory bus.
 

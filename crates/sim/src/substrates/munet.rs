@@ -98,7 +98,7 @@ section! {
     }
 }
 
-/// Everything about MU-Net that has a price.
+/// All parameters of MU-Net.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MuNet {
     /// The host.
@@ -165,7 +165,7 @@ impl MuNet {
         duration_at(cycles, self.card.clock)
     }
 
-    /// A time of the host's in its cycles, which is what processors are charged in.
+    /// A time of the host in its cycles, in which processors are charged.
     fn host_cycles(&self, time: Time) -> u64 {
         let cycles = u128::from(time) * u128::from(self.host.clock) / u128::from(SECOND);
         u64::try_from(cycles).unwrap_or(u64::MAX)
@@ -175,7 +175,7 @@ impl MuNet {
         data > self.message.descriptor
     }
 
-    /// The send call.
+    /// The time of the send call.
     fn send_time(&self, data: u64) -> Time {
         let rate = match self.is_long(data) {
             true => self.host.copy,
@@ -184,7 +184,7 @@ impl MuNet {
         self.host.send_call + duration_at(data, rate)
     }
 
-    /// The receive call that finds a message.
+    /// The time of a receive call that finds a message.
     fn receive_time(&self, data: u64) -> Time {
         self.host.receive_call + duration_at(data, self.host.receive_copy)
     }
@@ -281,7 +281,7 @@ impl Endpoints {
         plan(world, host, next);
     }
 
-    /// A send descriptor has been found.
+    /// Handles a send descriptor that was found.
     fn send(&mut self, world: &mut World<MuEvent>, host: u32) {
         let Some(id) = self.cards[host as usize].queue.pop_front() else {
             return self.free(world, host, USED);
@@ -307,7 +307,7 @@ impl Endpoints {
         world.room(from);
     }
 
-    /// A packet has been found.
+    /// Handles a packet that was found.
     fn receive(&mut self, world: &mut World<MuEvent>, host: u32) {
         let Some(id) = self.cards[host as usize].arrived.pop_front() else {
             return self.free(world, host, 0);
@@ -335,7 +335,7 @@ fn plan(world: &mut World<MuEvent>, host: u32, notice: Option<Notice>) {
     }
 }
 
-/// The packet has reached a row of the table: what it took since the row before is a stage.
+/// Notes that a packet has reached a row of the table: the time since the row before is a stage.
 fn reach(world: &mut World<MuEvent>, id: PacketId, row: usize) {
     let (now, keeps) = (world.now(), world.settings.keeps_journeys);
     let packet = world.packet(id);
@@ -437,7 +437,7 @@ where
         keeps_statistics: false,
         keeps_journeys: true,
     };
-    // The cards' own engines and the switch's latency are all that there is between them.
+    // Between the cards there are only their own engines and the switch's latency.
     let link = LinkSpec {
         bytes_per_second: settings.dma.to_net,
         latency: 0,
@@ -474,10 +474,10 @@ where
     Machine::new(world, endpoints, costs, limits, program)?.run()
 }
 
-/// How often the table's message goes there and back.
+/// Round trips that are averaged.
 const ITERATIONS: u32 = 200;
 
-/// The ways of a ping-pong's messages with `bytes` of data.
+/// The journeys of a ping-pong's messages with `bytes` of data.
 pub fn ways(
     settings: MuNet,
     bytes: usize,
@@ -491,7 +491,7 @@ pub fn ways(
     Ok(outcome.journeys)
 }
 
-/// One way of a message with `bytes` of data, on average over where in their rounds the cards' programs are.
+/// The one-way time of a message with `bytes` of data, averaged over the positions of the cards' programs in their rounds.
 pub fn one_way(settings: MuNet, bytes: usize, endpoints: usize) -> Result<OneWay, SimError> {
     Ok(one_way::average(&ways(
         settings, bytes, endpoints, ITERATIONS,
@@ -513,7 +513,7 @@ pub fn anatomy(settings: MuNet, bytes: usize, endpoints: usize) -> Result<[Time;
     Ok(rows)
 }
 
-/// There and back, as in Table 3.1.
+/// The round-trip time, as in Table 3.1.
 pub fn round_trip(settings: MuNet, bytes: usize) -> Result<Time, SimError> {
     Ok(2 * one_way(settings, bytes, 1)?.total)
 }

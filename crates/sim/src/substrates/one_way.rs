@@ -1,4 +1,4 @@
-//! A message's way from the call to send to the return of the call to receive (figures 2.1 to 2.5): ping-pong with the substrate's
+//! A message's journey from the call to send to the return of the call to receive (figures 2.1 to 2.5): ping-pong with the substrate's
 //! own send and receive, without Active Messages.
 
 use super::{Combination, Costs, Journey, Setup, SimError, SimPort, run_on_ports};
@@ -9,15 +9,15 @@ use crate::engine::Time;
 /// Data of the message that figures 2.1, 2.2, 2.4 and 2.5 follow: a short one, and it fits in two cells.
 pub const SHORT_BYTES: usize = 32;
 
-/// There and back, so often.
+/// The number of round trips.
 const ITERATIONS: u32 = 64;
 
-/// One way, on average, and what it consists of.
+/// The average one-way time, and its stages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OneWay {
     /// From call to return.
     pub total: Time,
-    /// The stages in order. The last is what the others leave: waiting for the next poll, at either end.
+    /// The stages in order. The last is the rest: waiting for the next poll, at either end.
     pub stages: Vec<(&'static str, Time)>,
 }
 
@@ -50,8 +50,8 @@ fn receive(port: &mut SimPort<'_>, from: u32) -> Result<(), AmError> {
     Ok(())
 }
 
-/// Process 0 sends, process 1 sends back, so often. Before each sending, the processor computes for a while that grows by
-/// `pause` operations, so that nothing keeps step with anything.
+/// Process 0 sends, process 1 sends back, this many times. Before each send, the processor computes for a while that grows by
+/// `pause` operations, so that nothing stays in step.
 pub(super) fn ping_pong(
     mut port: SimPort<'_>,
     rank: u32,
@@ -77,7 +77,7 @@ pub(super) fn ping_pong(
     Ok(())
 }
 
-/// The ways of the messages of a short ping-pong with `bytes` of data, for a timeline.
+/// The journeys of the messages of a short ping-pong with `bytes` of data, for a timeline.
 pub fn ways(
     combination: Combination,
     costs: Costs,
@@ -86,7 +86,7 @@ pub fn ways(
     journeys(&pair(combination, costs), bytes, 8)
 }
 
-/// The ways of all messages of a ping-pong with `bytes` of data.
+/// The journeys of all messages of a ping-pong with `bytes` of data.
 fn journeys(setup: &Setup, bytes: usize, iterations: u32) -> Result<Vec<Journey>, SimError> {
     let outcome = run_on_ports(setup, |rank| {
         move |port: SimPort<'_>| ping_pong(port, rank, bytes, iterations, 0)
@@ -101,7 +101,7 @@ fn pair(combination: Combination, costs: Costs) -> Setup {
     }
 }
 
-/// The average of several ways.
+/// The average of several journeys.
 pub fn average(journeys: &[Journey]) -> OneWay {
     let count = (journeys.len() as u64).max(1);
     let mut stages: Vec<(&'static str, Time)> = Vec::new();
@@ -124,18 +124,18 @@ pub fn average(journeys: &[Journey]) -> OneWay {
     OneWay { total, stages }
 }
 
-/// One way of a message with `bytes` of data once everything has been used before.
+/// The one-way time of a message with `bytes` of data once all caches are filled.
 pub fn warm(combination: Combination, costs: Costs, bytes: usize) -> Result<OneWay, SimError> {
     let journeys = journeys(&pair(combination, costs), bytes, ITERATIONS)?;
     Ok(average(journeys.get(2..).unwrap_or(&[])))
 }
 
-/// One way of the very first message, for which a TLB knows nothing.
+/// The one-way time of the very first message, when TLBs are empty.
 pub fn cold(combination: Combination, costs: Costs, bytes: usize) -> Result<OneWay, SimError> {
     first(&pair(combination, costs), bytes)
 }
 
-/// One way of the very first message, when moreover the pages have been paged out.
+/// The one-way time of the very first message, when the pages have also been paged out.
 pub fn paged_out(combination: Combination, costs: Costs, bytes: usize) -> Result<OneWay, SimError> {
     let setup = Setup {
         pages_are_out: true,

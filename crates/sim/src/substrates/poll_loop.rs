@@ -1,4 +1,4 @@
-//! A network processor that polls its sources one after the other for ever, without simulating the polls that find
+//! A network processor that polls its sources in an endless round, without simulating unsuccessful polls.
 //! nothing.
 //!
 //! Source 0 is the network; the others are endpoints. Polling a source takes a fixed time, and what a source has for the
@@ -6,15 +6,15 @@
 
 use crate::engine::Time;
 
-/// Where a polling program is in its round.
+/// The position of a polling program in its round.
 #[derive(Debug, Clone)]
 pub(super) struct PollLoop {
     network: Time,
     endpoint: Time,
     sources: usize,
-    /// The source that is polled next, when the program is at work.
+    /// The source that is polled next, while the program is working.
     position: usize,
-    /// When the present round began, or would have, when it is not.
+    /// When the present round began, or would have begun, while it is not.
     round: Time,
 }
 
@@ -30,7 +30,7 @@ impl PollLoop {
         }
     }
 
-    /// From the beginning of a round to that of the poll of `source`.
+    /// The time from the beginning of a round to the poll of `source`.
     fn offset(&self, source: usize) -> Time {
         match source.checked_sub(1) {
             None => 0,
@@ -56,12 +56,12 @@ impl PollLoop {
         first + rounds * self.length() + self.look(source)
     }
 
-    /// The program has served `source` and goes on with the next one.
+    /// Continues with the source behind `source`, which was served.
     pub(super) fn served(&mut self, source: usize) {
         self.position = (source + 1) % self.sources;
     }
 
-    /// The first source from here on that has something, and how long it takes to get there and poll it.
+    /// The first source from here on that has something, and the time until its poll has ended.
     pub(super) fn next(&self, has_something: impl Fn(usize) -> bool) -> Option<(usize, Time)> {
         let mut time = 0;
         for step in 0..self.sources {
@@ -74,7 +74,7 @@ impl PollLoop {
         None
     }
 
-    /// From `now` on the program goes round and round, until it notices something.
+    /// Lets the program poll in rounds from `now` on, until it notices something.
     pub(super) fn idles(&mut self, now: Time) {
         let offset = self.offset(self.position);
         // The round may have begun before time 0; a whole round later it is the same.
@@ -85,7 +85,7 @@ impl PollLoop {
     }
 }
 
-/// When the processor will have noticed which source. Void if its plans have changed since.
+/// When the processor will have noticed a source. Void if its plans have changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) at: Time,
@@ -97,12 +97,12 @@ pub(super) struct Notice {
 #[derive(Debug)]
 pub(super) struct NetworkProcessor {
     polls: PollLoop,
-    /// At work on a source, rather than looking for one.
+    /// Whether it is serving a source, rather than looking for one.
     is_busy: bool,
-    /// When it will notice something.
+    /// The source that it will notice, and when.
     notices: Option<Time>,
     generation: u32,
-    /// Sources that are not polled for the time being.
+    /// Sources that are not polled at present.
     parked: Vec<bool>,
 }
 
@@ -128,7 +128,7 @@ impl NetworkProcessor {
         }
     }
 
-    /// `source` has something. Returns a notice if that changes the processor's plans.
+    /// Notes that `source` has something. Returns a notice if that changes the processor's plans.
     pub(super) fn wake(&mut self, now: Time, source: usize) -> Option<Notice> {
         if self.is_busy || self.parked.get(source) != Some(&false) {
             return None;
@@ -139,14 +139,14 @@ impl NetworkProcessor {
             .then(|| self.will_notice(at, source))
     }
 
-    /// The time of a notice has come: whether it still holds. The processor is at work until [`Self::free`].
+    /// Returns whether a notice whose time has come still holds. The processor is then busy until [`Self::free`].
     pub(super) fn begins(&mut self, generation: u32) -> bool {
         let holds = self.generation == generation && self.notices.take().is_some();
         self.is_busy |= holds;
         holds
     }
 
-    /// The processor has finished with a source. Returns what it finds next.
+    /// Ends the service of a source. Returns what the processor finds next.
     pub(super) fn free(
         &mut self,
         now: Time,
@@ -164,7 +164,7 @@ impl NetworkProcessor {
         Some(self.will_notice(now + time, source))
     }
 
-    /// Puts a source aside, or takes it up again.
+    /// Stops polling a source, or resumes it.
     pub(super) fn park(&mut self, source: usize, is_parked: bool) {
         if let Some(parked) = self.parked.get_mut(source) {
             *parked = is_parked;

@@ -17,26 +17,26 @@ use crate::am::{AmError, Region};
 /// A program's call of the machine.
 #[derive(Debug)]
 pub(super) enum Call {
-    /// The next region has been made.
+    /// Names the region that was made next.
     Attach { bytes: usize },
-    /// A message is to go.
+    /// Sends a message.
     Send { to: Rank, message: Message },
-    /// The next message that has arrived, if any.
+    /// Takes the next message that has arrived, if there is one.
     Receive,
-    /// Something that was not there before.
+    /// Waits for a change.
     Wait(Awaited),
-    /// Nothing: it has computed for long, and time is to pass.
+    /// Lets time pass, because the program has computed for long.
     Pass,
 }
 
 /// What the machine resumes a program with: the result of its call.
 #[derive(Debug)]
 pub(super) enum CallResult {
-    /// It is done.
+    /// The call was carried out.
     Done,
     /// There is no room for this message.
     NoRoom(Message),
-    /// What has arrived.
+    /// The message that has arrived, if there is one.
     Received(Option<(Rank, Message)>),
     /// The simulation has ended.
     Stop,
@@ -45,7 +45,7 @@ pub(super) enum CallResult {
 /// Cycles of the host's processor, for each function.
 pub(super) type Spent = [u64; Function::COUNT];
 
-/// What a program has done, and its next call.
+/// What a program has charged, and its next call.
 pub(super) struct Yielded {
     pub(super) spent: Spent,
     pub(super) call: Call,
@@ -53,9 +53,9 @@ pub(super) struct Yielded {
     pub(super) function: Function,
 }
 
-/// What a call comes to, once the cycles before its effect have been computed.
+/// The effect of a call, after the cycles before it have been computed.
 pub(super) enum CallEffect {
-    /// The processor computes for so many cycles more, then the call returns the result.
+    /// The processor computes for this many cycles, then the call returns the result.
     Then(u64, CallResult),
     /// The program waits.
     Wait,
@@ -66,10 +66,10 @@ pub(super) enum CallEffect {
 pub enum Clocking {
     /// The program counts its operations, and each kind has a price. Deterministic.
     Counted,
-    /// The time that the program really takes, times `cycles_per_microsecond`. **Not deterministic**: it depends on
+    /// The program's real time, multiplied by `cycles_per_microsecond`. **Not deterministic**: it depends on
     /// the machine that simulates, and differs between runs.
     Measured {
-        /// How many cycles of the simulated processor one native microsecond is worth.
+        /// Cycles of the simulated processor for each native microsecond.
         cycles_per_microsecond: u64,
     },
 }
@@ -81,7 +81,7 @@ impl Clocking {
     }
 }
 
-/// What a program's own work costs, in cycles of the host's processor.
+/// Costs of a program's own work, in cycles of the host's processor.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PortCosts {
     pub(super) clocking: Clocking,
@@ -105,10 +105,10 @@ pub struct SimPort<'y> {
     rank: Rank,
     ranks: u32,
     costs: PortCosts,
-    /// What has been charged since the last call. The coroutine reads it too, when the program has returned.
+    /// What has been charged since the last call. The machine reads it, too, when the program has returned.
     spent: Rc<Cell<Spent>>,
     function: Function,
-    /// Since when the program has run natively.
+    /// When the program began to run natively.
     since: Option<Instant>,
 }
 
@@ -210,7 +210,7 @@ impl Port for SimPort<'_> {
         for (times, cycles) in kinds {
             self.charge(times.saturating_mul(cycles));
         }
-        // A program that computes for ever must not keep the others from finding that out. Its next call returns
+        // A program that computes for ever must not keep the others from ending. Its next call returns
         // that the simulation has ended.
         if self.spent.get().into_iter().fold(0, u64::saturating_add) > self.costs.longest_silence {
             self.call(Call::Pass);
@@ -233,7 +233,7 @@ impl Port for SimPort<'_> {
     }
 }
 
-/// What a coroutine has come to.
+/// How a coroutine has returned to the machine.
 pub(super) enum Turn<R> {
     /// It calls the machine.
     Calls(Yielded),
@@ -271,7 +271,7 @@ impl<R: 'static> Process<R> {
                 function: Function::Compute,
                 since,
             });
-            // What it has done since its last call takes its time too.
+            // Work charged since the last call takes its time, too.
             if result.is_ok() && spent.get() != Spent::default() {
                 yielder.suspend(Yielded {
                     spent: spent.take(),

@@ -1,10 +1,10 @@
 //! The processors of a host, as the programs on it see them: time slices, interrupts, and waiting by polling.
 //!
-//! A process is not told when a message comes; it polls while it waits. Simulating every fruitless poll would cost more than all the rest,
-//! so that fruitless polls are computed instead: a lone waiting process polls at whole multiples of the
-//! poll's duration, and where several wait for one processor, each polls once and hands it on, with a context
+//! A process is not told when a message comes; it polls while it waits. Simulating every unsuccessful poll would cost more
+//! than everything else, so they are computed: a single waiting process polls at whole multiples of the
+//! poll's duration, and where several wait for one processor, each polls once and yields, with a context
 //! switch between them. A message is noticed by the first poll that ends after it came. An interrupt delays whatever
-//! runs on the first processor, and its time goes on the account of what it interrupted.
+//! runs on the first processor, and its time is charged to what it interrupted.
 
 use std::collections::VecDeque;
 
@@ -12,20 +12,20 @@ use crate::am::port::Function;
 use crate::engine::Time;
 use crate::hardware::Shared;
 
-/// Where a process's time has gone, and what it is about.
+/// A process's accounts and its state.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Clock {
     /// Processor time, for each function.
     pub(super) accounts: [Time; Function::COUNT],
-    /// How much of `am_poll` it polled in vain.
+    /// The time of unsuccessful polls within `am_poll`.
     pub(super) in_vain: Time,
-    /// What is left of what it computes.
+    /// The rest of what it computes.
     left: Time,
-    /// In which function it is.
+    /// The function that it is in.
     pub(super) function: Function,
-    /// Since when it waits.
+    /// When its wait began.
     pub(super) waits_since: Option<Time>,
-    /// Counts its waits, so that an old notice is distinguished from a new one.
+    /// The number of its waits, which distinguishes an old notice from a new one.
     waits: u32,
     /// What it waits for has come, and it has not polled since.
     is_noticing: bool,
@@ -37,22 +37,22 @@ impl Clock {
     }
 }
 
-/// What a host's processors cost.
+/// The costs of a host's processors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HostTimes {
     pub(super) processors: usize,
     pub(super) context_switch: Time,
     pub(super) quantum: Time,
-    /// One fruitless poll.
+    /// One unsuccessful poll.
     pub(super) poll: Time,
 }
 
-/// What a host's processors work on: the present, and what they change besides themselves.
+/// The state that a host's processors change besides their own.
 pub(super) struct Effects<'a> {
     pub(super) now: Time,
-    /// Of all processes.
+    /// The accounts of all processes.
     pub(super) clocks: &'a mut [Clock],
-    /// What has to happen later.
+    /// Alarms to be set.
     pub(super) alarms: &'a mut Vec<Alarm>,
 }
 
@@ -62,7 +62,7 @@ impl Effects<'_> {
     }
 }
 
-/// When which processor has to be served again. An alarm of an older generation is void.
+/// When a processor has to be served again. An alarm of an older generation is void.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Alarm {
     pub(super) at: Time,
@@ -72,7 +72,7 @@ pub(super) struct Alarm {
 /// The processor or process that an alarm is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wakes {
-    /// What runs there has reached the end of its slice.
+    /// The running process has reached the end of its slice.
     Processor {
         host: u32,
         processor: u32,
@@ -85,17 +85,17 @@ pub(super) enum Wakes {
 #[derive(Debug, Clone, Copy)]
 struct Run {
     process: u32,
-    /// When this stretch began, or would have without interrupts.
+    /// When this stretch began, or would have begun without interrupts.
     began: Time,
     ends: Time,
-    /// What is left of its time slice after this stretch.
+    /// The rest of its time slice after this stretch.
     budget: Time,
 }
 
 #[derive(Debug, Default)]
 struct Processor {
     run: Option<Run>,
-    /// A process that has finished a stretch and is about to say what is next.
+    /// A process that has finished a stretch and is about to make a call.
     holds: Option<(u32, Time)>,
     last: Option<u32>,
     generation: u32,
@@ -115,12 +115,12 @@ pub(super) struct Host {
     processors: Vec<Processor>,
     ready: VecDeque<u32>,
     waiting: Vec<u32>,
-    /// Up to when the time of those that wait has been accounted for.
+    /// Until when the time of waiting processes has been accounted for.
     settled: Time,
     /// When the present round of polls began.
     round: Time,
     interrupts: Shared,
-    /// How long it had been in interrupt handlers when it settled.
+    /// Its time in interrupt handlers when accounts were last brought up to date.
     settled_interrupts: Time,
 }
 
@@ -142,7 +142,7 @@ impl Host {
         }
     }
 
-    /// How long it has been in interrupt handlers.
+    /// Its time in interrupt handlers.
     pub(super) fn interrupted(&self) -> Time {
         self.interrupts.busy()
     }
@@ -151,7 +151,7 @@ impl Host {
         self.processors.iter().filter(|one| one.is_idle()).count()
     }
 
-    /// Puts the polls of those that wait on their accounts.
+    /// Charges waiting processes with their polls.
     fn settle(&mut self, effects: &mut Effects<'_>) {
         let waiting = self.waiting.len() as u64;
         let processors = (self.idle() as u64).min(waiting);
@@ -180,7 +180,7 @@ impl Host {
         self.dispatch(effects);
     }
 
-    /// Gives idle processors to those that are ready.
+    /// Gives idle processors to ready processes.
     fn dispatch(&mut self, effects: &mut Effects<'_>) {
         for index in 0..self.processors.len() {
             if !self.processors[index].is_idle() {
@@ -202,7 +202,7 @@ impl Host {
         }
     }
 
-    /// Lets `process` go on with what it has left, to the end of its slice at most when others are ready.
+    /// Continues `process` with the rest of its computation, to the end of its slice at most when others are ready.
     fn begin(&mut self, index: usize, process: u32, budget: Time, effects: &mut Effects<'_>) {
         let began = match index {
             0 => effects.now.max(self.interrupts.free_at()),
@@ -237,7 +237,7 @@ impl Host {
         }
     }
 
-    /// A process has become ready: what runs without a bound gets one.
+    /// Bounds what runs without a bound, because a process has become ready.
     fn bound_slices(&mut self, effects: &mut Effects<'_>) {
         for index in 0..self.processors.len() {
             let processor = &mut self.processors[index];
@@ -254,7 +254,7 @@ impl Host {
         }
     }
 
-    /// The end of a stretch: returns the process if it has computed all that it had to. It then holds the processor until
+    /// Ends a stretch: returns the process if it has finished computing. It then holds the processor until
     /// [`Self::go_on`], [`Self::wait`] or [`Self::leave`].
     pub(super) fn stretch_ends(
         &mut self,
@@ -288,7 +288,7 @@ impl Host {
         Some((index, budget))
     }
 
-    /// The process that holds a processor computes for `time`.
+    /// Lets the process that holds a processor compute for `time`.
     pub(super) fn go_on(&mut self, process: u32, time: Time, effects: &mut Effects<'_>) {
         let Some((index, budget)) = self.release(process) else {
             return;
@@ -307,7 +307,7 @@ impl Host {
         }
     }
 
-    /// The process that holds a processor has polled in vain and waits.
+    /// Lets the process that holds a processor wait, after an unsuccessful poll.
     pub(super) fn wait(&mut self, process: u32, effects: &mut Effects<'_>) {
         self.vacate(process, effects);
         self.waiting.push(process);
@@ -319,20 +319,20 @@ impl Host {
         self.dispatch(effects);
     }
 
-    /// The process that holds a processor has ended.
+    /// Ends the process that holds a processor.
     pub(super) fn leave(&mut self, process: u32, effects: &mut Effects<'_>) {
         self.vacate(process, effects);
         self.dispatch(effects);
     }
 
-    /// `process` gives up the processor that it holds; those that wait poll from now on.
+    /// Takes `process` off the processor that it holds; those that wait poll from now on.
     fn vacate(&mut self, process: u32, effects: &mut Effects<'_>) {
         self.settle(effects);
         self.release(process);
         self.round = effects.now;
     }
 
-    /// What `process` may wait for has come.
+    /// Notes that something has come for which `process` may wait.
     pub(super) fn wake(&mut self, process: u32, effects: &mut Effects<'_>) {
         let Some(place) = self.waiting.iter().position(|&other| other == process) else {
             return;
@@ -359,7 +359,7 @@ impl Host {
         }
     }
 
-    /// When the poll of the process at `place` among those that wait next ends.
+    /// When the next poll of the process at `place` among those that wait ends.
     fn next_poll(&self, now: Time, place: usize, idle: usize) -> Time {
         let waiting = self.waiting.len();
         let (turn, turns, place) = match waiting <= idle {
@@ -377,7 +377,7 @@ impl Host {
         (self.round + first + rounds * round).max(now)
     }
 
-    /// The poll of `process` ends and finds something: whether it holds a processor now. If not, it will get one.
+    /// Ends a poll of `process` that finds something: returns whether it holds a processor now. If not, it will get one.
     pub(super) fn notice(&mut self, process: u32, wait: u32, effects: &mut Effects<'_>) {
         let Some(place) = self.waiting.iter().position(|&other| other == process) else {
             return;
@@ -399,7 +399,7 @@ impl Host {
         let clock = effects.clock(process);
         clock.waits_since = None;
         clock.is_noticing = false;
-        // It has just polled: a processor that was idle is already its own.
+        // The process has just polled, so a processor that was idle is already its own.
         if let Some(processor) = self.processors.iter_mut().find(|one| one.is_idle()) {
             processor.last = Some(process);
         }
@@ -420,7 +420,7 @@ impl Host {
                 clock.charge(clock.function, time);
                 effects.alarms.push(self.alarm(0, ends));
             }
-            // Polls go on where they were interrupted.
+            // Polls continue where they were interrupted.
             None => self.round += time,
         }
         end

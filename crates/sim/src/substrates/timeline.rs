@@ -1,10 +1,10 @@
-//! A program's timeline: its messages' ways as slices, for [`crate::trace`].
+//! A program's timeline: its messages' journeys as slices, for [`crate::trace`].
 
 use super::Journey;
 use crate::node::Record;
 use crate::node::record::{Slice, Track};
 
-/// What a stage occupies, and whether it is at the message's receiver.
+/// The track of a stage, and whether it is at the message's receiver.
 fn place(journey: &Journey, stage: &str) -> (Track, bool) {
     let receives = stage.starts_with("receive");
     let process = match receives {

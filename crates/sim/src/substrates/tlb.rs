@@ -1,6 +1,6 @@
-//! The translations that the card keeps (§2.3.4): virtual page of a process to page of physical memory.
+//! The card's translations (§2.3.4): from a process's virtual page to a page of physical memory.
 //!
-//! Sets of a few entries each, found by a hash; the entry of a full set that was used longest ago makes room. Only
+//! Sets of a few entries each, found by a hash; in a full set the least recently used entry is replaced. Only
 //! presence matters here: the simulated machine has no physical addresses.
 
 /// A page of a process.
@@ -41,7 +41,7 @@ impl Tlb {
         &mut self.sets[(page.hash() % sets) as usize]
     }
 
-    /// Whether the page's translation is there; counts it as used.
+    /// Whether the page's translation is present; counts it as used.
     pub(super) fn finds(&mut self, page: Page) -> bool {
         let set = self.set(page);
         let found = set.iter().position(|&other| other == page);
@@ -52,7 +52,7 @@ impl Tlb {
         found.is_some()
     }
 
-    /// Takes the page's translation in.
+    /// Adds the page's translation.
     pub(super) fn fill(&mut self, page: Page) {
         let ways = self.ways;
         let set = self.set(page);
@@ -62,7 +62,7 @@ impl Tlb {
         }
     }
 
-    /// How often a translation was missing.
+    /// The number of misses.
     pub(super) fn misses(&self) -> u64 {
         self.misses
     }

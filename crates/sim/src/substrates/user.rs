@@ -4,10 +4,10 @@
 //! in host memory, which the card fills by DMA. The network processor polls the network and all send queues one after the other, and does
 //! one packet at a time: it waits for the DMA engine that it has programmed (overlap is the subject of chapter 4).
 //!
-//! What fits in a descriptor travels in it. Longer data is copied into the pinned communication segment (C2), or
-//! fetched from where it lies (C3): then the card must know where its pages are, and so must it know the receive queue's and the
+//! A message that fits into a descriptor travels in it. Longer data is copied into the pinned communication segment (C2), or
+//! fetched from the program's own pages (C3): then the card needs translations of these pages, and of the receive queue's and the
 //! buffers'. A page that its TLB does not have costs an interrupt of the host; the packet is put aside
-//! meanwhile, and what comes after it from the same source waits, so that order is kept.
+//! meanwhile, and later packets from the same source wait, so that order is kept.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ use super::world::{Packet, PacketId, World};
 use crate::am::port::{Fragment, HEADER_BYTES, Message, Rank};
 use crate::engine::Time;
 
-/// Which addresses the card understands.
+/// The addresses that the card accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Addressing {
     /// C2: those of the pinned segment.
@@ -29,26 +29,26 @@ pub(super) enum Addressing {
     Virtual,
 }
 
-/// What happens on a card.
+/// Events of a card.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum UserEvent {
     /// The network processor notices a source. Void if it has been given something else to do since.
     Notices { host: u32, notice: Notice },
-    /// It hands a packet to the network.
+    /// The network processor hands a packet to the network.
     Transmits { packet: PacketId },
     /// A packet is in the card's memory.
     Arrives { packet: PacketId },
     /// A packet is in the endpoint's receive queue.
     Delivered { packet: PacketId },
-    /// It is free for the next source.
+    /// The network processor is free for the next source.
     Free { host: u32, served: u32 },
-    /// It lacks translations and requests them of the host.
+    /// The network processor lacks translations and requests them from the host.
     Asks(Missing),
     /// The host has written the translations.
     Translated(Missing),
 }
 
-/// Pages that a card has no translation of, and which of its sources waits for them.
+/// Pages that the card has no translation of, and the source that waits for them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Missing {
     host: u32,
@@ -56,7 +56,7 @@ pub(super) struct Missing {
     pages: [Option<Page>; 2],
 }
 
-/// A process's place in a queue of addresses: pages of the receive queue, of the buffers, of the program's regions.
+/// A process's address space: pages of the receive queue, of the buffers, of the program's regions.
 const QUEUE_PAGE: u64 = 0;
 const FIRST_BUFFER_PAGE: u64 = 16;
 const FIRST_REGION_PAGE: u64 = 1 << 32;
@@ -65,16 +65,16 @@ const FIRST_REGION_PAGE: u64 = 1 << 32;
 #[derive(Debug, Default)]
 struct Endpoint {
     send_queue: VecDeque<PacketId>,
-    /// Where the regions begin, in pages.
+    /// The first page of each region.
     regions: Vec<u64>,
     next_page: u64,
-    /// Receive buffers that have been used and are free, latest last, and how many there have been.
+    /// Receive buffers that are free after use, latest last, and the number of buffers used so far.
     free_buffers: Vec<u32>,
     buffers: u32,
 }
 
 impl Endpoint {
-    /// A buffer: the one that was freed last, because the card knows where it is.
+    /// Takes a buffer: the one that was freed last, because the card has its translation.
     fn take_buffer(&mut self) -> u32 {
         self.free_buffers.pop().unwrap_or_else(|| {
             self.buffers += 1;
@@ -95,7 +95,7 @@ struct Card {
 pub(super) struct UserPath {
     costs: Costs,
     addressing: Addressing,
-    /// How long the disk takes to bring a page that the card requests.
+    /// The time to bring a page from disk that the card requests.
     page_in: Time,
     processes_per_host: u32,
     cards: Vec<Card>,
@@ -129,7 +129,7 @@ impl UserPath {
         }
     }
 
-    /// A fruitless poll.
+    /// An unsuccessful poll.
     pub(super) fn poll_cycles(costs: &Costs) -> u64 {
         costs.library.look + costs.layer.enter_poll
     }
@@ -168,7 +168,7 @@ impl UserPath {
         ]
     }
 
-    /// The pages that the card must know to send the message.
+    /// The pages that the card needs to send the message.
     fn pages_to_send(&self, process: Rank, message: &Message) -> [Option<Page>; 2] {
         let fragment = match self.addressing {
             Addressing::Pinned => None,
@@ -188,7 +188,7 @@ impl UserPath {
         [of(first), (last != first).then(|| of(last)).flatten()]
     }
 
-    /// The pages that the card must know to deliver a packet.
+    /// The pages that the card needs to deliver a packet.
     fn pages_to_deliver(&self, packet: &Packet) -> [Option<Page>; 2] {
         if self.addressing == Addressing::Pinned {
             return [None; 2];
@@ -203,7 +203,7 @@ impl UserPath {
         [Some(of(QUEUE_PAGE)), buffer]
     }
 
-    /// The endpoint's place among the card's sources.
+    /// The endpoint's index among the card's sources.
     fn source_of(&self, process: Rank) -> usize {
         (process % self.processes_per_host.max(1)) as usize + 1
     }
@@ -213,14 +213,14 @@ impl UserPath {
         Some(host * self.processes_per_host.max(1) + local)
     }
 
-    /// The card has something to do at `source`.
+    /// Notes that the card has something to do at `source`.
     fn wake(&mut self, world: &mut World<UserEvent>, host: u32, source: usize) {
         let now = world.now();
         let card = &mut self.cards[host as usize];
         plan(world, host, card.processor.wake(now, source));
     }
 
-    /// The card has finished with a source and polls for the next.
+    /// Ends the service of a source: the card polls for the next.
     fn free(&mut self, world: &mut World<UserEvent>, host: u32, served: usize) {
         let now = world.now();
         let first = host * self.processes_per_host.max(1);
@@ -237,7 +237,7 @@ impl UserPath {
         plan(world, host, next);
     }
 
-    /// The network processor has found something at `source`.
+    /// Serves `source`, which the network processor has noticed.
     fn serve(&mut self, world: &mut World<UserEvent>, host: u32, source: usize) {
         match self.process_of(host, source) {
             None => self.serve_network(world, host),
@@ -245,7 +245,7 @@ impl UserPath {
         }
     }
 
-    /// Looks up the pages. If one is missing, the source is put aside and the host interrupted.
+    /// Looks up the pages. If one is missing, puts the source aside and interrupts the host.
     fn translates(
         &mut self,
         world: &mut World<UserEvent>,
@@ -360,7 +360,7 @@ impl UserPath {
         world.at(arrives, UserEvent::Arrives { packet: id });
     }
 
-    /// The host looks up missing pages, and has them brought if they are out.
+    /// Has the host look up missing pages, and bring those that are paged out.
     fn ask(&mut self, world: &mut World<UserEvent>, missing: Missing) {
         let pages = missing.pages.iter().flatten().count() as u64;
         let library = &self.costs.library;
@@ -410,7 +410,7 @@ impl UserPath {
         world.hand_over(packet, after)
     }
 
-    /// The region's pages get addresses of their own.
+    /// Gives the region's pages addresses of their own.
     fn attach(&mut self, process: Rank, bytes: usize) {
         let page = self.costs.hardware.page;
         let endpoint = &mut self.endpoints[process as usize];
@@ -421,7 +421,7 @@ impl UserPath {
     }
 }
 
-/// Lets the network processor notice what it is about to.
+/// Schedules the network processor's notice.
 fn plan(world: &mut World<UserEvent>, host: u32, notice: Option<Notice>) {
     if let Some(notice) = notice {
         world.at(notice.at, UserEvent::Notices { host, notice });

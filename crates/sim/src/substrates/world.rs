@@ -1,4 +1,4 @@
-//! What all substrates share: time, hosts, the network, what has arrived, and room.
+//! The state that all substrates share: time, hosts, the network, arrived packets, and room.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,23 +10,23 @@ use crate::hardware::Network;
 use crate::slab::Slab;
 use crate::statistics::{Busy, Resource, Statistics};
 
-/// What happens.
+/// An event.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Event<E> {
     /// A processor or a process has to be served.
     Alarm(Wakes),
-    /// The receiver has consumed a packet, and the sender gets the credit back.
+    /// The receiver has consumed a packet, and its credit returns to the sender.
     Credit { from: Rank, to: Rank },
-    /// Time to see whether anything still gets on.
+    /// Checks whether any process can still continue.
     Watch,
-    /// The substrate's own.
+    /// An event of the substrate.
     Substrate(E),
 }
 
-/// A stage of a packet's way, and how long it took.
+/// A stage of a packet's journey, and its duration.
 pub type Stage = (&'static str, Time);
 
-/// A message on its way.
+/// A message in flight.
 #[derive(Debug)]
 pub(super) struct Packet {
     pub(super) from: Rank,
@@ -35,13 +35,13 @@ pub(super) struct Packet {
     /// When its sender called.
     pub(super) called: Time,
     pub(super) stages: Vec<Stage>,
-    /// When each of them began.
+    /// When each stage began.
     pub(super) begins: Vec<Time>,
     /// The buffer at the receiver that holds its data.
     pub(super) slot: Option<u32>,
 }
 
-/// One packet's way from call to return.
+/// One packet's journey from call to return.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Journey {
     /// The sender.
@@ -52,14 +52,14 @@ pub struct Journey {
     pub called: Time,
     /// When the call to receive returned.
     pub returned: Time,
-    /// Its stages in order; what they leave of the whole is waiting.
+    /// The stages in order; the rest of the time is waiting.
     pub stages: Vec<Stage>,
-    /// When each of them began.
+    /// When each stage began.
     pub begins: Vec<Time>,
 }
 
 impl Packet {
-    /// Adds a stage that begins at `begin`, or when the one before is over.
+    /// Adds a stage that begins at `begin`, or when the one before ends.
     pub(super) fn stage(&mut self, begin: Time, name: &'static str, time: Time) {
         let before = self.begins.last().zip(self.stages.last());
         let free = before.map_or(0, |(begin, (_, time))| begin + time);
@@ -68,7 +68,7 @@ impl Packet {
     }
 }
 
-/// A packet by its place in [`World`].
+/// The index of a packet in [`World`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PacketId(u32);
 
@@ -77,14 +77,14 @@ pub(super) struct PacketId(u32);
 pub(super) struct Cells {
     /// Bytes of a cell on the wire.
     pub(super) bytes: u64,
-    /// How many of them are data.
+    /// The bytes of data in a cell.
     pub(super) payload: u64,
-    /// What is added to a packet before it is cut.
+    /// Bytes added to a packet before it is cut into cells.
     pub(super) trailer: u64,
 }
 
 impl Cells {
-    /// How many cells `bytes` take.
+    /// The number of cells for `bytes`.
     pub(super) fn count(self, bytes: u64) -> u64 {
         (bytes + self.trailer).div_ceil(self.payload.max(1))
     }
@@ -95,7 +95,7 @@ impl Cells {
     }
 }
 
-/// Settings of what is shared.
+/// Parameters of what is shared.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WorldSettings {
     pub(super) ranks: u32,
@@ -120,12 +120,12 @@ pub(super) struct World<E> {
     pub(super) inboxes: Vec<VecDeque<Packet>>,
     pub(super) journeys: Vec<Journey>,
     pub(super) statistics: Option<Box<Statistics>>,
-    /// How long each host's card and its DMA have worked for packets, if statistics are kept.
+    /// How long each host's card and its DMA engine have worked on packets, if statistics are kept.
     cards_busy: Vec<[Time; 2]>,
-    /// While events about them are to come.
+    /// The packets that events refer to.
     packets: Slab<Packet>,
     in_flight: BTreeMap<(Rank, Rank), u32>,
-    /// Processes that were refused for lack of room, and those that have got room since.
+    /// Processes that were refused for lack of room, and those that have room again.
     refused: Vec<bool>,
     room_came: Vec<bool>,
     alarms: Vec<Alarm>,
@@ -161,34 +161,34 @@ impl<E: Copy> World<E> {
         self.engine.now()
     }
 
-    /// The host on which a process lives.
+    /// The host on which a process runs.
     pub(super) fn host_of(&self, rank: Rank) -> u32 {
         rank / self.settings.processes_per_host.max(1)
     }
 
-    /// How long the host's processor takes for `cycles`.
+    /// The time of `cycles` of the host's processor.
     pub(super) fn cycles(&self, cycles: u64) -> Time {
         duration_at(cycles, self.settings.host_clock_hz)
     }
 
-    /// Lets the substrate's `event` happen at `at`.
+    /// Schedules the substrate's `event` at `at`.
     pub(super) fn at(&mut self, at: Time, event: E) {
         self.engine.at(at, Event::Substrate(event));
     }
 
-    /// Interrupts `host` for so many cycles, and lets `event` happen when the handler ends.
+    /// Interrupts `host` for this many cycles, and schedules `event` for when the handler ends.
     pub(super) fn interrupt(&mut self, host: u32, cycles: u64, event: E) {
         let end = self.steal(host, cycles);
         self.at(end, event);
     }
 
-    /// Takes so many cycles from whatever `host` runs; returns when they are over.
+    /// Takes this many cycles from whatever `host` runs; returns when they have passed.
     pub(super) fn steal(&mut self, host: u32, cycles: u64) -> Time {
         let time = self.cycles(cycles);
         self.with_host(host, |host, effects| host.interrupt(time, effects))
     }
 
-    /// Does something to a host's processors and sets the alarms that follow from it.
+    /// Changes a host's processors and sets the alarms that follow.
     pub(super) fn with_host<T>(
         &mut self,
         host: u32,
@@ -206,7 +206,7 @@ impl<E: Copy> World<E> {
         result
     }
 
-    /// A packet that is on its way.
+    /// A packet in flight.
     pub(super) fn packet(&mut self, id: PacketId) -> &mut Packet {
         let packet = self.packets.get_mut(id.0);
         packet.expect("nothing happens to a packet after its delivery")
@@ -218,7 +218,7 @@ impl<E: Copy> World<E> {
         (packet.from, packet.to, packet.message.bytes())
     }
 
-    /// Adds a stage that begins now, or when the one before is over, to a packet's journey.
+    /// Adds a stage to a packet's journey that begins now, or when the one before ends.
     pub(super) fn stage(&mut self, id: PacketId, name: &'static str, time: Time) {
         let now = self.now();
         if self.settings.keeps_statistics {
@@ -229,7 +229,7 @@ impl<E: Copy> World<E> {
         }
     }
 
-    /// Counts a stage of a packet's way as use of a card, if it is.
+    /// Counts a stage of a packet's journey as use of a card, if it is.
     fn use_card(&mut self, id: PacketId, name: &str, time: Time) {
         let (from, to, _) = self.ends(id);
         let which = match name {
@@ -282,7 +282,7 @@ impl<E: Copy> World<E> {
         }
     }
 
-    /// Closes the statistics at the present.
+    /// Ends the statistics at the present.
     pub(super) fn take_statistics(&mut self) -> Option<Box<Statistics>> {
         let (now, busy) = (self.now(), self.busy());
         let mut statistics = self.statistics.take()?;
@@ -296,20 +296,20 @@ impl<E: Copy> World<E> {
         self.in_flight.get(&(from, to)).copied().unwrap_or(0) < self.settings.window
     }
 
-    /// A packet takes its place in the window.
+    /// Takes the room of a packet in the window.
     fn take_room(&mut self, from: Rank, to: Rank) {
         *self.in_flight.entry((from, to)).or_insert(0) += 1;
     }
 
-    /// `from` has been refused, and wants to know when there is room again. It has its message back.
+    /// Notes that `from` was refused, and waits for room. It has its message back.
     pub(super) fn refuse(&mut self, from: Rank, message: Message) -> CallEffect {
         self.refused[from as usize] = true;
         self.room_came[from as usize] = false;
         CallEffect::Then(0, CallResult::NoRoom(message))
     }
 
-    /// A process's message takes its room and goes on as a packet, unless there is none. The call began `before` cycles ago;
-    /// `stages` say what the processor's cycles were for.
+    /// Turns a process's message into a packet and takes its room, unless there is none. The call began `before` cycles ago;
+    /// `stages` name what the processor's cycles were for.
     pub(super) fn admit(
         &mut self,
         (from, to): (Rank, Rank),
@@ -339,7 +339,7 @@ impl<E: Copy> World<E> {
         go_on(self, id)
     }
 
-    /// A call to receive gives the program its packet, after so many cycles.
+    /// Completes a call to receive with its packet, after this many cycles.
     pub(super) fn hand_over(&mut self, mut packet: Packet, after: u64) -> CallEffect {
         let returned = self.now() + self.cycles(after);
         self.arrived(&mut packet, returned);
@@ -349,7 +349,7 @@ impl<E: Copy> World<E> {
         )
     }
 
-    /// Calls that are the same on every substrate: a process waits, unless it need not, and everything else is done at
+    /// Calls that are the same on every substrate: a wait, unless it is unnecessary, and calls that are carried out at
     /// once.
     pub(super) fn simple_call(&mut self, process: Rank, call: &Call) -> CallEffect {
         match call {
@@ -358,7 +358,7 @@ impl<E: Copy> World<E> {
         }
     }
 
-    /// There may be room again for `from`.
+    /// Notes that there may be room again for `from`.
     pub(super) fn room(&mut self, from: Rank) {
         if std::mem::take(&mut self.refused[from as usize]) {
             self.room_came[from as usize] = true;
@@ -366,7 +366,7 @@ impl<E: Copy> World<E> {
         }
     }
 
-    /// A credit has come back.
+    /// Returns a credit.
     pub(super) fn credit(&mut self, from: Rank, to: Rank) {
         if let Some(count) = self.in_flight.get_mut(&(from, to)) {
             *count = count.saturating_sub(1);
@@ -377,7 +377,7 @@ impl<E: Copy> World<E> {
         self.room(from);
     }
 
-    /// The receiving process can see the packet from now on.
+    /// Makes the packet visible to the receiving process.
     pub(super) fn deliver(&mut self, packet: PacketId) {
         let packet = self.packets.remove(packet.0);
         let packet = packet.expect("a packet is delivered once");
@@ -391,7 +391,7 @@ impl<E: Copy> World<E> {
         self.with_host(host, |host, effects| host.wake(process, effects));
     }
 
-    /// The process takes its next packet; the sender will get its credit back.
+    /// Takes the process's next packet; its credit returns to the sender.
     pub(super) fn consume(&mut self, process: Rank) -> Option<Packet> {
         let packet = self.inboxes[process as usize].pop_front()?;
         let credit = Event::Credit {
@@ -402,7 +402,7 @@ impl<E: Copy> World<E> {
         Some(packet)
     }
 
-    /// Whether a process that is about to wait need not.
+    /// Whether a process that is about to wait has a reason not to.
     fn need_not_wait(&mut self, process: Rank) -> bool {
         let has_mail = !self.inboxes[process as usize].is_empty();
         let room_came = std::mem::take(&mut self.room_came[process as usize]);

@@ -1,4 +1,4 @@
-//! How the cards of the thesis are built.
+//! The designs of the thesis's cards.
 
 use causeway_firmware::{
     BestEffort, Discipline, DmaQueue, Doorbells, Limits, ReceiveDescriptors, Settings,
@@ -29,7 +29,7 @@ pub enum Design {
 }
 
 impl Design {
-    /// Its name in the thesis.
+    /// The name in the thesis.
     pub fn name(self) -> &'static str {
         match self {
             Self::Base => "Base",
@@ -80,8 +80,8 @@ impl Design {
             Self::QosVia => Settings {
                 discipline: Discipline::QosAware,
                 best_effort: BestEffort {
-                    // The thesis's discipline: best effort gets what is left. One message of it at a time keeps it from
-                    // taking the card's processor, which serves in the order of events.
+                    // The thesis's discipline: best effort gets what reservations leave. One best-effort message at a time keeps it from
+                    // occupying the card's processor, which serves events in their order.
                     rate: 0,
                     in_progress: 2,
                     ..BestEffort::default()

@@ -1,4 +1,4 @@
-//! What the processes of the experiments do, and the worlds that they run in.
+//! The processes of the experiments, and the worlds that they run in.
 //!
 //! | part | experiments |
 //! |---|---|
@@ -22,22 +22,22 @@ use crate::engine::{SECOND, Time};
 use crate::hardware::TopologyError;
 use crate::node::{BuildError, Ended, Record, World};
 
-/// When an experiment is given up, in virtual time: long before times no longer fit.
+/// When an experiment is abandoned, in virtual time: long before times overflow.
 const LONGEST: Time = 1_000_000 * SECOND;
 
-/// What is noted while an experiment runs.
+/// What is recorded while an experiment runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Sums only.
     Sums,
-    /// Also how latencies are distributed, what happens when, and how much everything is used.
+    /// Sums, distributions of latencies, events over time, and use.
     Statistics,
-    /// That, and everything that a timeline needs, which takes memory with each message.
+    /// All that, and everything that a timeline needs, which takes memory for each message.
     Slices,
 }
 
 impl Keep {
-    /// Sets what `world` notes. What happens before `from` prepares the experiment and is not in its statistics.
+    /// Sets what `world` records. What happens before `from` prepares the experiment and is not in its statistics.
     fn begin(self, world: &mut World, from: Time) {
         if self != Self::Sums {
             world.keep_statistics(from);
@@ -54,10 +54,10 @@ pub enum RunError {
     /// Its world could not be built.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// It did not come to its end.
+    /// The experiment did not end.
     #[error("{0}")]
     Ended(Ended),
-    /// The program broke a promise, or messages failed: so many gave an engine more than it holds, so many errors.
+    /// The program gave an engine more than it holds, or messages failed.
     #[error("{overcommitted} transfers were given to a full engine, and {errors} messages failed")]
     Broken {
         /// Transfers for an engine that was full.
@@ -65,7 +65,7 @@ pub enum RunError {
         /// Completions with an error.
         errors: u64,
     },
-    /// Its nodes cannot be joined like this.
+    /// The nodes cannot be joined like this.
     #[error(transparent)]
     Topology(#[from] TopologyError),
     /// There was nothing to measure.
@@ -73,7 +73,7 @@ pub enum RunError {
     Empty(&'static str),
 }
 
-/// Whether a world that ran to its end kept its promises.
+/// Fails if the world did not run to its end, or the program broke a promise.
 fn check(ended: Ended, record: &Record) -> Result<(), RunError> {
     if ended != Ended::Finished {
         return Err(RunError::Ended(ended));
@@ -81,7 +81,7 @@ fn check(ended: Ended, record: &Record) -> Result<(), RunError> {
     sound(record)
 }
 
-/// Whether a world kept its promises so far.
+/// Fails if the program has broken a promise so far.
 fn sound(record: &Record) -> Result<(), RunError> {
     let (overcommitted, errors) = (record.sums.overcommitted, record.sums.errors);
     match (overcommitted, errors) {

@@ -15,7 +15,7 @@ const GROUP: [u64; 12] = [5, 1, 1, 3, 1, 1, 3, 1, 1, 3, 1, 1];
 /// Shape of the distribution within a type.
 const SHAPE: u64 = 4;
 
-/// One stream's pictures, one after the other.
+/// The pictures of a stream, in order.
 #[derive(Clone, Debug)]
 pub struct Pictures {
     source: Source,
@@ -29,10 +29,10 @@ enum Source {
 }
 
 impl Pictures {
-    /// A stream by the model, of so many bytes per second on average.
+    /// A stream by the model, of this many bytes per second on average.
     pub fn model(bytes_per_second: u64, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        // Streams are not in step: each begins somewhere in its group.
+        // Streams are not in step: each begins at a random position in its group.
         let next = random.below(GROUP.len() as u64) as usize;
         Self {
             source: Source::Model {
@@ -43,7 +43,7 @@ impl Pictures {
         }
     }
 
-    /// A stream that plays a trace from `start` on, again and again.
+    /// A stream that plays a trace from `start` on, repeatedly.
     pub fn trace(sizes: std::rc::Rc<[u32]>, start: usize) -> Self {
         Self {
             source: Source::Trace(sizes),

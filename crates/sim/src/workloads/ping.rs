@@ -13,12 +13,12 @@ use crate::node::{
 use crate::profile::Profile;
 use crate::statistics::Histogram;
 
-/// Where a message's data begins in its page: behind a header of the application's, so that a message of
+/// The offset of a message's data in its page: behind a header of the application, so that a message of
 /// whole pages crosses one boundary more (as Table 5.1's steps with size show).
 pub const DATA_OFFSET: u32 = 64;
 /// Rounds before measuring.
 const WARM_UP: u32 = 4;
-/// When the first message is sent, of either: both ends have posted their receives, and their cards have taken them in.
+/// When the first message is sent, in either pattern: both ends have posted their receives, and their cards have taken them up.
 const PONG_START: Time = 200 * MICROSECOND;
 const BULK_START: Time = 5 * MILLISECOND;
 
@@ -34,7 +34,7 @@ fn plan(profile: &Profile, settings: Settings, bytes: u32, depth: u32) -> Result
     Ok(plan)
 }
 
-/// Sends one and waits for one, or waits for one and sends one.
+/// Sends one message and waits for one, or the other way round.
 struct PingPong {
     begins: bool,
     bytes: u32,
@@ -54,7 +54,7 @@ impl Process for PingPong {
         match (self.begins, step) {
             // A receive is always posted before the message for it can come.
             (_, 0) => post(Side::Receive),
-            // Time for the other end to do the same.
+            // The other end takes as long to do the same.
             (true, 1) => Action::SleepUntil(PONG_START),
             (true, 2) => {
                 self.started = now;
@@ -106,7 +106,7 @@ pub fn ping_pong(
     ping_pong_recorded(profile, settings, bytes, rounds, Keep::Sums).map(|(found, _)| found)
 }
 
-/// The same, with what was noted meanwhile.
+/// The same, with the records of the run.
 pub fn ping_pong_recorded(
     profile: &Profile,
     settings: Settings,
@@ -167,7 +167,7 @@ fn take_apart(marks: &[Mark]) -> Option<([Time; 7], [Time; 6])> {
     noticed.sort_by_key(|mark| mark.at);
     let middle = noticed.get(noticed.len() / 2)?;
     let next = noticed.get(noticed.len() / 2 + 1)?.at;
-    // The last of a stage counts: a message of several pieces is down when all of them are.
+    // The last mark of a stage counts: a message of several pieces is complete when all of them are.
     let reached = |node, side, stage, from: Time| {
         on(node, side)
             .filter(|mark| mark.stage == stage && (from..next).contains(&mark.at))
@@ -218,7 +218,7 @@ fn take_apart(marks: &[Mark]) -> Option<([Time; 7], [Time; 6])> {
     Some((send, receive))
 }
 
-/// Sends a window of messages, then waits for a window of them, again and again.
+/// Sends a window of messages, then waits for a window of them, repeatedly.
 struct PingBulk {
     bytes: u32,
     window: u32,
@@ -228,7 +228,7 @@ struct PingBulk {
     ended: Rc<RefCell<Vec<Time>>>,
 }
 
-/// What it is at; numbers count up to the window.
+/// The step that it is at; numbers count up to the window.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BulkPhase {
     Prepare(u32),
@@ -295,7 +295,7 @@ pub fn ping_bulk(
     ping_bulk_recorded(profile, settings, bytes, window, rounds, Keep::Sums).map(|(time, _)| time)
 }
 
-/// The same, with what was noted meanwhile.
+/// The same, with the records of the run.
 pub fn ping_bulk_recorded(
     profile: &Profile,
     settings: Settings,

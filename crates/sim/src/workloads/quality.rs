@@ -5,8 +5,8 @@
 //! beginning at a time of its own; one of variable rate carries video streams, a message for each picture; best
 //! effort injects at exponentially distributed intervals.
 //!
-//! Jitter, as §5.4 defines it: how much later a message is received after the one before than they were
-//! injected one after the other (of a constant rate: than the period), and nothing if it is sooner. θ is its mean over
+//! Jitter, as §5.4 defines it: by how much the interval between the receipts of two messages exceeds that between their
+//! injections (at a constant rate: the period), and zero if it is shorter. θ is its mean over
 //! all messages divided by the mean interval of injection. Times of receipt are those at which the status is in host memory.
 
 use std::cell::RefCell;
@@ -30,15 +30,15 @@ use crate::statistics::Histogram;
 /// Which nodes send to which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Node 0 sends to so many others, one channel after the other.
+    /// Node 0 sends to this many others, one channel after the other.
     OneToMany(usize),
-    /// So many others send to node 0.
+    /// This many others send to node 0.
     ManyToOne(usize),
     /// Two nodes send to each other, one channel after the other.
     BothWays,
 }
 
-/// What a channel carries.
+/// The traffic of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// Messages of equal size at equal intervals, with a reservation.
@@ -48,9 +48,9 @@ pub enum Flow {
         /// Bytes of a message.
         message_bytes: u32,
     },
-    /// So many video streams, a message for each picture, with a reservation.
+    /// This many video streams, a message for each picture, with a reservation.
     Video {
-        /// How many.
+        /// The number of streams.
         streams: u32,
         /// Bytes per second of each.
         stream_rate: u64,
@@ -76,7 +76,7 @@ impl Flow {
         }
     }
 
-    /// What is reserved for it.
+    /// The traffic that is reserved for it.
     fn traffic(&self) -> Option<Traffic> {
         match *self {
             Self::Constant {
@@ -133,25 +133,25 @@ pub struct Experiment {
     pub trace: Option<Vec<u32>>,
     /// Time from the first injection until measuring.
     pub warm_up: Time,
-    /// How long is measured.
+    /// The measured time.
     pub measured: Time,
-    /// Jitter that is shorter does not make a message count as late; it is in θ all the same.
+    /// Shorter jitter does not make a message count as late, but is in θ all the same.
     pub resolution: Time,
-    /// Whether reservations go through admission control, with the capacity that the card's settings say: channels that it
+    /// Whether reservations go through admission control, with the capacity in the card's settings: channels that it
     /// refuses must have been left out ([`admit`]).
     pub admission: bool,
-    /// Where in its page a message's data begins: 4 KiB from 0 on are one piece, from elsewhere two.
+    /// The offset of a message's data in its page: 4 KiB from 0 on are one piece, from elsewhere two.
     pub data_offset: u32,
-    /// Where random numbers begin.
+    /// The seed of random numbers.
     pub seed: u64,
 }
 
-/// What became of a channel's messages.
+/// The result of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelOutcome {
-    /// Messages that were received in the measured time.
+    /// Messages received in the measured time.
     pub received: u64,
-    /// Of them, how many came too late after the one before.
+    /// How many of them came late.
     pub jittered: u64,
     /// Mean interval of injection.
     pub interval: Time,
@@ -159,9 +159,9 @@ pub struct ChannelOutcome {
     pub jitter: Time,
     /// Sum of the times from injection to receipt.
     pub latency: Time,
-    /// Messages that were injected in the measured time.
+    /// Messages injected in the measured time.
     pub injected: u64,
-    /// Bytes that were received in the measured time.
+    /// Bytes received in the measured time.
     pub bytes: u64,
 }
 
@@ -172,7 +172,7 @@ impl ChannelOutcome {
         (u128::from(self.jitter) * 1_000_000 / all) as u64
     }
 
-    /// Adds what became of another channel's messages. Its mean interval of injection is weighed by its messages, so that θ
+    /// Adds the result of another channel. Its mean interval of injection is weighted by its messages, so that θ
     /// is the jitter of all messages in parts of all intervals.
     pub fn add(&mut self, other: &Self) {
         let both = u128::from(self.received + other.received).max(1);
@@ -192,18 +192,18 @@ impl ChannelOutcome {
     }
 }
 
-/// What happened on a channel so far.
+/// The records of a channel.
 #[derive(Debug, Default)]
 struct Log {
     /// When each message was injected.
     injected: Vec<Time>,
     last: Option<(Time, Time)>,
     outcome: ChannelOutcome,
-    /// How latencies are distributed, if that is wanted.
+    /// The distribution of latencies, if it is wanted.
     latencies: Option<Histogram>,
 }
 
-/// Between these times is measured.
+/// The measured time: from, until.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     from: Time,
@@ -218,23 +218,23 @@ impl Window {
 
 type Logs = Rc<RefCell<Vec<Log>>>;
 
-/// A source of messages' times and sizes.
+/// A channel's source of messages, with their times and sizes.
 struct Source {
     flow: Flow,
     random: Random,
     videos: Vec<Pictures>,
-    /// Which video is next.
+    /// The next video stream.
     turn: usize,
-    /// Among all channels, and among the process's interfaces.
+    /// The channel's index among all, and among the process's interfaces.
     channel: usize,
     vi: u32,
-    /// Messages posted and not complete, and messages that wait for room.
+    /// Messages that are posted and not complete, and messages that wait for room.
     outstanding: u32,
     waiting: std::collections::VecDeque<(Time, u32)>,
 }
 
 impl Source {
-    /// The message that is injected now, and how long it is until the next one.
+    /// The message that is injected now, and the time until the next one.
     fn inject(&mut self) -> (u32, Time) {
         match self.flow {
             Flow::Constant { message_bytes, .. } => (message_bytes, self.flow.interval()),
@@ -296,7 +296,7 @@ impl Process for Generator {
                 return Action::End;
             }
             if at > now {
-                // Between injections, what had to wait for room is posted.
+                // Between injections, messages that waited for room are posted.
                 let room = (0..self.sources.len()).find_map(|place| self.post_waiting(place));
                 return room.unwrap_or(Action::SleepUntil(at));
             }
@@ -328,10 +328,10 @@ impl Process for Generator {
 
 /// Keeps receives posted, and notes when messages are received.
 struct Sink {
-    /// For each of its interfaces the channel.
+    /// The channel of each of its interfaces.
     channels: Vec<usize>,
     prepared: u32,
-    /// Shorter jitter is not counted as one.
+    /// Shorter jitter does not count.
     resolution: Time,
     window: Window,
     logs: Logs,
@@ -384,10 +384,10 @@ impl Process for Sink {
     }
 }
 
-/// Time in which receivers surely have posted a receive and their card has taken it in.
+/// Time in which receivers are sure to have posted a receive and their card to have taken it up.
 const PREPARE_EACH: Time = 25 * MICROSECOND;
 
-/// Runs an experiment; returns what became of each channel.
+/// Runs an experiment; returns each channel's result.
 pub fn run(
     profile: &Profile,
     settings: &Settings,
@@ -396,7 +396,7 @@ pub fn run(
     recorded(profile, settings, experiment, Keep::Sums).map(|(outcomes, _)| outcomes)
 }
 
-/// The same, with what was noted meanwhile.
+/// The same, with the records of the run.
 pub fn recorded(
     profile: &Profile,
     settings: &Settings,
@@ -427,7 +427,7 @@ pub fn recorded(
 }
 
 impl Shape {
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn nodes(self) -> usize {
         match self {
             Self::OneToMany(others) | Self::ManyToOne(others) => 1 + others,
@@ -436,7 +436,7 @@ impl Shape {
     }
 }
 
-/// What admits everything.
+/// A capacity that admits everything.
 pub(super) fn unlimited() -> Capacity {
     Capacity {
         send_message: 0,
@@ -452,7 +452,7 @@ pub(super) fn unlimited() -> Capacity {
     }
 }
 
-/// Which channels are admitted, in their order, and of those that are not the rate that would have been at the end that refused it.
+/// Which channels are admitted, in their order, and for the others the counter-offer of the end that refused them.
 pub fn admit(
     settings: &Settings,
     experiment: &Experiment,
@@ -507,7 +507,7 @@ fn ends(shape: Shape, number: usize) -> (usize, usize) {
     }
 }
 
-/// The card's settings with room for all that channels have in progress.
+/// The card's settings with room for everything that channels can have in progress.
 fn roomy(settings: &Settings, admission: bool) -> Settings {
     let mut settings = settings.clone();
     settings.limits.posted_per_queue = SEND_DEPTH;
@@ -516,7 +516,7 @@ fn roomy(settings: &Settings, admission: bool) -> Settings {
     settings.limits.receive_buffers = 4_096;
     settings.limits.frames = 8_192;
     if !admission {
-        // The thesis finds out by trial what can be carried.
+        // The thesis determines by trial what can be carried.
         settings.capacity = unlimited();
     }
     settings
@@ -545,7 +545,7 @@ fn build(
     let mut plan = Plan::new(profile.clone(), settings, topology);
     plan.longest_message = LONGEST;
     plan.room = Some(Room {
-        // What an interface can have in progress at most: all its descriptors on the card, with a frame each.
+        // The most that an interface can have in progress: all its descriptors on the card, with a frame each.
         sending: 64,
         receiving: 512,
     });
@@ -583,7 +583,7 @@ fn build(
     Ok((World::new(plan)?, logs, window))
 }
 
-/// What injects the messages of these channels, all of one node.
+/// The generator of these channels, all of one node.
 fn generator(
     experiment: &Experiment,
     channels: impl Iterator<Item = usize>,
@@ -597,7 +597,7 @@ fn generator(
         .collect();
     let start = window.from - experiment.warm_up;
     let due = sources.iter().enumerate().map(|(place, source)| {
-        // Channels begin at times of their own within one interval.
+        // Each channel begins at a time of its own within one interval.
         let interval = source.flow.interval();
         let phase = source.random.clone().below(interval.max(1));
         Reverse((start + phase, place))

@@ -22,7 +22,7 @@ use crate::statistics::Histogram;
 /// Processes of a node, one on each processor (§4.3.1).
 pub const PROCESSES: usize = 4;
 
-/// How many interfaces a node has, and how they are used.
+/// The number of a node's interfaces, and how they are used.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// Nodes of the cluster, at least 2 and even.
@@ -33,7 +33,7 @@ pub struct Load {
     pub kind: Kind,
     /// Bytes of a message.
     pub bytes: u32,
-    /// In which order a process uses its interfaces (§4.2.5).
+    /// The order in which a process uses its interfaces (§4.2.5).
     pub order: Order,
     /// Messages on each interface before the process waits: 1, or more for type IV.
     pub burst: u32,
@@ -41,33 +41,33 @@ pub struct Load {
     pub completion_queue: bool,
     /// Rounds that are measured.
     pub rounds: u32,
-    /// Which nodes are simulated.
+    /// The nodes that are simulated.
     pub extent: Extent,
-    /// Where random numbers begin (type I).
+    /// The seed of random numbers (type I).
     pub seed: u64,
 }
 
-/// Which other nodes a node knows.
+/// The nodes that a node has interfaces to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peers {
-    /// All of them.
+    /// All other nodes.
     All,
-    /// So many, half of them the next in the order of nodes and half those before, and the one opposite if the
+    /// This many, half of them the next in the order of nodes and half the previous, and the one opposite if the
     /// number is odd: for clusters of thousands of nodes, in which a process talks to a few others.
     Some(usize),
 }
 
-/// In which order a process uses its interfaces.
+/// The order in which a process uses its interfaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// As they were set up, in which order the card polls them, too.
+    /// As they were set up, in the order in which the card polls them.
     #[default]
     Ascending,
-    /// The other way round.
+    /// In reverse order.
     Descending,
-    /// Every so-manieth, again and again from the next one on.
+    /// In steps of this many, then again from the next one on.
     Strided(u32),
-    /// By chance, the same in every round.
+    /// In random order, the same in every round.
     Random,
 }
 
@@ -103,7 +103,7 @@ pub enum Kind {
     Active(usize),
 }
 
-/// Which nodes are simulated.
+/// The nodes that are simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// One, connected to itself.
@@ -112,21 +112,21 @@ pub enum Extent {
     Whole,
 }
 
-/// What was measured.
+/// The result of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Mean time from posting a send to taking the message that came by the same interface.
     pub latency: Time,
     /// Mean time that a message waited in its send queue until its doorbell was noticed.
     pub wait: Time,
-    /// Messages that were measured.
+    /// The number of measured messages.
     pub messages: u64,
-    /// Events that happened.
+    /// The number of events.
     pub events: u64,
 }
 
 impl Load {
-    /// How many interfaces a process has.
+    /// The number of a process's interfaces.
     pub fn interfaces(&self) -> usize {
         match self.peers {
             Peers::All => self.nodes.saturating_sub(1),
@@ -134,7 +134,7 @@ impl Load {
         }
     }
 
-    /// How many nodes ahead the other end of a process's interface is.
+    /// By how many nodes the other end of a process's interface is ahead.
     fn ahead(&self, interface: usize) -> usize {
         let interfaces = self.interfaces();
         let from_end = interfaces - interface;
@@ -150,7 +150,7 @@ impl Load {
 struct Sum {
     latency: Time,
     messages: u64,
-    /// How they are distributed, if that is wanted.
+    /// The distribution, if it is wanted.
     latencies: Option<Histogram>,
 }
 
@@ -164,7 +164,7 @@ impl Sum {
     }
 }
 
-/// The interfaces of a process that are used: as many as there are to be, evenly spread, and with each its mirror image.
+/// The active interfaces of a process: as many as wanted, evenly spread, each with its mirror image.
 fn active(of: usize, count: usize) -> Vec<u32> {
     let count = count.min(of).max(1);
     let (pairs, middle) = (count / 2, (of - 1) / 2);
@@ -180,7 +180,7 @@ fn active(of: usize, count: usize) -> Vec<u32> {
     used.into_iter().map(|vi| vi as u32).collect()
 }
 
-/// What a process of an experiment is at: `i` counts messages of the round, or descriptors while preparing.
+/// The step of a process of an experiment: `i` counts messages of the round, or descriptors while preparing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Posts receives for two rounds, as a peer may be one round ahead.
@@ -191,7 +191,7 @@ enum Phase {
     Receive(u32),
     Repost(u32),
     Reap(u32),
-    /// Takes entries of the completion queue; so many are to come.
+    /// Takes entries of the completion queue; this many are still to come.
     Queue(u32),
 }
 
@@ -204,7 +204,7 @@ struct Exchange {
     load: Load,
     phase: Phase,
     round: u32,
-    /// When each message of the round was posted, and by interface how many replies have come.
+    /// When each message of the round was posted, and how many replies have come, by interface.
     sent_at: Vec<Time>,
     replies: Vec<u32>,
     start: Time,
@@ -235,7 +235,7 @@ impl Exchange {
         }
     }
 
-    /// An entry of the completion queue has come.
+    /// Handles an entry of the completion queue.
     fn entry(&mut self, now: Time, completed: Completed) -> Option<Action> {
         if completed.side == Side::Send {
             return None;
@@ -307,7 +307,7 @@ impl Process for Exchange {
     }
 }
 
-/// Sends on an interface chosen by chance, then waits for a message on any (type I).
+/// Sends on a random interface, then waits for a message on any (type I).
 struct OneOfAll {
     load: Load,
     interfaces: u32,
@@ -324,7 +324,7 @@ struct OneOfAll {
 enum OnePhase {
     Prepare(u32),
     Send,
-    /// The message and the completion of the send are still to come, or one of them.
+    /// The message or the completion of the send, or both, are still to come.
     Wait {
         message: bool,
         reap: bool,
@@ -390,7 +390,7 @@ impl Process for OneOfAll {
     }
 }
 
-/// Time in which a card surely takes in one receive doorbell while processes prepare.
+/// Time in which a card is sure to take up one receive doorbell while processes prepare.
 const PREPARE_EACH: Time = 40 * MICROSECOND;
 
 /// Runs `load` on cards of these settings.
@@ -398,7 +398,7 @@ pub fn run(profile: &Profile, settings: &Settings, load: &Load) -> Result<Outcom
     recorded(profile, settings, load, Keep::Sums).map(|(outcome, _)| outcome)
 }
 
-/// The same, with what was noted meanwhile.
+/// The same, with the records of the run.
 pub fn recorded(
     profile: &Profile,
     settings: &Settings,

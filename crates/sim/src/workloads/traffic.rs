@@ -1,8 +1,8 @@
 //! Traffic between all nodes of a cluster: which nodes send to which, how much, and when.
 //!
-//! Each node has one process with an interface to each node that it may send to. In an open loop it injects messages at a rate,
-//! whatever becomes of them. In a closed loop it has so many requests outstanding: its receiver replies to each, and after
-//! a think time the next one goes out. With RDMA, a request is a write to the receiver's memory or a read of it, to which
+//! Each node has one process with an interface to each node that it may send to. In an open loop it injects messages at a rate
+//! that does not depend on their fate. In a closed loop it has a number of requests outstanding: its receiver replies to each, and after
+//! a think time the next one is sent. With RDMA, a request is a write to the receiver's memory or a read of it, to which
 //! no process replies.
 
 use std::cell::RefCell;
@@ -20,36 +20,36 @@ use crate::node::{Action, Await, Completed, Plan, Process, Queues, Record, Room,
 use crate::profile::Profile;
 use crate::statistics::Histogram;
 
-/// Which nodes send to which.
+/// The destinations of messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pattern {
-    /// To one other node after the other, beginning with the next.
+    /// To the other nodes in turn, beginning with the next.
     AllToAll,
-    /// To any other node by chance.
+    /// To a random other node.
     Uniform,
     /// To the next node.
     Neighbour,
-    /// To one node each, and each node from one, by chance.
+    /// To one node each, and each node from one, at random.
     Permutation,
-    /// So many thousandths to node 0, the others to any node by chance.
+    /// This many thousandths to node 0, the others to a random node.
     Hotspot(u32),
-    /// To node *k* with a chance of 1 / (*k* + 1) to the power of a number of quarters.
+    /// To node *k* with a probability proportional to 1 / (*k* + 1) to the power of a number of quarters.
     Zipf(u32),
 }
 
 /// When messages are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loop {
-    /// So many bytes per second from each node.
+    /// Each node injects this many bytes per second.
     Open {
         /// Bytes per second, on average.
         rate: u64,
         /// Whether messages come at exponentially distributed intervals, or at equal ones.
         is_exponential: bool,
     },
-    /// So many requests of each node are outstanding.
+    /// This many requests of each node are outstanding.
     Closed {
-        /// How many.
+        /// The number of requests.
         outstanding: u32,
         /// Time from a reply to the next request, on average.
         think: Time,
@@ -60,18 +60,18 @@ pub enum Loop {
     },
 }
 
-/// How long messages are.
+/// The distribution of message sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// All alike.
+    /// One size.
     Fixed(u32),
-    /// Any size from one to another.
+    /// Any size from one to another, with equal probability.
     Uniform(u32, u32),
     /// Exponentially distributed of this mean, at least one byte and at most the longest message.
     Exponential(u32),
     /// Any power of two between two sizes with the same chance, and any size between two such.
     LogUniform(u32, u32),
-    /// Each of these with its weight.
+    /// These sizes with their weights.
     Weighted(Vec<(u32, u32)>),
 }
 
@@ -147,42 +147,42 @@ impl Sizes {
 /// An experiment.
 #[derive(Clone, Debug)]
 pub struct Traffic {
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: usize,
-    /// Which nodes send to which.
+    /// The destinations.
     pub pattern: Pattern,
-    /// When.
+    /// The times.
     pub when: Loop,
-    /// How much.
+    /// The sizes.
     pub sizes: Sizes,
     /// Messages, or RDMA.
     pub operation: Operation,
     /// Time from the first injection until measuring.
     pub warm_up: Time,
-    /// How long is measured.
+    /// The measured time.
     pub measured: Time,
-    /// Where random numbers begin.
+    /// The seed of random numbers.
     pub seed: u64,
 }
 
-/// What was measured.
+/// The result of an experiment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Requests, or messages of an open loop, that were sent in the measured time.
+    /// Requests, or messages of an open loop, sent in the measured time.
     pub sent: u64,
-    /// Of these and earlier ones, how many got their reply, or were received, in the measured time.
+    /// How many of these and earlier ones got their reply, or were received, in the measured time.
     pub done: u64,
-    /// Their bytes, without those of replies.
+    /// Their bytes, without replies.
     pub bytes: u64,
     /// Bytes that each node has received as a receiver of requests or messages.
     pub received: Vec<u64>,
 }
 
-/// Sends of an interface that are posted at a time; more wait in the process.
+/// Sends of an interface that are posted at a time; others wait in the process.
 const SEND_DEPTH: u32 = 16;
 /// Receives of an interface that are kept posted.
 const RECEIVE_DEPTH: u32 = 32;
-/// Time in which a process surely has posted a receive and its card has taken it in.
+/// Time in which a process is sure to have posted a receive and its card to have taken it up.
 const PREPARE_EACH: Time = 25 * MICROSECOND;
 
 /// A node's end of a connection. Each node has one to each node that it sends requests to, and one for each node that sends
@@ -190,9 +190,9 @@ const PREPARE_EACH: Time = 25 * MICROSECOND;
 struct Interface {
     peer: usize,
     is_client: bool,
-    /// Messages that wait for room: when they were injected, of replies nothing, and their bytes.
+    /// Messages that wait for room: their injection times, `None` for replies, and their bytes.
     waiting: VecDeque<(Option<Time>, u32)>,
-    /// Sends that are posted and not complete, and how many have been posted.
+    /// The number of sends that are posted and not complete, and of all that have been posted.
     posted: u32,
     number: u32,
 }
@@ -209,10 +209,10 @@ impl Interface {
     }
 }
 
-/// What is on its way from a client to a server: its number on the connection, when it was injected, and its bytes.
+/// A message in flight from a client to a server: its number on the connection, when it was injected, and its bytes.
 type Pending = VecDeque<(u32, Time, u32)>;
 
-/// What all processes of a run share.
+/// The state that all processes of a run share.
 struct Shared {
     outcome: Outcome,
     latencies: Histogram,
@@ -224,15 +224,15 @@ struct Shared {
 struct Node {
     number: usize,
     traffic: Rc<Traffic>,
-    /// Those to servers come first.
+    /// Interfaces; those to servers come first.
     interfaces: Vec<Interface>,
     servers: usize,
     random: Random,
-    /// Which server comes next with [`Pattern::AllToAll`].
+    /// The next server with [`Pattern::AllToAll`].
     turn: usize,
     /// When the next messages are injected.
     due: BinaryHeap<Reverse<Time>>,
-    /// Receives to be posted: of which interfaces.
+    /// Interfaces on which a receive is to be posted.
     repost: VecDeque<u32>,
     start: Time,
     window: (Time, Time),
@@ -263,7 +263,7 @@ impl Node {
                 self.turn += 1;
                 (self.turn - 1 + self.number) % count
             }
-            // They have one.
+            // Each such node has an interface.
             Pattern::Neighbour | Pattern::Permutation => 0,
             Pattern::Hotspot(share) if self.random.below(1_000) < u64::from(share) => {
                 let servers = &self.interfaces[..count];
@@ -287,7 +287,7 @@ impl Node {
         }
     }
 
-    /// Injects what is due.
+    /// Injects messages whose time has come.
     fn inject(&mut self, now: Time) {
         while let Some(&Reverse(at)) = self.due.peek() {
             if at > now || at >= self.window.1 {
@@ -315,7 +315,7 @@ impl Node {
         }
     }
 
-    /// Posts a message that waits, if its interface has room.
+    /// Posts a waiting message, if its interface has room.
     fn post_waiting(&mut self) -> Option<Action> {
         let has_room = |one: &Interface| one.posted < SEND_DEPTH && !one.waiting.is_empty();
         let place = self.interfaces.iter().position(has_room)?;
@@ -340,8 +340,8 @@ impl Node {
         })
     }
 
-    /// The message of this number from client to server has been received, has got its reply, or has been carried out; those before it, which
-    /// were not, are lost.
+    /// Completes the message of this number from client to server: it has been received, has got its reply, or has been carried out.
+    /// Earlier messages that were not completed are lost.
     fn done(&mut self, now: Time, (client, server): (usize, usize), number: Option<u32>) {
         let mut shared = self.shared.borrow_mut();
         let pending = &mut shared.pending[client * self.traffic.nodes + server];
@@ -366,7 +366,7 @@ impl Node {
         }
     }
 
-    /// After a reply: the next request comes when its process has thought.
+    /// Schedules the next request after a reply and the think time.
     fn think(&mut self, now: Time) {
         if let Loop::Closed {
             think,
@@ -382,7 +382,7 @@ impl Node {
         }
     }
 
-    /// A completion has been taken.
+    /// Handles a completion.
     fn completed(&mut self, now: Time, completed: Completed) {
         let one = &mut self.interfaces[completed.vi as usize];
         let (own, peer) = (self.number, one.peer);
@@ -435,13 +435,13 @@ impl Process for Node {
     }
 }
 
-/// Which nodes each node sends requests to.
+/// The nodes that each node sends requests to.
 fn servers(traffic: &Traffic) -> Vec<Vec<usize>> {
     let nodes = traffic.nodes;
     match traffic.pattern {
         Pattern::Neighbour => (0..nodes).map(|node| vec![(node + 1) % nodes]).collect(),
         Pattern::Permutation => {
-            // One cycle through all nodes, in an order that chance decides: no node sends to itself.
+            // One random cycle through all nodes: no node sends to itself.
             let mut order: Vec<usize> = (0..nodes).collect();
             let mut random = Random::new(traffic.seed ^ 0x7065_726d);
             for place in (1..nodes).rev() {
@@ -459,7 +459,7 @@ fn servers(traffic: &Traffic) -> Vec<Vec<usize>> {
     }
 }
 
-/// How many connections the nodes have.
+/// The number of connections.
 pub fn connections(pattern: Pattern, nodes: usize) -> usize {
     match pattern {
         Pattern::Neighbour | Pattern::Permutation => nodes,
@@ -557,7 +557,7 @@ fn build(profile: &Profile, settings: &Settings, traffic: &Traffic) -> Result<Bu
     Ok((World::new(plan)?, shared, window))
 }
 
-/// The card's settings with room for all that a node's interfaces have in progress.
+/// The card's settings with room for everything that a node's interfaces can have in progress.
 fn roomy(settings: &Settings, interfaces: u32) -> Settings {
     let mut settings = settings.clone();
     let limits = &mut settings.limits;
@@ -591,7 +591,7 @@ fn process(
             .map(|_| Reverse(start + random.below(think.max(100 * MICROSECOND))))
             .collect(),
     };
-    // Only where something is received.
+    // Only nodes that receive post receives.
     let receives = |place: &u32| match (traffic.operation, traffic.when) {
         (Operation::Send, Loop::Closed { .. }) => true,
         (Operation::Send, Loop::Open { .. }) => *place as usize >= servers,

@@ -92,7 +92,7 @@ impl<R: Rules> Pair<R> {
         if self.random.one_in(4) && self.first_message(pattern).is_none() {
             let receive = self.receives.number();
             self.matcher.remember(receive, pattern);
-            self.look_again(receive, pattern);
+            self.refresh(receive, pattern);
         }
     }
 
@@ -111,14 +111,14 @@ impl<R: Rules> Pair<R> {
         };
         let pattern = self.receives.remove(receive);
         if self.random.one_in(4) {
-            self.look_again(receive, pattern);
+            self.refresh(receive, pattern);
         } else {
             self.receives.free.push(receive);
         }
     }
 
     /// A receive that has lost its message gets another, or waits as the oldest.
-    fn look_again(&mut self, receive: u32, pattern: Pattern<R>) {
+    fn refresh(&mut self, receive: u32, pattern: Pattern<R>) {
         let held = self.first_message(pattern);
         assert_eq!(self.matcher.take_for(receive), held, "again, {}", self.at);
         if let Some(message) = held {

@@ -10,19 +10,19 @@ const MOST_ENTRIES: usize = 24;
 /// Longest name of a part of the program.
 const LONGEST_NAME: usize = 48;
 
-/// Why a text is no mask.
+/// Why a text cannot be read as a mask.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MaskError {
-    /// A level that there is not.
-    #[error("`{0}` is no level; they are off, error, warn, info, debug and trace")]
+    /// There is no such level.
+    #[error("`{0}` is no level; the levels are off, error, warn, info, debug and trace")]
     Level(String),
     /// A name that no part of a program can have.
     #[error(
         "`{0}` cannot be the name of a part of the program; names are like engine, shm or fs.server"
     )]
     Name(String),
-    /// Too long.
+    /// The mask has too many entries.
     #[error("more than {MOST_ENTRIES} entries")]
     Entries,
 }
@@ -65,8 +65,8 @@ impl Mask {
         self.entries.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Changes what `text` names and leaves the rest as it is; `off` for everything leaves no other
-    /// entries than those of `text`.
+    /// Changes the levels that `text` names and leaves the others; `off` for everything removes all entries
+    /// that `text` does not name.
     pub fn change(&mut self, text: &str) -> Result<(), MaskError> {
         let mut changed = self.clone();
         let parts = || text.split(',').map(str::trim);
@@ -121,7 +121,7 @@ pub struct Masks {
 }
 
 impl Masks {
-    /// Changes what `text` names and leaves the rest as it is.
+    /// Changes the levels that `text` names and leaves the others.
     pub fn change(&mut self, text: &str) -> Result<(), MaskError> {
         let (printed, recorded) = text.split_once('/').unwrap_or((text, ""));
         let mut changed = self.clone();
@@ -131,7 +131,7 @@ impl Masks {
         Ok(())
     }
 
-    /// The level up to which events of a part of the program are wanted at all.
+    /// The level up to which events of a part of the program are printed or recorded.
     pub(crate) fn level(&self, subsystem: &str) -> LevelFilter {
         self.printed
             .level(subsystem)
@@ -162,14 +162,14 @@ impl fmt::Display for Masks {
     }
 }
 
-/// The part of the program that an event's target means: `transport.shm.ring` for
+/// The part of the program that an event's target names: `transport.shm.ring` for
 /// `causeway_transport::shm::ring`.
 pub fn subsystem(target: &str) -> String {
     let target = target.strip_prefix("causeway_").unwrap_or(target);
     target.replace("::", ".")
 }
 
-/// Where the words of `name` stand among those of `subsystem`.
+/// The position of the words of `name` among those of `subsystem`.
 fn position(subsystem: &str, name: &str) -> Option<usize> {
     let mut from = 0;
     while let Some(found) = subsystem.get(from..)?.find(name) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How long to wait for a reader of standard error that does not keep up, before lines are left out.
+/// How long to wait for a slow reader of standard error before lines are left out.
 const PATIENCE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
@@ -43,7 +43,7 @@ impl Sink {
 
     /// Prints whole lines.
     pub(super) fn print(&self, lines: &[u8]) {
-        // There is nowhere to report a failure.
+        // A failure to log has nowhere to be reported.
         let _ = match &self.file {
             Some(file) => (&*file).write_all(lines),
             None => self.print_to_stderr(lines),
@@ -59,7 +59,7 @@ impl Sink {
             self.left_out.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
-        // It has no reader any more: writing would end a program that has not turned SIGPIPE off.
+        // Standard error has no reader any more: writing would end a program that has not turned SIGPIPE off.
         if ready[0].revents().contains(PollFlags::ERR) {
             return Ok(());
         }

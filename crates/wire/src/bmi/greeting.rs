@@ -1,8 +1,8 @@
-//! How two instances of the message layer begin: which formats of the packets each speaks, and who calls.
+//! How two instances of the message layer begin: which formats of the packets each speaks, and which of them called.
 //!
 //! The greeting has the same 16 bytes in every format. Everything else is said in the highest format that both sides
 //! speak. From [`INTRODUCING`] on, a caller that can be called itself introduces itself behind the greetings, so that the
-//! process that it calls knows it again.
+//! called process recognizes it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -37,7 +37,7 @@ impl Formats {
     /// own ([`contact::FORMATS`](crate::contact::FORMATS)).
     pub const IN_PARTS: Self = Self::only(IN_PARTS);
 
-    /// The word of the greeting that states them, and its number of regions, which stands for the highest format. A side
+    /// The word of the greeting that states these formats, and its number of regions, which stands for the highest format. A side
     /// that speaks one format says what builds before [`INTRODUCING`] said.
     pub(super) const fn to_words(self) -> (u64, u16) {
         let word = u64::from_le_bytes([b'C', b'W', b'B', b'M', self.lowest, 0, 0, 0]);
@@ -66,7 +66,7 @@ impl Formats {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct InstanceId(pub u128);
 
-/// What a caller says of itself, and the called instance in reply. Nothing of it is proven.
+/// What a caller tells about itself, and the called instance in reply. None of it is proven.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Introduction {
     /// The instance.
@@ -76,7 +76,7 @@ pub struct Introduction {
 }
 
 impl Introduction {
-    /// How many of the addresses, from the first on, fit into so many bytes.
+    /// How many of the addresses, counted from the first, fit into this number of bytes.
     pub(super) fn fitting(&self, bytes: usize) -> usize {
         let mut room = bytes.saturating_sub(16);
         let fits = |address: &&String| {
@@ -89,7 +89,7 @@ impl Introduction {
         addresses.take_while(fits).count()
     }
 
-    /// With so many of its addresses.
+    /// Encodes the introduction with the first `count` addresses.
     pub(super) fn encode(&self, count: usize, out: &mut Writer) {
         out.u128(self.id.0);
         for address in self.addresses.iter().take(count) {
@@ -98,7 +98,7 @@ impl Introduction {
         }
     }
 
-    /// With `count` addresses.
+    /// Decodes an introduction with `count` addresses.
     pub(super) fn decode(count: u64, input: &mut Reader<'_>) -> Result<Self, Malformed> {
         within(count, MAX_INTRODUCED as u64, "introduced addresses")?;
         let id = InstanceId(input.u128("instance")?);

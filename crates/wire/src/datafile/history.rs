@@ -33,7 +33,7 @@ pub struct HistoryHeader {
 pub struct WriteId {
     /// The client's instance, folded to a word.
     pub client: u64,
-    /// Of the write.
+    /// The client's number for the write.
     pub number: u64,
 }
 

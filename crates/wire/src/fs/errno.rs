@@ -73,11 +73,11 @@ errnos! {
     EDQUOT = 122, "quota exceeded";
     ECANCELED = 125, "cancelled";
     EKEYREJECTED = 129, "the other side refused the credentials";
-    /// The client reads the node again and goes on with datafiles.
+    /// The client requests the node again and then uses its datafiles.
     NOT_STUFFED = 1001, "the file's content is not (or no longer) stored beside its metadata";
     /// The client goes on with [`super::Operation::BeginUnstuff`], then repeats the request.
     STUFFED = 1002, "the file's content is still stored beside its metadata";
-    /// The content is frozen while it moves to its first server: finish that, then go on.
+    /// The content is frozen while it moves to its first server: the client completes the move, then repeats the request.
     MOVING = 1003, "the file's content is on its way to its first server";
     /// The server repeats a slot's reply to its latest sequence number only.
     STALE_SEQUENCE = 1004, "a later request of the client's slot was carried out already";
@@ -91,7 +91,7 @@ errnos! {
     CORRUPT = 1008, "stored data is damaged";
     /// Not carried out. Another [`super::Operation::Hello`] returns the identity of the server that is there now.
     WRONG_TARGET = 1009, "the request is meant for another server or another file system";
-    /// The client reads the node again: only if the file is still there and was not truncated, data is lost.
+    /// The client requests the node again: data is lost only if the file still exists and was not truncated.
     MISSING = 1010, "stored data is absent";
     /// Nothing was appended: the client begins again.
     OVERTAKEN = 1011, "others have appended since this client's turn to append ended";

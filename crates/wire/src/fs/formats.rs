@@ -44,7 +44,7 @@ const PROTOCOL: &str = "the file system's protocol";
 const WRITE: u8 = 65;
 
 impl Operation {
-    /// The lowest format that has it.
+    /// The lowest format that has this operation.
     pub fn lowest_format(&self) -> u8 {
         match self {
             Operation::Clock => NUMBERED_WRITES,
@@ -126,7 +126,7 @@ impl Request {
         Ok((request, formats))
     }
 
-    /// What the client of a request speaks, as far as the request says it. Of its format nothing need be known.
+    /// The formats that the client of a request speaks, as far as the request states them. The request's own format need not be known.
     pub fn formats_of(bytes: &[u8]) -> Option<Formats> {
         let mut input = Reader::new(bytes);
         let format = input.u8("format").ok()?;
@@ -187,8 +187,8 @@ impl Reply {
         Ok((Self { result }, format))
     }
 
-    /// The format of a reply that refuses a request of the format `asked`, which the server does not speak, and what the
-    /// server says.
+    /// The format of a reply that refuses a request of the format `asked`, because the server does not speak it, and the server's
+    /// text.
     pub fn refusal_of(bytes: &[u8], asked: u8) -> Option<(u8, Failure)> {
         let [format, 1, failure @ ..] = bytes else {
             return None;
@@ -210,10 +210,10 @@ pub fn refusal_text(theirs: Formats) -> String {
     Formats::refusal(theirs, FORMATS, PROTOCOL)
 }
 
-/// The error of a client whose server has refused its formats in this one.
+/// The error of a client whose server has refused this format of its request.
 pub fn refused_text(format: u8, failure: Failure) -> String {
     match format >= STATING || FORMATS.has(format) {
-        // The server has been told all formats, and names its own.
+        // The server was told all of the client's formats, and names its own.
         true => failure.message,
         false => FORMATS.mismatch(Formats::only(format), PROTOCOL),
     }
@@ -226,7 +226,7 @@ pub fn lacking_text(needed: u8, spoken: u8) -> String {
     )
 }
 
-/// What the client of a request speaks, as far as requests of this format say it.
+/// The formats that the client of a request speaks, as far as requests of this format state them.
 fn stated(format: u8, input: &mut Reader<'_>) -> Result<Formats, Malformed> {
     let lowest = match format >= STATING {
         true => input.u8("lowest format")?,

@@ -27,7 +27,7 @@ pub mod control {
     pub const FENCE: u16 = 0x8;
     /// The message, `length` bytes, follows the control segment; there are no segments.
     pub const PAYLOAD: u16 = 0x10;
-    /// All that have a meaning.
+    /// All bits with a meaning.
     pub const ALL: u16 = 0x1f;
 }
 
@@ -104,7 +104,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Takes the control segment from the front of `bytes`. Says nothing about its sense.
+    /// Takes the control segment from the front of `bytes`, without checking its meaning.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut input = Reader::new(bytes);
         Ok(Self {
@@ -201,7 +201,7 @@ impl Status {
         })
     }
 
-    /// As bytes.
+    /// The status as bytes.
     pub fn to_bytes(&self) -> [u8; STATUS_BYTES] {
         let mut out = [0; STATUS_BYTES];
         out[..4].copy_from_slice(&self.immediate.to_le_bytes());
@@ -242,7 +242,7 @@ impl Completion {
         }
     }
 
-    /// As bytes.
+    /// The entry as bytes.
     pub fn to_bytes(&self) -> [u8; COMPLETION_BYTES] {
         let flags = u32::from(self.round) | u32::from(self.receive) << 1;
         let mut out = [0; COMPLETION_BYTES];

@@ -22,7 +22,7 @@ pub mod flag {
     pub const ACK: u16 = 0x10;
     /// The sender of this acknowledgement misses frames from `ack` on.
     pub const GAP: u16 = 0x20;
-    /// All that have a meaning.
+    /// All bits with a meaning.
     pub const ALL: u16 = 0x3f;
 }
 
@@ -89,7 +89,7 @@ pub struct FrameHeader {
     pub sequence: u32,
     /// All sequenced frames before this one have arrived.
     pub ack: u32,
-    /// The connection's first so many messages that take a receive descriptor have one.
+    /// Credit: how many messages that take a receive descriptor may be sent in all since the connection began.
     pub credit: u32,
     /// Bit *i*: `ack + 1 + i` has arrived too.
     pub ahead: u32,
@@ -169,7 +169,7 @@ impl FrameHeader {
         Ok(header)
     }
 
-    /// As bytes.
+    /// The header as bytes.
     pub fn to_bytes(&self) -> [u8; FRAME_HEADER_BYTES] {
         let mut out = [0; FRAME_HEADER_BYTES];
         out[0] = FRAME_VERSION;

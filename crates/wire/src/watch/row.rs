@@ -49,13 +49,13 @@ pub struct InstanceRow {
     pub early_bytes: u64,
     /// Most such bytes.
     pub early_limit: u64,
-    /// An operation without progress for so long is reported, in ms; 0 is never.
+    /// How long an operation may be without progress before it is reported, in ms; 0 is never.
     pub stall_after_ms: u64,
     /// When this row was written, by the monotonic clock.
     pub published_ns: u64,
-    /// What has come from all its peers, also from those that are gone.
+    /// Messages received from all peers, also from those that are gone.
     pub received: Count,
-    /// What has gone to them.
+    /// Messages sent to all peers.
     pub sent: Count,
     /// The addresses that it listens at.
     pub listening: String,
@@ -156,7 +156,7 @@ pub struct PeerRow {
     pub peer: u32,
     /// Where the connection stands.
     pub phase: PhaseCode,
-    /// We looked it up; otherwise it connected to us.
+    /// This process looked the peer up; otherwise the peer connected to it.
     pub outbound: bool,
     /// The method has no room for it.
     pub blocked: bool,
@@ -176,11 +176,11 @@ pub struct PeerRow {
     pub received_large: Count,
     /// Transfers of remote memory.
     pub moved: Count,
-    /// Bytes that we may send before it matches what it has.
+    /// Bytes that may be sent before the peer matches what it has.
     pub credit: u32,
-    /// The most that may be.
+    /// The most that this may be.
     pub window: u32,
-    /// Bytes that it may send us.
+    /// Bytes that the peer may send.
     pub granted: u32,
     /// Bytes of its messages that no receive has matched yet.
     pub held: u32,
@@ -188,7 +188,7 @@ pub struct PeerRow {
     pub sends: u32,
     /// Unexpected sends that wait.
     pub unexpected_sends: u32,
-    /// Our announcements that lie unmatched there.
+    /// Announcements to the peer that it has not matched.
     pub announced: u32,
     /// Receives in progress.
     pub receives: u32,
@@ -200,7 +200,7 @@ pub struct PeerRow {
     pub unexpected: u32,
     /// When this row was written, by the monotonic clock.
     pub published_ns: u64,
-    /// When something last came from it or went to it, as far as was seen, by the monotonic clock.
+    /// When something was last received from the peer or sent to it, as far as was observed, by the monotonic clock.
     pub progress_ns: u64,
     /// The operation that has waited longest, if there is any.
     pub waiting: Option<Waiting>,

@@ -29,7 +29,7 @@ const MARK: &str = "CAUSEWAY_COMPARE_RUN";
 /// Why a program gave no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failed {
-    /// It took longer than it may.
+    /// The program took longer than it may.
     pub(crate) timed_out: bool,
     /// In words.
     pub(crate) why: String,
@@ -76,7 +76,7 @@ impl Program {
         self
     }
 
-    /// Runs it to its end, at most so long; returns what it printed, or why not.
+    /// Runs the program to its end, at most for this time; returns what it printed, or why it failed.
     pub(crate) fn run(&self, within: Duration) -> Result<String, Failed> {
         Running::start(self, within)?.finish()
     }
@@ -100,7 +100,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts a program that may run so long.
+    /// Starts a program that may run for this time.
     pub(crate) fn start(program: &Program, within: Duration) -> Result<Self, String> {
         static RUNS: AtomicU64 = AtomicU64::new(0);
         let name = program.name();
@@ -109,7 +109,7 @@ impl Running {
         let since = leftovers::before_start();
         shutdown::expect_children();
         let mut command = Command::new("/bin/sh");
-        // No process of the run may use more processor time than all of them have.
+        // No process of the run may use more processor time than the whole run may take.
         command
             .args(["-c", "ulimit -t \"$0\" && exec \"$@\""])
             .arg((within.as_secs() + 1).to_string())
@@ -144,12 +144,12 @@ impl Running {
         })
     }
 
-    /// Whether it has not ended yet.
+    /// Whether the program has not ended yet.
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Awaits its end; returns what it printed, or why it failed.
+    /// Awaits the program's end; returns what it printed, or why it failed.
     pub(crate) fn finish(mut self) -> Result<String, Failed> {
         let status = self.await_end();
         // Processes that are left behind would hold the pipes open.
@@ -164,7 +164,7 @@ impl Running {
             Some(status) => Err(Failed::from(format!(
                 "{} failed ({status}){}",
                 self.name,
-                last_words(&errors, &output)
+                likely_reason(&errors, &output)
             ))),
             None => Err(Failed {
                 timed_out: true,
@@ -172,7 +172,7 @@ impl Running {
                     "{} did not end within {} s{}",
                     self.name,
                     self.within.as_secs(),
-                    last_words(&errors, &output)
+                    likely_reason(&errors, &output)
                 ),
             }),
         }
@@ -196,7 +196,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that cannot be killed any more has ended.
+        // A process that cannot be killed any more has ended.
         if self.is_running() {
             let _ = self.child.kill();
         }
@@ -207,10 +207,10 @@ impl Drop for Running {
 }
 
 /// The line that most likely has the reason.
-fn last_words(errors: &str, output: &str) -> String {
+fn likely_reason(errors: &str, output: &str) -> String {
     let says = |text: &str| {
         let lines = text.lines().map(str::trim);
-        // Figures are not a reason.
+        // Lines of figures give no reason.
         let mut lines =
             lines.filter(|line| line.chars().any(char::is_alphanumeric) && !line.starts_with('{'));
         let first = lines.next().map(str::to_owned);
@@ -234,10 +234,10 @@ fn read_aside(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
         std::thread::spawn(move || {
             let mut kept = Vec::new();
             let first = (&mut pipe).take(MOST_OUTPUT_BYTES).read_to_end(&mut kept);
-            // What is beyond is read and dropped, so that the writer does not block.
+            // What exceeds the limit is read and dropped, so that the writer does not block.
             let rest = std::io::copy(&mut pipe, &mut std::io::sink());
             tracing::debug!(?first, ?rest, "a program's output has ended");
-            // The output of a run that was given up is not awaited.
+            // The output of a run that was abandoned is not awaited.
             let _ = sender.send(kept);
         });
     }
@@ -254,7 +254,7 @@ fn end_marked(mark: &str) {
             return;
         }
         for pid in found {
-            // The handle stands for the process that has the number now: check it once more.
+            // The number may stand for another process by now: check the mark once more.
             if let Some(handle) = shutdown::open_process(pid)
                 && carries(pid, &entry)
             {
@@ -270,7 +270,7 @@ fn marked(entry: &str) -> Vec<u32> {
     processes.filter(|pid| carries(*pid, entry)).collect()
 }
 
-/// Whether a process has that entry in its environment. The dead have none.
+/// Whether a process has that entry in its environment. A process that has ended has none.
 fn carries(pid: u32, entry: &str) -> bool {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment

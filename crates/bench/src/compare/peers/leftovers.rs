@@ -14,10 +14,10 @@ use causeway_watch::process;
 
 const PLACE: &str = "/dev/shm";
 
-/// How far the clock that files are stamped with may be behind.
+/// How far the clock that stamps files may be behind.
 const STAMP_DELAY: Duration = Duration::from_millis(20);
 
-/// A moment that no file of a program that starts now is older than.
+/// The earliest time that a file of a program started now can have.
 pub(super) fn before_start() -> SystemTime {
     SystemTime::now() - STAMP_DELAY
 }
@@ -55,7 +55,7 @@ fn remove_from(directory: &Path, since: SystemTime) {
     }
 }
 
-/// Whether the libraries name their files so.
+/// Whether the libraries give their files such a name.
 fn is_of_a_peer(name: &str) -> bool {
     const PREFIXES: [&str; 4] = [
         // Open MPI 4 and 5, MPICH, UCX.

@@ -15,10 +15,10 @@ pub(crate) trait Peer {
     /// Its name with its version: `openmpi-5.0.11`.
     fn name(&self) -> &str;
 
-    /// Whether it has the pattern at all.
+    /// Whether the library has the pattern at all.
     fn can(&self, trial: &Trial) -> bool;
 
-    /// Runs a pattern once, and adds its figures. Fails if it did not come to the end; figures up to there are added.
+    /// Runs a pattern once, and adds its figures. Fails if the run did not come to its end; figures up to there are added.
     fn run(&mut self, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), Failed>;
 }
 

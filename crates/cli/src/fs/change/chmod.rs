@@ -173,8 +173,8 @@ fn find(
         return Ok(());
     }
     walk(client, &path, &node, &mut |_, visited| {
-        // A directory's own mode is changed after its entries', which a mode without search permission would put out
-        // of reach.
+        // A directory's own mode is changed after its entries', which a mode without search permission would make
+        // unreachable.
         let entered = visited.attributes.kind == Kind::Directory && !visited.leaving;
         if !entered && visited.attributes.kind != Kind::SymbolicLink {
             wanted.push(Wanted {
@@ -190,13 +190,13 @@ fn find(
 }
 
 impl Wanted {
-    /// Sets it; `false` if it was met on a walk and has been removed since.
+    /// Sets the mode; returns `false` if the object was met on a walk and has been removed since.
     fn set(&self, client: &mut Client, change: &Change) -> Outcome<bool> {
         let mut known = Some((self.object, self.mode));
         with_current(&self.path, || {
             let (object, mode) = match known.take() {
                 Some(known) => known,
-                // The object that has the name now keeps its mode.
+                // The object that has the name by now keeps its mode.
                 None => {
                     let node = match client.stat(self.place.clone(), self.follow) {
                         Err(error) if is_missing(&error) && !self.follow => return Ok(false),

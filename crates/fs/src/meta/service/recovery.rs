@@ -5,8 +5,8 @@ use causeway_wire::fs::{Failure, Reply, Request};
 use super::{Outcome, Service, fail};
 
 impl Service {
-    /// After a failed commit: opens the store again and finds out which requests have happened. What is found
-    /// then is on stable storage.
+    /// After a failed commit: opens the store again and determines which requests were carried out. Their changes
+    /// are on stable storage then.
     pub(super) fn replies_after_failure(
         &mut self,
         requests: &[Request],
@@ -39,7 +39,7 @@ impl Service {
         failure
     }
 
-    /// Raises the count that clients compare: changes that wait for an fsync may be lost, even if the store shows them
+    /// Raises the count that clients compare: changes that wait for an fsync may be lost, even if the store has them
     /// now.
     pub(super) fn note_failed_sync(&self, failure: &Failure) {
         if let Some(counter) = &self.failed_syncs {

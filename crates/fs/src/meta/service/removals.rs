@@ -55,7 +55,7 @@ impl Service {
                 ),
             }
         }
-        // Otherwise power loss could bring a file back whose datafiles were removed.
+        // Otherwise power loss could restore a file whose datafiles were removed.
         if !removals.is_empty()
             && self.settings.durability == Durability::Relaxed
             && let Err(error) = store.sync()

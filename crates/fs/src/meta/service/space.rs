@@ -1,4 +1,4 @@
-//! Room on the disk of the metadata: what is freed, and when, so that no change is refused for want of space that
+//! Room on the metadata's disk: what is freed, and when, so that no change is refused for lack of space that
 //! could be freed.
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn content_bytes(operation: &Operation) -> u64 {
     }
 }
 
-/// Waits until no reader uses a store. Returns whether that is so.
+/// Waits until no reader uses a store. Returns whether none does.
 fn await_idle(store: &Arc<dyn Store>) -> bool {
     let begun = Instant::now();
     while store.is_viewed() || Arc::strong_count(store) > 1 {
@@ -53,8 +53,8 @@ impl Service {
         fits.count().max(1)
     }
 
-    /// Has the store free what it can if there is no room otherwise. That is work for all that is
-    /// stored, so it is done again only when enough was changed since.
+    /// Has the store free space if there is no room otherwise. The work is in proportion to everything that is
+    /// stored, so it is repeated only when enough has changed since.
     pub(super) fn make_room(&mut self) {
         let Ok(store) = self.store() else {
             return;
@@ -111,7 +111,7 @@ impl Service {
             tracing::warn!("a reader does not release the metadata store: it is not opened anew");
             return Ok(());
         }
-        // What is kept of failed changes is not in the store.
+        // Changes kept of a failed commit are not in the store.
         let slots = self.sessions.take_slots();
         let opened = self.reopen();
         self.sessions.put_slots(slots);
@@ -131,7 +131,7 @@ impl Service {
             if !store.is_suspect() {
                 return Ok(store);
             }
-            // It can be read, even if this fails.
+            // The store can be read, even if this fails.
             store.write_out()?;
             if is_written_out {
                 return fail(

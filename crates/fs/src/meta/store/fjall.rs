@@ -43,13 +43,13 @@ const CACHE_BYTES: u64 = 32 << 20;
 const JOURNAL_BYTES: u64 = 128 << 20;
 /// The engine's own threads: one writes tables out while the other merges them.
 const WORKERS: usize = 2;
-/// Tables are read whole at the start up to this many bytes of them, which takes about a second. What is
-/// behind that is verified block by block when it is read.
+/// Tables are read whole at the start up to this many bytes of them, which takes about a second. Further
+/// ones are verified block by block when they are read.
 const VERIFY_BYTES: u64 = 1 << 30;
 /// The disk's free space is looked up again after this many bytes, or this long.
 const RECHECK_BYTES: u64 = 64 << 10;
 const RECHECK_EVERY: Duration = Duration::from_millis(100);
-/// Freeing space is worth its while once it may free this part of a table in memory.
+/// Freeing space is worthwhile once it may free this part of a table in memory.
 const WORTHWHILE_DIVISOR: u64 = 4;
 
 /// The boot in a mark when a sync has failed, or the host's boot is not known: what was not synced may be lost.
@@ -98,13 +98,13 @@ struct Engine {
     views: Views,
     /// Held while tables are merged on this module's request.
     merging: Mutex<()>,
-    /// Which file is damaged, once a read has failed.
+    /// The damaged file, once a read has failed.
     damaged: OnceLock<String>,
-    /// Why no changes are taken, once there is a reason.
+    /// The reason why no changes are accepted, once there is one.
     refusal: OnceLock<StoreError>,
 }
 
-/// When the free space was looked up, and what was found.
+/// When the free space was looked up, and the result.
 struct RoomCheck {
     at: Instant,
     /// Bytes that had been committed then.
@@ -113,7 +113,7 @@ struct RoomCheck {
     room: Room,
 }
 
-/// What was found on the disk before the engine opened it.
+/// What was found on the disk before the engine opened the store.
 struct Found {
     mark: Mark,
     journals: journal::Journals,
@@ -287,7 +287,7 @@ fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
     })
 }
 
-/// Notes an accepted loss, or fails.
+/// Logs an accepted loss, or fails.
 fn accept_loss(options: &Options, lost: &mut bool, message: String) -> Result<(), StoreError> {
     if !options.accept_loss {
         return Err(error(StoreErrorKind::Lost, message));
@@ -297,7 +297,7 @@ fn accept_loss(options: &Options, lost: &mut bool, message: String) -> Result<()
     Ok(())
 }
 
-/// Verifies the journals until nothing is wrong with them any more.
+/// Verifies the journals until they are without errors.
 fn repair_journals(
     directory: &Path,
     options: &Options,
@@ -350,7 +350,7 @@ fn sync_directories(directory: &Path) -> std::io::Result<()> {
     sync_directory(directory)
 }
 
-/// Has the engine open what is there.
+/// Has the engine open the store.
 fn start(directory: &Path, space: &Space) -> Result<(Database, Keyspace), StoreError> {
     let database = Database::builder(directory)
         .journal_compression(CompressionType::None)
@@ -373,7 +373,7 @@ fn start(directory: &Path, space: &Space) -> Result<(Database, Keyspace), StoreE
     Ok((database, pairs))
 }
 
-/// Why a suspect store takes no changes.
+/// The error of a suspect store, which accepts no changes.
 fn suspect_error(directory: &Path) -> StoreError {
     StoreError {
         store: NAME,
@@ -393,7 +393,7 @@ impl Engine {
         if self.refusal.set(why.clone()).is_ok()
             && let Err(error) = self.mark_suspect()
         {
-            // The kernel keeps what was written for as long as this matters: until the host is booted again.
+            // The kernel keeps the written bytes for as long as this matters: until the host is rebooted.
             tracing::warn!(%error, "noting that a sync has failed");
         }
         why.clone()
@@ -402,12 +402,12 @@ impl Engine {
     /// Marks the journals as suspect for the next process that opens the store.
     fn mark_suspect(&self) -> io::Result<()> {
         let mut mark = lock(&self.mark);
-        // Also if it cannot be written now: no later mark may have the boot's identity.
+        // Also if the mark cannot be written now: no later one may have the boot's identity.
         mark.boot = UNKNOWN_BOOT;
         mark::write(&self.directory, &mark)
     }
 
-    /// Fails if no changes are taken any more.
+    /// Fails if no changes are accepted any more.
     fn check_taken(&self) -> Result<(), StoreError> {
         match self.refusal.get() {
             Some(why) => Err(why.clone()),
@@ -596,7 +596,7 @@ impl Store for Fjall {
 
 struct FjallView {
     snapshot: Snapshot,
-    /// What the view is known by.
+    /// The number by which the view is closed.
     before: u64,
     engine: Arc<Engine>,
 }

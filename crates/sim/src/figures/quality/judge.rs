@@ -94,11 +94,11 @@ pub(in crate::figures) fn judge(figure: &str, rows: Rows<'_>) -> Vec<Verdict> {
         let others = judged(*assumption);
         match figure {
             "5.8" => verdicts.compared(&assumption.assumed(), &others),
-            _ => verdicts.otherwise(&assumption.assumed(), &others),
+            _ => verdicts.add_alternative(&assumption.assumed(), &others),
         }
     }
     if figure == "5.3" {
-        verdicts.otherwise("channels begin elsewhere", &judge_beginnings(rows));
+        verdicts.add_alternative("channels begin elsewhere", &judge_beginnings(rows));
     }
     verdicts.0
 }

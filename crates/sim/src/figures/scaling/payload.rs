@@ -72,9 +72,9 @@ pub(super) fn judge(rows: Rows<'_>, verdicts: &mut Verdicts) {
     };
     *verdicts = judged("");
     for assumed in POSTINGS_US.map(slow_posting) {
-        verdicts.otherwise(&assumed, &judged(&prefix_of(&assumed)));
+        verdicts.add_alternative(&assumed, &judged(&prefix_of(&assumed)));
     }
     for (_, assumed) in ORDERS {
-        verdicts.otherwise(assumed, &judged(&prefix_of(assumed)));
+        verdicts.add_alternative(assumed, &judged(&prefix_of(assumed)));
     }
 }

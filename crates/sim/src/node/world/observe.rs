@@ -1,4 +1,4 @@
-//! What is observed of a world while it runs: latencies, what happens when, and use.
+//! Statistics of a world while it runs: latencies, events over time, and use.
 
 use causeway_wire::vi::{Status, status};
 
@@ -7,7 +7,7 @@ use crate::engine::Time;
 use crate::statistics::{Busy, Resource, Statistics};
 
 impl World {
-    /// Also notes how latencies are distributed, what happens when, and how much everything is used, from `from` on.
+    /// Also records distributions of latencies, events over time, and use, from `from` on.
     pub fn keep_statistics(&mut self, from: Time) {
         self.record.keep_statistics(from);
         for node in &mut self.nodes {
@@ -41,7 +41,7 @@ impl World {
         busy
     }
 
-    /// Takes the samples of the timeline that are due before something happens at `at`.
+    /// Takes the samples of the timeline that are due before an event at `at`.
     fn sample(&mut self, at: Time) {
         let busy = self.busy();
         let sums = busy
@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    /// Closes the statistics at the present: of use, what was used since their beginning remains.
+    /// Ends the statistics at the present, and reduces use to that since their beginning.
     pub(super) fn close_statistics(&mut self) {
         let (now, busy) = (self.now(), self.busy());
         let Some(statistics) = &mut self.record.statistics else {
@@ -74,7 +74,7 @@ impl World {
         statistics.observed = now.saturating_sub(statistics.from);
     }
 
-    /// Lets things happen until `end`, and takes samples on the way.
+    /// Handles events until `end`, and takes samples.
     pub(super) fn run_observed(&mut self, end: Time) {
         let mut due = 0;
         while let Some(event) = self.events.next_by(end) {
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// A receive's status is in memory: its message is counted, unless it came with an error.
+    /// Counts the message of a receive whose status is in memory, unless it came with an error.
     pub(super) fn message_received(&mut self, node: u32, vi: u32, status: &[u8]) {
         let now = self.events.now();
         let Ok(status) = Status::decode(status) else {
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// A send's status is in memory: an RDMA is over.
+    /// Counts the RDMA of a send whose status is in memory.
     pub(super) fn remote_done(&mut self, node: u32, vi: u32, status: &[u8]) {
         let now = self.events.now();
         let Ok(status) = Status::decode(status) else {

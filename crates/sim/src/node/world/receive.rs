@@ -1,4 +1,4 @@
-//! Frames that come in: into a buffer when all of them is here, or from their header on, so that a host transfer may follow.
+//! Arriving frames: they go into a buffer when they are complete, or from their header on, so that a host transfer may follow.
 
 use causeway_firmware::{BufferId, Engine as DmaEngine, Input, Side};
 use causeway_wire::vi::FrameHeader;
@@ -10,7 +10,7 @@ use crate::node::events::Event;
 use crate::node::record::{Mark, Slice, Stage, Track};
 
 impl World {
-    /// With receive-side cut-through: plans the moment at which a frame that is being sent is known at its receiver.
+    /// With receive-side cut-through: schedules the moment at which the receiver learns of a frame that is being sent.
     pub(super) fn announce(&mut self, number: u32, sent: Begun) {
         let Some((arrives, frame)) = sent.arrives.zip(self.frames.get(number)) else {
             return;
@@ -30,7 +30,7 @@ impl World {
         }
     }
 
-    /// A frame's header is in. If there is a buffer, and no frame waits for one, the program hears of it.
+    /// Handles the header of a frame. If there is a buffer, and no frame waits for one, the program learns of it.
     pub(super) fn begun(&mut self, node: u32, number: u32) {
         let now = self.events.now();
         let card = &mut self.nodes[node as usize].card;
@@ -69,7 +69,7 @@ impl World {
         self.input(node, Some(DmaEngine::NetReceive), begun);
     }
 
-    /// All of a frame is at its node.
+    /// Handles a frame that has arrived completely.
     pub(super) fn arrived(&mut self, node: u32, number: u32) {
         let into = self.frames.get_mut(number).and_then(|frame| {
             frame.has_come = true;
@@ -94,7 +94,7 @@ impl World {
             .after(self.profile.net_dma.receive_startup, received);
     }
 
-    /// The program will notice a frame, whether whole or begun.
+    /// Notes that the program will notice a frame, whether complete or begun.
     fn will_be_noticed(&mut self, mark: Mark) {
         if self.record.marks.is_some() {
             let stage = Stage::FrameNoticed;
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// All of a frame has come. Host transfers that were faster, as something delayed it, move its last burst now.
+    /// Lets host transfers move the last burst of a frame that they have caught up with, as it is complete now.
     fn release_followers(&mut self, node: u32, buffer: BufferId) {
         let card = &mut self.nodes[node as usize].card;
         card.coming.retain(|coming| coming.buffer != buffer);
@@ -123,14 +123,14 @@ impl World {
         });
     }
 
-    /// A host transfer that was short of data is over.
+    /// Handles the end of a host transfer that was short of data.
     pub(super) fn followed(&mut self, node: u32, transfer: u32) {
         if let Some(transfer) = self.nodes[node as usize].card.transfers.remove(transfer) {
             self.host_transfer_done(node, &transfer);
         }
     }
 
-    /// Puts a frame that waits into a buffer that waits.
+    /// Puts a waiting frame into a free buffer.
     pub(super) fn receive(&mut self, node: u32) {
         let card = &mut self.nodes[node as usize].card;
         if card.armed.is_empty() || card.arrived.is_empty() {

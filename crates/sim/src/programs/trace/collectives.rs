@@ -1,30 +1,30 @@
-//! Collective operations as the messages that they consist of: those of the usual algorithms, without what combining operands costs.
+//! Collective operations as the messages that they consist of: those of the usual algorithms, without the cost of combining operands.
 
 /// A collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collective {
-    /// Dissemination: in round k each process tells the one 2ᵏ ranks after it.
+    /// Dissemination: in round k each process sends to the one 2ᵏ ranks after it.
     Barrier,
     /// A binomial tree from the root.
     Broadcast,
     /// A binomial tree to the root.
     Reduce,
-    /// Recursive doubling; processes beyond a power of two join a neighbour before, and get the result after.
+    /// Recursive doubling; processes beyond a power of two combine with a neighbour first, and get the result at the end.
     AllReduce,
     /// Each process sends its block to the root.
     Gather,
     /// The root sends each process its block.
     Scatter,
-    /// A ring: each process passes on the block that it got last.
+    /// A ring: each process passes on the block that it received last.
     AllGather,
     /// Each process sends a block to each other one, the k-th to the one k ranks after it, and then receives theirs.
     AllToAll,
-    /// Each process has what the ones before it have combined, and passes it on.
+    /// Each process receives the combined operands of those before it, and passes them on with its own.
     Scan,
 }
 
 impl Collective {
-    /// All of them, as traces name them.
+    /// All of them, with their names in traces.
     pub const NAMES: [(&'static str, Self); 9] = [
         ("barrier", Self::Barrier),
         ("bcast", Self::Broadcast),
@@ -37,13 +37,13 @@ impl Collective {
         ("scan", Self::Scan),
     ];
 
-    /// What a trace calls it.
+    /// The name in traces.
     pub fn name(self) -> &'static str {
         let found = Self::NAMES.iter().find(|(_, kind)| *kind == self);
         found.map_or("", |(name, _)| name)
     }
 
-    /// Whether one process has a part of its own.
+    /// Whether one process has a role of its own.
     pub fn has_root(self) -> bool {
         matches!(
             self,
@@ -52,14 +52,14 @@ impl Collective {
     }
 }
 
-/// A message of a process's part, with the rank of the other process.
+/// A message of a process's share in an operation, with the rank of the other process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Send(u32),
     Receive(u32),
 }
 
-/// What the process with this rank does, of so many and with this root.
+/// The messages of the process with this rank, among this many and with this root.
 pub(super) fn steps(kind: Collective, rank: u32, count: u32, root: u32) -> Vec<Step> {
     let after = |by: u32| (rank + by) % count;
     let before = |by: u32| (rank + count - by % count) % count;
@@ -103,7 +103,7 @@ fn others(rank: u32, count: u32) -> impl Iterator<Item = u32> {
     (0..count).filter(move |other| *other != rank)
 }
 
-/// A binomial tree: from whom the process has it, and to whom it goes on.
+/// A binomial tree: the parent of the process, and its children.
 fn tree(rank: u32, count: u32, root: u32) -> Vec<Step> {
     let own = (rank + count - root) % count;
     let real = |place: u32| (place + root) % count;
@@ -122,7 +122,7 @@ fn tree(rank: u32, count: u32, root: u32) -> Vec<Step> {
 
 fn doubling(rank: u32, count: u32) -> Vec<Step> {
     let whole = 1 << count.ilog2();
-    // So many pairs at the beginning are one process in the rounds.
+    // In the rounds, each of these first pairs counts as one process.
     let pairs = count - whole;
     if rank < 2 * pairs && rank.is_multiple_of(2) {
         return vec![Step::Send(rank + 1), Step::Receive(rank + 1)];

@@ -1,4 +1,4 @@
-//! What lines of traces say, whatever their format, and what is wrong with them.
+//! The contents of lines of traces, whatever their format, and errors in them.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ pub(super) const LONGEST_COMPUTE_US: f64 = 1e9;
 /// Most messages of a trace, with those that collective operations consist of.
 pub const MOST_MESSAGES: usize = 1 << 22;
 
-/// What tells apart messages between the same two processes: the n-th that is sent with a mark is the n-th that is received with it.
+/// Distinguishes messages between the same two processes: the n-th that is sent with a mark is the n-th that is received with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Mark {
-    /// Of a text: the tag.
+    /// In the text format: the tag.
     Tag(u64),
-    /// Of a recorded program: the receiver's number of the communicator and the tag, and the so manieth message with it.
+    /// In a recorded program: the receiver's number of the communicator, the tag, and the message's number among those with both.
     Word(u64, u64),
-    /// Of a collective operation: of which processes.
+    /// In a collective operation: its processes.
     Collective(u32),
 }
 
-/// What a process does after it has computed.
+/// A process's action after it has computed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum What {
     Send(Rank, u64, Mark),
@@ -38,10 +38,10 @@ pub(super) enum What {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Operation {
     pub(super) kind: Collective,
-    /// The process that has, or gets, everything.
+    /// The root.
     pub(super) root: Option<Rank>,
     pub(super) bytes: u64,
-    /// In the order of their ranks; `None` if all processes of the trace take part.
+    /// The processes in the order of their ranks; `None` if all processes of the trace take part.
     pub(super) members: Option<Arc<[Rank]>>,
 }
 
@@ -59,45 +59,45 @@ pub enum TraceError {
     /// A line cannot be read.
     #[error("line {line} of the trace: {why}")]
     Line {
-        /// Which, from 1.
+        /// The line's number, from 1.
         line: usize,
         /// What is wrong, and what is expected.
         why: String,
     },
     /// Messages are sent without being received, or the other way round.
     #[error(
-        "process {to} receives {received} messages from process {from}, which sends it {sent}; both must be as many"
+        "process {to} receives {received} messages from process {from}, which sends it {sent}; the two numbers must be equal"
     )]
     Unmatched {
         /// The sender.
         from: Rank,
         /// The receiver.
         to: Rank,
-        /// Messages that are sent.
+        /// The number of messages sent.
         sent: usize,
-        /// Messages that are received.
+        /// The number of messages received.
         received: usize,
     },
     /// A process does not take part in a collective operation.
     #[error(
-        "process {rank} takes part in {has} collective operations of the processes {members}, process {other} in {others}; both must be as many"
+        "process {rank} takes part in {has} collective operations of the processes {members}, process {other} in {others}; the two numbers must be equal"
     )]
     Absent {
         /// The process.
         rank: Rank,
-        /// In how many it takes part.
+        /// The number of operations in which it takes part.
         has: usize,
-        /// Those that should.
+        /// The processes of the operation.
         members: String,
         /// Another one of them.
         other: Rank,
-        /// In how many that takes part.
+        /// The number of operations in which that takes part.
         others: usize,
     },
-    /// More than is simulated.
+    /// The trace is larger than what is simulated.
     #[error("the trace has more than {MOST_MESSAGES} messages")]
     TooMany,
-    /// There is nothing in it.
+    /// The trace is empty.
     #[error("the trace has no events")]
     Empty,
 }
@@ -107,7 +107,7 @@ pub enum TraceError {
 pub(super) struct Lines(pub(super) Vec<Vec<Line>>);
 
 impl Lines {
-    /// The lines of a process, which is there from now on.
+    /// The lines of a process, which exists from now on.
     pub(super) fn of(&mut self, rank: Rank) -> &mut Vec<Line> {
         let index = rank as usize;
         if self.0.len() <= index {

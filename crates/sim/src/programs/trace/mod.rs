@@ -21,7 +21,7 @@
 //! The other is that of `causeway run --trace` (`recorded.rs`).
 //!
 //! Both become lines (`event.rs`), and those become events here: operations are replaced by the messages that they consist of, and each
-//! receive is told the so manieth message of its sender it is for.
+//! receive gets the number of its message among those of its sender.
 
 mod collectives;
 mod event;
@@ -38,11 +38,11 @@ use event::{Lines, Mark, Operation, What};
 
 use crate::am::port::Rank;
 
-/// What a process does after it has computed.
+/// A process's action after it has computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Send(Rank, u64),
-    /// Waits until so many messages have come from a process.
+    /// Waits until this many messages have come from a process.
     Receive(Rank, u64),
     Nothing,
 }
@@ -97,13 +97,13 @@ impl Trace {
         })
     }
 
-    /// How many processes it has.
+    /// The number of processes.
     pub fn ranks(&self) -> u32 {
         self.ranks.len() as u32
     }
 }
 
-/// All processes that an operation names are there. How many there are.
+/// Adds the processes that an operation names. Returns their number.
 fn add_members(lines: &mut Lines) -> Result<u32, TraceError> {
     let mut most = lines.0.len();
     for line in lines.0.iter().flatten() {
@@ -121,10 +121,10 @@ fn add_members(lines: &mut Lines) -> Result<u32, TraceError> {
     Ok(most as u32)
 }
 
-/// Who takes part in operations: the processes, in the order of their ranks.
+/// The processes that take part in operations, in the order of their ranks.
 type Members = Arc<[Rank]>;
 
-/// An operation, as those that take part in it agree on it.
+/// The properties of an operation on which its processes agree.
 #[derive(Clone, Copy)]
 struct Agreed {
     kind: Collective,
@@ -139,12 +139,12 @@ struct Group {
     agreed: Vec<Agreed>,
 }
 
-/// What the operations of each group are. The one that counts of different sizes is the root's if it sends to others, and otherwise the
-/// largest one: what others say means nothing.
+/// The operations of each group. The size that counts, where sizes differ, is the root's if it sends to others, and otherwise the
+/// largest; other processes' sizes mean nothing.
 fn blocks(lines: &Lines, ranks: u32) -> Result<BTreeMap<Members, Group>, TraceError> {
     let all: Members = (0..ranks).collect();
     let mut groups: BTreeMap<Members, Group> = BTreeMap::new();
-    // How many operations of each group a process has so far.
+    // The number of operations of each group that a process has had so far.
     let mut counts: BTreeMap<Members, BTreeMap<Rank, usize>> = BTreeMap::new();
     for (rank, line) in (0..)
         .zip(&lines.0)
@@ -225,14 +225,14 @@ struct Message {
     mark: Mark,
     bytes: u64,
     is_sent: bool,
-    /// Which event of its process it is.
+    /// The index of the event among those of its process.
     event: usize,
 }
 
 struct Joined {
     blocks: BTreeMap<Members, Group>,
     all: Members,
-    /// How many operations of each group each process has had.
+    /// The number of operations of each group that each process has had.
     done: Vec<BTreeMap<u32, usize>>,
     messages: Vec<Message>,
     ranks: Vec<Vec<Event>>,
@@ -320,10 +320,10 @@ impl Joined {
     }
 }
 
-/// Finds for each receive the so manieth message of its sender it is for. Each message has to be sent and received once, and has to be as
-/// long as is expected.
+/// Finds for each receive the number of its message among those of its sender. Each message has to be sent and received once, and have
+/// the expected length.
 fn number(messages: &mut [Message], ranks: &mut [Vec<Event>]) -> Result<(), TraceError> {
-    // Stable, so that messages of a pair stay in their order.
+    // The sort is stable, so that messages of a pair stay in their order.
     messages.sort_by_key(|message| (message.from, message.to));
     for pair in messages.chunk_by(|a, b| (a.from, a.to) == (b.from, b.to)) {
         let with_mark = |is_sent: bool| -> Vec<(u64, &Message)> {
@@ -355,7 +355,7 @@ fn number(messages: &mut [Message], ranks: &mut [Vec<Event>]) -> Result<(), Trac
     Ok(())
 }
 
-/// What is wrong where messages with a mark are sent and not received, or the other way round.
+/// The error where messages with a mark are sent and not received, or the other way round.
 fn unmatched(
     (from, to): (Rank, Rank),
     sent: &[(u64, &Message)],

@@ -1,8 +1,8 @@
 //! Traces of MPI programs, as `causeway run --trace` writes them.
 //!
-//! A process's messages stand before the call in which they went out or were there. A receive is waited for in the next call that may
-//! wait, since a message that has come during another call, such as one that posts a send, was not needed yet. For the same reason a
-//! collective operation that does not block happens in the next call that waits, or before the next collective operation.
+//! A process's messages come before the call in which they were sent or had arrived. A receive is waited for in the next call that may
+//! wait, since a message that has arrived during another call, such as one that posts a send, was not needed yet. For the same reason a
+//! nonblocking collective operation happens in the next call that waits, or before the next collective operation.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::event::{
 };
 use crate::am::port::Rank;
 
-/// How such a trace begins.
+/// The beginning of such a trace.
 const BEGIN: &str = "# causeway trace ";
-/// The only version that says enough.
+/// The only version with enough information.
 const VERSION: &str = "2,";
 
-/// Blocking operations by their names after `MPI_`. Those with counts for each process of which a call tells no single one are not
-/// among them.
+/// Blocking operations by their names after `MPI_`. Those whose counts differ by process, and of which a call records no single one, are
+/// not among them.
 const COLLECTIVES: [(&str, Collective); 14] = [
     ("Barrier", Collective::Barrier),
     ("Bcast", Collective::Broadcast),
@@ -36,7 +36,7 @@ const COLLECTIVES: [(&str, Collective); 14] = [
     ("Exscan", Collective::Scan),
 ];
 
-/// Calls that communicate in ways that a trace does not tell enough of.
+/// Calls that communicate in ways of which a trace records too little.
 const UNKNOWN: [&str; 17] = [
     "Alltoallv",
     "Alltoallw",
@@ -57,7 +57,7 @@ const UNKNOWN: [&str; 17] = [
     "Win_fence",
 ];
 
-/// How the names of others begin.
+/// Beginnings of the names of more such calls.
 const UNKNOWN_KINDS: [&str; 4] = ["Neighbor_", "Ineighbor_", "Psend_", "Precv_"];
 
 /// Whether a text is a recorded program's trace.
@@ -102,7 +102,7 @@ pub(super) fn read(text: &str) -> Result<Lines, TraceError> {
             _ => own.call(
                 (number, &mut lines),
                 name,
-                Told {
+                CallFields {
                     peer,
                     bytes,
                     compute,
@@ -117,9 +117,9 @@ pub(super) fn read(text: &str) -> Result<Lines, TraceError> {
     Ok(lines)
 }
 
-/// The fields of a call that are looked at.
+/// The fields of a call that are used.
 #[derive(Clone, Copy)]
-struct Told<'a> {
+struct CallFields<'a> {
     peer: &'a str,
     bytes: &'a str,
     compute: &'a str,
@@ -133,7 +133,7 @@ struct Process {
     rank: Rank,
     /// Messages of the call whose line comes next.
     messages: Vec<(usize, What)>,
-    /// What is waited for in a later call.
+    /// Receives that a later call waits for.
     later: Vec<(usize, What)>,
 }
 
@@ -154,7 +154,7 @@ impl Process {
             "received" => What::Receive(peer, bytes, mark),
             _ => return Err(format!("`{what}` is neither sent nor received")),
         };
-        // What a process sends itself is a copy.
+        // A message of a process to itself is a copy.
         if peer != self.rank {
             self.messages.push((line, what));
         }
@@ -165,7 +165,7 @@ impl Process {
         &mut self,
         (line, lines): (usize, &mut Lines),
         call: &str,
-        told: Told<'_>,
+        fields: CallFields<'_>,
     ) -> Result<(), String> {
         let name = call.strip_prefix("MPI_").unwrap_or(call);
         let name = name.strip_suffix("_c").unwrap_or(name);
@@ -177,9 +177,9 @@ impl Process {
                 "{call} is not replayed: a trace does not tell enough of it"
             ));
         }
-        let mut compute_us = microseconds(told.compute)?;
+        let mut compute_us = microseconds(fields.compute)?;
         if name.starts_with("File_") {
-            compute_us = (compute_us + microseconds(told.took)?).min(LONGEST_COMPUTE_US);
+            compute_us = (compute_us + microseconds(fields.took)?).min(LONGEST_COMPUTE_US);
         }
         let own = lines.of(self.rank);
         own.push(Line {
@@ -200,14 +200,14 @@ impl Process {
             }
         }
         if let Some(kind) = blocking {
-            own.push(plain((line, part(kind, told)?)));
+            own.push(plain((line, part(kind, fields)?)));
         } else if let Some(kind) = nonblocking {
-            self.later.push((line, part(kind, told)?));
+            self.later.push((line, part(kind, fields)?));
         }
         Ok(())
     }
 
-    /// There is nothing more of the process: what it still waits for, it waits for now.
+    /// Ends a process: it waits now for what it has not waited for.
     fn end(&mut self, lines: &mut Lines) {
         let rest = self.later.drain(..).chain(self.messages.drain(..));
         lines.of(self.rank).extend(rest.map(plain));
@@ -234,7 +234,7 @@ fn collective(name: &str) -> Option<Collective> {
     found.map(|(_, kind)| *kind)
 }
 
-/// The operation that a call begins and does not wait for.
+/// The operation that a call begins without waiting for it.
 fn started(name: &str) -> Option<Collective> {
     let rest = name.strip_prefix('I')?;
     let found = COLLECTIVES.iter().find(|(known, _)| {
@@ -245,16 +245,16 @@ fn started(name: &str) -> Option<Collective> {
 }
 
 /// A process's part in an operation.
-fn part(kind: Collective, told: Told<'_>) -> Result<What, String> {
-    let members: Option<Arc<[Rank]>> = match told.group {
+fn part(kind: Collective, fields: CallFields<'_>) -> Result<What, String> {
+    let members: Option<Arc<[Rank]>> = match fields.group {
         "-" => None,
         "?" => return Err("operations of inter-communicators are not replayed".to_owned()),
         group => Some(processes(group)?),
     };
     Ok(What::Collective(Operation {
         kind,
-        root: kind.has_root().then(|| process(told.peer)).transpose()?,
-        bytes: size(told.bytes)?,
+        root: kind.has_root().then(|| process(fields.peer)).transpose()?,
+        bytes: size(fields.bytes)?,
         members,
     }))
 }

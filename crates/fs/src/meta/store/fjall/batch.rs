@@ -1,4 +1,4 @@
-//! Batches as they lie in the engine's journal.
+//! Batches in the engine's journal.
 //!
 //! The layout (fjall 3, `journal/entry.rs`; integers little-endian): a batch is a start, items, an end.
 //!
@@ -34,15 +34,15 @@ const MAX_AHEAD: u64 = 1 << 16;
 /// A whole batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Batch {
-    /// Where it ends.
+    /// The position of its end.
     pub(super) end: usize,
-    /// The engine's number.
+    /// The engine's sequence number.
     pub(super) sequence: u64,
     /// Everything up to this number was on stable storage when it was written, by the stamps of its values.
     pub(super) synced: u64,
 }
 
-/// What was found at some offset of a journal.
+/// The result of parsing at an offset of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Parsed {
     /// A batch, undamaged.
@@ -125,7 +125,7 @@ fn item_head(mut bytes: &[u8]) -> Option<ItemHead> {
     })
 }
 
-/// What lies at `at`, behind the batch with number `before`. `bytes` end with the last one that is not
+/// Parses what is at `at`, behind the batch with number `before`. `bytes` end with the last one that is not
 /// zero: the rest of a journal was never written.
 pub(super) fn parse(bytes: &[u8], at: usize, before: Option<u64>) -> Parsed {
     let wrong = Parsed::Wrong;
@@ -158,7 +158,7 @@ pub(super) fn parse(bytes: &[u8], at: usize, before: Option<u64>) -> Parsed {
     }
 }
 
-/// What was on stable storage by the values' stamps; `None` if they do not agree with the batch's number.
+/// The commit up to which everything was on stable storage, by the values' stamps; `None` if they contradict the batch's number.
 fn stamped(bytes: &[u8], at: usize, sequence: u64, before: Option<u64>) -> Option<u64> {
     let fits = |stamp: &Stamp| {
         stamp.commit <= sequence

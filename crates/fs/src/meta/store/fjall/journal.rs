@@ -3,7 +3,7 @@
 //! fjall opens a store with what precedes the first batch that it cannot read, and drops the rest without an
 //! error; a length made of garbage makes it allocate as much. So the journals are read here first, batch by
 //! batch (`batch`). What follows the last whole batch is one of three things:
-//! - nothing, or the front of a batch whose write was interrupted, or whatever power loss made of
+//! - nothing, or the front of a batch whose write was interrupted, or what power loss has left of
 //!   blocks that were never synced: it is cut off, and kept in a file that ends in `.torn`;
 //! - damage: a whole batch behind it, or the mark (`mark`), says that it was on stable storage; or no power
 //!   was lost, and no interrupted write leaves such a thing. What was acknowledged is lost. The store is
@@ -30,13 +30,13 @@ const LISTED_RECORDS: usize = 100;
 /// The content of a store's journals.
 #[derive(Debug, Default)]
 pub(super) struct Journals {
-    /// In the order in which they were written.
+    /// The journals in the order in which they were written.
     pub(super) files: Vec<PathBuf>,
     /// The engine's number of the last whole batch.
     pub(super) last: Option<u64>,
     /// Bytes of whole batches.
     pub(super) bytes: u64,
-    /// The end of the newest journal that is no batch.
+    /// The end of the newest journal that contains no batch.
     pub(super) torn: Option<Torn>,
     /// The first damage of each journal.
     pub(super) damage: Vec<Damage>,
@@ -60,7 +60,7 @@ pub(super) struct Damage {
     pub(super) at: u64,
     /// … to here cannot be read.
     pub(super) until: u64,
-    /// What is wrong there.
+    /// The error there.
     pub(super) what: &'static str,
     /// Records that the damaged change seems to have had, in words.
     pub(super) records: Vec<String>,
@@ -160,9 +160,9 @@ pub(super) fn examine(directory: &Path, power_lasted: bool, mark: &Mark) -> io::
 /// Whole batches behind a damage.
 struct Later {
     count: u64,
-    /// Number of the last batch, or of the one before the damage.
+    /// The number of the last batch, or of the one before the damage.
     last: Option<u64>,
-    /// What was on stable storage when they were written, by their stamps.
+    /// The commit up to which everything was on stable storage when they were written, by their stamps.
     synced: u64,
 }
 

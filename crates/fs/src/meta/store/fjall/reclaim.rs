@@ -21,7 +21,7 @@ const LAST_LEVEL: usize = 6;
 /// What a removed record is taken to have used on the disk, in bytes: about a file's share with some content.
 const REMOVED_RECORD_BYTES: u64 = 1 << 10;
 
-/// The states that views are open of. Tables that hold them must stay.
+/// The states that open views show. Tables that hold them must stay.
 #[derive(Default)]
 pub(super) struct Views {
     open: Mutex<Open>,
@@ -30,9 +30,9 @@ pub(super) struct Views {
 
 #[derive(Default)]
 struct Open {
-    /// How many views there are of the state before each number.
+    /// The number of views of the state before each number.
     views: BTreeMap<u64, usize>,
-    /// Threads that wait for views to be closed: waking none costs a system call for each request.
+    /// The number of threads that wait for views to be closed: waking none would cost a system call for each request.
     waiting: usize,
 }
 
@@ -119,7 +119,7 @@ impl Engine {
         self.forget_versions()
     }
 
-    /// Waits until no tables are being merged, and removes what was merged. Merges are bounded, but their time
+    /// Waits until no tables are being merged, and removes the merged ones. Merges are bounded, but their time
     /// is the disk's.
     pub(super) fn await_merges(&self) {
         let begun = Instant::now();
@@ -158,7 +158,7 @@ impl Engine {
     }
 
     pub(super) fn flush(&self) -> Result<(), StoreError> {
-        // The tables count what was removed until now.
+        // The tables include what was removed until now.
         lock(&self.progress).removed = 0;
         let failed = |error| wrap("write tables", error);
         self.pairs.rotate_memtable().map_err(failed)?;

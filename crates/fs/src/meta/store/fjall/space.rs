@@ -46,14 +46,14 @@ const CONCURRENT_MERGES: u64 = 2;
 /// Tables in memory that removals may fill before the first of them is merged.
 const WAITING_TABLES: u64 = 3;
 
-/// Sizes that fit a disk, in bytes.
+/// Sizes adapted to a disk, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sizes {
     /// A table in memory is written out at this size.
     pub(super) memtable: u64,
     /// Tables are made of about this size.
     pub(super) table: u64,
-    /// What the journals may grow to.
+    /// The size that the journals may grow to.
     pub(super) journal: u64,
     /// Whether this module must free the journals at that size, rather than the engine.
     pub(super) bounds_journal: bool,
@@ -87,11 +87,11 @@ pub(super) fn disk(directory: &Path) -> io::Result<(u64, u64)> {
     ))
 }
 
-/// What a store consists of, in bytes.
+/// The sizes of a store's parts, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Used {
     pub(super) tables: u64,
-    /// Tables in memory, which are on the disk only as journals yet.
+    /// Tables in memory, which are on the disk only as journals so far.
     pub(super) memory: u64,
     pub(super) journals: u64,
 }
@@ -160,7 +160,7 @@ impl Space {
         let needed = self.needed(used).max(reserve);
         let missing = self.sizes.ballast.saturating_sub(held);
         if self.release_if_short(free, held) {
-            // What that has freed counts from the next check on.
+            // The space that this has freed counts from the next check on.
         } else if missing > 0 && free >= needed.saturating_add(missing) {
             self.resize(self.sizes.ballast);
         }
@@ -197,7 +197,7 @@ impl Space {
         std::fs::metadata(self.ballast()).map_or(0, |file| file.len())
     }
 
-    /// Frees a piece of the ballast if less than that is free. Returns whether it tried.
+    /// Frees a piece of the ballast if less than `bytes` is free. Returns whether it tried.
     fn release_if_short(&self, free: u64, held: u64) -> bool {
         let piece = self.sizes.ballast / 4;
         let is_short = free < piece && held > 0;
@@ -207,7 +207,7 @@ impl Space {
         is_short
     }
 
-    /// Makes the ballast this long. That it cannot be is no failure: then there is less of it.
+    /// Sets the ballast's length. A failure is ignored: there is less ballast then.
     fn resize(&self, len: u64) {
         let resized = open_or_create(&self.ballast()).and_then(|file| resize(&file, len));
         if let Err(error) = resized {

@@ -22,7 +22,7 @@ const RECORDS_PER_REMOVED: u64 = 4;
 const BATCH_BYTES: u64 = 26;
 const ITEM_BYTES: u64 = 21;
 
-/// How far a store has come since it was opened.
+/// The progress of a store since it was opened.
 pub(super) struct Progress {
     /// Number of the last commit.
     pub(super) last: u64,
@@ -30,7 +30,7 @@ pub(super) struct Progress {
     pub(super) synced: u64,
     /// Bytes that were committed.
     pub(super) bytes: u64,
-    /// Bytes of journals that cannot go yet.
+    /// Bytes of journals that cannot be removed yet.
     pub(super) journal_bytes: u64,
     /// Records that were removed since tables were last written out.
     pub(super) removed: u64,
@@ -53,7 +53,7 @@ impl Progress {
             removed: 0,
             left: 0,
             commits: 0,
-            // What an earlier process left is checked once.
+            // Removals that an earlier process has left are looked for once.
             awake: true,
             stopping: false,
         }
@@ -161,7 +161,7 @@ fn run(engine: &Engine, wake: &Condvar) {
 }
 
 impl Engine {
-    /// Writes to the mark what is in tables, and up to which commit everything is on stable storage.
+    /// Records in the mark what is in tables, and up to which commit everything is on stable storage.
     pub(super) fn note(&self, synced: Option<u64>) -> Result<(), StoreError> {
         let tables = self.pairs.tree.get_highest_persisted_seqno().unwrap_or(0);
         self.update_mark(|mark| {

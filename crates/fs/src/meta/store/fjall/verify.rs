@@ -2,7 +2,7 @@
 //!
 //! fjall checks each block that it reads from a table. It does not check the list of tables against the
 //! checksum that it keeps of it, removes tables that are not in there, and makes a new store where the list
-//! is missing; and it panics over some of what it finds. So all of that is checked here first.
+//! is missing; and it panics over some corruption. So all of that is checked here first.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::fields::{take, take_u8, take_u32, take_u64, take_u128};
 
-/// What the engine's file `version` begins with.
+/// The beginning of the engine's file `version`.
 const VERSION: &[u8] = b"FJL\x03";
 /// Bytes of `current`: number and checksum of the list of tables, kind of checksum.
 const CURRENT_BYTES: usize = 8 + 16 + 1;
@@ -29,7 +29,7 @@ const MAX_CONTENTS_BYTES: u64 = 1 << 20;
 /// The trees that a store consists of: the engine's own and the records.
 const TREES: [&str; 2] = ["0", "1"];
 
-/// What was found.
+/// What is in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     /// No store.
@@ -38,7 +38,7 @@ pub(super) enum Found {
     Store,
 }
 
-/// A file that is not as it was written, in words, or one that cannot be read.
+/// A file that differs from what was written, in words, or one that cannot be read.
 pub(super) type Fault = (PathBuf, String);
 
 /// Checks what is in `directory`; tables are read whole up to `budget` bytes of them. With `written`,

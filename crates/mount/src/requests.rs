@@ -19,13 +19,13 @@ use fuser::{
 use crate::attributes::{Outcome, file_type, for_kernel, timestamp};
 use crate::clients::User;
 use crate::operations::{Mounted, New};
-use crate::xattrs::Answer;
+use crate::xattrs::XattrReply;
 
 /// Most bytes of one read or write.
 const MAX_TRANSFER: u32 = 1 << 20;
 /// Bytes of a block, in which the kernel counts space.
 const BLOCK_BYTES: u32 = 4096;
-/// The kernel asks for names and attributes each time: other clients may have changed them.
+/// The kernel keeps no names and attributes, since other clients may have changed them.
 const NOT_KEPT: Duration = Duration::ZERO;
 /// Type bits of a mode, and those of a file.
 const TYPE_BITS: u32 = 0o170_000;
@@ -33,14 +33,14 @@ const FILE_BITS: u32 = 0o100_000;
 const O_EXCL: i32 = rustix::fs::OFlags::EXCL.bits() as i32;
 const O_TRUNC: i32 = rustix::fs::OFlags::TRUNC.bits() as i32;
 const O_APPEND: i32 = rustix::fs::OFlags::APPEND.bits() as i32;
-/// A handle that appends, and all others: nothing else has to be known of them.
+/// A handle of a file that is open to append, and that of any other: the kernel needs to know nothing else.
 const APPENDS: FileHandle = FileHandle(1);
 const PLAIN: FileHandle = FileHandle(0);
 
-/// What the kernel talks to.
-pub(crate) struct Face {
+/// The receiver of the kernel's requests.
+pub(crate) struct RequestHandler {
     pub(crate) mounted: Arc<Mounted>,
-    /// Told when the kernel needs nothing more.
+    /// Is told when the kernel needs nothing more.
     pub(crate) ended: Sender<()>,
 }
 
@@ -60,8 +60,8 @@ fn mode_bits(mode: u32) -> u16 {
     (mode & 0o7777) as u16
 }
 
-/// The handle for a file that is opened with these flags. Where data are appended the kernel only believes to know, so
-/// they do not pass by its cache.
+/// The handle for a file that is opened with these flags. A file that is appended to does not go through the kernel's cache, as
+/// the kernel does not know where its end is.
 fn handle(flags: i32) -> (FileHandle, FopenFlags) {
     match flags & O_APPEND != 0 {
         true => (APPENDS, FopenFlags::FOPEN_DIRECT_IO),
@@ -93,15 +93,15 @@ fn reply_attributes(inode: INodeNo, outcome: Outcome<Attributes>, reply: ReplyAt
     }
 }
 
-fn reply_sized(outcome: Outcome<Answer>, reply: ReplyXattr) {
+fn reply_sized(outcome: Outcome<XattrReply>, reply: ReplyXattr) {
     match outcome {
-        Ok(Answer::Size(size)) => reply.size(size),
-        Ok(Answer::Data(data)) => reply.data(&data),
+        Ok(XattrReply::Size(size)) => reply.size(size),
+        Ok(XattrReply::Data(data)) => reply.data(&data),
         Err(failed) => reply.error(failed.into()),
     }
 }
 
-impl Filesystem for Face {
+impl Filesystem for RequestHandler {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         for wanted in [
             InitFlags::FUSE_PARALLEL_DIROPS,
@@ -114,7 +114,7 @@ impl Filesystem for Face {
                 tracing::debug!(?wanted, "the kernel does not have it");
             }
         }
-        // A kernel that wants less says so.
+        // A kernel that permits less says how much.
         for (what, set) in [
             ("writes", config.set_max_write(MAX_TRANSFER)),
             ("reading ahead", config.set_max_readahead(MAX_TRANSFER)),
@@ -284,7 +284,7 @@ impl Filesystem for Face {
             );
             return reply_empty(exchanged, reply);
         }
-        // The error of `rename` for flags that a file system does not know.
+        // The error of `rename` for flags that the file system does not have.
         if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
             return reply.error(Errno::EINVAL);
         }
@@ -377,7 +377,7 @@ impl Filesystem for Face {
         }
     }
 
-    // All data is at the servers when `write` returns.
+    // Nothing is to be flushed: all data is at the servers when `write` returns.
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         reply.ok();
     }
