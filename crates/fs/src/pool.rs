@@ -5,13 +5,13 @@
 //! queue up behind a dead server fail when their own time is over, not one after the other.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use causeway_wire::fs::Errno;
 
 use crate::Error;
-use crate::client::{Client, ClientOptions};
+use crate::client::{Client, ClientOptions, Locks};
 use crate::config::Configuration;
 
 /// The least time that a call gets: one that had to wait for long may still reach a server that replies.
@@ -36,6 +36,7 @@ pub struct Clients {
     /// A thread has found no client free: from now on, files are spread over all of them.
     is_shared: AtomicBool,
     next: AtomicUsize,
+    locks: Arc<Locks>,
 }
 
 /// A client for the time of one call.
@@ -64,7 +65,8 @@ impl Clients {
         options: &ClientOptions,
         count: usize,
     ) -> Result<Self, Error> {
-        let first = Client::connect(configuration, options.clone())?;
+        let locks = Arc::new(Locks::new(configuration, options));
+        let first = Client::with_locks(configuration, options.clone(), Arc::clone(&locks))?;
         let mut seats = vec![Seat::Idle(Box::new(first))];
         seats.resize_with(count.max(1), || Seat::Empty);
         Ok(Self {
@@ -75,7 +77,13 @@ impl Clients {
             returned: Condvar::new(),
             is_shared: AtomicBool::new(false),
             next: AtomicUsize::new(0),
+            locks,
         })
+    }
+
+    /// The locks of all of them.
+    pub fn locks(&self) -> &Arc<Locks> {
+        &self.locks
     }
 
     /// How many there are at most.
@@ -131,9 +139,10 @@ impl Clients {
                 };
                 let client = match &mut borrowed.client {
                     Some(client) => client,
-                    none => none.insert(Box::new(Client::connect(
+                    none => none.insert(Box::new(Client::with_locks(
                         &self.configuration,
                         self.options.clone(),
+                        Arc::clone(&self.locks),
                     )?)),
                 };
                 client.limit(left.max(LEAST_TIME));

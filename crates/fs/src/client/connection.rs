@@ -1,11 +1,13 @@
 //! A client: what it consists of, and what can be set.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_bmi::{Memory, PeerReport};
 use causeway_wire::fs::{Caller, Errno};
 
 use super::call_error::CallError;
+use super::locks::Locks;
 use super::rpc::{Interrupter, Rpc};
 use super::stages::Stage;
 use super::verifiers::Verifiers;
@@ -22,6 +24,7 @@ pub struct Client {
     pub(super) verifiers: Verifiers,
     pub(super) record_stages: bool,
     pub(super) stages: Vec<Stage>,
+    pub(super) locks: Arc<Locks>,
 }
 
 /// How a client behaves.
@@ -39,6 +42,16 @@ impl Client {
     /// Prepares a client of a file system. Connections are made when they are needed, so servers that
     /// are down show only then.
     pub fn connect(configuration: &Configuration, options: ClientOptions) -> Result<Self, Error> {
+        let locks = Arc::new(Locks::new(configuration, &options));
+        Self::with_locks(configuration, options, locks)
+    }
+
+    /// The same for one of several clients that share their locks.
+    pub(crate) fn with_locks(
+        configuration: &Configuration,
+        options: ClientOptions,
+        locks: Arc<Locks>,
+    ) -> Result<Self, Error> {
         let caller = options.caller.unwrap_or_else(own_identity);
         let rpc = Rpc::new(configuration, caller, options.only_scheme.as_deref())
             .map_err(|error| error.during("connect", configuration.name.as_bytes()))?;
@@ -49,6 +62,7 @@ impl Client {
             verifiers: Verifiers::default(),
             record_stages: options.record_stages,
             stages: Vec::new(),
+            locks,
         })
     }
 
@@ -62,6 +76,11 @@ impl Client {
                 .map_err(|error| CallError::local(Errno::ENOMEM, error.to_string()))
         });
         allocated.map_err(|error| error.during("allocate", format!("{len} bytes").as_bytes()))
+    }
+
+    /// Locks that exclude other clients. As long as one of these is lost, reading and writing its file fails.
+    pub fn locks(&self) -> &Arc<Locks> {
+        &self.locks
     }
 
     /// Which method was chosen for a server (an index into the configuration), and why.

@@ -7,7 +7,7 @@
 //! Reading order: `connection` (what a client is), `call`, `call_error`, `rpc`, `pending` and `replies` (requests, replies,
 //! repetition), `session`, `link`, `introduce` and `identity` (which server is at an address), `file`, `nodes`, `names` and
 //! `xattrs` (the name space), `transfer` (which bytes go where), `io` (reading and writing), `append` (writing behind the end),
-//! `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing),
+//! `locks` and `lock_thread` (locks that exclude other clients), `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing),
 //! `verifiers` and `losses` (writes that were lost before a sync), `maintain` (for operators), `stages` (where the time goes).
 
 mod allocation;
@@ -21,6 +21,8 @@ mod identity;
 mod introduce;
 mod io;
 mod link;
+mod lock_thread;
+mod locks;
 mod losses;
 mod maintain;
 mod names;
@@ -42,6 +44,7 @@ pub use allocation::Allocation;
 pub use connection::{Client, ClientOptions, own_identity};
 pub use file::{CreateOptions, File};
 pub use identity::Layout;
+pub use locks::{LockOwner, Locks, PendingLock};
 pub use maintain::{Checked, CheckedFiles, Orphans, OrphansGone, Scrubbed, ServerFault, Space};
 pub use names::MANY;
 pub(crate) use rpc::Interrupter;

@@ -282,6 +282,18 @@ fn operations() -> Vec<Operation> {
             }],
         },
         Operation::CancelAppend { object, turn: 8 },
+        Operation::Lock {
+            lock: lock(),
+            wait: 9,
+        },
+        Operation::Unlock {
+            object,
+            family: fs::LockFamily::Whole,
+            owner: 5,
+            range: fs::LockRange::ALL,
+        },
+        Operation::TestLock { lock: lock() },
+        Operation::CancelLock { wait: 9 },
         Operation::Clock,
         Operation::Seed { object, content },
         Operation::Remove {
@@ -343,6 +355,17 @@ fn operations() -> Vec<Operation> {
             timeout_s: 30,
         },
     ]
+}
+
+fn lock() -> fs::Lock {
+    fs::Lock {
+        object: ObjectId(42),
+        family: fs::LockFamily::Record,
+        owner: 5,
+        exclusive: true,
+        range: fs::LockRange { first: 6, last: 7 },
+        pid: 8,
+    }
 }
 
 pub(super) fn requests() -> Vec<Vec<u8>> {
@@ -565,6 +588,14 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             moved: 2,
         },
         ReplyBody::Clock(fs::Moment { boot: 3, at: 4 }),
+        ReplyBody::LockWaits,
+        ReplyBody::LockHolder {
+            holder: Some(fs::LockHolder {
+                exclusive: true,
+                range: fs::LockRange { first: 5, last: 6 },
+                pid: 7,
+            }),
+        },
         ReplyBody::Punched { next: Some(9) },
         ReplyBody::Xattr(vec![7; 20]),
         ReplyBody::XattrNames(vec![fs::XattrName {

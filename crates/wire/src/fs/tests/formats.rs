@@ -90,12 +90,19 @@ fn golden_requests_of_each_format() {
         (five_to_seven, "07", status.clone(), "47".to_owned()),
         (five_to_seven, "07", write(3, repeated, 0), numbered.clone()),
         (only(7), "07", status.clone(), "47".to_owned()),
-        (only(8), "08", status, "47".to_owned()),
+        (only(8), "08", status.clone(), "47".to_owned()),
         (
             only(8),
             "08",
             write(3, repeated, 6),
             format!("{numbered} 0600000000000000"),
+        ),
+        (only(9), "09", status, "47".to_owned()),
+        (
+            only(9),
+            "09",
+            Operation::CancelLock { wait: 6 },
+            "63 0600000000000000".to_owned(),
         ),
     ];
     for (formats, first, operation, expected) in cases {
@@ -167,6 +174,66 @@ fn formats_before_8_have_no_turns() {
 }
 
 #[test]
+fn formats_before_9_have_no_locks() {
+    let lock = Lock {
+        object: ObjectId(9),
+        family: LockFamily::Whole,
+        owner: 3,
+        exclusive: true,
+        range: LockRange::ALL,
+        pid: 7,
+    };
+    let (object, family, owner) = (lock.object, lock.family, lock.owner);
+    let range = LockRange { first: 5, last: 5 };
+    let operations = [
+        Operation::Lock { lock, wait: 6 },
+        Operation::Unlock {
+            object,
+            family,
+            owner,
+            range,
+        },
+        Operation::TestLock { lock },
+        Operation::CancelLock { wait: 6 },
+    ];
+    for operation in operations {
+        assert_eq!(operation.lowest_format(), LOCKS);
+        let mut bytes = request(operation.clone()).to_bytes(Formats::only(LOCKS));
+        let read = Request::from_bytes(&bytes).map(|(request, _)| request.operation);
+        assert_eq!(read, Ok(operation.clone()));
+        (bytes[0], bytes[9]) = (LOCKS - 1, LOCKS - 1);
+        assert!(Request::from_bytes(&bytes).is_err(), "{operation:?}");
+    }
+    let holder = LockHolder {
+        exclusive: true,
+        range,
+        pid: 7,
+    };
+    let holder = Some(holder);
+    let replies = [
+        (ReplyBody::LockWaits, "40"),
+        (ReplyBody::LockHolder { holder: None }, "41 00"),
+        (
+            ReplyBody::LockHolder { holder },
+            "41 01 01 0500000000000000 0500000000000000 07000000",
+        ),
+    ];
+    for (body, expected) in replies {
+        let reply = Reply { result: Ok(body) };
+        let bytes = from_hex(&format!("09 00 {expected}"));
+        assert_eq!(hex(&reply.to_bytes(LOCKS)), hex(&bytes));
+        assert_eq!(Reply::from_bytes(&bytes), Ok((reply.clone(), LOCKS)));
+        assert!(Reply::from_bytes(&reply.to_bytes(LOCKS - 1)).is_err());
+    }
+    // A range that ends before it begins.
+    let mut bytes = Operation::TestLock { lock }.to_bytes();
+    bytes[19..27].copy_from_slice(&9_u64.to_le_bytes());
+    bytes[27..35].copy_from_slice(&8_u64.to_le_bytes());
+    let read = Operation::from_bytes(&bytes);
+    assert!(matches!(read, Err(Malformed::Unknown { .. })), "{read:?}");
+}
+
+#[test]
 fn what_other_clients_speak_is_known_as_far_as_they_say_it() {
     let of = |highest, lowest| Formats { lowest, highest };
     let cases = [
@@ -180,7 +247,8 @@ fn what_other_clients_speak_is_known_as_far_as_they_say_it() {
         // Ours.
         (&[5, 0], Some(Formats::only(5))),
         (&[7, 5], Some(of(7, 5))),
-        (&[8, 5], Some(FORMATS)),
+        (&[8, 5], Some(of(8, 5))),
+        (&[9, 5], Some(FORMATS)),
         // Nonsense.
         (&[0, 0], None),
         (&[9, 0], None),
@@ -239,7 +307,7 @@ fn refusals_say_which_format_to_use_and_name_both_sides() {
         errno: Errno::EPROTO,
         message: "words".into(),
     };
-    assert_eq!(refused_text(9, new.clone()), "words");
+    assert_eq!(refused_text(10, new.clone()), "words");
     let result = Err(new);
     for bytes in [
         Reply {

@@ -1,0 +1,352 @@
+//! Locks that exclude other clients: of whole files, as `flock` has them, and of parts, as `fcntl` has them (docs/locks.md).
+//!
+//! A wait for a lock may last for any time, and must neither keep a client from its other calls nor the threads of a program from each other. So
+//! locks have a connection of their own, which a thread serves (`lock_thread`): [`Locks`] brings it what is asked, from any thread. The
+//! metadata server keeps a lock for as long as this connection lasts. If it is lost, so are the locks: each owner is told at its next
+//! operation on that file, by [`Errno::LOCK_LOST`], until it has given its locks on the file back.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use causeway_wire::fs::{Errno, Lock, LockFamily, LockHolder, LockRange, ObjectId};
+
+use super::call_error::{CallError, object_name};
+use super::connection::ClientOptions;
+use super::lock_thread;
+use super::rpc::Interrupter;
+use crate::Error;
+use crate::config::Configuration;
+use crate::locks::lock;
+use crate::threads::JoinOnDrop;
+
+/// An owner of locks on a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LockOwner {
+    /// The file.
+    pub object: ObjectId,
+    /// The family of the locks.
+    pub family: LockFamily,
+    /// Chosen by the program: locks of one owner do not exclude each other.
+    pub number: u64,
+}
+
+impl LockOwner {
+    /// Of such a lock.
+    pub(super) fn of(lock: &Lock) -> Self {
+        Self {
+            object: lock.object,
+            family: lock.family,
+            number: lock.owner,
+        }
+    }
+}
+
+/// What is asked of the metadata server.
+pub(super) enum Ask {
+    /// A lock, waited for under this number or not at all.
+    Lock(Lock, Option<u64>),
+    Unlock(LockOwner, LockRange),
+    Test(Lock),
+    Cancel(u64),
+}
+
+/// What is called with the result.
+pub(super) type Done = Box<dyn FnOnce(Result<Option<LockHolder>, Error>) + Send>;
+
+pub(super) struct Command {
+    pub(super) ask: Ask,
+    /// When it must have ended, apart from a wait for a lock.
+    pub(super) deadline: Instant,
+    pub(super) done: Done,
+}
+
+/// What threads and that of the locks share.
+#[derive(Default)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// Some owner has lost locks.
+    any_lost: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    commands: VecDeque<Command>,
+    stopping: bool,
+    last_wait: u64,
+    /// Owners that may have locks.
+    held: HashSet<LockOwner>,
+    /// Owners that have lost theirs, and have not given them back since.
+    lost: HashSet<LockOwner>,
+}
+
+impl Shared {
+    /// What has been asked; `None` at the end.
+    pub(super) fn take(&self) -> Option<VecDeque<Command>> {
+        let mut state = lock(&self.state);
+        match state.stopping {
+            true => None,
+            false => Some(std::mem::take(&mut state.commands)),
+        }
+    }
+
+    /// Asks something again, before what was asked later.
+    pub(super) fn put_back(&self, command: Command) {
+        lock(&self.state).commands.push_front(command);
+    }
+
+    /// Takes a wait back that is to be asked for.
+    pub(super) fn take_wait(&self, number: u64) -> Option<Command> {
+        let commands = &mut lock(&self.state).commands;
+        let is_it = |command: &Command| matches!(command.ask, Ask::Lock(_, Some(wait)) if wait == number);
+        let place = commands.iter().position(is_it)?;
+        commands.remove(place)
+    }
+
+    pub(super) fn note_held(&self, owner: LockOwner) {
+        lock(&self.state).held.insert(owner);
+    }
+
+    /// All locks of an owner are given back. Returns whether they were lost before.
+    pub(super) fn note_unlocked(&self, owner: LockOwner) -> bool {
+        let mut state = lock(&self.state);
+        state.held.remove(&owner);
+        let was_lost = state.lost.remove(&owner);
+        self.any_lost
+            .store(!state.lost.is_empty(), Ordering::Release);
+        was_lost
+    }
+
+    /// All locks are lost.
+    pub(super) fn note_lost(&self) {
+        let mut state = lock(&self.state);
+        let held = std::mem::take(&mut state.held);
+        if held.is_empty() {
+            return;
+        }
+        tracing::warn!(
+            owners = held.len(),
+            "locks were lost with the connection to the metadata server"
+        );
+        state.lost.extend(held);
+        self.any_lost.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_lost(&self, owner: &LockOwner) -> bool {
+        self.any_lost.load(Ordering::Acquire) && lock(&self.state).lost.contains(owner)
+    }
+}
+
+/// The error of an owner whose locks are lost.
+pub(super) fn lost() -> CallError {
+    CallError::local(
+        Errno::LOCK_LOST,
+        "a lock on the file was lost, since the connection with the metadata server was: others may have had it meanwhile; unlock the file, then \
+         lock it and read it again",
+    )
+}
+
+/// The locks of a program, which its threads share.
+pub struct Locks {
+    configuration: Configuration,
+    options: ClientOptions,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<Thread>>,
+}
+
+struct Thread {
+    interrupter: Interrupter,
+    waker: causeway_bmi::Waker,
+    _thread: JoinOnDrop,
+}
+
+/// A lock that was asked for.
+pub struct PendingLock<'a> {
+    locks: &'a Locks,
+    wait: u64,
+    result: Receiver<Result<Option<LockHolder>, Error>>,
+}
+
+impl Locks {
+    /// No connection is made, and no thread started, before a lock is asked for.
+    pub fn new(configuration: &Configuration, options: &ClientOptions) -> Self {
+        Self {
+            configuration: configuration.clone(),
+            options: options.clone(),
+            shared: Arc::default(),
+            thread: Mutex::default(),
+        }
+    }
+
+    /// Takes a lock, if nothing is in its way; fails with [`Errno::EAGAIN`] otherwise.
+    pub fn try_lock(&self, wanted: &Lock) -> Result<(), Error> {
+        self.call(Ask::Lock(*wanted, None)).map(drop)
+    }
+
+    /// Takes a lock, and waits for it as long as that takes. Fails with [`Errno::EDEADLK`] if those that have it wait for this owner.
+    pub fn lock(&self, wanted: &Lock) -> Result<(), Error> {
+        self.start(wanted).wait()
+    }
+
+    /// Begins to wait for a lock.
+    pub fn start(&self, wanted: &Lock) -> PendingLock<'_> {
+        let (sender, result) = channel();
+        let wait = self.start_with(wanted, move |ended| {
+            // Nobody may wait for it any more.
+            let _ = sender.send(ended.map(|()| None));
+        });
+        PendingLock {
+            locks: self,
+            wait,
+            result,
+        }
+    }
+
+    /// Begins to wait for a lock, and calls `done` when that ends, on another thread, which must not be blocked. Returns the number by which
+    /// [`Locks::cancel`] ends it.
+    pub fn start_with(
+        &self,
+        wanted: &Lock,
+        done: impl FnOnce(Result<(), Error>) + Send + 'static,
+    ) -> u64 {
+        let wait = {
+            let mut state = lock(&self.shared.state);
+            state.last_wait += 1;
+            state.last_wait
+        };
+        let ask = Ask::Lock(*wanted, Some(wait));
+        self.submit(ask, Box::new(|result| done(result.map(drop))));
+        wait
+    }
+
+    /// Ends a wait, if it goes on, with [`Errno::ECANCELED`]. If the lock is just being given, the wait ends with that.
+    pub fn cancel(&self, wait: u64) {
+        self.submit(Ask::Cancel(wait), Box::new(drop));
+    }
+
+    /// Gives locks on a part of a file back. On all of it, it ends the loss of locks, which this reports once more.
+    pub fn unlock(&self, owner: LockOwner, range: LockRange) -> Result<(), Error> {
+        self.call(Ask::Unlock(owner, range)).map(drop)
+    }
+
+    /// What is in the way of a lock, if anything is.
+    pub fn test(&self, wanted: &Lock) -> Result<Option<LockHolder>, Error> {
+        self.call(Ask::Test(*wanted))
+    }
+
+    /// Gives all locks of an owner on a file back, lost or not. Costs nothing if it has none.
+    pub fn release(&self, owner: LockOwner) -> Result<(), Error> {
+        let is_known = {
+            let state = lock(&self.shared.state);
+            state.held.contains(&owner) || state.lost.contains(&owner)
+        };
+        if !is_known {
+            return Ok(());
+        }
+        match self.unlock(owner, LockRange::ALL) {
+            Err(error) if error.errno == Errno::LOCK_LOST => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Fails if an owner has lost locks on a file, and has not given them back since.
+    pub fn check(&self, object: ObjectId) -> Result<(), Error> {
+        self.check_object(object)
+            .map_err(|error| error.during("access", &object_name(object)))
+    }
+
+    pub(super) fn check_object(&self, object: ObjectId) -> Result<(), CallError> {
+        if !self.shared.any_lost.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let state = lock(&self.shared.state);
+        match state.lost.iter().any(|owner| owner.object == object) {
+            true => Err(lost()),
+            false => Ok(()),
+        }
+    }
+
+    fn call(&self, ask: Ask) -> Result<Option<LockHolder>, Error> {
+        let (sender, result) = channel();
+        let done = move |ended| {
+            let _ = sender.send(ended);
+        };
+        self.submit(ask, Box::new(done));
+        result.recv().unwrap_or_else(|_| Err(ended()))
+    }
+
+    fn submit(&self, ask: Ask, done: Done) {
+        let deadline = Instant::now() + self.configuration.timeout;
+        let mut thread = lock(&self.thread);
+        let running = match &mut *thread {
+            Some(running) => running,
+            none => match self.start_thread() {
+                Ok(started) => none.insert(started),
+                Err(error) => return done(Err(error)),
+            },
+        };
+        lock(&self.shared.state).commands.push_back(Command {
+            ask,
+            deadline,
+            done,
+        });
+        running.waker.wake();
+    }
+
+    fn start_thread(&self) -> Result<Thread, Error> {
+        let failed = |error: CallError| error.during("lock", self.configuration.name.as_bytes());
+        let rpc = lock_thread::connect(&self.configuration, &self.options).map_err(failed)?;
+        let (interrupter, waker) = (rpc.interrupter(), rpc.waker());
+        let shared = Arc::clone(&self.shared);
+        let thread = JoinOnDrop::spawn("locks", move || lock_thread::run(rpc, &shared));
+        let thread = thread.map_err(|error| {
+            failed(CallError::local(
+                Errno::EAGAIN,
+                format!("no thread can start: {error}"),
+            ))
+        })?;
+        Ok(Thread {
+            interrupter,
+            waker,
+            _thread: thread,
+        })
+    }
+}
+
+impl Drop for Locks {
+    fn drop(&mut self) {
+        lock(&self.shared.state).stopping = true;
+        if let Some(thread) = &*lock(&self.thread) {
+            thread.interrupter.interrupt();
+        }
+    }
+}
+
+impl PendingLock<'_> {
+    /// Waits for the lock.
+    pub fn wait(&self) -> Result<(), Error> {
+        let result = self.result.recv().unwrap_or_else(|_| Err(ended()));
+        result.map(drop)
+    }
+
+    /// Waits for the lock, but not longer than this; `None` if that is not long enough.
+    pub fn wait_for(&self, limit: Duration) -> Option<Result<(), Error>> {
+        match self.result.recv_timeout(limit) {
+            Ok(result) => Some(result.map(drop)),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Err(ended())),
+        }
+    }
+
+    /// Ends the wait, with [`Errno::ECANCELED`] unless the lock is just being given.
+    pub fn cancel(&self) {
+        self.locks.cancel(self.wait);
+    }
+}
+
+/// The error of what is asked at the end of a program.
+fn ended() -> Error {
+    CallError::local(Errno::ECANCELED, "the client has ended").during("lock", b"a file")
+}
