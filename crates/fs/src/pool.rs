@@ -4,7 +4,7 @@
 //! A call has the file system's one time-out for everything: waiting for a client counts. So calls that
 //! queue up behind a dead server fail when their own time is over, not one after the other.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,7 @@ pub struct Clients {
     is_shared: AtomicBool,
     next: AtomicUsize,
     locks: Arc<Locks>,
+    last_lock_number: AtomicU64,
 }
 
 /// A client for the time of one call.
@@ -78,7 +79,13 @@ impl Clients {
             is_shared: AtomicBool::new(false),
             next: AtomicUsize::new(0),
             locks,
+            last_lock_number: AtomicU64::new(0),
         })
+    }
+
+    /// A number for an owner of locks that no other one has.
+    pub(crate) fn next_lock_number(&self) -> u64 {
+        self.last_lock_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// The locks of all of them.

@@ -3,7 +3,7 @@
 //! of it an fsync has to make durable.
 
 use causeway_fs::Error;
-use causeway_fs::client::{Client, ClientOptions, own_identity};
+use causeway_fs::client::{Client, ClientOptions, Locks, own_identity};
 use causeway_fs::config::Configuration;
 use causeway_fs::pool::Clients as Pool;
 use causeway_wire::fs::{Caller, Errno, MAX_GROUPS, ObjectId};
@@ -35,6 +35,11 @@ impl Clients {
             pool: Pool::connect(configuration, options, count)?,
             own: options.caller.clone().unwrap_or_else(own_identity),
         })
+    }
+
+    /// The locks of all of them.
+    pub(crate) fn locks(&self) -> &Locks {
+        self.pool.locks()
     }
 
     fn call<T>(

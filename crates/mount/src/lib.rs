@@ -8,10 +8,10 @@
 //! Reading order: [`options`] (what `-o` takes) and [`session`] (mounting, serving, unmounting); `face` (requests of
 //! the kernel), `operations` (what they mean) with `allocation` (holes) and `xattrs` (extended attributes), `clients` (which client carries them out, for whom, and for how long),
 //! `open_files` (the open files of this mount), `listing` (directories that are being read), `unlinked` (open files that have lost
-//! their last name), `attributes` (attributes and error numbers as the kernel has them).
+//! their last name), `locks` (locks of ranges), `attributes` (attributes and error numbers as the kernel has them).
 //!
 //! `docs/mount.md` says what programs can rely on. What it does not do: it keeps nothing that was written, so that all
-//! data is at the servers when `write` returns; and it has no locks that other mounts see.
+//! data is at the servers when `write` returns; and `flock` is the kernel's own, which other mounts do not see.
 #![forbid(unsafe_code)]
 
 mod allocation;
@@ -19,6 +19,7 @@ mod attributes;
 mod clients;
 mod face;
 mod listing;
+mod locks;
 mod open_files;
 mod operations;
 pub mod options;

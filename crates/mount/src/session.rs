@@ -20,6 +20,7 @@ use rustix::mount::UnmountFlags;
 
 use crate::clients::Clients;
 use crate::face::Face;
+use crate::locks::watch_signals;
 use crate::operations::Mounted;
 use crate::options::Options;
 use crate::unlinked::Unlinked;
@@ -200,6 +201,7 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     let unlinked = Unlinked::new(number, spec.lease);
     let mounted = Arc::new(Mounted::new(clients, io_servers, unlinked));
     mounted.renew();
+    watch_signals(&mounted).doing(what)?;
     let (sender, ended) = channel();
     let face = Face {
         mounted: Arc::clone(&mounted),
@@ -216,6 +218,8 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
             .and_then(fuser::Session::spawn)
             .map_err(|error| refused(what(), &error))?;
         let mounted = Arc::clone(&mounted);
+        // It is the first one.
+        let _ = mounted.kernel.set(session.notifier());
         *serving = Some(Served {
             mounted,
             entry: None,

@@ -68,8 +68,8 @@ impl File {
         }
     }
 
-    /// The content that came with the opening is not the file's any more.
-    pub(super) fn forget_content(&mut self) {
+    /// The content that came with the opening is not the file's any more, or may not be: others have had it locked.
+    pub fn forget_content(&mut self) {
         self.opened_content = None;
     }
 

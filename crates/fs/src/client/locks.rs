@@ -100,7 +100,8 @@ impl Shared {
     /// Takes a wait back that is to be asked for.
     pub(super) fn take_wait(&self, number: u64) -> Option<Command> {
         let commands = &mut lock(&self.state).commands;
-        let is_it = |command: &Command| matches!(command.ask, Ask::Lock(_, Some(wait)) if wait == number);
+        let is_it =
+            |command: &Command| matches!(command.ask, Ask::Lock(_, Some(wait)) if wait == number);
         let place = commands.iter().position(is_it)?;
         commands.remove(place)
     }
@@ -226,6 +227,36 @@ impl Locks {
         self.submit(Ask::Cancel(wait), Box::new(drop));
     }
 
+    /// As [`Locks::try_lock`], and calls `done` as [`Locks::start_with`] does.
+    pub fn try_lock_with(
+        &self,
+        wanted: &Lock,
+        done: impl FnOnce(Result<(), Error>) + Send + 'static,
+    ) {
+        let ask = Ask::Lock(*wanted, None);
+        self.submit(ask, Box::new(|result| done(result.map(drop))));
+    }
+
+    /// As [`Locks::unlock`], and calls `done` as [`Locks::start_with`] does.
+    pub fn unlock_with(
+        &self,
+        owner: LockOwner,
+        range: LockRange,
+        done: impl FnOnce(Result<(), Error>) + Send + 'static,
+    ) {
+        let ask = Ask::Unlock(owner, range);
+        self.submit(ask, Box::new(|result| done(result.map(drop))));
+    }
+
+    /// As [`Locks::test`], and calls `done` as [`Locks::start_with`] does.
+    pub fn test_with(
+        &self,
+        wanted: &Lock,
+        done: impl FnOnce(Result<Option<LockHolder>, Error>) + Send + 'static,
+    ) {
+        self.submit(Ask::Test(*wanted), Box::new(done));
+    }
+
     /// Gives locks on a part of a file back. On all of it, it ends the loss of locks, which this reports once more.
     pub fn unlock(&self, owner: LockOwner, range: LockRange) -> Result<(), Error> {
         self.call(Ask::Unlock(owner, range)).map(drop)
@@ -238,17 +269,30 @@ impl Locks {
 
     /// Gives all locks of an owner on a file back, lost or not. Costs nothing if it has none.
     pub fn release(&self, owner: LockOwner) -> Result<(), Error> {
+        let (sender, result) = channel();
+        self.release_with(owner, move |done| {
+            let _ = sender.send(done);
+        });
+        result.recv().unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// As [`Locks::release`], and calls `done` as [`Locks::start_with`] does, or at once.
+    pub fn release_with(
+        &self,
+        owner: LockOwner,
+        done: impl FnOnce(Result<(), Error>) + Send + 'static,
+    ) {
         let is_known = {
             let state = lock(&self.shared.state);
             state.held.contains(&owner) || state.lost.contains(&owner)
         };
         if !is_known {
-            return Ok(());
+            return done(Ok(()));
         }
-        match self.unlock(owner, LockRange::ALL) {
-            Err(error) if error.errno == Errno::LOCK_LOST => Ok(()),
-            result => result,
-        }
+        self.unlock_with(owner, LockRange::ALL, |result| match result {
+            Err(error) if error.errno == Errno::LOCK_LOST => done(Ok(())),
+            result => done(result),
+        });
     }
 
     /// Fails if an owner has lost locks on a file, and has not given them back since.
@@ -325,6 +369,11 @@ impl Drop for Locks {
 }
 
 impl PendingLock<'_> {
+    /// By which [`Locks::cancel`] ends it.
+    pub fn number(&self) -> u64 {
+        self.wait
+    }
+
     /// Waits for the lock.
     pub fn wait(&self) -> Result<(), Error> {
         let result = self.result.recv().unwrap_or_else(|_| Err(ended()));

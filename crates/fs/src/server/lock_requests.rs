@@ -244,11 +244,7 @@ fn taken(holder: &LockHolder) -> String {
 }
 
 /// An exclusive lock of a range is for those who may write the file, as with `fcntl`; all others are for those who may read or write it.
-fn check_permission(
-    attributes: &Attributes,
-    caller: &Caller,
-    lock: &Lock,
-) -> Result<(), Failure> {
+fn check_permission(attributes: &Attributes, caller: &Caller, lock: &Lock) -> Result<(), Failure> {
     if attributes.kind != Kind::File {
         return Err(failure(Errno::EINVAL, "only files can be locked"));
     }

@@ -155,7 +155,8 @@ impl File {
 
     /// One that has come earlier than the wait at this place of the queue, and would be in its way.
     fn ahead_of(&self, wanted: &Held, place: usize) -> Option<&Held> {
-        let has_part = |held: &Held| held.owner == wanted.owner && held.range.overlaps(wanted.range);
+        let has_part =
+            |held: &Held| held.owner == wanted.owner && held.range.overlaps(wanted.range);
         let mut ahead = self.waiting.iter().take(place).map(|waiter| &waiter.wants);
         let found = ahead.find(|ahead| conflict(ahead, wanted))?;
         (!self.held.iter().any(has_part)).then_some(found)
@@ -379,7 +380,11 @@ impl Locks {
     /// An owner has begun to wait. Refuses that if it closes a circle of owners that wait for each other's locks; opens those
     /// in which some wait only for others that came earlier.
     fn open_circles(&mut self, owner: Owner) -> Outcome {
-        let shares = self.owners.get(&owner).into_iter().flat_map(HashMap::values);
+        let shares = self
+            .owners
+            .get(&owner)
+            .into_iter()
+            .flat_map(HashMap::values);
         let (held, waits) = shares.fold((0, 0), |(held, waits), share| {
             (held + share.held, waits + share.waits)
         });

@@ -69,9 +69,8 @@ fn locks_exclude_other_clients_by_range_and_family() {
     let [one, other] = clients.each_ref().map(|client| Arc::clone(client.locks()));
     one.lock(&lock(object, 1, true, range(10, 19))).unwrap();
     one.lock(&lock(object, 1, false, range(14, 15))).unwrap();
-    let try_range = |exclusive, first, last| {
-        other.try_lock(&lock(object, 1, exclusive, range(first, last)))
-    };
+    let try_range =
+        |exclusive, first, last| other.try_lock(&lock(object, 1, exclusive, range(first, last)));
     assert_eq!(errno(try_range(false, 0, 10)), Errno::EAGAIN);
     assert_eq!(errno(try_range(true, 14, 14)), Errno::EAGAIN);
     try_range(false, 14, 15).unwrap();
@@ -81,9 +80,15 @@ fn locks_exclude_other_clients_by_range_and_family() {
     let found = found.expect("a lock");
     assert!(found.exclusive && found.pid == std::process::id());
     assert!([range(10, 13), range(16, 19)].contains(&found.range));
-    assert_eq!(other.test(&lock(object, 1, true, range(0, 9))).unwrap(), None);
+    assert_eq!(
+        other.test(&lock(object, 1, true, range(0, 9))).unwrap(),
+        None
+    );
     // Owners of one client exclude each other, and families do not.
-    assert_eq!(errno(one.try_lock(&lock(object, 2, true, range(19, 19)))), Errno::EAGAIN);
+    assert_eq!(
+        errno(one.try_lock(&lock(object, 2, true, range(19, 19)))),
+        Errno::EAGAIN
+    );
     let whole = Lock {
         family: LockFamily::Whole,
         ..lock(object, 1, true, LockRange::ALL)
@@ -104,9 +109,15 @@ fn locks_exclude_other_clients_by_range_and_family() {
     one.release(owner(object, 1)).unwrap();
     try_range(true, 0, u64::MAX).unwrap();
     // What is no file cannot be locked.
-    assert_eq!(errno(one.try_lock(&lock(ObjectId::ROOT, 1, true, range(0, 0)))), Errno::EINVAL);
+    assert_eq!(
+        errno(one.try_lock(&lock(ObjectId::ROOT, 1, true, range(0, 0)))),
+        Errno::EINVAL
+    );
     let gone = ObjectId(u64::MAX);
-    assert_eq!(errno(one.try_lock(&lock(gone, 1, true, range(0, 0)))), Errno::ESTALE);
+    assert_eq!(
+        errno(one.try_lock(&lock(gone, 1, true, range(0, 0)))),
+        Errno::ESTALE
+    );
     // The client ends.
     drop((clients, other));
     one.lock(&lock(object, 3, true, LockRange::ALL)).unwrap();
@@ -182,7 +193,9 @@ fn a_thousand_waiters_get_a_lock_one_after_the_other_in_the_order_in_which_they_
     let mut clients: Vec<Client> = (0..4).map(|_| fixture.client()).collect();
     let object = create(&mut clients[0], b"/file").node.object;
     let locks: Vec<&Arc<Locks>> = clients.iter().map(Client::locks).collect();
-    locks[0].lock(&lock(object, WAITERS, true, LockRange::ALL)).unwrap();
+    locks[0]
+        .lock(&lock(object, WAITERS, true, LockRange::ALL))
+        .unwrap();
     let (sender, granted) = channel();
     for number in 0..WAITERS {
         let locks = locks[number as usize % locks.len()];
@@ -227,11 +240,17 @@ fn locks_that_are_lost_with_their_server_are_reported_and_waits_begin_anew() {
     assert_eq!(errno(one.test(&wanted)), Errno::LOCK_LOST);
     let written = clients[0].write_at(&mut file, 0, b"x").map(drop);
     assert_eq!(errno(written), Errno::LOCK_LOST);
-    assert_eq!(errno(clients[0].read_at(&mut file, 0, &mut [0])), Errno::LOCK_LOST);
+    assert_eq!(
+        errno(clients[0].read_at(&mut file, 0, &mut [0])),
+        Errno::LOCK_LOST
+    );
     assert_eq!(errno(one.check(object)), Errno::LOCK_LOST);
     // With others it goes on, until it has taken note.
     one.try_lock(&lock(second, 1, true, range(0, 9))).unwrap();
-    assert_eq!(errno(one.unlock(owner(object, 1), LockRange::ALL)), Errno::LOCK_LOST);
+    assert_eq!(
+        errno(one.unlock(owner(object, 1), LockRange::ALL)),
+        Errno::LOCK_LOST
+    );
     one.unlock(owner(object, 1), LockRange::ALL).unwrap();
     clients[0].write_at(&mut file, 0, b"x").unwrap();
     assert_eq!(errno(one.try_lock(&wanted)), Errno::EAGAIN);
@@ -300,7 +319,10 @@ impl Locker {
     fn expect(&mut self, word: &str) {
         let mut said = self.lines.by_ref().map_while(Result::ok);
         // Behind what the test program itself says, on the same line.
-        assert!(said.any(|line| line.ends_with(word)), "it ended before it {word}");
+        assert!(
+            said.any(|line| line.ends_with(word)),
+            "it ended before it {word}"
+        );
     }
 
     fn signal(&self, signal: Signal) {

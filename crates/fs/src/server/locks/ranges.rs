@@ -44,7 +44,9 @@ pub(super) fn set_part(held: &mut Vec<Held>, owner: Owner, part: LockRange, to: 
 /// Whether no byte lies between the two.
 fn touches(one: LockRange, other: LockRange) -> bool {
     let ends_before = |one: LockRange, other: LockRange| {
-        one.last.checked_add(1).is_some_and(|next| next < other.first)
+        one.last
+            .checked_add(1)
+            .is_some_and(|next| next < other.first)
     };
     !ends_before(one, other) && !ends_before(other, one)
 }

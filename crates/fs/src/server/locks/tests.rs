@@ -137,7 +137,10 @@ impl Model {
             for index in 0..OWNERS {
                 let mut bytes: Bytes = Default::default();
                 let held = known.map_or(&[][..], |known| &known.held);
-                let own: Vec<&Held> = held.iter().filter(|held| held.owner == owner(index)).collect();
+                let own: Vec<&Held> = held
+                    .iter()
+                    .filter(|held| held.owner == owner(index))
+                    .collect();
                 for held in &own {
                     for byte in held.range.first..=held.range.last {
                         prop_assert_eq!(bytes[byte as usize], None);
@@ -280,12 +283,21 @@ fn an_exclusive_lock_is_not_kept_out_by_a_stream_of_shared_ones() {
     let mut locks = Locks::default();
     let shared = lock(0, false, 0, 9);
     assert_eq!(locks.lock(of(1), &shared, None), Outcome::Granted);
-    assert_eq!(locks.lock(of(2), &lock(0, true, 0, 9), Some(1)), Outcome::Waits);
+    assert_eq!(
+        locks.lock(of(2), &lock(0, true, 0, 9), Some(1)),
+        Outcome::Waits
+    );
     assert_eq!(locks.lock(of(3), &shared, Some(1)), Outcome::Waits);
     // What lies elsewhere waits for nobody.
-    assert_eq!(locks.lock(of(3), &lock(0, true, 10, 10), None), Outcome::Granted);
+    assert_eq!(
+        locks.lock(of(3), &lock(0, true, 10, 10), None),
+        Outcome::Granted
+    );
     // One that has a part goes ahead, though somebody waits for it.
-    assert_eq!(locks.lock(of(1), &lock(0, false, 5, 9), None), Outcome::Granted);
+    assert_eq!(
+        locks.lock(of(1), &lock(0, false, 5, 9), None),
+        Outcome::Granted
+    );
     let key = (ObjectId(1), LockFamily::Record);
     assert_eq!(locks.unlock(of(1), key, LockRange::ALL), Ok(()));
     assert_eq!(locks.take_granted(), [(2, 1)]);
@@ -302,13 +314,25 @@ fn a_circle_through_the_queue_alone_is_no_deadlock() {
     };
     // Client 1 has the other file; 3 shares this one, and waits for 1.
     assert_eq!(locks.lock(of(1), &elsewhere, None), Outcome::Granted);
-    assert_eq!(locks.lock(of(3), &lock(0, false, 0, 9), None), Outcome::Granted);
-    assert_eq!(locks.lock(of(2), &lock(0, true, 0, 9), Some(1)), Outcome::Waits);
+    assert_eq!(
+        locks.lock(of(3), &lock(0, false, 0, 9), None),
+        Outcome::Granted
+    );
+    assert_eq!(
+        locks.lock(of(2), &lock(0, true, 0, 9), Some(1)),
+        Outcome::Waits
+    );
     assert_eq!(locks.lock(of(3), &elsewhere, Some(1)), Outcome::Waits);
     // Behind client 2 it would wait for itself.
-    assert_eq!(locks.lock(of(1), &lock(0, false, 0, 9), Some(1)), Outcome::Granted);
+    assert_eq!(
+        locks.lock(of(1), &lock(0, false, 0, 9), Some(1)),
+        Outcome::Granted
+    );
     // But for a lock that is not free it does.
-    assert_eq!(locks.lock(of(1), &lock(0, true, 0, 9), Some(2)), Outcome::Deadlock);
+    assert_eq!(
+        locks.lock(of(1), &lock(0, true, 0, 9), Some(2)),
+        Outcome::Deadlock
+    );
 }
 
 #[test]
@@ -318,7 +342,11 @@ fn locks_beyond_the_limits_are_refused_and_change_nothing() {
     let mut made = 0;
     let mut refused = None;
     while refused.is_none() && made < 2 * MAX_OF_CLIENT {
-        match locks.lock(of(1), &lock(0, true, 2 * made as u64, 2 * made as u64), None) {
+        match locks.lock(
+            of(1),
+            &lock(0, true, 2 * made as u64, 2 * made as u64),
+            None,
+        ) {
             Outcome::Granted => made += 1,
             other => refused = Some(other),
         }
@@ -326,11 +354,23 @@ fn locks_beyond_the_limits_are_refused_and_change_nothing() {
     assert!(matches!(refused, Some(Outcome::Full(_))), "{refused:?}");
     assert_eq!(made, MAX_OF_FILE - 1);
     // Neither by parting what there is.
-    assert_eq!(locks.unlock(of(1), key, LockRange { first: 0, last: 3 }), Ok(()));
-    assert_eq!(locks.lock(of(1), &lock(0, true, 0, 3), None), Outcome::Granted);
+    assert_eq!(
+        locks.unlock(of(1), key, LockRange { first: 0, last: 3 }),
+        Ok(())
+    );
+    assert_eq!(
+        locks.lock(of(1), &lock(0, true, 0, 3), None),
+        Outcome::Granted
+    );
     assert_eq!(locks.count, MAX_OF_FILE - 2);
-    assert_eq!(locks.lock(of(1), &lock(0, true, 1 << 40, 1 << 41), None), Outcome::Granted);
-    let middle = LockRange { first: (1 << 40) + 5, last: (1 << 40) + 5 };
+    assert_eq!(
+        locks.lock(of(1), &lock(0, true, 1 << 40, 1 << 41), None),
+        Outcome::Granted
+    );
+    let middle = LockRange {
+        first: (1 << 40) + 5,
+        last: (1 << 40) + 5,
+    };
     assert!(locks.unlock(of(1), key, middle).is_err());
     assert_eq!(locks.unlock(of(1), key, LockRange::ALL), Ok(()));
     assert!(locks.is_idle(1) && locks.count == 0 && locks.files.is_empty());
