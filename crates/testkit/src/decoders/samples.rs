@@ -10,6 +10,7 @@ use causeway_wire::fs::{
 };
 use causeway_wire::{fs, home, store};
 
+mod locks;
 mod messages;
 mod methods;
 mod regions;
@@ -282,18 +283,6 @@ fn operations() -> Vec<Operation> {
             }],
         },
         Operation::CancelAppend { object, turn: 8 },
-        Operation::Lock {
-            lock: lock(),
-            wait: 9,
-        },
-        Operation::Unlock {
-            object,
-            family: fs::LockFamily::Whole,
-            owner: 5,
-            range: fs::LockRange::ALL,
-        },
-        Operation::TestLock { lock: lock() },
-        Operation::CancelLock { wait: 9 },
         Operation::Clock,
         Operation::Seed { object, content },
         Operation::Remove {
@@ -357,17 +346,6 @@ fn operations() -> Vec<Operation> {
     ]
 }
 
-fn lock() -> fs::Lock {
-    fs::Lock {
-        object: ObjectId(42),
-        family: fs::LockFamily::Record,
-        owner: 5,
-        exclusive: true,
-        range: fs::LockRange { first: 6, last: 7 },
-        pid: 8,
-    }
-}
-
 pub(super) fn requests() -> Vec<Vec<u8>> {
     let request = |operation| Request {
         reply_tag: 77,
@@ -387,7 +365,7 @@ pub(super) fn requests() -> Vec<Vec<u8>> {
         operation,
     };
     let mut all = Vec::new();
-    for operation in operations() {
+    for operation in operations().into_iter().chain(locks::operations()) {
         // Format 5 has no numbers of writes.
         let old = Formats::only(fs::formats::FORMATS.lowest);
         all.extend(
@@ -588,14 +566,6 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             moved: 2,
         },
         ReplyBody::Clock(fs::Moment { boot: 3, at: 4 }),
-        ReplyBody::LockWaits,
-        ReplyBody::LockHolder {
-            holder: Some(fs::LockHolder {
-                exclusive: true,
-                range: fs::LockRange { first: 5, last: 6 },
-                pid: 7,
-            }),
-        },
         ReplyBody::Punched { next: Some(9) },
         ReplyBody::Xattr(vec![7; 20]),
         ReplyBody::XattrNames(vec![fs::XattrName {
@@ -647,7 +617,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             message: "another format".into(),
         }),
     };
-    (results.into_iter())
+    (results.into_iter().chain(locks::replies()))
         .map(|result| Reply { result: Ok(result) }.to_bytes(fs::formats::FORMATS.highest))
         .chain([4, 7, 9].map(|format| failure.to_bytes(format)))
         .collect()

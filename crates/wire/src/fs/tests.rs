@@ -3,6 +3,7 @@
 mod attributes;
 mod data;
 mod formats;
+mod locks;
 
 use alloc::format;
 use alloc::string::ToString;
@@ -139,14 +140,6 @@ fn golden_operations_on_objects() {
         seconds: -1,
         nanoseconds: 2,
     };
-    let lock = Lock {
-        object,
-        family: LockFamily::Record,
-        owner: 3,
-        exclusive: true,
-        range: LockRange { first: 4, last: 5 },
-        pid: 7,
-    };
     let cases = [
         (
             Operation::SetAttributes {
@@ -186,25 +179,6 @@ fn golden_operations_on_objects() {
             Operation::CancelAppend { object, turn: 7 },
             "23 0900000000000000 0700000000000000",
         ),
-        (
-            Operation::Lock { lock, wait: 6 },
-            "60 0900000000000000 01 0300000000000000 01 0400000000000000 0500000000000000 07000000
-             0600000000000000",
-        ),
-        (
-            Operation::Unlock {
-                object,
-                family: LockFamily::Whole,
-                owner: 3,
-                range: LockRange::ALL,
-            },
-            "61 0900000000000000 02 0300000000000000 0000000000000000 ffffffffffffffff",
-        ),
-        (
-            Operation::TestLock { lock },
-            "62 0900000000000000 01 0300000000000000 01 0400000000000000 0500000000000000 07000000",
-        ),
-        (Operation::CancelLock { wait: 6 }, "63 0600000000000000"),
         (
             Operation::Truncate { object, size: 5 },
             "0c 0900000000000000 0500000000000000",
@@ -698,22 +672,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
         (object(), bytes()).prop_map(|(object, data)| Operation::Append { object, data }),
         (object(), any::<u64>())
             .prop_map(|(object, turn)| Operation::CancelAppend { object, turn }),
-        (object(), any::<(u64, u64)>(), any::<(u64, u32, bool)>()).prop_map(
-            |(object, ends, (owner, pid, exclusive))| Operation::Lock {
-                lock: Lock {
-                    object,
-                    family: LockFamily::Record,
-                    owner,
-                    exclusive,
-                    range: LockRange {
-                        first: ends.0.min(ends.1),
-                        last: ends.0.max(ends.1),
-                    },
-                    pid,
-                },
-                wait: owner / 2,
-            }
-        ),
+        locks::any_lock(),
         vec(object(), 0..30).prop_map(|objects| Operation::Exist { objects }),
         (check_cursor(), any::<bool>())
             .prop_map(|(after, repair)| Operation::Check { after, repair }),

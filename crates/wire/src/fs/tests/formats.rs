@@ -5,7 +5,7 @@ use alloc::borrow::ToOwned;
 use super::*;
 use crate::codec::tests::hex;
 
-fn from_hex(text: &str) -> Vec<u8> {
+pub(super) fn from_hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
         .bytes()
         .filter(|byte| !byte.is_ascii_whitespace())
@@ -23,7 +23,7 @@ pub(super) fn golden_reply(reply: &Reply, expected: &str) {
     }
 }
 
-fn request(operation: Operation) -> Request {
+pub(super) fn request(operation: Operation) -> Request {
     Request {
         reply_tag: 0x0102,
         target: Target {
@@ -171,66 +171,6 @@ fn formats_before_8_have_no_turns() {
         let tells = Reply { result }.to_bytes(format);
         assert_eq!(Reply::from_bytes(&tells).is_ok(), fits);
     }
-}
-
-#[test]
-fn formats_before_9_have_no_locks() {
-    let lock = Lock {
-        object: ObjectId(9),
-        family: LockFamily::Whole,
-        owner: 3,
-        exclusive: true,
-        range: LockRange::ALL,
-        pid: 7,
-    };
-    let (object, family, owner) = (lock.object, lock.family, lock.owner);
-    let range = LockRange { first: 5, last: 5 };
-    let operations = [
-        Operation::Lock { lock, wait: 6 },
-        Operation::Unlock {
-            object,
-            family,
-            owner,
-            range,
-        },
-        Operation::TestLock { lock },
-        Operation::CancelLock { wait: 6 },
-    ];
-    for operation in operations {
-        assert_eq!(operation.lowest_format(), LOCKS);
-        let mut bytes = request(operation.clone()).to_bytes(Formats::only(LOCKS));
-        let read = Request::from_bytes(&bytes).map(|(request, _)| request.operation);
-        assert_eq!(read, Ok(operation.clone()));
-        (bytes[0], bytes[9]) = (LOCKS - 1, LOCKS - 1);
-        assert!(Request::from_bytes(&bytes).is_err(), "{operation:?}");
-    }
-    let holder = LockHolder {
-        exclusive: true,
-        range,
-        pid: 7,
-    };
-    let holder = Some(holder);
-    let replies = [
-        (ReplyBody::LockWaits, "40"),
-        (ReplyBody::LockHolder { holder: None }, "41 00"),
-        (
-            ReplyBody::LockHolder { holder },
-            "41 01 01 0500000000000000 0500000000000000 07000000",
-        ),
-    ];
-    for (body, expected) in replies {
-        let reply = Reply { result: Ok(body) };
-        let bytes = from_hex(&format!("09 00 {expected}"));
-        assert_eq!(hex(&reply.to_bytes(LOCKS)), hex(&bytes));
-        assert_eq!(Reply::from_bytes(&bytes), Ok((reply.clone(), LOCKS)));
-        assert!(Reply::from_bytes(&reply.to_bytes(LOCKS - 1)).is_err());
-    }
-    // A range that ends before it begins.
-    let mut bytes = Operation::TestLock { lock }.to_bytes();
-    bytes[19..27].copy_from_slice(&9_u64.to_le_bytes());
-    bytes[27..35].copy_from_slice(&8_u64.to_le_bytes());
-    let read = Operation::from_bytes(&bytes);
-    assert!(matches!(read, Err(Malformed::Unknown { .. })), "{read:?}");
 }
 
 #[test]
