@@ -89,6 +89,16 @@ impl File {
     }
 }
 
+impl Drop for File {
+    fn drop(&mut self) {
+        // In a child that was forked off, the file and its locks are the parent's.
+        if check_owner(&self.owner).is_err() {
+            let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(open.take());
+        }
+    }
+}
+
 #[pymethods]
 impl File {
     /// Bytes at the position, at most `size`.
@@ -294,12 +304,15 @@ impl File {
 
     /// Calls that are in progress go on. Locks end.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if check_owner(&self.owner).is_err() {
+            return Ok(());
+        }
         let open = self
             .open
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        match open.filter(|_| check_owner(&self.owner).is_ok()) {
+        match open {
             Some(file) => py.detach(|| file.end_locks()).map_err(failed),
             None => Ok(()),
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Completion, ConnectionId, Memory, Posted};
 use causeway_wire::fs::{
-    Errno, Lock, LockHolder, LockRange, MAX_MESSAGE_BYTES, ObjectId, Operation, Reply, ReplyBody,
+    Errno, Lock, LockHolder, LockRange, MAX_FAILURE_BYTES, ObjectId, Operation, Reply, ReplyBody,
 };
 
 use super::call::Call;
@@ -21,6 +21,8 @@ use super::pending::errno_of;
 use super::rpc::{EVENT, Rpc};
 use crate::config::Configuration;
 
+/// Room for the message that a wait is over: a failure at most.
+const MESSAGE_BYTES: usize = 2 * MAX_FAILURE_BYTES;
 /// The least time that a call gets: one that had to wait for long may still reach a server that replies.
 const LEAST_TIME: Duration = Duration::from_millis(100);
 /// The server sends nothing under this tag: a receive for it ends with the connection.
@@ -159,7 +161,7 @@ impl LockThread<'_> {
 
     /// Waits for the message that a wait is over.
     fn await_lock(&mut self, lock: Lock, wait: u64, tag: u64, done: Done) {
-        let message = Memory::zeroed(MAX_MESSAGE_BYTES);
+        let message = Memory::zeroed(MESSAGE_BYTES);
         let wait_for = Wait {
             lock,
             tag,

@@ -153,13 +153,17 @@ impl File {
         self.held.iter().find(|held| conflict(held, wanted))
     }
 
+    /// Whether its owner has a part of it: then it goes ahead of all that wait, some of them perhaps for that part.
+    fn has_part(&self, wanted: &Held) -> bool {
+        let is_part = |held: &Held| held.owner == wanted.owner && held.range.overlaps(wanted.range);
+        self.held.iter().any(is_part)
+    }
+
     /// One that has come earlier than the wait at this place of the queue, and would be in its way.
     fn ahead_of(&self, wanted: &Held, place: usize) -> Option<&Held> {
-        let has_part =
-            |held: &Held| held.owner == wanted.owner && held.range.overlaps(wanted.range);
         let mut ahead = self.waiting.iter().take(place).map(|waiter| &waiter.wants);
         let found = ahead.find(|ahead| conflict(ahead, wanted))?;
-        (!self.held.iter().any(has_part)).then_some(found)
+        (!self.has_part(wanted)).then_some(found)
     }
 
     fn is_blocked(&self, waiter: &Waiter, place: usize) -> bool {
@@ -201,7 +205,8 @@ impl Locks {
         file.waiting.push_back(Waiter {
             wants,
             tag,
-            goes_ahead: false,
+            // Also if the owner gives that part back meanwhile.
+            goes_ahead: file.has_part(&wants),
         });
         self.waits.insert((owner.client, tag), key);
         self.settle(key, owner);

@@ -362,7 +362,10 @@ fn locks_beyond_the_limits_are_refused_and_change_nothing() {
         locks.lock(of(1), &lock(0, true, 0, 3), None),
         Outcome::Granted
     );
-    assert_eq!(locks.count, MAX_OF_FILE - 2);
+    // The next one lay beside that.
+    assert_eq!(locks.count, MAX_OF_FILE - 3);
+    let apart = lock(0, true, 1 << 50, 1 << 50);
+    assert_eq!(locks.lock(of(1), &apart, None), Outcome::Granted);
     assert_eq!(
         locks.lock(of(1), &lock(0, true, 1 << 40, 1 << 41), None),
         Outcome::Granted
