@@ -129,40 +129,38 @@ fn one_database_is_written_from_two_mounts_in_both_journal_modes() {
     }
     let stand = Stand::new();
     let (one, other) = (Mounted::new(&stand), Mounted::new(&stand));
-    // Between mounts, memory that is mapped is not shared: SQLite needs none if one program has the database for itself.
-    for (mode, pragmas) in [
-        ("delete", "pragma journal_mode=delete;"),
-        (
-            "wal",
-            "pragma locking_mode=exclusive; pragma journal_mode=wal;",
-        ),
-    ] {
-        shell(
-            one.path(),
-            &format!(
-                "sqlite3 {mode}.db '{pragmas} create table t(a); create table n(c); insert into n values(0);' >/dev/null"
-            ),
-        );
-        let write = |mounted: &Mounted| {
-            let script = format!(
-                "for i in $(seq 20); do
-                     sqlite3 -cmd '.timeout 120000' {mode}.db '{pragmas} begin immediate;
-                         insert into t select value from generate_series(1, 40);
-                         update n set c = c + 1; commit;' >/dev/null
-                 done"
-            );
-            let path = mounted.path().to_owned();
-            std::thread::spawn(move || shell(&path, &script))
-        };
-        let writers = [&one, &other, &one].map(write);
-        for writer in writers {
-            writer.join().unwrap();
-        }
-        for mounted in [&one, &other] {
-            let query = format!(
-                "sqlite3 {mode}.db '{pragmas} pragma integrity_check; select c from n; select count(*), sum(a) from t' | tail -3"
-            );
-            assert_eq!(shell(mounted.path(), &query), "ok\n60\n2400|49200\n");
-        }
+    let add = |database: &str, pragmas: &str| {
+        format!(
+            "sqlite3 -cmd '.timeout 120000' {database} '{pragmas} begin immediate;
+                 insert into t select value from generate_series(1, 40);
+                 update n set c = c + 1; commit;' >/dev/null"
+        )
+    };
+    let make = "create table t(a); create table n(c); insert into n values(0);";
+    shell(one.path(), &format!("sqlite3 one.db '{make}'"));
+    // All at the same time.
+    let writers = [&one, &other, &one].map(|mounted| {
+        let script = format!("for i in $(seq 20); do {}; done", add("one.db", ""));
+        let path = mounted.path().to_owned();
+        std::thread::spawn(move || shell(&path, &script))
+    });
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    let check = "pragma integrity_check; select c from n; select count(*), sum(a) from t";
+    for mounted in [&one, &other] {
+        let said = shell(mounted.path(), &format!("sqlite3 one.db '{check}'"));
+        assert_eq!(said, "ok\n60\n2400|49200\n");
+    }
+    // Memory that is mapped is not shared between mounts: in this mode one program at a time has the database.
+    let pragmas = "pragma locking_mode=exclusive; pragma journal_mode=wal;";
+    let script = format!("sqlite3 wal.db '{pragmas} {make}' >/dev/null");
+    shell(one.path(), &script);
+    for mounted in [&one, &other, &one, &other] {
+        shell(mounted.path(), &add("wal.db", pragmas));
+    }
+    for mounted in [&one, &other] {
+        let script = format!("sqlite3 wal.db '{pragmas} {check}' | tail -3");
+        assert_eq!(shell(mounted.path(), &script), "ok\n4\n160|3280\n");
     }
 }
