@@ -9,7 +9,6 @@ use causeway_wire::fs::{Attributes, Body, Errno, ObjectId, Place, Region};
 
 use crate::Error;
 use crate::client::{Allocation, Client, CreateOptions, File};
-use crate::open_locks::Waits;
 use crate::pool::Clients;
 
 /// How a file is opened.
@@ -59,7 +58,8 @@ pub struct OpenFile {
     position: Mutex<u64>,
     /// It owns locks by this number.
     pub(crate) lock_number: u64,
-    pub(crate) waits: Waits,
+    /// Waits for locks, by their numbers.
+    pub(crate) lock_waits: Mutex<Vec<u64>>,
 }
 
 impl Drop for OpenFile {
@@ -102,7 +102,7 @@ impl OpenFile {
             file: Mutex::new(file),
             position: Mutex::new(0),
             lock_number: clients.next_lock_number(),
-            waits: Waits::default(),
+            lock_waits: Mutex::default(),
         })
     }
 

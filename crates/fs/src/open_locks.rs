@@ -1,13 +1,13 @@
 //! Locks of open files: each file that a program opens is an owner of its own, as with Linux's open file description locks, so that two
 //! that the same program has open exclude each other, and closing one ends its own locks alone.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use causeway_wire::fs::{Errno, Lock, LockFamily, LockHolder, LockRange};
 
 use crate::Error;
 use crate::client::{LockOwner, PendingLock};
+use crate::locks::lock as lock_mutex;
 use crate::open_file::OpenFile;
 
 /// A lock as a program asks for it.
@@ -18,10 +18,6 @@ pub enum Wanted {
     /// On a part, also behind the end. Excludes other locks of this kind only.
     Part(LockRange),
 }
-
-/// The waits of an open file.
-#[derive(Debug, Default)]
-pub(crate) struct Waits(Mutex<Vec<u64>>);
 
 /// A part of a file by its first byte and its length, of which 0 means all that there may ever be behind that. `None` if it reaches behind the
 /// last byte.
@@ -94,7 +90,7 @@ impl OpenFile {
         const ASKS: Duration = Duration::from_millis(100);
         let lock = self.lock_for(wanted, exclusive)?;
         let wait: PendingLock<'_> = self.clients.locks().start(&lock);
-        let waits = || self.waits.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = || lock_mutex(&self.lock_waits);
         waits().push(wait.number());
         let result = loop {
             if let Some(result) = wait.wait_for(ASKS) {
@@ -113,7 +109,7 @@ impl OpenFile {
 
     /// Ends waits of other threads for locks on this file.
     pub fn cancel_locks(&self) {
-        let waits = self.waits.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = lock_mutex(&self.lock_waits);
         for wait in &*waits {
             self.clients.locks().cancel(*wait);
         }

@@ -9,8 +9,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, PoisonError, Weak};
 
 use causeway_fs::Error;
 use causeway_fs::client::LockOwner;
@@ -18,9 +17,8 @@ use causeway_wire::fs::{Errno, Lock, LockFamily, LockHolder, LockRange, ObjectId
 
 use crate::attributes::{Failed, Outcome};
 use crate::operations::Mounted;
+use crate::signals::Waiting;
 
-/// How often the signals of programs that wait for locks are looked at.
-const SIGNAL_CHECK: Duration = Duration::from_millis(100);
 /// The last byte that a file may have for the kernel: a range that ends there has no end.
 const LAST: u64 = i64::MAX as u64;
 
@@ -102,64 +100,6 @@ fn record_owner(object: ObjectId, number: u64) -> LockOwner {
     }
 }
 
-/// A program that waits for a lock.
-struct Waiting {
-    wait: u64,
-    thread: u32,
-    has_ended: Arc<AtomicBool>,
-}
-
-/// Programs that wait for locks.
-#[derive(Default)]
-pub(crate) struct Waits {
-    waiting: Mutex<Vec<Waiting>>,
-    begun: Condvar,
-}
-
-impl Waits {
-    fn lock(&self) -> MutexGuard<'_, Vec<Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, waiting: Waiting) {
-        self.lock().push(waiting);
-        self.begun.notify_one();
-    }
-
-    /// Waits until there is a program that waits. Returns the waits of those that a signal has come for.
-    fn interrupted(&self) -> Vec<u64> {
-        let waiting = self.lock();
-        let waited = self.begun.wait_while(waiting, |waiting| waiting.is_empty());
-        let mut waiting = waited.unwrap_or_else(PoisonError::into_inner);
-        let mut interrupted = Vec::new();
-        waiting.retain(|waiting| {
-            if waiting.has_ended.load(Ordering::Acquire) {
-                return false;
-            }
-            let is_interrupted = has_signal(waiting.thread);
-            if is_interrupted {
-                interrupted.push(waiting.wait);
-            }
-            !is_interrupted
-        });
-        interrupted
-    }
-}
-
-/// Whether a signal is pending that a thread does not block.
-fn has_signal(thread: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{thread}/status"));
-    status.is_ok_and(|status| is_pending(&status))
-}
-
-fn is_pending(status: &str) -> bool {
-    let set = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        u64::from_str_radix(line.unwrap_or_default().trim(), 16).unwrap_or(0)
-    };
-    (set("SigPnd:") | set("ShdPnd:")) & !set("SigBlk:") != 0
-}
-
 /// Starts the thread that looks for signals. It ends with the process, or when a program waits that is another mount's.
 pub(crate) fn watch_signals(mounted: &Arc<Mounted>) -> io::Result<()> {
     let mounted: Weak<Mounted> = Arc::downgrade(mounted);
@@ -176,8 +116,6 @@ pub(crate) fn watch_signals(mounted: &Arc<Mounted>) -> io::Result<()> {
             for wait in interrupted {
                 mounted.clients.locks().cancel(wait);
             }
-            drop(mounted);
-            std::thread::sleep(SIGNAL_CHECK);
         }
     };
     let thread = std::thread::Builder::new().name("signals".to_owned());
@@ -279,29 +217,6 @@ fn outcome(done: Result<(), Error>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn signals_that_are_blocked_end_no_wait() {
-        let status = |pending: &str, shared: &str, blocked: &str| {
-            format!(
-                "Name:\tx\nSigPnd:\t{pending}\nShdPnd:\t{shared}\nSigBlk:\t{blocked}\nSigIgn:\t0\n"
-            )
-        };
-        let none = "0000000000000000";
-        assert!(!is_pending(&status(none, none, none)));
-        assert!(is_pending(&status("0000000000000100", none, none)));
-        assert!(is_pending(&status(
-            none,
-            "0000000000000002",
-            "0000000000000001"
-        )));
-        assert!(!is_pending(&status(
-            none,
-            "0000000000000002",
-            "0000000000000002"
-        )));
-        assert!(!is_pending("") && !has_signal(u32::MAX));
-    }
 
     #[test]
     fn ranges_without_an_end_are_told_both_ways() {

@@ -15,8 +15,8 @@ use fuser::Notifier;
 use crate::attributes::{Failed, Outcome};
 use crate::clients::{Clients, User};
 use crate::listing::Listing;
-use crate::locks::Waits;
 use crate::open_files::{OpenFiles, Shared};
+use crate::signals::Waits;
 use crate::unlinked::{PLACE, Unlinked};
 
 /// Entries of a directory that are asked for at a time.

@@ -8,6 +8,7 @@ use causeway_wire::fs::{Caller, Errno};
 
 use super::call_error::CallError;
 use super::locks::Locks;
+use super::options::{ClientOptions, own_identity};
 use super::rpc::{Interrupter, Rpc};
 use super::stages::Stage;
 use super::verifiers::Verifiers;
@@ -25,17 +26,6 @@ pub struct Client {
     pub(super) record_stages: bool,
     pub(super) stages: Vec<Stage>,
     pub(super) locks: Arc<Locks>,
-}
-
-/// How a client behaves.
-#[derive(Debug, Clone, Default)]
-pub struct ClientOptions {
-    /// On whose behalf; the process's own identity if absent.
-    pub caller: Option<Caller>,
-    /// Use only addresses of this scheme (`shm`, `tcp`), for measurements.
-    pub only_scheme: Option<String>,
-    /// Record how long each stage of reads and writes takes, for [`Client::take_stages`].
-    pub record_stages: bool,
 }
 
 impl Client {
@@ -114,19 +104,5 @@ impl Drop for Client {
         if !std::thread::panicking() {
             self.rpc.end_session();
         }
-    }
-}
-
-/// The process's user, group and supplementary groups.
-pub fn own_identity() -> Caller {
-    let groups = rustix::process::getgroups().unwrap_or_default();
-    Caller {
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
-        groups: groups
-            .into_iter()
-            .take(causeway_wire::fs::MAX_GROUPS)
-            .map(|group| group.as_raw())
-            .collect(),
     }
 }

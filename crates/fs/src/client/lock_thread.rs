@@ -15,8 +15,8 @@ use causeway_wire::fs::{
 
 use super::call::Call;
 use super::call_error::{CallError, object_name, take_reply, unexpected_reply};
-use super::connection::{ClientOptions, own_identity};
-use super::locks::{Ask, Command, Done, LockOwner, Shared, lost};
+use super::lock_state::{Ask, Command, Done, LockOwner, Shared, lost};
+use super::options::{ClientOptions, own_identity};
 use super::pending::errno_of;
 use super::rpc::{EVENT, Rpc};
 use crate::config::Configuration;

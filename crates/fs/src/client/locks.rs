@@ -5,149 +5,21 @@
 //! metadata server keeps a lock for as long as this connection lasts. If it is lost, so are the locks: each owner is told at its next
 //! operation on that file, by [`Errno::LOCK_LOST`], until it has given its locks on the file back.
 
-use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use causeway_wire::fs::{Errno, Lock, LockFamily, LockHolder, LockRange, ObjectId};
+use causeway_wire::fs::{Errno, Lock, LockHolder, LockRange, ObjectId};
 
 use super::call_error::{CallError, object_name};
-use super::connection::ClientOptions;
+use super::lock_state::{Ask, Command, Done, LockOwner, Shared, lost};
 use super::lock_thread;
+use super::options::ClientOptions;
 use super::rpc::Interrupter;
 use crate::Error;
 use crate::config::Configuration;
 use crate::locks::lock;
 use crate::threads::JoinOnDrop;
-
-/// An owner of locks on a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct LockOwner {
-    /// The file.
-    pub object: ObjectId,
-    /// The family of the locks.
-    pub family: LockFamily,
-    /// Chosen by the program: locks of one owner do not exclude each other.
-    pub number: u64,
-}
-
-impl LockOwner {
-    /// Of such a lock.
-    pub(super) fn of(lock: &Lock) -> Self {
-        Self {
-            object: lock.object,
-            family: lock.family,
-            number: lock.owner,
-        }
-    }
-}
-
-/// What is asked of the metadata server.
-pub(super) enum Ask {
-    /// A lock, waited for under this number or not at all.
-    Lock(Lock, Option<u64>),
-    Unlock(LockOwner, LockRange),
-    Test(Lock),
-    Cancel(u64),
-}
-
-/// What is called with the result.
-pub(super) type Done = Box<dyn FnOnce(Result<Option<LockHolder>, Error>) + Send>;
-
-pub(super) struct Command {
-    pub(super) ask: Ask,
-    /// When it must have ended, apart from a wait for a lock.
-    pub(super) deadline: Instant,
-    pub(super) done: Done,
-}
-
-/// What threads and that of the locks share.
-#[derive(Default)]
-pub(super) struct Shared {
-    state: Mutex<State>,
-    /// Some owner has lost locks.
-    any_lost: AtomicBool,
-}
-
-#[derive(Default)]
-struct State {
-    commands: VecDeque<Command>,
-    stopping: bool,
-    last_wait: u64,
-    /// Owners that may have locks.
-    held: HashSet<LockOwner>,
-    /// Owners that have lost theirs, and have not given them back since.
-    lost: HashSet<LockOwner>,
-}
-
-impl Shared {
-    /// What has been asked; `None` at the end.
-    pub(super) fn take(&self) -> Option<VecDeque<Command>> {
-        let mut state = lock(&self.state);
-        match state.stopping {
-            true => None,
-            false => Some(std::mem::take(&mut state.commands)),
-        }
-    }
-
-    /// Asks something again, before what was asked later.
-    pub(super) fn put_back(&self, command: Command) {
-        lock(&self.state).commands.push_front(command);
-    }
-
-    /// Takes a wait back that is to be asked for.
-    pub(super) fn take_wait(&self, number: u64) -> Option<Command> {
-        let commands = &mut lock(&self.state).commands;
-        let is_it =
-            |command: &Command| matches!(command.ask, Ask::Lock(_, Some(wait)) if wait == number);
-        let place = commands.iter().position(is_it)?;
-        commands.remove(place)
-    }
-
-    pub(super) fn note_held(&self, owner: LockOwner) {
-        lock(&self.state).held.insert(owner);
-    }
-
-    /// All locks of an owner are given back. Returns whether they were lost before.
-    pub(super) fn note_unlocked(&self, owner: LockOwner) -> bool {
-        let mut state = lock(&self.state);
-        state.held.remove(&owner);
-        let was_lost = state.lost.remove(&owner);
-        self.any_lost
-            .store(!state.lost.is_empty(), Ordering::Release);
-        was_lost
-    }
-
-    /// All locks are lost.
-    pub(super) fn note_lost(&self) {
-        let mut state = lock(&self.state);
-        let held = std::mem::take(&mut state.held);
-        if held.is_empty() {
-            return;
-        }
-        tracing::warn!(
-            owners = held.len(),
-            "locks were lost with the connection to the metadata server"
-        );
-        state.lost.extend(held);
-        self.any_lost.store(true, Ordering::Release);
-    }
-
-    pub(super) fn is_lost(&self, owner: &LockOwner) -> bool {
-        self.any_lost.load(Ordering::Acquire) && lock(&self.state).lost.contains(owner)
-    }
-}
-
-/// The error of an owner whose locks are lost.
-pub(super) fn lost() -> CallError {
-    CallError::local(
-        Errno::LOCK_LOST,
-        "a lock on the file was lost, since the connection with the metadata server was: others may have had it meanwhile; unlock the file, then \
-         lock it and read it again",
-    )
-}
 
 /// The locks of a program, which its threads share.
 pub struct Locks {
@@ -212,11 +84,7 @@ impl Locks {
         wanted: &Lock,
         done: impl FnOnce(Result<(), Error>) + Send + 'static,
     ) -> u64 {
-        let wait = {
-            let mut state = lock(&self.shared.state);
-            state.last_wait += 1;
-            state.last_wait
-        };
+        let wait = self.shared.next_wait();
         let ask = Ask::Lock(*wanted, Some(wait));
         self.submit(ask, Box::new(|result| done(result.map(drop))));
         wait
@@ -282,11 +150,7 @@ impl Locks {
         owner: LockOwner,
         done: impl FnOnce(Result<(), Error>) + Send + 'static,
     ) {
-        let is_known = {
-            let state = lock(&self.shared.state);
-            state.held.contains(&owner) || state.lost.contains(&owner)
-        };
-        if !is_known {
+        if !self.shared.is_known(&owner) {
             return done(Ok(()));
         }
         self.unlock_with(owner, LockRange::ALL, |result| match result {
@@ -302,11 +166,7 @@ impl Locks {
     }
 
     pub(super) fn check_object(&self, object: ObjectId) -> Result<(), CallError> {
-        if !self.shared.any_lost.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let state = lock(&self.shared.state);
-        match state.lost.iter().any(|owner| owner.object == object) {
+        match self.shared.has_lost(object) {
             true => Err(lost()),
             false => Ok(()),
         }
@@ -331,7 +191,7 @@ impl Locks {
                 Err(error) => return done(Err(error)),
             },
         };
-        lock(&self.shared.state).commands.push_back(Command {
+        self.shared.put(Command {
             ask,
             deadline,
             done,
@@ -361,7 +221,7 @@ impl Locks {
 
 impl Drop for Locks {
     fn drop(&mut self) {
-        lock(&self.shared.state).stopping = true;
+        self.shared.stop();
         if let Some(thread) = &*lock(&self.thread) {
             thread.interrupter.interrupt();
         }

@@ -21,7 +21,7 @@ use super::beside::Wakeups;
 use super::callers::{Callers, check_operator};
 use super::home::Home;
 use super::io::Job;
-use super::lock_requests::{LockState, WATCHES_LOCKS};
+use super::lock_state::{LockState, WATCHES_LOCKS};
 use super::metadata::{Metadata, first_number};
 use super::piece_io::PieceResult;
 use super::staging::Staging;

@@ -3,45 +3,20 @@
 //! A client has its locks for as long as the connection lasts by which it asked for them. Its end wakes the loop, by a receive that
 //! nothing else ends, and others get what the client had.
 
-use std::collections::{HashMap, VecDeque};
-
-use causeway_bmi::{Addr, Completion, ConnectionId, OpId};
+use causeway_bmi::Completion;
 use causeway_wire::fs::{
     Attributes, Caller, Errno, Failure, Kind, Lock, LockFamily, LockHolder, LockRange, ObjectId,
     Operation, Reply, ReplyBody, Request,
 };
 
 use super::events::Loop;
-use super::locks::{Locks, Outcome, Owner};
+use super::lock_state::{LockClient, WATCHES_LOCKS};
+use super::locks::{Outcome, Owner};
 use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
 use crate::error::failure;
 
 /// Most clients that have locks.
 const MAX_CLIENTS: usize = 4096;
-/// In the place of a ticket's slot: watches of clients with locks, beside those of turns to append.
-pub(super) const WATCHES_LOCKS: u16 = 1;
-
-/// A client that has had locks.
-struct Client {
-    from: Addr,
-    connection: ConnectionId,
-    /// The format of its requests.
-    format: u8,
-    watch: u32,
-    receive: OpId,
-}
-
-/// Who has which lock, of a metadata server.
-#[derive(Default)]
-pub(super) struct LockState {
-    table: Locks,
-    clients: HashMap<u128, Client>,
-    /// Clients whose end is watched, by number.
-    watches: HashMap<u32, u128>,
-    last_watch: u32,
-    /// What clients that have waited are still to be told: client, tag, and what.
-    news: VecDeque<(u128, u64, Result<ReplyBody, Failure>)>,
-}
 
 impl Loop {
     /// A client asks for a lock.
@@ -191,7 +166,7 @@ impl Loop {
         let receive = self.post_watch(to.from, ticket).ok_or_else(gone)?;
         self.bmi.retain(to.from);
         self.locks.watches.insert(watch, client);
-        let known = Client {
+        let known = LockClient {
             from: to.from,
             connection,
             format: to.format,

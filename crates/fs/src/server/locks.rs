@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use causeway_wire::fs::{Lock, LockFamily, LockHolder, LockRange, ObjectId};
 
-use self::ranges::set_part;
+pub(super) use self::ranges::Owner;
+use self::ranges::{Held, set_part};
 
 mod ranges;
 #[cfg(test)]
@@ -36,23 +37,6 @@ const TOO_MANY_WAITS: &str = "too many clients wait for each other";
 
 /// A file, as far as locks of one family are concerned.
 type Key = (ObjectId, LockFamily);
-
-/// Who has a lock, or waits for one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Owner {
-    pub(super) client: u128,
-    /// Chosen by the client.
-    pub(super) number: u64,
-}
-
-/// A lock that an owner has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Held {
-    owner: Owner,
-    exclusive: bool,
-    range: LockRange,
-    pid: u32,
-}
 
 /// An owner that waits.
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,22 @@
 
 use causeway_wire::fs::LockRange;
 
-use super::{Held, Owner};
+/// Who has a lock, or waits for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::server) struct Owner {
+    pub(in crate::server) client: u128,
+    /// Chosen by the client.
+    pub(in crate::server) number: u64,
+}
+
+/// A lock that an owner has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) owner: Owner,
+    pub(super) exclusive: bool,
+    pub(super) range: LockRange,
+    pub(super) pid: u32,
+}
 
 /// Changes what an owner has on a part of a file to one lock, or to none. Locks of the same kind that lie next to each other
 /// become one; of others, what lies beside the part is left.
