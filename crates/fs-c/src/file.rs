@@ -132,7 +132,10 @@ pub unsafe extern "C" fn cwfs_creat(
 /// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn cwfs_close(fs: *mut Handle, file: u64) -> c_int {
-    call(fs, |instance| instance.files.remove(file).map(|_| 0)) as c_int
+    call(fs, |instance| {
+        instance.files.remove(file)?.end_locks()?;
+        Ok(0)
+    }) as c_int
 }
 
 /// Reads regions into buffers.

@@ -5,7 +5,7 @@
 //! programs against the installed library.
 //!
 //! Read [`handle`] first: how a C handle leads to its instance, and why no panic reaches C. Then [`error`] (codes, texts),
-//! `buffers` (plain pointers), and the calls in the header's order: [`life`], [`file`](mod@file), [`post`] (with the threads that
+//! `buffers` (plain pointers), and the calls in the header's order: [`life`], [`file`](mod@file), [`locks`], [`post`] (with the threads that
 //! carry posted operations out in `posted`), [`names`], [`xattrs`], [`directory`].
 //!
 //! This crate may use `unsafe`: C passes pointers, and what it promises about them is in
@@ -24,6 +24,7 @@ pub mod file;
 pub mod handle;
 mod instance;
 pub mod life;
+pub mod locks;
 pub mod names;
 pub mod post;
 mod posted;

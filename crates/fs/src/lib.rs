@@ -23,6 +23,7 @@ pub mod listing;
 mod locks;
 pub mod meta;
 pub mod open_file;
+pub mod open_locks;
 pub mod pool;
 pub mod sabotage;
 pub mod server;

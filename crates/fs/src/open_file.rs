@@ -49,13 +49,23 @@ pub enum Whence {
 
 /// An open file.
 pub struct OpenFile {
-    clients: Arc<Clients>,
+    pub(crate) clients: Arc<Clients>,
     flags: OpenFlags,
     object: ObjectId,
     /// The client of a file that may be written.
     client: Option<usize>,
     file: Mutex<File>,
     position: Mutex<u64>,
+    /// It owns locks by this number.
+    pub(crate) lock_number: u64,
+    /// Waits for locks, by their numbers.
+    pub(crate) lock_waits: Mutex<Vec<u64>>,
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.drop_locks();
+    }
 }
 
 /// A failure found on this side.
@@ -91,6 +101,8 @@ impl OpenFile {
             client,
             file: Mutex::new(file),
             position: Mutex::new(0),
+            lock_number: clients.next_lock_number(),
+            lock_waits: Mutex::default(),
         })
     }
 
@@ -132,7 +144,7 @@ impl OpenFile {
         }
     }
 
-    fn check_read(&self) -> Result<(), Error> {
+    pub(crate) fn check_read(&self) -> Result<(), Error> {
         self.check(
             self.flags.read,
             "read",
@@ -140,7 +152,7 @@ impl OpenFile {
         )
     }
 
-    fn check_write(&self, operation: &'static str) -> Result<(), Error> {
+    pub(crate) fn check_write(&self, operation: &'static str) -> Result<(), Error> {
         let what = "the file was not opened for writing";
         self.check(self.flags.write, operation, what)
     }
@@ -245,6 +257,11 @@ impl OpenFile {
         self.clients
             .call(None, |client| client.stat_object(self.object))
             .map(|node| node.attributes)
+    }
+
+    /// What came with the opening may be older than a lock.
+    pub(crate) fn forget_content(&self) {
+        lock(&self.file).forget_content();
     }
 
     /// The size as it was last seen.

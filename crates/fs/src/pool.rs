@@ -4,14 +4,14 @@
 //! A call has the file system's one time-out for everything: waiting for a client counts. So calls that
 //! queue up behind a dead server fail when their own time is over, not one after the other.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use causeway_wire::fs::Errno;
 
 use crate::Error;
-use crate::client::{Client, ClientOptions};
+use crate::client::{Client, ClientOptions, Locks};
 use crate::config::Configuration;
 
 /// The least time that a call gets: one that has waited for long may still reach a server that replies.
@@ -36,6 +36,8 @@ pub struct Clients {
     /// Set once a thread has found no client free: from then on, files are spread over all of them.
     is_shared: AtomicBool,
     next: AtomicUsize,
+    locks: Arc<Locks>,
+    last_lock_number: AtomicU64,
 }
 
 /// A client for the time of one call.
@@ -64,7 +66,8 @@ impl Clients {
         options: &ClientOptions,
         count: usize,
     ) -> Result<Self, Error> {
-        let first = Client::connect(configuration, options.clone())?;
+        let locks = Arc::new(Locks::new(configuration, options));
+        let first = Client::with_locks(configuration, options.clone(), Arc::clone(&locks))?;
         let mut slots = vec![Slot::Idle(Box::new(first))];
         slots.resize_with(count.max(1), || Slot::Empty);
         Ok(Self {
@@ -75,7 +78,19 @@ impl Clients {
             returned: Condvar::new(),
             is_shared: AtomicBool::new(false),
             next: AtomicUsize::new(0),
+            locks,
+            last_lock_number: AtomicU64::new(0),
         })
+    }
+
+    /// A number for an owner of locks that no other one has.
+    pub(crate) fn next_lock_number(&self) -> u64 {
+        self.last_lock_number.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The locks of all of them.
+    pub fn locks(&self) -> &Arc<Locks> {
+        &self.locks
     }
 
     /// The largest number of clients.
@@ -131,9 +146,10 @@ impl Clients {
                 };
                 let client = match &mut borrowed.client {
                     Some(client) => client,
-                    none => none.insert(Box::new(Client::connect(
+                    none => none.insert(Box::new(Client::with_locks(
                         &self.configuration,
                         self.options.clone(),
+                        Arc::clone(&self.locks),
                     )?)),
                 };
                 client.limit(left.max(LEAST_TIME));

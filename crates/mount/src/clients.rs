@@ -2,7 +2,7 @@
 //! through the client of that file, which knows what an fsync of it has to make durable.
 
 use causeway_fs::Error;
-use causeway_fs::client::{Client, ClientOptions, own_identity};
+use causeway_fs::client::{Client, ClientOptions, Locks, own_identity};
 use causeway_fs::config::Configuration;
 use causeway_fs::pool::Clients as Pool;
 use causeway_wire::fs::{Caller, Errno, MAX_GROUPS, ObjectId};
@@ -34,6 +34,11 @@ impl Clients {
             pool: Pool::connect(configuration, options, count)?,
             own: options.caller.clone().unwrap_or_else(own_identity),
         })
+    }
+
+    /// The locks of all of them.
+    pub(crate) fn locks(&self) -> &Locks {
+        self.pool.locks()
     }
 
     fn call<T>(

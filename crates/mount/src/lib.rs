@@ -8,20 +8,22 @@
 //! Reading order: [`options`] (what `-o` takes) and [`session`] (mounting, serving, unmounting); `requests` (those of
 //! the kernel), `operations` (what they mean) with `allocation` (holes) and `xattrs` (extended attributes), `clients` (which client carries them out, for whom, and for how long),
 //! `open_files` (the open files of this mount), `listing` (directories that are being read), `unlinked` (open files that have lost
-//! their last name), `attributes` (attributes and error numbers as the kernel has them).
+//! their last name), `locks` (locks of ranges) with `signals` (of programs that wait for them), `attributes` (attributes and error numbers as the kernel has them).
 //!
 //! `docs/mount.md` says what programs can rely on. What it does not do: it keeps nothing that was written, so that all
-//! data is at the servers when `write` returns; and it has no locks that other mounts see.
+//! data is at the servers when `write` returns; and `flock` is the kernel's own, which other mounts do not see.
 #![forbid(unsafe_code)]
 
 mod allocation;
 mod attributes;
 mod clients;
 mod listing;
+mod locks;
 mod open_files;
 mod operations;
 pub mod options;
 mod requests;
 pub mod session;
+mod signals;
 mod unlinked;
 mod xattrs;

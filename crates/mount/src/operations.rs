@@ -1,7 +1,7 @@
 //! What the kernel's requests mean: each is one or a few calls of the client library.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use causeway_fs::Error;
@@ -10,10 +10,13 @@ use causeway_wire::fs::{
     Attributes, Body, Entry, Errno, Kind, Node, ObjectId, Place, SetAttributes,
 };
 
+use fuser::Notifier;
+
 use crate::attributes::{Failed, Outcome};
 use crate::clients::{Clients, User};
 use crate::listing::Listing;
 use crate::open_files::{OpenFiles, Shared};
+use crate::signals::Waits;
 use crate::unlinked::{PLACE, Unlinked};
 
 /// Entries of a directory that are asked for at a time.
@@ -24,9 +27,13 @@ pub(crate) struct Mounted {
     pub(crate) clients: Clients,
     /// Indices of the I/O servers in the configuration.
     io_servers: Vec<usize>,
-    files: OpenFiles,
+    pub(crate) files: OpenFiles,
     unlinked: Unlinked,
     directories: Mutex<Directories>,
+    /// Programs that wait for locks.
+    pub(crate) waits: Arc<Waits>,
+    /// By which the kernel is told what to forget, once the file system is mounted.
+    pub(crate) kernel: OnceLock<Notifier>,
 }
 
 #[derive(Default)]
@@ -51,6 +58,8 @@ impl Mounted {
             files: OpenFiles::default(),
             unlinked,
             directories: Mutex::default(),
+            waits: Arc::default(),
+            kernel: OnceLock::new(),
         }
     }
 

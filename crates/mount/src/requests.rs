@@ -12,12 +12,13 @@ use causeway_wire::fs::{Attributes, MAX_NAME_BYTES, ObjectId, Region, SetAttribu
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use crate::attributes::{Outcome, file_type, for_kernel, timestamp};
 use crate::clients::User;
+use crate::locks::KernelLock;
 use crate::operations::{Mounted, New};
 use crate::xattrs::XattrReply;
 
@@ -107,6 +108,8 @@ impl Filesystem for RequestHandler {
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_ATOMIC_O_TRUNC,
             InitFlags::FUSE_AUTO_INVAL_DATA,
+            // Not FUSE_FLOCK_LOCKS: those are not told apart from these, and stay the kernel's own.
+            InitFlags::FUSE_POSIX_LOCKS,
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
         ] {
@@ -377,9 +380,69 @@ impl Filesystem for RequestHandler {
         }
     }
 
-    // Nothing is to be flushed: all data is at the servers when `write` returns.
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        reply.ok();
+    // All data is at the servers when `write` returns, but a program that closes a file has no locks on it any more.
+    fn flush(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        self.mounted
+            .end_locks(object(inode), owner.0, |ended| reply_empty(ended, reply));
+    }
+
+    fn getlk(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        owner: LockOwner,
+        first: u64,
+        last: u64,
+        kind: i32,
+        pid: u32,
+        reply: ReplyLock,
+    ) {
+        let lock = KernelLock {
+            object: object(inode),
+            owner: owner.0,
+            first,
+            last,
+            kind,
+            pid,
+        };
+        self.mounted.test_lock(lock, |found| match found {
+            Ok(found) => reply.locked(found.first, found.last, found.kind, found.pid),
+            Err(failed) => reply.error(failed.into()),
+        });
+    }
+
+    fn setlk(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        owner: LockOwner,
+        first: u64,
+        last: u64,
+        kind: i32,
+        pid: u32,
+        waits: bool,
+        reply: ReplyEmpty,
+    ) {
+        let lock = KernelLock {
+            object: object(inode),
+            owner: owner.0,
+            first,
+            last,
+            kind,
+            pid,
+        };
+        let waits = waits.then(|| request.pid());
+        self.mounted
+            .set_lock(lock, waits, |done| reply_empty(done, reply));
     }
 
     fn release(

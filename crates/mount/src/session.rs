@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::clients::Clients;
+use crate::locks::watch_signals;
 use crate::operations::Mounted;
 use crate::options::Options;
 use crate::requests::RequestHandler;
@@ -204,6 +205,7 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     let unlinked = Unlinked::new(number, spec.lease);
     let mounted = Arc::new(Mounted::new(clients, io_servers, unlinked));
     mounted.renew();
+    watch_signals(&mounted).doing(what)?;
     let (sender, ended) = channel();
     let handler = RequestHandler {
         mounted: Arc::clone(&mounted),
@@ -220,6 +222,8 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
             .and_then(fuser::Session::spawn)
             .map_err(|error| refused(what(), &error))?;
         let mounted = Arc::clone(&mounted);
+        // It is the first one.
+        let _ = mounted.kernel.set(session.notifier());
         *serving = Some(Served {
             mounted,
             entry: None,

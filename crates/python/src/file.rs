@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use causeway_fs::Error;
 use causeway_fs::client::Allocation;
 use causeway_fs::open_file::{OpenFile, Whence, region};
+use causeway_fs::open_locks::{Wanted, is_taken, range};
 use causeway_sys::fork::Owner;
 use causeway_sys::lent::{Buffer, Use};
-use causeway_wire::fs::Region;
+use causeway_wire::fs::{LockRange, Region};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -85,6 +86,16 @@ impl File {
         file.reading(|client, file| {
             read_into(client, file, &[region(offset, buffer.len)], &[buffer])
         })
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // In a child that was forked off, the file and its locks are the parent's.
+        if check_owner(&self.owner).is_err() {
+            let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(open.take());
+        }
     }
 }
 
@@ -210,6 +221,65 @@ impl File {
         self.with(py, OpenFile::sync)
     }
 
+    /// Takes a lock on the whole file, or on a range from a first byte on (0 bytes: without an end). Returns whether the file has it: not, if others do and
+    /// it does not wait.
+    fn lock(
+        &self,
+        py: Python<'_>,
+        exclusive: bool,
+        wait: bool,
+        range: Option<(u64, u64)>,
+    ) -> PyResult<bool> {
+        let wanted = wanted(range)?;
+        if !wait {
+            return self.with(py, |file| match file.try_lock(wanted, exclusive) {
+                Err(error) if is_taken(&error) => Ok(false),
+                taken => taken.map(|()| true),
+            });
+        }
+        let mut raised = None;
+        let locked = self.with(py, |file| {
+            let locked = file.lock(wanted, exclusive, || {
+                raised = Python::attach(|py| py.check_signals()).err();
+                raised.is_none()
+            });
+            Ok(locked)
+        })?;
+        match (locked, raised) {
+            (Ok(()), None) => Ok(true),
+            (Ok(()), Some(raised)) => {
+                self.with(py, |file| file.unlock(wanted))?;
+                Err(raised)
+            }
+            (Err(_), Some(raised)) => Err(raised),
+            (Err(error), None) => Err(failed(error)),
+        }
+    }
+
+    fn unlock(&self, py: Python<'_>, range: Option<(u64, u64)>) -> PyResult<()> {
+        let wanted = wanted(range)?;
+        self.with(py, |file| file.unlock(wanted))
+    }
+
+    /// What is in the way of a lock: whether it is exclusive, its first byte, its length (0: without an end), and its process.
+    fn lock_holder(
+        &self,
+        py: Python<'_>,
+        exclusive: bool,
+        range: Option<(u64, u64)>,
+    ) -> PyResult<Option<(bool, u64, u64, u32)>> {
+        let wanted = wanted(range)?;
+        let holder = self.with(py, |file| file.test_lock(wanted, exclusive))?;
+        Ok(holder.map(|holder| {
+            let LockRange { first, last } = holder.range;
+            let len = match last {
+                u64::MAX => 0,
+                last => last - first + 1,
+            };
+            (holder.exclusive, first, len, holder.pid)
+        }))
+    }
+
     fn stat(&self, py: Python<'_>) -> PyResult<Attributes> {
         self.with(py, |file| {
             Ok(attributes::of(file.object(), &file.attributes()?))
@@ -232,11 +302,28 @@ impl File {
         Ok(self.get()?.flags().write)
     }
 
-    /// Calls in progress continue.
-    fn close(&self) {
-        self.open
+    /// Calls in progress continue. Locks end.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if check_owner(&self.owner).is_err() {
+            return Ok(());
+        }
+        let open = self
+            .open
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
+        match open {
+            Some(file) => py.detach(|| file.end_locks()).map_err(failed),
+            None => Ok(()),
+        }
     }
+}
+
+/// What is to be locked: a range, or the whole file.
+fn wanted(part: Option<(u64, u64)>) -> PyResult<Wanted> {
+    let Some((first, len)) = part else {
+        return Ok(Wanted::Whole);
+    };
+    let too_long = || PyValueError::new_err("the range ends behind byte 2^64 - 1");
+    range(first, len).map(Wanted::Part).ok_or_else(too_long)
 }

@@ -44,6 +44,40 @@ def test_files_are_opened_as_the_built_in_function_opens_them(client, place):
             client.open(path, mode)
 
 
+def test_locks_exclude_other_open_files_and_ctrl_c_ends_a_wait(client, place):
+    path = place + "/locked"
+    client.write(path, b"content")
+    with client.open(path, "r+b", 0) as one, client.open(path, "r+b", 0) as other:
+        assert one.lock()
+        assert not other.lock(exclusive=False, wait=False)
+        # Ranges are another matter.
+        assert one.lock(range=(10, 5)) and other.lock(range=(0, 10))
+        holder = other.lock_holder(range=(0, 0))
+        assert holder == (True, 10, 5, os.getpid())
+        assert other.lock_holder(False, range=(0, 10)) is None
+        with pytest.raises(ValueError):
+            one.lock(range=(2**64 - 1, 2))
+        before = signal.signal(signal.SIGUSR1, interrupt)
+        try:
+            with pytest.raises(OSError) as raised:
+                threading.Timer(0.3, signal.raise_signal, [signal.SIGUSR1]).start()
+                other.lock()
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        assert raised.value.args == ("interrupted",)
+        waits = threading.Thread(target=other.lock)
+        waits.start()
+        one.unlock()
+        waits.join()
+        assert not one.lock(wait=False)
+        other.close()
+        assert one.lock(wait=False) and one.lock(range=(0, 0))
+
+
+def interrupt(number, frame):
+    raise OSError("interrupted")
+
+
 def test_extended_attributes(client, place):
     path = place + "/attributed"
     client.write(path, b"content")

@@ -19,6 +19,7 @@ mod codec;
 mod errno;
 pub mod formats;
 mod identity;
+mod locks;
 mod moment;
 mod objects;
 mod place;
@@ -32,6 +33,7 @@ pub use identity::{
     Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
     MAX_SERVER_NAME_BYTES, ServerIdentity, Target,
 };
+pub use locks::{Lock, LockFamily, LockHolder, LockRange};
 pub use moment::Moment;
 pub use objects::{
     Attributes, Body, DataFault, Distribution, DistributionHint, Kind, Node, ObjectId,
@@ -371,6 +373,39 @@ pub enum Operation {
         turn: u64,
     },
 
+    /// Takes a lock, which the client has until it gives it back or its connection ends. An owner's locks that it overlaps
+    /// become a part of it. Returns [`ReplyBody::Done`] once the client has it; [`Errno::EAGAIN`] if others are in its way and
+    /// the client does not wait; [`Errno::EDEADLK`] if they wait for this owner; [`Errno::ENOLCK`] if there are too many.
+    Lock {
+        /// Which one.
+        lock: Lock,
+        /// Tag under which a client that waits is told that it has the lock, by a reply like that to this request: the reply
+        /// to this one is [`ReplyBody::LockWaits`] then. 0 if the client does not wait.
+        wait: u64,
+    },
+    /// Gives the locks of an owner on a part of a file back. Returns [`ReplyBody::Done`].
+    Unlock {
+        /// On which file.
+        object: ObjectId,
+        /// Of which family.
+        family: LockFamily,
+        /// Whose.
+        owner: u64,
+        /// On which bytes.
+        range: LockRange,
+    },
+    /// Asks what is in the way of a lock. Returns [`ReplyBody::LockHolder`].
+    TestLock {
+        /// Of which one.
+        lock: Lock,
+    },
+    /// Ends a wait for a lock, if it goes on: what the client is told then is [`Errno::ECANCELED`]. Returns
+    /// [`ReplyBody::Done`].
+    CancelLock {
+        /// The wait's tag.
+        wait: u64,
+    },
+
     /// Lists striped files in the order of their numbers. Returns [`ReplyBody::StripedFiles`].
     ListStriped {
         /// Only those behind this one.
@@ -639,6 +674,13 @@ pub enum ReplyBody {
         turn: u64,
         /// The file, whose end stays where it is for other appenders.
         node: Box<Node>,
+    },
+    /// The lock is not free, and the client waits for it.
+    LockWaits,
+    /// What is in the way of a lock.
+    LockHolder {
+        /// One of those locks; absent if none is.
+        holder: Option<LockHolder>,
     },
     /// A part of the stored data was verified.
     Scrubbed {

@@ -7,6 +7,7 @@ mod ends;
 mod files;
 mod full;
 mod holes;
+mod locks;
 mod programs;
 mod users;
 mod xattrs;

@@ -275,6 +275,46 @@ int cwfs_fallocate(cwfs_t *fs, cwfs_file_t file, int mode, int64_t offset, int64
 int cwfs_fsync(cwfs_t *fs, cwfs_file_t file);
 
 /* ------------------------------------------------------------------------------------------------
+ * Locks, which exclude other processes and other open files of this one, on any host
+ *
+ *     They belong to the open file, and end when it is closed or the process ends. The locks of cwfs_flock() and those of
+ *     cwfs_fcntl() do not exclude each other. If the connection with the metadata server is lost, so are the locks: then calls with
+ *     the file return -EIO until it has been unlocked as a whole, or closed. See docs/locks.md.
+ */
+
+/*
+ * cwfs_flock - lock a whole file, or unlock it
+ *
+ * PARAMETERS
+ *     operation   LOCK_SH, LOCK_EX or LOCK_UN of <sys/file.h>; with LOCK_NB it does not wait. A call that waits may wait for any
+ *                 time; cwfs_cancel_locks() ends that.
+ *
+ * RETURN VALUE
+ *     0; with LOCK_NB -EAGAIN if others have the lock; -EDEADLK if those wait for this file; -EINTR if the wait was cancelled;
+ *     -ENOLCK if there are too many locks; -EOPNOTSUPP if the server is of an earlier build.
+ */
+int cwfs_flock(cwfs_t *fs, cwfs_file_t file, int operation);
+
+/*
+ * cwfs_fcntl - lock a part of a file, unlock it, or ask who has it locked
+ *
+ * PARAMETERS
+ *     command     F_SETLK, F_SETLKW (which waits) or F_GETLK of <fcntl.h>
+ *     lock        l_type: F_RDLCK (needs a file that may be read), F_WRLCK (written) or F_UNLCK; l_whence: SEEK_SET; l_start and l_len, of
+ *                 which 0 means: to the end of the file, wherever it may come to be. F_GETLK writes one lock that is in the way,
+ *                 or F_UNLCK as l_type.
+ *
+ * RETURN VALUE
+ *     As cwfs_flock().
+ */
+int cwfs_fcntl(cwfs_t *fs, cwfs_file_t file, int command, struct flock *lock);
+
+/*
+ * cwfs_cancel_locks - end the waits of other threads for locks on this file, with -EINTR
+ */
+int cwfs_cancel_locks(cwfs_t *fs, cwfs_file_t file);
+
+/* ------------------------------------------------------------------------------------------------
  * Posted operations
  */
 

@@ -107,6 +107,45 @@ static void xattrs(cwfs_t *fs) {
     CHECK_IS(cwfs_unlink(fs, "/attributed"), 0);
 }
 
+static void locks(cwfs_t *fs) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 10, .l_len = 10};
+    struct flock asked = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
+    struct flock bad = {.l_type = F_RDLCK, .l_whence = SEEK_CUR, .l_start = 0, .l_len = 0};
+    cwfs_file_t file = open_file(fs, "/locked", O_CREAT | O_RDWR);
+    cwfs_file_t other = open_file(fs, "/locked", O_RDONLY);
+    CHECK_IS(cwfs_fcntl(fs, file, F_SETLK, &lock), 0);
+    CHECK_IS(cwfs_fcntl(fs, other, F_SETLK, &asked), -EAGAIN);
+    CHECK_IS(cwfs_fcntl(fs, other, F_GETLK, &asked), 0);
+    CHECK(asked.l_type == F_WRLCK && asked.l_start == 10 && asked.l_len == 10);
+    CHECK(asked.l_pid == getpid());
+    CHECK_IS(cwfs_fcntl(fs, other, F_SETLK, &lock), -EBADF);
+    CHECK_IS(cwfs_fcntl(fs, other, F_SETLK, &bad), -EINVAL);
+    bad.l_whence = SEEK_SET;
+    bad.l_start = -1;
+    CHECK_IS(cwfs_fcntl(fs, other, F_SETLK, &bad), -EINVAL);
+    CHECK_IS(cwfs_fcntl(fs, other, F_SETLK, NULL), -EINVAL);
+    CHECK_IS(cwfs_fcntl(fs, other, F_GETFD, &lock), -EINVAL);
+    lock.l_type = F_UNLCK;
+    CHECK_IS(cwfs_fcntl(fs, file, F_SETLK, &lock), 0);
+    asked = (struct flock){.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
+    CHECK_IS(cwfs_fcntl(fs, other, F_GETLK, &asked), 0);
+    CHECK(asked.l_type == F_UNLCK);
+    /* Whole files, which these do not exclude. */
+    CHECK_IS(cwfs_flock(fs, file, LOCK_EX), 0);
+    CHECK_IS(cwfs_flock(fs, other, LOCK_SH | LOCK_NB), -EAGAIN);
+    asked.l_type = F_RDLCK;
+    CHECK_IS(cwfs_fcntl(fs, other, F_SETLKW, &asked), 0);
+    CHECK_IS(cwfs_flock(fs, other, 77), -EINVAL);
+    CHECK_IS(cwfs_cancel_locks(fs, other), 0);
+    /* Closing it ends them. */
+    CHECK_IS(cwfs_close(fs, file), 0);
+    CHECK_IS(cwfs_flock(fs, other, LOCK_EX | LOCK_NB), 0);
+    CHECK_IS(cwfs_flock(fs, other, LOCK_UN), 0);
+    CHECK_IS(cwfs_close(fs, other), 0);
+    CHECK_IS(cwfs_flock(fs, other, LOCK_UN), -EBADF);
+    CHECK_IS(cwfs_unlink(fs, "/locked"), 0);
+}
+
 static void flags(cwfs_t *fs) {
     char text[32] = "";
     cwfs_file_t file, other;
@@ -251,6 +290,7 @@ int main(int argc, char **argv) {
     contents(fs);
     holes(fs);
     xattrs(fs);
+    locks(fs);
     flags(fs);
     lists(fs);
     names(fs);

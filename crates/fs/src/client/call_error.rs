@@ -79,6 +79,8 @@ pub(crate) fn unexpected_reply(reply: &ReplyBody) -> CallError {
         ReplyBody::MetadataStatus { .. } | ReplyBody::StorageStatus { .. } => "a status",
         ReplyBody::Xattr(_) => "an extended attribute",
         ReplyBody::XattrNames(_) => "names of extended attributes",
+        ReplyBody::LockWaits => "that a lock is not free",
+        ReplyBody::LockHolder { .. } => "who has a lock",
         ReplyBody::Punched { .. } => "how far a hole was made",
         ReplyBody::Hello(_) => "a greeting",
     };

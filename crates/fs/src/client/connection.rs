@@ -1,11 +1,14 @@
 //! A client: its parts and its options.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_bmi::{Memory, PeerReport};
 use causeway_wire::fs::{Caller, Errno};
 
 use super::call_error::CallError;
+use super::locks::Locks;
+use super::options::{ClientOptions, own_identity};
 use super::rpc::{Interrupter, Rpc};
 use super::stages::Stage;
 use super::verifiers::Verifiers;
@@ -22,23 +25,23 @@ pub struct Client {
     pub(super) verifiers: Verifiers,
     pub(super) record_stages: bool,
     pub(super) stages: Vec<Stage>,
-}
-
-/// How a client behaves.
-#[derive(Debug, Clone, Default)]
-pub struct ClientOptions {
-    /// The user on whose behalf it makes requests; the process's own identity if absent.
-    pub caller: Option<Caller>,
-    /// Use only addresses of this scheme (`shm`, `tcp`), for measurements.
-    pub only_scheme: Option<String>,
-    /// Record how long each stage of reads and writes takes, for [`Client::take_stages`].
-    pub record_stages: bool,
+    pub(super) locks: Arc<Locks>,
 }
 
 impl Client {
     /// Prepares a client of a file system. Connections are made when they are needed, so servers that
     /// are down show only then.
     pub fn connect(configuration: &Configuration, options: ClientOptions) -> Result<Self, Error> {
+        let locks = Arc::new(Locks::new(configuration, &options));
+        Self::with_locks(configuration, options, locks)
+    }
+
+    /// The same for one of several clients that share their locks.
+    pub(crate) fn with_locks(
+        configuration: &Configuration,
+        options: ClientOptions,
+        locks: Arc<Locks>,
+    ) -> Result<Self, Error> {
         let caller = options.caller.unwrap_or_else(own_identity);
         let rpc = Rpc::new(configuration, caller, options.only_scheme.as_deref())
             .map_err(|error| error.during("connect", configuration.name.as_bytes()))?;
@@ -49,6 +52,7 @@ impl Client {
             verifiers: Verifiers::default(),
             record_stages: options.record_stages,
             stages: Vec::new(),
+            locks,
         })
     }
 
@@ -62,6 +66,11 @@ impl Client {
                 .map_err(|error| CallError::local(Errno::ENOMEM, error.to_string()))
         });
         allocated.map_err(|error| error.during("allocate", format!("{len} bytes").as_bytes()))
+    }
+
+    /// Locks that exclude other clients. As long as one of these is lost, reading and writing its file fails.
+    pub fn locks(&self) -> &Arc<Locks> {
+        &self.locks
     }
 
     /// Which method was chosen for a server (an index into the configuration), and why.
@@ -95,19 +104,5 @@ impl Drop for Client {
         if !std::thread::panicking() {
             self.rpc.end_session();
         }
-    }
-}
-
-/// The process's user, group and supplementary groups.
-pub fn own_identity() -> Caller {
-    let groups = rustix::process::getgroups().unwrap_or_default();
-    Caller {
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
-        groups: groups
-            .into_iter()
-            .take(causeway_wire::fs::MAX_GROUPS)
-            .map(|group| group.as_raw())
-            .collect(),
     }
 }

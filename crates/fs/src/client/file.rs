@@ -68,8 +68,8 @@ impl File {
         }
     }
 
-    /// Drops the content that came with the opening, because the file's has changed.
-    pub(super) fn forget_content(&mut self) {
+    /// Drops the content that came with the opening: the file's has changed, or may have, since others have had it locked.
+    pub fn forget_content(&mut self) {
         self.opened_content = None;
     }
 

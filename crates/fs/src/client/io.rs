@@ -540,6 +540,7 @@ impl Client {
     /// Checks that the caller may do this to a file's content. I/O servers have no names and no modes, so
     /// the client decides by the node; the owner always may, through a file that is open, as in NFS.
     pub(super) fn check_access(&self, file: &File, kind: IoKind) -> Result<(), CallError> {
+        self.locks.check_object(file.node.object)?;
         let (caller, attributes) = (self.rpc.caller(), &file.node.attributes);
         let wanted = match kind {
             IoKind::Read => 0o4,

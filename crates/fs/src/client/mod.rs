@@ -7,7 +7,7 @@
 //! Reading order: `connection` (what a client is), `call`, `call_error`, `rpc`, `pending` and `replies` (requests, replies,
 //! repetition), `session`, `link`, `introduce` and `identity` (which server is at an address), `file`, `nodes`, `names` and
 //! `xattrs` (the name space), `transfer` (which bytes go where), `io` (reading and writing), `append` (writing behind the end),
-//! `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing),
+//! `locks`, `lock_state` and `lock_thread` (locks that exclude other clients), `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing),
 //! `verifiers` and `losses` (writes that were lost before a sync), `maintain` (for operators), `stages` (where the time goes).
 
 mod allocation;
@@ -21,10 +21,14 @@ mod identity;
 mod introduce;
 mod io;
 mod link;
+mod lock_state;
+mod lock_thread;
+mod locks;
 mod losses;
 mod maintain;
 mod names;
 mod nodes;
+mod options;
 mod pending;
 mod presence;
 mod read;
@@ -39,10 +43,13 @@ mod verifiers;
 mod xattrs;
 
 pub use allocation::Allocation;
-pub use connection::{Client, ClientOptions, own_identity};
+pub use connection::Client;
 pub use file::{CreateOptions, File};
 pub use identity::Layout;
+pub use lock_state::LockOwner;
+pub use locks::{Locks, PendingLock};
 pub use maintain::{Checked, CheckedFiles, Orphans, OrphansGone, Scrubbed, ServerFault, Space};
 pub use names::MANY;
+pub use options::{ClientOptions, own_identity};
 pub(crate) use rpc::Interrupter;
 pub use stages::Stage;

@@ -8,11 +8,15 @@ use causeway_wire::fs::formats::{FORMATS, refused_text};
 use causeway_wire::fs::{Errno, Failure, ReplyBody};
 
 use super::pending::{Attempt, Outcome, PendingCall, State, errno_of};
-use super::rpc::{BATCH, DRAIN, Rpc, SPARE_REPLIES};
+use super::rpc::{BATCH, DRAIN, EVENT, Rpc, SPARE_REPLIES};
 
 impl Rpc {
     /// Handles one completion.
     pub(super) fn completed(&mut self, pending_calls: &mut [PendingCall], completion: Completion) {
+        if completion.user & EVENT != 0 {
+            self.events.push(completion);
+            return;
+        }
         let (index, is_send) = ((completion.user >> 1) as usize, completion.user & 1 == 1);
         let Some(pending) = pending_calls.get_mut(index) else {
             return;

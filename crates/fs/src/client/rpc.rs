@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use causeway_bmi::{Access, Addr, Bmi, Config, Context, Memory, Posted, RegionDescriptor, Waker};
+use causeway_bmi::{
+    Access, Addr, Bmi, Completion, Config, Context, Memory, Posted, RegionDescriptor, Waker,
+};
 use causeway_wire::datafile::Binding;
 use causeway_wire::fs::formats::{FORMATS, NUMBERED_WRITES, lacking_text};
 use causeway_wire::fs::{
@@ -37,6 +39,9 @@ pub(super) const DRAIN: Duration = Duration::from_secs(2);
 pub(super) const BATCH: usize = 64;
 /// Reply buffers that are kept for reuse.
 pub(super) const SPARE_REPLIES: usize = 64;
+
+/// A bit of an operation's `user` number: it belongs to no call.
+pub(super) const EVENT: u64 = 1 << 63;
 
 /// Ends a client's calls, the present one and all later ones, from another thread: each fails as if its time-out had passed.
 #[derive(Debug, Clone)]
@@ -77,6 +82,8 @@ pub(crate) struct Rpc {
     /// Whether a change was abandoned without a reply, or repeated: a copy of it may still reach a server.
     pub(super) unconfirmed: bool,
     next_tag: u64,
+    /// Completions of operations that belong to no call, for the thread that has posted them.
+    pub(super) events: Vec<Completion>,
     /// The number of writes so far.
     writes: u64,
     /// Set when all calls are to end at once.
@@ -125,6 +132,7 @@ impl Rpc {
             sequences: Vec::new(),
             unconfirmed: false,
             next_tag: 1,
+            events: Vec::new(),
             writes: 0,
             interrupted: Arc::default(),
             spare_replies: Vec::new(),
@@ -156,6 +164,32 @@ impl Rpc {
     /// Makes progress for this long, while no call is in progress.
     pub(super) fn make_progress(&mut self, idle: Duration) {
         self.bmi.wait(self.context, idle);
+    }
+
+    /// Waits for the completion of an operation that belongs to no call, or for the waker, not longer than this. See [`Rpc::events`].
+    pub(super) fn wait_for_events(&mut self, idle: Duration) {
+        let mut completions = Vec::new();
+        let taken = self
+            .bmi
+            .testcontext(self.context, BATCH, idle, &mut completions);
+        if let Err(error) = taken {
+            tracing::warn!(%error, "the message layer has failed");
+        }
+        for completion in completions {
+            self.completed(&mut [], completion);
+        }
+    }
+
+    /// A tag that no message has had.
+    pub(super) fn next_tag(&mut self) -> u64 {
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        tag
+    }
+
+    /// Ends [`Rpc::wait_for_events`] from another thread.
+    pub(super) fn waker(&self) -> Waker {
+        self.bmi.waker()
     }
 
     /// The binding of the sums of an object's blocks on this server.
@@ -406,8 +440,7 @@ impl Rpc {
             let text = lacking_text(needed, formats.highest);
             return Err(self.error_at(pending.call.server, Errno::EOPNOTSUPP, text));
         }
-        let tag = self.next_tag;
-        self.next_tag += 1;
+        let tag = self.next_tag();
         let request = Request {
             reply_tag: tag,
             target: pending.sent_target,

@@ -160,7 +160,11 @@ impl Loop {
         }
         self.appends.last_watch = self.appends.last_watch.wrapping_add(1);
         let number = self.appends.last_watch;
-        match self.post_watch(from, number) {
+        let ticket = Ticket {
+            slot: 0,
+            generation: number,
+        };
+        match self.post_watch(from, ticket) {
             Some(receive) => {
                 let watched = Watched {
                     object,
@@ -174,12 +178,10 @@ impl Loop {
         }
     }
 
-    fn post_watch(&mut self, from: Addr, number: u32) -> Option<OpId> {
+    /// Has the end of a client's connection tell the loop, under a number in the place of a ticket's.
+    pub(super) fn post_watch(&mut self, from: Addr, number: Ticket) -> Option<OpId> {
         self.bmi.identity(from)?;
-        let user = Purpose::Watch.user(Ticket {
-            slot: 0,
-            generation: number,
-        });
+        let user = Purpose::Watch.user(number);
         let into = [Memory::zeroed(1)];
         let posted = self
             .bmi

@@ -21,6 +21,7 @@ use super::beside::Wakeups;
 use super::callers::{Callers, check_operator};
 use super::home::Home;
 use super::io::Job;
+use super::lock_state::{LockState, WATCHES_LOCKS};
 use super::metadata::{Metadata, first_number};
 use super::piece_io::PieceResult;
 use super::staging::Staging;
@@ -80,6 +81,7 @@ pub(super) struct Loop {
     pub(super) written: u64,
     pub(super) read: u64,
     pub(super) appends: Appends,
+    pub(super) locks: LockState,
     pub(super) turns_seen: TurnsSeen,
     // Threads beside the loop stop before the metadata, and all before the directory is released.
     beside: Vec<Background>,
@@ -254,6 +256,7 @@ impl Loop {
             written: 0,
             read: 0,
             appends: Appends::new(first_turn, configuration.timeout / 2),
+            locks: LockState::default(),
             turns_seen: TurnsSeen::default(),
             beside,
             metadata,
@@ -296,6 +299,7 @@ impl Loop {
             }
             self.apply_metadata_batch();
             self.take_overdue_turns();
+            self.tell_lock_clients();
             self.abandon_ended();
             self.run_jobs();
             self.clean_datafiles();
@@ -449,6 +453,9 @@ impl Loop {
                     self.bmi.release(entry.to.from);
                 }
             }
+            Purpose::Watch if ticket.slot == WATCHES_LOCKS => {
+                self.lock_watch_ended(ticket, &completion);
+            }
             Purpose::Watch => self.watch_ended(ticket, &completion),
             Purpose::List => self.list_arrived(ticket, completion.result),
             Purpose::Piece(index) => self.piece_transferred(ticket, index, completion.result),
@@ -599,6 +606,19 @@ impl Loop {
             Operation::CancelAppend { object, turn } => {
                 Ok(Some(self.cancel_append(object, turn, request.client)))
             }
+            Operation::Lock { lock, wait } => self.lock(to, &request, &lock, wait).map(Some),
+            Operation::Unlock {
+                object,
+                family,
+                owner,
+                range,
+            } => {
+                let locks = (object, family);
+                self.unlock(to, request.client, owner, locks, range)
+                    .map(Some)
+            }
+            Operation::TestLock { lock } => self.test_lock(&request, &lock).map(Some),
+            Operation::CancelLock { wait } => Ok(Some(self.cancel_lock(request.client, wait))),
             Operation::AddServer { .. }
             | Operation::AcceptServer { .. }
             | Operation::DrainServer { .. } => {

@@ -11,6 +11,7 @@ mod holes;
 mod identity;
 mod integrity;
 mod kills;
+mod locks;
 mod repeated;
 mod restored;
 mod shared;

@@ -79,6 +79,17 @@ _KEEP_SIZE = 1
 _PUNCH_HOLE = 2
 
 
+class LockHolder(NamedTuple):
+    """A lock that others have."""
+
+    exclusive: bool
+    first: int
+    #: In bytes; 0 if it has no end.
+    length: int
+    #: As its host numbers processes.
+    pid: int
+
+
 class RawFile(io.RawIOBase):
     """An open file without a buffer. Threads may share it; ``pread`` and its likes leave the position alone."""
 
@@ -175,6 +186,28 @@ class RawFile(io.RawIOBase):
     def fsync(self) -> None:
         """Makes content and size durable."""
         self._file.fsync()
+
+    def lock(
+        self, exclusive: bool = True, *, wait: bool = True, range: tuple[int, int] | None = None
+    ) -> bool:
+        """Locks the whole file, or a range: its first byte, and how many there are (0: all behind it).
+
+        Excludes every other open file, of any process on any host; a lock that is not exclusive excludes exclusive ones alone. Locks
+        of ranges and of whole files do not exclude each other. Returns False if others have it and it does not ``wait``.
+        The lock ends with ``unlock``, ``close`` or the process.
+        """
+        return self._file.lock(exclusive, wait, range)
+
+    def unlock(self, range: tuple[int, int] | None = None) -> None:
+        """Gives the lock of the whole file back, or those of a range."""
+        self._file.unlock(range)
+
+    def lock_holder(
+        self, exclusive: bool = True, *, range: tuple[int, int] | None = None
+    ) -> LockHolder | None:
+        """A lock that is in the way of this one, if any is."""
+        holder = self._file.lock_holder(exclusive, range)
+        return LockHolder(*holder) if holder else None
 
     def stat(self) -> Stat:
         return Stat._make(self._file.stat())

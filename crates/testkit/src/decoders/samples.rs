@@ -10,6 +10,7 @@ use causeway_wire::fs::{
 };
 use causeway_wire::{fs, home, store};
 
+mod locks;
 mod messages;
 mod methods;
 mod regions;
@@ -364,7 +365,7 @@ pub(super) fn requests() -> Vec<Vec<u8>> {
         operation,
     };
     let mut all = Vec::new();
-    for operation in operations() {
+    for operation in operations().into_iter().chain(locks::operations()) {
         // Format 5 has no numbers of writes.
         let old = Formats::only(fs::formats::FORMATS.lowest);
         all.extend(
@@ -616,7 +617,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             message: "another format".into(),
         }),
     };
-    (results.into_iter())
+    (results.into_iter().chain(locks::replies()))
         .map(|result| Reply { result: Ok(result) }.to_bytes(fs::formats::FORMATS.highest))
         .chain([4, 7, 9].map(|format| failure.to_bytes(format)))
         .collect()

@@ -127,6 +127,11 @@ variants!(Operation, "operation", {
     82 => Scrub { from: option, bytes: u64 },
     83 => AcceptData { objects: list(8) },
 
+    96 => Lock { lock: wire, wait: u64 },
+    97 => Unlock { object: wire, family: wire, owner: u64, range: wire },
+    98 => TestLock { lock: wire },
+    99 => CancelLock { wait: u64 },
+
     // 128 was a greeting without a layout.
     129 => Hello { layout_from: u16, timeout_s: u32 },
 });
@@ -179,6 +184,8 @@ variants!(ReplyBody, "reply body", {
     40 => Punched { next: option_u64 },
     41 => Xattr(value: bytes(MAX_XATTR_VALUE_BYTES)),
     42 => XattrNames(names: list(4)),
+    64 => LockWaits,
+    65 => LockHolder { holder: option },
 });
 
 variants!(Regions, "regions", {
@@ -204,6 +211,10 @@ record! { CheckCursor { phase: u8, key: bytes(MAX_CURSOR_BYTES) } }
 record! { Caller { uid: u32, gid: u32, groups: u32s(MAX_GROUPS) } }
 record! { Place { base: wire, path: bytes(MAX_PATH_BYTES) } }
 record! { XattrName { name: bytes(MAX_XATTR_NAME_BYTES) } }
+record! { Lock {
+    object: wire, family: wire, owner: u64, exclusive: bool, range: wire, pid: u32,
+} }
+record! { LockHolder { exclusive: bool, range: wire, pid: u32 } }
 record! { Region { offset: u64, len: u64 } }
 record! { Reach { position: u16, end: u64 } }
 record! { ScrubPosition { object: wire, offset: u64 } }

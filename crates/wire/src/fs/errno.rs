@@ -36,6 +36,7 @@ macro_rules! errnos {
 errnos! {
     EPERM = 1, "operation not permitted";
     ENOENT = 2, "no such file or directory";
+    EINTR = 4, "interrupted";
     EIO = 5, "input/output error";
     ENXIO = 6, "nothing there";
     E2BIG = 7, "too large";
@@ -55,7 +56,9 @@ errnos! {
     EROFS = 30, "read-only file system";
     EMLINK = 31, "too many links";
     ERANGE = 34, "out of range";
+    EDEADLK = 35, "deadlock";
     ENAMETOOLONG = 36, "name too long";
+    ENOLCK = 37, "no locks available";
     ENOSYS = 38, "not implemented";
     ENOTEMPTY = 39, "directory not empty";
     ELOOP = 40, "too many symbolic links";
@@ -95,6 +98,8 @@ errnos! {
     MISSING = 1010, "stored data is absent";
     /// Nothing was appended: the client begins again.
     OVERTAKEN = 1011, "others have appended since this client's turn to append ended";
+    /// Others may have had it since: what the lock protected is to be read again.
+    LOCK_LOST = 1012, "a lock was lost, since the connection with the metadata server was";
 }
 
 impl core::fmt::Display for Errno {

@@ -20,9 +20,10 @@ use crate::formats::Formats;
 /// | 6 | writes with a number, and with the time since when they may have been stored; [`Operation::Clock`] |
 /// | 7 | the lowest format that the client speaks, in each request |
 /// | 8 | turns of writes, and the operations of which [`Operation::lowest_format`] says so |
+/// | 9 | locks |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
-    highest: 8,
+    highest: 9,
 };
 
 /// The first format in which writes have numbers and servers tell their clocks.
@@ -36,6 +37,9 @@ pub const STORED_REPLIES: u8 = 6;
 
 /// The first format whose servers are asked for more than names, attributes and data, and whose writes have a turn.
 pub const EXTENDED: u8 = 8;
+
+/// The first format whose metadata servers keep locks.
+pub const LOCKS: u8 = 9;
 
 /// What both sides call this protocol in their errors.
 const PROTOCOL: &str = "the file system's protocol";
@@ -61,6 +65,10 @@ impl Operation {
             | Operation::Exchange { .. }
             | Operation::PunchData { .. }
             | Operation::ReserveData { .. } => EXTENDED,
+            Operation::Lock { .. }
+            | Operation::Unlock { .. }
+            | Operation::TestLock { .. }
+            | Operation::CancelLock { .. } => LOCKS,
             _ => FORMATS.lowest,
         }
     }
@@ -179,6 +187,7 @@ impl Reply {
                 | ReplyBody::Xattr(_)
                 | ReplyBody::XattrNames(_),
             ) => EXTENDED,
+            Ok(ReplyBody::LockWaits | ReplyBody::LockHolder { .. }) => LOCKS,
             _ => format,
         };
         if format < lowest {

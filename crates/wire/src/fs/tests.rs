@@ -3,6 +3,7 @@
 mod attributes;
 mod data;
 mod formats;
+mod locks;
 
 use alloc::format;
 use alloc::string::ToString;
@@ -671,6 +672,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
         (object(), bytes()).prop_map(|(object, data)| Operation::Append { object, data }),
         (object(), any::<u64>())
             .prop_map(|(object, turn)| Operation::CancelAppend { object, turn }),
+        locks::any_lock(),
         vec(object(), 0..30).prop_map(|objects| Operation::Exist { objects }),
         (check_cursor(), any::<bool>())
             .prop_map(|(after, repair)| Operation::Check { after, repair }),

@@ -5,7 +5,7 @@ use alloc::borrow::ToOwned;
 use super::*;
 use crate::codec::tests::hex;
 
-fn from_hex(text: &str) -> Vec<u8> {
+pub(super) fn from_hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
         .bytes()
         .filter(|byte| !byte.is_ascii_whitespace())
@@ -23,7 +23,7 @@ pub(super) fn golden_reply(reply: &Reply, expected: &str) {
     }
 }
 
-fn request(operation: Operation) -> Request {
+pub(super) fn request(operation: Operation) -> Request {
     Request {
         reply_tag: 0x0102,
         target: Target {
@@ -90,12 +90,19 @@ fn golden_requests_of_each_format() {
         (five_to_seven, "07", status.clone(), "47".to_owned()),
         (five_to_seven, "07", write(3, repeated, 0), numbered.clone()),
         (only(7), "07", status.clone(), "47".to_owned()),
-        (only(8), "08", status, "47".to_owned()),
+        (only(8), "08", status.clone(), "47".to_owned()),
         (
             only(8),
             "08",
             write(3, repeated, 6),
             format!("{numbered} 0600000000000000"),
+        ),
+        (only(9), "09", status, "47".to_owned()),
+        (
+            only(9),
+            "09",
+            Operation::CancelLock { wait: 6 },
+            "63 0600000000000000".to_owned(),
         ),
     ];
     for (formats, first, operation, expected) in cases {
@@ -180,7 +187,8 @@ fn what_other_clients_speak_is_known_as_far_as_they_say_it() {
         // Ours.
         (&[5, 0], Some(Formats::only(5))),
         (&[7, 5], Some(of(7, 5))),
-        (&[8, 5], Some(FORMATS)),
+        (&[8, 5], Some(of(8, 5))),
+        (&[9, 5], Some(FORMATS)),
         // Nonsense.
         (&[0, 0], None),
         (&[9, 0], None),
@@ -239,7 +247,7 @@ fn refusals_say_which_format_to_use_and_name_both_sides() {
         errno: Errno::EPROTO,
         message: "words".into(),
     };
-    assert_eq!(refused_text(9, new.clone()), "words");
+    assert_eq!(refused_text(10, new.clone()), "words");
     let result = Err(new);
     for bytes in [
         Reply {

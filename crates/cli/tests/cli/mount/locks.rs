@@ -1,0 +1,166 @@
+//! Locks of ranges between programs on two mounts: they exclude each other, and end with their programs and mounts.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{Mounted, can_mount, shell};
+use crate::stand::Stand;
+
+fn open(path: &Path) -> File {
+    File::options().read(true).write(true).open(path).unwrap()
+}
+
+/// A program that locks the file, says so, and goes on to have it until its input ends.
+fn locker(path: &Path) -> Child {
+    let program = "import fcntl, sys
+f = open(sys.argv[1], 'r+b', buffering=0)
+print('asks', flush=True)
+fcntl.lockf(f, fcntl.LOCK_EX)
+print('has it', flush=True)
+sys.stdin.read()";
+    Command::new("python3")
+        .args(["-c", program])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Waits until the program has said this.
+fn expect(child: &mut Child, text: &str) {
+    let mut said = vec![0; text.len()];
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut said)
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&said), text);
+}
+
+#[test]
+fn locks_exclude_programs_on_other_mounts_until_the_file_is_closed_or_the_mount_dies() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let (mut one, other) = (Mounted::new(&stand), Mounted::new(&stand));
+    std::fs::write(one.at("file"), "0").unwrap();
+    let (first, second) = (open(&one.at("file")), open(&other.at("file")));
+    let try_second = || fcntl_lock(&second, FlockOperation::NonBlockingLockExclusive);
+    fcntl_lock(&first, FlockOperation::LockShared).unwrap();
+    fcntl_lock(&second, FlockOperation::NonBlockingLockShared).unwrap();
+    assert_eq!(try_second(), Err(Errno::AGAIN));
+    // Any handle of the file that the program closes.
+    drop(open(&one.at("file")));
+    try_second().unwrap();
+    // What was read before the lock is read again behind it.
+    let read = "import fcntl, os, sys
+f = os.open(sys.argv[1], os.O_RDWR)
+assert os.pread(f, 9, 0) == b'0'
+print('has read', flush=True)
+fcntl.lockf(f, fcntl.LOCK_EX)
+print(os.pread(f, 9, 0), flush=True)";
+    let mut reader = Command::new("python3")
+        .args(["-c", read])
+        .arg(one.at("file"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    expect(&mut reader, "has read\n");
+    rustix::io::pwrite(&second, b"1", 0).unwrap();
+    fcntl_lock(&second, FlockOperation::Unlock).unwrap();
+    expect(&mut reader, "b'1'\n");
+    assert!(reader.wait().unwrap().success());
+    // Its mount dies.
+    let mut holder = locker(&one.at("file"));
+    expect(&mut holder, "asks\nhas it\n");
+    assert_eq!(try_second(), Err(Errno::AGAIN));
+    let mount = Pid::from_raw(one.pid()).unwrap();
+    kill_process(mount, Signal::KILL).unwrap();
+    fcntl_lock(&second, FlockOperation::LockExclusive).unwrap();
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    drop(first);
+    one.unmount();
+}
+
+#[test]
+fn programs_that_wait_can_be_killed_and_what_a_killed_one_has_goes_on() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let (one, other) = (Mounted::new(&stand), Mounted::new(&stand));
+    std::fs::write(one.at("file"), "").unwrap();
+    let mut holder = locker(&one.at("file"));
+    expect(&mut holder, "asks\nhas it\n");
+    // On either mount; the end of a program that waits comes by the signal alone.
+    for mounted in [&one, &other] {
+        for signal in [Signal::KILL, Signal::TERM] {
+            let mut waits = locker(&mounted.at("file"));
+            expect(&mut waits, "asks\n");
+            kill_process(Pid::from_child(&waits), signal).unwrap();
+            assert!(!waits.wait().unwrap().success());
+        }
+    }
+    let mut next = locker(&other.at("file"));
+    expect(&mut next, "asks\n");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    expect(&mut next, "has it\n");
+    next.kill().unwrap();
+    next.wait().unwrap();
+    let file = open(&one.at("file"));
+    fcntl_lock(&file, FlockOperation::LockExclusive).unwrap();
+}
+
+#[test]
+fn one_database_is_written_from_two_mounts_in_both_journal_modes() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let (one, other) = (Mounted::new(&stand), Mounted::new(&stand));
+    let add = |database: &str, pragmas: &str| {
+        format!(
+            "sqlite3 -cmd '.timeout 120000' {database} '{pragmas} begin immediate;
+                 insert into t select value from generate_series(1, 40);
+                 update n set c = c + 1; commit;' >/dev/null"
+        )
+    };
+    let make = "create table t(a); create table n(c); insert into n values(0);";
+    shell(one.path(), &format!("sqlite3 one.db '{make}'"));
+    // All at the same time.
+    let writers = [&one, &other, &one].map(|mounted| {
+        let script = format!("for i in $(seq 20); do {}; done", add("one.db", ""));
+        let path = mounted.path().to_owned();
+        std::thread::spawn(move || shell(&path, &script))
+    });
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    let check = "pragma integrity_check; select c from n; select count(*), sum(a) from t";
+    for mounted in [&one, &other] {
+        let said = shell(mounted.path(), &format!("sqlite3 one.db '{check}'"));
+        assert_eq!(said, "ok\n60\n2400|49200\n");
+    }
+    // Memory that is mapped is not shared between mounts: in this mode one program at a time has the database.
+    let pragmas = "pragma locking_mode=exclusive; pragma journal_mode=wal;";
+    let script = format!("sqlite3 wal.db '{pragmas} {make}' >/dev/null");
+    shell(one.path(), &script);
+    for mounted in [&one, &other, &one, &other] {
+        shell(mounted.path(), &add("wal.db", pragmas));
+    }
+    for mounted in [&one, &other] {
+        let script = format!("sqlite3 wal.db '{pragmas} {check}' | tail -3");
+        assert_eq!(shell(mounted.path(), &script), "ok\n4\n160|3280\n");
+    }
+}

@@ -1,0 +1,355 @@
+//! The thread that has a program's connection for locks: it sends what is asked, one after the other, and takes the messages by which the
+//! metadata server gives locks to those that wait.
+//!
+//! A request is sent again if its connection is lost, as every one is. So is a wait, which takes its place in the queue anew; locks that were
+//! held are lost with their connection. What the two sides know of each other belongs to one connection: after each call, and at each
+//! event, the thread looks whether it still is the same.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use causeway_bmi::{Addr, Completion, ConnectionId, Memory, Posted};
+use causeway_wire::fs::{
+    Errno, Lock, LockHolder, LockRange, MAX_FAILURE_BYTES, ObjectId, Operation, Reply, ReplyBody,
+};
+
+use super::call::Call;
+use super::call_error::{CallError, object_name, take_reply, unexpected_reply};
+use super::lock_state::{Ask, Command, Done, LockOwner, Shared, lost};
+use super::options::{ClientOptions, own_identity};
+use super::pending::errno_of;
+use super::rpc::{EVENT, Rpc};
+use crate::config::Configuration;
+
+/// Room for the message that a wait is over: a failure at most.
+const MESSAGE_BYTES: usize = 2 * MAX_FAILURE_BYTES;
+/// The least time that a call gets: one that had to wait for long may still reach a server that replies.
+const LEAST_TIME: Duration = Duration::from_millis(100);
+/// The server sends nothing under this tag: a receive for it ends with the connection.
+const NO_MESSAGE: u64 = u64::MAX;
+/// In the place of a wait's number: the receive that ends with the connection.
+const WATCH: u64 = 0;
+
+/// A wait that the server knows.
+struct Wait {
+    lock: Lock,
+    tag: u64,
+    message: Memory,
+    done: Done,
+    is_cancelled: bool,
+}
+
+struct LockThread<'a> {
+    rpc: Rpc,
+    shared: &'a Shared,
+    timeout: Duration,
+    /// What locks and waits belong to.
+    connection: Option<ConnectionId>,
+    waits: HashMap<u64, Wait>,
+}
+
+/// A message layer for locks.
+pub(super) fn connect(
+    configuration: &Configuration,
+    options: &ClientOptions,
+) -> Result<Rpc, CallError> {
+    let caller = options.caller.clone().unwrap_or_else(own_identity);
+    Rpc::new(configuration, caller, options.only_scheme.as_deref())
+}
+
+/// Serves until the end.
+pub(super) fn run(rpc: Rpc, shared: &Shared) {
+    let timeout = rpc.timeout;
+    let mut thread = LockThread {
+        rpc,
+        shared,
+        timeout,
+        connection: None,
+        waits: HashMap::new(),
+    };
+    while let Some(commands) = shared.take() {
+        let is_idle = commands.is_empty();
+        for command in commands {
+            thread.execute(command);
+        }
+        thread.take_events(is_idle);
+    }
+    for (_, wait) in thread.waits.drain() {
+        let error = CallError::local(Errno::ECANCELED, "the client has ended");
+        (wait.done)(Err(error.during("lock", &object_name(wait.lock.object))));
+    }
+}
+
+fn cancelled() -> CallError {
+    CallError::local(Errno::ECANCELED, "the wait for the lock was cancelled")
+}
+
+fn fail(done: Done, object: ObjectId, error: CallError) {
+    done(Err(error.during("lock", &object_name(object))));
+}
+
+impl LockThread<'_> {
+    fn execute(&mut self, command: Command) {
+        let Command {
+            ask,
+            deadline,
+            done,
+        } = command;
+        let (object, called) = match ask {
+            Ask::Lock(lock, wait) => match self.lock(&lock, wait, deadline) {
+                Ok(None) => (lock.object, Ok(None)),
+                Ok(Some(tag)) => return self.await_lock(lock, wait.unwrap_or(WATCH), tag, done),
+                Err(error) => (lock.object, Err(error)),
+            },
+            Ask::Unlock(owner, range) => (owner.object, self.unlock(owner, range, deadline)),
+            Ask::Test(lock) => (lock.object, self.test(lock, deadline)),
+            Ask::Cancel(wait) => {
+                self.cancel(wait, deadline);
+                (ObjectId(0), Ok(None))
+            }
+        };
+        match called {
+            Ok(holder) => done(Ok(holder)),
+            Err(error) => fail(done, object, error),
+        }
+    }
+
+    fn call(&mut self, operation: Operation, deadline: Instant) -> Result<ReplyBody, CallError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.rpc.timeout = left.clamp(LEAST_TIME, self.timeout.max(LEAST_TIME));
+        let result = self.rpc.call(Call::query(self.rpc.metadata, operation));
+        self.look_at_connection();
+        result
+    }
+
+    /// Asks for a lock. Returns the tag under which the server tells that a wait is over, unless the owner has the lock.
+    fn lock(
+        &mut self,
+        lock: &Lock,
+        wait: Option<u64>,
+        deadline: Instant,
+    ) -> Result<Option<u64>, CallError> {
+        let owner = LockOwner::of(lock);
+        if self.shared.is_lost(&owner) {
+            return Err(lost());
+        }
+        let tag = wait.map_or(0, |_| self.rpc.next_tag());
+        let reply = self.call(
+            Operation::Lock {
+                lock: *lock,
+                wait: tag,
+            },
+            deadline,
+        )?;
+        let is_granted = match reply {
+            ReplyBody::Done => true,
+            ReplyBody::LockWaits if tag != 0 => false,
+            other => return Err(unexpected_reply(&other)),
+        };
+        if is_granted {
+            self.shared.note_held(owner);
+            if self.connection.is_none() {
+                self.shared.note_lost();
+            }
+        }
+        // An earlier connection may have ended within the call.
+        match self.shared.is_lost(&owner) {
+            true => Err(lost()),
+            false => Ok((!is_granted).then_some(tag)),
+        }
+    }
+
+    /// Waits for the message that a wait is over.
+    fn await_lock(&mut self, lock: Lock, wait: u64, tag: u64, done: Done) {
+        let message = Memory::zeroed(MESSAGE_BYTES);
+        let wait_for = Wait {
+            lock,
+            tag,
+            message: message.clone(),
+            done,
+            is_cancelled: false,
+        };
+        self.waits.insert(wait, wait_for);
+        let posted = match self.connection {
+            Some(_) => self.receive(tag, message, wait),
+            None => Err(CallError::local(Errno::ECONNRESET, "disconnected")),
+        };
+        match posted {
+            Ok(None) => {}
+            Ok(Some(completion)) => self.event(completion),
+            Err(error) if error.errno == Errno::ECONNRESET => self.renew(wait),
+            Err(error) => self.end_wait(wait, Err(error)),
+        }
+    }
+
+    fn receive(
+        &mut self,
+        tag: u64,
+        into: Memory,
+        wait: u64,
+    ) -> Result<Option<Completion>, CallError> {
+        let addr = self.addr()?;
+        let (context, user) = (self.rpc.context, EVENT | wait);
+        match self.rpc.bmi.post_recv(addr, &[into], tag, context, user) {
+            Ok(Posted::Pending(_)) => Ok(None),
+            Ok(Posted::Complete(completion)) => Ok(Some(completion)),
+            Err(error) => Err(CallError::local(Errno::EIO, error.to_string())),
+        }
+    }
+
+    fn addr(&mut self) -> Result<Addr, CallError> {
+        self.rpc.addr(self.rpc.metadata)
+    }
+
+    fn unlock(
+        &mut self,
+        owner: LockOwner,
+        range: LockRange,
+        deadline: Instant,
+    ) -> Result<Option<LockHolder>, CallError> {
+        let operation = Operation::Unlock {
+            object: owner.object,
+            family: owner.family,
+            owner: owner.number,
+            range,
+        };
+        let reply = self.call(operation, deadline);
+        let is_lost = match range == LockRange::ALL {
+            true => self.shared.note_unlocked(owner),
+            false => self.shared.is_lost(&owner),
+        };
+        match is_lost {
+            true => Err(lost()),
+            false => take_reply!(reply?, ReplyBody::Done => None),
+        }
+    }
+
+    fn test(&mut self, lock: Lock, deadline: Instant) -> Result<Option<LockHolder>, CallError> {
+        if self.shared.is_lost(&LockOwner::of(&lock)) {
+            return Err(lost());
+        }
+        let reply = self.call(Operation::TestLock { lock }, deadline)?;
+        take_reply!(reply, ReplyBody::LockHolder { holder } => holder)
+    }
+
+    fn cancel(&mut self, wait: u64, deadline: Instant) {
+        let Some(known) = self.waits.get_mut(&wait) else {
+            // It may be asked for anew.
+            if let Some(Command { ask, done, .. }) = self.shared.take_wait(wait)
+                && let Ask::Lock(lock, _) = ask
+            {
+                fail(done, lock.object, cancelled());
+            }
+            return;
+        };
+        known.is_cancelled = true;
+        let tag = known.tag;
+        if let Err(error) = self.call(Operation::CancelLock { wait: tag }, deadline) {
+            // Without a connection it has ended already.
+            self.end_wait(wait, Err(error));
+        }
+    }
+
+    fn end_wait(&mut self, wait: u64, result: Result<(), CallError>) {
+        let Some(Wait { lock, done, .. }) = self.waits.remove(&wait) else {
+            return;
+        };
+        match result {
+            Ok(()) => {
+                self.shared.note_held(LockOwner::of(&lock));
+                done(Ok(None));
+            }
+            Err(error) => fail(done, lock.object, error),
+        }
+    }
+
+    /// Takes what has happened, and waits for something to happen first if there is nothing to do.
+    fn take_events(&mut self, is_idle: bool) {
+        let idle = match is_idle && self.rpc.events.is_empty() {
+            true => Duration::MAX,
+            false => Duration::ZERO,
+        };
+        self.rpc.wait_for_events(idle);
+        for completion in std::mem::take(&mut self.rpc.events) {
+            self.event(completion);
+        }
+        self.look_at_connection();
+    }
+
+    fn event(&mut self, completion: Completion) {
+        let number = completion.user & !EVENT;
+        let Some(wait) = self.waits.get(&number) else {
+            return;
+        };
+        match completion.result {
+            Ok(len) => {
+                let mut bytes = vec![0; (len as usize).min(wait.message.len())];
+                wait.message.read_at(0, &mut bytes);
+                let result = match Reply::from_bytes(&bytes) {
+                    Ok((Reply { result }, _)) => result,
+                    Err(malformed) => {
+                        let text = format!("its message is malformed: {malformed}");
+                        let error = self.rpc.error_at(self.rpc.metadata, Errno::EPROTO, text);
+                        return self.end_wait(number, Err(error));
+                    }
+                };
+                let result = match result {
+                    Ok(ReplyBody::Done) => Ok(()),
+                    Ok(other) => Err(unexpected_reply(&other)),
+                    Err(failure) => Err(CallError::local(failure.errno, failure.message)),
+                };
+                self.end_wait(number, result);
+            }
+            Err(error) => {
+                self.look_at_connection();
+                // If it is still known, its connection has not been lost.
+                if self.waits.contains_key(&number) {
+                    let error = CallError::local(errno_of(&error), error.to_string());
+                    self.end_wait(number, Err(error));
+                }
+            }
+        }
+    }
+
+    /// If the connection is another one than before, locks are lost and waits begin anew.
+    fn look_at_connection(&mut self) {
+        let present = self
+            .addr()
+            .ok()
+            .and_then(|addr| self.rpc.bmi.connection(addr));
+        if present == self.connection {
+            return;
+        }
+        let had_one = self.connection.is_some();
+        self.connection = present;
+        if present.is_some() {
+            let watched = self.receive(NO_MESSAGE, Memory::zeroed(1), WATCH);
+            if let Err(error) = watched {
+                tracing::warn!(error.message, "the metadata server's end is not watched");
+            }
+        }
+        if had_one {
+            self.shared.note_lost();
+            let waits: Vec<u64> = self.waits.keys().copied().collect();
+            for wait in waits {
+                self.renew(wait);
+            }
+        }
+    }
+
+    /// Asks for a lock again whose connection was lost while its owner waited for it.
+    fn renew(&mut self, wait: u64) {
+        let Some(known) = self.waits.remove(&wait) else {
+            return;
+        };
+        let Wait { lock, done, .. } = known;
+        if known.is_cancelled {
+            return fail(done, lock.object, cancelled());
+        }
+        self.shared.put_back(Command {
+            ask: Ask::Lock(lock, Some(wait)),
+            deadline: Instant::now() + self.timeout,
+            done,
+        });
+    }
+}

@@ -1,0 +1,242 @@
+//! Locks: requests to the metadata server, and clients that go.
+//!
+//! A client has its locks for as long as the connection lasts by which it asked for them. Its end wakes the loop, by a receive that
+//! nothing else ends, and others get what the client had.
+
+use causeway_bmi::Completion;
+use causeway_wire::fs::{
+    Attributes, Caller, Errno, Failure, Kind, Lock, LockFamily, LockHolder, LockRange, ObjectId,
+    Operation, Reply, ReplyBody, Request,
+};
+
+use super::events::Loop;
+use super::lock_state::{LockClient, WATCHES_LOCKS};
+use super::locks::{Outcome, Owner};
+use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
+use crate::error::failure;
+
+/// Most clients that have locks.
+const MAX_CLIENTS: usize = 4096;
+
+impl Loop {
+    /// A client asks for a lock.
+    pub(super) fn lock(
+        &mut self,
+        to: ReplyTo,
+        request: &Request,
+        lock: &Lock,
+        wait: u64,
+    ) -> Result<ReplyBody, Failure> {
+        self.check_lock(request, lock)?;
+        self.know_lock_client(to, request.client)?;
+        let owner = Owner {
+            client: request.client,
+            number: lock.owner,
+        };
+        let wait = (wait != 0).then_some(wait);
+        let outcome = self.locks.table.lock(owner, lock, wait);
+        self.note_granted();
+        match outcome {
+            Outcome::Granted => Ok(ReplyBody::Done),
+            Outcome::Waits => Ok(ReplyBody::LockWaits),
+            Outcome::Taken(holder) => Err(failure(Errno::EAGAIN, taken(&holder))),
+            Outcome::Deadlock => Err(failure(
+                Errno::EDEADLK,
+                "those that have the lock wait for another one that this owner has",
+            )),
+            Outcome::Full(what) => Err(failure(Errno::ENOLCK, what)),
+        }
+    }
+
+    /// A client gives locks back.
+    pub(super) fn unlock(
+        &mut self,
+        to: ReplyTo,
+        client: u128,
+        owner: u64,
+        (object, family): (ObjectId, LockFamily),
+        range: LockRange,
+    ) -> Result<ReplyBody, Failure> {
+        self.check_metadata()?;
+        self.forget_locks_of_others(to, client);
+        let owner = Owner {
+            client,
+            number: owner,
+        };
+        let unlocked = self.locks.table.unlock(owner, (object, family), range);
+        self.note_granted();
+        match unlocked {
+            Ok(()) => Ok(ReplyBody::Done),
+            Err(what) => Err(failure(Errno::ENOLCK, what)),
+        }
+    }
+
+    /// What is in the way of a lock.
+    pub(super) fn test_lock(&self, request: &Request, lock: &Lock) -> Result<ReplyBody, Failure> {
+        self.check_lock(request, lock)?;
+        let owner = Owner {
+            client: request.client,
+            number: lock.owner,
+        };
+        let holder = self.locks.table.test(owner, lock);
+        Ok(ReplyBody::LockHolder { holder })
+    }
+
+    /// A client waits no longer.
+    pub(super) fn cancel_lock(&mut self, client: u128, wait: u64) -> ReplyBody {
+        if self.locks.table.cancel(client, wait) {
+            let cancelled = failure(Errno::ECANCELED, "the wait for the lock was cancelled");
+            self.locks.news.push_back((client, wait, Err(cancelled)));
+        }
+        self.note_granted();
+        ReplyBody::Done
+    }
+
+    /// Tells clients that have waited, as far as there is room for messages on their way.
+    pub(super) fn tell_lock_clients(&mut self) {
+        while self.busy() < MAX_REQUESTS
+            && let Some((client, tag, result)) = self.locks.news.pop_front()
+        {
+            let Some(known) = self.locks.clients.get(&client) else {
+                continue;
+            };
+            let (from, format) = (known.from, known.format);
+            // The end of the message releases it.
+            self.bmi.retain(from);
+            self.respond(ReplyTo { from, tag, format }, &Reply { result });
+        }
+    }
+
+    /// The receive that watched a client has ended: the client is gone.
+    pub(super) fn lock_watch_ended(&mut self, ticket: Ticket, completion: &Completion) {
+        if let Some(client) = self.locks.watches.get(&ticket.generation).copied() {
+            tracing::debug!(?completion.result, "a client is gone that had locks");
+            self.forget_lock_client(client);
+        }
+    }
+
+    fn note_granted(&mut self) {
+        let granted = self.locks.table.take_granted().into_iter();
+        let news = granted.map(|(client, tag)| (client, tag, Ok(ReplyBody::Done)));
+        self.locks.news.extend(news);
+    }
+
+    /// Whether the caller may have such a lock.
+    fn check_lock(&self, request: &Request, lock: &Lock) -> Result<(), Failure> {
+        self.check_metadata()?;
+        if lock.family == LockFamily::Whole && lock.range != LockRange::ALL {
+            return Err(failure(Errno::EINVAL, "such locks are on whole files"));
+        }
+        let asked = Request {
+            operation: Operation::GetNode {
+                object: lock.object,
+                content: false,
+            },
+            ..request.clone()
+        };
+        match self.read_metadata(&asked).map(|reply| reply.result) {
+            Some(Ok(ReplyBody::Node(node))) => {
+                check_permission(&node.attributes, &request.caller, lock)
+            }
+            Some(Err(failure)) => Err(failure),
+            _ => Err(failure(Errno::EIO, "the file's attributes cannot be read")),
+        }
+    }
+
+    /// Notes by which connection a client has its locks. What it had by an earlier one is gone.
+    fn know_lock_client(&mut self, to: ReplyTo, client: u128) -> Result<(), Failure> {
+        self.forget_locks_of_others(to, client);
+        if self.locks.clients.contains_key(&client) {
+            return Ok(());
+        }
+        if self.locks.clients.len() >= MAX_CLIENTS {
+            self.forget_idle_lock_clients();
+        }
+        if self.locks.clients.len() >= MAX_CLIENTS {
+            return Err(failure(Errno::ENOLCK, "too many clients have locks"));
+        }
+        let gone = || failure(Errno::ECONNRESET, "the client has disconnected");
+        let connection = self.bmi.connection(to.from).ok_or_else(gone)?;
+        self.locks.last_watch = self.locks.last_watch.wrapping_add(1);
+        let watch = self.locks.last_watch;
+        let ticket = Ticket {
+            slot: WATCHES_LOCKS,
+            generation: watch,
+        };
+        let receive = self.post_watch(to.from, ticket).ok_or_else(gone)?;
+        self.bmi.retain(to.from);
+        self.locks.watches.insert(watch, client);
+        let known = LockClient {
+            from: to.from,
+            connection,
+            format: to.format,
+            watch,
+            receive,
+        };
+        self.locks.clients.insert(client, known);
+        Ok(())
+    }
+
+    /// A client has come again by another connection: what it had by the earlier one is gone.
+    fn forget_locks_of_others(&mut self, to: ReplyTo, client: u128) {
+        let present = self.bmi.connection(to.from);
+        let known = self.locks.clients.get(&client);
+        if known.is_some_and(|known| present != Some(known.connection)) {
+            self.forget_lock_client(client);
+        }
+    }
+
+    fn forget_lock_client(&mut self, client: u128) {
+        if let Some(known) = self.locks.clients.remove(&client) {
+            self.locks.watches.remove(&known.watch);
+            self.bmi.cancel(known.receive);
+            self.bmi.release(known.from);
+        }
+        self.locks.news.retain(|(told, _, _)| *told != client);
+        self.locks.table.forget(client);
+        self.note_granted();
+    }
+
+    fn forget_idle_lock_clients(&mut self) {
+        let table = &self.locks.table;
+        let clients = self.locks.clients.keys().copied();
+        let idle: Vec<u128> = clients.filter(|client| table.is_idle(*client)).collect();
+        for client in idle {
+            self.forget_lock_client(client);
+        }
+    }
+}
+
+fn taken(holder: &LockHolder) -> String {
+    let kind = match holder.exclusive {
+        true => "an exclusive",
+        false => "a shared",
+    };
+    format!(
+        "process {} has or awaits {kind} lock on bytes {} to {}",
+        holder.pid, holder.range.first, holder.range.last
+    )
+}
+
+/// An exclusive lock of a range is for those who may write the file, as with `fcntl`; all others are for those who may read or write it.
+fn check_permission(attributes: &Attributes, caller: &Caller, lock: &Lock) -> Result<(), Failure> {
+    if attributes.kind != Kind::File {
+        return Err(failure(Errno::EINVAL, "only files can be locked"));
+    }
+    let shift = match caller {
+        _ if caller.uid == 0 || caller.uid == attributes.uid => return Ok(()),
+        _ if caller.gid == attributes.gid || caller.groups.contains(&attributes.gid) => 3,
+        _ => 0,
+    };
+    let wanted = match (lock.family, lock.exclusive) {
+        (LockFamily::Record, true) => 0o2,
+        _ => 0o6,
+    };
+    match (attributes.mode >> shift) & wanted {
+        0 => Err(failure(
+            Errno::EACCES,
+            "a lock needs permission to read the file, an exclusive one of a range to write it",
+        )),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,477 @@
+//! Locks on files: who has which, who waits, and in which order those get theirs. No I/O, no clock.
+//!
+//! Requests come by [`Locks::lock`], [`Locks::unlock`], [`Locks::cancel`] and [`Locks::forget`]. Each may give locks to others that wait:
+//! [`Locks::take_granted`] returns these. What a request may cost is bounded by the limits below.
+//!
+//! **Fairness.** A lock waits for those that are in its way, and for earlier ones that wait and would be in its way: a stream of
+//! shared locks does not keep an exclusive one out. An owner that changes what it has goes ahead of all that wait.
+//!
+//! **Deadlocks.** An owner waits for the owners of the locks that are in its way. A request that would close a circle of such waits is refused.
+//! A circle in which somebody waits only because others came earlier is opened: there, the later one goes ahead.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use causeway_wire::fs::{Lock, LockFamily, LockHolder, LockRange, ObjectId};
+
+pub(super) use self::ranges::Owner;
+use self::ranges::{Held, set_part};
+
+mod ranges;
+#[cfg(test)]
+mod tests;
+
+/// Most locks and waits of one client.
+const MAX_OF_CLIENT: usize = 16 << 10;
+/// Most locks and waits of one family on one file.
+const MAX_OF_FILE: usize = 16 << 10;
+/// Most waits of one family on one file.
+const MAX_WAITING: usize = 4 << 10;
+/// Most locks and waits of all.
+const MAX_OF_ALL: usize = 256 << 10;
+/// Parts that a lock may become when another one is put into it.
+const PARTS: usize = 2;
+/// Most pairs of locks that one search for a circle of waits looks at.
+const MAX_SEARCH: usize = 1 << 20;
+const TOO_MANY_WAITS: &str = "too many clients wait for each other";
+
+/// A file, as far as locks of one family are concerned.
+type Key = (ObjectId, LockFamily);
+
+/// An owner that waits.
+#[derive(Debug, Clone, Copy)]
+struct Waiter {
+    wants: Held,
+    /// The client's name for this wait.
+    tag: u64,
+    /// It does not wait for those that came earlier.
+    goes_ahead: bool,
+}
+
+#[derive(Debug, Default)]
+struct File {
+    held: Vec<Held>,
+    waiting: VecDeque<Waiter>,
+}
+
+/// What an owner has on a file.
+#[derive(Debug, Clone, Copy, Default)]
+struct Share {
+    held: usize,
+    waits: usize,
+}
+
+/// Which waits a search follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    ForLocks,
+    /// Also those for others that came earlier.
+    All,
+}
+
+/// What a search has found.
+enum Circle {
+    None,
+    /// The waits of the circle that are for others that came earlier, by client and tag.
+    Of(Vec<(u128, u64)>),
+    TooLarge,
+}
+
+/// How a search came to an owner.
+#[derive(Clone, Copy)]
+struct Step {
+    from: Owner,
+    /// The wait, if it is for one that came earlier.
+    by: Option<(u128, u64)>,
+}
+
+/// What has become of a request for a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The owner has it.
+    Granted,
+    /// The owner waits: [`Locks::take_granted`] tells when it has it.
+    Waits,
+    /// This is in the way, or has come earlier.
+    Taken(LockHolder),
+    /// Those that are in the way wait for this owner.
+    Deadlock,
+    /// There are too many locks.
+    Full(&'static str),
+}
+
+/// All locks of a metadata server.
+#[derive(Debug, Default)]
+pub(super) struct Locks {
+    files: HashMap<Key, File>,
+    /// What each owner has, and where it waits.
+    owners: BTreeMap<Owner, HashMap<Key, Share>>,
+    /// Locks and waits of each client.
+    clients: HashMap<u128, usize>,
+    count: usize,
+    /// The file that each client waits for under each tag.
+    waits: HashMap<(u128, u64), Key>,
+    granted: Vec<(u128, u64)>,
+}
+
+/// Whether the two exclude each other.
+fn conflict(one: &Held, other: &Held) -> bool {
+    one.owner != other.owner
+        && (one.exclusive || other.exclusive)
+        && one.range.overlaps(other.range)
+}
+
+impl Held {
+    fn shown(&self) -> LockHolder {
+        LockHolder {
+            exclusive: self.exclusive,
+            range: self.range,
+            pid: self.pid,
+        }
+    }
+}
+
+impl File {
+    /// A lock that is in the way.
+    fn in_the_way(&self, wanted: &Held) -> Option<&Held> {
+        self.held.iter().find(|held| conflict(held, wanted))
+    }
+
+    /// Whether its owner has a part of it: then it goes ahead of all that wait, some of them perhaps for that part.
+    fn has_part(&self, wanted: &Held) -> bool {
+        let is_part = |held: &Held| held.owner == wanted.owner && held.range.overlaps(wanted.range);
+        self.held.iter().any(is_part)
+    }
+
+    /// One that has come earlier than the wait at this place of the queue, and would be in its way.
+    fn ahead_of(&self, wanted: &Held, place: usize) -> Option<&Held> {
+        let mut ahead = self.waiting.iter().take(place).map(|waiter| &waiter.wants);
+        let found = ahead.find(|ahead| conflict(ahead, wanted))?;
+        (!self.has_part(wanted)).then_some(found)
+    }
+
+    fn is_blocked(&self, waiter: &Waiter, place: usize) -> bool {
+        self.in_the_way(&waiter.wants).is_some()
+            || (!waiter.goes_ahead && self.ahead_of(&waiter.wants, place).is_some())
+    }
+}
+
+impl Locks {
+    /// Takes a lock for an owner, or has the owner wait for it under a tag, which no other wait of the client has.
+    pub(super) fn lock(&mut self, owner: Owner, lock: &Lock, wait: Option<u64>) -> Outcome {
+        let key = (lock.object, lock.family);
+        let wants = Held {
+            owner,
+            exclusive: lock.exclusive,
+            range: lock.range,
+            pid: lock.pid,
+        };
+        if let Some(what) = self.lacks_room(key, owner.client) {
+            return Outcome::Full(what);
+        }
+        let file = self.files.entry(key).or_default();
+        let queued = file.waiting.len();
+        let obstacle = file.in_the_way(&wants).or(file.ahead_of(&wants, queued));
+        let tag = match (obstacle.map(Held::shown), wait) {
+            (None, _) => {
+                set_part(&mut file.held, wants.owner, wants.range, Some(wants));
+                self.settle(key, owner);
+                // The owner may have an exclusive lock no longer.
+                self.grant(key);
+                return Outcome::Granted;
+            }
+            (Some(holder), None) => return Outcome::Taken(holder),
+            (Some(_), Some(tag)) => tag,
+        };
+        if queued >= MAX_WAITING || self.waits.contains_key(&(owner.client, tag)) {
+            return Outcome::Full("too many clients wait for a lock on this file");
+        }
+        file.waiting.push_back(Waiter {
+            wants,
+            tag,
+            // Also if the owner gives that part back meanwhile.
+            goes_ahead: file.has_part(&wants),
+        });
+        self.waits.insert((owner.client, tag), key);
+        self.settle(key, owner);
+        let outcome = self.open_circles(owner);
+        let own = |granted: &(u128, u64)| *granted == (owner.client, tag);
+        if let Some(place) = self.granted.iter().position(own) {
+            self.granted.remove(place);
+            return Outcome::Granted;
+        }
+        if outcome != Outcome::Waits {
+            self.end_wait(owner.client, tag);
+        }
+        outcome
+    }
+
+    /// Gives back what an owner has of a part of a file. Fails if that makes more parts than there may be.
+    pub(super) fn unlock(
+        &mut self,
+        owner: Owner,
+        key: Key,
+        range: LockRange,
+    ) -> Result<(), &'static str> {
+        let Some(file) = self.files.get(&key) else {
+            return Ok(());
+        };
+        let is_split = |held: &Held| {
+            held.owner == owner && held.range.first < range.first && held.range.last > range.last
+        };
+        if file.held.iter().any(is_split)
+            && let Some(what) = self.lacks_room(key, owner.client)
+        {
+            return Err(what);
+        }
+        if let Some(file) = self.files.get_mut(&key) {
+            set_part(&mut file.held, owner, range, None);
+        }
+        self.settle(key, owner);
+        self.grant(key);
+        Ok(())
+    }
+
+    /// What is in the way of a lock, if anything is.
+    pub(super) fn test(&self, owner: Owner, lock: &Lock) -> Option<LockHolder> {
+        let wants = Held {
+            owner,
+            exclusive: lock.exclusive,
+            range: lock.range,
+            pid: lock.pid,
+        };
+        let file = self.files.get(&(lock.object, lock.family))?;
+        file.in_the_way(&wants).map(Held::shown)
+    }
+
+    /// Ends a wait. Returns whether it went on.
+    pub(super) fn cancel(&mut self, client: u128, tag: u64) -> bool {
+        let key = self.end_wait(client, tag);
+        if let Some(key) = key {
+            self.grant(key);
+        }
+        key.is_some()
+    }
+
+    /// A client is gone: others get what it had.
+    pub(super) fn forget(&mut self, client: u128) {
+        let of_client = |number| Owner { client, number };
+        let owners = self.owners.range(of_client(0)..=of_client(u64::MAX));
+        let owners: Vec<(Owner, Vec<Key>)> = owners
+            .map(|(owner, shares)| (*owner, shares.keys().copied().collect()))
+            .collect();
+        let mut keys = HashSet::new();
+        for (owner, shares) in owners {
+            for key in shares {
+                if let Some(file) = self.files.get_mut(&key) {
+                    file.held.retain(|held| held.owner != owner);
+                    file.waiting.retain(|waiter| waiter.wants.owner != owner);
+                }
+                self.settle(key, owner);
+                keys.insert(key);
+            }
+        }
+        self.waits.retain(|(waits, _), _| *waits != client);
+        self.granted.retain(|(waits, _)| *waits != client);
+        for key in keys {
+            self.grant(key);
+        }
+    }
+
+    /// Whether a client has no locks and waits for none.
+    pub(super) fn is_idle(&self, client: u128) -> bool {
+        !self.clients.contains_key(&client)
+    }
+
+    /// Clients that have waited and have their locks now, with the tags of their waits.
+    pub(super) fn take_granted(&mut self) -> Vec<(u128, u64)> {
+        std::mem::take(&mut self.granted)
+    }
+
+    fn lacks_room(&self, key: Key, client: u128) -> Option<&'static str> {
+        let of_file = self.files.get(&key);
+        let of_file = of_file.map_or(0, |file| file.held.len() + file.waiting.len());
+        let of_client = self.clients.get(&client).copied().unwrap_or(0);
+        if of_file + PARTS > MAX_OF_FILE {
+            Some("there are too many locks on this file")
+        } else if of_client + PARTS > MAX_OF_CLIENT {
+            Some("this client has too many locks")
+        } else if self.count + PARTS > MAX_OF_ALL {
+            Some("there are too many locks on this metadata server")
+        } else {
+            None
+        }
+    }
+
+    /// Counts what an owner has on a file anew, behind each change of that.
+    fn settle(&mut self, key: Key, owner: Owner) {
+        let mut now = Share::default();
+        if let Some(file) = self.files.get(&key) {
+            let is_own = |held: &&Held| held.owner == owner;
+            now.held = file.held.iter().filter(is_own).count();
+            let wanted = file.waiting.iter().map(|waiter| &waiter.wants);
+            now.waits = wanted.filter(is_own).count();
+            if file.held.is_empty() && file.waiting.is_empty() {
+                self.files.remove(&key);
+            }
+        }
+        let shares = self.owners.entry(owner).or_default();
+        let (before, after) = match now.held + now.waits {
+            0 => (shares.remove(&key), 0),
+            count => (shares.insert(key, now), count),
+        };
+        if shares.is_empty() {
+            self.owners.remove(&owner);
+        }
+        let before = before.map_or(0, |share| share.held + share.waits);
+        self.count = self.count + after - before;
+        let of_client = self.clients.entry(owner.client).or_default();
+        *of_client = *of_client + after - before;
+        if *of_client == 0 {
+            self.clients.remove(&owner.client);
+        }
+    }
+
+    fn end_wait(&mut self, client: u128, tag: u64) -> Option<Key> {
+        let key = self.waits.remove(&(client, tag))?;
+        let file = self.files.get_mut(&key)?;
+        let is_it = |waiter: &Waiter| waiter.wants.owner.client == client && waiter.tag == tag;
+        let place = file.waiting.iter().position(is_it)?;
+        let waiter = file.waiting.remove(place)?;
+        self.settle(key, waiter.wants.owner);
+        Some(key)
+    }
+
+    /// Gives locks to those that wait and that nothing is in the way of any more.
+    fn grant(&mut self, key: Key) {
+        let mut place = 0;
+        while let Some(file) = self.files.get_mut(&key)
+            && let Some(waiter) = file.waiting.get(place).copied()
+        {
+            if file.is_blocked(&waiter, place) {
+                place += 1;
+                continue;
+            }
+            file.waiting.remove(place);
+            let Waiter { wants, tag, .. } = waiter;
+            let frees = |held: &Held| held.owner == wants.owner && held.exclusive;
+            let frees_others = !wants.exclusive && file.held.iter().any(frees);
+            set_part(&mut file.held, wants.owner, wants.range, Some(wants));
+            self.waits.remove(&(wants.owner.client, tag));
+            self.granted.push((wants.owner.client, tag));
+            self.settle(key, wants.owner);
+            if frees_others {
+                place = 0;
+            }
+        }
+    }
+
+    /// An owner has begun to wait. Refuses that if it closes a circle of owners that wait for each other's locks; opens those
+    /// in which some wait only for others that came earlier.
+    fn open_circles(&mut self, owner: Owner) -> Outcome {
+        let shares = self
+            .owners
+            .get(&owner)
+            .into_iter()
+            .flat_map(HashMap::values);
+        let (held, waits) = shares.fold((0, 0), |(held, waits), share| {
+            (held + share.held, waits + share.waits)
+        });
+        if held == 0 && waits <= 1 {
+            // Nobody waits for it.
+            return Outcome::Waits;
+        }
+        let mut budget = MAX_SEARCH;
+        match self.circle(owner, Waits::ForLocks, &mut budget) {
+            Circle::Of(_) => return Outcome::Deadlock,
+            Circle::None => {}
+            Circle::TooLarge => return Outcome::Full(TOO_MANY_WAITS),
+        }
+        loop {
+            match self.circle(owner, Waits::All, &mut budget) {
+                Circle::None => return Outcome::Waits,
+                Circle::TooLarge => return Outcome::Full(TOO_MANY_WAITS),
+                Circle::Of(later) => {
+                    for (client, tag) in later {
+                        self.let_ahead(client, tag);
+                    }
+                }
+            }
+        }
+    }
+
+    fn let_ahead(&mut self, client: u128, tag: u64) {
+        let Some(&key) = self.waits.get(&(client, tag)) else {
+            return;
+        };
+        let waiting = self.files.get_mut(&key).into_iter();
+        for waiter in waiting.flat_map(|file| &mut file.waiting) {
+            if waiter.wants.owner.client == client && waiter.tag == tag {
+                waiter.goes_ahead = true;
+            }
+        }
+        self.grant(key);
+    }
+
+    /// Looks for a circle of waits through an owner.
+    fn circle(&self, start: Owner, which: Waits, budget: &mut usize) -> Circle {
+        // From whom each owner was reached, and by which wait for an earlier one.
+        let mut reached: HashMap<Owner, Step> = HashMap::new();
+        let mut left = vec![start];
+        while let Some(owner) = left.pop() {
+            for (file, place, waiter) in self.waits_of(owner) {
+                let is_behind = which == Waits::All
+                    && !waiter.goes_ahead
+                    && file.ahead_of(&waiter.wants, place).is_some();
+                let ahead = if is_behind { place } else { 0 };
+                match budget.checked_sub(file.held.len() + place) {
+                    Some(rest) => *budget = rest,
+                    None => return Circle::TooLarge,
+                }
+                let held = file.held.iter().map(|held| (held, None));
+                let by = Some((owner.client, waiter.tag));
+                let ahead = file.waiting.iter().take(ahead);
+                let ahead = ahead.map(|waiter| (&waiter.wants, by));
+                for (other, by) in held.chain(ahead) {
+                    if !conflict(other, &waiter.wants) {
+                        continue;
+                    }
+                    let step = Step { from: owner, by };
+                    if other.owner == start {
+                        return Circle::Of(steps_back(&reached, start, step));
+                    }
+                    if let Entry::Vacant(entry) = reached.entry(other.owner) {
+                        entry.insert(step);
+                        left.push(other.owner);
+                    }
+                }
+            }
+        }
+        Circle::None
+    }
+
+    /// Where an owner waits: files, and places in their queues.
+    fn waits_of(&self, owner: Owner) -> impl Iterator<Item = (&File, usize, &Waiter)> {
+        let shares = self.owners.get(&owner).into_iter().flatten();
+        let keys = shares.filter(|(_, share)| share.waits > 0);
+        let files = keys.filter_map(|(key, _)| self.files.get(key));
+        files.flat_map(move |file| {
+            let waiting = file.waiting.iter().enumerate();
+            let own = waiting.filter(move |(_, waiter)| waiter.wants.owner == owner);
+            own.map(move |(place, waiter)| (file, place, waiter))
+        })
+    }
+}
+
+/// The waits for earlier ones on the way by which a step was reached, and of that itself.
+fn steps_back(reached: &HashMap<Owner, Step>, start: Owner, last: Step) -> Vec<(u128, u64)> {
+    let mut waits: Vec<_> = last.by.into_iter().collect();
+    let mut owner = last.from;
+    while owner != start
+        && let Some(step) = reached.get(&owner)
+    {
+        waits.extend(step.by);
+        owner = step.from;
+    }
+    waits
+}

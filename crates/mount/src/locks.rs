@@ -1,0 +1,250 @@
+//! Locks of ranges (`fcntl`), which exclude programs on other mounts and other clients.
+//!
+//! No thread that serves the kernel waits here: every reply is given by the thread of the locks, when the metadata server has decided. Once a
+//! program has a lock, what the kernel and this mount had read of the file before is forgotten: it may be older than the lock.
+//!
+//! The kernel tells of signals by a request that `fuser` does not pass on. So as long as a program waits for a lock, this module looks at its
+//! pending signals, a few times a second, and ends the wait if there are any: a signal is dealt with, and a killed program ends.
+//! Locks themselves are given by events.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, Weak};
+
+use causeway_fs::Error;
+use causeway_fs::client::LockOwner;
+use causeway_wire::fs::{Errno, Lock, LockFamily, LockHolder, LockRange, ObjectId};
+
+use crate::attributes::{Failed, Outcome};
+use crate::operations::Mounted;
+use crate::signals::Waiting;
+
+/// The last byte that a file may have for the kernel: a range that ends there has no end.
+const LAST: u64 = i64::MAX as u64;
+
+/// Kinds of locks as the kernel numbers them.
+const F_RDLCK: i32 = 0;
+const F_WRLCK: i32 = 1;
+const F_UNLCK: i32 = 2;
+
+/// A lock as the kernel describes it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KernelLock {
+    pub(crate) object: ObjectId,
+    pub(crate) owner: u64,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) kind: i32,
+    pub(crate) pid: u32,
+}
+
+impl KernelLock {
+    fn range(&self) -> Option<LockRange> {
+        let last = match self.last {
+            LAST.. => u64::MAX,
+            last => last,
+        };
+        (self.first <= last).then_some(LockRange {
+            first: self.first,
+            last,
+        })
+    }
+
+    fn owner(&self) -> LockOwner {
+        record_owner(self.object, self.owner)
+    }
+
+    /// The lock that is asked for; `None` if it is none.
+    fn wanted(&self) -> Option<Lock> {
+        let exclusive = match self.kind {
+            F_RDLCK => false,
+            F_WRLCK => true,
+            _ => return None,
+        };
+        Some(Lock {
+            object: self.object,
+            family: LockFamily::Record,
+            owner: self.owner,
+            exclusive,
+            range: self.range()?,
+            pid: self.pid,
+        })
+    }
+
+    /// What is in its way, as the kernel wants to be told.
+    fn answer(&self, holder: Option<LockHolder>) -> Self {
+        match holder {
+            None => Self {
+                kind: F_UNLCK,
+                ..*self
+            },
+            Some(holder) => Self {
+                first: holder.range.first.min(LAST),
+                last: holder.range.last.min(LAST),
+                kind: match holder.exclusive {
+                    true => F_WRLCK,
+                    false => F_RDLCK,
+                },
+                pid: holder.pid,
+                ..*self
+            },
+        }
+    }
+}
+
+fn record_owner(object: ObjectId, number: u64) -> LockOwner {
+    LockOwner {
+        object,
+        family: LockFamily::Record,
+        number,
+    }
+}
+
+/// Starts the thread that looks for signals. It ends with the process, or when a program waits that is another mount's.
+pub(crate) fn watch_signals(mounted: &Arc<Mounted>) -> io::Result<()> {
+    let mounted: Weak<Mounted> = Arc::downgrade(mounted);
+    let waits = mounted.upgrade().map(|mounted| Arc::clone(&mounted.waits));
+    let Some(waits) = waits else {
+        return Ok(());
+    };
+    let watch = move || {
+        loop {
+            let interrupted = waits.interrupted();
+            let Some(mounted) = mounted.upgrade() else {
+                return;
+            };
+            for wait in interrupted {
+                mounted.clients.locks().cancel(wait);
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".to_owned());
+    thread.spawn(watch).map(drop)
+}
+
+impl Mounted {
+    /// Takes a lock or gives it back, and calls `reply` with what has become of that. A program that `waits` is one of this thread.
+    pub(crate) fn set_lock(
+        self: &Arc<Self>,
+        lock: KernelLock,
+        waits: Option<u32>,
+        reply: impl FnOnce(Outcome) + Send + 'static,
+    ) {
+        let locks = self.clients.locks();
+        if lock.kind == F_UNLCK
+            && let Some(range) = lock.range()
+        {
+            return locks.unlock_with(lock.owner(), range, move |done| reply(outcome(done)));
+        }
+        let Some(wanted) = lock.wanted() else {
+            return reply(Err(Failed(Errno::EINVAL)));
+        };
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let (mounted, ended) = (Arc::clone(self), Arc::clone(&has_ended));
+        let done = move |done: Result<(), Error>| {
+            ended.store(true, Ordering::Release);
+            if done.is_ok() {
+                mounted.forget_read(lock.object);
+            }
+            reply(outcome(done));
+        };
+        match waits {
+            None => locks.try_lock_with(&wanted, done),
+            Some(thread) => {
+                let wait = locks.start_with(&wanted, done);
+                self.waits.add(Waiting {
+                    wait,
+                    thread,
+                    has_ended,
+                });
+            }
+        }
+    }
+
+    /// What is in the way of a lock, as the kernel wants to be told.
+    pub(crate) fn test_lock(
+        &self,
+        lock: KernelLock,
+        reply: impl FnOnce(Outcome<KernelLock>) + Send + 'static,
+    ) {
+        let Some(wanted) = lock.wanted() else {
+            return reply(Err(Failed(Errno::EINVAL)));
+        };
+        self.clients.locks().test_with(&wanted, move |found| {
+            reply(
+                found
+                    .map(|holder| lock.answer(holder))
+                    .map_err(Failed::from),
+            );
+        });
+    }
+
+    /// A program has closed a file: its locks on it end, whichever of its handles they were taken by.
+    pub(crate) fn end_locks(
+        &self,
+        object: ObjectId,
+        owner: u64,
+        reply: impl FnOnce(Outcome) + Send + 'static,
+    ) {
+        let owner = record_owner(object, owner);
+        let locks = self.clients.locks();
+        locks.release_with(owner, move |done| reply(outcome(done)));
+    }
+
+    /// What was read before the program got its lock may be old.
+    fn forget_read(&self, object: ObjectId) {
+        if let Some(shared) = self.files.get(object)
+            && let Some(file) = &mut *shared.lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            file.forget_content();
+        }
+        if let Some(kernel) = self.kernel.get()
+            && let Err(error) = kernel.inval_inode(fuser::INodeNo(object.0), 0, 0)
+        {
+            // It knows nothing of the file.
+            tracing::debug!(%error, "the kernel forgets nothing");
+        }
+    }
+}
+
+fn outcome(done: Result<(), Error>) -> Outcome {
+    match done {
+        Err(error) if error.errno == Errno::ECANCELED => Err(Failed(Errno::EINTR)),
+        done => Ok(done?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_without_an_end_are_told_both_ways() {
+        let lock = KernelLock {
+            object: ObjectId(5),
+            owner: 6,
+            first: 7,
+            last: LAST,
+            kind: F_WRLCK,
+            pid: 8,
+        };
+        let wanted = lock.wanted().unwrap();
+        assert!(wanted.exclusive);
+        assert_eq!((wanted.range.first, wanted.range.last), (7, u64::MAX));
+        let shown = lock.answer(Some(LockHolder {
+            exclusive: false,
+            range: wanted.range,
+            pid: 9,
+        }));
+        assert_eq!((shown.first, shown.last), (7, LAST));
+        assert_eq!((shown.kind, shown.pid), (F_RDLCK, 9));
+        assert_eq!(lock.answer(None).kind, F_UNLCK);
+        let unlock = KernelLock {
+            kind: F_UNLCK,
+            ..lock
+        };
+        assert!(unlock.wanted().is_none());
+        let backwards = KernelLock { last: 6, ..lock };
+        assert!(backwards.wanted().is_none());
+    }
+}
