@@ -25,12 +25,12 @@
 //! process (one of root's, or in another name space).
 
 mod beginning;
-mod cipher;
 pub mod config;
 mod ending;
 pub mod handshake;
 mod link;
 mod progress;
+mod records;
 mod slots;
 mod subflows;
 #[cfg(test)]
@@ -63,6 +63,7 @@ use crate::method::{
 use crate::resolve;
 use crate::session::Bounds;
 use crate::slab::RESERVED_GENERATION;
+use handshake::Protection;
 use link::Buffers;
 use slots::{Origin, PeerState, Slots};
 
@@ -547,10 +548,12 @@ impl Tcp {
         };
         facts.push(("peer", trust));
         if let Some(link) = state.link.as_ref().filter(|link| link.is_up()) {
-            let encryption = match (link.is_encrypted(), &self.config.key) {
-                (true, _) => "on",
-                (false, Some(_)) => "off: neither side asks for it",
-                (false, None) => "off: loopback, same user",
+            let encryption = match link.protection() {
+                Some(Protection::Encrypted(_)) => "on",
+                Some(Protection::Authenticated(_)) => {
+                    "off: neither side asks for it; what travels is authenticated"
+                }
+                None => "off: loopback, same user",
             };
             facts.push(("encryption", encryption.to_owned()));
         }
