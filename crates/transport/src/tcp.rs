@@ -63,6 +63,7 @@ use crate::method::{
 use crate::resolve;
 use crate::session::Bounds;
 use crate::slab::RESERVED_GENERATION;
+use crate::trust::LOOPBACK_ALONE;
 use handshake::Protection;
 use link::Buffers;
 use slots::{Origin, PeerState, Slots};
@@ -200,8 +201,7 @@ impl Tcp {
         if targets.is_empty() {
             return Err(Error::BadAddress {
                 address: address.to_string(),
-                reason: "without a cluster key only loopback addresses (127.0.0.1, [::1]) are \
-                         allowed; give every node the same cluster key",
+                reason: LOOPBACK_ALONE,
             });
         }
         Ok(())
