@@ -143,6 +143,7 @@ pub struct Handshake {
     terms: Terms,
     /// What the hellos have agreed on.
     encrypt: bool,
+    fast_aes: bool,
     connections: u8,
     state: State,
     partial: Vec<u8>,
@@ -172,6 +173,7 @@ impl Handshake {
             ours,
             terms,
             encrypt: false,
+            fast_aes: false,
             connections: 1,
             state: State::Hello,
             partial: Vec::new(),
@@ -290,6 +292,7 @@ impl Handshake {
         let is_wanted = self.ours.encrypt || theirs.encrypt;
         let tags_do = format >= AUTHENTICATED_FROM || self.ours.auth == Auth::SameUser;
         self.encrypt = is_wanted || !tags_do;
+        self.fast_aes = self.ours.fast_aes && theirs.fast_aes;
         self.connections = self.ours.connections.min(theirs.connections);
         if self.role == Role::Responder {
             self.ours.purpose = theirs.purpose;
@@ -324,7 +327,7 @@ impl Handshake {
         };
         let prologue = [initiator.encode(), responder.encode()].concat();
         let build = || {
-            let protocol = match initiator.fast_aes && responder.fast_aes {
+            let protocol = match self.fast_aes {
                 true => NOISE_AES,
                 false => NOISE_CHACHA,
             };
@@ -404,7 +407,7 @@ impl Handshake {
         if self.role == Role::Responder {
             self.write_noise(&mut noise)?;
         }
-        let tags = (!self.encrypt).then(|| Box::new(TagKeys::of(&mut noise)));
+        let tags = (!self.encrypt).then(|| Box::new(TagKeys::of(&mut noise, self.fast_aes)));
         let mut transport = Box::new(noise.into_transport_mode().map_err(broken_noise)?);
         if self.role == Role::Responder {
             self.state = State::Proof(transport, tags);

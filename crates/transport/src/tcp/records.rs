@@ -210,7 +210,7 @@ mod tests {
         let records = |mut noise: snow::HandshakeState| {
             Records::new(match encrypt {
                 true => Protection::Encrypted(Box::new(noise.into_transport_mode().unwrap())),
-                false => Protection::Authenticated(Box::new(TagKeys::of(&mut noise))),
+                false => Protection::Authenticated(Box::new(TagKeys::of(&mut noise, true))),
             })
         };
         (records(one), records(other))
