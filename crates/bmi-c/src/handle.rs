@@ -371,6 +371,7 @@ fn interrupt_wait(handle: *mut Handle, note: impl FnOnce(&Entry)) -> c_int {
 mod tests {
     use super::*;
     use crate::life::{BMI_finalize, BMI_initialize};
+    use crate::memory::Owner;
     use causeway_sys::memory::Memory;
 
     fn start() -> *mut Handle {
@@ -389,7 +390,7 @@ mod tests {
             let keep = |instance: &mut Instance| {
                 let memory = Memory::zeroed(100);
                 watches.push(memory.watch());
-                instance.memory.buffers.insert(memory);
+                instance.memory.buffers.insert(memory, Owner::Instance);
                 Ok(0)
             };
             assert_eq!(call(handle, keep), 0);

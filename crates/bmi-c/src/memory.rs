@@ -1,7 +1,7 @@
 //! From plain pointers to [`Memory`].
 //!
-//! A pointer into a buffer that the instance allocated or mapped stands for that buffer, so that methods
-//! see what it is; any other is described where it lies, without an allocation.
+//! A pointer into a buffer that the instance allocated or mapped, or that the program has registered, stands for that
+//! buffer, so that methods see what it is; any other is described where it lies, without an allocation.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -25,12 +25,26 @@ pub(crate) enum Named {
     List(*const iovec, usize),
 }
 
-/// Buffers that the instance made.
+/// Whose memory a buffer is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The instance's, which allocated or mapped it.
+    Instance,
+    /// The program's, which has registered it.
+    Program,
+}
+
+struct Buffer {
+    memory: Memory,
+    owner: Owner,
+}
+
+/// Buffers that the instance made or that were registered with it.
 #[derive(Default)]
 pub(crate) struct Buffers {
     /// By the address of their first byte, shortest first, and of equal ones those for reading only: a region that was mapped twice, or whole and
     /// in part, lies at one address. They may overlap in any other way, too.
-    by_address: BTreeMap<usize, Vec<Memory>>,
+    by_address: BTreeMap<usize, Vec<Buffer>>,
     /// All of them lie within.
     bounds: std::ops::Range<usize>,
     /// None of them is longer.
@@ -39,7 +53,7 @@ pub(crate) struct Buffers {
 
 impl Buffers {
     /// Keeps a buffer until [`Buffers::remove`]; returns its address. An empty one has an address, too.
-    pub(crate) fn insert(&mut self, memory: Memory) -> *mut c_void {
+    pub(crate) fn insert(&mut self, memory: Memory, owner: Owner) -> *mut c_void {
         let (base, start) = (memory.as_ptr(), memory.as_ptr().addr());
         let end = start + memory.len().max(1);
         self.bounds = if self.bounds.is_empty() {
@@ -50,20 +64,23 @@ impl Buffers {
         self.longest = self.longest.max(memory.len());
         let order = |memory: &Memory| (memory.len(), memory.is_writable());
         let here = self.by_address.entry(start).or_default();
-        let at = here.partition_point(|other| order(other) <= order(&memory));
-        here.insert(at, memory);
+        let at = here.partition_point(|other| order(&other.memory) <= order(&memory));
+        here.insert(at, Buffer { memory, owner });
         base.cast()
     }
 
-    /// Forgets one buffer that begins here. Operations in progress keep its memory.
+    /// Forgets one buffer of this owner's that begins here. Operations in progress keep its memory.
     ///
     /// The caller cannot say which of several. The shortest goes, so that those that stay hold whatever
     /// the caller may still use.
-    pub(crate) fn remove(&mut self, base: *mut c_void) -> bool {
+    pub(crate) fn remove(&mut self, base: *mut c_void, owner: Owner) -> bool {
         let Entry::Occupied(mut here) = self.by_address.entry(base.addr()) else {
             return false;
         };
-        here.get_mut().remove(0);
+        let Some(at) = here.get().iter().position(|buffer| buffer.owner == owner) else {
+            return false;
+        };
+        here.get_mut().remove(at);
         if here.get().is_empty() {
             here.remove();
         }
@@ -79,22 +96,24 @@ impl Buffers {
         self.bounds.contains(&start)
     }
 
-    /// The part of a buffer that the span is, if it is one. If it begins in buffers but none of them
-    /// holds all of it, it is an error.
+    /// The part of a buffer that the span is, if it is one. If it begins in buffers of the instance but none of them
+    /// holds all of it, it is an error; behind a registered buffer the program's memory may go on.
     fn find(&self, start: usize, len: usize) -> Result<Option<Memory>, Failure> {
         let first = start.saturating_sub(self.longest);
         let (mut most_room, mut read_only) = (0, None);
         let nearest_first = self.by_address.range(first..=start).rev();
-        for (base, memory) in nearest_first.flat_map(|(base, here)| {
+        for (base, Buffer { memory, owner }) in nearest_first.flat_map(|(base, here)| {
             let longest_first = here.iter().rev();
-            longest_first.map(move |memory| (base, memory))
+            longest_first.map(move |buffer| (base, buffer))
         }) {
             let from = start - base;
             if from >= memory.len() {
                 continue;
             }
             let room = memory.len() - from;
-            most_room = most_room.max(room);
+            if *owner == Owner::Instance {
+                most_room = most_room.max(room);
+            }
             if len <= room {
                 let part = memory.slice(from..from + len);
                 // The same bytes may have been mapped for reading and for writing.
@@ -135,7 +154,7 @@ fn endless(size: usize) -> Failure {
 
 /// Where a buffer begins, if it can be one at all.
 #[inline(always)]
-fn check(base: *const c_void, size: usize) -> Result<NonNull<u8>, Failure> {
+pub(crate) fn check(base: *const c_void, size: usize) -> Result<NonNull<u8>, Failure> {
     let Some(start) = NonNull::new(base.cast_mut().cast::<u8>()) else {
         // Of no bytes, any place is valid.
         return match size {
@@ -260,8 +279,8 @@ mod tests {
         let block = Memory::zeroed(1000);
         let base = block.as_ptr().addr();
         assert_eq!(is_found(&buffers, base, 1), Some(false));
-        buffers.insert(block.slice(100..200));
-        let last = buffers.insert(block.slice(500..600));
+        buffers.insert(block.slice(100..200), Owner::Instance);
+        let last = buffers.insert(block.slice(500..600), Owner::Instance);
         for (from, len, expected) in [
             (0, 100, Some(false)),
             (100, 100, Some(true)),
@@ -274,8 +293,8 @@ mod tests {
         ] {
             assert_eq!(is_found(&buffers, base + from, len), expected, "{from}");
         }
-        assert!(!buffers.remove(last.wrapping_byte_add(1)));
-        assert!(buffers.remove(last) && !buffers.remove(last));
+        assert!(!buffers.remove(last.wrapping_byte_add(1), Owner::Instance));
+        assert!(buffers.remove(last, Owner::Instance) && !buffers.remove(last, Owner::Instance));
         assert_eq!(is_found(&buffers, base + 500, 1), Some(false));
     }
 
@@ -284,11 +303,11 @@ mod tests {
         let mut buffers = Buffers::default();
         let block = Memory::zeroed(1000);
         let base = block.as_ptr().addr();
-        let whole = buffers.insert(block.clone());
+        let whole = buffers.insert(block.clone(), Owner::Instance);
         // The same once more, its front, and a part of it.
-        assert_eq!(buffers.insert(block.clone()), whole);
-        assert_eq!(buffers.insert(block.slice(0..100)), whole);
-        let part = buffers.insert(block.slice(200..300));
+        assert_eq!(buffers.insert(block.clone(), Owner::Instance), whole);
+        assert_eq!(buffers.insert(block.slice(0..100), Owner::Instance), whole);
+        let part = buffers.insert(block.slice(200..300), Owner::Instance);
         let all = |buffers: &Buffers, from, len| is_found(buffers, base + from, len);
         assert_eq!(all(&buffers, 0, 1000), Some(true));
         assert_eq!(all(&buffers, 250, 50), Some(true));
@@ -298,21 +317,21 @@ mod tests {
             "it ends behind the part"
         );
         assert_eq!(all(&buffers, 250, 751), None);
-        assert!(buffers.remove(part) && !buffers.remove(part));
-        assert!(buffers.remove(whole));
+        assert!(buffers.remove(part, Owner::Instance) && !buffers.remove(part, Owner::Instance));
+        assert!(buffers.remove(whole, Owner::Instance));
         assert_eq!(all(&buffers, 0, 1000), Some(true), "two are left");
-        assert!(buffers.remove(whole));
+        assert!(buffers.remove(whole, Owner::Instance));
         assert_eq!(all(&buffers, 0, 1000), Some(true), "one is left");
         let watch = block.watch();
         drop(block);
         assert!(!watch.is_gone(), "the last one keeps the memory");
-        assert!(buffers.remove(whole) && !buffers.remove(whole));
+        assert!(buffers.remove(whole, Owner::Instance) && !buffers.remove(whole, Owner::Instance));
         assert!(watch.is_gone());
         assert!(!buffers.may_hold(base));
     }
 
     /// What methods know of a buffer as a whole, such as a registration, is found again by a pointer to any part of it, in any
-    /// kind of call. There is no event when a program frees memory of its own: that has no identity.
+    /// kind of call. There is no event when a program frees memory that it has not registered: that has no identity.
     #[test]
     fn pointers_into_buffers_have_the_identity_of_the_buffer() {
         let mut describer = Describer::default();
@@ -324,8 +343,13 @@ mod tests {
         let buffers = [1000, 500].map(Memory::zeroed);
         let [one, other] = buffers
             .clone()
-            .map(|memory| describer.buffers.insert(memory));
+            .map(|memory| describer.buffers.insert(memory, Owner::Instance));
         let own = [0_u8; 100];
+        let named = [0_u8; 100];
+        let start = check(named.as_ptr().cast(), 100).ok().unwrap();
+        // SAFETY: the array lives to the end of the test, and nothing uses the description.
+        let registered = unsafe { Memory::registered(start, 100) };
+        let named = describer.buffers.insert(registered.clone(), Owner::Program);
         let [id, other_id] = buffers.each_ref().map(Memory::id);
         assert!(id.is_some() && other_id.is_some() && id != other_id);
         for (base, at, size, expected) in [
@@ -334,6 +358,9 @@ mod tests {
             (one, 999, 1, id),
             (other, 100, 400, other_id),
             (own.as_ptr().cast_mut().cast(), 0, 100, None),
+            (named, 0, 100, registered.id()),
+            (named, 60, 40, registered.id()),
+            (named, 60, 41, None),
         ] {
             let start = base.wrapping_byte_add(at);
             let single = ids(&mut describer, Named::Buffer(start, size as i64));
@@ -348,20 +375,45 @@ mod tests {
     }
 
     #[test]
+    fn registered_buffers_are_found_and_memory_may_go_on_behind_them() {
+        let mut buffers = Buffers::default();
+        let block = Memory::zeroed(1000);
+        let base = block.as_ptr().addr();
+        let registered = buffers.insert(block.slice(100..200), Owner::Program);
+        for (from, len, expected) in [
+            (100, 100, Some(true)),
+            (150, 51, Some(false)),
+            (50, 100, Some(false)),
+        ] {
+            assert_eq!(is_found(&buffers, base + from, len), expected, "{from}");
+        }
+        // One that the instance made around it still bounds what begins in it.
+        let outer = buffers.insert(block.slice(0..300), Owner::Instance);
+        assert_eq!(is_found(&buffers, base + 150, 51), Some(true));
+        assert_eq!(is_found(&buffers, base + 150, 151), None);
+        assert!(!buffers.remove(registered, Owner::Instance));
+        assert!(!buffers.remove(outer, Owner::Program));
+        assert!(buffers.remove(registered, Owner::Program));
+        assert!(!buffers.remove(registered, Owner::Program));
+        assert!(buffers.remove(outer, Owner::Instance));
+        assert!(!buffers.may_hold(base + 100));
+    }
+
+    #[test]
     fn what_was_mapped_for_writing_too_can_be_written() {
         let mut buffers = Buffers::default();
         let block = Memory::zeroed(1000);
-        let whole = buffers.insert(block.clone());
-        buffers.insert(block.read_only());
-        buffers.insert(block.read_only().slice(100..200));
+        let whole = buffers.insert(block.clone(), Owner::Instance);
+        buffers.insert(block.read_only(), Owner::Instance);
+        buffers.insert(block.read_only().slice(100..200), Owner::Instance);
         let is_writable = |buffers: &Buffers| {
             let found = buffers.find(whole.addr() + 150, 10).ok().flatten();
             found.map(|memory| memory.is_writable())
         };
         assert_eq!(is_writable(&buffers), Some(true));
-        assert!(buffers.remove(whole));
+        assert!(buffers.remove(whole, Owner::Instance));
         assert_eq!(is_writable(&buffers), Some(true));
-        assert!(buffers.remove(whole));
+        assert!(buffers.remove(whole, Owner::Instance));
         assert_eq!(is_writable(&buffers), Some(false));
     }
 }

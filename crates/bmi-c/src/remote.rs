@@ -3,12 +3,13 @@
 use std::ffi::{c_int, c_void};
 
 use causeway_bmi::{Access, Addr, Context, Direction, RegionDescriptor};
+use causeway_sys::memory::Memory;
 use causeway_wire::region::ObjectSpan;
 use libc::iovec;
 
 use crate::error::{BMI_ELIMIT, BMI_EUNSUPPORTED, Failure};
 use crate::handle::{Handle, call, guard};
-use crate::memory::Named;
+use crate::memory::{Named, Owner, check};
 use crate::post::{Outputs, number, post};
 
 /// The peer may read.
@@ -100,7 +101,7 @@ pub unsafe extern "C" fn BMI_memalloc(
             })?;
         let memory = instance.bmi.memalloc(Addr::from_raw(addr), size)?;
         // SAFETY: as above.
-        unsafe { buffer.write(instance.memory.buffers.insert(memory)) };
+        unsafe { buffer.write(instance.memory.buffers.insert(memory, Owner::Instance)) };
         Ok(0)
     })
 }
@@ -110,10 +111,42 @@ pub unsafe extern "C" fn BMI_memalloc(
 pub extern "C" fn BMI_memfree(bmi: *mut Handle, buffer: *mut c_void) -> c_int {
     call(bmi, |instance| {
         // As with free().
-        if buffer.is_null() || instance.memory.buffers.remove(buffer) {
+        if buffer.is_null() || instance.memory.buffers.remove(buffer, Owner::Instance) {
             return Ok(0);
         }
         let text = "this is no buffer of BMI_memalloc or BMI_map, or it was freed already";
+        Err(Failure::invalid(text))
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_register(bmi: *mut Handle, buffer: *mut c_void, size: i64) -> c_int {
+    call(bmi, |instance| {
+        let bytes = usize::try_from(size).ok().filter(|bytes| *bytes > 0);
+        let bytes = bytes.ok_or_else(|| {
+            Failure::invalid(format!("a buffer of {size} bytes cannot be registered"))
+        })?;
+        let start = check(buffer, bytes)?;
+        // SAFETY: the header requires memory that stays until BMI_deregister, and afterwards as long as operations and
+        // exports that were begun with it.
+        let memory = unsafe { Memory::registered(start, bytes) };
+        instance.memory.buffers.insert(memory, Owner::Program);
+        Ok(0)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn BMI_deregister(bmi: *mut Handle, buffer: *mut c_void) -> c_int {
+    call(bmi, |instance| {
+        if instance.memory.buffers.remove(buffer, Owner::Program) {
+            return Ok(0);
+        }
+        let text = "no buffer that begins here is registered, or it was deregistered already";
         Err(Failure::invalid(text))
     })
 }
@@ -326,7 +359,7 @@ pub unsafe extern "C" fn BMI_map(
             return Err(Failure::new(BMI_EUNSUPPORTED, text));
         };
         // SAFETY: as above.
-        unsafe { buffer.write(instance.memory.buffers.insert(memory)) };
+        unsafe { buffer.write(instance.memory.buffers.insert(memory, Owner::Instance)) };
         Ok(0)
     })
 }

@@ -83,6 +83,8 @@ enum Kind {
     /// A foreign buffer, whose owner outlives every clone; see [`with_foreign`] and [`Memory::from_raw`]. Or the bytes of
     /// another memory, which is kept; see [`Memory::counted_apart`].
     Foreign { _kept: Option<Memory> },
+    /// A foreign buffer whose owner says when it ends; see [`Memory::registered`].
+    Registered,
 }
 
 // SAFETY: the bytes behind `base` are only touched through raw copies and the kernel; threads or processes that share
@@ -205,7 +207,7 @@ impl Memory {
             Kind::Mapping { .. } => Advice::LinuxPopulateWrite,
             // May be written as well once mapped: no file system tracks dirty pages of memory files.
             Kind::Import { .. } => Advice::LinuxPopulateRead,
-            Kind::Heap { .. } | Kind::Foreign { .. } => return Ok(()),
+            Kind::Heap { .. } | Kind::Foreign { .. } | Kind::Registered => return Ok(()),
         };
         let Backing { base, len, .. } = *self.backing;
         // SAFETY: a mapping of this process, whole, whose bytes stay as they are.
@@ -249,11 +251,12 @@ impl Memory {
         }
     }
 
-    /// The identity of the bytes, which all clones and slices share. `None` for foreign buffers, such as the buffers
-    /// that a C program has allocated itself: there is no event when those bytes are freed, and others put in their place.
+    /// The identity of the bytes, which all clones and slices share. `None` for foreign buffers that were not
+    /// [registered](Memory::registered), such as most of those that a C program has allocated itself: there is no event when
+    /// those bytes are freed, and others put in their place.
     pub fn id(&self) -> Option<MemoryId> {
         let detached = match &self.backing.kind {
-            Kind::Heap { .. } | Kind::Import { .. } => false,
+            Kind::Heap { .. } | Kind::Import { .. } | Kind::Registered => false,
             Kind::Mapping { detached, .. } => detached.load(Ordering::Relaxed),
             Kind::Foreign { .. } => return None,
         };
@@ -263,11 +266,11 @@ impl Memory {
         })
     }
 
-    /// All the bytes of the allocation that the span is a part of; of a foreign buffer, the span alone.
+    /// All the bytes of the allocation that the span is a part of; of a foreign buffer that is not registered, the span alone.
     pub fn allocation(&self) -> Self {
         match self.backing.kind {
             Kind::Foreign { .. } => self.clone(),
-            Kind::Heap { .. } | Kind::Mapping { .. } | Kind::Import { .. } => {
+            Kind::Heap { .. } | Kind::Mapping { .. } | Kind::Import { .. } | Kind::Registered => {
                 Self::all_of(Arc::clone(&self.backing), self.writable)
             }
         }
@@ -342,7 +345,8 @@ impl Memory {
             Kind::Mapping { .. }
             | Kind::Heap { .. }
             | Kind::Import { .. }
-            | Kind::Foreign { .. } => None,
+            | Kind::Foreign { .. }
+            | Kind::Registered => None,
         }
     }
 
@@ -531,9 +535,10 @@ impl Backing {
                 // `ManuallyDrop` keeps them from being freed twice.
                 unsafe { Vec::from_raw_parts(this.base.as_ptr(), this.len, capacity) }
             }
-            Kind::Mapping { .. } | Kind::Import { .. } | Kind::Foreign { .. } => {
-                Memory::whole(self).to_vec()
-            }
+            Kind::Mapping { .. }
+            | Kind::Import { .. }
+            | Kind::Foreign { .. }
+            | Kind::Registered => Memory::whole(self).to_vec(),
         }
     }
 }
@@ -554,7 +559,7 @@ impl Drop for Backing {
                 // could only mean that the arguments are wrong, which they are not.
                 let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
             }
-            Kind::Foreign { .. } => {}
+            Kind::Foreign { .. } | Kind::Registered => {}
         }
     }
 }

@@ -734,6 +734,42 @@ int BMI_memalloc(bmi_t *bmi, bmi_addr_t addr, bmi_size_t size, void **buffer);
  */
 int BMI_memfree(bmi_t *bmi, void *buffer);
 
+/*
+ * BMI_register - names a buffer of the program's that many operations will use
+ *
+ *     What a method has to know of memory before it can move it, such as a network adapter's registration of its
+ *     pages, is then made once for the whole buffer, at its first use, and kept for operations with any part of it. Without
+ *     this it is made for each operation, since nothing tells the library when a program frees its memory. Methods that
+ *     need no registration (shm, tcp and udp) are no faster by it. Buffers of BMI_memalloc() and BMI_map() are registered
+ *     already. A registered buffer may overlap others; operations may begin in it and end behind it.
+ *
+ * PARAMETERS
+ *     buffer  memory of the program's, which stays allocated until BMI_deregister()
+ *     size    bytes, at least 1
+ *
+ * RETURN VALUE
+ *     0.
+ *
+ * ERRORS
+ *     BMI_EINVAL, BMI_EHANDLE
+ */
+int BMI_register(bmi_t *bmi, void *buffer, bmi_size_t size);
+
+/*
+ * BMI_deregister - ends what BMI_register() has begun, before the program frees the buffer
+ *
+ *     Operations in progress and exports keep using it until they end, and until then it must stay allocated. Of several
+ *     buffers registered at one address, the shortest is deregistered.
+ *
+ * RETURN VALUE
+ *     0.
+ *
+ * ERRORS
+ *     BMI_EINVAL   no registered buffer begins there
+ *     BMI_EHANDLE
+ */
+int BMI_deregister(bmi_t *bmi, void *buffer);
+
 /* ------------------------------------------------------------------------------------------------
  * Remote memory
  */

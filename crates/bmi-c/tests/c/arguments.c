@@ -41,6 +41,8 @@ static void refuse(bmi_t *bmi) {
     CHECK_IS(BMI_wait(bmi, 1, 0), BMI_EHANDLE);
     CHECK_IS(BMI_memalloc(bmi, 1, 1, &pointer), BMI_EHANDLE);
     CHECK_IS(BMI_memfree(bmi, text), BMI_EHANDLE);
+    CHECK_IS(BMI_register(bmi, text, 1), BMI_EHANDLE);
+    CHECK_IS(BMI_deregister(bmi, text), BMI_EHANDLE);
     CHECK_IS(BMI_export(bmi, 1, text, 1, BMI_READ, &region), BMI_EHANDLE);
     CHECK_IS(BMI_unexport(bmi, 1, &region), BMI_EHANDLE);
     CHECK_IS(BMI_post_transfer(bmi, &number, 1, BMI_GET, text, 1, &region, 1, NULL), BMI_EHANDLE);
@@ -137,6 +139,19 @@ static void pointers_and_sizes(struct layer *layer, bmi_addr_t peer) {
     CHECK_IS(BMI_open_context(bmi, NULL), BMI_EINVAL);
     CHECK_IS(BMI_memfree(bmi, text), BMI_EINVAL);
     CHECK_IS(BMI_memfree(bmi, NULL), 0);
+    CHECK_IS(BMI_register(bmi, NULL, 1), BMI_EINVAL);
+    CHECK_IS(BMI_register(bmi, text, 0), BMI_EINVAL);
+    CHECK_IS(BMI_register(bmi, text, -1), BMI_EINVAL);
+    CHECK_IS(BMI_register(bmi, text, INT64_MAX), BMI_EINVAL);
+    CHECK_IS(BMI_deregister(bmi, NULL), BMI_EINVAL);
+    CHECK_IS(BMI_deregister(bmi, text), BMI_EINVAL);
+    CHECK_IS(BMI_register(bmi, text, sizeof text), 0);
+    CHECK_IS(BMI_register(bmi, text, 1), 0);
+    CHECK_IS(BMI_memfree(bmi, text), BMI_EINVAL);
+    CHECK_IS(BMI_deregister(bmi, text + 1), BMI_EINVAL);
+    CHECK_IS(BMI_deregister(bmi, text), 0);
+    CHECK_IS(BMI_deregister(bmi, text), 0);
+    CHECK_IS(BMI_deregister(bmi, text), BMI_EINVAL);
     CHECK_IS(BMI_testsome(bmi, NULL, 0, &done, 1000), 0);
     CHECK_IS(BMI_set_info(bmi, 0, 4711, 0), BMI_EINVAL);
     CHECK_IS(BMI_set_info(bmi, peer, BMI_SPIN_US, 10), BMI_EINVAL);

@@ -25,6 +25,8 @@ static void serve(struct layer *layer) {
     void *plain = malloc(SIZE), *allocated = NULL;
     CHECK_IS(BMI_memalloc(layer->bmi, client, SIZE, &allocated), 0);
     CHECK((uintptr_t)allocated % 16 == 0);
+    /* Its front alone is registered: exports begin in it and go on behind it. */
+    CHECK_IS(BMI_register(layer->bmi, plain, PART + 100), 0);
     fill(plain, SIZE, 1);
     fill(allocated, SIZE, 2);
     struct bmi_region regions[3];
@@ -41,6 +43,7 @@ static void serve(struct layer *layer) {
     CHECK(is_filled((char *)plain + PART, PART, 10));
     for (int i = 0; i < 3; i++) CHECK_IS(BMI_unexport(layer->bmi, client, &regions[i]), 0);
     CHECK_IS(BMI_unexport(layer->bmi, client, &regions[0]), 0);
+    CHECK_IS(BMI_deregister(layer->bmi, plain), 0);
     CHECK_IS(send_to(layer, client, &byte, 1, GO), 1);
     /* A large message into the allocated buffer, part by part. */
     CHECK_IS(recv_from(layer, client, (char *)allocated + 100, SIZE, GO), BMI_EINVAL);

@@ -52,6 +52,19 @@ impl<'a> BorrowedSpan<'a> {
 }
 
 impl Memory {
+    /// Describes bytes that the caller owns and has registered: they have an [identity](Memory::id) until the last clone is
+    /// dropped, under which what is known of them can be kept.
+    ///
+    /// # Safety
+    /// As for [`Memory::from_raw`].
+    pub unsafe fn registered(base: NonNull<u8>, len: usize) -> Self {
+        Self::whole(Backing {
+            base,
+            len,
+            kind: Kind::Registered,
+        })
+    }
+
     /// The same bytes, and a count of their own for what holds them: [`Memory::sharers`] of the result counts the result
     /// and its clones, whoever else holds the bytes. To whatever gets it, it is a foreign buffer.
     pub fn counted_apart(&self) -> Self {
@@ -118,6 +131,26 @@ mod tests {
         drop((memory, other, clone));
         assert_eq!((apart.sharers(), apart.to_vec()), (1, vec![2, 3]));
         assert!(!apart.read_only().counted_apart().is_writable());
+    }
+
+    #[test]
+    fn registered_memory_has_an_identity_until_its_last_clone_is_gone() {
+        let mut bytes = *b"0123456789";
+        let base = NonNull::from(&mut bytes).cast::<u8>();
+        // SAFETY: the array outlives every clone, and is not referred to meanwhile.
+        let register = || unsafe { Memory::registered(base, 10) };
+        let memory = register();
+        let part = memory.slice(3..5);
+        assert_eq!((part.id(), part.to_vec()), (memory.id(), b"34".to_vec()));
+        assert!(part.id().is_some() && part.object().is_none());
+        let whole = part.allocation();
+        assert_eq!((whole.as_ptr(), whole.len()), (base.as_ptr(), 10));
+        let (id, watch) = (memory.id(), memory.watch());
+        drop((memory, whole));
+        assert!(!watch.is_gone());
+        drop(part);
+        assert!(watch.is_gone());
+        assert!((0..100).all(|_| register().id() != id), "still watched");
     }
 
     #[test]
