@@ -107,13 +107,13 @@ impl TagKey {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    /// The two sides of one handshake.
-    fn pair(fast_aes: bool) -> (TagKeys, TagKeys) {
+    /// The two sides of a handshake that is finished, the caller's first.
+    pub(crate) fn shaken() -> (snow::HandshakeState, snow::HandshakeState) {
         let build = || {
-            snow::Builder::new("Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s".parse().unwrap())
+            snow::Builder::new("Noise_NNpsk0_25519_AESGCM_BLAKE2s".parse().unwrap())
                 .psk(0, &[7; 32])
                 .unwrap()
         };
@@ -124,10 +124,13 @@ mod tests {
         other.read_message(&message[..len], &mut empty).unwrap();
         let len = other.write_message(&[], &mut message).unwrap();
         one.read_message(&message[..len], &mut empty).unwrap();
-        (
-            TagKeys::of(&mut one, fast_aes),
-            TagKeys::of(&mut other, fast_aes),
-        )
+        (one, other)
+    }
+
+    fn pair(fast_aes: bool) -> (TagKeys, TagKeys) {
+        let (mut one, mut other) = shaken();
+        let keys = |side| TagKeys::of(side, fast_aes);
+        (keys(&mut one), keys(&mut other))
     }
 
     fn tagged(keys: &TagKeys, number: u64, bytes: &[u8]) -> Vec<u8> {

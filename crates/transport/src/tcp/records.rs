@@ -192,21 +192,11 @@ fn add_tag(keys: &TagKeys, next: &mut u64, body: &mut [u8], count: usize) -> usi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tags::tests::shaken;
 
     /// The two ends of a connection whose records are encrypted, or have tags.
     fn pair(encrypt: bool) -> (Records, Records) {
-        let build = || {
-            snow::Builder::new("Noise_NNpsk0_25519_AESGCM_BLAKE2s".parse().unwrap())
-                .psk(0, &[7; 32])
-                .unwrap()
-        };
-        let mut one = build().build_initiator().unwrap();
-        let mut other = build().build_responder().unwrap();
-        let (mut message, mut empty) = ([0; 128], [0; 128]);
-        let len = one.write_message(&[], &mut message).unwrap();
-        other.read_message(&message[..len], &mut empty).unwrap();
-        let len = other.write_message(&[], &mut message).unwrap();
-        one.read_message(&message[..len], &mut empty).unwrap();
+        let (one, other) = shaken();
         let records = |mut noise: snow::HandshakeState| {
             Records::new(match encrypt {
                 true => Protection::Encrypted(Box::new(noise.into_transport_mode().unwrap())),
