@@ -215,7 +215,8 @@ impl Entry {
         }
     }
 
-    fn chapter(&self) -> u32 {
+    /// The chapter of the thesis that it is in.
+    pub fn chapter(&self) -> u32 {
         let chapter = self.number().split('.').next();
         chapter.and_then(|text| text.parse().ok()).unwrap_or(0)
     }

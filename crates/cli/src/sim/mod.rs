@@ -75,8 +75,9 @@ enum What {
     #[command(after_help = "Examples:
   causeway sim paper --html paper.html
   causeway sim paper --quick --check
+  causeway sim paper --chapter 4 --chapter 5
   causeway sim paper --jobs 1 --csv results --results finished --json > paper.json")]
-    Paper(paper::Shown),
+    Paper(paper::Chapters),
 }
 
 /// Runs a verb.
@@ -89,6 +90,6 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         What::Run(arguments) => scenario::run(&arguments),
         What::Figure(figures) => paper::figure(&figures),
         What::Table(tables) => paper::table(&tables),
-        What::Paper(shown) => paper::everything(&shown),
+        What::Paper(chapters) => paper::chapters(&chapters),
     }
 }

@@ -22,7 +22,7 @@ use super::{page, pool};
 /// Where `paper` keeps finished runs while it is not through.
 const UNFINISHED: &str = "causeway-paper.unfinished";
 
-/// What figures, tables and all of them have in common.
+/// What figures, tables and whole chapters have in common.
 #[derive(Debug, Args)]
 pub(crate) struct Shown {
     #[command(flatten)]
@@ -62,6 +62,16 @@ pub(crate) struct Named {
     /// Which of the runs the timeline is of, from 1 [default: the first]
     #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u32).range(1..))]
     trace_run: Option<u32>,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// All figures and tables, or those of some chapters.
+#[derive(Debug, Args)]
+pub(crate) struct Chapters {
+    /// Only those of this chapter; may be given several times
+    #[arg(long = "chapter", value_name = "N")]
+    chapters: Vec<u32>,
     #[command(flatten)]
     shown: Shown,
 }
@@ -125,14 +135,27 @@ fn trace_one(output: &Output, path: &Path, name: &str, task: &Task) -> Outcome {
     Ok(())
 }
 
-/// Runs everything.
-pub(super) fn everything(shown: &Shown) -> Outcome {
+/// Runs all figures and tables, or those of the chapters that the user names.
+pub(super) fn chapters(Chapters { chapters, shown }: &Chapters) -> Outcome {
+    let mut entries = catalogue::all();
+    if let Some(none) = chapters
+        .iter()
+        .find(|chapter| entries.iter().all(|entry| entry.chapter() != **chapter))
+    {
+        return Err(Failure::usage(
+            format!("looking for chapter {none}"),
+            "there are no figures and tables of it",
+        )
+        .hint("`causeway sim list` names all figures and tables"));
+    }
+    if !chapters.is_empty() {
+        entries.retain(|entry| chapters.contains(&entry.chapter()));
+    }
     let directory = shown.results.as_deref().unwrap_or(Path::new(UNFINISHED));
     let store = Store::open(directory).map_err(|failure| {
         failure.hint("--results names a directory where finished runs can be kept")
     })?;
     shutdown::on_signals()?;
-    let entries = catalogue::all();
     let tasks = tasks(&entries, shown.effort())?;
     let claims = run("paper", &entries, &tasks, shown, Some(&store))?;
     if shown.results.is_none() {
