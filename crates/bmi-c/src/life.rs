@@ -12,7 +12,7 @@ use crate::handle::{self, Handle, guard};
 use crate::instance::{Instance, duration_us};
 use crate::text;
 
-/// Connections are not encrypted after both sides have proved that they hold the key.
+/// Connections need not be encrypted after both sides have proved that they hold the key; what travels is authenticated.
 pub const BMI_CLEARTEXT: u32 = 1;
 
 /// The header's `struct bmi_config`.

@@ -191,7 +191,7 @@ pub struct Config {
     pub listen: Vec<String>,
     /// The cluster's key: proven by all connections, and needed beyond loopback.
     pub key: Option<Secret>,
-    /// Encrypt keyed connections. Off only where the operator says that the network is private.
+    /// Encrypt keyed connections. Without, what travels over `tcp` can be read on the way, and not be changed or forged.
     pub encrypt: bool,
     /// Messages up to this many bytes travel eagerly, larger ones by rendezvous.
     /// [`EAGER_BY_METHOD`] takes what each method prefers.

@@ -32,6 +32,7 @@ pub mod session;
 pub mod shm;
 pub mod slab;
 mod table;
+mod tags;
 pub mod tcp;
 mod trust;
 pub mod udp;

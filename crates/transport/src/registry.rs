@@ -24,7 +24,7 @@ const MAX_ADDRESSES: usize = 16;
 pub struct Settings {
     /// The cluster's key: proven by all connections, and needed beyond loopback.
     pub key: Option<Secret>,
-    /// Encrypt keyed connections; those of `udp` are always.
+    /// Encrypt keyed connections; those of `udp` are always, those of `tcp` are authenticated otherwise.
     pub encrypt: bool,
     /// How long connecting may take, and how long a silent connection is kept before it is probed.
     pub connect_timeout: Duration,

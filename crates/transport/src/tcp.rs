@@ -25,12 +25,12 @@
 //! process (one of root's, or in another name space).
 
 mod beginning;
-mod cipher;
 pub mod config;
 mod ending;
 pub mod handshake;
 mod link;
 mod progress;
+mod records;
 mod slots;
 mod subflows;
 #[cfg(test)]
@@ -63,6 +63,8 @@ use crate::method::{
 use crate::resolve;
 use crate::session::Bounds;
 use crate::slab::RESERVED_GENERATION;
+use crate::trust::LOOPBACK_ALONE;
+use handshake::Protection;
 use link::Buffers;
 use slots::{Origin, PeerState, Slots};
 
@@ -199,8 +201,7 @@ impl Tcp {
         if targets.is_empty() {
             return Err(Error::BadAddress {
                 address: address.to_string(),
-                reason: "without a cluster key only loopback addresses (127.0.0.1, [::1]) are \
-                         allowed; give every node the same cluster key",
+                reason: LOOPBACK_ALONE,
             });
         }
         Ok(())
@@ -547,10 +548,12 @@ impl Tcp {
         };
         facts.push(("peer", trust));
         if let Some(link) = state.link.as_ref().filter(|link| link.is_up()) {
-            let encryption = match (link.is_encrypted(), &self.config.key) {
-                (true, _) => "on",
-                (false, Some(_)) => "off: neither side asks for it",
-                (false, None) => "off: loopback, same user",
+            let encryption = match link.protection() {
+                Some(Protection::Encrypted(_)) => "on",
+                Some(Protection::Authenticated(_)) => {
+                    "off: neither side asks for it; what travels is authenticated"
+                }
+                None => "off: loopback, same user",
             };
             facts.push(("encryption", encryption.to_owned()));
         }

@@ -8,6 +8,11 @@ use crate::error::{NO_DESCRIPTORS, PeerError};
 /// Length of the cluster's key.
 pub(crate) const KEY_BYTES: usize = 32;
 
+/// Why an address beyond this host is not used without a key, and what to do.
+pub(crate) const LOOPBACK_ALONE: &str = "without a cluster key only loopback addresses (127.0.0.1, [::1]) are allowed, as \
+    nothing shows whose the bytes are that a network brings; give every node the same cluster key (`key_file` in the configuration of \
+    a file system)";
+
 /// Whether a process of user `me` and one of user `uid` on the same host talk to each other without a key, and share memory: only if
 /// the two are one user. Root is no exception: whatever a process of root's is talked into doing, it may do to all. A number
 /// that may stand for several users is that of none of them.

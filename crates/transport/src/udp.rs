@@ -63,6 +63,7 @@ use crate::method::{
     Registration, Silence, Sink, Transfer,
 };
 use crate::resolve::is_loopback;
+use crate::trust::LOOPBACK_ALONE;
 use datagram_io::{Arrival, Arrivals, Batch, DatagramIo};
 use sockets::Sockets;
 
@@ -188,8 +189,7 @@ impl<G: DatagramIo> Udp<G> {
         if targets.is_empty() {
             return Err(Error::BadAddress {
                 address: address.to_string(),
-                reason: "without a cluster key only loopback addresses (127.0.0.1, [::1]) are \
-                         allowed; give every node the same cluster key",
+                reason: LOOPBACK_ALONE,
             });
         }
         Ok(targets)

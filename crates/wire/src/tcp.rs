@@ -1,9 +1,9 @@
 //! What the TCP method puts on a connection.
 //!
 //! A connection begins with one [`Hello`] each way, then [`Step`]s until both sides trust each
-//! other, then frames: a [`Header`] of [`HEADER_BYTES`] and its payload. On an encrypted connection
+//! other, then frames: a [`Header`] of [`HEADER_BYTES`] and its payload. With the cluster's key
 //! the stream of frames is cut into records, each a [`record`] length and a Noise transport
-//! message; frames and records do not align. `docs/formats/tcp.md` draws all of it.
+//! message, or the bytes as they are and a tag; frames and records do not align. `docs/formats/tcp.md` draws all of it.
 //!
 //! Read [`Kind`] first: it says what each frame means and which fields it uses. A field that a kind
 //! does not use is zero, and a receiver refuses anything else.
@@ -17,8 +17,16 @@ use crate::codec::fields::codes;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within, zero};
 use crate::formats::Formats;
 
-/// The formats of everything in this module that this build speaks. A [`Hello`] has the same fields in each.
-pub const FORMATS: Formats = Formats::only(5);
+/// The formats of everything in this module that this build speaks. A [`Hello`] has the same fields in each, but for where the
+/// side that has a key states whether it wants encryption. In format 5 nothing shows that records are the peer's unless they are
+/// encrypted, so that they always are.
+pub const FORMATS: Formats = Formats {
+    lowest: 5,
+    highest: AUTHENTICATED_FROM,
+};
+
+/// The first format with records that are authenticated and not encrypted.
+pub const AUTHENTICATED_FROM: u8 = 6;
 
 /// The first bytes on every connection.
 pub const MAGIC: [u8; 8] = *b"causeway";
@@ -64,7 +72,7 @@ pub const ATOMIC_WINDOW: usize = 64;
 /// The most text in a [`Kind::Error`].
 pub const MAX_ERROR_TEXT: usize = 256;
 
-/// The most plaintext bytes in one encrypted record.
+/// The most bytes of frames in one record.
 pub const MAX_RECORD_PLAIN: usize = 32 * 1024;
 
 /// Bytes that authentication adds to a record.
@@ -97,6 +105,17 @@ pub struct Holder {
     pub pid: u32,
     /// Number of the descriptor in that process.
     pub descriptor: u32,
+}
+
+impl Holder {
+    /// Of random bytes the number that a side with a key states in this place.
+    pub fn drawn(bytes: [u8; 8]) -> Self {
+        let [_, a, b, c, d, e, f, g] = bytes;
+        Self {
+            pid: u32::from_le_bytes([0, a, b, c]),
+            descriptor: u32::from_le_bytes([d, e, f, g]),
+        }
+    }
 }
 
 codes! {
@@ -155,9 +174,11 @@ pub struct Hello {
     pub formats: Formats,
     /// How the sender authenticates.
     pub auth: Auth,
-    /// Whether the sender wants encryption. It is on if either side wants it.
+    /// Whether the sender wants encryption. It is on if either side wants it. With a key, records are authenticated
+    /// otherwise; a peer that does not speak that ([`AUTHENTICATED_FROM`]) is told that it is wanted in any case.
     pub encrypt: bool,
-    /// For [`Auth::SameUser`]: the sending process and descriptor. For [`Auth::ClusterKey`]: a number drawn for this connection.
+    /// For [`Auth::SameUser`]: the sending process and descriptor. For [`Auth::ClusterKey`]: a number drawn for this connection,
+    /// without its lowest byte, which is zero ([`Holder::drawn`]).
     pub holder: Holder,
     /// Whether the sender's processor computes AES-GCM fast and in constant time. It is the cipher if
     /// both sides' do.
@@ -177,6 +198,10 @@ impl Hello {
         bytes[10] = self.auth as u8;
         bytes[11] = self.encrypt.into();
         bytes[12..16].copy_from_slice(&self.holder.pid.to_le_bytes());
+        if self.auth == Auth::ClusterKey && self.formats.has(AUTHENTICATED_FROM) {
+            bytes[11] = 1;
+            bytes[12] = (!self.encrypt).into();
+        }
         bytes[16..20].copy_from_slice(&self.holder.descriptor.to_le_bytes());
         bytes[20] = self.fast_aes.into();
         bytes[21] = self.connections;
@@ -195,11 +220,19 @@ impl Hello {
         let lowest = input.u16("hello format")?;
         let formats = Formats::stated(lowest, bytes[HELLO_BYTES - 1])?;
         let auth = Auth::decode(&mut input)?;
-        let encrypt = input.bool("hello encryption")?;
-        let holder = Holder {
+        let mut encrypt = input.bool("hello encryption")?;
+        let mut holder = Holder {
             pid: input.u32("hello process")?,
             descriptor: input.u32("hello descriptor")?,
         };
+        if auth == Auth::ClusterKey && formats.has(AUTHENTICATED_FROM) {
+            if !encrypt {
+                return unknown("hello encryption", 0u8);
+            }
+            let tags_do = Reader::new(&bytes[12..]).bool("hello protection")?;
+            encrypt = !tags_do;
+            holder.pid &= !0xff;
+        }
         if FORMATS.common(formats).is_none() {
             // Only the fields of every format are read: enough to report the mismatch.
             return Ok(Self {
@@ -549,12 +582,12 @@ impl Fragment {
     }
 }
 
-/// The length prefix of an encrypted record.
+/// The length prefix of a record.
 pub mod record {
     use super::{MAX_RECORD_PLAIN, RECORD_HEADER_BYTES, RECORD_TAG_BYTES};
     use crate::codec::{Malformed, Reader, unknown, within};
 
-    /// The prefix for a record of `len` bytes of ciphertext.
+    /// The prefix for a record of `len` bytes, with its tag.
     ///
     /// # Panics
     /// If a record may not have that length.
@@ -563,7 +596,7 @@ pub mod record {
         (len as u16).to_le_bytes()
     }
 
-    /// The ciphertext length that `prefix` announces.
+    /// The length, with the tag, that `prefix` announces.
     pub fn decode(prefix: [u8; RECORD_HEADER_BYTES]) -> Result<usize, Malformed> {
         let len = usize::from(Reader::new(&prefix).u16("record length")?);
         within(

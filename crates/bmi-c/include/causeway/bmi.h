@@ -212,8 +212,8 @@ const char *BMI_version(void);
  * Instances
  */
 
-/* bmi_config.flags: keyed TCP connections are not encrypted once both sides have proved that they
- * hold the key. Only for networks that no other process can write to. */
+/* bmi_config.flags: what travels over keyed TCP connections need not be encrypted, if the other side does not ask for
+ * it either. It can be read on the way then, and still not be changed or forged. */
 #define BMI_CLEARTEXT 1u
 
 /* Settings of an instance. Begin with BMI_CONFIG_INIT, then set what shall differ: 0 (NULL) stands for

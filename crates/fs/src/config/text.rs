@@ -36,7 +36,7 @@ id = \"{id:032x}\"
 durability = \"{durability}\"
 # How long an operation may take before it fails.
 timeout = \"{timeout}\"
-{key_file}# Turn off only on a network that is private.
+{key_file}# false: what travels over tcp can be read on the network, and still not be changed or forged.
 encrypt = {encrypt}
 # Of the data in new files; verified whenever they are read.
 checksums = {checksums}

@@ -27,7 +27,7 @@ pub struct Configuration {
     pub distribution: DistributionHint,
     /// File with the cluster's key (64 hexadecimal digits), if there is one.
     pub key_file: Option<PathBuf>,
-    /// Encrypt connections between hosts.
+    /// Encrypt connections between hosts. Otherwise what travels over tcp is authenticated alone.
     pub encrypt: bool,
     /// Keep checksums in new datafiles.
     pub checksums: bool,

@@ -13,10 +13,9 @@ pub struct TcpConfig {
     /// The cluster's key. Both sides of a connection hold the same, or neither holds one; without
     /// it, only processes of the same user on this host are talked to, over loopback addresses.
     pub key: Option<Secret>,
-    /// With a key: whether connections are encrypted. It is done if either side wants it. Without
-    /// encryption both sides still authenticate each other when they connect, but an attacker that can
-    /// read the network reads everything, and one that can inject into the TCP stream can forge
-    /// everything that follows: for private networks only.
+    /// With a key: whether connections are encrypted. It is done if either side wants it, or speaks a format without
+    /// the alternative: each record is authenticated. An attacker that can read the network then reads everything, and can
+    /// still not change, forge, repeat or reorder anything.
     pub encrypt: bool,
     /// How long connecting to a peer, with everything up to mutual trust, may take.
     pub connect_timeout: Duration,

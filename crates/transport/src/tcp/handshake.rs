@@ -14,18 +14,20 @@
 //!
 //! The initiator's `Accept` proves that it holds the key in this very exchange: the first Noise
 //! message alone could be a recording by a side that has the same numbers. Both hellos, with a number drawn by each side, are the Noise prologue, so that no attacker on the way
-//! can talk the two sides out of encryption. A side that does not like the other answers `Refuse`
+//! can talk the two sides out of encryption. If neither side wants it, what travels is authenticated all the same, with keys
+//! of the same exchange. A side that does not like the other answers `Refuse`
 //! with the reason, which the other reports.
 
 use causeway_sys::secret::Secret;
 use causeway_wire::codec::Malformed;
 use causeway_wire::formats::Formats;
 use causeway_wire::tcp::{
-    Auth, HELLO_BYTES, Hello, Holder, MAX_CONNECTIONS, MAX_STEP_PAYLOAD, Purpose, Refusal,
-    STEP_HEADER_BYTES, Step, StepKind, TICKET_BYTES, Ticket,
+    AUTHENTICATED_FROM, Auth, HELLO_BYTES, Hello, Holder, MAX_CONNECTIONS, MAX_STEP_PAYLOAD,
+    Purpose, Refusal, STEP_HEADER_BYTES, Step, StepKind, TICKET_BYTES, Ticket,
 };
 
 use crate::error::PeerError;
+use crate::tags::TagKeys;
 use crate::trust::refused;
 
 /// The Noise protocol: no static keys, the cluster's key as pre-shared key from the first message.
@@ -48,11 +50,7 @@ pub fn has_fast_aes() -> bool {
 
 /// A number for one handshake, in the place of the process that is named without a key.
 pub fn nonce() -> std::io::Result<Holder> {
-    let [a, b, c, d, e, f, g, h] = causeway_sys::random::bytes()?;
-    Ok(Holder {
-        pid: u32::from_le_bytes([a, b, c, d]),
-        descriptor: u32::from_le_bytes([e, f, g, h]),
-    })
+    Ok(Holder::drawn(causeway_sys::random::bytes()?))
 }
 
 /// What one side brings to a handshake.
@@ -60,7 +58,7 @@ pub fn nonce() -> std::io::Result<Holder> {
 pub struct Terms {
     /// The cluster's key, if there is one. Then it is used.
     pub key: Option<Secret>,
-    /// Whether we ask for encryption. It is on if either side asks, and there is a key.
+    /// Whether we ask for encryption. It is on if either side asks, or cannot do with less, and there is a key.
     pub encrypt: bool,
     /// Without a key: which process the other side is to ask its kernel about. With one: a number that was drawn for this handshake alone,
     /// so that what was recorded of another one does not fit ([`nonce`]).
@@ -89,14 +87,23 @@ pub enum Role {
 pub struct Agreement {
     /// How they authenticated.
     pub auth: Auth,
-    /// Both directions of the encryption, if it is on.
-    pub cipher: Option<Box<snow::TransportState>>,
+    /// What protects records, both ways; nothing without a key.
+    pub protection: Option<Protection>,
     /// Bytes that came behind the last step: the first frames.
     pub rest: Vec<u8>,
     /// How many connections both sides take.
     pub connections: u8,
     /// To a responder: the ticket of a subflow.
     pub ticket: Option<Ticket>,
+}
+
+/// What protects the records of a connection.
+#[derive(Debug)]
+pub enum Protection {
+    /// They are encrypted.
+    Encrypted(Box<snow::TransportState>),
+    /// They have tags.
+    Authenticated(Box<TagKeys>),
 }
 
 /// Asks the kernel whether the other end belongs to a user that we talk to without a key, given
@@ -112,17 +119,18 @@ pub struct Unverified {
     pub cause: PeerError,
 }
 
-/// What the last step brought: the encryption, if any, and a subflow's ticket.
+/// What the last step brought: the protection, if any, and a subflow's ticket.
 struct Agreed {
-    cipher: Option<Box<snow::TransportState>>,
+    protection: Option<Protection>,
     ticket: Option<Ticket>,
 }
 
 enum State {
     Hello,
     Noise(Box<snow::HandshakeState>),
-    /// With the cluster's key: the initiator still has to prove that it is there.
-    Proof(Box<snow::TransportState>),
+    /// With the cluster's key: the initiator still has to prove that it is there. Behind that, records have tags if there are keys
+    /// for them.
+    Proof(Box<snow::TransportState>, Option<Box<TagKeys>>),
     Accept,
     Over,
 }
@@ -135,6 +143,7 @@ pub struct Handshake {
     terms: Terms,
     /// What the hellos have agreed on.
     encrypt: bool,
+    fast_aes: bool,
     connections: u8,
     state: State,
     partial: Vec<u8>,
@@ -164,6 +173,7 @@ impl Handshake {
             ours,
             terms,
             encrypt: false,
+            fast_aes: false,
             connections: 1,
             state: State::Hello,
             partial: Vec::new(),
@@ -233,11 +243,11 @@ impl Handshake {
                     agreed
                 }
             };
-            if let Some(Agreed { cipher, ticket }) = agreed {
+            if let Some(Agreed { protection, ticket }) = agreed {
                 self.state = State::Over;
                 return Ok(Some(Agreement {
                     auth: self.ours.auth,
-                    cipher,
+                    protection,
                     rest: std::mem::take(&mut self.partial),
                     connections: self.connections,
                     ticket,
@@ -253,10 +263,10 @@ impl Handshake {
     }
 
     fn on_hello(&mut self, theirs: Hello, verify: &mut Verify<'_>) -> Result<(), PeerError> {
-        if self.ours.formats.common(theirs.formats).is_none() {
+        let Some(format) = self.ours.formats.common(theirs.formats) else {
             self.refuse(Refusal::Version);
             return Err(self.mismatch(&theirs));
-        }
+        };
         match (self.ours.auth, theirs.auth) {
             (Auth::ClusterKey, Auth::SameUser) => {
                 self.refuse(Refusal::KeyNeeded);
@@ -278,7 +288,11 @@ impl Handshake {
             self.refuse(unverified.refusal);
             return Err(unverified.cause);
         }
-        self.encrypt = self.ours.encrypt || theirs.encrypt;
+        // Without a key both are false: the kernel says who is there, and nothing travels beyond this host.
+        let is_wanted = self.ours.encrypt || theirs.encrypt;
+        let tags_do = format >= AUTHENTICATED_FROM || self.ours.auth == Auth::SameUser;
+        self.encrypt = is_wanted || !tags_do;
+        self.fast_aes = self.ours.fast_aes && theirs.fast_aes;
         self.connections = self.ours.connections.min(theirs.connections);
         if self.role == Role::Responder {
             self.ours.purpose = theirs.purpose;
@@ -313,7 +327,7 @@ impl Handshake {
         };
         let prologue = [initiator.encode(), responder.encode()].concat();
         let build = || {
-            let protocol = match initiator.fast_aes && responder.fast_aes {
+            let protocol = match self.fast_aes {
                 true => NOISE_AES,
                 false => NOISE_CHACHA,
             };
@@ -354,14 +368,14 @@ impl Handshake {
         }
         match (std::mem::replace(&mut self.state, State::Over), step.kind) {
             (State::Noise(noise), StepKind::Noise) => self.on_noise(noise, step.payload),
-            (State::Proof(mut noise), StepKind::Accept) => {
+            (State::Proof(mut noise, tags), StepKind::Accept) => {
                 let mut proof = [0; MAX_STEP_PAYLOAD];
                 let Ok(len) = noise.read_message(step.payload, &mut proof) else {
                     return Err(self.wrong_key());
                 };
                 let ticket = self.shown_ticket(proof.get(..len).unwrap_or_default())?;
-                let cipher = self.encrypt.then_some(noise);
-                Ok(Some(Agreed { cipher, ticket }))
+                let protection = Some(protection(noise, tags));
+                Ok(Some(Agreed { protection, ticket }))
             }
             (State::Accept, StepKind::Accept) => {
                 let mut ticket = None;
@@ -372,8 +386,8 @@ impl Handshake {
                     }
                     Role::Responder => ticket = self.shown_ticket(step.payload)?,
                 }
-                let cipher = None;
-                Ok(Some(Agreed { cipher, ticket }))
+                let protection = None;
+                Ok(Some(Agreed { protection, ticket }))
             }
             _ => Err(PeerError::Protocol(
                 "its handshake steps come in the wrong order".to_owned(),
@@ -393,9 +407,10 @@ impl Handshake {
         if self.role == Role::Responder {
             self.write_noise(&mut noise)?;
         }
+        let tags = (!self.encrypt).then(|| Box::new(TagKeys::of(&mut noise, self.fast_aes)));
         let mut transport = Box::new(noise.into_transport_mode().map_err(broken_noise)?);
         if self.role == Role::Responder {
-            self.state = State::Proof(transport);
+            self.state = State::Proof(transport, tags);
             return Ok(None);
         }
         let mut proof = [0; MAX_STEP_PAYLOAD];
@@ -408,7 +423,7 @@ impl Handshake {
             proof.get(..len).unwrap_or_default(),
         );
         Ok(Some(Agreed {
-            cipher: self.encrypt.then_some(transport),
+            protection: Some(protection(transport, tags)),
             ticket: None,
         }))
     }
@@ -442,6 +457,13 @@ impl Handshake {
             payload,
         }
         .encode(&mut self.output);
+    }
+}
+
+fn protection(noise: Box<snow::TransportState>, tags: Option<Box<TagKeys>>) -> Protection {
+    match tags {
+        Some(keys) => Protection::Authenticated(keys),
+        None => Protection::Encrypted(noise),
     }
 }
 

@@ -9,13 +9,13 @@ use causeway_sys::memory::Memory;
 use causeway_sys::net::{self, MAX_PIECES, Piece};
 use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
 
-use super::cipher::{Cipher, Room};
-use super::handshake::{Agreement, Handshake};
+use super::handshake::{Agreement, Handshake, Protection};
+use super::records::{Records, Room};
 use crate::error::PeerError;
 use crate::method::{Peer, Sink};
 use crate::session::{MAIN, Session};
 
-/// Room for one read: about one of the largest packets, or four encrypted records.
+/// Room for one read: about one of the largest packets, or four records.
 const INPUT_BYTES: usize = 132 * 1024;
 
 /// A connection's first reads take this much only: if large data begins there, the rest goes
@@ -33,7 +33,7 @@ const WRITES_PER_POLL: usize = 8;
 /// Buffers that all connections of one instance share: an idle connection has none of its own.
 pub(super) struct Buffers {
     input: Vec<u8>,
-    records: Room,
+    room: Room,
     spans: Vec<Memory>,
 }
 
@@ -41,7 +41,7 @@ impl Buffers {
     pub(super) fn new() -> Self {
         Self {
             input: vec![0; INPUT_BYTES],
-            records: Room::new(),
+            room: Room::new(),
             spans: Vec::new(),
         }
     }
@@ -62,7 +62,7 @@ pub(super) enum Phase {
 pub(super) struct Link {
     pub(super) socket: OwnedFd,
     pub(super) phase: Phase,
-    cipher: Option<Box<Cipher>>,
+    records: Option<Box<Records>>,
     /// The socket takes nothing more now; epoll tells when it does.
     pub(super) full: bool,
     /// What epoll was asked to watch for.
@@ -98,7 +98,7 @@ impl Link {
         Self {
             socket,
             phase,
-            cipher: None,
+            records: None,
             full: false,
             watches_room: false,
             watches_end: false,
@@ -118,18 +118,22 @@ impl Link {
         matches!(self.phase, Phase::Up)
     }
 
-    pub(super) fn is_encrypted(&self) -> bool {
-        self.cipher.is_some()
+    /// What protects what travels.
+    pub(super) fn protection(&self) -> Option<&Protection> {
+        Some(self.records.as_ref()?.protection())
     }
 
     /// Whether a packet can go straight to the socket.
     pub(super) fn takes_plain(&self) -> bool {
-        self.is_up() && !self.full && self.broken.is_none() && self.cipher.is_none()
+        self.is_up() && !self.full && self.broken.is_none() && self.records.is_none()
     }
 
     /// Whether everything that the session committed has reached the kernel.
     pub(super) fn has_sent_all(&self, session: &Session) -> bool {
-        let sealed = self.cipher.as_ref().is_some_and(|c| !c.unsent().is_empty());
+        let sealed = self
+            .records
+            .as_ref()
+            .is_some_and(|c| !c.unsent().is_empty());
         !session.has_output_at(self.connection) && !sealed
     }
 
@@ -141,7 +145,9 @@ impl Link {
     /// The handshake has succeeded.
     pub(super) fn agree(&mut self, agreement: Agreement) -> Vec<u8> {
         self.phase = Phase::Up;
-        self.cipher = agreement.cipher.map(|noise| Box::new(Cipher::new(noise)));
+        self.records = agreement
+            .protection
+            .map(|protection| Box::new(Records::new(protection)));
         agreement.rest
     }
 
@@ -203,7 +209,7 @@ impl Link {
             if self.full || self.broken.is_some() {
                 return any;
             }
-            let went_on = match self.cipher.is_some() {
+            let went_on = match self.records.is_some() {
                 true => self.flush_sealed(session, buffers),
                 false => self.flush_plain(session),
             };
@@ -231,26 +237,31 @@ impl Link {
     }
 
     fn flush_sealed(&mut self, session: &mut Session, buffers: &mut Buffers) -> bool {
-        let Some(mut cipher) = self.cipher.take() else {
+        let Some(mut records) = self.records.take() else {
             return false;
         };
-        let went_on = if cipher.unsent().is_empty() {
-            self.seal(&mut cipher, session, buffers)
+        let went_on = if records.unsent().is_empty() {
+            self.seal(&mut records, session, buffers)
         } else {
-            let sent = self.write(&[Piece::Bytes(cipher.unsent())]);
-            self.full = sent < cipher.unsent().len();
-            cipher.sent(sent);
+            let sent = self.write(&[Piece::Bytes(records.unsent())]);
+            self.full = sent < records.unsent().len();
+            records.sent(sent);
             self.sealed_packets &= self.full;
             sent > 0
         };
-        self.cipher = Some(cipher);
+        self.records = Some(records);
         went_on
     }
 
     /// Seals one record and sends it.
-    fn seal(&mut self, cipher: &mut Cipher, session: &mut Session, buffers: &mut Buffers) -> bool {
+    fn seal(
+        &mut self,
+        records: &mut Records,
+        session: &mut Session,
+        buffers: &mut Buffers,
+    ) -> bool {
         let queued_bytes = session.outbox(self.connection).short_bytes();
-        let sealed = cipher.seal(&mut buffers.records, |room| {
+        let sealed = records.seal(&mut buffers.room, |room| {
             session.refill(self.connection);
             session.connection(self.connection).outbox.copy_out(room)
         });
@@ -268,7 +279,7 @@ impl Link {
         let sent = self.write(&[Piece::Bytes(sealed)]);
         self.full = sent < sealed.len();
         self.sealed_packets = self.full && has_packets;
-        cipher.keep_unsent(sealed.get(sent..).unwrap_or_default());
+        records.keep_unsent(sealed.get(sent..).unwrap_or_default());
         true
     }
 
@@ -286,7 +297,7 @@ impl Link {
             if session.is_stopped() && self.connection == MAIN {
                 break;
             }
-            let more = if self.cipher.is_some() {
+            let more = if self.records.is_some() {
                 self.read_sealed(session, peer, buffers, sink)?
             } else if session.direct(self.connection, MAX_PIECES, &mut buffers.spans) {
                 self.read_direct(session, peer, buffers, sink)?
@@ -373,34 +384,34 @@ impl Link {
         buffers: &mut Buffers,
         sink: &mut dyn Sink,
     ) -> Result<Option<bool>, PeerError> {
-        let Some(mut cipher) = self.cipher.take() else {
+        let Some(mut records) = self.records.take() else {
             return Ok(None);
         };
-        let outcome = self.read_records(&mut cipher, session, peer, buffers, sink);
-        self.cipher = Some(cipher);
+        let outcome = self.read_records(&mut records, session, peer, buffers, sink);
+        self.records = Some(records);
         outcome
     }
 
     fn read_records(
         &mut self,
-        cipher: &mut Cipher,
+        records: &mut Records,
         session: &mut Session,
         peer: Peer,
         buffers: &mut Buffers,
         sink: &mut dyn Sink,
     ) -> Result<Option<bool>, PeerError> {
-        let kept = cipher.partial().len();
+        let kept = records.partial().len();
         let Some((front, room)) = buffers.input.split_at_mut_checked(kept) else {
             return Err(PeerError::Protocol("a record is too long".to_owned()));
         };
-        front.copy_from_slice(cipher.partial());
+        front.copy_from_slice(records.partial());
         let got = net::receive(&self.socket, room);
         let more = room.len();
         let Some(count) = self.received(got)? else {
             return Ok(None);
         };
         let (whole, _) = buffers.input.split_at(kept + count);
-        cipher.open(whole, &mut buffers.records, |plain| {
+        records.open(whole, &mut buffers.room, |plain| {
             session.input(self.connection, plain, peer, sink)
         })?;
         Ok(Some(count == more))
@@ -416,8 +427,8 @@ impl Link {
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
         let connection = self.connection;
-        match &mut self.cipher {
-            Some(cipher) => cipher.open(bytes, &mut buffers.records, |plain| {
+        match &mut self.records {
+            Some(records) => records.open(bytes, &mut buffers.room, |plain| {
                 session.input(connection, plain, peer, sink)
             }),
             None => session.input(self.connection, bytes, peer, sink),

@@ -10,16 +10,68 @@ fn hello_has_its_golden_bytes_both_ways() {
         auth: Auth::ClusterKey,
         encrypt: true,
         holder: Holder {
-            pid: 0x0403_0201,
+            pid: 0x0403_0200,
             descriptor: 0x0807_0605,
         },
         fast_aes: true,
         connections: 4,
         purpose: Purpose::Subflow,
     };
-    let golden = *b"causeway\x05\x00\x01\x01\x01\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x00";
+    let golden = *b"causeway\x05\x00\x01\x01\x00\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x01";
     assert_eq!(hello.encode(), golden);
     assert_eq!(Hello::decode(&golden), Ok(hello));
+    // Who does not want encryption says so to those alone that authenticate without it.
+    let unencrypted = Hello {
+        encrypt: false,
+        ..hello
+    };
+    let golden = *b"causeway\x05\x00\x01\x01\x01\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x01";
+    assert_eq!(unencrypted.encode(), golden);
+    assert_eq!(Hello::decode(&golden), Ok(unencrypted));
+}
+
+#[test]
+fn hello_of_a_build_of_format_5_has_its_golden_bytes_both_ways() {
+    for (encrypt, byte) in [(false, 0), (true, 1)] {
+        let hello = Hello {
+            formats: Formats::only(5),
+            auth: Auth::ClusterKey,
+            encrypt,
+            holder: Holder {
+                pid: 0x0403_0201,
+                descriptor: 0x0807_0605,
+            },
+            fast_aes: true,
+            connections: 4,
+            purpose: Purpose::Subflow,
+        };
+        let mut golden =
+            *b"causeway\x05\x00\x01\x01\x01\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x00";
+        golden[11] = byte;
+        assert_eq!(hello.encode(), golden);
+        assert_eq!(Hello::decode(&golden), Ok(hello));
+    }
+}
+
+#[test]
+fn hello_with_a_key_refuses_what_no_side_states_of_encryption() {
+    let golden = *b"causeway\x05\x00\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\x01";
+    assert!(Hello::decode(&golden).is_ok());
+    for (at, value) in [(11, 0), (11, 2), (12, 2), (12, 0xff)] {
+        let mut bad = golden;
+        bad[at] = value;
+        assert!(Hello::decode(&bad).is_err(), "byte {at} = {value}");
+    }
+    // To a build of format 5 alone, the byte is part of a random number.
+    let mut older = golden;
+    (older[12], older[23]) = (0xff, 0);
+    assert!(Hello::decode(&older).is_ok());
+}
+
+#[test]
+fn drawn_numbers_leave_room_for_what_is_stated_in_their_first_byte() {
+    let drawn = Holder::drawn([0xff; 8]);
+    assert_eq!((drawn.pid, drawn.descriptor), (0xffff_ff00, u32::MAX));
 }
 
 #[test]
@@ -54,7 +106,8 @@ fn hello_refuses_every_unknown_value() {
         (4, 1, true),
         (4, 9, true),
         (5, 1, true),
-        (6, 1, false),
+        (6, 1, true),
+        (7, 1, false),
     ] {
         let mut hello = with(lowest, above);
         let formats = Formats::stated(lowest.into(), above);

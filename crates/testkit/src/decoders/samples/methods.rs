@@ -46,8 +46,15 @@ pub(in crate::decoders) fn openings() -> Vec<Vec<u8>> {
         (tcp::StepKind::Accept, tcp::Refusal::None, b""),
         (tcp::StepKind::Refuse, tcp::Refusal::WrongKey, b""),
     ];
+    let keyed = tcp::Hello {
+        auth: tcp::Auth::ClusterKey,
+        encrypt: false,
+        holder: tcp::Holder::drawn([9; 8]),
+        ..hello
+    };
     (steps.into_iter())
-        .map(|(kind, refusal, payload)| {
+        .flat_map(|step| [(hello, step), (keyed, step)])
+        .map(|(hello, (kind, refusal, payload))| {
             let mut bytes = hello.encode().to_vec();
             let step = tcp::Step {
                 kind,

@@ -8,9 +8,11 @@ use super::support::*;
 use crate::error::{Error, PeerError};
 use crate::method::{Identity, Method};
 use crate::tcp::TcpConfig;
-use crate::tcp::handshake::{Agreement, Handshake, Role, Terms};
+use crate::tcp::handshake::{Agreement, Handshake, Protection, Role, Terms};
 use causeway_wire::formats::Formats;
-use causeway_wire::tcp::{HELLO_BYTES, Holder, Refusal, STEP_HEADER_BYTES, StepKind};
+use causeway_wire::tcp::{
+    HELLO_BYTES, Holder, RECORD_TAG_BYTES, Refusal, STEP_HEADER_BYTES, StepKind, record,
+};
 
 /// What becomes of an attempt to talk: the client's downfall; the server must hear nothing.
 fn refused(client: TcpConfig, server: TcpConfig) -> PeerError {
@@ -50,7 +52,7 @@ fn encryption_is_on_if_either_side_wants_it() {
         let (client, server, peer) = pair(keyed(ours), keyed(theirs));
         let expected = match ours || theirs {
             true => "on",
-            false => "off: neither side asks for it",
+            false => "off: neither side asks for it; what travels is authenticated",
         };
         for (node, peer) in [(&client, peer), (&server, server.seen.ups[0])] {
             let report = node.tcp.report(peer).unwrap();
@@ -102,7 +104,10 @@ fn without_a_key_only_loopback_addresses_are_used() {
 fn what_travels_encrypted_cannot_be_read_and_an_altered_record_ends_the_connection() {
     let mut server = Node::new(keyed(true));
     let address = server.listen();
-    let (mut stream, mut noise) = agreed(&mut server, address.rest());
+    let (mut stream, protection) = agreed(&mut server, address.rest(), true);
+    let Protection::Encrypted(mut noise) = protection else {
+        panic!("not encrypted");
+    };
     let frame = packet_frame(b"attack at dawn");
     let mut record = vec![0; 2 + frame.len() + 16];
     let len = noise.write_message(&frame, &mut record[2..]).unwrap();
@@ -118,6 +123,101 @@ fn what_travels_encrypted_cannot_be_read_and_an_altered_record_ends_the_connecti
     until(&mut [&mut server], |nodes| !nodes[0].seen.downs.is_empty());
     assert!(matches!(&server.seen.downs[0].1, PeerError::Protocol(_)));
     assert_eq!(server.seen.packets.len(), 1);
+}
+
+/// What a peer that holds the key, or an attacker on the way, makes of an authenticated connection: forged frames without
+/// a tag, altered, repeated and left out records.
+#[test]
+fn what_travels_authenticated_cannot_be_forged_altered_repeated_or_left_out() {
+    for attack in ["bare frame", "altered", "repeated", "left out", "no tag"] {
+        let mut server = Node::new(keyed(false));
+        let address = server.listen();
+        let (mut stream, protection) = agreed(&mut server, address.rest(), false);
+        let Protection::Authenticated(keys) = protection else {
+            panic!("not authenticated");
+        };
+        let record = |number: u64, text: &[u8]| {
+            let frame = packet_frame(text);
+            let tag = keys.tag(number, &frame);
+            let prefix = record::encode(frame.len() + tag.len());
+            [&prefix[..], &frame, &tag].concat()
+        };
+        let first = record(0, b"attack at dawn");
+        assert!(
+            first.windows(6).any(|window| window == b"attack"),
+            "it can be read"
+        );
+        stream.write_all(&first).unwrap();
+        until(&mut [&mut server], |nodes| {
+            !nodes[0].seen.packets.is_empty()
+        });
+        assert_eq!(server.seen.packets[0].1, b"attack at dawn");
+        let forged = match attack {
+            "bare frame" => packet_frame(b"attack at noon"),
+            "altered" => {
+                let mut altered = record(1, b"attack at dawn");
+                let end = altered.len() - RECORD_TAG_BYTES;
+                altered[end - 4..end].copy_from_slice(b"noon");
+                altered
+            }
+            "repeated" => first,
+            "left out" => record(2, b"attack at noon"),
+            _ => {
+                let frame = packet_frame(b"attack at noon");
+                [&record::encode(frame.len())[..], &frame].concat()
+            }
+        };
+        stream.write_all(&forged).unwrap();
+        until(&mut [&mut server], |nodes| !nodes[0].seen.downs.is_empty());
+        let down = &server.seen.downs[0].1;
+        assert!(matches!(down, PeerError::Protocol(_)), "{attack}: {down:?}");
+        assert_eq!(server.seen.packets.len(), 1, "{attack}");
+    }
+}
+
+/// A build of format 5 that does not ask for encryption would send what anybody can forge: it is told that encryption is wanted.
+#[test]
+fn a_peer_that_cannot_authenticate_what_travels_encrypts_it() {
+    let old = Formats::only(5);
+    for (encrypt, other) in [(true, 0), (false, 0), (true, 1), (false, 1)] {
+        let mut sides = [false, false].map(|wanted| Terms {
+            encrypt: wanted,
+            ..with_key([true, true])[0].clone()
+        });
+        sides[other].formats = old;
+        sides[other].encrypt = encrypt;
+        let (agreements, _) = talk(sides, |_| {});
+        for agreed in agreements {
+            let protection = agreed.unwrap().protection;
+            assert!(matches!(protection, Some(Protection::Encrypted(_))));
+        }
+    }
+}
+
+/// Nobody on the way turns wanted encryption off, or what is authenticated into what is not.
+#[test]
+fn nobody_on_the_way_chooses_the_protection() {
+    for wanted in [[true, true], [true, false], [false, true], [false, false]] {
+        let sides = || {
+            wanted.map(|encrypt| Terms {
+                encrypt,
+                ..with_key([true, true])[0].clone()
+            })
+        };
+        let (agreements, _) = talk(sides(), |_| {});
+        for agreed in agreements {
+            let encrypted = match agreed.unwrap().protection.unwrap() {
+                Protection::Encrypted(_) => true,
+                Protection::Authenticated(_) => false,
+            };
+            assert_eq!(encrypted, wanted.contains(&true));
+        }
+        // What the caller wants, as format 5 and as format 6 have it; that it holds a key; that it speaks format 6.
+        for (at, bit) in [(11, 1), (12, 1), (10, 1), (23, 1)] {
+            let (agreements, _) = talk(sides(), |hello| hello[at] ^= bit);
+            assert!(agreements.iter().all(Option::is_none), "byte {at}");
+        }
+    }
 }
 
 #[test]
@@ -163,13 +263,13 @@ fn a_recorded_handshake_proves_nothing() {
     }
 }
 
-/// Connects by hand as a holder of the key and comes up, encrypted.
-fn agreed(server: &mut Node, at: &str) -> (TcpStream, Box<snow::TransportState>) {
+/// Connects by hand as a holder of the key that wants encryption or not, and comes up.
+fn agreed(server: &mut Node, at: &str, encrypt: bool) -> (TcpStream, Protection) {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.set_nonblocking(true).unwrap();
     let mut handshake = Handshake::new(
         Role::Initiator,
-        terms(Some([0x42; 32]), true, Holder::default()),
+        terms(Some([0x42; 32]), encrypt, Holder::default()),
     );
     stream.write_all(&handshake.take_output()).unwrap();
     let mut agreement = None;
@@ -182,7 +282,7 @@ fn agreed(server: &mut Node, at: &str) -> (TcpStream, Box<snow::TransportState>)
             stream.write_all(&handshake.take_output()).unwrap();
         }
     }
-    (stream, agreement.unwrap().cipher.unwrap())
+    (stream, agreement.unwrap().protection.unwrap())
 }
 
 /// Lets two handshakes talk, changing the initiator's hello on the way; returns what each side agrees on, and the errors
@@ -226,8 +326,10 @@ fn with_key(fast_aes: [bool; 2]) -> [Terms; 2] {
 fn processors_without_aes_agree_on_another_cipher() {
     for fast_aes in [[true, true], [true, false], [false, true], [false, false]] {
         let ([one, other], _) = talk(with_key(fast_aes), |_| {});
-        let mut one = one.unwrap().cipher.unwrap();
-        let mut other = other.unwrap().cipher.unwrap();
+        let [mut one, mut other] = [one, other].map(|agreed| match agreed.unwrap().protection {
+            Some(Protection::Encrypted(noise)) => noise,
+            protection => panic!("not encrypted: {protection:?}"),
+        });
         let (mut sealed, mut opened) = ([0; 100], [0; 100]);
         let len = one.write_message(b"quiet", &mut sealed).unwrap();
         let len = other.read_message(&sealed[..len], &mut opened).unwrap();
@@ -245,7 +347,9 @@ fn builds_that_share_a_format_understand_each_other_and_others_name_both() {
             (5, 0, true),
             (5, 7, true),
             (1, 254, true),
-            (6, 2, false),
+            (6, 0, true),
+            (6, 2, true),
+            (7, 2, false),
         ] {
             let theirs = Formats::stated(lowest, above).unwrap();
             for other in [0, 1] {
@@ -261,7 +365,7 @@ fn builds_that_share_a_format_understand_each_other_and_others_name_both() {
                 }
                 for error in errors {
                     let said = error.unwrap().reason();
-                    for part in [&theirs.to_string(), "format 5", "run builds"] {
+                    for part in [&theirs.to_string(), "formats 5 to 6", "run builds"] {
                         assert!(said.contains(part), "{theirs}: {said}");
                     }
                 }
@@ -278,11 +382,12 @@ fn a_caller_of_format_4_is_refused_for_its_format() {
     let error = responder.input(hello, &mut |_| Ok(())).unwrap_err();
     let said = error.reason();
     assert!(
-        said.contains("format 4") && said.contains("format 5"),
+        said.contains("format 4") && said.contains("formats 5 to 6"),
         "{said}"
     );
     let reply = responder.take_output();
     assert_eq!(reply[..9], *b"causeway\x05");
+    assert_eq!(reply[23], 1);
     assert_eq!(reply[24..], [3, 1, 0, 0]);
 }
 
@@ -297,7 +402,7 @@ fn formats_that_are_none_end_the_handshake() {
 
 #[test]
 fn nobody_on_the_way_chooses_the_cipher_the_connections_or_the_format() {
-    for (at, bit) in [(20, 1), (21, 2), (23, 1)] {
+    for (at, bit) in [(20, 1), (21, 2), (23, 1), (23, 2)] {
         let (agreements, _) = talk(with_key([true, true]), |hello| hello[at] ^= bit);
         assert!(agreements.iter().all(Option::is_none), "byte {at}");
     }
