@@ -11,6 +11,7 @@
 
 mod cancel;
 mod closing;
+mod direct;
 mod eager;
 mod greeting;
 pub(crate) mod moving;

@@ -26,6 +26,7 @@ mod clock;
 mod conversation;
 pub mod conversations;
 mod credit;
+mod direct;
 mod endpoint;
 mod fragments;
 mod handshake;

@@ -47,6 +47,15 @@ pub trait Matcher: Default {
         None
     }
 
+    /// The caller waits for a message of this pattern itself, behind all receives; with `None` it does no more.
+    fn await_directly(&mut self, _pattern: Option<Self::Pattern>) {}
+
+    /// Whether a message that [`Matcher::arrive`] has found no receive for is the one that the caller waits for itself. A matcher
+    /// that is not asked for such messages has none.
+    fn is_awaited_directly(&self, _peer: u32, _tag: u64) -> bool {
+        false
+    }
+
     /// The receives that wait and that only `peer` can satisfy, oldest first, at most so many.
     fn receives_of(&mut self, peer: u32, most: usize) -> Vec<u32>;
 

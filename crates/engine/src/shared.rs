@@ -8,6 +8,7 @@ use causeway_transport::PeerError;
 use causeway_transport::slab::Slab;
 
 use crate::credit::Budget;
+use crate::direct::Direct;
 use crate::fragments::Fragments;
 use crate::handshake::Own;
 use crate::lists::{Linked, Links, List, NONE};
@@ -78,8 +79,10 @@ pub(crate) struct Shared<M> {
     pub(crate) holding: Vec<u32>,
     /// A method that may hold packets has been given some since it was last told to send what it holds.
     pub(crate) wants_flush: bool,
-    /// The caller waits for one message ([`Endpoint::wait_for_one`](crate::Endpoint::wait_for_one)).
+    /// The caller waits for one message ([`Endpoint::receive_directly`](crate::Endpoint::receive_directly)).
     pub(crate) takes_one: bool,
+    /// What it waits with, if no receive stands for it.
+    pub(crate) direct: Direct,
     /// Peers that have more to send, after others and what has come.
     pub(crate) postponed: Vec<u32>,
     /// Operations that became done, to notice that something did.
@@ -232,6 +235,7 @@ impl<M: Matcher> Shared<M> {
             holding: Vec::new(),
             wants_flush: false,
             takes_one: false,
+            direct: Direct::default(),
             postponed: Vec::new(),
             completions: 0,
             arrivals: 0,

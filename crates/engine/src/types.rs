@@ -59,6 +59,18 @@ pub enum Posted {
     Pending(OpId),
 }
 
+/// What became of a receive that was waited for ([`Endpoint::receive_directly`](crate::Endpoint::receive_directly)).
+#[derive(Debug)]
+#[must_use]
+pub enum DirectReceive {
+    /// The message is there: so many bytes.
+    Whole(u64),
+    /// It was posted, and has failed, or a connection has been lost meanwhile.
+    Waits(OpId),
+    /// Nothing has been done: something about it is not usual.
+    Unusual,
+}
+
 /// A completed operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completion {

@@ -61,6 +61,8 @@ impl MpiPattern {
 pub struct Mpi {
     receives: Receives,
     messages: Messages,
+    /// What the caller waits for itself.
+    direct: Option<MpiPattern>,
 }
 
 impl Matcher for Mpi {
@@ -102,6 +104,17 @@ impl Matcher for Mpi {
     /// No receive that leaves source or tag open may stand before it.
     fn is_next_for(&mut self, receive: u32) -> Option<(u32, u64)> {
         self.receives.is_next_for(receive)
+    }
+
+    #[inline(always)]
+    fn await_directly(&mut self, pattern: Option<MpiPattern>) {
+        self.direct = pattern;
+    }
+
+    #[inline(always)]
+    fn is_awaited_directly(&self, peer: u32, word: u64) -> bool {
+        self.direct
+            .is_some_and(|pattern| pattern.matches((peer, word)))
     }
 
     fn receives_of(&mut self, peer: u32, most: usize) -> Vec<u32> {

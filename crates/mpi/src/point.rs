@@ -1,7 +1,7 @@
 //! Messages from one process to another (MPI 5.0 chapter 3).
 
 use causeway_engine::Memory;
-use causeway_engine::types::{Addr, Error as EngineError, OpId, Posted};
+use causeway_engine::types::{Addr, DirectReceive, Error as EngineError, Posted};
 
 use crate::abi;
 use crate::buffer::{Buffer, temporary};
@@ -70,21 +70,21 @@ impl Process {
         !self.endpoint.holds_messages(addr) && self.endpoint.try_send(addr, from, word, posts)
     }
 
-    /// Starts to receive a message that has not come.
+    /// What a receive asks for, unless something about it is unusual.
     #[inline(always)]
-    fn receive_later(&mut self, into: &Memory, route: Route) -> Option<OpId> {
+    fn usual_pattern(&self, route: Route) -> Option<MpiPattern> {
         if route.rank == abi::PROC_NULL || record::is_on() {
             return None;
         }
         let communicator = self.communicator(route.communicator).ok()?;
-        let pattern = communicator.pattern(route.rank, route.tag).ok()?;
-        self.endpoint.try_receive(pattern, into, self.posts, 0)
+        communicator.pattern(route.rank, route.tag).ok()
     }
 
     /// Starts to receive a message that has not come. Returns the handle of its request.
     #[inline(always)]
     pub fn receive_with_request(&mut self, into: &Memory, route: Route) -> Option<Result<usize>> {
-        let op = self.receive_later(into, route)?;
+        let pattern = self.usual_pattern(route)?;
+        let op = self.endpoint.try_receive(pattern, into, self.posts, 0)?;
         let from_any = route.rank == abi::ANY_SOURCE;
         Some(self.keep_receive(op, (route.communicator, from_any)))
     }
@@ -95,21 +95,25 @@ impl Process {
         if self.has_threads || !self.is_quiet() {
             return Received::Unusual;
         }
-        let Some(op) = self.receive_later(into, route) else {
+        let Some(pattern) = self.usual_pattern(route) else {
             return Received::Unusual;
         };
         let from_any = route.rank == abi::ANY_SOURCE;
         // Other requests may be of receives that what comes besides is for.
-        let done = match self.requests.is_empty() || from_any {
-            true => self.endpoint.wait_for_one(op),
-            false => self.endpoint.wait_for(op),
-        };
-        match done {
-            Some(bytes) => Received::Done(self.received(Some(op), route.communicator, bytes)),
-            None => {
+        let takes_one = self.requests.is_empty() || from_any;
+        let caller = (self.posts, 0);
+        match self
+            .endpoint
+            .receive_directly(pattern, into, caller, takes_one)
+        {
+            DirectReceive::Whole(bytes) => {
+                Received::Done(self.received(None, route.communicator, bytes))
+            }
+            DirectReceive::Waits(op) => {
                 let state = Going::Receive { op, from_any };
                 Received::Waits(Active::going(state, route.communicator))
             }
+            DirectReceive::Unusual => Received::Unusual,
         }
     }
 }

@@ -240,6 +240,37 @@ fn a_thread_makes_progress_while_the_program_computes() {
     assert!(errors.contains("CAUSEWAY_MPI_PROGRESS is"), "{errors}");
 }
 
+/// The same program with counts of both types. Over tcp, nothing is done in memory that all have.
+#[test]
+fn every_form_of_every_operation_that_has_counts() {
+    for name in ["counts-int", "counts-large"] {
+        succeeds(name);
+        let output = run_by("tcp", 3, &compile(name), &[]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name} by tcp: {errors}");
+    }
+}
+
+#[test]
+fn each_receive_gets_the_message_that_the_rules_give_it() {
+    let program = compile("order");
+    for (processes, methods) in [(1, "shm"), (2, "shm"), (3, "tcp"), (4, "shm"), (7, "shm")] {
+        let allowed = [("CAUSEWAY_MPI_METHODS", methods)];
+        let seed = processes.to_string();
+        let output = run_with(processes, &program, &[&seed], &allowed);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{processes} by {methods}: {errors}"
+        );
+    }
+}
+
+#[test]
+fn what_objects_say_of_themselves_and_are_in_fortran() {
+    succeeds("objects");
+}
+
 #[test]
 fn reductions() {
     succeeds("reductions");

@@ -122,7 +122,7 @@ impl Conversation {
         }
         self.offers.arrived();
         let Some(op) = shared.matcher.arrive(self.id, tag) else {
-            return self.eager_early(shared, tag, packet);
+            return self.eager_without_receive(shared, tag, packet);
         };
         let is_due = self.grant.pass(cost, &mut shared.budget);
         self.traffic.received(len, self.id, &mut shared.touched);

@@ -11,7 +11,13 @@ use super::posting::Sending;
 use crate::conversations::Conversations;
 use crate::fragments::{Room, check_writable, total};
 use crate::matcher::Matcher;
-use crate::types::{Addr, Completion, Envelope, Error, OpId, Posted, Queue, Tag, Taken};
+use crate::types::{
+    Addr, Completion, DirectReceive, Envelope, Error, OpId, Posted, Queue, Tag, Taken,
+};
+
+/// Most room of a receive that its message is polled for without one: methods may write larger messages into the memory of
+/// receives, and senders of still larger ones look for them.
+const DIRECT_BYTES: usize = 16 << 10;
 
 impl<M: Matcher> Endpoint<M> {
     /// Sends `data` as [`Endpoint::post_send`] does, but completes only when the peer has found a receive for it, however small
@@ -47,23 +53,79 @@ impl<M: Matcher> Endpoint<M> {
         self.receive_later(pattern, std::slice::from_ref(into), queue, user)
     }
 
-    /// Waits until a receive is done, and returns how many bytes it has moved. What has come besides is left with the methods as far as
-    /// they can: the caller has no receives for it yet. `None` if the receive has failed, or is not done while a connection
-    /// has been lost. For instances that one thread uses: a wake-up from another thread does not end the wait.
-    pub fn wait_for_one(&mut self, op: OpId) -> Option<u64> {
+    /// Receives a message and waits for it, if none is held that it might be, and a receive may be posted. One is posted only if
+    /// the message has not come after some polls. If the caller has no receives for what comes besides, and so `takes_one`, that is
+    /// left with the methods as far as they can. The envelope is told as by [`Endpoint::test`]. For instances that one thread
+    /// uses: a wake-up from another thread does not end the wait.
+    pub fn receive_directly(
+        &mut self,
+        pattern: M::Pattern,
+        into: &Memory,
+        (queue, user): (Queue, u64),
+        takes_one: bool,
+    ) -> DirectReceive {
+        self.conversations.shared.takes_one = takes_one;
+        let received = self.receive_and_wait(pattern, into, (queue, user));
+        self.conversations.shared.takes_one = false;
+        received
+    }
+
+    #[inline]
+    fn receive_and_wait(
+        &mut self,
+        pattern: M::Pattern,
+        into: &Memory,
+        (queue, user): (Queue, u64),
+    ) -> DirectReceive {
+        let Some(usual) = self.usual_queue(pattern, into, queue) else {
+            return DirectReceive::Unusual;
+        };
         let losses = self.conversations.shared.losses;
-        let index = op.0 as u32;
-        let is_over = |all: &Conversations<M>| all.is_done(index) || all.shared.losses != losses;
-        self.conversations.shared.takes_one = true;
-        let is_known = self.check_process().is_ok();
-        while is_known && !is_over(&self.conversations) {
-            self.progress();
-            if !is_over(&self.conversations) {
-                self.wait_until(Duration::MAX, is_over);
+        let mut has_polled = into.len() <= DIRECT_BYTES;
+        if has_polled {
+            if let Some(bytes) = self.poll_for_message(pattern, into, losses) {
+                return DirectReceive::Whole(bytes);
+            }
+            // What has come meanwhile may be held, or have ended the connection.
+            if self.usual_queue(pattern, into, queue).is_none() {
+                return DirectReceive::Unusual;
             }
         }
-        self.conversations.shared.takes_one = false;
-        self.take_moved(op)
+        let op = self.post_usual(pattern, into, (usual, user));
+        if !has_polled {
+            self.progress();
+        }
+        let index = op.0 as u32;
+        let is_over = |all: &Conversations<M>| all.is_done(index) || all.shared.losses != losses;
+        while !is_over(&self.conversations) {
+            match std::mem::take(&mut has_polled) {
+                true => self.wait_longer_until(Duration::MAX, is_over),
+                false => self.wait_until(Duration::MAX, is_over),
+            };
+        }
+        match self.take_moved(op) {
+            Some(bytes) => DirectReceive::Whole(bytes),
+            None => DirectReceive::Waits(op),
+        }
+    }
+
+    /// Polls for a message that no receive stands for, as long as a wait polls first. Returns its bytes if it has come.
+    #[inline]
+    fn poll_for_message(&mut self, pattern: M::Pattern, into: &Memory, losses: u64) -> Option<u64> {
+        let is_over = |all: &Conversations<M>| {
+            let shared = &all.shared;
+            shared.direct.has_come() || shared.matcher.holds_messages() || shared.losses != losses
+        };
+        let shared = &mut self.conversations.shared;
+        shared.direct.begin(&mut shared.references, into);
+        shared.matcher.await_directly(Some(pattern));
+        self.progress();
+        if !is_over(&self.conversations) && self.poll_first(&is_over) {
+            self.flush_control();
+        }
+        let shared = &mut self.conversations.shared;
+        shared.matcher.await_directly(None);
+        shared.direct.end(&mut shared.references)
     }
 
     /// The envelope of what the latest successful call of [`Endpoint::test`] or [`Endpoint::post_receive`] has completed: of

@@ -115,11 +115,23 @@ impl<M: Matcher> Endpoint<M> {
         queue: Queue,
         user: u64,
     ) -> Option<OpId> {
+        let [memory] = into else { return None };
+        let queue = self.usual_queue(pattern, memory, queue)?;
+        Some(self.post_usual(pattern, memory, (queue, user)))
+    }
+
+    /// The queue of a receive of one fragment, if its peer is there, no message is held anywhere, and nothing is wrong.
+    #[inline(always)]
+    pub(super) fn usual_queue(
+        &self,
+        pattern: M::Pattern,
+        memory: &Memory,
+        queue: Queue,
+    ) -> Option<u32> {
         if !self.process.is_this_process() {
             return None;
         }
-        let all = &mut self.conversations;
-        let [memory] = into else { return None };
+        let all = &self.conversations;
         let queue = all.shared.queues.find(queue.0)?;
         let is_up = |peer| all.peers.get(peer).is_some_and(|entry| entry.is_up());
         let usual = !all.shared.matcher.holds_messages()
@@ -127,16 +139,24 @@ impl<M: Matcher> Endpoint<M> {
             && memory.is_writable()
             && memory.len() as u64 <= causeway_wire::bmi::MAX_MESSAGE_BYTES
             && all.shared.ops.len() < MAX_OPERATIONS;
-        if !usual {
-            return None;
-        }
-        let caller = (queue, user);
+        usual.then_some(queue)
+    }
+
+    /// Posts such a receive.
+    #[inline(always)]
+    pub(super) fn post_usual(
+        &mut self,
+        pattern: M::Pattern,
+        memory: &Memory,
+        caller: (u32, u64),
+    ) -> OpId {
+        let all = &mut self.conversations;
         let room = memory.len() as u64;
         let key = all.add_receive(caller, pattern, room, Keep::Shared(memory));
         if all.has_offers() || all.wants_time() {
             self.offer_or_watch();
         }
-        Some(OpId(key))
+        OpId(key)
     }
 
     #[inline]

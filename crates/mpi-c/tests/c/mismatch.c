@@ -11,6 +11,44 @@ static void told(int code, const char *what) {
     CHECK(strstr(text, what));
 }
 
+enum { BLOCKING = 14, MOST = 64 };
+
+static int one[MOST], other[2 * MOST], ones[MOST], at[MOST];
+
+/* One of the blocking operations, with arguments that are right. */
+static int done_by(int which, MPI_Comm comm) {
+    switch (which) {
+    case 0: return MPI_Barrier(comm);
+    case 1: return MPI_Bcast(one, 1, MPI_INT, 0, comm);
+    case 2: return MPI_Reduce(one, other, 1, MPI_INT, MPI_SUM, 0, comm);
+    case 3: return MPI_Allreduce(one, other, 1, MPI_INT, MPI_SUM, comm);
+    case 4: return MPI_Gather(one, 1, MPI_INT, other, 1, MPI_INT, 0, comm);
+    case 5: return MPI_Scatter(one, 1, MPI_INT, other, 1, MPI_INT, 0, comm);
+    case 6: return MPI_Allgather(one, 1, MPI_INT, other, 1, MPI_INT, comm);
+    case 7: return MPI_Alltoall(one, 1, MPI_INT, other, 1, MPI_INT, comm);
+    case 8: return MPI_Reduce_scatter_block(one, other, 1, MPI_INT, MPI_SUM, comm);
+    case 9: return MPI_Reduce_scatter(one, other, ones, MPI_INT, MPI_SUM, comm);
+    case 10: return MPI_Scan(one, other, 1, MPI_INT, MPI_SUM, comm);
+    case 11: return MPI_Exscan(one, other, 1, MPI_INT, MPI_SUM, comm);
+    case 12: return MPI_Allgatherv(one, 1, MPI_INT, other, ones, at, MPI_INT, comm);
+    default: return MPI_Alltoallv(one, ones, at, MPI_INT, other, ones, at, MPI_INT, comm);
+    }
+}
+
+/* The last rank calls another operation than the others do. All are told, and the right call behind it works. */
+static void each_with_each(int is_last) {
+    CHECK(size <= MOST);
+    for (int i = 0; i < MOST; i++) ones[i] = 1, at[i] = i;
+    for (int mine = 0; mine < BLOCKING; mine++)
+        for (int theirs = 0; theirs < BLOCKING; theirs++) {
+            int code = done_by(is_last ? mine : theirs, MPI_COMM_WORLD);
+            if (mine == theirs || size == 1)
+                CHECK(code == MPI_SUCCESS);
+            else
+                told(code, "rank 0 calls ");
+        }
+}
+
 int main(int argc, char **argv) {
     int word = 0, sum = 0;
     begin(&argc, &argv);
@@ -25,6 +63,7 @@ int main(int argc, char **argv) {
         code = is_last ? MPI_Ibarrier(MPI_COMM_WORLD, &request) : MPI_Barrier(MPI_COMM_WORLD);
         told(is_last ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code, "MPI_Ibarrier");
     }
+    each_with_each(is_last);
     OK(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
     CHECK(sum == size * (size - 1) / 2);
     /* Named at the end. */
