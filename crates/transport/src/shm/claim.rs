@@ -1,20 +1,20 @@
 //! Claims: which part of a split copy the initiator copies, and which the helper.
 //!
-//! The unclaimed units of a transfer are an interval. The initiator of the transfer takes units from
+//! The unclaimed units of a transfer are an interval. The initiator of the transfer claims units from
 //! its front, the helper from its back, each by one compare-and-exchange of the word that holds
-//! both ends; what one side takes the other never touches. The initiator knows what it has finished
-//! itself; the helper adds what it has finished to a second word. The transfer is complete when nothing is
+//! both ends; units that one side has claimed the other never touches. The initiator knows what it has finished
+//! itself; the helper adds what it has finished to a second word. The transfer is complete when no unit is
 //! unclaimed and that word has reached what the helper claimed.
 //!
-//! Each side first takes from its own half, so that memory that is used again stays in the caches of
-//! one processor, and from the other's only when its own is used up. What a side takes there is at most
-//! half of what is left, so that both end at about the same time.
+//! Each side first claims from its own half, so that memory that is used again stays in the caches of
+//! one processor, and steals from the other's half only when its own is used up. A steal claims at most
+//! half of the unclaimed units, so that both sides end at about the same time.
 //!
 //! A helper may also send units in a piece through its ring. It counts them as finished before it does, and how many units it has counted so:
 //! the initiator, which counts those of the pieces that have arrived, waits for as many.
 //!
-//! A peer that writes nonsense here harms its own transfer: the initiator compares what it reads with what it
-//! knows, the helper checks what it claims against what it exports.
+//! A peer that writes invalid values here harms its own transfer only: the initiator checks the words against its own
+//! claims, the helper checks its claims against what it exports.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -22,11 +22,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use causeway_sys::word::Word;
 use causeway_wire::shm::split_copy::{Claims, Done, FAILED};
 
-/// The least that a side takes from the other's half, in units: what a system call costs must not be more
+/// The fewest units of a steal from the other's half: a system call must cost no more
 /// than a part of the copying.
 pub(super) const LEAST_STEAL: u32 = 16;
 
-/// How often the helper tries to claim before it looks elsewhere.
+/// How many compare-and-exchanges of the helper may fail before it gives the claim up.
 const TRIES: usize = 4;
 
 /// The shared words of one transfer.
@@ -42,17 +42,17 @@ pub(super) struct Share<'a, W> {
 pub(super) struct Initiated {
     /// Units of the transfer.
     units: u32,
-    /// What was claimed when the initiator last looked.
+    /// The claims that the initiator has read last.
     seen: Claims,
     /// Units of the pieces that have arrived.
     received: u32,
 }
 
-/// The words say what no honest helper writes.
+/// The shared words hold values that no correct helper writes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct InvalidClaims;
 
-/// From which part of a transfer a side may take.
+/// From which part of a transfer a side may claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum From {
     /// Its own half.
@@ -61,9 +61,9 @@ pub(super) enum From {
     Anywhere,
 }
 
-/// How the helper's part stands.
+/// The state of the helper's part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Helped {
+pub(super) struct HelperState {
     /// The helper has claimed something.
     pub(super) any: bool,
     /// It has finished all that it claimed.
@@ -72,7 +72,7 @@ pub(super) struct Helped {
     pub(super) failed: bool,
 }
 
-/// How many units a side takes at once, of `left` unclaimed ones of which `own` lie in its half: at most
+/// How many units a side claims at once, of `left` unclaimed ones of which `own` lie in its half: at most
 /// `most`.
 pub(super) fn portion(own: u32, left: u32, most: u32, from: From) -> u32 {
     let wanted = match from {
@@ -104,7 +104,7 @@ impl<W: Word> Share<'_, W> {
         }
     }
 
-    /// The initiator takes at most `most` units. Returns which; an empty range if there are none.
+    /// The initiator claims at most `most` units. Returns which; an empty range if there are none.
     pub(super) fn claim_front(
         &self,
         initiated: &mut Initiated,
@@ -112,7 +112,7 @@ impl<W: Word> Share<'_, W> {
         from: From,
     ) -> Result<Range<u32>, InvalidClaims> {
         loop {
-            let word = self.look(initiated)?;
+            let word = self.refresh(initiated)?;
             let Claims { front, back } = initiated.seen;
             let own = middle(initiated.units).min(back).saturating_sub(front);
             let take = portion(own, back - front, most, from);
@@ -124,15 +124,15 @@ impl<W: Word> Share<'_, W> {
                 initiated.seen.front = end;
                 return Ok(front..end);
             }
-            // Only a claim of the helper's can have come between, and each takes something.
-            self.look(initiated)?;
+            // Only a claim of the helper's can have come between, and each claims one unit at least.
+            self.refresh(initiated)?;
             if initiated.seen.back == back {
                 return Err(InvalidClaims);
             }
         }
     }
 
-    /// The initiator takes all that is left.
+    /// The initiator claims all unclaimed units.
     pub(super) fn close(&self, initiated: &mut Initiated) -> Result<(), InvalidClaims> {
         while initiated.seen.left() > 0 {
             let left = initiated.seen.left();
@@ -142,7 +142,7 @@ impl<W: Word> Share<'_, W> {
     }
 
     /// Reads the claims and checks them against what is known.
-    pub(super) fn look(&self, initiated: &mut Initiated) -> Result<u64, InvalidClaims> {
+    pub(super) fn refresh(&self, initiated: &mut Initiated) -> Result<u64, InvalidClaims> {
         let word = self.claims.load(Acquire);
         let seen = Claims::unpack(word).map_err(|_| InvalidClaims)?;
         if seen.front != initiated.seen.front || seen.back > initiated.seen.back {
@@ -152,8 +152,8 @@ impl<W: Word> Share<'_, W> {
         Ok(word)
     }
 
-    /// How far the helper is.
-    pub(super) fn helped(&self, initiated: &Initiated) -> Result<Helped, InvalidClaims> {
+    /// The state of the helper's part.
+    pub(super) fn helper_state(&self, initiated: &Initiated) -> Result<HelperState, InvalidClaims> {
         let word = self.done.load(Acquire);
         let done = Done::unpack(word);
         let claimed = initiated.claimed_back();
@@ -161,7 +161,7 @@ impl<W: Word> Share<'_, W> {
         if too_many || initiated.received > done.in_pieces {
             return Err(InvalidClaims);
         }
-        Ok(Helped {
+        Ok(HelperState {
             any: claimed > 0,
             finished: done.units >= claimed && initiated.received == done.in_pieces,
             failed: word & FAILED != 0,
@@ -174,8 +174,8 @@ impl<W: Word> Share<'_, W> {
         !initiated.is_all_claimed() || done.units < initiated.claimed_back()
     }
 
-    /// Whether the helper would find something to take.
-    pub(super) fn has_left(&self) -> bool {
+    /// Whether there are units that the helper could claim.
+    pub(super) fn has_unclaimed(&self) -> bool {
         let claims = Claims::unpack(self.claims.load(Acquire));
         !self.has_failed() && claims.is_ok_and(|claims| claims.left() > 0)
     }
@@ -185,8 +185,8 @@ impl<W: Word> Share<'_, W> {
         self.done.load(Relaxed) & FAILED != 0
     }
 
-    /// The helper takes at most `most` of `units` units, or of as many as there turn out to be. What it has
-    /// taken is for this transfer whatever was read of the description before: it is read again.
+    /// The helper claims at most `most` of `units` units, or of as many as there turn out to be. What it has
+    /// claimed is for this transfer whatever was read of the description before: it is read again.
     pub(super) fn claim_back(&self, units: u32, most: u32, from: From) -> Option<Range<u32>> {
         for _ in 0..TRIES {
             if self.has_failed() {
@@ -223,8 +223,8 @@ impl<W: Word> Share<'_, W> {
     }
 }
 
-/// Whether the helper has to ring: asked when it has finished a part, behind a full fence. The initiator sets the
-/// word, passes a full fence, and looks at what is finished before it sleeps.
+/// Whether the helper has to ring the initiator's doorbell: to be called when it has finished a part, behind a full fence. The initiator sets the
+/// word, passes a full fence, and reads the units that are finished before it sleeps.
 pub(super) fn must_ring<W: Word>(wants_ring: &W) -> bool {
     if wants_ring.load(Relaxed) == 0 {
         return false;
@@ -256,7 +256,7 @@ impl Initiated {
         Ok(())
     }
 
-    /// Whether neither side can take anything any more.
+    /// Whether no unit is unclaimed any more.
     pub(super) fn is_all_claimed(&self) -> bool {
         self.seen.left() == 0
     }

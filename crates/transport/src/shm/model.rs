@@ -168,7 +168,7 @@ fn take(ring: &mut Consumer<ModelRing>, shared: &Shared, next: &mut u64) -> bool
             true
         }
         Peeked::Empty => {
-            if ring.ran_dry() {
+            if ring.found_empty() {
                 shared.sender.ring();
             }
             false
@@ -206,7 +206,7 @@ fn receive(shared: &Arc<Shared>, packets: u64, on: SleepOn, warms: bool) {
                 ring.enable_notification();
                 notification = true;
             }
-            if ring.tell() {
+            if ring.return_credit() {
                 shared.sender.ring();
             }
         }

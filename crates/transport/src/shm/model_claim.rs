@@ -5,7 +5,7 @@ use loom::sync::atomic::{AtomicU64, fence};
 use loom::thread;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-use super::claim::{self, From, Helped, Initiated, Share};
+use super::claim::{self, From, HelperState, Initiated, Share};
 
 /// Units of a transfer, and transfers that use the block one after the other.
 const UNITS: u32 = 3;
@@ -66,11 +66,11 @@ impl Shared {
     }
 
     fn is_settled(&self, initiated: &Initiated) -> bool {
-        let Helped {
+        let HelperState {
             finished, failed, ..
         } = self
             .share()
-            .helped(initiated)
+            .helper_state(initiated)
             .expect("the helper is honest");
         assert!(!failed);
         finished
@@ -169,7 +169,7 @@ fn loom_pieces_are_counted_before_they_come() {
         };
         let mut initiated = shared.start(0);
         let mut front = 0;
-        let looks = |initiated: &Initiated| shared.share().helped(initiated);
+        let looks = |initiated: &Initiated| shared.share().helper_state(initiated);
         while !looks(&initiated).expect("the helper is honest").finished {
             match ring[front].load(Acquire) {
                 0 => thread::yield_now(),

@@ -33,7 +33,7 @@ impl Pair {
         // The sender need not ring for what is not looked at. A ring that is on its way finds the same packet.
         self.notification = false;
         self.consumer.disable_notification();
-        if self.consumer.tell() {
+        if self.consumer.return_credit() {
             self.ring_peer();
         }
     }

@@ -156,7 +156,7 @@ impl Shm {
                 }
             } else {
                 pair.ran_empty = true;
-                if pair.consumer.ran_dry() {
+                if pair.consumer.found_empty() {
                     pair.ring_peer();
                 }
             }
@@ -386,7 +386,7 @@ impl Shm {
                     pair.consumer.enable_notification();
                     news = true;
                 }
-                if pair.consumer.tell() {
+                if pair.consumer.return_credit() {
                     pair.ring_peer();
                 }
             }
@@ -570,7 +570,7 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
                     pair.pace.caught_up(taken, streams);
                     pair.producer.expect_reply();
                 }
-                if pair.consumer.ran_dry() {
+                if pair.consumer.found_empty() {
                     pair.ring_peer();
                 }
                 return;

@@ -6,16 +6,16 @@
 //! 0, which is what the receiver finds when it has caught up. A packet that does not fit before the
 //! end of the ring begins in slot 0, behind a pad.
 //!
-//! The receiver tells how far it has come only every now and then ([`tell_every`]), or when the sender asks
-//! ([`RingMemory::wants_room`]); the sender works from a copy of that figure.
+//! The receiver publishes its consumer index only once per [`credit_interval`], or when the sender asks
+//! ([`RingMemory::wants_room`]); the sender keeps a copy of that index.
 //!
 //! A stream is fastest through all of a large ring: sender and receiver are far apart then, and do not take each
 //! other's lines away. Request and reply are fastest where the same few lines are used again and again. So
 //! the sender of replies wraps early, behind a pad, and stays in the ring's first slots ([`SHORT_WRAP`]).
 //!
 //! A receiver that has stopped polling says so in [`RingMemory::notify`]; the sender then has to ring its
-//! doorbell. The receiver sets the word, fences, and looks once more; the sender publishes, fences,
-//! and reads the word: one of them sees the other (`model.rs` checks it).
+//! doorbell. The receiver sets the word, fences, and checks the ring once more; the sender publishes, fences,
+//! and reads the word: one of them sees the other's store (`model.rs` checks it).
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -42,7 +42,7 @@ const WRITE_AHEAD: u64 = 12;
 /// making the reply. One that is still on its way when the next is here makes the header's line
 /// go back once more, so that to ask for the first alone is worse than to ask for none.
 const REPLY_LINES: u64 = 4;
-/// How many slots behind the front the receiver asks for when packets queue up.
+/// How many slots behind the head the receiver prefetches when packets queue up.
 const QUEUE_AHEAD: u64 = 4;
 /// How many of a packet's slots it asks for before it looks at the packet.
 const PACKET_AHEAD: u64 = 32;
@@ -51,10 +51,10 @@ const SHORT_WRAP: u64 = 512;
 /// What one reply adds to a sender's count of recent replies, from which each packet takes 1; and the most there is.
 const REPLY_WEIGHT: (u32, u32) = (4, 16);
 
-/// After how many slots the receiver tells the sender how far it has come, at slot `at` of `slots`. In the first slots, a
-/// wrap of the sender needs room for all that it leaves out, so it has to hear of its last packets.
+/// After how many consumed slots the receiver returns credit, at slot `at` of `slots`. In the first slots, a
+/// wrap of the sender needs room for all slots that it skips, so it needs credit for its last packets.
 #[inline]
-fn tell_every(at: u64, slots: u64) -> u64 {
+fn credit_interval(at: u64, slots: u64) -> u64 {
     if at < SHORT_WRAP {
         (slots / 4).min(SHORT_WRAP / 2)
     } else {
@@ -72,7 +72,7 @@ pub(super) trait RingMemory {
     fn first(&self) -> u64;
     /// The first word of slot `slot`, which is below [`RingMemory::slots`].
     fn header(&self, slot: u64) -> &Self::Word;
-    /// How many slots the receiver has consumed, as far as it has told.
+    /// The consumer index: how many slots the receiver had consumed when it last returned credit.
     fn consumed(&self) -> &Self::Word;
     /// Not 0 while notification is enabled: the sender has to ring the receiver.
     fn notify(&self) -> &Self::Word;
@@ -355,8 +355,8 @@ impl<M: RingMemory> Producer<M> {
     fn refresh(&mut self) -> bool {
         let consumed = self.memory.consumed().load(Acquire);
         let consumed = consumed.saturating_add(self.memory.first());
-        let told_before = self.limit - self.memory.slots();
-        if !(told_before..=self.tail).contains(&consumed) {
+        let credited_before = self.limit - self.memory.slots();
+        if !(credited_before..=self.tail).contains(&consumed) {
             return false;
         }
         self.limit = consumed + self.memory.slots();
@@ -364,7 +364,7 @@ impl<M: RingMemory> Producer<M> {
     }
 }
 
-/// What is at the front of a ring.
+/// What is at the head of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Peeked {
     /// Nothing now.
@@ -382,7 +382,7 @@ pub(super) enum Peeked {
     Corrupt(u64),
 }
 
-/// What is known of packets behind the one at the front.
+/// What is known of packets behind the one at the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queue {
     /// There are hardly any.
@@ -399,9 +399,9 @@ pub(super) struct Consumer<M> {
     /// The first slot and those consumed so far.
     head: u64,
     /// What the sender knows of that.
-    told: u64,
-    /// No telling before that many.
-    untold_until: u64,
+    credited: u64,
+    /// No credit is returned before that many are consumed.
+    no_credit_before: u64,
     max_packet: usize,
 }
 
@@ -410,8 +410,8 @@ impl<M: RingMemory> Consumer<M> {
     pub(super) fn new(memory: M, max_packet: usize) -> Self {
         Self {
             head: memory.first(),
-            told: memory.first(),
-            untold_until: 0,
+            credited: memory.first(),
+            no_credit_before: 0,
             max_packet,
             memory,
         }
@@ -422,14 +422,14 @@ impl<M: RingMemory> Consumer<M> {
         &self.memory
     }
 
-    /// Whether something is at the front.
+    /// Whether something is at the head.
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
         let mask = self.memory.slots() - 1;
         self.memory.header(self.head & mask).load(Acquire) != 0
     }
 
-    /// Has lines fetched that are looked at soon: the one behind the front, where a packet of `len` bytes is, and
+    /// Prefetches lines that are read soon: the one behind the head, where a packet of `len` bytes is, and
     /// more if packets queue up. Of those behind short packets most have been asked for already.
     #[inline]
     pub(super) fn prefetch(&self, queue: Queue, len: usize) {
@@ -449,7 +449,7 @@ impl<M: RingMemory> Consumer<M> {
         }
     }
 
-    /// What is at the front. Nothing that the other process can write makes this anything but one of
+    /// What is at the head. Nothing that the other process can write makes this anything but one of
     /// the replies.
     #[inline]
     pub(super) fn peek(&mut self) -> Peeked {
@@ -498,42 +498,44 @@ impl<M: RingMemory> Consumer<M> {
         }
     }
 
-    /// Moves past the packet of `len` bytes at the front. Returns whether the sender waits for the room
-    /// and must be rung.
+    /// Moves past the packet of `len` bytes at the head. Returns whether the sender waits for the room
+    /// and its doorbell must be rung.
     #[inline]
     pub(super) fn consume(&mut self, len: usize) -> bool {
         self.head += slots_of(len);
-        self.head >= self.untold_until && self.tell_if_due()
+        self.head >= self.no_credit_before && self.return_credit_if_due()
     }
 
     #[inline(never)]
-    fn tell_if_due(&mut self) -> bool {
+    fn return_credit_if_due(&mut self) -> bool {
         let slots = self.memory.slots();
         let at = self.head & (slots - 1);
-        let due_from = |at| self.told + tell_every(at, slots);
+        let due_from = |at| self.credited + credit_interval(at, slots);
         if self.head >= due_from(at) {
-            return self.tell();
+            return self.return_credit();
         }
         // More often at the ring's start, which comes before that or behind.
         let next_start = self.head - at + slots;
-        self.untold_until = due_from(at).min(next_start.max(due_from(0)));
+        self.no_credit_before = due_from(at).min(next_start.max(due_from(0)));
         false
     }
 
-    /// To be called when the ring was found empty: a sender that waits is told of the last of the room.
+    /// To be called when the ring was found empty: a sender that waits gets credit for all slots.
     /// Returns as [`Consumer::consume`] does.
     #[inline]
-    pub(super) fn ran_dry(&mut self) -> bool {
-        self.head != self.told && self.memory.wants_room().load(Relaxed) != 0 && self.tell()
+    pub(super) fn found_empty(&mut self) -> bool {
+        self.head != self.credited
+            && self.memory.wants_room().load(Relaxed) != 0
+            && self.return_credit()
     }
 
-    /// Tells the sender how far we are. Returns as [`Consumer::consume`] does.
-    pub(super) fn tell(&mut self) -> bool {
-        if self.head == self.told {
+    /// Publishes the consumer index. Returns as [`Consumer::consume`] does.
+    pub(super) fn return_credit(&mut self) -> bool {
+        if self.head == self.credited {
             return false;
         }
-        self.told = self.head;
-        self.untold_until = self.told + tell_every(0, self.memory.slots());
+        self.credited = self.head;
+        self.no_credit_before = self.credited + credit_interval(0, self.memory.slots());
         let consumed = self.head - self.memory.first();
         self.memory.consumed().store(consumed, Release);
         self.memory.full_fence();

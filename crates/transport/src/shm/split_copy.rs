@@ -26,7 +26,7 @@ use causeway_wire::shm::split_copy::{self, BLOCKS, PUT, PieceHeader, THROUGH_RIN
 use causeway_wire::shm::{PairLayout, SlotKind};
 use smallvec::SmallVec;
 
-use super::claim::{self, From, Helped, Initiated, InvalidClaims, Share};
+use super::claim::{self, From, HelperState, Initiated, InvalidClaims, Share};
 use super::copying::{self, Piece};
 use super::memory::HeadAndBody;
 use super::pair::{Attach, Pair, Stage};
@@ -241,7 +241,7 @@ impl Offers {
 
     /// Whether something is left to claim. Words that say what no honest helper writes are found when it is claimed.
     pub(super) fn has_left(&mut self, offer: &mut Offer) -> bool {
-        let looked = self.page.share(offer.block).look(&mut offer.initiated);
+        let looked = self.page.share(offer.block).refresh(&mut offer.initiated);
         self.note_claimed(offer);
         looked.is_err() || !offer.initiated.is_all_claimed()
     }
@@ -267,8 +267,8 @@ impl Offers {
     }
 
     /// How far the helper is.
-    pub(super) fn helped(&self, offer: &Offer) -> Result<Helped, InvalidClaims> {
-        self.page.share(offer.block).helped(&offer.initiated)
+    pub(super) fn helper_state(&self, offer: &Offer) -> Result<HelperState, InvalidClaims> {
+        self.page.share(offer.block).helper_state(&offer.initiated)
     }
 
     /// What the helper says it has finished: of interest only if it changes.
@@ -280,15 +280,15 @@ impl Offers {
     pub(super) fn is_settled(&mut self, offer: &mut Offer) -> Result<bool, InvalidClaims> {
         if offer.in_pieces && !offer.initiated.is_all_claimed() {
             // The helper may have taken the last of them.
-            self.page.share(offer.block).look(&mut offer.initiated)?;
+            self.page.share(offer.block).refresh(&mut offer.initiated)?;
             self.note_claimed(offer);
         }
-        Ok(offer.initiated.is_all_claimed() && self.helped(offer)?.finished)
+        Ok(offer.initiated.is_all_claimed() && self.helper_state(offer)?.finished)
     }
 
     /// Frees a settled transfer's block; returns whether all was copied.
     pub(super) fn free(&mut self, offer: &Offer) -> Result<bool, InvalidClaims> {
-        let failed = self.helped(offer)?.failed;
+        let failed = self.helper_state(offer)?.failed;
         self.used &= !(1 << offer.block);
         Ok(!failed && !offer.again)
     }
@@ -448,7 +448,7 @@ pub(super) fn can_help(pair: &mut Pair) -> bool {
         let page = &pair.helper.page;
         let description = page.description(block);
         let countable = units_of(description.len).is_some();
-        countable && page.share(block).has_left() && is_reachable(pair, &description)
+        countable && page.share(block).has_unclaimed() && is_reachable(pair, &description)
     });
     if has_left {
         // It is to sleep, and not to wait for room any longer.
@@ -497,7 +497,7 @@ fn take(pair: &mut Pair) -> Few<Taken> {
             if room < UNIT_BYTES || !is_reachable(pair, &before) {
                 continue;
             }
-            if !pair.helper.page.share(block).has_left() {
+            if !pair.helper.page.share(block).has_unclaimed() {
                 continue;
             }
             let mut is_piece = false;

@@ -270,7 +270,7 @@ fn try_settle(pair: &mut Pair) -> Result<(), InvalidClaims> {
     if !pair.offers.is_settled(offer)? {
         return Ok(());
     }
-    pair.transfers.helped = pair.offers.helped(offer)?.any;
+    pair.transfers.helped = pair.offers.helper_state(offer)?.any;
     let copied = pair.offers.free(offer)?;
     if !copied {
         active.left = active.transfer.local_bytes();

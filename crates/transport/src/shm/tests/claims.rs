@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use causeway_wire::random::SplitMix64;
 use causeway_wire::shm::split_copy::{Claims, FAILED};
 
-use crate::shm::claim::{From, Helped, InvalidClaims, LEAST_STEAL, Share, portion};
+use crate::shm::claim::{From, HelperState, InvalidClaims, LEAST_STEAL, Share, portion};
 
 /// The words of one block.
 #[derive(Default)]
@@ -91,11 +91,11 @@ fn two_sides_take_every_unit_once_in_any_order() {
                     }
                 }
             }
-            let Helped {
+            let HelperState {
                 any,
                 finished,
                 failed,
-            } = block.share().helped(&initiated).unwrap();
+            } = block.share().helper_state(&initiated).unwrap();
             assert!(!failed && (!any || helped > 0));
             if initiated.is_all_claimed() {
                 assert_eq!(finished, unfinished.is_empty());
@@ -116,13 +116,13 @@ fn a_closed_transfer_gives_nothing_away_and_waits_for_what_was_taken() {
     block.share().close(&mut initiated).unwrap();
     assert!(initiated.is_all_claimed());
     assert_eq!(block.share().claim_back(100, 7, From::Anywhere), None);
-    assert!(!block.share().helped(&initiated).unwrap().finished);
+    assert!(!block.share().helper_state(&initiated).unwrap().finished);
     block.share().finish_back(7, false);
-    let Helped {
+    let HelperState {
         any,
         finished,
         failed,
-    } = block.share().helped(&initiated).unwrap();
+    } = block.share().helper_state(&initiated).unwrap();
     assert!(any && finished && failed);
 }
 
@@ -164,9 +164,9 @@ fn words_that_no_helper_writes_are_found_out() {
     let mut initiated = block.share().open(100);
     block.share().close(&mut initiated).unwrap();
     block.done.store(1, Relaxed);
-    assert_eq!(block.share().helped(&initiated), Err(InvalidClaims));
+    assert_eq!(block.share().helper_state(&initiated), Err(InvalidClaims));
     block.done.store(FAILED, Relaxed);
-    assert!(block.share().helped(&initiated).unwrap().failed);
+    assert!(block.share().helper_state(&initiated).unwrap().failed);
     block
         .claims
         .store(Claims { front: 0, back: 9 }.pack(), Relaxed);

@@ -338,7 +338,7 @@ fn offers_of_nonsense_are_declined() {
     }
     let client = pair(&mut met.client, met.to_server);
     for offer in &offers {
-        let helped = client.offers.helped(offer).unwrap();
+        let helped = client.offers.helper_state(offer).unwrap();
         assert!(helped.failed, "{offer:?}");
     }
     assert!(far.to_vec() == pattern(LEN));
