@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
-use causeway_wire::fs::{Attributes, MAX_NAME_BYTES, ObjectId, Region, SetAttributes};
+use causeway_wire::fs::{Kind, MAX_NAME_BYTES, ObjectId, Region, SetAttributes};
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -16,7 +16,7 @@ use fuser::{
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use crate::attributes::{Outcome, file_type, for_kernel, timestamp};
+use crate::attributes::{Outcome, Shown, file_type, for_kernel, timestamp};
 use crate::clients::User;
 use crate::operations::{Mounted, New};
 use crate::xattrs::Answer;
@@ -27,9 +27,6 @@ const MAX_TRANSFER: u32 = 1 << 20;
 const BLOCK_BYTES: u32 = 4096;
 /// The kernel asks for names and attributes each time: other clients may have changed them.
 const NOT_KEPT: Duration = Duration::ZERO;
-/// Type bits of a mode, and those of a file.
-const TYPE_BITS: u32 = 0o170_000;
-const FILE_BITS: u32 = 0o100_000;
 const O_EXCL: i32 = rustix::fs::OFlags::EXCL.bits() as i32;
 const O_TRUNC: i32 = rustix::fs::OFlags::TRUNC.bits() as i32;
 const O_APPEND: i32 = rustix::fs::OFlags::APPEND.bits() as i32;
@@ -69,12 +66,9 @@ fn handle(flags: i32) -> (FileHandle, FopenFlags) {
     }
 }
 
-fn reply_entry(outcome: Outcome<(ObjectId, Attributes)>, reply: ReplyEntry) {
+fn reply_entry(outcome: Outcome<Shown>, reply: ReplyEntry) {
     match outcome {
-        Ok((object, attributes)) => {
-            let attributes = for_kernel(object, &attributes);
-            reply.entry(&NOT_KEPT, &attributes, Generation(0));
-        }
+        Ok(shown) => reply.entry(&NOT_KEPT, &for_kernel(&shown), Generation(0)),
         Err(failed) => reply.error(failed.into()),
     }
 }
@@ -86,9 +80,9 @@ fn reply_empty(outcome: Outcome, reply: ReplyEmpty) {
     }
 }
 
-fn reply_attributes(inode: INodeNo, outcome: Outcome<Attributes>, reply: ReplyAttr) {
+fn reply_attributes(outcome: Outcome<Shown>, reply: ReplyAttr) {
     match outcome {
-        Ok(attributes) => reply.attr(&NOT_KEPT, &for_kernel(object(inode), &attributes)),
+        Ok(shown) => reply.attr(&NOT_KEPT, &for_kernel(&shown)),
         Err(failed) => reply.error(failed.into()),
     }
 }
@@ -141,7 +135,7 @@ impl Filesystem for Face {
     fn forget(&self, _: &Request, _: INodeNo, _: u64) {}
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        reply_attributes(inode, self.mounted.attributes(object(inode)), reply);
+        reply_attributes(self.mounted.attributes(object(inode)), reply);
     }
 
     fn setattr(
@@ -170,8 +164,7 @@ impl Filesystem for Face {
             modified: modified.map(timestamp),
             distribution: None,
         };
-        let changed = self.mounted.change(object(inode), size, set);
-        reply_attributes(inode, changed, reply);
+        reply_attributes(self.mounted.change(object(inode), size, set), reply);
     }
 
     fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
@@ -188,14 +181,19 @@ impl Filesystem for Face {
         name: &OsStr,
         mode: u32,
         _umask: u32,
-        _device: u32,
+        device: u32,
         reply: ReplyEntry,
     ) {
-        if mode & TYPE_BITS != FILE_BITS {
-            return reply.error(Errno::EPERM);
-        }
-        let new = New::File {
-            mode: mode_bits(mode),
+        let kind = Kind::of_mode(mode);
+        let mode = mode_bits(mode);
+        let new = match kind {
+            Some(Kind::File) => New::File { mode },
+            Some(kind) if kind.is_special() => {
+                // Of what is no device, the kernel passes on what the program stated.
+                let device = if kind.is_device() { device } else { 0 };
+                New::Special { kind, mode, device }
+            }
+            _ => return reply.error(Errno::EINVAL),
         };
         let made = self
             .mounted
@@ -315,9 +313,9 @@ impl Filesystem for Face {
             flags & O_EXCL != 0,
         );
         match created {
-            Ok((object, attributes)) => {
+            Ok(shown) => {
                 let (handle, kernel) = handle(flags);
-                let attributes = for_kernel(object, &attributes);
+                let attributes = for_kernel(&shown);
                 reply.created(&NOT_KEPT, &attributes, Generation(0), handle, kernel);
             }
             Err(failed) => reply.error(failed.into()),

@@ -10,7 +10,7 @@ use causeway_wire::fs::{
     Attributes, Body, Entry, Errno, Kind, Node, ObjectId, Place, SetAttributes,
 };
 
-use crate::attributes::{Failed, Outcome};
+use crate::attributes::{Failed, Outcome, Shown};
 use crate::clients::{Clients, User};
 use crate::listing::Listing;
 use crate::open_files::{OpenFiles, Shared};
@@ -39,6 +39,7 @@ struct Directories {
 pub(crate) enum New<'a> {
     Directory { mode: u16 },
     File { mode: u16 },
+    Special { kind: Kind, mode: u16, device: u32 },
     Link { target: &'a [u8] },
     Name { of: ObjectId },
 }
@@ -69,21 +70,31 @@ impl Mounted {
         self.unlinked.end(&self.clients);
     }
 
-    /// Attributes as programs see them: the name among the unlinked does not count.
-    fn shown(&self, node: &Node) -> Attributes {
-        let mut attributes = node.attributes;
-        if attributes.kind == Kind::File && self.files.is_unlinked(node.object) {
-            attributes.links = attributes.links.saturating_sub(1);
+    /// What a node is for programs: the name among the unlinked does not count.
+    fn shown(&self, node: &Node) -> Shown {
+        Shown {
+            device: node.body.device(),
+            ..self.shown_with(node.object, node.attributes)
         }
-        attributes
     }
 
-    pub(crate) fn lookup(
-        &self,
-        user: User,
-        parent: ObjectId,
-        name: &[u8],
-    ) -> Outcome<(ObjectId, Attributes)> {
+    /// The same of what is no device.
+    fn shown_with(&self, object: ObjectId, mut attributes: Attributes) -> Shown {
+        if attributes.kind == Kind::File && self.files.is_unlinked(object) {
+            attributes.links = attributes.links.saturating_sub(1);
+        }
+        Shown {
+            object,
+            attributes,
+            device: 0,
+            stored: match attributes.kind {
+                Kind::File => attributes.size,
+                _ => 0,
+            },
+        }
+    }
+
+    pub(crate) fn lookup(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome<Shown> {
         if is_hidden(parent, name) {
             return Err(Failed(Errno::ENOENT));
         }
@@ -97,12 +108,20 @@ impl Mounted {
                 }
             })?
             .ok_or(Failed(Errno::ENOENT))?;
-        Ok((found.object, self.shown(&found)))
+        Ok(self.shown(&found))
     }
 
-    pub(crate) fn attributes(&self, object: ObjectId) -> Outcome<Attributes> {
-        let node = self.clients.own(|client| client.stat_object(object))?;
-        Ok(self.shown(&node))
+    /// An object with how much of its content is stored.
+    pub(crate) fn attributes(&self, object: ObjectId) -> Outcome<Shown> {
+        let (node, stored) = self.clients.own(|client| {
+            let node = client.stat_object(object)?;
+            let stored = client.stored_bytes(&node)?;
+            Ok((node, stored))
+        })?;
+        Ok(Shown {
+            stored,
+            ..self.shown(&node)
+        })
     }
 
     /// Changes attributes and, first, the size.
@@ -111,7 +130,7 @@ impl Mounted {
         object: ObjectId,
         size: Option<u64>,
         set: SetAttributes,
-    ) -> Outcome<Attributes> {
+    ) -> Outcome<Shown> {
         let mut attributes = None;
         if let Some(size) = size {
             attributes = Some(self.with_file(object, |client, file| {
@@ -124,12 +143,8 @@ impl Mounted {
             attributes = Some(self.clients.own(changed)?);
         }
         match attributes {
-            Some(mut attributes) => {
-                if attributes.kind == Kind::File && self.files.is_unlinked(object) {
-                    attributes.links = attributes.links.saturating_sub(1);
-                }
-                Ok(attributes)
-            }
+            // The kernel knows which device it is.
+            Some(attributes) => Ok(self.shown_with(object, attributes)),
             None => self.attributes(object),
         }
     }
@@ -148,14 +163,13 @@ impl Mounted {
         parent: ObjectId,
         name: &[u8],
         new: &New<'_>,
-    ) -> Outcome<(ObjectId, Attributes)> {
+    ) -> Outcome<Shown> {
         if is_hidden(parent, name) {
             return Err(Failed(Errno::EPERM));
         }
         let at = || Place::from((parent, name));
         // A member of a directory's group keeps the group's bit, so the group is to be known.
-        let is_for_group =
-            matches!(*new, New::Directory { mode } | New::File { mode } if mode & 0o2000 != 0);
+        let is_for_group = matches!(*new, New::Directory { mode } | New::File { mode } | New::Special { mode, .. } if mode & 0o2000 != 0);
         let node = self
             .clients
             .for_user(user, is_for_group, |client| match *new {
@@ -168,10 +182,13 @@ impl Mounted {
                     };
                     client.create(at(), &options).map(|file| file.node)
                 }
+                New::Special { kind, mode, device } => {
+                    client.make_special(at(), kind, mode, device)
+                }
                 New::Link { target } => client.symbolic_link(target, at()),
                 New::Name { of } => client.hard_link_object(of, at()),
             })?;
-        Ok((node.object, self.shown(&node)))
+        Ok(self.shown(&node))
     }
 
     /// Makes a file and opens it. A file that another client has made just before is opened only if the kernel looks
@@ -183,12 +200,12 @@ impl Mounted {
         name: &[u8],
         mode: u16,
         exclusive: bool,
-    ) -> Outcome<(ObjectId, Attributes)> {
+    ) -> Outcome<Shown> {
         let _creation = self.files.begin_creation();
         match self.make(user, parent, name, &New::File { mode }) {
-            Ok((object, attributes)) => {
-                self.files.add(object);
-                Ok((object, attributes))
+            Ok(shown) => {
+                self.files.add(shown.object);
+                Ok(shown)
             }
             Err(Failed(Errno::EEXIST)) if !exclusive => Err(Failed(Errno::ESTALE)),
             Err(failed) => Err(failed),
@@ -254,7 +271,9 @@ impl Mounted {
         if self.files.is_empty() {
             return Ok(None);
         }
-        let (object, attributes) = match self.lookup(user, parent, name) {
+        let Shown {
+            object, attributes, ..
+        } = match self.lookup(user, parent, name) {
             Ok(found) => found,
             Err(Failed(Errno::ENOENT)) => return Ok(None),
             Err(failed) => return Err(failed),

@@ -8,6 +8,7 @@ mod files;
 mod full;
 mod holes;
 mod programs;
+mod special;
 mod users;
 mod xattrs;
 

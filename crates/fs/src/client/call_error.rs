@@ -79,6 +79,7 @@ pub(crate) fn unexpected_reply(reply: &ReplyBody) -> CallError {
         ReplyBody::MetadataStatus { .. } | ReplyBody::StorageStatus { .. } => "a status",
         ReplyBody::Xattr(_) => "an extended attribute",
         ReplyBody::XattrNames(_) => "names of extended attributes",
+        ReplyBody::Stored(_) => "how much is stored",
         ReplyBody::Punched { .. } => "how far a hole was made",
         ReplyBody::Hello(_) => "a greeting",
     };
