@@ -49,6 +49,11 @@ fn user(request: &Request) -> User {
     }
 }
 
+/// Whether a file whose content this request changes no longer runs as its owner or group. Of writes, the kernel says it.
+fn may_lose_privileges(request: &Request) -> bool {
+    request.uid() != 0
+}
+
 fn object(inode: INodeNo) -> ObjectId {
     ObjectId(inode.0)
 }
@@ -103,6 +108,8 @@ impl Filesystem for Face {
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+            // Otherwise it asks for `security.capability` before each write.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
             if config.add_capabilities(wanted).is_err() {
                 tracing::debug!(?wanted, "the kernel does not have it");
@@ -140,7 +147,7 @@ impl Filesystem for Face {
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         inode: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -164,6 +171,7 @@ impl Filesystem for Face {
             modified: modified.map(timestamp),
             distribution: None,
         };
+        let size = size.map(|size| (size, may_lose_privileges(request)));
         reply_attributes(self.mounted.change(object(inode), size, set), reply);
     }
 
@@ -323,8 +331,11 @@ impl Filesystem for Face {
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let (truncate, is_root) = (flags.0 & O_TRUNC != 0, request.uid() == 0);
-        match self.mounted.open(object(inode), truncate, !is_root) {
+        let truncate = flags.0 & O_TRUNC != 0;
+        match self
+            .mounted
+            .open(object(inode), truncate, may_lose_privileges(request))
+        {
             Ok(()) => {
                 let (handle, kernel) = handle(flags.0);
                 reply.opened(handle, kernel);
@@ -438,7 +449,7 @@ impl Filesystem for Face {
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         inode: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -450,7 +461,10 @@ impl Filesystem for Face {
             offset,
             len: length,
         };
-        reply_empty(self.mounted.allocate(object(inode), part, flags), reply);
+        let allocated =
+            self.mounted
+                .allocate(object(inode), part, flags, may_lose_privileges(request));
+        reply_empty(allocated, reply);
     }
 
     fn lseek(

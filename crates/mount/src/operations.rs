@@ -124,17 +124,18 @@ impl Mounted {
         })
     }
 
-    /// Changes attributes and, first, the size.
+    /// Changes attributes and, first, the size; with it stands whether the file no longer runs as its owner or group.
     pub(crate) fn change(
         &self,
         object: ObjectId,
-        size: Option<u64>,
+        size: Option<(u64, bool)>,
         set: SetAttributes,
     ) -> Outcome<Shown> {
         let mut attributes = None;
-        if let Some(size) = size {
+        if let Some((size, drop_privileges)) = size {
             attributes = Some(self.with_file(object, |client, file| {
                 client.truncate(file, size)?;
+                make_unprivileged_if(drop_privileges, client, file)?;
                 Ok(file.node.attributes)
             })?);
         }
@@ -331,10 +332,7 @@ impl Mounted {
                 return Ok(());
             }
             client.truncate(file, 0)?;
-            match drop_privileges {
-                true => make_unprivileged(client, file),
-                false => Ok(()),
-            }
+            make_unprivileged_if(drop_privileges, client, file)
         });
         if opened.is_err() {
             self.close(object);
@@ -383,10 +381,7 @@ impl Mounted {
                     client.append(file, data)?;
                 }
             }
-            match drop_privileges {
-                true => make_unprivileged(client, file),
-                false => Ok(()),
-            }
+            make_unprivileged_if(drop_privileges, client, file)
         })
     }
 
@@ -457,16 +452,21 @@ impl Mounted {
     }
 }
 
-/// Takes the bits away that make a program run as its owner or group, if the file has them.
-fn make_unprivileged(client: &mut Client, file: &File) -> Result<(), Error> {
-    let Some(mode) = unprivileged(file.node.attributes.mode) else {
-        return Ok(());
-    };
-    let set = SetAttributes {
-        mode: Some(mode),
-        ..SetAttributes::default()
-    };
-    client.set_attributes(file.node.object, set).map(drop)
+/// Takes the bits away that make a program run as its owner or group, if that is `wanted` and the file has them.
+pub(crate) fn make_unprivileged_if(
+    wanted: bool,
+    client: &mut Client,
+    file: &mut File,
+) -> Result<(), Error> {
+    let mode = unprivileged(file.node.attributes.mode).filter(|_| wanted);
+    if let Some(mode) = mode {
+        let set = SetAttributes {
+            mode: Some(mode),
+            ..SetAttributes::default()
+        };
+        file.node.attributes = client.set_attributes(file.node.object, set)?;
+    }
+    Ok(())
 }
 
 /// The mode without the bits that make a program run as its owner or group, if it has them.

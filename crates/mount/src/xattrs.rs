@@ -6,7 +6,7 @@ use crate::attributes::{Failed, Outcome};
 use crate::clients::User;
 use crate::operations::Mounted;
 
-/// The kernel asks for it before each write, and it means nothing here: mounts are `nosuid`.
+/// Kernels ask for it before writes, and it means nothing here: mounts are `nosuid`.
 const CAPABILITY: &[u8] = b"security.capability";
 /// Flags of `setxattr`.
 const CREATE: i32 = 1;
