@@ -8,7 +8,7 @@ use causeway_wire::fs::{Entry, MAX_NAME_BYTES};
 
 use crate::error::Failure;
 use crate::handle::{Handle, call};
-use crate::names::{CwfsStat, kind_bits, stat_of};
+use crate::names::{CwfsStat, stat_of};
 use crate::text;
 
 /// The header's `struct cwfs_dirent`.
@@ -56,7 +56,7 @@ fn dirent(entry: &Entry) -> Result<CwfsDirent, Failure> {
         Some(attributes) => dirent.stat = stat_of(object, attributes),
         None => {
             dirent.stat.object = object;
-            dirent.stat.mode = kind_bits(entry.kind);
+            dirent.stat.mode = entry.kind.mode_bits();
         }
     }
     let len = entry.name.len();

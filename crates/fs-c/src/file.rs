@@ -410,6 +410,21 @@ pub extern "C" fn cwfs_fallocate(
 }
 
 /// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cwfs_stored(fs: *mut Handle, file: u64, bytes: *mut u64) -> c_int {
+    of_file(fs, file, |_, file| {
+        Failure::if_null(bytes, "the pointer for the number of bytes")?;
+        let (_, stored) = file.stored_attributes()?;
+        // SAFETY: not null, and the header requires a pointer that is valid for writes.
+        unsafe { bytes.write(stored) };
+        Ok(())
+    })
+}
+
+/// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn cwfs_fsync(fs: *mut Handle, file: u64) -> c_int {
     of_file(fs, file, |_, file| Ok(file.sync()?))

@@ -76,21 +76,12 @@ pub struct CwfsStatfs {
     pub objects: u64,
 }
 
-/// The bits of `st_mode` for a kind of object.
-pub(crate) fn kind_bits(kind: Kind) -> u32 {
-    match kind {
-        Kind::File => libc::S_IFREG,
-        Kind::Directory => libc::S_IFDIR,
-        Kind::SymbolicLink => libc::S_IFLNK,
-    }
-}
-
 /// Attributes in the header's form, without the distribution.
 pub(crate) fn stat_of(object: u64, attributes: &Attributes) -> CwfsStat {
     CwfsStat {
         object,
         size: attributes.size,
-        mode: kind_bits(attributes.kind) | u32::from(attributes.mode),
+        mode: attributes.kind.mode_bits() | u32::from(attributes.mode),
         uid: attributes.uid,
         gid: attributes.gid,
         links: attributes.links,
@@ -103,12 +94,7 @@ pub(crate) fn stat_of(object: u64, attributes: &Attributes) -> CwfsStat {
 }
 
 fn stat_of_node(node: &Node) -> CwfsStat {
-    let distribution = match &node.body {
-        Body::Stuffed { distribution, .. } | Body::Striped { distribution, .. } => {
-            Some(distribution)
-        }
-        Body::Directory(_) | Body::Link(_) => None,
-    };
+    let distribution = node.body.distribution();
     let servers = |of: &Distribution| of.servers.len() as u32;
     CwfsStat {
         strip_size: distribution.map_or(0, |of| of.strip_size),
@@ -257,6 +243,49 @@ pub unsafe extern "C" fn cwfs_mkdir(
             Ok(0)
         })
     }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cwfs_mknod(
+    fs: *mut Handle,
+    path: *const c_char,
+    kind_and_permissions: u32,
+    device: u64,
+) -> c_int {
+    // SAFETY: the header requires a string.
+    unsafe {
+        at(fs, path, |instance, path| {
+            let kind = Kind::of_mode(kind_and_permissions).filter(|kind| kind.is_special());
+            let kind = kind
+                .ok_or_else(|| Failure::invalid("cwfs_mknod() makes pipes, sockets and devices"))?;
+            let mode = mode(kind_and_permissions & !libc::S_IFMT)?;
+            let device = u32::try_from(device)
+                .map_err(|_| Failure::invalid("a device's number has at most 32 bits"))?;
+            instance.with(|client| client.make_special(path, kind, mode, device))?;
+            Ok(0)
+        })
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cwfs_device(fs: *mut Handle, path: *const c_char) -> i64 {
+    call(fs, |instance| {
+        // SAFETY: the header requires a string.
+        let path = unsafe { text::path(path, "the path") }?;
+        let node = instance.with(|client| client.stat(path, false))?;
+        match node.attributes.kind.is_device() {
+            true => Ok(node.body.device().into()),
+            false => Err(Failure::new(libc::ENODEV, "not a device".to_owned())),
+        }
+    })
 }
 
 /// See the header.

@@ -264,6 +264,14 @@ impl OpenFile {
         lock(&self.file).forget_content();
     }
 
+    /// The attributes, and the bytes that are stored ([`Client::stored_bytes`]).
+    pub fn stored_attributes(&self) -> Result<(Attributes, u64), Error> {
+        self.clients.call(None, |client| {
+            let node = client.stat_object(self.object)?;
+            Ok((node.attributes, client.stored_bytes(&node)?))
+        })
+    }
+
     /// The size as it was last seen.
     pub fn known_size(&self) -> u64 {
         lock(&self.file).node.attributes.size
@@ -306,6 +314,10 @@ fn open(client: &mut Client, path: &[u8], flags: OpenFlags, mode: u16) -> Result
         Body::Link(_) => {
             let message = "a symbolic link, and the file was to be opened without following one";
             return Err(refused(Errno::ELOOP, message));
+        }
+        Body::Special { .. } => {
+            let message = "a pipe, a socket or a device, which programs use on a mount";
+            return Err(refused(Errno::ENXIO, message));
         }
         Body::Stuffed { .. } | Body::Striped { .. } => {}
     }

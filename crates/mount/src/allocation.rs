@@ -4,18 +4,26 @@ use causeway_fs::client::Allocation;
 use causeway_wire::fs::{Errno, ObjectId, Region};
 
 use crate::attributes::{Failed, Outcome};
-use crate::operations::Mounted;
+use crate::operations::{Mounted, make_unprivileged_if};
 
 /// The kinds of seek that the kernel passes on to the file system.
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
 impl Mounted {
-    /// Reserves room for a part of a file, zeros it or makes a hole of it, as the flags say.
-    pub(crate) fn allocate(&self, object: ObjectId, part: Region, flags: i32) -> Outcome {
+    /// Reserves room for a part of a file, zeros it or makes a hole of it, as the flags say. `drop_privileges` has the file no
+    /// longer run as its owner or group.
+    pub(crate) fn allocate(
+        &self,
+        object: ObjectId,
+        part: Region,
+        flags: i32,
+        drop_privileges: bool,
+    ) -> Outcome {
         let (what, keep_size) = Allocation::of_flags(flags).ok_or(Failed(Errno::EOPNOTSUPP))?;
         self.with_file(object, |client, file| {
-            client.allocate_part(file, part, what, keep_size)
+            client.allocate_part(file, part, what, keep_size)?;
+            make_unprivileged_if(drop_privileges, client, file)
         })
     }
 

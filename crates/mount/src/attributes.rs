@@ -9,6 +9,9 @@ use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 /// Bytes that programs should read and write at a time.
 const PREFERRED_BYTES: u32 = 1 << 20;
 
+/// What `st_blocks` counts.
+const SECTOR_BYTES: u64 = 512;
+
 /// A failed operation, as a program sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Failed(pub(crate) Errno);
@@ -44,13 +47,30 @@ impl From<Failed> for fuser::Errno {
     }
 }
 
-/// An object's attributes as the kernel wants them.
-pub(crate) fn for_kernel(object: ObjectId, attributes: &Attributes) -> FileAttr {
+/// An object as programs see it.
+#[derive(Debug, Clone)]
+pub(crate) struct Shown {
+    pub(crate) object: ObjectId,
+    pub(crate) attributes: Attributes,
+    /// A device's number.
+    pub(crate) device: u32,
+    /// Bytes of its content that are stored: where nobody sees them, since the kernel will ask again, its size.
+    pub(crate) stored: u64,
+}
+
+/// An object as the kernel wants it.
+pub(crate) fn for_kernel(shown: &Shown) -> FileAttr {
+    let Shown {
+        object,
+        attributes,
+        stored,
+        ..
+    } = shown;
     let changed = time(attributes.changed);
     FileAttr {
         ino: INodeNo(object.0),
         size: attributes.size,
-        blocks: attributes.size.div_ceil(512),
+        blocks: stored.div_ceil(SECTOR_BYTES),
         atime: time(attributes.accessed),
         mtime: time(attributes.modified),
         ctime: changed,
@@ -60,7 +80,7 @@ pub(crate) fn for_kernel(object: ObjectId, attributes: &Attributes) -> FileAttr 
         nlink: attributes.links,
         uid: attributes.uid,
         gid: attributes.gid,
-        rdev: 0,
+        rdev: shown.device,
         blksize: PREFERRED_BYTES,
         flags: 0,
     }
@@ -72,6 +92,10 @@ pub(crate) fn file_type(kind: Kind) -> FileType {
         Kind::File => FileType::RegularFile,
         Kind::Directory => FileType::Directory,
         Kind::SymbolicLink => FileType::Symlink,
+        Kind::Fifo => FileType::NamedPipe,
+        Kind::Socket => FileType::Socket,
+        Kind::CharacterDevice => FileType::CharDevice,
+        Kind::BlockDevice => FileType::BlockDevice,
     }
 }
 

@@ -12,7 +12,7 @@ use causeway_wire::fs::{
 
 use fuser::Notifier;
 
-use crate::attributes::{Failed, Outcome};
+use crate::attributes::{Failed, Outcome, Shown};
 use crate::clients::{Clients, User};
 use crate::listing::Listing;
 use crate::open_files::{OpenFiles, Shared};
@@ -46,6 +46,7 @@ struct Directories {
 pub(crate) enum New<'a> {
     Directory { mode: u16 },
     File { mode: u16 },
+    Special { kind: Kind, mode: u16, device: u32 },
     Link { target: &'a [u8] },
     Name { of: ObjectId },
 }
@@ -78,21 +79,31 @@ impl Mounted {
         self.unlinked.end(&self.clients);
     }
 
-    /// The attributes that programs see: a name among the unlinked does not count.
-    fn shown(&self, node: &Node) -> Attributes {
-        let mut attributes = node.attributes;
-        if attributes.kind == Kind::File && self.files.is_unlinked(node.object) {
-            attributes.links = attributes.links.saturating_sub(1);
+    /// The attributes that programs see of a node: a name among the unlinked does not count.
+    fn shown(&self, node: &Node) -> Shown {
+        Shown {
+            device: node.body.device(),
+            ..self.shown_with(node.object, node.attributes)
         }
-        attributes
     }
 
-    pub(crate) fn lookup(
-        &self,
-        user: User,
-        parent: ObjectId,
-        name: &[u8],
-    ) -> Outcome<(ObjectId, Attributes)> {
+    /// The same of what is no device.
+    fn shown_with(&self, object: ObjectId, mut attributes: Attributes) -> Shown {
+        if attributes.kind == Kind::File && self.files.is_unlinked(object) {
+            attributes.links = attributes.links.saturating_sub(1);
+        }
+        Shown {
+            object,
+            attributes,
+            device: 0,
+            stored: match attributes.kind {
+                Kind::File => attributes.size,
+                _ => 0,
+            },
+        }
+    }
+
+    pub(crate) fn lookup(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome<Shown> {
         if is_hidden(parent, name) {
             return Err(Failed(Errno::ENOENT));
         }
@@ -106,25 +117,34 @@ impl Mounted {
                 }
             })?
             .ok_or(Failed(Errno::ENOENT))?;
-        Ok((found.object, self.shown(&found)))
+        Ok(self.shown(&found))
     }
 
-    pub(crate) fn attributes(&self, object: ObjectId) -> Outcome<Attributes> {
-        let node = self.clients.own(|client| client.stat_object(object))?;
-        Ok(self.shown(&node))
+    /// An object with how much of its content is stored.
+    pub(crate) fn attributes(&self, object: ObjectId) -> Outcome<Shown> {
+        let (node, stored) = self.clients.own(|client| {
+            let node = client.stat_object(object)?;
+            let stored = client.stored_bytes(&node)?;
+            Ok((node, stored))
+        })?;
+        Ok(Shown {
+            stored,
+            ..self.shown(&node)
+        })
     }
 
-    /// Changes attributes and, first, the size.
+    /// Changes attributes and, first, the size; with it stands whether the file no longer runs as its owner or group.
     pub(crate) fn change(
         &self,
         object: ObjectId,
-        size: Option<u64>,
+        size: Option<(u64, bool)>,
         set: SetAttributes,
-    ) -> Outcome<Attributes> {
+    ) -> Outcome<Shown> {
         let mut attributes = None;
-        if let Some(size) = size {
+        if let Some((size, drop_privileges)) = size {
             attributes = Some(self.with_file(object, |client, file| {
                 client.truncate(file, size)?;
+                make_unprivileged_if(drop_privileges, client, file)?;
                 Ok(file.node.attributes)
             })?);
         }
@@ -133,12 +153,8 @@ impl Mounted {
             attributes = Some(self.clients.own(changed)?);
         }
         match attributes {
-            Some(mut attributes) => {
-                if attributes.kind == Kind::File && self.files.is_unlinked(object) {
-                    attributes.links = attributes.links.saturating_sub(1);
-                }
-                Ok(attributes)
-            }
+            // The kernel knows which device it is.
+            Some(attributes) => Ok(self.shown_with(object, attributes)),
             None => self.attributes(object),
         }
     }
@@ -157,14 +173,13 @@ impl Mounted {
         parent: ObjectId,
         name: &[u8],
         new: &New<'_>,
-    ) -> Outcome<(ObjectId, Attributes)> {
+    ) -> Outcome<Shown> {
         if is_hidden(parent, name) {
             return Err(Failed(Errno::EPERM));
         }
         let at = || Place::from((parent, name));
         // A member of a directory's group keeps the set-group-ID bit, so the group has to be known.
-        let is_for_group =
-            matches!(*new, New::Directory { mode } | New::File { mode } if mode & 0o2000 != 0);
+        let is_for_group = matches!(*new, New::Directory { mode } | New::File { mode } | New::Special { mode, .. } if mode & 0o2000 != 0);
         let node = self
             .clients
             .for_user(user, is_for_group, |client| match *new {
@@ -177,10 +192,13 @@ impl Mounted {
                     };
                     client.create(at(), &options).map(|file| file.node)
                 }
+                New::Special { kind, mode, device } => {
+                    client.make_special(at(), kind, mode, device)
+                }
                 New::Link { target } => client.symbolic_link(target, at()),
                 New::Name { of } => client.hard_link_object(of, at()),
             })?;
-        Ok((node.object, self.shown(&node)))
+        Ok(self.shown(&node))
     }
 
     /// Makes a file and opens it. If another client has just made it, returns [`Errno::ESTALE`]: the kernel then looks it
@@ -192,12 +210,12 @@ impl Mounted {
         name: &[u8],
         mode: u16,
         exclusive: bool,
-    ) -> Outcome<(ObjectId, Attributes)> {
+    ) -> Outcome<Shown> {
         let _creation = self.files.begin_creation();
         match self.make(user, parent, name, &New::File { mode }) {
-            Ok((object, attributes)) => {
-                self.files.add(object);
-                Ok((object, attributes))
+            Ok(shown) => {
+                self.files.add(shown.object);
+                Ok(shown)
             }
             Err(Failed(Errno::EEXIST)) if !exclusive => Err(Failed(Errno::ESTALE)),
             Err(failed) => Err(failed),
@@ -263,7 +281,9 @@ impl Mounted {
         if self.files.is_empty() {
             return Ok(None);
         }
-        let (object, attributes) = match self.lookup(user, parent, name) {
+        let Shown {
+            object, attributes, ..
+        } = match self.lookup(user, parent, name) {
             Ok(found) => found,
             Err(Failed(Errno::ENOENT)) => return Ok(None),
             Err(failed) => return Err(failed),
@@ -321,10 +341,7 @@ impl Mounted {
                 return Ok(());
             }
             client.truncate(file, 0)?;
-            match drop_privileges {
-                true => make_unprivileged(client, file),
-                false => Ok(()),
-            }
+            make_unprivileged_if(drop_privileges, client, file)
         });
         if opened.is_err() {
             self.close(object);
@@ -374,10 +391,7 @@ impl Mounted {
                     client.append(file, data)?;
                 }
             }
-            match drop_privileges {
-                true => make_unprivileged(client, file),
-                false => Ok(()),
-            }
+            make_unprivileged_if(drop_privileges, client, file)
         })
     }
 
@@ -448,16 +462,21 @@ impl Mounted {
     }
 }
 
-/// Clears a file's set-user-ID and set-group-ID bits, if it has them.
-fn make_unprivileged(client: &mut Client, file: &File) -> Result<(), Error> {
-    let Some(mode) = unprivileged(file.node.attributes.mode) else {
-        return Ok(());
-    };
-    let set = SetAttributes {
-        mode: Some(mode),
-        ..SetAttributes::default()
-    };
-    client.set_attributes(file.node.object, set).map(drop)
+/// Clears a file's set-user-ID and set-group-ID bits, if that is `wanted` and it has them.
+pub(crate) fn make_unprivileged_if(
+    wanted: bool,
+    client: &mut Client,
+    file: &mut File,
+) -> Result<(), Error> {
+    let mode = unprivileged(file.node.attributes.mode).filter(|_| wanted);
+    if let Some(mode) = mode {
+        let set = SetAttributes {
+            mode: Some(mode),
+            ..SetAttributes::default()
+        };
+        file.node.attributes = client.set_attributes(file.node.object, set)?;
+    }
+    Ok(())
 }
 
 /// The mode without its set-user-ID and set-group-ID bits, if it has them.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
-use causeway_wire::fs::{Attributes, MAX_NAME_BYTES, ObjectId, Region, SetAttributes};
+use causeway_wire::fs::{Kind, MAX_NAME_BYTES, ObjectId, Region, SetAttributes};
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -16,7 +16,7 @@ use fuser::{
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use crate::attributes::{Outcome, file_type, for_kernel, timestamp};
+use crate::attributes::{Outcome, Shown, file_type, for_kernel, timestamp};
 use crate::clients::User;
 use crate::locks::KernelLock;
 use crate::operations::{Mounted, New};
@@ -28,9 +28,6 @@ const MAX_TRANSFER: u32 = 1 << 20;
 const BLOCK_BYTES: u32 = 4096;
 /// The kernel keeps no names and attributes, since other clients may have changed them.
 const NOT_KEPT: Duration = Duration::ZERO;
-/// Type bits of a mode, and those of a file.
-const TYPE_BITS: u32 = 0o170_000;
-const FILE_BITS: u32 = 0o100_000;
 const O_EXCL: i32 = rustix::fs::OFlags::EXCL.bits() as i32;
 const O_TRUNC: i32 = rustix::fs::OFlags::TRUNC.bits() as i32;
 const O_APPEND: i32 = rustix::fs::OFlags::APPEND.bits() as i32;
@@ -53,6 +50,11 @@ fn user(request: &Request) -> User {
     }
 }
 
+/// Whether a file whose content this request changes no longer runs as its owner or group. Of writes, the kernel says it.
+fn may_lose_privileges(request: &Request) -> bool {
+    request.uid() != 0
+}
+
 fn object(inode: INodeNo) -> ObjectId {
     ObjectId(inode.0)
 }
@@ -70,12 +72,9 @@ fn handle(flags: i32) -> (FileHandle, FopenFlags) {
     }
 }
 
-fn reply_entry(outcome: Outcome<(ObjectId, Attributes)>, reply: ReplyEntry) {
+fn reply_entry(outcome: Outcome<Shown>, reply: ReplyEntry) {
     match outcome {
-        Ok((object, attributes)) => {
-            let attributes = for_kernel(object, &attributes);
-            reply.entry(&NOT_KEPT, &attributes, Generation(0));
-        }
+        Ok(shown) => reply.entry(&NOT_KEPT, &for_kernel(&shown), Generation(0)),
         Err(failed) => reply.error(failed.into()),
     }
 }
@@ -87,9 +86,9 @@ fn reply_empty(outcome: Outcome, reply: ReplyEmpty) {
     }
 }
 
-fn reply_attributes(inode: INodeNo, outcome: Outcome<Attributes>, reply: ReplyAttr) {
+fn reply_attributes(outcome: Outcome<Shown>, reply: ReplyAttr) {
     match outcome {
-        Ok(attributes) => reply.attr(&NOT_KEPT, &for_kernel(object(inode), &attributes)),
+        Ok(shown) => reply.attr(&NOT_KEPT, &for_kernel(&shown)),
         Err(failed) => reply.error(failed.into()),
     }
 }
@@ -112,6 +111,8 @@ impl Filesystem for RequestHandler {
             InitFlags::FUSE_POSIX_LOCKS,
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+            // Otherwise it asks for `security.capability` before each write.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
             if config.add_capabilities(wanted).is_err() {
                 tracing::debug!(?wanted, "the kernel does not have it");
@@ -144,12 +145,12 @@ impl Filesystem for RequestHandler {
     fn forget(&self, _: &Request, _: INodeNo, _: u64) {}
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        reply_attributes(inode, self.mounted.attributes(object(inode)), reply);
+        reply_attributes(self.mounted.attributes(object(inode)), reply);
     }
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         inode: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -173,8 +174,8 @@ impl Filesystem for RequestHandler {
             modified: modified.map(timestamp),
             distribution: None,
         };
-        let changed = self.mounted.change(object(inode), size, set);
-        reply_attributes(inode, changed, reply);
+        let size = size.map(|size| (size, may_lose_privileges(request)));
+        reply_attributes(self.mounted.change(object(inode), size, set), reply);
     }
 
     fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
@@ -191,14 +192,19 @@ impl Filesystem for RequestHandler {
         name: &OsStr,
         mode: u32,
         _umask: u32,
-        _device: u32,
+        device: u32,
         reply: ReplyEntry,
     ) {
-        if mode & TYPE_BITS != FILE_BITS {
-            return reply.error(Errno::EPERM);
-        }
-        let new = New::File {
-            mode: mode_bits(mode),
+        let kind = Kind::of_mode(mode);
+        let mode = mode_bits(mode);
+        let new = match kind {
+            Some(Kind::File) => New::File { mode },
+            Some(kind) if kind.is_special() => {
+                // Of what is no device, the kernel passes on what the program stated.
+                let device = if kind.is_device() { device } else { 0 };
+                New::Special { kind, mode, device }
+            }
+            _ => return reply.error(Errno::EINVAL),
         };
         let made = self
             .mounted
@@ -318,9 +324,9 @@ impl Filesystem for RequestHandler {
             flags & O_EXCL != 0,
         );
         match created {
-            Ok((object, attributes)) => {
+            Ok(shown) => {
                 let (handle, kernel) = handle(flags);
-                let attributes = for_kernel(object, &attributes);
+                let attributes = for_kernel(&shown);
                 reply.created(&NOT_KEPT, &attributes, Generation(0), handle, kernel);
             }
             Err(failed) => reply.error(failed.into()),
@@ -328,8 +334,11 @@ impl Filesystem for RequestHandler {
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let (truncate, is_root) = (flags.0 & O_TRUNC != 0, request.uid() == 0);
-        match self.mounted.open(object(inode), truncate, !is_root) {
+        let truncate = flags.0 & O_TRUNC != 0;
+        match self
+            .mounted
+            .open(object(inode), truncate, may_lose_privileges(request))
+        {
             Ok(()) => {
                 let (handle, kernel) = handle(flags.0);
                 reply.opened(handle, kernel);
@@ -503,7 +512,7 @@ impl Filesystem for RequestHandler {
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         inode: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -515,7 +524,10 @@ impl Filesystem for RequestHandler {
             offset,
             len: length,
         };
-        reply_empty(self.mounted.allocate(object(inode), part, flags), reply);
+        let allocated =
+            self.mounted
+                .allocate(object(inode), part, flags, may_lose_privileges(request));
+        reply_empty(allocated, reply);
     }
 
     fn lseek(

@@ -6,7 +6,7 @@ use crate::attributes::{Failed, Outcome};
 use crate::clients::User;
 use crate::operations::Mounted;
 
-/// The kernel asks for this attribute before each write. It means nothing here: mounts are `nosuid`.
+/// Kernels ask for this attribute before writes. It means nothing here: mounts are `nosuid`.
 const CAPABILITY: &[u8] = b"security.capability";
 /// Flags of `setxattr`.
 const CREATE: i32 = 1;

@@ -152,7 +152,7 @@ impl Storage for FsFile {
             Body::Striped { distribution, .. } | Body::Stuffed { distribution, .. } => {
                 hints::of(distribution)
             }
-            Body::Directory(_) | Body::Link(_) => Vec::new(),
+            Body::Directory(_) | Body::Link(_) | Body::Special { .. } => Vec::new(),
         }
     }
 

@@ -76,6 +76,7 @@ fn check(client: &Client, file: &File, how: Opening, path: &[u8]) -> Result<(), 
     match file.node.body {
         Body::Directory(_) => return Err(refused(Errno::EISDIR)),
         Body::Link(_) => return Err(refused(Errno::ELOOP)),
+        Body::Special { .. } => return Err(refused(Errno::ENXIO)),
         Body::Stuffed { .. } | Body::Striped { .. } => {}
     }
     if how.read {

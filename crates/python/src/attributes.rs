@@ -1,22 +1,20 @@
 //! Attributes, as tuples.
 
-use causeway_wire::fs::{Kind, Node, ObjectId, Timestamp};
+use causeway_wire::fs::{ObjectId, Timestamp};
 use pyo3::PyResult;
 use pyo3::exceptions::PyValueError;
 
 /// Mode, object, size, links, user, group, and three times in nanoseconds: last access, change of content, change of
-/// attributes.
-pub(crate) type Attributes = (u32, u64, u64, u32, u32, u32, i128, i128, i128);
+/// attributes. Last, how many units of 512 bytes are stored, if that was asked for.
+pub(crate) type Attributes = (u32, u64, u64, u32, u32, u32, i128, i128, i128, Option<u64>);
 
-/// The attributes of an object as a tuple.
-pub(crate) fn of(object: ObjectId, attributes: &causeway_wire::fs::Attributes) -> Attributes {
-    const KINDS: [(Kind, u32); 3] = [
-        (Kind::File, 0o100_000),
-        (Kind::Directory, 0o040_000),
-        (Kind::SymbolicLink, 0o120_000),
-    ];
-    let kind = KINDS.iter().find(|(kind, _)| *kind == attributes.kind);
-    let mode = kind.map_or(0, |(_, bits)| *bits) | u32::from(attributes.mode);
+/// The attributes of an object as a tuple, with the number of bytes that are stored of the content.
+pub(crate) fn of(
+    object: ObjectId,
+    attributes: &causeway_wire::fs::Attributes,
+    stored: Option<u64>,
+) -> Attributes {
+    let mode = attributes.kind.mode_bits() | u32::from(attributes.mode);
     let ns = |at: Timestamp| i128::from(at.seconds) * NS_PER_S + i128::from(at.nanoseconds);
     (
         mode,
@@ -28,15 +26,14 @@ pub(crate) fn of(object: ObjectId, attributes: &causeway_wire::fs::Attributes) -
         ns(attributes.accessed),
         ns(attributes.modified),
         ns(attributes.changed),
+        stored.map(|bytes| bytes.div_ceil(SECTOR_BYTES)),
     )
 }
 
 const NS_PER_S: i128 = 1_000_000_000;
 
-/// The attributes of a node as a tuple.
-pub(crate) fn of_node(node: &Node) -> Attributes {
-    of(node.object, &node.attributes)
-}
+/// The unit of `st_blocks`.
+const SECTOR_BYTES: u64 = 512;
 
 /// Converts a time from Python.
 pub(crate) fn timestamp(ns: i128) -> PyResult<Timestamp> {

@@ -13,13 +13,13 @@ use causeway_fs::open_file::{OpenFile, OpenFlags};
 use causeway_fs::pool::Clients;
 use causeway_sys::fork::Owner;
 use causeway_watch::log;
-use causeway_wire::fs::{Body, Errno, MAX_STUFFED_BYTES, Place, SetAttributes, SetXattrMode};
+use causeway_wire::fs::{Body, Errno, Kind, MAX_STUFFED_BYTES, Place, SetAttributes, SetXattrMode};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use crate::attributes::{self, Attributes, of_node, timestamp};
+use crate::attributes::{self, Attributes, timestamp};
 use crate::buffers::{NewBytes, read_into};
 use crate::error::{check_owner, failed, refused};
 use crate::file::File;
@@ -121,7 +121,11 @@ impl Client {
     }
 
     fn stat(&self, py: Python<'_>, path: PyBackedBytes, follow: bool) -> PyResult<Attributes> {
-        self.with(py, |client| Ok(of_node(&client.stat(&*path, follow)?)))
+        self.with(py, |client| {
+            let node = client.stat(&*path, follow)?;
+            let stored = client.stored_bytes(&node)?;
+            Ok(attributes::of(node.object, &node.attributes, Some(stored)))
+        })
     }
 
     /// All names in a directory with their attributes.
@@ -133,7 +137,7 @@ impl Client {
             while let Some(entry) = listing.next_entry()? {
                 // An entry without attributes has just been removed.
                 if let Some(of) = entry.attributes {
-                    found.push((entry.name, attributes::of(entry.object, &of)));
+                    found.push((entry.name, attributes::of(entry.object, &of, None)));
                 }
             }
             Ok(found)
@@ -145,6 +149,24 @@ impl Client {
         self.with(py, |client| {
             client.make_directory(&*path, mode, None).map(drop)
         })
+    }
+
+    /// Makes a pipe, a socket or a device. `mode` says which.
+    fn mknod(&self, py: Python<'_>, path: PyBackedBytes, mode: u32, device: u32) -> PyResult<()> {
+        let Some(kind) = Kind::of_mode(mode).filter(|kind| kind.is_special()) else {
+            let text = "only pipes, sockets and devices are made so";
+            return Err(refused(Errno::EINVAL.0.into(), text));
+        };
+        self.with(py, |client| {
+            client
+                .make_special(&*path, kind, (mode & 0o7777) as u16, device)
+                .map(drop)
+        })
+    }
+
+    /// The number of a device, 0 of what is none.
+    fn device(&self, py: Python<'_>, path: PyBackedBytes) -> PyResult<u32> {
+        self.with(py, |client| Ok(client.stat(&*path, false)?.body.device()))
     }
 
     fn rmdir(&self, py: Python<'_>, path: PyBackedBytes) -> PyResult<()> {

@@ -282,7 +282,8 @@ impl File {
 
     fn stat(&self, py: Python<'_>) -> PyResult<Attributes> {
         self.with(py, |file| {
-            Ok(attributes::of(file.object(), &file.attributes()?))
+            let (attributes, stored) = file.stored_attributes()?;
+            Ok(attributes::of(file.object(), &attributes, Some(stored)))
         })
     }
 

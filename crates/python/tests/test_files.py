@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -96,7 +97,10 @@ def test_holes_are_made_and_found(client, place):
     with client.open(place + "/holes", "w+b", 0) as file:
         file.write(data)
         assert file.seek(0, os.SEEK_HOLE) == len(data)
+        assert file.stat().st_blocks == len(data) // 512
         file.punch_hole(1 << 20, 2 << 20)
+        for at in (file.stat(), client.stat(place + "/holes")):
+            assert (2 << 20) // 512 <= at.st_blocks < len(data) // 512
         assert file.seek(0, os.SEEK_HOLE) == 1 << 20
         assert file.seek(1 << 20, os.SEEK_DATA) == 3 << 20
         assert file.pread(2 << 20, 1 << 20) == bytes(2 << 20)
@@ -106,6 +110,20 @@ def test_holes_are_made_and_found(client, place):
         assert file.stat().st_size == len(data) + 100
         with pytest.raises(OSError):
             file.seek(len(data) + 100, os.SEEK_DATA)
+
+
+def test_pipes_are_made_and_shown(client, place):
+    pipe = place + "/pipe"
+    client.mknod(pipe, stat.S_IFIFO | 0o640)
+    at = client.stat(pipe)
+    assert stat.S_ISFIFO(at.st_mode) and at.st_mode & 0o777 == 0o640
+    assert not at.is_file() and (at.st_size, at.st_blocks, client.device(pipe)) == (0, 0, 0)
+    with pytest.raises(OSError) as refused:
+        client.open(pipe, "rb")
+    assert refused.value.errno == errno.ENXIO
+    with pytest.raises(OSError):
+        client.mknod(place + "/file", stat.S_IFREG | 0o640)
+    client.unlink(pipe)
 
 
 def test_raw_files(client, place):

@@ -366,6 +366,7 @@ pub fn node(object: ObjectId) -> Option<Node> {
                 version: 0,
                 truncating: None,
                 lengths: vec![FILE_BYTES],
+                sparse: false,
             };
             (Kind::File, FILE_BYTES, body)
         }

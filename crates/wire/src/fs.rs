@@ -15,6 +15,7 @@ use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 use crate::region::RegionDescriptor;
 
+mod body;
 mod codec;
 mod errno;
 pub mod formats;
@@ -59,6 +60,8 @@ pub const MAX_GROUPS: usize = 64;
 pub const MAX_STRIPE_SERVERS: usize = 1024;
 /// Longest cursor of a check, in bytes.
 pub const MAX_CURSOR_BYTES: usize = 1024;
+/// What [`Operation::Extend`] states where nothing is known of holes.
+pub const NOT_KNOWN: u64 = u64::MAX;
 /// Largest encoding of a request or a reply, in bytes. Longer lists travel in exported memory.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
@@ -152,6 +155,17 @@ pub enum Operation {
         /// What it points to.
         target: Vec<u8>,
     },
+    /// Makes a pipe, a socket or a device. Only user 0 makes devices. Returns [`ReplyBody::Node`].
+    MakeSpecial {
+        /// Directory and new name.
+        place: Place,
+        /// One of [`Kind::is_special`].
+        kind: Kind,
+        /// Permission bits.
+        mode: u16,
+        /// A device's number; 0 for others.
+        device: u32,
+    },
     /// Gives an existing file one more name. Returns [`ReplyBody::Node`].
     HardLink {
         /// The file.
@@ -244,6 +258,17 @@ pub enum Operation {
         version: u64,
         /// How far the datafiles have been written.
         reached: Vec<Reach>,
+        /// From this byte on, all up to `end` has been written: what lies between the size and it is a hole.
+        /// [`NOT_KNOWN`] if the client does not say, or has made holes or reserved room elsewhere.
+        from: u64,
+    },
+    /// All of a striped file is stored, as its I/O servers have said since it was seen with this time of change: unless it has
+    /// changed again, it no longer counts as one that may have holes. Returns [`ReplyBody::Node`].
+    Filled {
+        /// Which file.
+        object: ObjectId,
+        /// See above.
+        changed: Timestamp,
     },
     /// Writes into a stuffed file. Returns [`ReplyBody::Node`], or [`Errno::NOT_STUFFED`].
     WriteStuffed {
@@ -503,6 +528,12 @@ pub enum Operation {
         /// Which part; it may reach behind the end.
         region: Region,
     },
+    /// How many bytes of a datafile are stored: holes are not, room that is reserved is. Returns [`ReplyBody::Stored`], with
+    /// 0 for a datafile that does not exist.
+    StoredData {
+        /// Which datafile.
+        object: ObjectId,
+    },
     /// Makes a datafile durable. Returns [`ReplyBody::Done`].
     Flush {
         /// Which datafile.
@@ -661,6 +692,8 @@ pub enum ReplyBody {
     Xattr(Vec<u8>),
     /// Names of extended attributes.
     XattrNames(Vec<XattrName>),
+    /// How many bytes of a datafile are stored, in whole blocks of 4 KiB.
+    Stored(u64),
     /// A part of a datafile is a hole.
     Punched {
         /// Where to go on, if that is not all that was asked for.

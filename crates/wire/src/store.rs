@@ -270,21 +270,12 @@ pub struct ObjectRecord {
 impl ObjectRecord {
     /// What kind of object this is.
     pub fn kind(&self) -> Kind {
-        match self.body {
-            Body::Directory(_) => Kind::Directory,
-            Body::Link(_) => Kind::SymbolicLink,
-            Body::Stuffed { .. } | Body::Striped { .. } => Kind::File,
-        }
+        self.body.kind()
     }
 
     /// A file's distribution.
     pub fn distribution(&self) -> Option<&Distribution> {
-        match &self.body {
-            Body::Stuffed { distribution, .. } | Body::Striped { distribution, .. } => {
-                Some(distribution)
-            }
-            Body::Directory(_) | Body::Link(_) => None,
-        }
+        self.body.distribution()
     }
 
     /// A directory's default for new files.

@@ -477,7 +477,7 @@ fn compare_names(
         compared += 1;
         let size = match visited.attributes.kind {
             Kind::Directory => 0,
-            Kind::File | Kind::SymbolicLink => visited.attributes.size,
+            _ => visited.attributes.size,
         };
         if wanted.remove(visited.path) != Some((visited.attributes.kind, size)) {
             differences.push(format!(

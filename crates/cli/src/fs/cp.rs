@@ -207,6 +207,7 @@ impl Copy<'_> {
                     first,
                 });
             }
+            _ => self.lost.skip(self.progress, printable(visited.path)),
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! The queue between them is bounded, so a tree of any size needs the same memory. An item that
 //! fails is reported and counted and the others go on, unless they would fail for the same cause.
 
+use std::fmt::Display;
 use std::fs::File as LocalFile;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -581,6 +582,16 @@ impl Lost {
     /// Counts one more.
     pub(crate) fn add(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Something in a tree is left out that is not copied.
+    pub(crate) fn skip(&self, progress: &Progress, shown: impl Display) {
+        Self::add(&self.skipped);
+        progress.print_above(|| {
+            warn(&format!(
+                "{shown}: skipped, as it is neither a file, a directory nor a symbolic link"
+            ));
+        });
     }
 
     fn count(counter: &AtomicU64) -> u64 {

@@ -328,6 +328,10 @@ impl Get<'_> {
                 let source = (Source::visited(visited), visited.object);
                 self.file(client, queue, source, below, &visited.attributes, later)
             }
+            _ => {
+                self.lost.skip(self.progress, printable(visited.path));
+                Ok(())
+            }
         }
     }
 

@@ -129,7 +129,7 @@ impl Listing {
         let style = match attributes.kind {
             Kind::Directory => Some(Style::Blue),
             Kind::SymbolicLink => Some(Style::Yellow),
-            Kind::File => None,
+            _ => None,
         };
         match style.filter(|_| self.output.terminal) {
             None => self.output.named_line(&before, name, after),
@@ -144,7 +144,7 @@ impl Listing {
 fn long_text(attributes: &Attributes) -> String {
     let size = match attributes.kind {
         Kind::Directory => format!("{} in", attributes.size),
-        Kind::File | Kind::SymbolicLink => bytes_text(attributes.size),
+        _ => bytes_text(attributes.size),
     };
     format!(
         "{} {:>3} {:>5} {:>5} {size:>10} {} ",

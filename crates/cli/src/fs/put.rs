@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use causeway_command::failure::{Doing, Failure, Outcome};
-use causeway_command::output::{printable, warn};
+use causeway_command::output::printable;
 use causeway_command::progress::Progress;
 use causeway_command::remote::{PIECE_BYTES, about};
 use causeway_fs::client::{Client, File, MANY};
@@ -376,13 +376,8 @@ impl Finder<'_, '_> {
                 return self.file(source, &known, to);
             }
             _ => {
-                Lost::add(&self.put.lost.skipped);
-                self.put.progress.print_above(|| {
-                    warn(&format!(
-                        "{}: skipped, as it is neither a file, a directory nor a symbolic link",
-                        tree.shown(&below)
-                    ));
-                });
+                let shown = tree.shown(&below);
+                self.put.lost.skip(self.put.progress, shown);
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use causeway_command::failure::Outcome;
 use causeway_command::output::{Output, json_name, printable, report_item};
 use causeway_report::units::{bytes_text, count_text};
-use causeway_wire::fs::{Body, Errno, Node};
+use causeway_wire::fs::{Body, Errno, Kind, Node};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -66,10 +66,23 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             }
             Ok(xattrs) => xattrs,
         };
+        let stored = match client.stored_bytes(&node) {
+            Ok(stored) => stored,
+            Err(error) => {
+                report_item(&error.into());
+                failures += 1;
+                continue;
+            }
+        };
         if output.json {
-            entries.push(object(&node, &path, &xattrs, server_name));
+            let mut found = object(&node, &path, &xattrs, server_name);
+            found["stored_bytes"] = stored.into();
+            entries.push(found);
         } else {
             print(&output, &node, &path, server_name);
+            if stored != node.attributes.size && node.attributes.kind == Kind::File {
+                output.line(&format!("   stored  {} bytes", count_text(stored)));
+            }
             for name in &xattrs {
                 output.line(&format!("attribute  {}", printable(name)));
             }
@@ -103,6 +116,9 @@ fn object(
             object.insert("strip_size".to_owned(), distribution.strip_size.into());
             object.insert("servers".to_owned(), servers.into());
         }
+        Body::Special { device, .. } => {
+            object.insert("device".to_owned(), (*device).into());
+        }
         Body::Directory(_) => {}
     }
     Value::Object(object)
@@ -119,6 +135,11 @@ fn print(output: &Output, node: &Node, path: &[u8], server_name: impl Fn(u16) ->
     ));
     if let Some(target) = link_target(node) {
         output.line(&format!("   target  {}", printable(target)));
+    }
+    if node.attributes.kind.is_device() {
+        let device = node.body.device().into();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        output.line(&format!("   device  {major}, {minor}"));
     }
     output.line(&format!(
         "     size  {} bytes ({})",

@@ -12,6 +12,10 @@ pub(crate) fn mode_text(kind: Kind, mode: u16) -> String {
         Kind::File => '-',
         Kind::Directory => 'd',
         Kind::SymbolicLink => 'l',
+        Kind::Fifo => 'p',
+        Kind::Socket => 's',
+        Kind::CharacterDevice => 'c',
+        Kind::BlockDevice => 'b',
     });
     for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
         let bits = mode >> shift;
@@ -27,12 +31,16 @@ pub(crate) fn mode_text(kind: Kind, mode: u16) -> String {
     text
 }
 
-/// `file`, `directory`, `link`.
+/// `file`, `directory`, `link`, `pipe`, and so on.
 pub(crate) fn kind_text(kind: Kind) -> &'static str {
     match kind {
         Kind::File => "file",
         Kind::Directory => "directory",
         Kind::SymbolicLink => "link",
+        Kind::Fifo => "pipe",
+        Kind::Socket => "socket",
+        Kind::CharacterDevice => "character device",
+        Kind::BlockDevice => "block device",
     }
 }
 
@@ -91,7 +99,7 @@ pub(crate) fn placement_text(node: &Node, server_name: impl Fn(u16) -> String) -
             };
             format!("new files: {strip} over {servers}")
         }
-        Body::Link(_) => "with the metadata".to_owned(),
+        Body::Link(_) | Body::Special { .. } => "with the metadata".to_owned(),
         Body::Stuffed { distribution, .. } => {
             format!(
                 "with the metadata while small, then {}",

@@ -102,6 +102,8 @@ impl RemoteName {
             Kind::Directory => Ok(node),
             Kind::SymbolicLink => Err(in_the_way("a symbolic link")),
             Kind::File => Err(in_the_way("a file")),
+            Kind::Fifo | Kind::Socket => Err(in_the_way("a pipe or socket")),
+            Kind::CharacterDevice | Kind::BlockDevice => Err(in_the_way("a device")),
         }
     }
 }

@@ -9,6 +9,7 @@ mod full;
 mod holes;
 mod locks;
 mod programs;
+mod special;
 mod users;
 mod xattrs;
 

@@ -268,6 +268,14 @@ int cwfs_ftruncate(cwfs_t *fs, cwfs_file_t file, int64_t size);
 int cwfs_fallocate(cwfs_t *fs, cwfs_file_t file, int mode, int64_t offset, int64_t len);
 
 /*
+ * cwfs_stored - how many bytes of a file are stored
+ *
+ *     Holes are not; room that is reserved is. Without either it is the file's size, and otherwise a number of whole
+ *     blocks of 4 KiB, for which all of the file's servers are asked.
+ */
+int cwfs_stored(cwfs_t *fs, cwfs_file_t file, uint64_t *bytes);
+
+/*
  * cwfs_fsync - make content and size durable
  *
  *     Fails if any of what was written through `file` may have been lost meanwhile.
@@ -474,6 +482,23 @@ int cwfs_link(cwfs_t *fs, const char *existing, const char *path);
  * cwfs_symlink - make a symbolic link at `path` that points to `target`
  */
 int cwfs_symlink(cwfs_t *fs, const char *target, const char *path);
+
+/*
+ * cwfs_mknod - make a pipe, a socket or a device, which the programs of a mount can use
+ *
+ * PARAMETERS
+ *     mode        S_IFIFO, S_IFSOCK, S_IFCHR or S_IFBLK, and permission bits
+ *     device      of a device: its number, as makedev() puts it together, of at most 32 bits; else 0
+ *
+ * RETURN VALUE
+ *     0; -EPERM for a device that another user than root would make.
+ */
+int cwfs_mknod(cwfs_t *fs, const char *path, uint32_t mode, uint64_t device);
+
+/*
+ * cwfs_device - the number of a device; -ENODEV for what is none. A link in the last component is not followed.
+ */
+int64_t cwfs_device(cwfs_t *fs, const char *path);
 
 /*
  * cwfs_readlink - where a symbolic link points to

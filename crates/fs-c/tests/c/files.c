@@ -51,12 +51,18 @@ static void holes(cwfs_t *fs) {
     const int DATA = 3, HOLE = 4;
     char *data = malloc(LARGE), *back = malloc(LARGE);
     struct cwfs_stat stat;
+    uint64_t stored;
     fill(data, LARGE, 3);
     cwfs_file_t file = open_file(fs, "/holes", O_CREAT | O_RDWR);
     CHECK_IS(cwfs_write(fs, file, data, LARGE), LARGE);
     CHECK_IS(cwfs_lseek(fs, file, 5, HOLE), LARGE);
+    CHECK_IS(cwfs_stored(fs, file, &stored), 0);
+    CHECK(stored == LARGE);
+    CHECK_IS(cwfs_stored(fs, file, NULL), -EINVAL);
     CHECK_IS(cwfs_fallocate(fs, file, PUNCH_HOLE | KEEP_SIZE, 65536, 1 << 20), 0);
     CHECK_IS(cwfs_lseek(fs, file, 5, HOLE), 65536);
+    CHECK_IS(cwfs_stored(fs, file, &stored), 0);
+    CHECK(stored % 4096 == 0 && stored >= LARGE - (1 << 20) && stored < LARGE);
     CHECK_IS(cwfs_lseek(fs, file, 65536, DATA), 65536 + (1 << 20));
     CHECK_IS(cwfs_lseek(fs, file, 0, SEEK_CUR), 65536 + (1 << 20));
     CHECK_IS(cwfs_fallocate(fs, file, ZERO_RANGE | KEEP_SIZE, LARGE - 10, 100), 0);
@@ -77,6 +83,28 @@ static void holes(cwfs_t *fs) {
     CHECK_IS(cwfs_close(fs, file), 0);
     free(data);
     free(back);
+}
+
+/* Pipes, sockets and devices are names here. */
+static void special(cwfs_t *fs) {
+    struct cwfs_stat stat;
+    cwfs_file_t file;
+    CHECK_IS(cwfs_mknod(fs, "/pipe", S_IFIFO | 0640, 0), 0);
+    CHECK_IS(cwfs_lstat(fs, "/pipe", &stat), 0);
+    CHECK(stat.mode == (S_IFIFO | 0640) && stat.size == 0 && stat.servers == 0);
+    CHECK_IS(cwfs_mknod(fs, "/pipe", S_IFSOCK | 0600, 0), -EEXIST);
+    CHECK_IS(cwfs_mknod(fs, "/x", S_IFREG | 0600, 0), -EINVAL);
+    CHECK_IS(cwfs_mknod(fs, "/x", S_IFIFO | 0600, 5), -EINVAL);
+    CHECK_IS(cwfs_device(fs, "/pipe"), -ENODEV);
+    CHECK_IS(cwfs_open(fs, &file, "/pipe", O_RDONLY, 0), -ENXIO);
+    CHECK_IS(cwfs_unlink(fs, "/pipe"), 0);
+    if (geteuid() == 0) {
+        CHECK_IS(cwfs_mknod(fs, "/device", S_IFCHR | 0600, 0x103), 0);
+        CHECK_IS(cwfs_device(fs, "/device"), 0x103);
+        CHECK_IS(cwfs_unlink(fs, "/device"), 0);
+    } else {
+        CHECK_IS(cwfs_mknod(fs, "/device", S_IFCHR | 0600, 0x103), -EPERM);
+    }
 }
 
 static void xattrs(cwfs_t *fs) {
@@ -289,6 +317,7 @@ int main(int argc, char **argv) {
     CHECK(state.total_bytes >= state.free_bytes && state.free_bytes > 0);
     contents(fs);
     holes(fs);
+    special(fs);
     xattrs(fs);
     locks(fs);
     flags(fs);

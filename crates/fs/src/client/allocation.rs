@@ -2,7 +2,7 @@
 //!
 //! A part of a file is one part of each of its datafiles. Servers make holes in steps of bounded length, all servers at once.
 
-use causeway_wire::fs::{Distribution, Errno, Operation, Region, ReplyBody};
+use causeway_wire::fs::{Distribution, Errno, NOT_KNOWN, Operation, Region, ReplyBody};
 
 use rustix::fs::FallocateFlags;
 
@@ -56,14 +56,15 @@ fn parts(distribution: &Distribution, part: Region) -> Result<Vec<Part>, CallErr
     Ok(each.filter(|(_, start, end)| start < end).collect())
 }
 
-/// Records that a file was changed now, and reaches at least `end`.
-fn reaches(file: &File, end: u64) -> Operation {
+/// Records that a file was changed now, and reaches at least `end`. All of it from `from` on was written.
+fn reaches(file: &File, end: u64, from: u64) -> Operation {
     Operation::Extend {
         object: file.node.object,
         end,
         modified: crate::clock::now(),
         version: 0,
         reached: Vec::new(),
+        from,
     }
 }
 
@@ -126,7 +127,7 @@ impl Client {
     fn try_grow(&mut self, file: &mut File, size: u64) -> Result<(), CallError> {
         self.check_access(file, IoKind::Write)?;
         check_end(size)?;
-        self.resize(file, &reaches(file, size))
+        self.resize(file, &reaches(file, size, size))
     }
 
     /// Has a part of a file read as zeros, as far as the file goes, and gives its room back.
@@ -187,10 +188,10 @@ impl Client {
         Ok(true)
     }
 
-    /// Tells the metadata server that datafiles have changed, which sets the file's times. If the file was removed meanwhile, the
-    /// datafiles that the request has made are removed again.
+    /// Tells the metadata server that datafiles have changed, which sets the file's times; the bytes that are stored of the file may
+    /// be more or fewer than its size afterwards. If the file was removed meanwhile, the datafiles that the request has made are removed again.
     fn tell_of_change(&mut self, file: &mut File) -> Result<(), CallError> {
-        file.update_node(self.mutate(reaches(file, 0)).and_then(node)?)?;
+        file.update_node(self.mutate(reaches(file, 0, NOT_KNOWN)).and_then(node)?)?;
         Ok(())
     }
 

@@ -81,6 +81,7 @@ pub(crate) fn unexpected_reply(reply: &ReplyBody) -> CallError {
         ReplyBody::XattrNames(_) => "names of extended attributes",
         ReplyBody::LockWaits => "that a lock is not free",
         ReplyBody::LockHolder { .. } => "who has a lock",
+        ReplyBody::Stored(_) => "how much is stored",
         ReplyBody::Punched { .. } => "how far a hole was made",
         ReplyBody::Hello(_) => "a greeting",
     };

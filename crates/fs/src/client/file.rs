@@ -98,10 +98,17 @@ pub(super) struct Written {
     pub(super) version: Version,
     /// How far the datafiles were written.
     pub(super) reached: Vec<Reach>,
+    /// From here on, all up to `end` was written.
+    pub(super) from: u64,
 }
 
 impl Written {
-    pub(super) fn note(&mut self, end: u64, reached: &[Reach]) {
+    /// Adds a write of all from `from` to `end` at least.
+    pub(super) fn note(&mut self, (from, end): (u64, u64), reached: &[Reach]) {
+        self.from = match from <= self.end && self.from <= end {
+            true => self.from.min(from),
+            false => self.from.max(from),
+        };
         self.end = self.end.max(end);
         for reach in reached {
             let mut known = self.reached.iter_mut();

@@ -1,16 +1,89 @@
 //! Where the data of files lie between holes, as I/O servers report them.
 
-use causeway_wire::fs::{Distribution, Operation, Region, ReplyBody};
+use causeway_wire::datafile::BLOCK_BYTES;
+use causeway_wire::fs::{Body, Distribution, Errno, Node, ObjectId, Operation, Region, ReplyBody};
 
 use super::call::Call;
-use super::call_error::{CallError, object_name, unexpected_reply};
+use super::call_error::{CallError, object_name, take_reply, unexpected_reply};
 use super::connection::Client;
 use super::file::File;
 use super::io::{FORM_CHANGES, Form, keeps_changing, striping};
+use super::nodes::node;
 use super::transfer::IoKind;
 use crate::Error;
 
 impl Client {
+    /// How many bytes of an object's content are stored: of a file with holes less than its size, with reserved room
+    /// perhaps more; in whole blocks of 4 KiB where its I/O servers have to be asked, which is once for all of them and only for a
+    /// file that may have holes. With servers of earlier builds it is the size. Directories and links have none.
+    pub fn stored_bytes(&mut self, node: &Node) -> Result<u64, Error> {
+        self.try_stored_bytes(node)
+            .map_err(|error| error.during("measure", &object_name(node.object)))
+    }
+
+    fn try_stored_bytes(&mut self, node: &Node) -> Result<u64, CallError> {
+        let object = node.object;
+        let distribution = match &node.body {
+            Body::Striped {
+                distribution,
+                sparse: true,
+                ..
+            } => distribution,
+            Body::Striped { .. } | Body::Stuffed { .. } => return Ok(node.attributes.size),
+            Body::Directory(_) | Body::Link(_) | Body::Special { .. } => return Ok(0),
+        };
+        match self.stored_of_each(object, distribution) {
+            Ok(stored) => Ok(stored.into_iter().fold(0, u64::saturating_add)),
+            // An I/O server of an earlier build.
+            Err(error) if error.errno == Errno::EOPNOTSUPP => Ok(node.attributes.size),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How much of each datafile is stored.
+    fn stored_of_each(
+        &mut self,
+        object: ObjectId,
+        distribution: &Distribution,
+    ) -> Result<Vec<u64>, CallError> {
+        let calls = self.query_each(distribution, |_| Operation::StoredData { object })?;
+        let replies = self.rpc.call_all(calls).into_iter();
+        replies
+            .map(|reply| take_reply!(reply?, ReplyBody::Stored(bytes) => bytes))
+            .collect()
+    }
+
+    /// Tells the metadata server if a file that counts as one that may have holes is found to have none: parts of it were written
+    /// before those in front of them, and all of it has been written by now.
+    pub(super) fn note_if_filled(&mut self, file: &mut File) -> Result<(), CallError> {
+        let Body::Striped {
+            distribution,
+            sparse: true,
+            truncating: None,
+            ..
+        } = &file.node.body
+        else {
+            return Ok(());
+        };
+        let (object, attributes) = (file.node.object, file.node.attributes);
+        let striping = striping(distribution)?;
+        let stored = match self.stored_of_each(object, distribution) {
+            Ok(stored) => stored,
+            Err(error) if error.errno == Errno::EOPNOTSUPP => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let is_full = |(position, bytes): (usize, u64)| {
+            let size = striping.datafile_size(position, attributes.size);
+            bytes == size.next_multiple_of(BLOCK_BYTES)
+        };
+        if stored.into_iter().enumerate().all(is_full) {
+            let changed = attributes.changed;
+            let filled = Operation::Filled { object, changed };
+            file.update_node(self.mutate(filled).and_then(node)?)?;
+        }
+        Ok(())
+    }
+
     /// The first bytes of a file from `offset` on that may be other than zeros, in front of the file's end according to
     /// `file`. `None` if there is only a hole. Servers report data in units of some MiB, so that the region
     /// may begin and end in a hole, and may be followed by further data.

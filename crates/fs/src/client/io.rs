@@ -212,8 +212,12 @@ impl Client {
                 modified: file.node.attributes.modified,
                 version: written.version.0,
                 reached: written.reached.clone(),
+                from: written.from,
             };
             file.update_node(self.mutate(extend).and_then(node)?)?;
+        }
+        if file.written.is_some() {
+            self.note_if_filled(file)?;
         }
         self.query(Operation::Commit).and_then(done)?;
         let servers = self.servers_of(file)?;
@@ -293,6 +297,10 @@ impl Client {
                 Body::Stuffed { moving, .. } => return Ok(Form::Stuffed { moving: *moving }),
                 Body::Directory(_) => return Err(CallError::local(Errno::EISDIR, "")),
                 Body::Link(_) => return Err(CallError::local(Errno::EINVAL, "a symbolic link")),
+                Body::Special { .. } => {
+                    let message = "a pipe, a socket or a device, which programs use on a mount";
+                    return Err(CallError::local(Errno::ENXIO, message));
+                }
             }
         }
         Err(keeps_changing())
@@ -366,6 +374,7 @@ impl Client {
         let reached: Vec<Reach> = planned.iter().map(Planned::reach).collect();
         let modified = crate::clock::now();
         let version_before = known.map_or(0, |(version, _)| version);
+        let from = start_of_last_run(list.regions);
         let tell = match turn {
             None => Operation::Extend {
                 object,
@@ -373,6 +382,7 @@ impl Client {
                 modified,
                 version: version_before,
                 reached: reached.clone(),
+                from,
             },
             Some(turn) => Operation::EndAppend {
                 object,
@@ -395,8 +405,9 @@ impl Client {
                     end,
                     version,
                     reached: Vec::new(),
+                    from,
                 });
-            written.note(end, &reached);
+            written.note((from, end), &reached);
             file.written = Some(written);
         }
         Ok(version == known)
@@ -424,7 +435,7 @@ impl Client {
     }
 
     /// Makes a request to each server of a distribution, from its position.
-    fn query_each(
+    pub(super) fn query_each(
         &mut self,
         distribution: &Distribution,
         operation: impl Fn(usize) -> Operation,
@@ -599,6 +610,22 @@ fn check_list(list: IoList<'_>) -> Result<(), CallError> {
     Ok(())
 }
 
+/// The offset from which on the regions have no gap up to their last byte, as far as their order shows it.
+fn start_of_last_run(regions: &[Region]) -> u64 {
+    let (mut start, mut end, mut furthest) = (0, 0, 0);
+    for region in regions.iter().filter(|region| region.len > 0) {
+        if region.offset != end {
+            start = region.offset;
+        }
+        end = region.offset + region.len;
+        furthest = end.max(furthest);
+    }
+    match end == furthest {
+        true => start,
+        false => furthest,
+    }
+}
+
 /// Cuts a list into rounds of at most [`ROUND_BYTES`]. A list without bytes has no rounds.
 pub(super) fn in_rounds(
     list: IoList<'_>,
@@ -645,6 +672,20 @@ pub(super) fn keeps_changing() -> CallError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn regions_leave_nothing_out_from_the_start_of_their_last_run_on() {
+        let of = |pairs: &[(u64, u64)]| {
+            let regions = pairs.iter().map(|&(offset, len)| Region { offset, len });
+            start_of_last_run(&regions.collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[]), 0);
+        assert_eq!(of(&[(5, 10)]), 5);
+        assert_eq!(of(&[(5, 10), (15, 1), (90, 0)]), 5);
+        assert_eq!(of(&[(5, 10), (16, 4), (20, 2)]), 16);
+        // The furthest is not the last: nothing is said of what lies in front of it.
+        assert_eq!(of(&[(50, 10), (0, 4)]), 60);
+    }
 
     #[test]
     fn a_buffer_that_is_still_held_is_waited_for() {

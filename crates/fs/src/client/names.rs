@@ -1,7 +1,7 @@
 //! Names, attributes and directories: one request each to the metadata server.
 
 use causeway_wire::fs::{
-    Attributes, DistributionHint, Entry, Errno, Node, ObjectId, Operation, Place, ReplyBody,
+    Attributes, DistributionHint, Entry, Errno, Kind, Node, ObjectId, Operation, Place, ReplyBody,
     SetAttributes,
 };
 
@@ -290,6 +290,26 @@ impl Client {
             target: target.to_vec(),
         };
         self.mutate_node("symlink", &subject, operation)
+    }
+
+    /// Makes a pipe, a socket or a device, of which only a mount's programs have a use. Devices are made by user 0. `device` is
+    /// a device's number as Linux puts it together, and 0 for others.
+    pub fn make_special(
+        &mut self,
+        at: impl Into<Place>,
+        kind: Kind,
+        mode: u16,
+        device: u32,
+    ) -> Result<Node, Error> {
+        let place = at.into();
+        let subject = place.path.clone();
+        let operation = Operation::MakeSpecial {
+            place,
+            kind,
+            mode,
+            device,
+        };
+        self.mutate_node("mknod", &subject, operation)
     }
 
     /// Gives the file `existing` one more name.

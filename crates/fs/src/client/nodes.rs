@@ -1,6 +1,6 @@
 //! Checks of the nodes that servers send.
 
-use causeway_wire::fs::{Attributes, Body, Errno, Kind, Node, ObjectId, ReplyBody};
+use causeway_wire::fs::{Attributes, Errno, Kind, Node, ObjectId, ReplyBody};
 
 use super::call_error::{CallError, take_reply};
 use crate::distribution::MAX_FILE_BYTES;
@@ -13,13 +13,7 @@ pub(super) fn node(reply: ReplyBody) -> Result<Node, CallError> {
 /// Refuses an inconsistent node.
 pub(super) fn consistent(node: Node) -> Result<Node, CallError> {
     let Attributes { kind, size, .. } = node.attributes;
-    let fits = matches!(
-        (kind, &node.body),
-        (Kind::Directory, Body::Directory(_))
-            | (Kind::SymbolicLink, Body::Link(_))
-            | (Kind::File, Body::Stuffed { .. } | Body::Striped { .. })
-    );
-    if !fits {
+    if kind != node.body.kind() {
         let message = format!("the metadata server describes {kind:?} as something else");
         return Err(CallError::local(Errno::EPROTO, message));
     }

@@ -14,6 +14,10 @@ use super::fault::{Fault, Result};
 use super::store::Store;
 use crate::sabotage::{self, Sabotage};
 
+/// Blocks of a file for which its disk needs at most one more, as long as it is not in pieces of single blocks.
+const BLOCKS_BY_BLOCK: u64 = 256;
+/// The unit of `st_blocks`.
+const SECTOR_BYTES: u64 = 512;
 /// Groups and holes that one request examines.
 const MAX_PROBES: usize = 256;
 
@@ -36,7 +40,38 @@ impl Store {
     }
 }
 
+impl Store {
+    /// How many bytes of a datafile are stored, holes not counted and reserved room counted, in whole blocks; 0 if there is
+    /// none.
+    pub fn stored(&self, object: ObjectId) -> Result<u64> {
+        match self.find(object)? {
+            Some(datafile) => Ok(datafile.stored()?),
+            None => Ok(0),
+        }
+    }
+}
+
 impl Datafile {
+    /// What its file takes on the disk, without the header, and without the page of sums that each group of blocks has
+    /// beside it: exact for a datafile without holes, at least what there is for others, in which groups have fewer
+    /// blocks. What the disk needs to find the blocks of a file may be counted as well: so little more than there can be is not
+    /// taken for reserved room.
+    fn stored(&self) -> io::Result<u64> {
+        let on_disk = rustix::fs::fstat(&self.file)?.st_blocks as u64 * SECTOR_BYTES;
+        let blocks = on_disk.div_ceil(BLOCK_BYTES).saturating_sub(1);
+        let sums = match self.has_sums() {
+            true => blocks.div_ceil(GROUP_BYTES / BLOCK_BYTES + 1),
+            false => 0,
+        };
+        let (data, whole) = (blocks - sums, self.size()?.div_ceil(BLOCK_BYTES));
+        let bookkeeping = 1 + data / BLOCKS_BY_BLOCK;
+        let counted = match data.checked_sub(whole) {
+            Some(excess) if excess <= bookkeeping => whole,
+            _ => data,
+        };
+        Ok(counted * BLOCK_BYTES)
+    }
+
     fn find_data(&self, offset: u64, at_least: u64) -> io::Result<Option<Region>> {
         let size = self.size()?;
         let wanted = self.min_size(at_least);

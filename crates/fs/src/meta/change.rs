@@ -136,11 +136,7 @@ impl Change<'_> {
         body: Body,
     ) -> Outcome<Found> {
         let object = self.new_object;
-        let kind = match body {
-            Body::Directory(_) => Kind::Directory,
-            Body::Link(_) => Kind::SymbolicLink,
-            Body::Stuffed { .. } | Body::Striped { .. } => Kind::File,
-        };
+        let kind = body.kind();
         self.used_new_object = true;
         let (mode, gid) = self.inherit(&directory.record, mode & MODE_BITS, kind);
         let record = ObjectRecord {
@@ -171,9 +167,9 @@ impl Change<'_> {
             Kind::Directory => mode | SET_GID,
             Kind::SymbolicLink => mode,
             // A user must not be able to make a program that runs as a group that the user is not in.
-            Kind::File if self.may_set_group_id(directory.gid) => mode,
-            Kind::File if mode & GROUP_EXECUTE == 0 => mode,
-            Kind::File => mode & !SET_GID,
+            _ if self.may_set_group_id(directory.gid) => mode,
+            _ if mode & GROUP_EXECUTE == 0 => mode,
+            _ => mode & !SET_GID,
         };
         (mode, directory.gid)
     }
@@ -302,7 +298,7 @@ impl Change<'_> {
                     false => Vec::new(),
                 }
             }
-            Body::Directory(_) | Body::Link(_) => Vec::new(),
+            Body::Directory(_) | Body::Link(_) | Body::Special { .. } => Vec::new(),
         };
         if !servers.is_empty() {
             let removal = RemovalRecord { servers, writes: 0 };

@@ -13,6 +13,8 @@ pub(super) struct Written<'a> {
     pub(super) modified: Timestamp,
     pub(super) version: u64,
     pub(super) reached: &'a [Reach],
+    /// From where on all up to `end` was written, or above all sizes if that is not known.
+    pub(super) from: u64,
 }
 
 impl Change<'_> {
@@ -114,7 +116,9 @@ impl Change<'_> {
                 version,
                 truncating,
                 lengths,
+                sparse,
             } => {
+                *sparse = size > 0 && (*sparse || size > old);
                 let kept = size.min(old);
                 *version = (*version + 1).max(self.least_version);
                 *truncating = Some(truncating.map_or(kept, |pending| pending.min(kept)));
@@ -124,7 +128,9 @@ impl Change<'_> {
                     }
                 }
             }
-            Body::Directory(_) | Body::Link(_) => return plain(Errno::EINVAL),
+            Body::Directory(_) | Body::Link(_) | Body::Special { .. } => {
+                return plain(Errno::EINVAL);
+            }
         }
         found.record.size = size;
         self.put_written(found, self.now)
@@ -170,19 +176,23 @@ impl Change<'_> {
             modified,
             version,
             reached,
+            from,
         } = *written;
         check_size(end)?;
         let mut found = self.writable_file(object)?;
+        let size = found.record.size;
         match &mut found.record.body {
             Body::Striped {
                 distribution,
                 version: current,
                 lengths,
+                sparse,
                 ..
             } => {
                 if version == *current {
                     note_reached(lengths, distribution.servers.len(), reached)?;
                 }
+                *sparse |= from > size;
             }
             Body::Stuffed { moving: true, .. } => return plain(Errno::MOVING),
             _ => return plain(Errno::STUFFED),
@@ -195,6 +205,20 @@ impl Change<'_> {
             false => current,
         };
         self.put_written(found, modified)
+    }
+
+    /// Notes that all of a file is stored, if it has not changed since it was seen with this time of change.
+    pub(super) fn filled(&mut self, object: ObjectId, changed: Timestamp) -> Outcome<ReplyBody> {
+        let mut found = self.writable_file(object)?;
+        let is_as_seen = found.record.changed == changed;
+        if let Body::Striped { sparse, .. } = &mut found.record.body
+            && *sparse
+            && is_as_seen
+        {
+            *sparse = false;
+            self.put_object(object, &found.record);
+        }
+        self.node_reply(found)
     }
 
     /// As [`Change::extend`], for a client that has the turn to append. A client without it states turn 0.
@@ -282,6 +306,7 @@ impl Change<'_> {
                     version: 0,
                     truncating: None,
                     lengths,
+                    sparse: false,
                 };
                 self.put_content(object, &[]);
                 self.put_object(object, &found.record);

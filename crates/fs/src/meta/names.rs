@@ -122,6 +122,39 @@ impl Change<'_> {
         self.node_reply(found)
     }
 
+    /// Makes a pipe, a socket or a device.
+    pub(super) fn make_special(
+        &mut self,
+        place: &Place,
+        kind: Kind,
+        mode: u16,
+        device: u32,
+    ) -> Outcome<ReplyBody> {
+        if !kind.is_special() || (device != 0 && !kind.is_device()) {
+            return fail(
+                Errno::EINVAL,
+                format!(
+                    "{kind:?} with device number {device}: only pipes, sockets and devices are made so"
+                ),
+            );
+        }
+        if kind.is_device() && self.caller.uid != 0 {
+            return fail(
+                Errno::EPERM,
+                format!(
+                    "user {} may not make devices: only user 0 may",
+                    self.caller.uid
+                ),
+            );
+        }
+        let (directory, name, slash) = self.resolve_new(place)?;
+        if slash {
+            return missing(&name);
+        }
+        let found = self.make(&directory, name, mode, 0, Body::Special { kind, device })?;
+        self.node_reply(found)
+    }
+
     /// Gives an object one more name.
     pub(super) fn hard_link(&mut self, object: ObjectId, place: &Place) -> Outcome<ReplyBody> {
         let mut found = self.found(object)?;

@@ -168,6 +168,9 @@ impl Query<'_> {
                 return fail(Errno::EISDIR, format!("object {} is a directory", object.0));
             }
             Kind::SymbolicLink => return plain(Errno::EINVAL),
+            Kind::Fifo | Kind::Socket | Kind::CharacterDevice | Kind::BlockDevice => {
+                return plain(Errno::ENXIO);
+            }
         }
         let found = Found { object, record };
         self.check_handle(&found, WRITE)?;

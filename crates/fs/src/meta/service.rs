@@ -49,7 +49,7 @@ const SKIPPED_OBJECTS: u64 = 1 << 40;
 fn promises_names(request: &Request) -> bool {
     !matches!(
         request.operation,
-        Operation::Extend { .. } | Operation::EndAppend { .. }
+        Operation::Extend { .. } | Operation::EndAppend { .. } | Operation::Filled { .. }
     )
 }
 
@@ -693,6 +693,12 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<ReplyBody
             distribution,
         } => change.make_directory(place, *mode, *distribution),
         Operation::SymbolicLink { place, target } => change.symbolic_link(place, target),
+        Operation::MakeSpecial {
+            place,
+            kind,
+            mode,
+            device,
+        } => change.make_special(place, *kind, *mode, *device),
         Operation::HardLink { object, place } => change.hard_link(*object, place),
         Operation::Rename {
             from,
@@ -712,6 +718,7 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<ReplyBody
             modified,
             version,
             reached,
+            from,
         } => {
             let (end, modified, version) = (*end, *modified, *version);
             let written = Written {
@@ -719,6 +726,7 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<ReplyBody
                 modified,
                 version,
                 reached,
+                from: *from,
             };
             change.extend(*object, &written)
         }
@@ -736,6 +744,8 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<ReplyBody
                 modified,
                 version,
                 reached,
+                // Behind the end: no hole in between.
+                from: 0,
             };
             change.end_append(*object, *turn, &written)
         }
@@ -745,6 +755,7 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<ReplyBody
             data,
         } => change.write_stuffed(*object, Some(*offset), data),
         Operation::Append { object, data } => change.write_stuffed(*object, None, data),
+        Operation::Filled { object, changed } => change.filled(*object, *changed),
         Operation::BeginUnstuff { object } => change.begin_unstuff(*object),
         Operation::FinishUnstuff { object } => change.finish_unstuff(*object),
         Operation::AddServer { name } => change.add_server(name),

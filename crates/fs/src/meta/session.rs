@@ -271,7 +271,7 @@ impl Sessions {
                 let record = SessionRecord {
                     sequence: request.sequence,
                     lease_s: self.leases.seconds(),
-                    reply: reply.to_bytes(STORED_REPLIES),
+                    reply: reply.to_bytes(reply.lowest_format().max(STORED_REPLIES)),
                 };
                 state.put(session_key(request.client, request.slot), record.to_bytes());
                 Last::Stored

@@ -125,6 +125,12 @@ impl Loop {
                 let reserved = store.reserve(object, region, at_least);
                 done(reserved, "reserving room for", object)
             }),
+            Operation::StoredData { object } => self.store_task(to, false, move |store, _| {
+                let stored = store.stored(object);
+                stored
+                    .map(ReplyBody::Stored)
+                    .map_err(|fault| storage_failure("measuring", object, &fault))
+            }),
             Operation::StorageStatus => {
                 let (written, read, busy) = (self.written, self.read, self.busy() as u32);
                 self.store_task(to, true, move |store, _| {

@@ -634,6 +634,7 @@ impl Loop {
             | Operation::FindData { .. }
             | Operation::PunchData { .. }
             | Operation::ReserveData { .. }
+            | Operation::StoredData { .. }
             | Operation::Remove { .. }
             | Operation::ListData { .. }
             | Operation::CheckData { .. }

@@ -100,6 +100,7 @@ pub(crate) fn dump(service: &Service) -> Vec<String> {
             } => format!("{content:?} {moving}"),
             Body::Link(target) => String::from_utf8_lossy(target).into(),
             Body::Striped { version, .. } => format!("striped {version}"),
+            Body::Special { device, .. } => format!("device {device}"),
             Body::Directory(_) => {
                 for entry in list(service, object) {
                     let name = String::from_utf8_lossy(&entry.name);

@@ -118,6 +118,7 @@ fn clients_of_every_format_work_with_servers_of_this_build() {
         (7, &[7]),
         (8, &[5]),
         (9, &[5]),
+        (10, &[5]),
     ] {
         let mut other = Other::new(format, behind_tag);
         let [metadata, io] =
@@ -193,13 +194,13 @@ fn requests_of_other_formats_are_refused_in_one_that_their_clients_read() {
     let cases: [(u8, &[u8], u8, &[&str]); 9] = [
         (1, &[], 1, &["format 1 ", &ours, "run builds"]),
         (4, &[], 4, &["format 4 ", &ours, "run builds"]),
-        (10, &[10], 9, &["format 10 ", &ours, "run builds"]),
-        (11, &[10], 9, &["formats 10 to 11 ", &ours, "run builds"]),
-        // It goes on in format 9.
-        (10, &[6], 9, &["formats 6 to 10 ", &ours]),
+        (11, &[11], 10, &["format 11 ", &ours, "run builds"]),
+        (12, &[11], 10, &["formats 11 to 12 ", &ours, "run builds"]),
+        // It goes on in format 10.
+        (11, &[6], 10, &["formats 6 to 11 ", &ours]),
         // Nonsense.
         (0, &[], 0, &["format"]),
-        (10, &[11], 9, &["format"]),
+        (11, &[12], 10, &["format"]),
         (7, &[8], 7, &["lowest format"]),
         (7, &[0], 7, &["lowest format"]),
     ];

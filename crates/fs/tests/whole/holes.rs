@@ -1,7 +1,7 @@
 //! Where the data of files are told to lie, and holes that are made.
 
 use causeway_fs::client::{Allocation, Client, CreateOptions, File};
-use causeway_wire::fs::{Errno, Region};
+use causeway_wire::fs::{Body, Errno, Region};
 use causeway_wire::random::SplitMix64;
 
 use crate::cluster::{Fixture, Shape, pattern};
@@ -43,6 +43,72 @@ fn data_between_holes_are_found() {
     }
     let told: u64 = found.iter().map(|data| data.len).sum();
     assert!(told < 100 << 20, "{found:?}");
+}
+
+fn is_sparse(file: &File) -> bool {
+    matches!(file.node.body, Body::Striped { sparse: true, .. })
+}
+
+/// What is stored is what was written, to the block, whichever client wrote it; nobody need ask where there are no holes.
+#[test]
+fn what_is_stored_of_a_file_is_known() {
+    const BLOCK: u64 = 4096;
+    for servers in [1, 3] {
+        let fixture = Fixture::start(&Shape {
+            servers,
+            ..Shape::default()
+        });
+        let (mut client, mut other) = (fixture.client(), fixture.client());
+        let mut stored = |client: &mut Client, sparse: bool| {
+            let file = other.open(b"/file").unwrap();
+            assert_eq!(is_sparse(&file), sparse);
+            client.stored_bytes(&file.node).unwrap()
+        };
+        let options = CreateOptions::default();
+        let mut file = client.create(b"/file", &options).unwrap();
+        client.write_at(&mut file, 0, b"small").unwrap();
+        assert_eq!(stored(&mut client, false), 5);
+        // On from its end, over it, and in a list without gaps.
+        client
+            .write_at(&mut file, 5, &pattern(1, 2_000_000))
+            .unwrap();
+        client.write_at(&mut file, 100, &pattern(2, 5000)).unwrap();
+        client.append(&mut file, &pattern(3, 100_000)).unwrap();
+        let size = file.node.attributes.size;
+        assert_eq!(stored(&mut client, false), size);
+        client.fsync(&mut file).unwrap();
+        assert_eq!(stored(&mut client, false), size);
+        // A part of it is a hole.
+        let part = Region {
+            offset: 1 << 20,
+            len: 512 << 10,
+        };
+        client
+            .allocate_part(&mut file, part, Allocation::Punch, true)
+            .unwrap();
+        let blocks = |bytes: u64| bytes - bytes % BLOCK..=bytes + 2 * servers as u64 * BLOCK;
+        let now = stored(&mut client, true);
+        assert!(blocks(size - part.len).contains(&now), "{now} of {size}");
+        // Written again.
+        client
+            .write_at(&mut file, part.offset, &pattern(4, part.len as usize))
+            .unwrap();
+        let now = stored(&mut client, true);
+        assert!(blocks(size).contains(&now), "{now} of {size}");
+        // Only the I/O servers know that it is full again, until it is synced.
+        client.fsync(&mut file).unwrap();
+        assert_eq!(stored(&mut client, false), size);
+        // Behind the end, by another client; and all of it is given up.
+        let mut again = fixture.client().open(b"/file").unwrap();
+        client.truncate(&mut again, 0).unwrap();
+        assert_eq!(stored(&mut client, false), 0);
+        client.open_again(&mut file).unwrap();
+        client
+            .write_at(&mut file, 100 << 20, &pattern(5, BLOCK as usize))
+            .unwrap();
+        let now = stored(&mut client, true);
+        assert!((BLOCK..=3 * BLOCK).contains(&now), "{now}");
+    }
 }
 
 /// A sparse file as it should be.

@@ -51,6 +51,8 @@ class Stat(NamedTuple):
     st_atime_ns: int
     st_mtime_ns: int
     st_ctime_ns: int
+    # Units of 512 bytes that are stored: holes are not. None in listings.
+    st_blocks: int | None = None
 
     @property
     def st_atime(self) -> float:
@@ -383,6 +385,14 @@ class Client:
 
     def link(self, existing: Path, path: Path) -> None:
         self._client.link(to_bytes(existing), to_bytes(path))
+
+    def mknod(self, path: Path, mode: int = 0o600 | _stat.S_IFIFO, device: int = 0) -> None:
+        """Makes a pipe, a socket or a device, which the programs of a mount can use."""
+        self._client.mknod(to_bytes(path), mode, device)
+
+    def device(self, path: Path) -> int:
+        """The number of a device, as ``os.stat`` has it in ``st_rdev``; 0 of what is none."""
+        return self._client.device(to_bytes(path))
 
     def symlink(self, target: Path, path: Path) -> None:
         self._client.symlink(to_bytes(target), to_bytes(path))

@@ -115,6 +115,19 @@ fn operations() -> Vec<Operation> {
     let place = place();
     let content = b"small".to_vec();
     vec![
+        Operation::MakeSpecial {
+            place: place.clone(),
+            kind: fs::Kind::Fifo,
+            mode: 0o600,
+            device: 0,
+        },
+        Operation::Filled {
+            object: ObjectId(42),
+            changed: NOW,
+        },
+        Operation::StoredData {
+            object: ObjectId(42),
+        },
         Operation::Lookup {
             place: place.clone(),
             follow: true,
@@ -185,6 +198,7 @@ fn operations() -> Vec<Operation> {
                 position: 1,
                 end: 1 << 39,
             }],
+            from: 1 << 38,
         },
         Operation::WriteStuffed {
             object,
@@ -470,6 +484,10 @@ fn bodies() -> Vec<Body> {
     vec![
         Body::Directory(HINT),
         Body::Link(b"target".to_vec()),
+        Body::Special {
+            kind: fs::Kind::CharacterDevice,
+            device: 0x103,
+        },
         Body::Stuffed {
             distribution: distribution(),
             content: Some(b"content".to_vec()),
@@ -480,6 +498,14 @@ fn bodies() -> Vec<Body> {
             version: 2,
             truncating: Some(100),
             lengths: vec![10, 20],
+            sparse: false,
+        },
+        Body::Striped {
+            distribution: distribution(),
+            version: 2,
+            truncating: None,
+            lengths: vec![10],
+            sparse: true,
         },
     ]
 }
@@ -567,6 +593,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
         },
         ReplyBody::Clock(fs::Moment { boot: 3, at: 4 }),
         ReplyBody::Punched { next: Some(9) },
+        ReplyBody::Stored(8192),
         ReplyBody::Xattr(vec![7; 20]),
         ReplyBody::XattrNames(vec![fs::XattrName {
             name: b"user.name".to_vec(),

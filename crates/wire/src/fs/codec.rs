@@ -55,6 +55,7 @@ variants!(Operation, "operation", {
         modified: wire,
         version: u64,
         reached: list(10),
+        from: u64,
     },
     15 => WriteStuffed { object: wire, offset: u64, data: bytes(MAX_STUFFED_BYTES) },
     16 => BeginUnstuff { object: wire },
@@ -126,6 +127,9 @@ variants!(Operation, "operation", {
     81 => RemoveOrphans { objects: list(8), numbers: u64 },
     82 => Scrub { from: option, bytes: u64 },
     83 => AcceptData { objects: list(8) },
+    100 => MakeSpecial { place: wire, kind: wire, mode: u16, device: u32 },
+    101 => Filled { object: wire, changed: wire },
+    110 => StoredData { object: wire },
 
     96 => Lock { lock: wire, wait: u64 },
     97 => Unlock { object: wire, family: wire, owner: u64, range: wire },
@@ -184,6 +188,7 @@ variants!(ReplyBody, "reply body", {
     40 => Punched { next: option_u64 },
     41 => Xattr(value: bytes(MAX_XATTR_VALUE_BYTES)),
     42 => XattrNames(names: list(4)),
+    58 => Stored(bytes: u64),
     64 => LockWaits,
     65 => LockHolder { holder: option },
 });
@@ -192,18 +197,6 @@ variants!(Regions, "regions", {
     1 => Here(regions: list(16)),
     2 => There { count: u64, list: wire },
     3 => Strided { offset: u64, len: u64, stride: u64, count: u64 },
-});
-
-variants!(Body, "body", {
-    1 => Directory(hint: wire),
-    2 => Link(target: bytes(MAX_PATH_BYTES)),
-    3 => Stuffed { distribution: wire, content: option_bytes(MAX_STUFFED_BYTES), moving: bool },
-    4 => Striped {
-        distribution: wire,
-        version: u64,
-        truncating: option_u64,
-        lengths: u64s(MAX_STRIPE_SERVERS),
-    },
 });
 
 record! { CheckCursor { phase: u8, key: bytes(MAX_CURSOR_BYTES) } }

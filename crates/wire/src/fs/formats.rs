@@ -21,9 +21,10 @@ use crate::formats::Formats;
 /// | 7 | the lowest format that the client speaks, in each request |
 /// | 8 | turns of writes, and the operations of which [`Operation::lowest_format`] says so |
 /// | 9 | locks |
+/// | 10 | which files may have holes: `from` in [`Operation::Extend`], `sparse` in nodes; [`Operation::StoredData`]; pipes, sockets and devices |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
-    highest: 9,
+    highest: 10,
 };
 
 /// The first format in which writes have numbers and servers tell their clocks.
@@ -40,10 +41,14 @@ pub const EXTENDED: u8 = 8;
 
 /// The first format whose metadata servers keep locks.
 pub const LOCKS: u8 = 9;
+/// The first format that tells files with holes from others, and has pipes, sockets and devices.
+pub const NODES: u8 = 10;
 
 /// What both sides call this protocol in their errors.
 const PROTOCOL: &str = "the file system's protocol";
 
+/// [`Operation::Extend`] on the wire.
+const EXTEND: u8 = 14;
 /// [`Operation::Write`] on the wire.
 const WRITE: u8 = 65;
 
@@ -69,6 +74,9 @@ impl Operation {
             | Operation::Unlock { .. }
             | Operation::TestLock { .. }
             | Operation::CancelLock { .. } => LOCKS,
+            Operation::StoredData { .. }
+            | Operation::Filled { .. }
+            | Operation::MakeSpecial { .. } => NODES,
             _ => FORMATS.lowest,
         }
     }
@@ -109,6 +117,21 @@ impl Request {
                 regions.encode(&mut out);
                 put_list(memory, &mut out);
                 out.bytes(inline);
+            }
+            Operation::Extend {
+                object,
+                end,
+                modified,
+                version,
+                reached,
+                ..
+            } if formats.highest < NODES => {
+                out.u8(EXTEND);
+                object.encode(&mut out);
+                out.u64(*end);
+                modified.encode(&mut out);
+                out.u64(*version);
+                put_list(reached, &mut out);
             }
             operation => operation.encode(&mut out),
         }
@@ -152,11 +175,12 @@ impl Request {
 }
 
 impl Reply {
-    /// The reply in this format.
+    /// The reply in this format: what an earlier one does not have is left out.
     pub fn to_bytes(&self, format: u8) -> Vec<u8> {
+        let earlier = (format < NODES && self.lowest_format() >= NODES).then(|| self.for_earlier());
         let mut out = Writer::new();
         out.u8(format);
-        match &self.result {
+        match &earlier.as_ref().unwrap_or(self).result {
             Ok(result) => {
                 out.u8(0);
                 result.encode(&mut out);
@@ -179,8 +203,30 @@ impl Reply {
             value => return unknown("reply kind", value),
         };
         input.finish()?;
-        let lowest = match result {
-            Ok(ReplyBody::Clock(_)) => NUMBERED_WRITES,
+        let reply = Self { result };
+        if format < reply.lowest_format() {
+            return unknown("reply body", format);
+        }
+        Ok((reply, format))
+    }
+
+    /// The lowest format that has all of it.
+    pub fn lowest_format(&self) -> u8 {
+        match &self.result {
+            Ok(ReplyBody::Stored(_)) => NODES,
+            Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. })
+                if matches!(
+                    node.body,
+                    Body::Striped { sparse: true, .. } | Body::Special { .. }
+                ) =>
+            {
+                NODES
+            }
+            Ok(ReplyBody::Entries { entries, .. })
+                if entries.iter().any(|entry| entry.kind.is_special()) =>
+            {
+                NODES
+            }
             Ok(
                 ReplyBody::Turn { .. }
                 | ReplyBody::Punched { .. }
@@ -188,12 +234,40 @@ impl Reply {
                 | ReplyBody::XattrNames(_),
             ) => EXTENDED,
             Ok(ReplyBody::LockWaits | ReplyBody::LockHolder { .. }) => LOCKS,
-            _ => format,
-        };
-        if format < lowest {
-            return unknown("reply body", format);
+            Ok(ReplyBody::Clock(_)) => NUMBERED_WRITES,
+            _ => FORMATS.lowest,
         }
-        Ok((Self { result }, format))
+    }
+
+    /// What clients of formats before [`NODES`] are told instead.
+    fn for_earlier(&self) -> Self {
+        let mut reply = self.clone();
+        match &mut reply.result {
+            Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. }) => match &mut node.body {
+                Body::Striped { sparse, .. } => *sparse = false,
+                Body::Special { .. } => {
+                    let message = alloc::format!(
+                        "a pipe, a socket or a device, which needs format {NODES} of {PROTOCOL}; upgrade the client"
+                    );
+                    reply.result = Err(Failure {
+                        errno: Errno::EOPNOTSUPP,
+                        message,
+                    });
+                }
+                _ => {}
+            },
+            // They are there, and can be removed.
+            Ok(ReplyBody::Entries { entries, .. }) => {
+                for entry in entries.iter_mut().filter(|entry| entry.kind.is_special()) {
+                    entry.kind = Kind::File;
+                    if let Some(attributes) = &mut entry.attributes {
+                        attributes.kind = Kind::File;
+                    }
+                }
+            }
+            _ => {}
+        }
+        reply
     }
 
     /// The format of a reply that refuses a request of the format `asked`, because the server does not speak it, and the server's
@@ -281,6 +355,17 @@ fn take_operation(format: u8, input: &mut Reader<'_>) -> Result<Operation, Malfo
                 memory: take!(list(codec::MIN_DESCRIPTOR_BYTES), input, "memory"),
                 inline: take!(bytes(MAX_MESSAGE_BYTES), input, "inline"),
                 turn: 0,
+            })
+        }
+        EXTEND if format < NODES => {
+            *input = rest;
+            Ok(Operation::Extend {
+                object: ObjectId::decode(input)?,
+                end: input.u64("end")?,
+                modified: Timestamp::decode(input)?,
+                version: input.u64("version")?,
+                reached: take!(list(10), input, "reached"),
+                from: NOT_KNOWN,
             })
         }
         code => match Operation::decode(input)? {

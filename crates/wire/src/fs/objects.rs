@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
-/// Names an object (file, directory, symbolic link) for ever.
+/// Names an object (file, directory, symbolic link, pipe, socket, device) for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(pub u64);
 
@@ -122,6 +122,55 @@ codes! {
         Directory = 2,
         /// A symbolic link.
         SymbolicLink = 3,
+        /// A named pipe.
+        Fifo = 4,
+        /// A socket's name.
+        Socket = 5,
+        /// A device of characters.
+        CharacterDevice = 6,
+        /// A device of blocks.
+        BlockDevice = 7,
+    }
+}
+
+impl Kind {
+    /// Whether it is only a name here of what programs use on their own host: a pipe, a socket or a device.
+    pub fn is_special(self) -> bool {
+        self.is_device() || matches!(self, Kind::Fifo | Kind::Socket)
+    }
+
+    /// Whether it is a device.
+    pub fn is_device(self) -> bool {
+        matches!(self, Kind::CharacterDevice | Kind::BlockDevice)
+    }
+
+    /// The bits of a mode on Linux that say this.
+    pub fn mode_bits(self) -> u32 {
+        match self {
+            Kind::Fifo => 0o010_000,
+            Kind::CharacterDevice => 0o020_000,
+            Kind::Directory => 0o040_000,
+            Kind::BlockDevice => 0o060_000,
+            Kind::File => 0o100_000,
+            Kind::SymbolicLink => 0o120_000,
+            Kind::Socket => 0o140_000,
+        }
+    }
+
+    /// The kind that the bits of a mode say, if there is one.
+    pub fn of_mode(mode: u32) -> Option<Self> {
+        let kinds = [
+            Kind::File,
+            Kind::Directory,
+            Kind::SymbolicLink,
+            Kind::Fifo,
+            Kind::Socket,
+            Kind::CharacterDevice,
+            Kind::BlockDevice,
+        ];
+        kinds
+            .into_iter()
+            .find(|kind| kind.mode_bits() == mode & 0o170_000)
     }
 }
 
@@ -166,6 +215,13 @@ pub enum Body {
     Directory(DistributionHint),
     /// A symbolic link's target.
     Link(Vec<u8>),
+    /// A pipe, a socket or a device.
+    Special {
+        /// Which.
+        kind: Kind,
+        /// A device's number as Linux puts it together of major and minor one; 0 for others.
+        device: u32,
+    },
     /// A small file beside its metadata; the content if it was asked for.
     Stuffed {
         /// How it will be striped when it grows.
@@ -185,5 +241,37 @@ pub enum Body {
         truncating: Option<u64>,
         /// How long the datafiles must be at least, in the order of the servers; 0 where nothing must be.
         lengths: Vec<u64>,
+        /// It may have holes, or room reserved: what is stored of it may be less or more than its size.
+        sparse: bool,
     },
+}
+
+impl Body {
+    /// What kind of object this is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Body::Directory(_) => Kind::Directory,
+            Body::Link(_) => Kind::SymbolicLink,
+            Body::Special { kind, .. } => *kind,
+            Body::Stuffed { .. } | Body::Striped { .. } => Kind::File,
+        }
+    }
+
+    /// A file's distribution.
+    pub fn distribution(&self) -> Option<&Distribution> {
+        match self {
+            Body::Stuffed { distribution, .. } | Body::Striped { distribution, .. } => {
+                Some(distribution)
+            }
+            Body::Directory(_) | Body::Link(_) | Body::Special { .. } => None,
+        }
+    }
+
+    /// A device's number, and 0 for what is none.
+    pub fn device(&self) -> u32 {
+        match self {
+            Body::Special { device, .. } => *device,
+            _ => 0,
+        }
+    }
 }

@@ -4,6 +4,7 @@ mod attributes;
 mod data;
 mod formats;
 mod locks;
+mod nodes;
 
 use alloc::format;
 use alloc::string::ToString;
@@ -197,9 +198,10 @@ fn golden_operations_on_objects() {
                     position: 7,
                     end: 8,
                 }],
+                from: 9,
             },
             "0e 0900000000000000 0500000000000000 ffffffffffffffff 02000000
-             0600000000000000 01000000 0700 0800000000000000",
+             0600000000000000 01000000 0700 0800000000000000 0900000000000000",
         ),
         (
             Operation::WriteStuffed {
@@ -311,6 +313,7 @@ fn golden_nodes() {
                 version: 3,
                 truncating: Some(4),
                 lengths: vec![5],
+                sparse: false,
             },
             format!("04 {striped} 0300000000000000 01 0400000000000000 01000000 0500000000000000"),
         ),
@@ -651,6 +654,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
                 modified,
                 version: end / 2,
                 reached: vec![Reach { position: 1, end }],
+                from: end / 3,
             }
         }),
         (

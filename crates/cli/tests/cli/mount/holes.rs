@@ -70,6 +70,36 @@ fn programs_make_find_and_keep_holes() {
     );
 }
 
+/// `cp` looks for holes where a file's blocks say that there are some.
+#[test]
+fn cp_keeps_holes_and_du_counts_what_is_stored() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let (one, other) = (Mounted::new(&stand), Mounted::new(&stand));
+    shell(
+        one.path(),
+        "head -c 3M /dev/urandom >full
+         head -c 1M full | dd of=sparse bs=1M seek=20 conv=notrunc status=none
+         truncate -s 100M sparse; cp full punched
+         fallocate --punch-hole --offset 1M --length 1M punched
+         fallocate -n -l 5M full",
+    );
+    shell(
+        other.path(),
+        // The servers' disks may count a few blocks more.
+        "has() { kib=$(du -k $1 | cut -f 1); test $kib -ge $2; test $kib -le $(($2 + 64)); }
+         has sparse 1024; has punched 2048; has full 5120
+         cp sparse copy; cmp sparse copy; has copy 1024
+         cp punched copied; cmp punched copied; has copied 2048
+         head -c 9M /dev/urandom >plain; test $(du -k plain | cut -f 1) = 9216
+         ln -s plain link; mkdir d; test $(stat -c %b link d | tr '\n' ' ' | tr -d ' ') = 00",
+    );
+    let copy = File::open(one.at("copy")).unwrap();
+    assert_eq!(data_of(&copy), [(20 * MIB, 21 * MIB)]);
+}
+
 #[test]
 fn what_moves_data_is_refused_and_what_is_open_sees_holes() {
     if !can_mount() {

@@ -94,7 +94,11 @@ fn users_have_their_own_files_and_no_others() {
         &mounted,
         1001,
         "1001",
-        "cd shared; echo x >program; chmod 6755 program; echo y >>program; test $(stat -c %a program) = 755"
+        "cd shared; echo x >program; chmod 6755 program; echo y >>program; test $(stat -c %a program) = 755
+         chmod 6755 program; truncate -s 1 program; test $(stat -c %a program) = 755
+         chmod 6755 program; fallocate -l 9 program; test $(stat -c %a program) = 755
+         chmod 6755 program; dd if=/dev/zero of=program bs=9 count=1 conv=notrunc status=none
+         test $(stat -c %a program) = 755"
     ));
 }
 

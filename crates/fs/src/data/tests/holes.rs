@@ -73,6 +73,39 @@ pub(super) fn all_data(store: &Store, object: u64, size: u64) -> Vec<(u64, u64)>
     all
 }
 
+#[test]
+fn what_is_stored_is_counted_without_holes_headers_and_sums() {
+    for checksums in [true, false] {
+        let (directory, store) = store(Settings {
+            checksums,
+            ..SETTINGS
+        });
+        let stored = |object| {
+            // The disk may put off to give room.
+            if object != 9 {
+                room(&directory, object);
+            }
+            store.stored(ObjectId(object)).unwrap()
+        };
+        assert_eq!(stored(9), 0);
+        for (object, size) in [
+            (1, 1),
+            (2, 4096),
+            (3, GROUP_BYTES),
+            (4, 3 * GROUP_BYTES + 5000),
+        ] {
+            write(&make(&store, object), 0, &noise(object, size as usize)).unwrap();
+            assert_eq!(stored(object), size.next_multiple_of(BLOCK_BYTES), "{size}");
+        }
+        // Two blocks in two groups: at most a block for each group is not told from data.
+        for offset in [0, 50 * GROUP_BYTES] {
+            write(&make(&store, 5), offset, &noise(1, 4096)).unwrap();
+        }
+        let expected = 2 * BLOCK_BYTES..=3 * BLOCK_BYTES;
+        assert!(expected.contains(&stored(5)), "{}", stored(5));
+    }
+}
+
 /// Bytes that the datafile's file takes on the disk.
 fn room(directory: &tempfile::TempDir, object: u64) -> u64 {
     use std::os::unix::fs::MetadataExt as _;

@@ -112,6 +112,7 @@ fn a_small_file_moves_once() {
         modified: Timestamp::default(),
         version: 0,
         reached: Vec::new(),
+        from: 0,
     };
     assert_eq!(bench.errno(extend(8)), Errno::MOVING);
     for _ in 0..2 {
@@ -148,8 +149,60 @@ fn striped(bench: &mut Bench, path: &str, size: u64) -> ObjectId {
         modified: Timestamp::default(),
         version: 0,
         reached: Vec::new(),
+        from: 0,
     });
     object
+}
+
+#[test]
+fn a_file_is_marked_once_it_may_have_holes() {
+    let mut bench = Bench::new();
+    let is_sparse = |node: Node| match node.body {
+        Body::Striped { sparse, .. } => sparse,
+        body => panic!("{body:?}"),
+    };
+    let extend = |object, from, end| Operation::Extend {
+        object,
+        end,
+        modified: Timestamp::default(),
+        version: 0,
+        reached: Vec::new(),
+        from,
+    };
+    let object = striped(&mut bench, "f", 1000);
+    // Over what is there, up to its end, and on from there.
+    for (from, end) in [(0, 500), (999, 1001), (1001, 2000)] {
+        assert!(!is_sparse(bench.node(extend(object, from, end))), "{from}");
+    }
+    assert!(is_sparse(bench.node(extend(object, 2001, 2002))));
+    // What lies between is not known to have been filled since.
+    assert!(is_sparse(bench.node(extend(object, 0, 2002))));
+    for (size, expected) in [(5000, true), (10, true), (0, false)] {
+        let node = bench.node(Operation::Truncate { object, size });
+        assert_eq!(is_sparse(node), expected, "{size}");
+    }
+    let object = striped(&mut bench, "grown", 1000);
+    let smaller = bench.node(Operation::Truncate { object, size: 9 });
+    assert!(!is_sparse(smaller));
+    assert!(is_sparse(bench.node(Operation::Grow { object, size: 10 })));
+    // Elsewhere, or by a client that does not say.
+    let object = striped(&mut bench, "punched", 1000);
+    assert!(is_sparse(bench.node(extend(object, NOT_KNOWN, 0))));
+    // It is filled, which is taken for true only of the file as it is.
+    let changed = bench.stat("punched").attributes.changed;
+    let filled = |changed| Operation::Filled { object, changed };
+    let never = Timestamp::default();
+    assert!(is_sparse(bench.node(filled(never))));
+    assert!(!is_sparse(bench.node(filled(changed))));
+    assert!(is_sparse(bench.node(extend(object, NOT_KNOWN, 0))));
+    assert!(is_sparse(bench.node(filled(changed))));
+    // It is kept.
+    let kept = Operation::GetNode {
+        object,
+        content: false,
+    };
+    assert!(is_sparse(bench.node(kept)));
+    assert!(bench.check(false).is_empty());
 }
 
 #[test]
@@ -220,6 +273,7 @@ fn lengths_of_datafiles_follow_writes_and_truncations() {
         modified: Timestamp::default(),
         version,
         reached: vec![Reach { position, end }],
+        from: 0,
     };
     assert_eq!(lengths(bench.node(extend(0, 1, 3 * strip))), [5, 3 * strip]);
     assert_eq!(lengths(bench.node(extend(0, 1, 7))), [5, 3 * strip]);
@@ -348,6 +402,7 @@ fn what_is_written_after_the_removal_is_removed_as_well() {
         modified: Timestamp::default(),
         version: 0,
         reached: Vec::new(),
+        from: 0,
     };
     assert_eq!(bench.errno(extend(object)), Errno::ESTALE);
     // The removal that was in progress may have come before the write.

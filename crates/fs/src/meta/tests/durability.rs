@@ -79,6 +79,7 @@ fn operations() -> Vec<Operation> {
         modified: Timestamp::default(),
         version: 0,
         reached: Vec::new(),
+        from: 0,
     };
     vec![
         create("new"),

@@ -1,5 +1,6 @@
 //! Making, finding, renaming and removing names.
 
+use super::permissions::chmod;
 use super::*;
 
 #[test]
@@ -26,6 +27,73 @@ fn makes_finds_lists_and_removes() {
     });
     assert_eq!(gone, Errno::ESTALE);
     assert_eq!(bench.stat("/").attributes.links, 2);
+    assert!(bench.check(false).is_empty());
+}
+
+#[test]
+fn pipes_sockets_and_devices_are_made_by_who_may() {
+    let mut bench = Bench::new();
+    let make = |path: &str, kind, device| Operation::MakeSpecial {
+        place: at(path),
+        kind,
+        mode: 0o7644,
+        device,
+    };
+    let directory = bench.node(mkdir("/d")).object;
+    bench.node(chmod(directory, 0o777));
+    let kinds = [
+        (Kind::Fifo, 0),
+        (Kind::Socket, 0),
+        (Kind::CharacterDevice, 0x103),
+        (Kind::BlockDevice, u32::MAX),
+    ];
+    for (number, (kind, device)) in kinds.into_iter().enumerate() {
+        let path = format!("/d/{number}");
+        let made = bench.node(make(&path, kind, device));
+        assert_eq!(made.body, Body::Special { kind, device });
+        assert_eq!((made.attributes.kind, made.attributes.size), (kind, 0));
+        assert_eq!(bench.stat(&path), made);
+        assert_eq!(bench.errno(make(&path, kind, device)), Errno::EEXIST);
+        let object = made.object;
+        for refused in [
+            Operation::Truncate { object, size: 0 },
+            Operation::BeginAppend { object },
+            Operation::BeginUnstuff { object },
+        ] {
+            assert_eq!(bench.errno(refused), Errno::ENXIO);
+        }
+        let below = lookup(&format!("{path}/x"));
+        assert_eq!(bench.errno(below), Errno::ENOTDIR);
+        // More names, and others.
+        let link = Operation::HardLink {
+            object,
+            place: at("/d/link"),
+        };
+        assert_eq!(bench.node(link).attributes.links, 2);
+        bench.done(rename("/d/link", "/d/moved"));
+        bench.done(unlink("/d/moved"));
+        assert_eq!(bench.stat(&path).attributes.links, 1);
+    }
+    for (kind, device) in [
+        (Kind::Fifo, 1),
+        (Kind::Socket, 1),
+        (Kind::File, 0),
+        (Kind::Directory, 0),
+        (Kind::SymbolicLink, 0),
+    ] {
+        assert_eq!(bench.errno(make("/d/x", kind, device)), Errno::EINVAL);
+    }
+    bench.be(USER, 100, &[]);
+    assert_eq!(
+        bench.node(make("/d/mine", Kind::Fifo, 0)).attributes.uid,
+        USER
+    );
+    for kind in [Kind::CharacterDevice, Kind::BlockDevice] {
+        assert_eq!(bench.errno(make("/d/x", kind, 0)), Errno::EPERM);
+    }
+    assert_eq!(bench.list("/d"), ["0", "1", "2", "3", "mine"]);
+    bench.be(0, 0, &[]);
+    bench.done(unlink("/d/0"));
     assert!(bench.check(false).is_empty());
 }
 

@@ -4,7 +4,7 @@ use super::*;
 
 const OTHER: u32 = 2000;
 
-fn chmod(object: ObjectId, mode: u16) -> Operation {
+pub(super) fn chmod(object: ObjectId, mode: u16) -> Operation {
     Operation::SetAttributes {
         object,
         set: SetAttributes {
@@ -152,6 +152,7 @@ fn file_permissions_decide_about_contents() {
             modified: Timestamp::default(),
             version: 0,
             reached: Vec::new(),
+            from: 0,
         };
         assert_eq!(bench.run(extend).is_ok(), may_write);
     }

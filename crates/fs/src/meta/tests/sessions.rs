@@ -47,6 +47,33 @@ fn a_repeated_change_gets_the_stored_reply() {
     assert_eq!(bench.list("/"), ["g"]);
 }
 
+/// Replies of later formats than most are kept as they are.
+#[test]
+fn replies_about_pipes_and_files_with_holes_are_kept() {
+    let mut bench = Bench::new();
+    let object = bench.node(create("f")).object;
+    bench.node(Operation::BeginUnstuff { object });
+    bench.node(Operation::FinishUnstuff { object });
+    let pipe = Operation::MakeSpecial {
+        place: at("pipe"),
+        kind: Kind::Fifo,
+        mode: 0o600,
+        device: 0,
+    };
+    let grown = Operation::Truncate {
+        object,
+        size: 1 << 20,
+    };
+    let first = [
+        send(&mut bench, 1, 1, pipe.clone()),
+        send(&mut bench, 2, 1, grown.clone()),
+    ];
+    assert!(first.iter().all(|reply| reply.result.is_ok()));
+    reopen(&mut bench);
+    assert_eq!(send(&mut bench, 1, 1, pipe), first[0]);
+    assert_eq!(send(&mut bench, 2, 1, grown), first[1]);
+}
+
 #[test]
 fn a_repeated_failure_stays_one() {
     let mut bench = Bench::new();

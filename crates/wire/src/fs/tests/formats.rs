@@ -56,6 +56,23 @@ fn write(number: u64, repeated: Option<Moment>, turn: u64) -> Operation {
     }
 }
 
+fn extend(from: u64) -> Operation {
+    Operation::Extend {
+        object: ObjectId(9),
+        end: 5,
+        modified: Timestamp::default(),
+        version: 6,
+        reached: vec![Reach {
+            position: 7,
+            end: 8,
+        }],
+        from,
+    }
+}
+
+const EXTEND: &str = "0e 0900000000000000 0500000000000000 0000000000000000 00000000
+     0600000000000000 01000000 0700 0800000000000000";
+
 const TAG: &str = "0201000000000000";
 
 const FROM_TARGET_ON: &str = "10000000000000000000000000000000 2000000000000000 3000000000000000
@@ -91,6 +108,14 @@ fn golden_requests_of_each_format() {
         (five_to_seven, "07", write(3, repeated, 0), numbered.clone()),
         (only(7), "07", status.clone(), "47".to_owned()),
         (only(8), "08", status.clone(), "47".to_owned()),
+        (only(10), "0a", status.clone(), "47".to_owned()),
+        (only(8), "08", extend(NOT_KNOWN), EXTEND.to_owned()),
+        (
+            only(10),
+            "0a",
+            extend(9),
+            format!("{EXTEND} 0900000000000000"),
+        ),
         (
             only(8),
             "08",
@@ -181,18 +206,19 @@ fn what_other_clients_speak_is_known_as_far_as_they_say_it() {
         (&[4, 1][..], Some(Formats::only(4))),
         (&[1, 9], Some(Formats::only(1))),
         // Of newer ones, whose formats meet ours or do not.
-        (&[9, 6], Some(of(9, 6))),
-        (&[9, 9], Some(of(9, 9))),
+        (&[11, 6], Some(of(11, 6))),
+        (&[11, 11], Some(of(11, 11))),
         (&[200, 1], Some(of(200, 1))),
         // Ours.
         (&[5, 0], Some(Formats::only(5))),
         (&[7, 5], Some(of(7, 5))),
         (&[8, 5], Some(of(8, 5))),
-        (&[9, 5], Some(FORMATS)),
+        (&[9, 5], Some(of(9, 5))),
+        (&[10, 5], Some(FORMATS)),
         // Nonsense.
         (&[0, 0], None),
-        (&[9, 0], None),
-        (&[9, 10], None),
+        (&[11, 0], None),
+        (&[11, 12], None),
     ];
     for (ends, expected) in cases {
         let bytes = [&ends[..1], &[0; 8], &ends[1..], &[0; 80]].concat();
@@ -247,7 +273,7 @@ fn refusals_say_which_format_to_use_and_name_both_sides() {
         errno: Errno::EPROTO,
         message: "words".into(),
     };
-    assert_eq!(refused_text(10, new.clone()), "words");
+    assert_eq!(refused_text(11, new.clone()), "words");
     let result = Err(new);
     for bytes in [
         Reply {
