@@ -35,6 +35,8 @@ MPI4PY_SMOKE := test_attributes test_cco_buf test_cco_nb_buf test_cco_obj_inter 
 TEST_THREADS ?= $(shell nproc)
 # The older revision of `make older`.
 REV ?= HEAD~60
+# What `make test` runs beside the tests, which compiles more than it tests.
+BESIDE ?= loom same check
 # Further arguments, such as `make demo ARGS="--tree /usr/share/doc"`.
 ARGS ?=
 
@@ -44,18 +46,30 @@ demo: build ## Store a real tree in a parallel file system on this machine, kill
 	@# By way of cargo, so that the demonstration finds the toolchain whose files it stores.
 	$(CARGO) run --release --locked --quiet -p causeway-cli -- demo $(ARGS)
 
-test: check unit waits-smoke mpi4py-smoke python-smoke same loom ## Everything: style, unit, conformance, kill and fault tests, decoders, loom
+# Most tests wait for other processes most of the time, and what compiles most of the time uses the processors meanwhile, behind
+# them: that takes a third less than one after the other. Their output comes at the end, as that of the tests is long enough.
+test: format ## Everything: style, unit, conformance, kill and fault tests, decoders, loom
+	@mkdir -p $(TARGET)
+	@nice -n 19 $(MAKE) $(BESIDE) >$(TARGET)/beside.log 2>&1 & beside=$$!; \
+	trap 'kill $$beside 2>/dev/null || true' EXIT; \
+	$(MAKE) unit waits-smoke mpi4py-smoke python-smoke; \
+	trap - EXIT; \
+	echo "make test: waiting for what runs beside the tests: $(BESIDE)"; \
+	if wait $$beside; then cat $(TARGET)/beside.log; else \
+		cat $(TARGET)/beside.log; echo "make test: one of these has failed: $(BESIDE)"; exit 1; fi
 	@awk '/^test result:/ { passed += $$4; failed += $$6 } \
 		END { printf "test result: %s. %d passed; %d failed (all suites)\n", \
 		failed ? "FAILED" : "ok", passed, failed }' $(TARGET)/test.log $(TARGET)/loom.log
 
 ##@ Parts of the test
-.PHONY: check unit waits-smoke mpi4py-smoke python-smoke same loom
-check: ## Formatting, clippy and documentation, warnings denied
+.PHONY: format check unit waits-smoke mpi4py-smoke python-smoke same loom
+format: ## Formatting
 	@$(CARGO) fmt --version >/dev/null 2>&1 && $(CARGO) clippy --version >/dev/null 2>&1 || \
 		rustup component add rustfmt clippy || \
 		{ echo "make check needs rustfmt and clippy (rustup component add rustfmt clippy)"; exit 1; }
 	$(CARGO) fmt --all --check
+
+check: format ## Formatting, clippy and documentation, warnings denied
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 

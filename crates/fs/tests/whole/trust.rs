@@ -77,7 +77,7 @@ fn lost_and_damaged_data_are_errors_that_say_where() {
                 let first = all.map(|entry| entry.unwrap().path()).min().unwrap();
                 std::fs::copy(first, path).map(drop).unwrap();
             },
-            "another one's",
+            "belongs to another object",
         ),
         (
             "flipped",

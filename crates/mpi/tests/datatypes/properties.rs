@@ -230,10 +230,11 @@ proptest! {
         prop_assert_eq!(back, model);
     }
 
+    /// Where elements of the target overlap, which the standard forbids, any of the bytes that belong there may be there.
     #[test]
     fn copied_bytes_are_packed_and_unpacked(
         (from, _) in short_plans(),
-        (to, _) in short_plans(),
+        (to, map) in short_plans(),
         counts in prop::sample::select(vec![(1, 1), (3, 2), (0, 3), (300, 400)]),
     ) {
         let make = |plan: Plan, count| {
@@ -250,7 +251,14 @@ proptest! {
         let bytes = to.unpack(0, Source::from(&stream[..]), &mut target);
         let mut target = Target::from(&mut copied[..]);
         prop_assert_eq!(from.copy_to(Source::from(&memory[..]), &to, &mut target), bytes);
-        prop_assert_eq!(copied, expected);
+        let mut times_written = vec![0_u32; copied.len()];
+        for at in map.times(counts.1).bytes() {
+            times_written[(at - hull.start) as usize] += 1;
+        }
+        for (at, times) in times_written.iter().enumerate() {
+            let is_right = *times > 1 || copied[at] == expected[at];
+            prop_assert!(is_right, "{} instead of {} at {at}", copied[at], expected[at]);
+        }
     }
 
     #[test]

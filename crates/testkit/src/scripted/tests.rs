@@ -49,7 +49,7 @@ fn the_highest_common_format_is_used() {
         (6, 6, true),
         (5, 6, true),
         (7, 7, true),
-        (6, 9, true),
+        (6, 11, true),
         (7, 12, true),
         (1, 255, true),
     ] {
@@ -68,8 +68,8 @@ fn without_a_common_format_the_error_names_both_sides() {
         // Of servers of one format, of which a refusal is all that is known.
         (4, 4, "format 4 "),
         (1, 1, "format 1 "),
-        (9, 9, "format 9"),
-        (9, 12, "formats 9 to 12"),
+        (11, 11, "format 11"),
+        (11, 14, "formats 11 to 14"),
     ] {
         let spoken = Arc::new(Mutex::new(formats(lowest, highest)));
         let (_directory, server, _) = counting(&spoken);
@@ -135,11 +135,12 @@ fn servers_that_reply_in_no_format_of_the_request_are_not_asked_for_ever() {
         (refusal(6), 4),
         (refusal(5), 4),
         (refusal(7), 4),
-        (refusal(8), 1),
+        (refusal(8), 4),
+        (refusal(10), 1),
         (refusal(0), 1),
         (refusal(200), 1),
         (done(5), 1),
-        (done(9), 1),
+        (done(11), 1),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let asked = Arc::new(AtomicUsize::new(0));
