@@ -20,6 +20,7 @@ pub mod error;
 mod failed_syncs;
 mod files;
 pub mod listing;
+mod lock_ranges;
 mod locks;
 pub mod meta;
 pub mod open_file;

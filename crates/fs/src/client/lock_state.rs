@@ -1,6 +1,6 @@
 //! What threads of a program ask the thread of its locks, and what both know of these.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -9,6 +9,7 @@ use causeway_wire::fs::{Errno, Lock, LockFamily, LockHolder, LockRange, ObjectId
 
 use super::call_error::CallError;
 use crate::Error;
+use crate::lock_ranges::{Held, Owner, set_part};
 use crate::locks::lock;
 
 /// An owner of locks on a file.
@@ -65,8 +66,8 @@ struct State {
     commands: VecDeque<Command>,
     stopping: bool,
     last_wait: u64,
-    /// Owners that may have locks.
-    held: HashSet<LockOwner>,
+    /// What owners may have.
+    held: HashMap<LockOwner, Vec<Held>>,
     /// Owners that have lost theirs, and have not given them back since.
     lost: HashSet<LockOwner>,
 }
@@ -92,7 +93,7 @@ impl Shared {
     /// Whether an owner may have locks, or has lost some.
     pub(super) fn is_known(&self, owner: &LockOwner) -> bool {
         let state = lock(&self.state);
-        state.held.contains(owner) || state.lost.contains(owner)
+        state.held.contains_key(owner) || state.lost.contains(owner)
     }
 
     /// Whether any owner has lost locks on a file.
@@ -124,14 +125,32 @@ impl Shared {
         commands.remove(place)
     }
 
-    pub(super) fn note_held(&self, owner: LockOwner) {
-        lock(&self.state).held.insert(owner);
+    /// An owner has a lock on this part.
+    pub(super) fn note_held(&self, owner: LockOwner, range: LockRange) {
+        let part = Held {
+            owner: within(owner),
+            // Nothing is asked of these but whether there are any.
+            exclusive: true,
+            range,
+            pid: 0,
+        };
+        let mut state = lock(&self.state);
+        let held = state.held.entry(owner).or_default();
+        set_part(held, part.owner, range, Some(part));
     }
 
-    /// All locks of an owner are given back. Returns whether they were lost before.
-    pub(super) fn note_unlocked(&self, owner: LockOwner) -> bool {
+    /// An owner has given this part back; if it is the whole file, lost locks also. Returns whether they were lost before.
+    pub(super) fn note_unlocked(&self, owner: LockOwner, range: LockRange) -> bool {
         let mut state = lock(&self.state);
-        state.held.remove(&owner);
+        if let Some(held) = state.held.get_mut(&owner) {
+            set_part(held, within(owner), range, None);
+            if held.is_empty() {
+                state.held.remove(&owner);
+            }
+        }
+        if range != LockRange::ALL {
+            return state.lost.contains(&owner);
+        }
         let was_lost = state.lost.remove(&owner);
         self.any_lost
             .store(!state.lost.is_empty(), Ordering::Release);
@@ -149,12 +168,20 @@ impl Shared {
             owners = held.len(),
             "locks were lost with the connection to the metadata server"
         );
-        state.lost.extend(held);
+        state.lost.extend(held.into_keys());
         self.any_lost.store(true, Ordering::Release);
     }
 
     pub(super) fn is_lost(&self, owner: &LockOwner) -> bool {
         self.any_lost.load(Ordering::Acquire) && lock(&self.state).lost.contains(owner)
+    }
+}
+
+/// The owner among those of this client.
+fn within(owner: LockOwner) -> Owner {
+    Owner {
+        client: 0,
+        number: owner.number,
     }
 }
 

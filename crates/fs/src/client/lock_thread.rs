@@ -27,13 +27,14 @@ const MESSAGE_BYTES: usize = 2 * MAX_FAILURE_BYTES;
 const LEAST_TIME: Duration = Duration::from_millis(100);
 /// The server sends nothing under this tag: a receive for it ends with the connection.
 const NO_MESSAGE: u64 = u64::MAX;
-/// In the place of a wait's number: the receive that ends with the connection.
+/// In the place of a wait's tag: the receive that ends with the connection.
 const WATCH: u64 = 0;
 
 /// A wait that the server knows.
 struct Wait {
     lock: Lock,
-    tag: u64,
+    /// By which the program can end it.
+    number: u64,
     message: Memory,
     done: Done,
     is_cancelled: bool,
@@ -45,6 +46,7 @@ struct LockThread<'a> {
     timeout: Duration,
     /// What locks and waits belong to.
     connection: Option<ConnectionId>,
+    /// By tag. A wait that begins anew has another one, so that what is still said of the earlier one concerns nobody.
     waits: HashMap<u64, Wait>,
 }
 
@@ -98,7 +100,7 @@ impl LockThread<'_> {
         let (object, called) = match ask {
             Ask::Lock(lock, wait) => match self.lock(&lock, wait, deadline) {
                 Ok(None) => (lock.object, Ok(None)),
-                Ok(Some(tag)) => return self.await_lock(lock, wait.unwrap_or(WATCH), tag, done),
+                Ok(Some(tag)) => return self.await_lock(lock, wait.unwrap_or(0), tag, done),
                 Err(error) => (lock.object, Err(error)),
             },
             Ask::Unlock(owner, range) => (owner.object, self.unlock(owner, range, deadline)),
@@ -147,49 +149,74 @@ impl LockThread<'_> {
             other => return Err(unexpected_reply(&other)),
         };
         if is_granted {
-            self.shared.note_held(owner);
+            self.shared.note_held(owner, lock.range);
             if self.connection.is_none() {
                 self.shared.note_lost();
             }
         }
         // An earlier connection may have ended within the call.
-        match self.shared.is_lost(&owner) {
-            true => Err(lost()),
-            false => Ok((!is_granted).then_some(tag)),
+        if !self.shared.is_lost(&owner) {
+            return Ok((!is_granted).then_some(tag));
+        }
+        if !is_granted {
+            self.give_up_wait(owner, tag, deadline);
+        }
+        Err(lost())
+    }
+
+    /// Ends a wait whose owner is told that its locks are lost, and gives back the lock if it was given meanwhile.
+    fn give_up_wait(&mut self, owner: LockOwner, tag: u64, deadline: Instant) {
+        // The server's message about the wait, which concerns nobody, has to be received.
+        let received = self.receive(tag, Memory::zeroed(MESSAGE_BYTES), tag);
+        let unlock = Operation::Unlock {
+            object: owner.object,
+            family: owner.family,
+            owner: owner.number,
+            range: LockRange::ALL,
+        };
+        let given_up = received
+            .and_then(|_| self.call(Operation::CancelLock { wait: tag }, deadline))
+            .and_then(|_| self.call(unlock, deadline));
+        if let Err(error) = given_up {
+            tracing::warn!(
+                error.message,
+                "a wait for a lock could not be given up; it ends with the connection"
+            );
         }
     }
 
     /// Waits for the message that a wait is over.
-    fn await_lock(&mut self, lock: Lock, wait: u64, tag: u64, done: Done) {
+    fn await_lock(&mut self, lock: Lock, number: u64, tag: u64, done: Done) {
         let message = Memory::zeroed(MESSAGE_BYTES);
-        let wait_for = Wait {
+        let wait = Wait {
             lock,
-            tag,
+            number,
             message: message.clone(),
             done,
             is_cancelled: false,
         };
-        self.waits.insert(wait, wait_for);
+        self.waits.insert(tag, wait);
         let posted = match self.connection {
-            Some(_) => self.receive(tag, message, wait),
+            Some(_) => self.receive(tag, message, tag),
             None => Err(CallError::local(Errno::ECONNRESET, "disconnected")),
         };
         match posted {
             Ok(None) => {}
             Ok(Some(completion)) => self.event(completion),
-            Err(error) if error.errno == Errno::ECONNRESET => self.renew(wait),
-            Err(error) => self.end_wait(wait, Err(error)),
+            Err(error) if error.errno == Errno::ECONNRESET => self.renew(tag),
+            Err(error) => self.end_wait(tag, Err(error)),
         }
     }
 
+    /// Receives a message; `name` is the tag of the wait that it is for, or [`WATCH`].
     fn receive(
         &mut self,
         tag: u64,
         into: Memory,
-        wait: u64,
+        name: u64,
     ) -> Result<Option<Completion>, CallError> {
         let addr = self.addr()?;
-        let (context, user) = (self.rpc.context, EVENT | wait);
+        let (context, user) = (self.rpc.context, EVENT | name);
         match self.rpc.bmi.post_recv(addr, &[into], tag, context, user) {
             Ok(Posted::Pending(_)) => Ok(None),
             Ok(Posted::Complete(completion)) => Ok(Some(completion)),
@@ -214,8 +241,9 @@ impl LockThread<'_> {
             range,
         };
         let reply = self.call(operation, deadline);
-        let is_lost = match range == LockRange::ALL {
-            true => self.shared.note_unlocked(owner),
+        // A file that is given back as a whole counts as that, whatever has become of the request.
+        let is_lost = match range == LockRange::ALL || matches!(reply, Ok(ReplyBody::Done)) {
+            true => self.shared.note_unlocked(owner, range),
             false => self.shared.is_lost(&owner),
         };
         match is_lost {
@@ -232,10 +260,11 @@ impl LockThread<'_> {
         take_reply!(reply, ReplyBody::LockHolder { holder } => holder)
     }
 
-    fn cancel(&mut self, wait: u64, deadline: Instant) {
-        let Some(known) = self.waits.get_mut(&wait) else {
+    fn cancel(&mut self, number: u64, deadline: Instant) {
+        let mut waits = self.waits.iter_mut();
+        let Some((&tag, known)) = waits.find(|(_, wait)| wait.number == number) else {
             // It may be asked for anew.
-            if let Some(Command { ask, done, .. }) = self.shared.take_wait(wait)
+            if let Some(Command { ask, done, .. }) = self.shared.take_wait(number)
                 && let Ask::Lock(lock, _) = ask
             {
                 fail(done, lock.object, cancelled());
@@ -243,20 +272,19 @@ impl LockThread<'_> {
             return;
         };
         known.is_cancelled = true;
-        let tag = known.tag;
         if let Err(error) = self.call(Operation::CancelLock { wait: tag }, deadline) {
             // Without a connection it has ended already.
-            self.end_wait(wait, Err(error));
+            self.end_wait(tag, Err(error));
         }
     }
 
-    fn end_wait(&mut self, wait: u64, result: Result<(), CallError>) {
-        let Some(Wait { lock, done, .. }) = self.waits.remove(&wait) else {
+    fn end_wait(&mut self, tag: u64, result: Result<(), CallError>) {
+        let Some(Wait { lock, done, .. }) = self.waits.remove(&tag) else {
             return;
         };
         match result {
             Ok(()) => {
-                self.shared.note_held(LockOwner::of(&lock));
+                self.shared.note_held(LockOwner::of(&lock), lock.range);
                 done(Ok(None));
             }
             Err(error) => fail(done, lock.object, error),
@@ -277,8 +305,8 @@ impl LockThread<'_> {
     }
 
     fn event(&mut self, completion: Completion) {
-        let number = completion.user & !EVENT;
-        let Some(wait) = self.waits.get(&number) else {
+        let tag = completion.user & !EVENT;
+        let Some(wait) = self.waits.get(&tag) else {
             return;
         };
         match completion.result {
@@ -290,7 +318,7 @@ impl LockThread<'_> {
                     Err(malformed) => {
                         let text = format!("its message is malformed: {malformed}");
                         let error = self.rpc.error_at(self.rpc.metadata, Errno::EPROTO, text);
-                        return self.end_wait(number, Err(error));
+                        return self.end_wait(tag, Err(error));
                     }
                 };
                 let result = match result {
@@ -298,14 +326,14 @@ impl LockThread<'_> {
                     Ok(other) => Err(unexpected_reply(&other)),
                     Err(failure) => Err(CallError::local(failure.errno, failure.message)),
                 };
-                self.end_wait(number, result);
+                self.end_wait(tag, result);
             }
             Err(error) => {
                 self.look_at_connection();
                 // If it is still known, its connection has not been lost.
-                if self.waits.contains_key(&number) {
+                if self.waits.contains_key(&tag) {
                     let error = CallError::local(errno_of(&error), error.to_string());
-                    self.end_wait(number, Err(error));
+                    self.end_wait(tag, Err(error));
                 }
             }
         }
@@ -331,23 +359,25 @@ impl LockThread<'_> {
         if had_one {
             self.shared.note_lost();
             let waits: Vec<u64> = self.waits.keys().copied().collect();
-            for wait in waits {
-                self.renew(wait);
+            for tag in waits {
+                self.renew(tag);
             }
         }
     }
 
     /// Asks for a lock again whose connection was lost while its owner waited for it.
-    fn renew(&mut self, wait: u64) {
-        let Some(known) = self.waits.remove(&wait) else {
+    fn renew(&mut self, tag: u64) {
+        let Some(known) = self.waits.remove(&tag) else {
             return;
         };
-        let Wait { lock, done, .. } = known;
+        let Wait {
+            lock, number, done, ..
+        } = known;
         if known.is_cancelled {
             return fail(done, lock.object, cancelled());
         }
         self.shared.put_back(Command {
-            ask: Ask::Lock(lock, Some(wait)),
+            ask: Ask::Lock(lock, Some(number)),
             deadline: Instant::now() + self.timeout,
             done,
         });

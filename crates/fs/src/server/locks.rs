@@ -14,10 +14,9 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use causeway_wire::fs::{Lock, LockFamily, LockHolder, LockRange, ObjectId};
 
-pub(super) use self::ranges::Owner;
-use self::ranges::{Held, set_part};
+pub(super) use crate::lock_ranges::Owner;
+use crate::lock_ranges::{Held, set_part};
 
-mod ranges;
 #[cfg(test)]
 mod tests;
 

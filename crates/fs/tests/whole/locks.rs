@@ -259,6 +259,60 @@ fn locks_that_are_lost_with_their_server_are_reported_and_waits_begin_anew() {
     fixture.cluster.stop().unwrap();
 }
 
+#[test]
+fn many_waits_of_one_client_begin_anew_each_once_when_the_server_is_started_again() {
+    // More than the client takes notice of at a time.
+    const WAITS: u64 = 200;
+    let mut fixture = Fixture::start(&patient());
+    let mut clients = [(); 2].map(|()| fixture.client());
+    let object = create(&mut clients[0], b"/file").node.object;
+    let [one, other] = clients.each_ref().map(|client| Arc::clone(client.locks()));
+    let byte = |number: u64, exclusive| lock(object, number, exclusive, range(number, number));
+    one.lock(&lock(object, 0, true, LockRange::ALL)).unwrap();
+    let (sender, ended) = channel();
+    for number in 1..=WAITS {
+        let sender = sender.clone();
+        other.start_with(&byte(number, true), move |result| {
+            sender.send((number, result)).unwrap();
+        });
+    }
+    is_asked(&other, object);
+    fixture.cluster.kill(0).unwrap();
+    fixture.cluster.restart(0).unwrap();
+    for _ in 1..=WAITS {
+        let (number, result) = ended.recv_timeout(GENEROUS).unwrap();
+        result.unwrap();
+        other.unlock(owner(object, number), LockRange::ALL).unwrap();
+    }
+    // Nothing is left of the waits at the server.
+    one.release(owner(object, 0)).unwrap();
+    one.try_lock(&lock(object, 0, true, LockRange::ALL))
+        .unwrap();
+    fixture.cluster.stop().unwrap();
+}
+
+#[test]
+fn an_owner_that_has_given_its_locks_back_part_by_part_loses_none_with_the_server() {
+    let mut fixture = Fixture::start(&patient());
+    let mut client = fixture.client();
+    let object = create(&mut client, b"/file").node.object;
+    let second = create(&mut client, b"/other").node.object;
+    let locks = client.locks();
+    locks.lock(&lock(object, 1, true, range(0, 5))).unwrap();
+    locks.lock(&lock(object, 1, false, range(6, 9))).unwrap();
+    locks.unlock(owner(object, 1), range(0, 7)).unwrap();
+    locks.unlock(owner(object, 1), range(8, 9)).unwrap();
+    let kept = lock(second, 1, true, range(0, 9));
+    locks.lock(&kept).unwrap();
+    locks.unlock(owner(second, 1), range(0, 8)).unwrap();
+    fixture.cluster.kill(0).unwrap();
+    fixture.cluster.restart(0).unwrap();
+    assert_eq!(errno(locks.try_lock(&kept)), Errno::LOCK_LOST);
+    locks.check(object).unwrap();
+    locks.try_lock(&lock(object, 1, true, range(0, 9))).unwrap();
+    fixture.cluster.stop().unwrap();
+}
+
 /// Not a test of its own: lockers of the other tests are this program, run with this test and more arguments. It takes a lock on the file,
 /// says so, and has it until its input ends. Without arguments it does that with a file of its own.
 #[test]

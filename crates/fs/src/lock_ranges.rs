@@ -4,24 +4,24 @@ use causeway_wire::fs::LockRange;
 
 /// Who has a lock, or waits for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::server) struct Owner {
-    pub(in crate::server) client: u128,
+pub(crate) struct Owner {
+    pub(crate) client: u128,
     /// Chosen by the client.
-    pub(in crate::server) number: u64,
+    pub(crate) number: u64,
 }
 
 /// A lock that an owner has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Held {
-    pub(super) owner: Owner,
-    pub(super) exclusive: bool,
-    pub(super) range: LockRange,
-    pub(super) pid: u32,
+pub(crate) struct Held {
+    pub(crate) owner: Owner,
+    pub(crate) exclusive: bool,
+    pub(crate) range: LockRange,
+    pub(crate) pid: u32,
 }
 
 /// Changes what an owner has on a part of a file to one lock, or to none. Locks of the same kind that lie next to each other
 /// become one; of others, what lies beside the part is left.
-pub(super) fn set_part(held: &mut Vec<Held>, owner: Owner, part: LockRange, to: Option<Held>) {
+pub(crate) fn set_part(held: &mut Vec<Held>, owner: Owner, part: LockRange, to: Option<Held>) {
     let mut whole = part;
     let mut beside = Vec::new();
     held.retain(|found| {
