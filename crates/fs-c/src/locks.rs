@@ -39,6 +39,9 @@ pub extern "C" fn cwfs_flock(fs: *mut Handle, file: u64, operation: c_int) -> c_
     }) as c_int
 }
 
+/// The last byte that a file may have: a part that ends there has no end, as the kernel has it.
+const LAST: u64 = i64::MAX as u64;
+
 /// The part of the file that a lock is on.
 fn part(lock: &libc::flock) -> Result<LockRange, Failure> {
     if c_int::from(lock.l_whence) != libc::SEEK_SET {
@@ -49,7 +52,11 @@ fn part(lock: &libc::flock) -> Result<LockRange, Failure> {
         return Err(Failure::invalid("l_start or l_len is negative"));
     };
     match range(first, len) {
-        Some(part) if len == 0 || i64::try_from(part.last).is_ok() => Ok(part),
+        Some(part) if len == 0 || part.last < LAST => Ok(part),
+        Some(LockRange { first, last: LAST }) => Ok(LockRange {
+            first,
+            last: u64::MAX,
+        }),
         _ => Err(Failure::new(
             libc::EOVERFLOW,
             "the part ends behind byte 2^63 - 1",

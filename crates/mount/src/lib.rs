@@ -18,6 +18,7 @@ mod allocation;
 mod attributes;
 mod clients;
 mod listing;
+mod lock_handles;
 mod locks;
 mod open_files;
 mod operations;

@@ -9,7 +9,8 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Weak};
 
 use causeway_fs::Error;
 use causeway_fs::client::LockOwner;
@@ -32,6 +33,8 @@ const F_UNLCK: i32 = 2;
 pub(crate) struct KernelLock {
     pub(crate) object: ObjectId,
     pub(crate) owner: u64,
+    /// Of the open file by which it is asked for.
+    pub(crate) handle: u64,
     pub(crate) first: u64,
     pub(crate) last: u64,
     pub(crate) kind: i32,
@@ -100,6 +103,29 @@ fn record_owner(object: ObjectId, number: u64) -> LockOwner {
     }
 }
 
+/// A file of which the kernel is to forget what it has read, and what is called then.
+pub(crate) struct Forgotten {
+    object: ObjectId,
+    then: Box<dyn FnOnce() + Send>,
+}
+
+/// Starts the thread that tells the kernel what to forget: that waits for reads in progress, and nobody else's locks may. It ends with the mount.
+pub(crate) fn forget_by(kernel: fuser::Notifier) -> io::Result<Sender<Forgotten>> {
+    let (sender, forgotten) = channel::<Forgotten>();
+    let forget = move || {
+        for Forgotten { object, then } in forgotten {
+            if let Err(error) = kernel.inval_inode(fuser::INodeNo(object.0), 0, 0) {
+                // It knows nothing of the file.
+                tracing::debug!(%error, "the kernel forgets nothing");
+            }
+            then();
+        }
+    };
+    let thread = std::thread::Builder::new().name("forgets".to_owned());
+    thread.spawn(forget)?;
+    Ok(sender)
+}
+
 /// Starts the thread that looks for signals. It ends with the process, or when a program waits that is another mount's.
 pub(crate) fn watch_signals(mounted: &Arc<Mounted>) -> io::Result<()> {
     let mounted: Weak<Mounted> = Arc::downgrade(mounted);
@@ -139,14 +165,16 @@ impl Mounted {
         let Some(wanted) = lock.wanted() else {
             return reply(Err(Failed(Errno::EINVAL)));
         };
+        // An open file that is closed takes the locks along that it owns itself (`F_OFD_SETLK`).
+        self.lock_handles.note(lock.object, lock.owner, lock.handle);
         let has_ended = Arc::new(AtomicBool::new(false));
         let (mounted, ended) = (Arc::clone(self), Arc::clone(&has_ended));
         let done = move |done: Result<(), Error>| {
             ended.store(true, Ordering::Release);
-            if done.is_ok() {
-                mounted.forget_read(lock.object);
+            match done {
+                Ok(()) => mounted.forget_read(lock.object, || reply(Ok(()))),
+                failed => reply(outcome(failed)),
             }
-            reply(outcome(done));
         };
         match waits {
             None => locks.try_lock_with(&wanted, done),
@@ -186,23 +214,39 @@ impl Mounted {
         owner: u64,
         reply: impl FnOnce(Outcome) + Send + 'static,
     ) {
+        self.lock_handles.forget_owner(object, owner);
         let owner = record_owner(object, owner);
         let locks = self.clients.locks();
         locks.release_with(owner, move |done| reply(outcome(done)));
     }
 
-    /// What was read before the program got its lock may be old.
-    fn forget_read(&self, object: ObjectId) {
-        if let Some(shared) = self.files.get(object)
-            && let Some(file) = &mut *shared.lock().unwrap_or_else(PoisonError::into_inner)
-        {
-            file.forget_content();
+    /// Nobody has this open file any more: the locks end that it owns. Those of a program ended when that closed it.
+    pub(crate) fn end_locks_of_handle(&self, object: ObjectId, handle: u64) {
+        for owner in self.lock_handles.close(object, handle) {
+            let owner = record_owner(object, owner);
+            self.clients.locks().release_with(owner, move |done| {
+                if let Err(error) = done {
+                    tracing::warn!(%error, "the locks of a closed file could not be given back");
+                }
+            });
         }
-        if let Some(kernel) = self.kernel.get()
-            && let Err(error) = kernel.inval_inode(fuser::INodeNo(object.0), 0, 0)
-        {
-            // It knows nothing of the file.
-            tracing::debug!(%error, "the kernel forgets nothing");
+    }
+
+    /// What was read before the program got its lock may be old. Calls `then` once that is forgotten.
+    fn forget_read(&self, object: ObjectId, then: impl FnOnce() + Send + 'static) {
+        if let Some(shared) = self.files.get(object) {
+            shared.forget_content();
+        }
+        let forgotten = Forgotten {
+            object,
+            then: Box::new(then),
+        };
+        let sent = match self.forgets.get() {
+            Some(kernel) => kernel.send(forgotten).map_err(|unsent| unsent.0),
+            None => Err(forgotten),
+        };
+        if let Err(unsent) = sent {
+            (unsent.then)();
         }
     }
 }
@@ -223,6 +267,7 @@ mod tests {
         let lock = KernelLock {
             object: ObjectId(5),
             owner: 6,
+            handle: 2,
             first: 7,
             last: LAST,
             kind: F_WRLCK,

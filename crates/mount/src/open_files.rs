@@ -6,6 +6,7 @@
 //! ended. The last close of a file without a name removes its name among the unlinked.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use causeway_fs::client::File;
@@ -15,7 +16,7 @@ use causeway_wire::fs::ObjectId;
 #[derive(Debug)]
 struct Open {
     handles: u64,
-    file: Arc<Mutex<Option<File>>>,
+    file: Shared,
     /// The file has lost its last name, and has one among the unlinked.
     unlinked: bool,
 }
@@ -71,8 +72,33 @@ impl Drop for Request<'_> {
     }
 }
 
-/// The shared state of an open file; `None` until it is known.
-pub(crate) type Shared = Arc<Mutex<Option<File>>>;
+/// The shared state of an open file.
+pub(crate) type Shared = Arc<SharedFile>;
+
+/// What programs that have a file open share.
+#[derive(Debug, Default)]
+pub(crate) struct SharedFile {
+    file: Mutex<Option<File>>,
+    is_stale: AtomicBool,
+}
+
+impl SharedFile {
+    /// Content that was read before may be old by now. Waits for nobody who uses the file.
+    pub(crate) fn forget_content(&self) {
+        self.is_stale.store(true, Ordering::Release);
+    }
+
+    /// The file, for one at a time to use; `None` until it is known.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<File>> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_stale.swap(false, Ordering::AcqRel)
+            && let Some(file) = &mut *file
+        {
+            file.forget_content();
+        }
+        file
+    }
+}
 
 impl OpenFiles {
     fn lock(&self) -> MutexGuard<'_, Known> {

@@ -1,6 +1,7 @@
 //! What the kernel's requests mean: each is one or a few calls of the client library.
 
 use std::collections::HashMap;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -10,11 +11,11 @@ use causeway_wire::fs::{
     Attributes, Body, Entry, Errno, Kind, Node, ObjectId, Place, SetAttributes,
 };
 
-use fuser::Notifier;
-
 use crate::attributes::{Failed, Outcome, Shown};
 use crate::clients::{Clients, User};
 use crate::listing::Listing;
+use crate::lock_handles::LockHandles;
+use crate::locks::Forgotten;
 use crate::open_files::{OpenFiles, Shared};
 use crate::signals::Waits;
 use crate::unlinked::{PLACE, Unlinked};
@@ -32,8 +33,10 @@ pub(crate) struct Mounted {
     directories: Mutex<Directories>,
     /// Programs that wait for locks.
     pub(crate) waits: Arc<Waits>,
-    /// By which the kernel is told what to forget, once the file system is mounted.
-    pub(crate) kernel: OnceLock<Notifier>,
+    /// By which handles programs have taken locks.
+    pub(crate) lock_handles: LockHandles,
+    /// To the thread that tells the kernel what to forget, once the file system is mounted.
+    pub(crate) forgets: OnceLock<Sender<Forgotten>>,
 }
 
 #[derive(Default)]
@@ -60,7 +63,8 @@ impl Mounted {
             unlinked,
             directories: Mutex::default(),
             waits: Arc::default(),
-            kernel: OnceLock::new(),
+            lock_handles: LockHandles::default(),
+            forgets: OnceLock::new(),
         }
     }
 
@@ -335,7 +339,7 @@ impl Mounted {
     pub(crate) fn open(&self, object: ObjectId, truncate: bool, drop_privileges: bool) -> Outcome {
         let shared = self.files.open(object);
         let opened = self.clients.of_file(object, |client| {
-            let mut known = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = shared.lock();
             let file = known_file(client, &mut known, object, true)?;
             if !truncate {
                 return Ok(());
@@ -364,7 +368,7 @@ impl Mounted {
     ) -> Outcome<T> {
         let shared: Shared = self.files.get(object).unwrap_or_default();
         self.clients.of_file(object, |client| {
-            let mut known = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = shared.lock();
             let file = known_file(client, &mut known, object, false)?;
             work(client, file)
         })

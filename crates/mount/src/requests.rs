@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
@@ -31,13 +32,14 @@ const NOT_KEPT: Duration = Duration::ZERO;
 const O_EXCL: i32 = rustix::fs::OFlags::EXCL.bits() as i32;
 const O_TRUNC: i32 = rustix::fs::OFlags::TRUNC.bits() as i32;
 const O_APPEND: i32 = rustix::fs::OFlags::APPEND.bits() as i32;
-/// A handle of a file that is open to append, and that of any other: the kernel needs to know nothing else.
-const APPENDS: FileHandle = FileHandle(1);
-const PLAIN: FileHandle = FileHandle(0);
+/// A bit of the handles of files that are open to append.
+const APPENDS: u64 = 1;
 
 /// The receiver of the kernel's requests.
 pub(crate) struct RequestHandler {
     pub(crate) mounted: Arc<Mounted>,
+    /// How many files have been opened.
+    pub(crate) opened: AtomicU64,
     /// Is told when the kernel needs nothing more.
     pub(crate) ended: Sender<()>,
 }
@@ -61,15 +63,6 @@ fn object(inode: INodeNo) -> ObjectId {
 
 fn mode_bits(mode: u32) -> u16 {
     (mode & 0o7777) as u16
-}
-
-/// The handle for a file that is opened with these flags. A file that is appended to does not go through the kernel's cache, as
-/// the kernel does not know where its end is.
-fn handle(flags: i32) -> (FileHandle, FopenFlags) {
-    match flags & O_APPEND != 0 {
-        true => (APPENDS, FopenFlags::FOPEN_DIRECT_IO),
-        false => (PLAIN, FopenFlags::empty()),
-    }
 }
 
 fn reply_entry(outcome: Outcome<Shown>, reply: ReplyEntry) {
@@ -98,6 +91,18 @@ fn reply_sized(outcome: Outcome<XattrReply>, reply: ReplyXattr) {
         Ok(XattrReply::Size(size)) => reply.size(size),
         Ok(XattrReply::Data(data)) => reply.data(&data),
         Err(failed) => reply.error(failed.into()),
+    }
+}
+
+impl RequestHandler {
+    /// A handle that no other open file has, of a file that is opened with these flags. A file that is appended to does not go through the
+    /// kernel's cache, as the kernel does not know where its end is.
+    fn handle(&self, flags: i32) -> (FileHandle, FopenFlags) {
+        let number = self.opened.fetch_add(1, Ordering::Relaxed) << 1;
+        match flags & O_APPEND != 0 {
+            true => (FileHandle(number | APPENDS), FopenFlags::FOPEN_DIRECT_IO),
+            false => (FileHandle(number), FopenFlags::empty()),
+        }
     }
 }
 
@@ -325,7 +330,7 @@ impl Filesystem for RequestHandler {
         );
         match created {
             Ok(shown) => {
-                let (handle, kernel) = handle(flags);
+                let (handle, kernel) = self.handle(flags);
                 let attributes = for_kernel(&shown);
                 reply.created(&NOT_KEPT, &attributes, Generation(0), handle, kernel);
             }
@@ -340,7 +345,7 @@ impl Filesystem for RequestHandler {
             .open(object(inode), truncate, may_lose_privileges(request))
         {
             Ok(()) => {
-                let (handle, kernel) = handle(flags.0);
+                let (handle, kernel) = self.handle(flags.0);
                 reply.opened(handle, kernel);
             }
             Err(failed) => reply.error(failed.into()),
@@ -379,7 +384,7 @@ impl Filesystem for RequestHandler {
     ) {
         let object = object(inode);
         // The flag may have been taken away since the file was opened.
-        let appends = handle == APPENDS && flags.0 & O_APPEND != 0;
+        let appends = handle.0 & APPENDS != 0 && flags.0 & O_APPEND != 0;
         let offset = (!appends).then_some(offset);
         let drop_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let written = self.mounted.write(object, offset, data, drop_privileges);
@@ -406,7 +411,7 @@ impl Filesystem for RequestHandler {
         &self,
         _: &Request,
         inode: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         owner: LockOwner,
         first: u64,
         last: u64,
@@ -417,6 +422,7 @@ impl Filesystem for RequestHandler {
         let lock = KernelLock {
             object: object(inode),
             owner: owner.0,
+            handle: handle.0,
             first,
             last,
             kind,
@@ -432,7 +438,7 @@ impl Filesystem for RequestHandler {
         &self,
         request: &Request,
         inode: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         owner: LockOwner,
         first: u64,
         last: u64,
@@ -444,6 +450,7 @@ impl Filesystem for RequestHandler {
         let lock = KernelLock {
             object: object(inode),
             owner: owner.0,
+            handle: handle.0,
             first,
             last,
             kind,
@@ -458,12 +465,13 @@ impl Filesystem for RequestHandler {
         &self,
         _: &Request,
         inode: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         _: OpenFlags,
         _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
+        self.mounted.end_locks_of_handle(object(inode), handle.0);
         self.mounted.close(object(inode));
         reply.ok();
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::clients::Clients;
-use crate::locks::watch_signals;
+use crate::locks::{forget_by, watch_signals};
 use crate::operations::Mounted;
 use crate::options::Options;
 use crate::requests::RequestHandler;
@@ -209,6 +210,7 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     let (sender, ended) = channel();
     let handler = RequestHandler {
         mounted: Arc::clone(&mounted),
+        opened: AtomicU64::new(0),
         ended: sender,
     };
     let mut config = fuser::Config::default();
@@ -223,7 +225,9 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
             .map_err(|error| refused(what(), &error))?;
         let mounted = Arc::clone(&mounted);
         // It is the first one.
-        let _ = mounted.kernel.set(session.notifier());
+        let _ = mounted
+            .forgets
+            .set(forget_by(session.notifier()).doing(what)?);
         *serving = Some(Served {
             mounted,
             entry: None,

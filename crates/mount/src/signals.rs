@@ -28,8 +28,12 @@ impl Waits {
     }
 
     pub(crate) fn add(&self, waiting: Waiting) {
-        self.lock().push(waiting);
-        self.begun.notify_one();
+        let mut known = self.lock();
+        known.push(waiting);
+        // While others wait, signals are looked at in any case, and not more often for one more.
+        if known.len() == 1 {
+            self.begun.notify_one();
+        }
     }
 
     /// Waits until there is a program that waits, and for the time between two looks. Returns the waits of those that a signal has come for.

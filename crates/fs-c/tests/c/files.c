@@ -158,6 +158,15 @@ static void locks(cwfs_t *fs) {
     asked = (struct flock){.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
     CHECK_IS(cwfs_fcntl(fs, other, F_GETLK, &asked), 0);
     CHECK(asked.l_type == F_UNLCK);
+    /* A part that ends with the last byte that a file may have has no end. */
+    lock = (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 10, .l_len = INT64_MAX - 9};
+    CHECK_IS(cwfs_fcntl(fs, file, F_SETLK, &lock), 0);
+    asked.l_type = F_RDLCK;
+    CHECK_IS(cwfs_fcntl(fs, other, F_GETLK, &asked), 0);
+    CHECK(asked.l_type == F_WRLCK && asked.l_start == 10 && asked.l_len == 0);
+    lock.l_type = F_UNLCK;
+    CHECK_IS(cwfs_fcntl(fs, file, F_SETLK, &lock), 0);
+    asked = (struct flock){.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
     /* Whole files, which these do not exclude. */
     CHECK_IS(cwfs_flock(fs, file, LOCK_EX), 0);
     CHECK_IS(cwfs_flock(fs, other, LOCK_SH | LOCK_NB), -EAGAIN);

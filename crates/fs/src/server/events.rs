@@ -299,6 +299,7 @@ impl Loop {
             }
             self.apply_metadata_batch();
             self.take_overdue_turns();
+            self.go_on_with_locks();
             self.tell_lock_clients();
             self.abandon_ended();
             self.run_jobs();
@@ -319,7 +320,7 @@ impl Loop {
         completions: &mut Vec<Completion>,
     ) -> Result<(), String> {
         let can_run = !self.starved.is_empty() && self.staging.may_take();
-        if can_run || !self.runnable.is_empty() {
+        if can_run || !self.runnable.is_empty() || self.locks.table.has_left() {
             return self.wait(takes_more, Duration::ZERO, completions);
         }
         let client_check = (self.busy() > 0).then_some(self.client_check_at);

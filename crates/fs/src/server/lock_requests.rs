@@ -3,6 +3,8 @@
 //! A client has its locks for as long as the connection lasts by which it asked for them. Its end wakes the loop, by a receive that
 //! nothing else ends, and others get what the client had.
 
+use std::collections::HashSet;
+
 use causeway_bmi::Completion;
 use causeway_wire::fs::{
     Attributes, Caller, Errno, Failure, Kind, Lock, LockFamily, LockHolder, LockRange, ObjectId,
@@ -90,6 +92,12 @@ impl Loop {
         }
         self.note_granted();
         ReplyBody::Done
+    }
+
+    /// Gives locks to those that earlier requests have left waiting, since there were many.
+    pub(super) fn go_on_with_locks(&mut self) {
+        self.locks.table.go_on();
+        self.note_granted();
     }
 
     /// Tells clients that have waited, as far as there is room for messages on their way.
@@ -199,8 +207,11 @@ impl Loop {
 
     fn forget_idle_lock_clients(&mut self) {
         let table = &self.locks.table;
+        // One that is still to be told of the end of a wait needs the connection.
+        let told: HashSet<u128> = self.locks.news.iter().map(|(told, ..)| *told).collect();
         let clients = self.locks.clients.keys().copied();
-        let idle: Vec<u128> = clients.filter(|client| table.is_idle(*client)).collect();
+        let is_idle = |client: &u128| table.is_idle(*client) && !told.contains(client);
+        let idle: Vec<u128> = clients.filter(is_idle).collect();
         for client in idle {
             self.forget_lock_client(client);
         }

@@ -1,7 +1,7 @@
 //! Locks on files: who has which, who waits, and in which order those get theirs. No I/O, no clock.
 //!
 //! Requests come by [`Locks::lock`], [`Locks::unlock`], [`Locks::cancel`] and [`Locks::forget`]. Each may give locks to others that wait:
-//! [`Locks::take_granted`] returns these. What a request may cost is bounded by the limits below.
+//! [`Locks::take_granted`] returns these. What a request may cost is bounded by the limits below: what is left to do then, [`Locks::go_on`] does.
 //!
 //! **Fairness.** A lock waits for those that are in its way, and for earlier ones that wait and would be in its way: a stream of
 //! shared locks does not keep an exclusive one out. An owner that changes what it has goes ahead of all that wait.
@@ -30,7 +30,8 @@ const MAX_WAITING: usize = 4 << 10;
 const MAX_OF_ALL: usize = 256 << 10;
 /// Parts that a lock may become when another one is put into it.
 const PARTS: usize = 2;
-/// Most pairs of locks that one search for a circle of waits looks at.
+/// Most pairs of locks that one search for a circle of waits looks at, and from how many on giving locks to those that wait does not
+/// begin another pass over their queue at once.
 const MAX_SEARCH: usize = 1 << 20;
 const TOO_MANY_WAITS: &str = "too many clients wait for each other";
 
@@ -111,6 +112,8 @@ pub(super) struct Locks {
     /// The file that each client waits for under each tag.
     waits: HashMap<(u128, u64), Key>,
     granted: Vec<(u128, u64)>,
+    /// Files, each once, with parts for which those that wait are still to be looked at.
+    left: VecDeque<(Key, Vec<LockRange>)>,
 }
 
 /// Whether the two exclude each other.
@@ -175,8 +178,8 @@ impl Locks {
             (None, _) => {
                 set_part(&mut file.held, wants.owner, wants.range, Some(wants));
                 self.settle(key, owner);
-                // The owner may have an exclusive lock no longer.
-                self.grant(key);
+                // The owner may have an exclusive lock no longer, or go ahead with what it waits for.
+                self.grant(key, vec![lock.range]);
                 return Outcome::Granted;
             }
             (Some(holder), None) => return Outcome::Taken(holder),
@@ -227,7 +230,7 @@ impl Locks {
             set_part(&mut file.held, owner, range, None);
         }
         self.settle(key, owner);
-        self.grant(key);
+        self.grant(key, vec![range]);
         Ok(())
     }
 
@@ -245,11 +248,11 @@ impl Locks {
 
     /// Ends a wait. Returns whether it went on.
     pub(super) fn cancel(&mut self, client: u128, tag: u64) -> bool {
-        let key = self.end_wait(client, tag);
-        if let Some(key) = key {
-            self.grant(key);
+        let ended = self.end_wait(client, tag);
+        if let Some((key, range)) = ended {
+            self.grant(key, vec![range]);
         }
-        key.is_some()
+        ended.is_some()
     }
 
     /// A client is gone: others get what it had.
@@ -273,7 +276,7 @@ impl Locks {
         self.waits.retain(|(waits, _), _| *waits != client);
         self.granted.retain(|(waits, _)| *waits != client);
         for key in keys {
-            self.grant(key);
+            self.grant(key, vec![LockRange::ALL]);
         }
     }
 
@@ -285,6 +288,18 @@ impl Locks {
     /// Clients that have waited and have their locks now, with the tags of their waits.
     pub(super) fn take_granted(&mut self) -> Vec<(u128, u64)> {
         std::mem::take(&mut self.granted)
+    }
+
+    /// Whether some that wait are still to be looked at: [`Locks::go_on`] does that.
+    pub(super) fn has_left(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// Looks at those that wait on one more file, as earlier requests have left it.
+    pub(super) fn go_on(&mut self) {
+        if let Some((key, changed)) = self.left.pop_front() {
+            self.grant(key, changed);
+        }
     }
 
     fn lacks_room(&self, key: Key, client: u128) -> Option<&'static str> {
@@ -331,38 +346,75 @@ impl Locks {
         }
     }
 
-    fn end_wait(&mut self, client: u128, tag: u64) -> Option<Key> {
+    /// Returns what was waited for.
+    fn end_wait(&mut self, client: u128, tag: u64) -> Option<(Key, LockRange)> {
         let key = self.waits.remove(&(client, tag))?;
         let file = self.files.get_mut(&key)?;
         let is_it = |waiter: &Waiter| waiter.wants.owner.client == client && waiter.tag == tag;
         let place = file.waiting.iter().position(is_it)?;
         let waiter = file.waiting.remove(place)?;
         self.settle(key, waiter.wants.owner);
-        Some(key)
+        Some((key, waiter.wants.range))
     }
 
-    /// Gives locks to those that wait and that nothing is in the way of any more.
-    fn grant(&mut self, key: Key) {
-        let mut place = 0;
-        while let Some(file) = self.files.get_mut(&key)
-            && let Some(waiter) = file.waiting.get(place).copied()
-        {
-            if file.is_blocked(&waiter, place) {
-                place += 1;
-                continue;
+    /// Gives locks to those that wait for any of these parts and that nothing is in the way of any more. That may change other parts, for which others
+    /// wait: if there are too many of these, they are left for later.
+    fn grant(&mut self, key: Key, mut changed: Vec<LockRange>) {
+        let mut looked_at = 0;
+        while !changed.is_empty() {
+            if looked_at > MAX_SEARCH {
+                return self.leave(key, changed);
             }
-            file.waiting.remove(place);
-            let Waiter { wants, tag, .. } = waiter;
-            let frees = |held: &Held| held.owner == wants.owner && held.exclusive;
-            let frees_others = !wants.exclusive && file.held.iter().any(frees);
-            set_part(&mut file.held, wants.owner, wants.range, Some(wants));
-            self.waits.remove(&(wants.owner.client, tag));
-            self.granted.push((wants.owner.client, tag));
-            self.settle(key, wants.owner);
-            if frees_others {
-                place = 0;
+            let mut place = 0;
+            let mut freed = Vec::new();
+            while let Some(file) = self.files.get(&key)
+                && let Some(waiter) = file.waiting.get(place)
+            {
+                let is_part = |part: &LockRange| part.overlaps(waiter.wants.range);
+                looked_at += 1;
+                if !changed.iter().any(is_part) {
+                    place += 1;
+                    continue;
+                }
+                looked_at += file.held.len() + place;
+                if file.is_blocked(waiter, place) {
+                    place += 1;
+                    continue;
+                }
+                freed.extend(self.give(key, place));
             }
+            changed = freed;
         }
+    }
+
+    /// Notes that those that wait for these parts are to be looked at.
+    fn leave(&mut self, key: Key, parts: Vec<LockRange>) {
+        let mut left = self.left.iter_mut();
+        match left.find(|(left, _)| *left == key) {
+            Some((_, known)) if known.len() + parts.len() > MAX_WAITING => {
+                *known = vec![LockRange::ALL];
+            }
+            Some((_, known)) => known.extend(parts),
+            None => self.left.push_back((key, parts)),
+        }
+    }
+
+    /// Gives the one at this place of the queue its lock. Returns the part if others that wait, also earlier ones, may go on by that.
+    fn give(&mut self, key: Key, place: usize) -> Option<LockRange> {
+        let file = self.files.get_mut(&key)?;
+        let Waiter { wants, tag, .. } = file.waiting.remove(place)?;
+        let frees = |held: &Held| {
+            held.owner == wants.owner && held.exclusive && held.range.overlaps(wants.range)
+        };
+        let frees_others = !wants.exclusive && file.held.iter().any(frees);
+        set_part(&mut file.held, wants.owner, wants.range, Some(wants));
+        self.waits.remove(&(wants.owner.client, tag));
+        self.granted.push((wants.owner.client, tag));
+        self.settle(key, wants.owner);
+        // What has a part goes ahead.
+        let share = self.owners.get(&wants.owner).and_then(|of| of.get(&key));
+        let waits_on = share.is_some_and(|share| share.waits > 0);
+        (frees_others || waits_on).then_some(wants.range)
     }
 
     /// An owner has begun to wait. Refuses that if it closes a circle of owners that wait for each other's locks; opens those
@@ -403,13 +455,18 @@ impl Locks {
         let Some(&key) = self.waits.get(&(client, tag)) else {
             return;
         };
-        let waiting = self.files.get_mut(&key).into_iter();
-        for waiter in waiting.flat_map(|file| &mut file.waiting) {
-            if waiter.wants.owner.client == client && waiter.tag == tag {
-                waiter.goes_ahead = true;
-            }
+        let Some(file) = self.files.get_mut(&key) else {
+            return;
+        };
+        let is_it = |waiter: &Waiter| waiter.wants.owner.client == client && waiter.tag == tag;
+        let Some(place) = file.waiting.iter().position(is_it) else {
+            return;
+        };
+        file.waiting[place].goes_ahead = true;
+        if !file.is_blocked(&file.waiting[place], place) {
+            let freed = self.give(key, place);
+            self.grant(key, freed.into_iter().collect());
         }
-        self.grant(key);
     }
 
     /// Looks for a circle of waits through an owner.

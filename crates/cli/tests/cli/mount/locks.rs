@@ -1,7 +1,7 @@
 //! Locks of ranges between programs on two mounts: they exclude each other, and end with their programs and mounts.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -90,6 +90,50 @@ print(os.pread(f, 9, 0), flush=True)";
     holder.wait().unwrap();
     drop(first);
     one.unmount();
+}
+
+#[test]
+fn locks_that_an_open_file_owns_end_with_its_last_handle() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let (one, other) = (Mounted::new(&stand), Mounted::new(&stand));
+    std::fs::write(one.at("file"), "").unwrap();
+    let second = open(&other.at("file"));
+    // By `F_OFD_SETLK`. Neither another handle that the program closes nor a copy of this one ends the lock.
+    let program = "import fcntl, os, struct, sys
+f = os.open(sys.argv[1], os.O_RDWR)
+fcntl.fcntl(f, 37, struct.pack('hhqqi', fcntl.F_WRLCK, 0, 0, 0, 0))
+os.close(os.dup(f))
+os.close(os.open(sys.argv[1], os.O_RDWR))
+print('has it', flush=True)
+sys.stdin.readline()
+os.close(f)
+print('has closed it', flush=True)
+sys.stdin.read()";
+    for is_killed in [false, true] {
+        let mut holder = Command::new("python3")
+            .args(["-c", program])
+            .arg(one.at("file"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        expect(&mut holder, "has it\n");
+        let taken = fcntl_lock(&second, FlockOperation::NonBlockingLockShared);
+        assert_eq!(taken, Err(Errno::AGAIN));
+        if is_killed {
+            holder.kill().unwrap();
+        } else {
+            holder.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+            expect(&mut holder, "has closed it\n");
+        }
+        fcntl_lock(&second, FlockOperation::LockExclusive).unwrap();
+        fcntl_lock(&second, FlockOperation::Unlock).unwrap();
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+    }
 }
 
 #[test]

@@ -336,6 +336,36 @@ fn a_circle_through_the_queue_alone_is_no_deadlock() {
 }
 
 #[test]
+fn those_that_a_long_chain_of_waits_lets_go_on_are_looked_at_a_part_at_a_time() {
+    const OWNERS: u128 = 1000;
+    let mut locks = Locks::default();
+    let byte = |owner: u128| lock(0, true, owner as u64, owner as u64);
+    for owner in 0..=OWNERS {
+        assert_eq!(locks.lock(of(owner), &byte(owner), None), Outcome::Granted);
+    }
+    // Each waits for all that come behind it, and gives up its own exclusive lock once it has what it waits for.
+    for owner in 0..OWNERS {
+        let rest = lock(0, false, owner as u64, OWNERS as u64);
+        assert_eq!(locks.lock(of(owner), &rest, Some(1)), Outcome::Waits);
+    }
+    let key = (ObjectId(1), LockFamily::Record);
+    assert_eq!(locks.unlock(of(OWNERS), key, LockRange::ALL), Ok(()));
+    let mut granted = locks.take_granted();
+    assert!(locks.has_left() && granted.len() < OWNERS as usize / 10);
+    // Others do not come between.
+    assert!(matches!(
+        locks.lock(of(OWNERS), &byte(1), None),
+        Outcome::Taken(_)
+    ));
+    while locks.has_left() {
+        locks.go_on();
+        granted.extend(locks.take_granted());
+    }
+    let expected: Vec<(u128, u64)> = (0..OWNERS).rev().map(|owner| (owner, 1)).collect();
+    assert_eq!(granted, expected);
+}
+
+#[test]
 fn locks_beyond_the_limits_are_refused_and_change_nothing() {
     let mut locks = Locks::default();
     let key = (ObjectId(1), LockFamily::Record);

@@ -1,0 +1,82 @@
+//! By which handles of open files their owners have asked for locks.
+//!
+//! The kernel says when a program closes a file, and whose locks end with that. Of locks that an open file itself owns (`F_OFD_SETLK`) it does not: these end with
+//! the last close of the handle by which they were taken.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use causeway_wire::fs::ObjectId;
+
+/// Handles, by file and owner. An open file has one handle; of a program that locks by several, the last one is known, which is enough, as its locks end whichever
+/// it closes.
+#[derive(Debug, Default)]
+pub(crate) struct LockHandles {
+    known: Mutex<HashMap<ObjectId, HashMap<u64, u64>>>,
+}
+
+impl LockHandles {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, HashMap<u64, u64>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An owner asks for a lock by this handle.
+    pub(crate) fn note(&self, object: ObjectId, owner: u64, handle: u64) {
+        let mut known = self.lock();
+        known.entry(object).or_default().insert(owner, handle);
+    }
+
+    /// An owner's locks on a file end.
+    pub(crate) fn forget_owner(&self, object: ObjectId, owner: u64) {
+        let mut known = self.lock();
+        if let Some(owners) = known.get_mut(&object) {
+            owners.remove(&owner);
+            if owners.is_empty() {
+                known.remove(&object);
+            }
+        }
+    }
+
+    /// A handle is closed for good. Returns the owners whose locks end with it.
+    pub(crate) fn close(&self, object: ObjectId, handle: u64) -> Vec<u64> {
+        let mut known = self.lock();
+        let Some(owners) = known.get_mut(&object) else {
+            return Vec::new();
+        };
+        let mut ended = Vec::new();
+        owners.retain(|owner, by| {
+            let ends = *by == handle;
+            if ends {
+                ended.push(*owner);
+            }
+            !ends
+        });
+        if owners.is_empty() {
+            known.remove(&object);
+        }
+        ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_go_with_their_last_handle_unless_they_went_before() {
+        let (handles, file, other) = (LockHandles::default(), ObjectId(5), ObjectId(6));
+        handles.note(file, 1, 10);
+        handles.note(file, 2, 10);
+        handles.note(file, 3, 11);
+        handles.note(other, 1, 10);
+        handles.forget_owner(file, 2);
+        // It is used again, for another open file.
+        handles.note(file, 1, 12);
+        assert!(handles.close(file, 10).is_empty());
+        assert_eq!(handles.close(file, 12), [1]);
+        assert_eq!(handles.close(file, 11), [3]);
+        assert!(handles.close(file, 11).is_empty());
+        assert_eq!(handles.close(other, 10), [1]);
+        assert!(handles.lock().is_empty());
+    }
+}
