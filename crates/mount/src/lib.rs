@@ -17,6 +17,7 @@
 mod allocation;
 mod attributes;
 mod clients;
+mod forgotten;
 mod listing;
 mod lock_handles;
 mod locks;

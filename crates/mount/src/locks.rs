@@ -9,7 +9,6 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Weak};
 
 use causeway_fs::Error;
@@ -17,6 +16,7 @@ use causeway_fs::client::LockOwner;
 use causeway_wire::fs::{Errno, Lock, LockFamily, LockHolder, LockRange, ObjectId};
 
 use crate::attributes::{Failed, Outcome};
+use crate::forgotten::Forgotten;
 use crate::operations::Mounted;
 use crate::signals::Waiting;
 
@@ -101,29 +101,6 @@ fn record_owner(object: ObjectId, number: u64) -> LockOwner {
         family: LockFamily::Record,
         number,
     }
-}
-
-/// A file of which the kernel is to forget what it has read, and what is called then.
-pub(crate) struct Forgotten {
-    object: ObjectId,
-    then: Box<dyn FnOnce() + Send>,
-}
-
-/// Starts the thread that tells the kernel what to forget: that waits for reads in progress, and nobody else's locks may. It ends with the mount.
-pub(crate) fn forget_by(kernel: fuser::Notifier) -> io::Result<Sender<Forgotten>> {
-    let (sender, forgotten) = channel::<Forgotten>();
-    let forget = move || {
-        for Forgotten { object, then } in forgotten {
-            if let Err(error) = kernel.inval_inode(fuser::INodeNo(object.0), 0, 0) {
-                // It knows nothing of the file.
-                tracing::debug!(%error, "the kernel forgets nothing");
-            }
-            then();
-        }
-    };
-    let thread = std::thread::Builder::new().name("forgets".to_owned());
-    thread.spawn(forget)?;
-    Ok(sender)
 }
 
 /// Starts the thread that looks for signals. It ends with the process, or when a program waits that is another mount's.

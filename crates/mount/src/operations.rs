@@ -13,9 +13,9 @@ use causeway_wire::fs::{
 
 use crate::attributes::{Failed, Outcome, Shown};
 use crate::clients::{Clients, User};
+use crate::forgotten::Forgotten;
 use crate::listing::Listing;
 use crate::lock_handles::LockHandles;
-use crate::locks::Forgotten;
 use crate::open_files::{OpenFiles, Shared};
 use crate::signals::Waits;
 use crate::unlinked::{PLACE, Unlinked};

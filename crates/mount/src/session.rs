@@ -20,7 +20,8 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::clients::Clients;
-use crate::locks::{forget_by, watch_signals};
+use crate::forgotten::forget_by;
+use crate::locks::watch_signals;
 use crate::operations::Mounted;
 use crate::options::Options;
 use crate::requests::RequestHandler;
