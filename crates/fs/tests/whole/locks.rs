@@ -267,12 +267,13 @@ fn many_waits_of_one_client_begin_anew_each_once_when_the_server_is_started_agai
     let mut clients = [(); 2].map(|()| fixture.client());
     let object = create(&mut clients[0], b"/file").node.object;
     let [one, other] = clients.each_ref().map(|client| Arc::clone(client.locks()));
-    let byte = |number: u64, exclusive| lock(object, number, exclusive, range(number, number));
     one.lock(&lock(object, 0, true, LockRange::ALL)).unwrap();
     let (sender, ended) = channel();
     for number in 1..=WAITS {
         let sender = sender.clone();
-        other.start_with(&byte(number, true), move |result| {
+        // All but one have to wait again.
+        let wanted = lock(object, number, true, range(0, 9));
+        other.start_with(&wanted, move |result| {
             sender.send((number, result)).unwrap();
         });
     }
