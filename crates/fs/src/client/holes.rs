@@ -21,6 +21,14 @@ impl Client {
             .map_err(|error| error.during("measure", &object_name(node.object)))
     }
 
+    /// The same, and the size if an I/O server fails: that is no reason for programs to do without the other attributes.
+    pub fn stored_bytes_or_size(&mut self, node: &Node) -> u64 {
+        self.stored_bytes(node).unwrap_or_else(|error| {
+            tracing::warn!("{error}; its size is shown instead");
+            node.attributes.size
+        })
+    }
+
     fn try_stored_bytes(&mut self, node: &Node) -> Result<u64, CallError> {
         let object = node.object;
         let distribution = match &node.body {
