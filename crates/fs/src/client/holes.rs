@@ -63,6 +63,7 @@ impl Client {
 
     /// Tells the metadata server if a file that counts as one that may have holes is found to have none: parts of it were written
     /// before those in front of them, and all of it has been written by now.
+    /// Where disks count more or less than was written, the file stays what it is.
     pub(super) fn note_if_filled(&mut self, file: &mut File) -> Result<(), CallError> {
         let Body::Striped {
             distribution,

@@ -115,14 +115,14 @@ fn a_write_that_cannot_take_privileges_away_changes_nothing() {
     }
     let stand = Stand::new();
     let mounted = Mounted::with(&stand, &stand.impatient(), &["-o", "allow_other"]);
-    // Large enough to lie on the I/O servers.
+    // Large enough to lie on the I/O servers; a first write has nothing left to ask the metadata server for before the next one.
     shell(
         mounted.path(),
         "chmod 755 .; mkdir -m 1777 shared; head -c 1M /dev/zero >shared/program; chown 1001:1001 shared/program",
     );
     let mut writer = Command::new("setpriv")
         .args(["--reuid=1001", "--regid=1001", "--clear-groups", "sh", "-c"])
-        .arg("exec 3<>program; chmod 6755 program; echo ready; read go; printf new >&3")
+        .arg("exec 3<>program; head -c 1 /dev/zero >&3; chmod 6755 program; echo ready; read go; printf new >&3")
         .current_dir(mounted.at("shared"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
