@@ -120,9 +120,13 @@ fn a_write_that_cannot_take_privileges_away_changes_nothing() {
         mounted.path(),
         "chmod 755 .; mkdir -m 1777 shared; head -c 1M /dev/zero >shared/program; chown 1001:1001 shared/program",
     );
+    // What is open to append does not go through the kernel's cache, so that the kernel asks for nothing before it writes.
+    let writes = "import fcntl, os, sys; file = os.open('program', os.O_WRONLY | os.O_APPEND)
+fcntl.fcntl(file, fcntl.F_SETFL, 0); os.pwrite(file, bytes(1), 0); os.chmod('program', 0o6755)
+print('ready', flush=True); sys.stdin.readline(); os.pwrite(file, b'new', 0)";
     let mut writer = Command::new("setpriv")
         .args(["--reuid=1001", "--regid=1001", "--clear-groups", "sh", "-c"])
-        .arg("exec 3<>program; head -c 1 /dev/zero >&3; chmod 6755 program; echo ready; read go; printf new >&3")
+        .args(["exec python3 -c \"$1\"", "sh", writes])
         .current_dir(mounted.at("shared"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
