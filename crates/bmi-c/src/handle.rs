@@ -371,7 +371,6 @@ fn interrupt_wait(handle: *mut Handle, note: impl FnOnce(&Entry)) -> c_int {
 mod tests {
     use super::*;
     use crate::life::{BMI_finalize, BMI_initialize};
-    use crate::memory::Owner;
     use causeway_sys::memory::Memory;
 
     fn start() -> *mut Handle {
@@ -390,7 +389,7 @@ mod tests {
             let keep = |instance: &mut Instance| {
                 let memory = Memory::zeroed(100);
                 watches.push(memory.watch());
-                instance.memory.buffers.insert(memory, Owner::Instance);
+                instance.memory.buffers.insert(memory);
                 Ok(0)
             };
             assert_eq!(call(handle, keep), 0);

@@ -25,26 +25,12 @@ pub(crate) enum Named {
     List(*const iovec, usize),
 }
 
-/// Whose memory a buffer is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Owner {
-    /// The instance's, which allocated or mapped it.
-    Instance,
-    /// The program's, which has registered it.
-    Program,
-}
-
-struct Buffer {
-    memory: Memory,
-    owner: Owner,
-}
-
-/// Buffers that the instance made or that were registered with it.
+/// Buffers that the instance made, or those that the program has registered with it.
 #[derive(Default)]
 pub(crate) struct Buffers {
     /// By the address of their first byte, shortest first, and of equal ones those for reading only: a region that was mapped twice, or whole and
     /// in part, lies at one address. They may overlap in any other way, too.
-    by_address: BTreeMap<usize, Vec<Buffer>>,
+    by_address: BTreeMap<usize, Vec<Memory>>,
     /// All of them lie within.
     bounds: std::ops::Range<usize>,
     /// None of them is longer.
@@ -53,7 +39,7 @@ pub(crate) struct Buffers {
 
 impl Buffers {
     /// Keeps a buffer until [`Buffers::remove`]; returns its address. An empty one has an address, too.
-    pub(crate) fn insert(&mut self, memory: Memory, owner: Owner) -> *mut c_void {
+    pub(crate) fn insert(&mut self, memory: Memory) -> *mut c_void {
         let (base, start) = (memory.as_ptr(), memory.as_ptr().addr());
         let end = start + memory.len().max(1);
         self.bounds = if self.bounds.is_empty() {
@@ -64,23 +50,20 @@ impl Buffers {
         self.longest = self.longest.max(memory.len());
         let order = |memory: &Memory| (memory.len(), memory.is_writable());
         let here = self.by_address.entry(start).or_default();
-        let at = here.partition_point(|other| order(&other.memory) <= order(&memory));
-        here.insert(at, Buffer { memory, owner });
+        let at = here.partition_point(|other| order(other) <= order(&memory));
+        here.insert(at, memory);
         base.cast()
     }
 
-    /// Forgets one buffer of this owner's that begins here. Operations in progress keep its memory.
+    /// Forgets one buffer that begins here. Operations in progress keep its memory.
     ///
     /// The caller cannot say which of several. The shortest goes, so that those that stay hold whatever
     /// the caller may still use.
-    pub(crate) fn remove(&mut self, base: *mut c_void, owner: Owner) -> bool {
+    pub(crate) fn remove(&mut self, base: *mut c_void) -> bool {
         let Entry::Occupied(mut here) = self.by_address.entry(base.addr()) else {
             return false;
         };
-        let Some(at) = here.get().iter().position(|buffer| buffer.owner == owner) else {
-            return false;
-        };
-        here.get_mut().remove(at);
+        here.get_mut().remove(0);
         if here.get().is_empty() {
             here.remove();
         }
@@ -96,24 +79,22 @@ impl Buffers {
         self.bounds.contains(&start)
     }
 
-    /// The part of a buffer that the span is, if it is one. If it begins in buffers of the instance but none of them
-    /// holds all of it, it is an error; behind a registered buffer the program's memory may go on.
+    /// The part of a buffer that the span is, if it is one. If it begins in buffers but none of them
+    /// holds all of it, it is an error.
     fn find(&self, start: usize, len: usize) -> Result<Option<Memory>, Failure> {
         let first = start.saturating_sub(self.longest);
         let (mut most_room, mut read_only) = (0, None);
         let nearest_first = self.by_address.range(first..=start).rev();
-        for (base, Buffer { memory, owner }) in nearest_first.flat_map(|(base, here)| {
+        for (base, memory) in nearest_first.flat_map(|(base, here)| {
             let longest_first = here.iter().rev();
-            longest_first.map(move |buffer| (base, buffer))
+            longest_first.map(move |memory| (base, memory))
         }) {
             let from = start - base;
             if from >= memory.len() {
                 continue;
             }
             let room = memory.len() - from;
-            if *owner == Owner::Instance {
-                most_room = most_room.max(room);
-            }
+            most_room = most_room.max(room);
             if len <= room {
                 let part = memory.slice(from..from + len);
                 // The same bytes may have been mapped for reading and for writing.
@@ -172,6 +153,7 @@ pub(crate) fn check(base: *const c_void, size: usize) -> Result<NonNull<u8>, Fai
 #[derive(Default)]
 pub(crate) struct Describer {
     pub(crate) buffers: Buffers,
+    pub(crate) registered: Buffers,
     foreign: ForeignMemory,
     /// The memory of a list, empty between calls.
     list: Vec<Memory>,
@@ -194,7 +176,8 @@ impl Describer {
             Named::Buffer(base, size) => {
                 let size = usize::try_from(size).map_err(|_| negative(size))?;
                 let start = check(base, size)?;
-                if self.buffers.may_hold(start.addr().get()) {
+                let at = start.addr().get();
+                if self.buffers.may_hold(at) || self.registered.may_hold(at) {
                     // SAFETY: the caller's promise.
                     let memory = unsafe { self.describe(start, size, writable) }?;
                     return body(std::slice::from_ref(&memory));
@@ -254,8 +237,18 @@ impl Describer {
         size: usize,
         writable: bool,
     ) -> Result<Memory, Failure> {
-        if let Some(memory) = self.buffers.find(start.addr().get(), size)? {
+        let at = start.addr().get();
+        if let Some(memory) = self.buffers.find(at, size)? {
             return Ok(memory);
+        }
+        // Behind a registered buffer the program's memory may go on.
+        if self.registered.may_hold(at)
+            && let Ok(Some(memory)) = self.registered.find(at, size)
+        {
+            return Ok(match writable {
+                true => memory,
+                false => memory.read_only(),
+            });
         }
         // SAFETY: the caller's promise; C forms no Rust reference.
         Ok(unsafe { self.foreign.span(start, size, writable) }.clone())
@@ -279,8 +272,8 @@ mod tests {
         let block = Memory::zeroed(1000);
         let base = block.as_ptr().addr();
         assert_eq!(is_found(&buffers, base, 1), Some(false));
-        buffers.insert(block.slice(100..200), Owner::Instance);
-        let last = buffers.insert(block.slice(500..600), Owner::Instance);
+        buffers.insert(block.slice(100..200));
+        let last = buffers.insert(block.slice(500..600));
         for (from, len, expected) in [
             (0, 100, Some(false)),
             (100, 100, Some(true)),
@@ -293,8 +286,8 @@ mod tests {
         ] {
             assert_eq!(is_found(&buffers, base + from, len), expected, "{from}");
         }
-        assert!(!buffers.remove(last.wrapping_byte_add(1), Owner::Instance));
-        assert!(buffers.remove(last, Owner::Instance) && !buffers.remove(last, Owner::Instance));
+        assert!(!buffers.remove(last.wrapping_byte_add(1)));
+        assert!(buffers.remove(last) && !buffers.remove(last));
         assert_eq!(is_found(&buffers, base + 500, 1), Some(false));
     }
 
@@ -303,11 +296,11 @@ mod tests {
         let mut buffers = Buffers::default();
         let block = Memory::zeroed(1000);
         let base = block.as_ptr().addr();
-        let whole = buffers.insert(block.clone(), Owner::Instance);
+        let whole = buffers.insert(block.clone());
         // The same once more, its front, and a part of it.
-        assert_eq!(buffers.insert(block.clone(), Owner::Instance), whole);
-        assert_eq!(buffers.insert(block.slice(0..100), Owner::Instance), whole);
-        let part = buffers.insert(block.slice(200..300), Owner::Instance);
+        assert_eq!(buffers.insert(block.clone()), whole);
+        assert_eq!(buffers.insert(block.slice(0..100)), whole);
+        let part = buffers.insert(block.slice(200..300));
         let all = |buffers: &Buffers, from, len| is_found(buffers, base + from, len);
         assert_eq!(all(&buffers, 0, 1000), Some(true));
         assert_eq!(all(&buffers, 250, 50), Some(true));
@@ -317,17 +310,23 @@ mod tests {
             "it ends behind the part"
         );
         assert_eq!(all(&buffers, 250, 751), None);
-        assert!(buffers.remove(part, Owner::Instance) && !buffers.remove(part, Owner::Instance));
-        assert!(buffers.remove(whole, Owner::Instance));
+        assert!(buffers.remove(part) && !buffers.remove(part));
+        assert!(buffers.remove(whole));
         assert_eq!(all(&buffers, 0, 1000), Some(true), "two are left");
-        assert!(buffers.remove(whole, Owner::Instance));
+        assert!(buffers.remove(whole));
         assert_eq!(all(&buffers, 0, 1000), Some(true), "one is left");
         let watch = block.watch();
         drop(block);
         assert!(!watch.is_gone(), "the last one keeps the memory");
-        assert!(buffers.remove(whole, Owner::Instance) && !buffers.remove(whole, Owner::Instance));
+        assert!(buffers.remove(whole) && !buffers.remove(whole));
         assert!(watch.is_gone());
         assert!(!buffers.may_hold(base));
+    }
+
+    fn registered_again(buffer: &Memory) -> Memory {
+        let start = check(buffer.as_ptr().cast(), buffer.len()).ok().unwrap();
+        // SAFETY: as long as the buffer, which the caller keeps, and nothing uses the description.
+        unsafe { Memory::registered(start, buffer.len()) }
     }
 
     /// What methods know of a buffer as a whole, such as a registration, is found again by a pointer to any part of it, in any
@@ -343,13 +342,15 @@ mod tests {
         let buffers = [1000, 500].map(Memory::zeroed);
         let [one, other] = buffers
             .clone()
-            .map(|memory| describer.buffers.insert(memory, Owner::Instance));
+            .map(|memory| describer.buffers.insert(memory));
         let own = [0_u8; 100];
         let named = [0_u8; 100];
         let start = check(named.as_ptr().cast(), 100).ok().unwrap();
         // SAFETY: the array lives to the end of the test, and nothing uses the description.
         let registered = unsafe { Memory::registered(start, 100) };
-        let named = describer.buffers.insert(registered.clone(), Owner::Program);
+        let named = describer.registered.insert(registered.clone());
+        // Memory of the instance's stays what it is.
+        describer.registered.insert(registered_again(&buffers[0]));
         let [id, other_id] = buffers.each_ref().map(Memory::id);
         assert!(id.is_some() && other_id.is_some() && id != other_id);
         for (base, at, size, expected) in [
@@ -375,45 +376,20 @@ mod tests {
     }
 
     #[test]
-    fn registered_buffers_are_found_and_memory_may_go_on_behind_them() {
-        let mut buffers = Buffers::default();
-        let block = Memory::zeroed(1000);
-        let base = block.as_ptr().addr();
-        let registered = buffers.insert(block.slice(100..200), Owner::Program);
-        for (from, len, expected) in [
-            (100, 100, Some(true)),
-            (150, 51, Some(false)),
-            (50, 100, Some(false)),
-        ] {
-            assert_eq!(is_found(&buffers, base + from, len), expected, "{from}");
-        }
-        // One that the instance made around it still bounds what begins in it.
-        let outer = buffers.insert(block.slice(0..300), Owner::Instance);
-        assert_eq!(is_found(&buffers, base + 150, 51), Some(true));
-        assert_eq!(is_found(&buffers, base + 150, 151), None);
-        assert!(!buffers.remove(registered, Owner::Instance));
-        assert!(!buffers.remove(outer, Owner::Program));
-        assert!(buffers.remove(registered, Owner::Program));
-        assert!(!buffers.remove(registered, Owner::Program));
-        assert!(buffers.remove(outer, Owner::Instance));
-        assert!(!buffers.may_hold(base + 100));
-    }
-
-    #[test]
     fn what_was_mapped_for_writing_too_can_be_written() {
         let mut buffers = Buffers::default();
         let block = Memory::zeroed(1000);
-        let whole = buffers.insert(block.clone(), Owner::Instance);
-        buffers.insert(block.read_only(), Owner::Instance);
-        buffers.insert(block.read_only().slice(100..200), Owner::Instance);
+        let whole = buffers.insert(block.clone());
+        buffers.insert(block.read_only());
+        buffers.insert(block.read_only().slice(100..200));
         let is_writable = |buffers: &Buffers| {
             let found = buffers.find(whole.addr() + 150, 10).ok().flatten();
             found.map(|memory| memory.is_writable())
         };
         assert_eq!(is_writable(&buffers), Some(true));
-        assert!(buffers.remove(whole, Owner::Instance));
+        assert!(buffers.remove(whole));
         assert_eq!(is_writable(&buffers), Some(true));
-        assert!(buffers.remove(whole, Owner::Instance));
+        assert!(buffers.remove(whole));
         assert_eq!(is_writable(&buffers), Some(false));
     }
 }

@@ -9,7 +9,7 @@ use libc::iovec;
 
 use crate::error::{BMI_ELIMIT, BMI_EUNSUPPORTED, Failure};
 use crate::handle::{Handle, call, guard};
-use crate::memory::{Named, Owner, check};
+use crate::memory::{Named, check};
 use crate::post::{Outputs, number, post};
 
 /// The peer may read.
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn BMI_memalloc(
             })?;
         let memory = instance.bmi.memalloc(Addr::from_raw(addr), size)?;
         // SAFETY: as above.
-        unsafe { buffer.write(instance.memory.buffers.insert(memory, Owner::Instance)) };
+        unsafe { buffer.write(instance.memory.buffers.insert(memory)) };
         Ok(0)
     })
 }
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn BMI_memalloc(
 pub extern "C" fn BMI_memfree(bmi: *mut Handle, buffer: *mut c_void) -> c_int {
     call(bmi, |instance| {
         // As with free().
-        if buffer.is_null() || instance.memory.buffers.remove(buffer, Owner::Instance) {
+        if buffer.is_null() || instance.memory.buffers.remove(buffer) {
             return Ok(0);
         }
         let text = "this is no buffer of BMI_memalloc or BMI_map, or it was freed already";
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn BMI_register(bmi: *mut Handle, buffer: *mut c_void, siz
         // SAFETY: the header requires memory that stays until BMI_deregister, and afterwards as long as operations and
         // exports that were begun with it.
         let memory = unsafe { Memory::registered(start, bytes) };
-        instance.memory.buffers.insert(memory, Owner::Program);
+        instance.memory.registered.insert(memory);
         Ok(0)
     })
 }
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn BMI_register(bmi: *mut Handle, buffer: *mut c_void, siz
 #[unsafe(no_mangle)]
 pub extern "C" fn BMI_deregister(bmi: *mut Handle, buffer: *mut c_void) -> c_int {
     call(bmi, |instance| {
-        if instance.memory.buffers.remove(buffer, Owner::Program) {
+        if instance.memory.registered.remove(buffer) {
             return Ok(0);
         }
         let text = "no buffer that begins here is registered, or it was deregistered already";
@@ -359,7 +359,7 @@ pub unsafe extern "C" fn BMI_map(
             return Err(Failure::new(BMI_EUNSUPPORTED, text));
         };
         // SAFETY: as above.
-        unsafe { buffer.write(instance.memory.buffers.insert(memory, Owner::Instance)) };
+        unsafe { buffer.write(instance.memory.buffers.insert(memory)) };
         Ok(0)
     })
 }

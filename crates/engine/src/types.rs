@@ -67,7 +67,7 @@ pub enum DirectReceive {
     Whole(u64),
     /// It was posted, and has failed, or a connection has been lost meanwhile.
     Waits(OpId),
-    /// Nothing has been done: something about it is not usual.
+    /// No receive has been posted and no message taken: something about it is not usual.
     Unusual,
 }
 

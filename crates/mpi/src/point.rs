@@ -45,7 +45,7 @@ const WHOLE_BEFORE_CONNECTED: u64 = 8 << 10;
 /// What has become of a receive that was tried.
 #[derive(Debug)]
 pub enum Received {
-    /// Nothing has been done.
+    /// No receive has been posted, and no message taken.
     Unusual,
     /// The message is there.
     Done(Result<Status>),
@@ -99,6 +99,10 @@ impl Process {
             return Received::Unusual;
         };
         let from_any = route.rank == abi::ANY_SOURCE;
+        // A receive from any source is an error once a process of the communicator is lost, which the general way finds.
+        if from_any && self.endpoint.losses() != 0 {
+            return Received::Unusual;
+        }
         // Other requests may be of receives that what comes besides is for.
         let takes_one = self.requests.is_empty() || from_any;
         let caller = (self.posts, 0);

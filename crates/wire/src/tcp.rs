@@ -198,7 +198,7 @@ impl Hello {
         bytes[10] = self.auth as u8;
         bytes[11] = self.encrypt.into();
         bytes[12..16].copy_from_slice(&self.holder.pid.to_le_bytes());
-        if self.auth == Auth::ClusterKey && self.formats.has(AUTHENTICATED_FROM) {
+        if self.auth == Auth::ClusterKey && self.formats.highest >= AUTHENTICATED_FROM {
             bytes[11] = 1;
             bytes[12] = (!self.encrypt).into();
         }
@@ -225,7 +225,7 @@ impl Hello {
             pid: input.u32("hello process")?,
             descriptor: input.u32("hello descriptor")?,
         };
-        if auth == Auth::ClusterKey && formats.has(AUTHENTICATED_FROM) {
+        if auth == Auth::ClusterKey && formats.highest >= AUTHENTICATED_FROM {
             if !encrypt {
                 return unknown("hello encryption", 0u8);
             }

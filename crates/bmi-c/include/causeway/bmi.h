@@ -739,9 +739,11 @@ int BMI_memfree(bmi_t *bmi, void *buffer);
  *
  *     What a method has to know of memory before it can move it, such as a network adapter's registration of its
  *     pages, is then made once for the whole buffer, at its first use, and kept for operations with any part of it. Without
- *     this it is made for each operation, since nothing tells the library when a program frees its memory. Methods that
+ *     this it is made for each operation, since nothing tells the library when a program frees its memory. Up to 256
+ *     buffers of together 1 GiB are kept, those used last; larger ones are registered for each operation. Methods that
  *     need no registration (shm, tcp and udp) are no faster by it. Buffers of BMI_memalloc() and BMI_map() are registered
- *     already. A registered buffer may overlap others; operations may begin in it and end behind it.
+ *     already, and stay what they are. A registered buffer may overlap others; operations may begin in it and end
+ *     behind it.
  *
  * PARAMETERS
  *     buffer  memory of the program's, which stays allocated until BMI_deregister()

@@ -14,6 +14,7 @@ use crate::matcher::Matcher;
 use crate::types::{
     Addr, Completion, DirectReceive, Envelope, Error, OpId, Posted, Queue, Tag, Taken,
 };
+use crate::waiting::Awaited;
 
 /// Most room of a receive that its message is polled for without one: methods may write larger messages into the memory of
 /// receives, and senders of still larger ones look for them.
@@ -81,7 +82,8 @@ impl<M: Matcher> Endpoint<M> {
             return DirectReceive::Unusual;
         };
         let losses = self.conversations.shared.losses;
-        let mut has_polled = into.len() <= DIRECT_BYTES;
+        // Before the process yields, the receive is to be seen by others.
+        let mut has_polled = into.len() <= DIRECT_BYTES && !self.policy.enter();
         if has_polled {
             if let Some(bytes) = self.poll_for_message(pattern, into, losses) {
                 return DirectReceive::Whole(bytes);
@@ -109,7 +111,8 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Polls for a message that no receive stands for, as long as a wait polls first. Returns its bytes if it has come.
+    /// Polls for a message that no receive stands for, as often as a wait does before it reads the clock. Returns the message's bytes
+    /// if it has come.
     #[inline]
     fn poll_for_message(&mut self, pattern: M::Pattern, into: &Memory, losses: u64) -> Option<u64> {
         let is_over = |all: &Conversations<M>| {
@@ -120,7 +123,11 @@ impl<M: Matcher> Endpoint<M> {
         shared.direct.begin(&mut shared.references, into);
         shared.matcher.await_directly(Some(pattern));
         self.progress();
-        if !is_over(&self.conversations) && self.poll_first(&is_over) {
+        let polls = self.policy.first_polls(Awaited::Messages);
+        if !is_over(&self.conversations) && self.advance_to(polls, &is_over) {
+            if self.conversations.shared.direct.has_come() {
+                self.policy.arrived_at_once(Awaited::Messages);
+            }
             self.flush_control();
         }
         let shared = &mut self.conversations.shared;

@@ -207,24 +207,18 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     fn wait_on(&mut self, idle: Duration, ready: impl Fn(&Conversations<M>) -> bool) -> bool {
-        self.poll_first(&ready) || self.wait_longer(idle, ready)
-    }
-
-    /// The first part of a wait: polls for a moment, or until `ready`, which it returns.
-    #[inline]
-    pub(super) fn poll_first(&mut self, ready: &impl Fn(&Conversations<M>) -> bool) -> bool {
         if self.policy.enter() {
             self.yield_processor();
         }
         let polls = self.policy.first_polls(Awaited::Messages);
-        let is_ready = self.advance_to(polls, ready);
-        if is_ready {
+        if self.advance_to(polls, &ready) {
             self.policy.arrived_at_once(Awaited::Messages);
+            return true;
         }
-        is_ready
+        self.wait_longer(idle, ready)
     }
 
-    /// As [`Endpoint::wait_until`], behind the first part.
+    /// As [`Endpoint::wait_until`], behind the first polls.
     pub(super) fn wait_longer_until(
         &mut self,
         idle: Duration,

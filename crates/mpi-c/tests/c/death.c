@@ -60,6 +60,12 @@ int main(int argc, char **argv) {
     fflush(stdout);
     CHECK(class == MPI_ERR_PROC_ABORTED);
     CHECK(strstr(text, "rank 1"));
+    /* Who receives from any source is told again: its message may have been the dead one's. */
+    if (source == MPI_ANY_SOURCE) {
+        code = MPI_Recv(&value, 1, MPI_INT, source, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        OK(MPI_Error_class(code, &class));
+        CHECK(class == MPI_ERR_PROC_ABORTED);
+    }
     /* What all have is of no use any more. */
     if (shared) CHECK(in_shared_memory(shared, 1) != MPI_SUCCESS);
     return 3;

@@ -36,11 +36,12 @@ use crate::trust::refused;
 const NOISE_AES: &str = "Noise_NNpsk0_25519_AESGCM_BLAKE2s";
 const NOISE_CHACHA: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 
-/// Whether this processor has instructions for AES-GCM.
+/// Whether this processor has instructions for AES-GCM and AEGIS, whose implementation uses those for AES together with AVX only.
 pub fn has_fast_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     let fast = std::arch::is_x86_feature_detected!("aes")
-        && std::arch::is_x86_feature_detected!("pclmulqdq");
+        && std::arch::is_x86_feature_detected!("pclmulqdq")
+        && std::arch::is_x86_feature_detected!("avx");
     #[cfg(target_arch = "aarch64")]
     let fast = std::arch::is_aarch64_feature_detected!("aes");
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
