@@ -264,11 +264,11 @@ impl OpenFile {
         lock(&self.file).forget_content();
     }
 
-    /// The attributes, and the bytes that are stored ([`Client::stored_bytes`]).
+    /// The attributes, and the bytes that are stored ([`Client::stored_bytes_or_size`]).
     pub fn stored_attributes(&self) -> Result<(Attributes, u64), Error> {
         self.clients.call(None, |client| {
             let node = client.stat_object(self.object)?;
-            Ok((node.attributes, client.stored_bytes(&node)?))
+            Ok((node.attributes, client.stored_bytes_or_size(&node)))
         })
     }
 

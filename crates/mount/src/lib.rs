@@ -6,7 +6,7 @@
 //! each time; the servers check those of names again, for the user who calls.
 //!
 //! Reading order: [`options`] (what `-o` takes) and [`session`] (mounting, serving, unmounting); `requests` (those of
-//! the kernel), `operations` (what they mean) with `allocation` (holes) and `xattrs` (extended attributes), `clients` (which client carries them out, for whom, and for how long),
+//! the kernel), `operations` (what they mean) with `allocation` (holes), `stored` (how much of files with holes is stored) and `xattrs` (extended attributes), `clients` (which client carries them out, for whom, and for how long),
 //! `open_files` (the open files of this mount), `listing` (directories that are being read), `unlinked` (open files that have lost
 //! their last name), `locks` (locks of ranges) with `signals` (of programs that wait for them), `attributes` (attributes and error numbers as the kernel has them).
 //!
@@ -27,5 +27,6 @@ pub mod options;
 mod requests;
 pub mod session;
 mod signals;
+mod stored;
 mod unlinked;
 mod xattrs;

@@ -18,6 +18,7 @@ use crate::listing::Listing;
 use crate::lock_handles::LockHandles;
 use crate::open_files::{OpenFiles, Shared};
 use crate::signals::Waits;
+use crate::stored::StoredBytes;
 use crate::unlinked::{PLACE, Unlinked};
 
 /// Entries of a directory that are asked for at a time.
@@ -29,6 +30,7 @@ pub(crate) struct Mounted {
     /// Indices of the I/O servers in the configuration.
     io_servers: Vec<usize>,
     pub(crate) files: OpenFiles,
+    stored: StoredBytes,
     unlinked: Unlinked,
     directories: Mutex<Directories>,
     /// Programs that wait for locks.
@@ -60,6 +62,7 @@ impl Mounted {
             clients,
             io_servers,
             files: OpenFiles::default(),
+            stored: StoredBytes::default(),
             unlinked,
             directories: Mutex::default(),
             waits: Arc::default(),
@@ -128,7 +131,7 @@ impl Mounted {
     pub(crate) fn attributes(&self, object: ObjectId) -> Outcome<Shown> {
         let (node, stored) = self.clients.own(|client| {
             let node = client.stat_object(object)?;
-            let stored = client.stored_bytes(&node)?;
+            let stored = self.stored.of(&node, || client.stored_bytes(&node));
             Ok((node, stored))
         })?;
         Ok(Shown {
@@ -147,14 +150,25 @@ impl Mounted {
         let mut attributes = None;
         if let Some((size, drop_privileges)) = size {
             attributes = Some(self.with_file(object, |client, file| {
-                client.truncate(file, size)?;
-                make_unprivileged_if(drop_privileges, client, file)?;
+                changing_again(drop_privileges, client, file, |client, file| {
+                    client.truncate(file, size)
+                })?;
                 Ok(file.node.attributes)
             })?);
         }
         if set != SetAttributes::default() {
-            let changed = |client: &mut Client| client.set_attributes(object, set.clone());
-            attributes = Some(self.clients.own(changed)?);
+            let grants = set.mode.is_some_and(|mode| unprivileged(mode).is_some());
+            attributes = Some(match grants && self.files.get(object).is_some() {
+                // Writes clear these bits, so what is known of the open file has to have them.
+                true => self.with_file(object, |client, file| {
+                    file.node.attributes = client.set_attributes(object, set)?;
+                    Ok(file.node.attributes)
+                }),
+                false => {
+                    let changed = |client: &mut Client| client.set_attributes(object, set);
+                    self.clients.own(changed)
+                }
+            }?);
         }
         match attributes {
             // The kernel knows which device it is.
@@ -344,8 +358,9 @@ impl Mounted {
             if !truncate {
                 return Ok(());
             }
-            client.truncate(file, 0)?;
-            make_unprivileged_if(drop_privileges, client, file)
+            changing(drop_privileges, client, file, |client, file| {
+                client.truncate(file, 0)
+            })
         });
         if opened.is_err() {
             self.close(object);
@@ -389,13 +404,10 @@ impl Mounted {
         drop_privileges: bool,
     ) -> Outcome {
         self.with_file(object, |client, file| {
-            match offset {
-                Some(offset) => client.write_at(file, offset, data)?,
-                None => {
-                    client.append(file, data)?;
-                }
-            }
-            make_unprivileged_if(drop_privileges, client, file)
+            changing(drop_privileges, client, file, |client, file| match offset {
+                Some(offset) => client.write_at(file, offset, data),
+                None => client.append(file, data).map(|_| ()),
+            })
         })
     }
 
@@ -466,12 +478,34 @@ impl Mounted {
     }
 }
 
-/// Clears a file's set-user-ID and set-group-ID bits, if that is `wanted` and it has them.
-pub(crate) fn make_unprivileged_if(
-    wanted: bool,
+/// Changes a file's content. With `drop_privileges` its set-user-ID and set-group-ID bits, as far as they are known, are cleared before,
+/// so that no other content runs with them whatever fails, and those that another client has set meanwhile afterwards.
+fn changing(
+    drop_privileges: bool,
     client: &mut Client,
     file: &mut File,
+    change: impl FnOnce(&mut Client, &mut File) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    make_unprivileged_if(drop_privileges, client, file)?;
+    change(client, file)?;
+    make_unprivileged_if(drop_privileges, client, file)
+}
+
+/// The same for changes that are so rare that the file's mode is read again first.
+pub(crate) fn changing_again(
+    drop_privileges: bool,
+    client: &mut Client,
+    file: &mut File,
+    change: impl FnOnce(&mut Client, &mut File) -> Result<(), Error>,
+) -> Result<(), Error> {
+    if drop_privileges {
+        client.refresh(file)?;
+    }
+    changing(drop_privileges, client, file, change)
+}
+
+/// Clears a file's set-user-ID and set-group-ID bits, if that is `wanted` and it has them.
+fn make_unprivileged_if(wanted: bool, client: &mut Client, file: &mut File) -> Result<(), Error> {
     let mode = unprivileged(file.node.attributes.mode).filter(|_| wanted);
     if let Some(mode) = mode {
         let set = SetAttributes {

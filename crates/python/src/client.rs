@@ -123,7 +123,7 @@ impl Client {
     fn stat(&self, py: Python<'_>, path: PyBackedBytes, follow: bool) -> PyResult<Attributes> {
         self.with(py, |client| {
             let node = client.stat(&*path, follow)?;
-            let stored = client.stored_bytes(&node)?;
+            let stored = client.stored_bytes_or_size(&node);
             Ok(attributes::of(node.object, &node.attributes, Some(stored)))
         })
     }

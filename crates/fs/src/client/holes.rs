@@ -21,6 +21,14 @@ impl Client {
             .map_err(|error| error.during("measure", &object_name(node.object)))
     }
 
+    /// The same, and the size if an I/O server fails: that is no reason for programs to do without the other attributes.
+    pub fn stored_bytes_or_size(&mut self, node: &Node) -> u64 {
+        self.stored_bytes(node).unwrap_or_else(|error| {
+            tracing::warn!("{error}; its size is shown instead");
+            node.attributes.size
+        })
+    }
+
     fn try_stored_bytes(&mut self, node: &Node) -> Result<u64, CallError> {
         let object = node.object;
         let distribution = match &node.body {
@@ -55,6 +63,7 @@ impl Client {
 
     /// Tells the metadata server if a file that counts as one that may have holes is found to have none: parts of it were written
     /// before those in front of them, and all of it has been written by now.
+    /// Where disks count more or less than was written, the file stays what it is.
     pub(super) fn note_if_filled(&mut self, file: &mut File) -> Result<(), CallError> {
         let Body::Striped {
             distribution,

@@ -53,8 +53,8 @@ impl Store {
 
 impl Datafile {
     /// What its file takes on the disk, without the header, and without the page of sums that each group of blocks has
-    /// beside it: exact for a datafile without holes, at least what there is for others, in which groups have fewer
-    /// blocks. What the disk needs to find the blocks of a file may be counted as well: so little more than there can be is not
+    /// beside it. An estimate by the blocks that the disk's file system counts: groups with holes have fewer blocks beside their page; what the file system
+    /// sets aside behind the end by itself counts as reserved; one that compresses counts less than there is. What the disk needs to find the blocks of a file may be counted as well: so little more than there can be is not
     /// taken for reserved room.
     fn stored(&self) -> io::Result<u64> {
         let on_disk = rustix::fs::fstat(&self.file)?.st_blocks as u64 * SECTOR_BYTES;

@@ -359,13 +359,17 @@ fn take_operation(format: u8, input: &mut Reader<'_>) -> Result<Operation, Malfo
         }
         EXTEND if format < NODES => {
             *input = rest;
+            let object = ObjectId::decode(input)?;
+            let end = input.u64("end")?;
             Ok(Operation::Extend {
-                object: ObjectId::decode(input)?,
-                end: input.u64("end")?,
+                object,
+                end,
                 modified: Timestamp::decode(input)?,
                 version: input.u64("version")?,
                 reached: take!(list(10), input, "reached"),
-                from: NOT_KNOWN,
+                // Without an end, holes or reserved room were made. A write is taken for one without a gap in front: most have none, and
+                // each file would count as one with holes otherwise.
+                from: if end == 0 { NOT_KNOWN } else { 0 },
             })
         }
         code => match Operation::decode(input)? {

@@ -5,9 +5,10 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
+use rustix::process::Signal;
 
 use super::{Mounted, can_mount, shell};
-use crate::stand::Stand;
+use crate::stand::{Stand, send};
 
 const MIB: u64 = 1 << 20;
 
@@ -98,6 +99,30 @@ fn cp_keeps_holes_and_du_counts_what_is_stored() {
     );
     let copy = File::open(one.at("copy")).unwrap();
     assert_eq!(data_of(&copy), [(20 * MIB, 21 * MIB)]);
+}
+
+/// How much is stored is a question to the I/O servers, and the other attributes do not wait for the answer.
+#[test]
+fn attributes_of_files_with_holes_are_shown_without_io_servers() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let mounted = Mounted::with(&stand, &stand.impatient(), &[]);
+    let shown = |script: &str| shell(mounted.path(), &format!("{script}; stat -c '%s %a %b' f"));
+    shell(mounted.path(), "truncate -s 64M f g; chmod 600 f");
+    let first = shown("true");
+    let blocks = |shown: &str| -> u64 { shown.split_whitespace().last().unwrap().parse().unwrap() };
+    assert!(blocks(&first) < 1024, "{first}");
+    for io_server in &stand.pids[1..] {
+        send(*io_server, Signal::KILL);
+    }
+    // What is known of a file that has not changed, and the size of others.
+    assert_eq!(shown("true"), first);
+    let size: u64 = 64 << 20;
+    let expected = format!("{size} 640 {}\n", size / 512);
+    assert_eq!(shown("chmod 640 f"), expected);
+    assert_eq!(shown("stat -c %b f g >/dev/null"), expected);
 }
 
 #[test]

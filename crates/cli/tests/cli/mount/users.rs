@@ -1,10 +1,14 @@
 //! Several users on one mount of root's.
 
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use rustix::process::Signal;
 
 use super::{Mounted, can_mount, shell};
-use crate::stand::{Run, Stand};
+use crate::stand::{Run, Stand, send, until};
 
 /// Runs a script as a user with supplementary groups. Returns whether it succeeded.
 fn may(mounted: &Mounted, user: u32, groups: &str, script: &str) -> bool {
@@ -98,8 +102,56 @@ fn users_have_their_own_files_and_no_others() {
          chmod 6755 program; truncate -s 1 program; test $(stat -c %a program) = 755
          chmod 6755 program; fallocate -l 9 program; test $(stat -c %a program) = 755
          chmod 6755 program; dd if=/dev/zero of=program bs=9 count=1 conv=notrunc status=none
-         test $(stat -c %a program) = 755"
+         test $(stat -c %a program) = 755
+         exec 3>>program; chmod 6755 program; echo z >&3; test $(stat -c %a program) = 755"
     ));
+}
+
+/// Bits that a write takes away go before what it writes comes, so that no failure leaves other content with them.
+#[test]
+fn a_write_that_cannot_take_privileges_away_changes_nothing() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let stand = Stand::new();
+    let mounted = Mounted::with(&stand, &stand.impatient(), &["-o", "allow_other"]);
+    // Large enough to lie on the I/O servers; a first write has nothing left to ask the metadata server for before the next one.
+    shell(
+        mounted.path(),
+        "chmod 755 .; mkdir -m 1777 shared; head -c 1M /dev/zero >shared/program; chown 1001:1001 shared/program",
+    );
+    // What is open to append does not go through the kernel's cache, so that the kernel asks for nothing before it writes.
+    let writes = "import fcntl, os, sys; file = os.open('program', os.O_WRONLY | os.O_APPEND)
+fcntl.fcntl(file, fcntl.F_SETFL, 0); os.pwrite(file, bytes(1), 0); os.chmod('program', 0o6755)
+print('ready', flush=True); sys.stdin.readline(); os.pwrite(file, b'new', 0)";
+    let mut writer = Command::new("setpriv")
+        .args(["--reuid=1001", "--regid=1001", "--clear-groups", "sh", "-c"])
+        .args(["exec python3 -c \"$1\"", "sh", writes])
+        .current_dir(mounted.at("shared"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("util-linux's setpriv runs");
+    let mut said = String::new();
+    let mut from = BufReader::new(writer.stdout.take().unwrap());
+    from.read_line(&mut said).unwrap();
+    assert_eq!(said, "ready\n");
+    let program = mounted.at("shared/program");
+    assert_eq!(program.metadata().unwrap().mode() & 0o7777, 0o6755);
+    send(stand.pids[0], Signal::STOP);
+    writer.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let ended = writer.wait().unwrap();
+    send(stand.pids[0], Signal::CONT);
+    assert!(!ended.success());
+    // The server is reached again.
+    let mut content = Vec::new();
+    until("the content is read", || {
+        std::fs::read(&program).is_ok_and(|read| {
+            content = read;
+            true
+        })
+    });
+    assert!(content == vec![0; 1 << 20]);
 }
 
 #[test]

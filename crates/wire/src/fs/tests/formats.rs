@@ -56,10 +56,10 @@ fn write(number: u64, repeated: Option<Moment>, turn: u64) -> Operation {
     }
 }
 
-fn extend(from: u64) -> Operation {
+fn extend(end: u64, from: u64) -> Operation {
     Operation::Extend {
         object: ObjectId(9),
-        end: 5,
+        end,
         modified: Timestamp::default(),
         version: 6,
         reached: vec![Reach {
@@ -70,8 +70,12 @@ fn extend(from: u64) -> Operation {
     }
 }
 
-const EXTEND: &str = "0e 0900000000000000 0500000000000000 0000000000000000 00000000
-     0600000000000000 01000000 0700 0800000000000000";
+fn extended(end: &str) -> String {
+    format!(
+        "0e 0900000000000000 {end}00000000000000 0000000000000000 00000000
+     0600000000000000 01000000 0700 0800000000000000"
+    )
+}
 
 const TAG: &str = "0201000000000000";
 
@@ -109,12 +113,14 @@ fn golden_requests_of_each_format() {
         (only(7), "07", status.clone(), "47".to_owned()),
         (only(8), "08", status.clone(), "47".to_owned()),
         (only(10), "0a", status.clone(), "47".to_owned()),
-        (only(8), "08", extend(NOT_KNOWN), EXTEND.to_owned()),
+        (only(8), "08", extend(5, 0), extended("05")),
+        // Of a hole.
+        (only(8), "08", extend(0, NOT_KNOWN), extended("00")),
         (
             only(10),
             "0a",
-            extend(9),
-            format!("{EXTEND} 0900000000000000"),
+            extend(5, 9),
+            format!("{} 0900000000000000", extended("05")),
         ),
         (
             only(8),
