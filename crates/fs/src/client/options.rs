@@ -9,7 +9,7 @@ pub struct ClientOptions {
     pub caller: Option<Caller>,
     /// Use only addresses of this scheme (`shm`, `tcp`), for measurements.
     pub only_scheme: Option<String>,
-    /// Record how long each stage of reads and writes takes, for [`Client::take_stages`].
+    /// Record how long each stage of reads and writes takes, for [`Client::take_stages`](super::Client::take_stages).
     pub record_stages: bool,
 }
 
