@@ -46,8 +46,8 @@ demo: build ## Store a real tree in a parallel file system on this machine, kill
 	@# By way of cargo, so that the demonstration finds the toolchain whose files it stores.
 	$(CARGO) run --release --locked --quiet -p causeway-cli -- demo $(ARGS)
 
-# Most tests wait for other processes most of the time, and what compiles most of the time uses the processors meanwhile, behind
-# them: that takes a third less than one after the other. Their output comes at the end, as that of the tests is long enough.
+# Most tests wait for other processes most of the time. What compiles most of the time uses the processors meanwhile, with the
+# lowest priority. Its output comes at the end, behind that of the tests.
 test: format ## Everything: style, unit, conformance, kill and fault tests, decoders, loom
 	@mkdir -p $(TARGET)
 	@nice -n 19 $(MAKE) $(BESIDE) >$(TARGET)/beside.log 2>&1 & beside=$$!; \
