@@ -11,7 +11,8 @@ pub(crate) struct Forgotten {
     pub(crate) then: Box<dyn FnOnce() + Send>,
 }
 
-/// Starts the thread that tells the kernel what to forget: that waits for reads in progress, and nobody else's locks may. It ends with the mount.
+/// Starts the thread that has the kernel drop cached pages. That waits for reads in progress, which the thread of the locks must not.
+/// It ends with the mount.
 pub(crate) fn forget_by(kernel: fuser::Notifier) -> io::Result<Sender<Forgotten>> {
     let (sender, forgotten) = channel::<Forgotten>();
     let forget = move || {

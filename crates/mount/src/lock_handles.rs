@@ -1,7 +1,7 @@
 //! By which handles of open files their owners have asked for locks.
 //!
-//! The kernel says when a program closes a file, and whose locks end with that. Of locks that an open file itself owns (`F_OFD_SETLK`) it does not: these end with
-//! the last close of the handle by which they were taken.
+//! When a process closes a file, the kernel names the owner of its locks. For locks that an open file itself owns (`F_OFD_SETLK`) it
+//! does not: these are released with the last close of the handle by which they were taken.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

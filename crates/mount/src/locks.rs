@@ -103,7 +103,7 @@ fn record_owner(object: ObjectId, number: u64) -> LockOwner {
     }
 }
 
-/// Starts the thread that looks for signals. It ends with the process, or when a program waits that is another mount's.
+/// Starts the thread that looks for signals. While no program waits, it sleeps; it ends with the process.
 pub(crate) fn watch_signals(mounted: &Arc<Mounted>) -> io::Result<()> {
     let mounted: Weak<Mounted> = Arc::downgrade(mounted);
     let waits = mounted.upgrade().map(|mounted| Arc::clone(&mounted.waits));
@@ -197,7 +197,8 @@ impl Mounted {
         locks.release_with(owner, move |done| reply(outcome(done)));
     }
 
-    /// Nobody has this open file any more: the locks end that it owns. Those of a program ended when that closed it.
+    /// The last descriptor of an open file was closed: releases the locks that it owns. Locks of processes were released when these
+    /// closed the file.
     pub(crate) fn end_locks_of_handle(&self, object: ObjectId, handle: u64) {
         for owner in self.lock_handles.close(object, handle) {
             let owner = record_owner(object, owner);

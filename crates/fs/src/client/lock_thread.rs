@@ -2,8 +2,7 @@
 //! metadata server gives locks to those that wait.
 //!
 //! A request is sent again if its connection is lost, as every one is. So is a wait, which takes its place in the queue anew; locks that were
-//! held are lost with their connection. What the two sides know of each other belongs to one connection: after each call, and at each
-//! event, the thread looks whether it still is the same.
+//! held are lost with their connection. After each call, and at each event, the thread checks whether the connection is still the same.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -46,7 +45,7 @@ struct LockThread<'a> {
     timeout: Duration,
     /// What locks and waits belong to.
     connection: Option<ConnectionId>,
-    /// By tag. A wait that begins anew has another one, so that what is still said of the earlier one concerns nobody.
+    /// By tag. A wait that begins anew has another one, so that late completions of the earlier one are ignored.
     waits: HashMap<u64, Wait>,
 }
 
@@ -166,7 +165,7 @@ impl LockThread<'_> {
 
     /// Ends a wait whose owner is told that its locks are lost, and gives back the lock if it was given meanwhile.
     fn give_up_wait(&mut self, owner: LockOwner, tag: u64, deadline: Instant) {
-        // The server's message about the wait, which concerns nobody, has to be received.
+        // The server's message about the wait has to be received, although nothing depends on it.
         let received = self.receive(tag, Memory::zeroed(MESSAGE_BYTES), tag);
         let unlock = Operation::Unlock {
             object: owner.object,

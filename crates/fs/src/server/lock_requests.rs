@@ -44,7 +44,7 @@ impl Loop {
             Outcome::Taken(holder) => Err(failure(Errno::EAGAIN, taken(&holder))),
             Outcome::Deadlock => Err(failure(
                 Errno::EDEADLK,
-                "those that have the lock wait for another one that this owner has",
+                "deadlock: the owner of the conflicting lock waits for a lock of this owner",
             )),
             Outcome::Full(what) => Err(failure(Errno::ENOLCK, what)),
         }
@@ -229,7 +229,7 @@ fn taken(holder: &LockHolder) -> String {
     )
 }
 
-/// An exclusive lock of a range is for those who may write the file, as with `fcntl`; all others are for those who may read or write it.
+/// An exclusive lock of a range needs permission to write the file, as with `fcntl`; all others need permission to read or to write it.
 fn check_permission(attributes: &Attributes, caller: &Caller, lock: &Lock) -> Result<(), Failure> {
     if attributes.kind != Kind::File {
         return Err(failure(Errno::EINVAL, "only files can be locked"));

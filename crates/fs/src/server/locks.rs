@@ -1,13 +1,13 @@
-//! Locks on files: who has which, who waits, and in which order those get theirs. No I/O, no clock.
+//! The table of locks on files: owners, waits, and the order in which waits are granted. No I/O, no clock.
 //!
-//! Requests come by [`Locks::lock`], [`Locks::unlock`], [`Locks::cancel`] and [`Locks::forget`]. Each may give locks to others that wait:
-//! [`Locks::take_granted`] returns these. What a request may cost is bounded by the limits below: what is left to do then, [`Locks::go_on`] does.
+//! Requests come by [`Locks::lock`], [`Locks::unlock`], [`Locks::cancel`] and [`Locks::forget`]. Each may grant waits:
+//! [`Locks::take_granted`] returns these. The limits below bound the cost of a request; [`Locks::go_on`] does what a request has left to do.
 //!
-//! **Fairness.** A lock waits for those that are in its way, and for earlier ones that wait and would be in its way: a stream of
-//! shared locks does not keep an exclusive one out. An owner that changes what it has goes ahead of all that wait.
+//! **Fairness.** A request waits for conflicting locks, and for earlier conflicting waits: a stream of shared locks does not keep
+//! an exclusive one out. An owner that changes a lock it holds is served ahead of all waits.
 //!
-//! **Deadlocks.** An owner waits for the owners of the locks that are in its way. A request that would close a circle of such waits is refused.
-//! A circle in which somebody waits only because others came earlier is opened: there, the later one goes ahead.
+//! **Deadlocks.** An owner waits for the owners of conflicting locks. A request that would close a circle of such waits is refused.
+//! A circle that exists only because of the order of the queue is opened: its later waits are served ahead of the earlier ones.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -429,7 +429,7 @@ impl Locks {
             (held + share.held, waits + share.waits)
         });
         if held == 0 && waits <= 1 {
-            // Nobody waits for it.
+            // No other owner waits for it.
             return Outcome::Waits;
         }
         let mut budget = MAX_SEARCH;
@@ -471,7 +471,7 @@ impl Locks {
 
     /// Looks for a circle of waits through an owner.
     fn circle(&self, start: Owner, which: Waits, budget: &mut usize) -> Circle {
-        // From whom each owner was reached, and by which wait for an earlier one.
+        // By each owner that was reached: the owner before it, and the wait if that is for an earlier wait.
         let mut reached: HashMap<Owner, Step> = HashMap::new();
         let mut left = vec![start];
         while let Some(owner) = left.pop() {
