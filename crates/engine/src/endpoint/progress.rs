@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use causeway_sys::runnable::Runnable;
-use causeway_sys::thread;
 
 use super::Endpoint;
 use super::connections::Delivery;
@@ -11,7 +10,7 @@ use super::methods::Polling;
 use super::sleep::{SleepOn, Woken};
 use crate::conversations::Conversations;
 use crate::matcher::Matcher;
-use crate::waiting::{Awaited, Decision, POLLS_PER_CALL, Yielded};
+use crate::waiting::{Awaited, Decision, POLLS_PER_CALL};
 
 /// What some polls came to.
 enum Polled {
@@ -27,6 +26,8 @@ pub(super) enum Awake {
     /// What is waited for is there.
     Ready,
     TimeUp,
+    /// The thread is to yield the processor, which is left to a caller that lets other threads in.
+    Yield,
     /// The thread is to park: the policy says so, or another thread calls.
     Park,
 }
@@ -237,7 +238,7 @@ impl<M: Matcher> Endpoint<M> {
             match self.stay_awake(&mut decision, until, &ready) {
                 Awake::Ready => return true,
                 Awake::TimeUp => return false,
-                Awake::Park => {}
+                Awake::Yield | Awake::Park => {}
             }
             if let Some(ended) = self.park_once(until, &ready) {
                 return ended;
@@ -269,6 +270,25 @@ impl<M: Matcher> Endpoint<M> {
         ready: &impl Fn(&Conversations<M>) -> bool,
     ) -> Awake {
         loop {
+            match self.stay_inside(decision, until, ready) {
+                Awake::Yield => {
+                    let now = self.yield_processor();
+                    *decision = self.policy.resume(now);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Polls as the policy says, until it says to yield or to park.
+    #[inline]
+    pub(super) fn stay_inside(
+        &mut self,
+        decision: &mut Decision,
+        until: Option<Instant>,
+        ready: &impl Fn(&Conversations<M>) -> bool,
+    ) -> Awake {
+        loop {
             // Another thread's call ends a wait, and is taken where parking is prepared: progress may go on for ever.
             if self.sleeper.is_called() {
                 return Awake::Park;
@@ -287,10 +307,7 @@ impl<M: Matcher> Endpoint<M> {
                         return Awake::TimeUp;
                     }
                 }
-                Decision::Yield => {
-                    let now = self.yield_processor();
-                    *decision = self.policy.resume(now);
-                }
+                Decision::Yield => return Awake::Yield,
                 Decision::Park => {
                     let has_moved = self.methods.have_moved();
                     *decision = self.policy.before_parking(has_moved, self.methods.now());
@@ -335,31 +352,6 @@ impl<M: Matcher> Endpoint<M> {
     pub(super) fn observe(&mut self, now: Instant) {
         let (all, connections) = (&mut self.conversations, &mut self.connections);
         self.watch.observe(all, connections, &self.methods, now);
-    }
-
-    /// Yields the processor, measuring what the policy wants to know of it. Returns the time afterwards.
-    #[cold]
-    pub(super) fn yield_processor(&mut self) -> Instant {
-        let wanted = self.policy.wants_switches();
-        let switches = || wanted.then(thread::switches).flatten();
-        let before = switches();
-        let from = self.methods.read_clock();
-        std::thread::yield_now();
-        let until = self.methods.read_clock();
-        let switched = before.map(|before| switches() != Some(before));
-        // Where parking is cheap, parked processes are served as well, and nothing is to be told apart.
-        let is_wanted = self.policy.wants_run_queue(until - from);
-        let run_queue = match is_wanted && self.methods.is_parking_costly() {
-            true => self.run_queue(),
-            false => None,
-        };
-        self.policy.yielded(Yielded {
-            from,
-            until,
-            switched,
-            run_queue,
-        });
-        until
     }
 
     /// Threads in the run queue of a processor, if the system says.
