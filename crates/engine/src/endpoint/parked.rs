@@ -190,4 +190,18 @@ impl<M: Matcher> Endpoint<M> {
         let observation = self.watch.deadline(&self.conversations);
         self.methods.deadline().into_iter().chain(observation).min()
     }
+
+    /// How long a thread that has another one wait for all stays awake beside it, yielding the processor.
+    #[inline]
+    pub fn awake_beside(&self) -> Duration {
+        self.policy.awake_beside()
+    }
+
+    /// A thread that has waited for all returns to its caller: what the next one waits for is something else.
+    pub fn end_wait(&mut self) {
+        if self.policy.is_waiting() {
+            let now = self.methods.read_clock();
+            self.policy.arrived(now);
+        }
+    }
 }

@@ -8,9 +8,10 @@ use super::Endpoint;
 use super::connections::Delivery;
 use super::methods::Polling;
 use super::sleep::{SleepOn, Woken};
+use super::yielding::Yielding;
 use crate::conversations::Conversations;
 use crate::matcher::Matcher;
-use crate::waiting::{Awaited, Decision, POLLS_PER_CALL};
+use crate::waiting::{Awaited, Decision, POLLS_PER_CALL, Yielded};
 
 /// What some polls came to.
 enum Polled {
@@ -352,6 +353,34 @@ impl<M: Matcher> Endpoint<M> {
     pub(super) fn observe(&mut self, now: Instant) {
         let (all, connections) = (&mut self.conversations, &mut self.connections);
         self.watch.observe(all, connections, &self.methods, now);
+    }
+
+    /// Yields the processor, measuring what the policy wants to know of it. Returns the time afterwards.
+    #[cold]
+    pub(super) fn yield_processor(&mut self) -> Instant {
+        let mut yielding = self.begin_yield();
+        yielding.pass();
+        self.end_yield(&yielding);
+        self.methods.read_clock()
+    }
+
+    /// A yield that other threads may use the endpoint during.
+    pub(super) fn begin_yield(&self) -> Yielding {
+        Yielding::new(self.methods.clock.clone(), self.policy.wants_switches())
+    }
+
+    /// The policy learns of a yield.
+    pub(super) fn end_yield(&mut self, yielding: &Yielding) {
+        let Some(took) = yielding.took() else {
+            return;
+        };
+        // Where parking is cheap, parked processes are served as well, and nothing is to be told apart.
+        let is_wanted = self.policy.wants_run_queue(took.until - took.from);
+        let run_queue = match is_wanted && self.methods.is_parking_costly() {
+            true => self.run_queue(),
+            false => None,
+        };
+        self.policy.yielded(Yielded { run_queue, ..took });
     }
 
     /// Threads in the run queue of a processor, if the system says.
