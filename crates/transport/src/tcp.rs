@@ -61,10 +61,10 @@ use crate::method::{
     Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Readiness,
     Registration, Sink, Transfer, gather,
 };
+use crate::nodes::{Certificate, Seen};
 use crate::resolve;
 use crate::session::Bounds;
 use crate::slab::RESERVED_GENERATION;
-use crate::nodes::{Certificate, Seen};
 use crate::trust::{self, LOOPBACK_ALONE, NODES_NEED_KEY};
 use handshake::Protection;
 use link::Buffers;

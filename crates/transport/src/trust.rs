@@ -67,7 +67,9 @@ pub(crate) fn refused(refusal: Refusal, protocol: &str) -> PeerError {
             "it does not accept the authority that has signed this node's certificate: get a file by one that it accepts \
              (`causeway fs node add --renew`), or list this one in its configuration"
         }
-        Refusal::Forged => "it says that this node's certificate is not its own, or was not signed so",
+        Refusal::Forged => {
+            "it says that this node's certificate is not its own, or was not signed so"
+        }
         Refusal::Expired => {
             "it says that this node's certificate has expired: `causeway fs node add --renew` writes another one"
         }

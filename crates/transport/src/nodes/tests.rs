@@ -35,7 +35,11 @@ pub(crate) fn membership(
     all.push(member.certificate().authority);
     let mut this = Membership::new(member.clone(), all, &Revoked::default()).unwrap();
     this.authorities.pop();
-    this.revoked = revoked.entries.into_iter().map(|(serial, _)| serial).collect();
+    this.revoked = revoked
+        .entries
+        .into_iter()
+        .map(|(serial, _)| serial)
+        .collect();
     this
 }
 
@@ -122,12 +126,20 @@ fn each_claim_that_is_not_true_is_noticed() {
     let honest = |member: &Member| liar(member, Certificate::clone(member.certificate()));
     let cases = [
         ("a client's node", honest(&client), Fault::WrongRole),
-        ("another authority's", honest(&of_others), Fault::UnknownAuthority),
+        (
+            "another authority's",
+            honest(&of_others),
+            Fault::UnknownAuthority,
+        ),
         ("expired", honest(&expired), Fault::Expired),
         ("more roles", liar(&client, more_roles), Fault::Forged),
         ("another name", liar(&client, another_name), Fault::Forged),
         ("a later end", liar(&late, later_end), Fault::Forged),
-        ("an authority's name", liar(&of_others, own_word), Fault::Forged),
+        (
+            "an authority's name",
+            liar(&of_others, own_word),
+            Fault::Forged,
+        ),
         (
             "a certificate of another key",
             liar(&client, Certificate::clone(server.certificate())),
@@ -247,5 +259,8 @@ fn files_give_back_what_was_written_and_belong_to_their_keys() {
     let (_, key) = others.split_once("\nkey ").unwrap();
     write(&format!("{head}\nkey {key}"), 0o600);
     let error = Member::of_file(&path).unwrap_err().to_string();
-    assert!(error.contains("not the one that its certificate"), "{error}");
+    assert!(
+        error.contains("not the one that its certificate"),
+        "{error}"
+    );
 }

@@ -467,16 +467,14 @@ impl Handshake {
         mut exchange: Box<Exchange>,
         payload: &[u8],
     ) -> Result<Option<Agreed>, PeerError> {
-        exchange
-            .read(payload)
-            .map_err(|failed| match failed {
-                Failed::WrongKey => self.wrong_key(),
-                Failed::Malformed(error) => {
-                    self.refuse(Refusal::Forged);
-                    malformed(error)
-                }
-                Failed::Rejected(why) => self.refuse_with(why.refusal(), why.to_string()),
-            })?;
+        exchange.read(payload).map_err(|failed| match failed {
+            Failed::WrongKey => self.wrong_key(),
+            Failed::Malformed(error) => {
+                self.refuse(Refusal::Forged);
+                malformed(error)
+            }
+            Failed::Rejected(why) => self.refuse_with(why.refusal(), why.to_string()),
+        })?;
         if !exchange.is_finished() {
             self.write_exchange(&mut exchange)?;
         }
@@ -565,10 +563,7 @@ impl Handshake {
     }
 
     fn wrong_key(&mut self) -> PeerError {
-        self.refuse_with(
-            Refusal::WrongKey,
-            "it holds another cluster key".to_owned(),
-        )
+        self.refuse_with(Refusal::WrongKey, "it holds another cluster key".to_owned())
     }
 
     /// Refuses the other side. Returns what that means here.

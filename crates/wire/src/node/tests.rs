@@ -29,7 +29,11 @@ fn certificates_have_their_golden_bytes_both_ways() {
     let signed = certificate().signed_bytes();
     assert_eq!(&signed[..30], SIGNED_CONTEXT);
     let bytes = certificate().to_bytes();
-    assert_eq!(signed[30..], bytes[..bytes.len() - 64], "all but the signature");
+    assert_eq!(
+        signed[30..],
+        bytes[..bytes.len() - 64],
+        "all but the signature"
+    );
 }
 
 #[test]
@@ -85,7 +89,10 @@ fn files_have_their_golden_texts_and_no_others() {
     let read = Revoked::parse(revoked).unwrap();
     assert_eq!(read.to_text(), revoked);
     assert!(read.has(0xff) && read.has(0x0102_0304_0506_0708) && !read.has(1));
-    assert_eq!(Revoked::parse("causeway-revoked 1\n"), Ok(Revoked::default()));
+    assert_eq!(
+        Revoked::parse("causeway-revoked 1\n"),
+        Ok(Revoked::default())
+    );
 
     let register = format!("causeway-nodes 1\ncertificate {digits}\n");
     let read = Register::parse(&register).unwrap();
@@ -98,7 +105,9 @@ fn files_have_their_golden_texts_and_no_others() {
             text.replace('\n', "\r\n"),
             text.trim_end().to_string(),
             format!("{text}\n"),
-            text.replace("0123", "012g").replace("cccc", "cccg").replace("ff n", "fg n"),
+            text.replace("0123", "012g")
+                .replace("cccc", "cccg")
+                .replace("ff n", "fg n"),
             text.to_uppercase(),
         ] {
             assert!(
@@ -113,5 +122,8 @@ fn files_have_their_golden_texts_and_no_others() {
     let bad = "causeway-revoked 1\n00000000000000ff node7\nff node8\n";
     assert_eq!(Revoked::parse(bad), Err(Unreadable::Otherwise));
     let bad = "causeway-revoked 1\n00000000000000ff node7\nnode8\n";
-    assert!(matches!(Revoked::parse(bad), Err(Unreadable::Line { line: 3, .. })));
+    assert!(matches!(
+        Revoked::parse(bad),
+        Err(Unreadable::Line { line: 3, .. })
+    ));
 }

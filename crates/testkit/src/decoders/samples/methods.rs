@@ -258,6 +258,7 @@ pub(in crate::decoders) fn shm_records() -> Vec<Vec<u8>> {
             proof: shm::Proof([5; shm::PROOF_BYTES]),
         }),
         shm::Record::Proof(shm::Proof([6; shm::PROOF_BYTES])),
+        shm::Record::Node(vec![7; 100]),
     ]
     .iter()
     .map(Wire::to_bytes)
