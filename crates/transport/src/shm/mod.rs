@@ -90,7 +90,6 @@ use crate::method::{
     Registration, Sharing, Sink, Transfer,
 };
 use crate::nodes::{Certificate, Nodes, Seen};
-use crate::trust::NODES_NEED_KEY;
 use crate::wake::{Park, Parking, WakeFlag};
 use doorbell::SleepOn;
 use handshake::{HalfOpen, LISTENER_KEY};
@@ -209,9 +208,7 @@ impl Shm {
     /// An instance. Each peer takes three open files, of which the process may have only so many; see
     /// [`causeway_sys::limits`].
     pub fn new(config: ShmConfig) -> Result<Self, Error> {
-        if config.nodes.is_some() && config.key.is_none() {
-            return Err(Error::Unsupported(NODES_NEED_KEY));
-        }
+        nodes::check(&config)?;
         let layout =
             PairLayout::new(config.ring_bytes, REGION_SLOTS).map_err(|error| Error::System {
                 what: "the configuration of shared memory".to_owned(),
@@ -775,6 +772,7 @@ impl Method for Shm {
         if let Some(reason) = pair.objects.refusal() {
             facts.push(("mapping its memory", reason.to_owned()));
         }
+        facts.extend(nodes::fact(pair));
         Some(PeerReport { facts })
     }
 }

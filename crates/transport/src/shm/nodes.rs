@@ -9,15 +9,17 @@ use causeway_sys::socket::RecordSocket;
 use causeway_wire::codec::Wire as _;
 use causeway_wire::shm::{Hello, Record};
 
-use super::Shm;
 use super::handshake::is_closed;
+use super::pair::Pair;
 use super::peers::Link;
 use super::proof::Caller;
+use super::{Shm, ShmConfig};
 use crate::address::Address;
-use crate::error::PeerError;
+use crate::error::{Error, PeerError};
 use crate::method::Peer;
 use crate::nodes::exchange::{Exchange, Failed, Proving};
 use crate::nodes::{Certificate, Membership};
+use crate::trust::{NODES_NEED_KEY, keyed};
 
 /// What a caller has to be shown, and shows, before it is welcomed.
 pub(super) enum Proofs {
@@ -40,6 +42,20 @@ impl Proofs {
             },
         }
     }
+}
+
+/// Refuses settings without the cluster's key.
+pub(super) fn check(config: &ShmConfig) -> Result<(), Error> {
+    match (&config.nodes, &config.key) {
+        (Some(_), None) => Err(Error::Unsupported(NODES_NEED_KEY)),
+        _ => Ok(()),
+    }
+}
+
+/// What reports say of a peer's node.
+pub(super) fn fact(pair: &Pair) -> Option<(&'static str, String)> {
+    let node = pair.node.as_deref()?;
+    Some(("peer", keyed(Some(node))))
 }
 
 /// Begins an exchange of which this greeting is the prologue. Both processes run on one processor.
