@@ -1,5 +1,6 @@
 //! `causeway fs serve`: one server of a file system.
 
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::PathBuf;
 
@@ -93,7 +94,11 @@ fn obey_signals(handles: Handles) -> std::io::Result<()> {
                     continue;
                 };
                 match reload.reload() {
-                    Ok(()) => tracing::info!("SIGHUP: what is known of nodes was read again"),
+                    // Nothing depends on its being read.
+                    Ok(()) => drop(writeln!(
+                        std::io::stdout(),
+                        "causeway: what is known of nodes was read again"
+                    )),
                     Err(error) => tracing::error!(%error, "SIGHUP: nothing is changed"),
                 }
             }

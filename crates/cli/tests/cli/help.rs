@@ -5,7 +5,7 @@ use std::path::Path;
 use super::stand::Run;
 
 /// Every verb that users can give.
-const VERBS: [&[&str]; 41] = [
+const VERBS: [&[&str]; 45] = [
     &[],
     &["demo"],
     &["info"],

@@ -144,12 +144,10 @@ impl Cluster {
     fn reload(&mut self) {
         for (_, server) in &mut self.servers {
             send(server.id() as i32, Signal::HUP);
-            let mut lines = BufReader::new(server.stderr.as_mut().unwrap());
             let mut line = String::new();
-            while !line.contains("SIGHUP") {
-                line.clear();
-                assert_ne!(lines.read_line(&mut line).unwrap(), 0, "it has ended");
-            }
+            BufReader::new(server.stdout.as_mut().unwrap())
+                .read_line(&mut line)
+                .unwrap();
             assert!(line.contains("read again"), "{line}");
         }
     }
@@ -250,9 +248,10 @@ fn nodes_with_their_roles_use_the_file_system_and_others_do_not() {
         .replace("timeout = \"10 s\"", "timeout = \"2 s\"");
     cluster.write("impatient.toml", &text);
     for via in ["shm", "tcp"] {
-        let said = cluster
-            .fs("impatient.toml", &["cat", "--via", via, "/by-tcp"])
-            .fails(1);
+        let ping = ["ping", "--via", via, "--json"];
+        let left = cluster.fs("impatient.toml", &ping).left();
+        assert_eq!(left.code, Some(1), "{left:?}");
+        let said = String::from_utf8(left.out).unwrap();
         assert!(
             said.contains("has the roles io1, and not io0"),
             "{via}: {said}"

@@ -30,6 +30,12 @@ impl Server {
     pub fn start(configuration: &Configuration, name: &str) -> Result<Self, ServerError> {
         let fail = ServerError::of(name);
         let entry = entry_of(configuration, name)?;
+        let nodes = configuration
+            .nodes()
+            .map_err(|error| fail(error.to_string()))?;
+        if let Some(nodes) = &nodes {
+            nodes::check_own(nodes, name).map_err(&fail)?;
+        }
         let wanted = Wanted {
             file_system: configuration.id,
             entry,
@@ -60,12 +66,6 @@ impl Server {
         let key = configuration
             .key()
             .map_err(|error| fail(error.to_string()))?;
-        let nodes = configuration
-            .nodes()
-            .map_err(|error| fail(error.to_string()))?;
-        if let Some(nodes) = &nodes {
-            nodes::check_own(nodes, name).map_err(&fail)?;
-        }
         let mut bmi = Bmi::new(Config {
             listen: entry.addresses.clone(),
             key,

@@ -559,7 +559,8 @@ impl Pair {
     /// memory lies in it.
     pub(super) fn offer_object(&mut self, memory: &Memory) -> Option<ObjectSpan> {
         let (file, object, offset) = memory.object()?;
-        let socket = self.socket.as_ref()?;
+        // One that has not proven itself is given nothing, and expects a proof before anything else.
+        let socket = self.socket.as_ref().filter(|_| !self.unproven)?;
         if !self.objects.was_sent(object) {
             let len = memfd::checked_len(file).ok()?;
             let base = (memory.as_ptr() as u64).wrapping_sub(offset);

@@ -11,6 +11,7 @@ use causeway_wire::shm::{
 };
 
 use super::*;
+use crate::method::{Access, Registration};
 use crate::nodes::tests::{NEVER, liar, member, membership};
 use crate::nodes::{Authority, CLIENT, Certificate, Member, Membership, Nodes};
 use crate::shm::pair::Pair;
@@ -223,6 +224,32 @@ fn the_connections_of_a_revoked_node_end_and_no_others() {
     server.until("the other one is", |server| server.log.packets.len() == 3);
     assert!(kept.log.down.is_empty());
     assert_eq!(server.log.down.len(), 1);
+}
+
+/// Memory that peers may map is exported as soon as a call has begun: its file is not sent in the middle of the proofs.
+#[test]
+fn memory_that_is_exported_before_a_call_is_answered_does_not_disturb_it() {
+    let cluster = Cluster::new();
+    for [caller, called] in [
+        [keyed(), keyed()],
+        [&cluster.client, &cluster.server].map(|member| as_node(cluster.knowing(member))),
+    ] {
+        let (_folder, address) = place();
+        let mut server = Host::listening(called, &address);
+        let mut client = Host::new(caller);
+        let memory = client.shm.allocate(1 << 16).unwrap();
+        let peer = client.shm.connect(Instant::now(), &address).unwrap();
+        let region = client
+            .shm
+            .grant(peer, &memory, Registration::NONE, Access::Read)
+            .unwrap();
+        assert_eq!(region.object, None, "it is not there yet");
+        send(&mut client, peer, b"hello", &mut server);
+        both(&mut client, &mut server, "it is there", |_, server| {
+            !server.log.packets.is_empty()
+        });
+        assert!(client.log.down.is_empty());
+    }
 }
 
 /// A listener of our own user that proves nothing, and puts a packet into the ring that it was given.
