@@ -107,12 +107,12 @@ use causeway_sys::blocks::Target;
 use causeway_sys::memory::Memory;
 use causeway_sys::secret::Secret;
 pub use causeway_wire::atomic::{Operation, Outcome};
+use causeway_wire::node::Certificate;
 use causeway_wire::region::{RegionDescriptor, Regions};
 use smallvec::SmallVec;
 
 use crate::address::{self, Address};
 use crate::error::{Error, PeerError, SendError, TransferError};
-use crate::nodes::Certificate;
 pub use crate::packet::Packet;
 use crate::wake::{Park, Parking, WakeFlag};
 

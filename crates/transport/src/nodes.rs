@@ -14,8 +14,8 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
 
+use causeway_sys::calendar::seconds_since_1970 as now;
 pub use causeway_wire::node::{CLIENT, Certificate, PublicKey, files, is_name};
 use causeway_wire::tcp::Refusal;
 
@@ -187,12 +187,6 @@ impl Membership {
             _ => Ok(()),
         }
     }
-}
-
-/// Seconds since 1970.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.as_ref().map_or(0, Duration::as_secs)
 }
 
 /// What a process knows of nodes, and may come to know while it runs. Clones are the same.

@@ -1,10 +1,10 @@
 //! Whom the methods between hosts talk to, and how a refusal reads.
 
 use causeway_sys::process::is_overflow_user;
+use causeway_wire::node::Certificate;
 use causeway_wire::tcp::Refusal;
 
 use crate::error::{NO_DESCRIPTORS, PeerError};
-use crate::nodes::Certificate;
 
 /// Length of the cluster's key.
 pub(crate) const KEY_BYTES: usize = 32;

@@ -1,8 +1,6 @@
 //! `causeway fs init`: a configuration from a list of hosts.
 
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use causeway_bmi::nodes::files::Revoked;
 use causeway_command::failure::{Doing, Failure, Outcome};
@@ -13,6 +11,7 @@ use causeway_sys::secret::Secret;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
+use super::new_file::{in_the_way, write_new};
 use super::node::Keeper;
 
 /// Write the configuration of a new file system, and its key
@@ -212,33 +211,10 @@ fn move_metadata(configuration: &mut Configuration, host: &Host, io_hosts: &[Hos
     }
 }
 
-fn in_the_way(path: &Path) -> Failure {
-    Failure::new(format!("writing {}", path.display()), "it exists already")
-        .hint("use --force to replace it, or --output to write elsewhere")
-}
-
-/// Writes a file that did not exist, with exactly this mode.
-pub(super) fn write_new(path: &Path, content: &[u8], mode: u32, force: bool) -> Outcome {
-    let doing = || format!("writing {}", path.display());
-    if force && path.is_file() {
-        std::fs::remove_file(path).doing(doing)?;
-    }
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(path)
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => in_the_way(path),
-            _ => Failure::new(doing(), error),
-        })?;
-    file.write_all(content)
-        .and_then(|()| file.sync_all())
-        .doing(doing)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]

@@ -32,6 +32,7 @@ mod ls;
 pub(crate) mod mkdir;
 mod mount;
 mod mv;
+mod new_file;
 mod node;
 pub(crate) mod ping;
 pub(crate) mod put;

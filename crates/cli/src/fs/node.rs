@@ -5,7 +5,6 @@
 mod keeper;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 use causeway_bmi::nodes::files::Revoked;
 use causeway_bmi::nodes::{CLIENT, Certificate, Member, fingerprint, is_name, member};
@@ -14,12 +13,13 @@ use causeway_command::output::Output;
 use causeway_command::remote::unreadable;
 use causeway_fs::config::{Configuration, NodesEntry, public_key_digits, read_revoked};
 use causeway_report::table::Table;
+use causeway_sys::calendar::seconds_since_1970 as now;
 use causeway_sys::secret::Secret;
 use causeway_wire::fs::Timestamp;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::init::write_new;
+use super::new_file::write_new;
 use super::session::{find, server_names};
 use super::text::time_text;
 pub(super) use keeper::Keeper;
@@ -213,12 +213,6 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         } => revoke(&Desk::open(&place)?, &name, former),
         Verb::Rotate { place } => rotate(Desk::open(&place)?),
     }
-}
-
-/// Seconds since 1970.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.as_ref().map_or(0, Duration::as_secs)
 }
 
 fn add(

@@ -1,12 +1,13 @@
 //! The configuration: one short TOML file, the same on every node.
 //!
 //! [`Configuration`] (in `types`) is what every program works with; `file` reads and checks the text and gives every error its
-//! line; `text` writes it; `nodes` reads what it says of nodes; `layout` makes configurations from a list of hosts
+//! line; `text` writes it; `nodes` is what it says of nodes, and `membership` reads the files that it names for them; `layout` makes configurations from a list of hosts
 //! or for one machine.
 
 mod file;
 mod key;
 mod layout;
+mod membership;
 mod nodes;
 mod text;
 mod types;
@@ -22,7 +23,8 @@ use causeway_sys::trusted_file::{self, Refused, Use};
 use causeway_wire::fs::DistributionHint;
 
 pub use layout::{DEFAULT_PORT, Host};
-pub use nodes::{NodesEntry, parse_public_key, public_key_digits, read_revoked};
+pub use membership::read_revoked;
+pub use nodes::{NodesEntry, parse_public_key, public_key_digits};
 pub use types::{
     ConfigError, Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS,
     ServerEntry,

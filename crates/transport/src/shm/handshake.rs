@@ -22,8 +22,8 @@ use causeway_wire::shm::{
 use rustix::io::Errno;
 
 use super::Shm;
+use super::exchange::{self, Proofs, is_closed};
 use super::intervals::LISTENER_INTERVAL;
-use super::nodes::{self, Proofs};
 use super::pair::{Pair, Stage, decode};
 use super::peers::Link;
 use super::proof::{self, Caller};
@@ -75,15 +75,6 @@ pub(super) const LISTENER_KEY: u64 = u64::MAX;
 
 fn broken(error: std::io::Error) -> PeerError {
     PeerError::of_system(&error)
-}
-
-/// Whether the other side has closed. What it said before can still be read.
-pub(super) fn is_closed(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind;
-    matches!(
-        error.kind(),
-        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
-    )
 }
 
 fn without_descriptors() -> PeerError {
@@ -175,7 +166,7 @@ impl Shm {
             (None, _) => None,
             (Some(key), None) => Some(Box::new(Proofs::Key(Caller::new(key, hello)))),
             (Some(key), Some(proving)) => {
-                let exchange = nodes::exchange(true, &key, proving, &hello)?;
+                let exchange = exchange::begin(true, &key, proving, &hello)?;
                 Some(Box::new(Proofs::Nodes(exchange)))
             }
         };
@@ -190,7 +181,7 @@ impl Shm {
             sent => sent.map_err(broken)?,
         }
         if let Some(Proofs::Nodes(exchange)) = proofs.as_deref_mut() {
-            nodes::say(exchange, &socket)?;
+            exchange::say(exchange, &socket)?;
         }
         pair.caller = proofs;
         self.epoll.add(&socket, peer.0).map_err(broken)?;
@@ -433,7 +424,7 @@ impl Shm {
         let demanded = hello.flags & FLAG_NODES != 0;
         let awaited = match (self.proving(None), demanded) {
             (Some(proving), true) => {
-                Some(Awaited::Node(nodes::exchange(false, key, proving, &hello)?))
+                Some(Awaited::Node(exchange::begin(false, key, proving, &hello)?))
             }
             (None, false) => None,
             (Some(_), false) => {
@@ -474,7 +465,7 @@ impl Shm {
         let (nonce, proof) = match (awaited, record) {
             (Awaited::Proof(nonce), Record::Proof(proof)) => (nonce, proof),
             (Awaited::Node(mut exchange), Record::Node(message)) => {
-                nodes::go_on(&mut exchange, &message, socket).map_err(|e| nodes::told(&e))?;
+                exchange::go_on(&mut exchange, &message, socket).map_err(|e| exchange::told(&e))?;
                 let awaited = match exchange.is_finished() {
                     true => {
                         let node = exchange.finish().map(|(_, node)| node);

@@ -25,6 +25,7 @@ mod claim;
 mod copying;
 mod doorbell;
 mod eager;
+mod exchange;
 mod handshake;
 mod intervals;
 mod memory;
@@ -208,7 +209,7 @@ impl Shm {
     /// An instance. Each peer takes three open files, of which the process may have only so many; see
     /// [`causeway_sys::limits`].
     pub fn new(config: ShmConfig) -> Result<Self, Error> {
-        nodes::check(&config)?;
+        config.check()?;
         let layout =
             PairLayout::new(config.ring_bytes, REGION_SLOTS).map_err(|error| Error::System {
                 what: "the configuration of shared memory".to_owned(),
@@ -772,7 +773,7 @@ impl Method for Shm {
         if let Some(reason) = pair.objects.refusal() {
             facts.push(("mapping its memory", reason.to_owned()));
         }
-        facts.extend(nodes::fact(pair));
+        facts.extend(pair.node_fact());
         Some(PeerReport { facts })
     }
 }

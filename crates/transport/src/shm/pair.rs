@@ -13,6 +13,7 @@ use causeway_sys::pinned::{Mark, Pinned};
 use causeway_sys::socket::{Credentials, Received, RecordSocket};
 use causeway_wire::codec::Wire;
 use causeway_wire::formats::Formats;
+use causeway_wire::node::Certificate;
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
 use causeway_wire::shm::{
     Challenge, FLAG_MEMBARRIER, FORMATS, MAX_RECORD_BYTES, PIECES, PairLayout, Process, Record,
@@ -22,9 +23,8 @@ use causeway_wire::shm::{
 use super::atomics::Atomics;
 use super::bulk::Bulk;
 use super::doorbell;
-use super::handshake::is_closed;
+use super::exchange::{self, Proofs, is_closed};
 use super::memory::{Bell, MappedRing, Parts};
-use super::nodes::{self, Proofs};
 use super::objects::Objects;
 use super::pace::Pace;
 use super::pieces;
@@ -36,7 +36,6 @@ use super::transfer::{self, Transfers};
 use super::ways::{Way, Ways};
 use crate::error::{PeerError, SendError, TOO_MANY_OPEN};
 use crate::method::{Direction, Outlet};
-use crate::nodes::Certificate;
 use crate::trust::{NO_NODE, NODE_DEMANDED};
 
 /// How far the connection has come.
@@ -525,12 +524,12 @@ impl Pair {
 
     /// Takes a message of an exchange that shows nodes, and goes on with it.
     fn show_node(&mut self, message: &[u8]) -> Result<(), PeerError> {
-        let (Some(Proofs::Nodes(exchange)), Some(socket)) =
+        let (Some(Proofs::Nodes(proving)), Some(socket)) =
             (self.caller.as_deref_mut(), &self.socket)
         else {
             return Err(PeerError::Unauthorised(NODE_DEMANDED.to_owned()));
         };
-        nodes::go_on(exchange, message, socket)
+        exchange::go_on(proving, message, socket)
     }
 
     /// Takes a record whose descriptors found no room in this process's table. That is no fault of the

@@ -11,7 +11,7 @@ use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_sys::trusted_file::Use;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::fs::init::write_new;
+use crate::fs::new_file::write_new;
 
 const KEY: &str = "key";
 const REGISTER: &str = "nodes";
