@@ -23,6 +23,7 @@ mod identity;
 mod locks;
 mod moment;
 mod objects;
+mod opens;
 mod place;
 mod regions;
 mod sums;
@@ -40,6 +41,7 @@ pub use objects::{
     Attributes, Body, DataFault, Distribution, DistributionHint, Kind, Node, ObjectId,
     ScrubPosition, SetAttributes, SetXattrMode, StripedFile, Timestamp, XattrName,
 };
+pub use opens::{MAX_NAMED_FILES, OpenHandle, Opening};
 pub use place::Place;
 pub use regions::{Reach, Region, Regions};
 pub use sums::WantedSums;
@@ -81,6 +83,9 @@ pub struct Request {
     pub sequence: u64,
     /// The user on whose behalf the client sends.
     pub caller: Caller,
+    /// If the file that the operation finds or makes is opened, for whom: of [`Operation::Lookup`], [`Operation::GetNode`] and
+    /// [`Operation::Create`]. Formats before [`formats::OPENS`] leave it out.
+    pub opening: Option<Opening>,
     /// What.
     pub operation: Operation,
 }
@@ -429,6 +434,22 @@ pub enum Operation {
     CancelLock {
         /// The wait's tag.
         wait: u64,
+    },
+
+    /// Closes files. Those that are not known are no error. Returns [`ReplyBody::Done`].
+    CloseFiles {
+        /// As for [`Opening`].
+        session: u128,
+        /// At most [`MAX_NAMED_FILES`].
+        handles: Vec<u64>,
+    },
+    /// From a program that has these files open, by a connection that the session lasts as long as. Returns
+    /// [`ReplyBody::Objects`] with those that are gone.
+    KeepFiles {
+        /// As for [`Opening`].
+        session: u128,
+        /// At most [`MAX_NAMED_FILES`].
+        files: Vec<OpenHandle>,
     },
 
     /// Lists striped files in the order of their numbers. Returns [`ReplyBody::StripedFiles`].

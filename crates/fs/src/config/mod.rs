@@ -22,8 +22,8 @@ use causeway_wire::fs::DistributionHint;
 
 pub use layout::{DEFAULT_PORT, Host};
 pub use types::{
-    ConfigError, Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS,
-    ServerEntry,
+    ConfigError, Configuration, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT,
+    Durability, MAX_SERVERS, ServerEntry,
 };
 
 /// The environment variable that names a configuration file.

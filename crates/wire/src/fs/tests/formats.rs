@@ -39,6 +39,7 @@ pub(super) fn request(operation: Operation) -> Request {
             gid: 100,
             groups: vec![5],
         },
+        opening: None,
         operation,
     }
 }
