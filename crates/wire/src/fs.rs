@@ -38,8 +38,8 @@ pub use identity::{
 pub use locks::{Lock, LockFamily, LockHolder, LockRange};
 pub use moment::Moment;
 pub use objects::{
-    Attributes, Body, DataFault, Distribution, DistributionHint, Kind, Node, ObjectId,
-    ScrubPosition, SetAttributes, SetXattrMode, StripedFile, Timestamp, XattrName,
+    Attributes, Body, DataFault, Distribution, DistributionHint, Entry, Kind, Node, ObjectId,
+    ObjectPath, ScrubPosition, SetAttributes, SetXattrMode, StripedFile, Timestamp, XattrName,
 };
 pub use opens::{MAX_NAMED_FILES, OpenHandle, Opening};
 pub use place::Place;
@@ -788,26 +788,4 @@ pub enum ReplyBody {
     },
     /// A server's identity.
     Hello(Box<Greeting>),
-}
-
-/// A path of an object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObjectPath {
-    /// The object.
-    pub object: ObjectId,
-    /// The path, from the root.
-    pub path: Vec<u8>,
-}
-
-/// A directory entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Its name: not empty, neither `.` nor `..`, without slash and NUL.
-    pub name: Vec<u8>,
-    /// What it names.
-    pub object: ObjectId,
-    /// What kind of object that is.
-    pub kind: Kind,
-    /// The object's attributes, if asked for.
-    pub attributes: Option<Attributes>,
 }

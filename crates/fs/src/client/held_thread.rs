@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use causeway_bmi::{Addr, ConnectionId, Memory, Posted};
+use causeway_bmi::{Addr, ConnectionId, END_OF_CONNECTION, Memory, Posted};
 use causeway_wire::fs::{Errno, MAX_NAMED_FILES, OpenHandle, Operation, ReplyBody};
 
 use super::call::Call;
@@ -15,8 +15,6 @@ use crate::config::Configuration;
 
 /// Pause after the server could not be told: a call has tried for the whole time-out, or was refused.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
-/// The server sends nothing under this tag: a receive for it ends with the connection.
-const NO_MESSAGE: u64 = u64::MAX;
 
 /// A message layer for open files.
 pub(super) fn connect(
@@ -39,6 +37,7 @@ pub(super) fn run(rpc: Rpc, shared: &Shared) {
         shared,
         connection: None,
         keeps_none: false,
+        has_failed: false,
     };
     while !shared.is_stopping() {
         let present = thread.connection();
@@ -59,6 +58,8 @@ struct HeldThread<'a> {
     connection: Option<ConnectionId>,
     /// It is of an earlier build, which keeps no files.
     keeps_none: bool,
+    /// It could not be told, as the log says already.
+    has_failed: bool,
 }
 
 impl HeldThread<'_> {
@@ -82,29 +83,41 @@ impl HeldThread<'_> {
         let files = self.shared.begin_to_tell();
         // An empty message, too, makes the connection one that the files stay open with.
         let begun = self.keep(&[]);
+        let connection = self.connection();
         self.keeps_none = begun
             .as_ref()
             .is_err_and(|error| error.errno == Errno::EOPNOTSUPP);
         let told = match begun {
             Err(_) if self.keeps_none => self.watch(),
-            begun => begun.and_then(|()| self.keep_all(&files)),
+            begun => begun.and_then(|()| self.keep_all(&files, connection)),
         };
+        let was_failing = self.has_failed;
+        self.has_failed = told.is_err();
         if let Err(error) = told {
             self.connection = None;
-            tracing::warn!(
-                error.message,
-                "the metadata server could not be told which files are open; it is tried again"
-            );
+            if self.shared.is_stopping() {
+                return;
+            }
+            if !was_failing {
+                tracing::warn!(
+                    error.message,
+                    "the metadata server could not be told which files are open; it is tried again until it succeeds"
+                );
+            }
             self.wait(RETRY_PAUSE);
         }
     }
 
-    fn keep_all(&mut self, files: &[OpenHandle]) -> Result<(), CallError> {
+    fn keep_all(
+        &mut self,
+        files: &[OpenHandle],
+        connection: Option<ConnectionId>,
+    ) -> Result<(), CallError> {
         self.watch()?;
         for files in files.chunks(MAX_NAMED_FILES) {
             self.keep(files)?;
         }
-        if self.connection() != self.connection {
+        if self.connection() != connection || self.connection != connection {
             let text = "the connection was lost meanwhile";
             return Err(CallError::local(Errno::ECONNRESET, text));
         }
@@ -136,7 +149,7 @@ impl HeldThread<'_> {
         match self
             .rpc
             .bmi
-            .post_recv(addr, &into, NO_MESSAGE, context, EVENT)
+            .post_recv(addr, &into, END_OF_CONNECTION, context, EVENT)
         {
             Ok(Posted::Pending(_)) => Ok(()),
             Ok(Posted::Complete(_)) => Err(CallError::local(Errno::ECONNRESET, "disconnected")),

@@ -51,10 +51,10 @@ impl Service {
     /// Records, durably, that programs may have files open, or that none has: only then need the next start of the server wait for
     /// them to say which.
     pub(crate) fn mark_programs(&mut self, have_files: bool) -> Result<(), Failure> {
-        if self.opens().is_marked() == have_files {
+        // A store that takes no changes can be read all the same.
+        if self.opens().is_marked() == have_files || self.has_failed() {
             return Ok(());
         }
-        self.recover()?;
         let store = self.store()?;
         let mark = have_files.then(|| Counter(0).to_bytes());
         let batch = Batch::from([(PROGRAMS_KEY.to_vec(), mark)]);

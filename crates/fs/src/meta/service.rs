@@ -197,6 +197,11 @@ impl Service {
         &self.opens
     }
 
+    /// Whether the store takes no changes until it has been opened again.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
     /// The incarnation of these metadata.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation

@@ -155,11 +155,15 @@ impl Metadata {
         &self.reader
     }
 
-    /// A program is about to open a file. The first time, that is recorded first.
-    pub(super) fn expect_open_files(&self) -> Result<(), Failure> {
-        match self.reader.opens().is_marked() {
-            true => Ok(()),
-            false => lock(&self.service).mark_programs(true),
+    /// A program is about to open a file. The first time, that is recorded first. A disk that cannot record it can still be read.
+    pub(super) fn expect_open_files(&self) {
+        if !self.reader.opens().is_marked()
+            && let Err(failure) = lock(&self.service).mark_programs(true)
+        {
+            tracing::warn!(
+                failure.message,
+                "open files without a name may be gone if the server is started again now"
+            );
         }
     }
 

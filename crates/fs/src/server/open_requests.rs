@@ -76,7 +76,9 @@ impl Loop {
             return;
         };
         tracing::debug!(?completion.result, "a connection of a program with open files is gone");
-        let connections = self.programs.connections.entry(session).or_default();
+        let Some(connections) = self.programs.connections.get_mut(&session) else {
+            return;
+        };
         let Some(place) = connections.iter().position(|known| known.watch == watch) else {
             return;
         };
@@ -92,7 +94,7 @@ impl Loop {
     fn know_program(&mut self, to: ReplyTo, session: u128) -> Result<(), Failure> {
         self.check_metadata()?;
         if let Some(metadata) = &self.metadata {
-            metadata.expect_open_files()?;
+            metadata.expect_open_files();
         }
         let gone = || failure(Errno::ECONNRESET, "the client has disconnected");
         let connection = self.bmi.connection(to.from).ok_or_else(gone)?;
@@ -106,12 +108,11 @@ impl Loop {
             let text = format!("the program has {MAX_CONNECTIONS} connections with open files");
             return Err(failure(Errno::ENFILE, text));
         }
-        if known.is_empty() && programs.len() >= MAX_PROGRAMS {
+        let is_new = known.is_empty();
+        if is_new && programs.len() >= MAX_PROGRAMS {
             self.forget_idle_programs();
         }
-        if known_count(&self.programs, session) == 0
-            && self.programs.connections.len() >= MAX_PROGRAMS
-        {
+        if is_new && self.programs.connections.len() >= MAX_PROGRAMS {
             let text = format!("{MAX_PROGRAMS} programs have files open, and no more can");
             return Err(failure(Errno::ENFILE, text));
         }
@@ -162,8 +163,4 @@ impl Loop {
             self.end_program(session);
         }
     }
-}
-
-fn known_count(programs: &Programs, session: u128) -> usize {
-    programs.connections.get(&session).map_or(0, Vec::len)
 }

@@ -201,7 +201,7 @@ fn programs_keep_their_open_files_when_the_metadata_server_is_killed() {
     let mut program = Command::new("sh")
         .args([
             "-euc",
-            "exec 3<numbers 4<>more; echo open; read go; cat <&3 | wc -l; echo last >&4; head -1 <&4; read go",
+            "exec 3<numbers 4<>more; echo open; read go; cat <&3 | wc -l; echo las >&4; head -1 <&4; read go",
         ])
         .current_dir(one.path())
         .stdin(Stdio::piped())
