@@ -5,7 +5,7 @@ use std::sync::Arc;
 use causeway_wire::fs::{Body, DistributionHint, Node, Reach};
 
 use super::call_error::CallError;
-use super::held::Held;
+use super::held_state::Held;
 use super::nodes::node_of;
 
 /// An open file: an object and its node. It goes with its last name, unless it was opened to be held

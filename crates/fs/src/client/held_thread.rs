@@ -8,7 +8,7 @@ use causeway_wire::fs::{Errno, MAX_NAMED_FILES, OpenHandle, Operation, ReplyBody
 
 use super::call::Call;
 use super::call_error::{CallError, done, take_reply};
-use super::held::{GATHER, Shared, Work};
+use super::held_state::{GATHER, Shared, Work};
 use super::options::{ClientOptions, own_identity};
 use super::rpc::{EVENT, Rpc};
 use crate::config::Configuration;

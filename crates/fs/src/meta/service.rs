@@ -1,8 +1,8 @@
 //! Batches of requests, each executed on top of the changes of those before it, and committed once.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock};
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
@@ -39,7 +39,7 @@ pub(super) mod removals;
 mod space;
 
 pub use reader::Reader;
-use reader::register_opening;
+use reader::{Shared, SharedLayout, current, register_opening};
 
 /// Name of the file that exists once the store is not new.
 const MARKER: &str = "formatted";
@@ -69,8 +69,6 @@ fn binds_datafiles(request: &Request) -> bool {
 }
 
 type Opener = Box<dyn Fn() -> Result<Arc<dyn Store>, StoreError> + Send>;
-type Shared = Arc<RwLock<Option<Arc<dyn Store>>>>;
-type SharedLayout = Arc<RwLock<Arc<Layout>>>;
 
 /// The metadata of one file system. See the module for how it is driven.
 pub struct Service {
@@ -648,16 +646,6 @@ fn no_metadata(place: &str) -> Failure {
         "there are no metadata in {place}, where they should be: if its disk is not mounted, mount it; otherwise \
          restore the directory from a backup"
     ))
-}
-
-fn current(shared: &Shared) -> Outcome<Arc<dyn Store>> {
-    match &*locks::read(shared) {
-        Some(store) => Ok(Arc::clone(store)),
-        None => fail(
-            Errno::EIO,
-            "the metadata store failed and cannot be opened again; see the server's log",
-        ),
-    }
 }
 
 /// Whether an operation is refused on a full disk.

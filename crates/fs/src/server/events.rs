@@ -23,7 +23,7 @@ use super::home::Home;
 use super::io::Job;
 use super::lock_state::{LockState, WATCHES_LOCKS};
 use super::metadata::{Metadata, first_number};
-use super::open_requests::{Programs, WATCHES_OPENS};
+use super::open_programs::{Programs, WATCHES_OPENS};
 use super::piece_io::PieceResult;
 use super::staging::Staging;
 use super::stop::StopHandle;

@@ -3,38 +3,18 @@
 //! A program has its files open for as long as one of the connections lasts by which it has opened or kept some. The end of each
 //! wakes the loop, by a receive that nothing else ends; with the last one all its files are closed.
 
-use std::collections::HashMap;
-
-use causeway_bmi::{Addr, Completion, ConnectionId, OpId};
+use causeway_bmi::Completion;
 use causeway_wire::fs::{Errno, Failure, OpenHandle, Opening, ReplyBody};
 
 use super::events::Loop;
+use super::open_programs::{Connection, WATCHES_OPENS};
 use super::ticket::{ReplyTo, Ticket};
 use crate::error::failure;
 
-/// In the place of a ticket's slot: watches of programs with open files, beside those of locks and of turns to append.
-pub(super) const WATCHES_OPENS: u16 = 2;
 /// Most programs that have files open.
 const MAX_PROGRAMS: usize = 4096;
 /// Most connections of one program.
 const MAX_CONNECTIONS: usize = 256;
-
-/// What the loop of a metadata server knows of programs that have files open.
-#[derive(Default)]
-pub(super) struct Programs {
-    connections: HashMap<u128, Vec<Connection>>,
-    /// Programs whose connections are watched, by the watch's number.
-    watches: HashMap<u32, u128>,
-    last_watch: u32,
-}
-
-/// A connection of a program.
-struct Connection {
-    from: Addr,
-    connection: ConnectionId,
-    watch: u32,
-    receive: OpId,
-}
 
 impl Loop {
     /// A request opens a file, if it finds one.

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::ObjectId;
+use super::objects::ObjectId;
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer};
 

@@ -1,21 +1,25 @@
 //! Requests that change nothing, which any thread carries out at any time.
 
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use causeway_wire::fs::{
     Errno, Kind, Node, ObjectId, OpenHandle, Operation, Reply, ReplyBody, Request,
 };
 
-use super::{Shared, SharedLayout, current};
 use crate::locks;
 use crate::meta::check;
 use crate::meta::fault::{Outcome, fail};
 use crate::meta::layout::Layout;
 use crate::meta::opens::{Opens, Registered};
 use crate::meta::query::{Query, find_object};
+use crate::meta::store::Store;
 
 /// How often a file is looked for again that is opened while others are removed.
 const OPENING_TRIES: usize = 4;
+
+/// The store; empty only while a failed one cannot be opened again.
+pub(super) type Shared = Arc<RwLock<Option<Arc<dyn Store>>>>;
+pub(super) type SharedLayout = Arc<RwLock<Arc<Layout>>>;
 
 /// Serves requests that change nothing, from the last committed state. Cheap to clone.
 #[derive(Clone)]
@@ -150,4 +154,14 @@ pub(super) fn register_opening(
     };
     let is_orphan = attributes.links == 0;
     (attributes.kind == Kind::File).then(|| opens.register(opening.session, file, is_orphan, epoch))
+}
+
+pub(super) fn current(shared: &Shared) -> Outcome<Arc<dyn Store>> {
+    match &*locks::read(shared) {
+        Some(store) => Ok(Arc::clone(store)),
+        None => fail(
+            Errno::EIO,
+            "the metadata store failed and cannot be opened again; see the server's log",
+        ),
+    }
 }
