@@ -171,9 +171,11 @@ impl Shared {
         lock(&self.state).is_told = true;
     }
 
-    /// Whether there is anything that a server should know. If not, the thread is woken once there is.
+    /// Whether there is anything that a server should know which has not been told by the present connection. If not, the thread is
+    /// woken once there is.
     pub(super) fn is_needed(&self) -> bool {
         let mut state = lock(&self.state);
+        state.is_told = false;
         state.is_idle = !state.is_needed();
         !state.is_idle
     }

@@ -418,11 +418,7 @@ fn open_files_outlive_the_metadata_server_and_those_of_dead_programs_do_not() {
     fixture.cluster.restart(0).unwrap();
     // The program that has it open does nothing at all meanwhile.
     call(&other, |client| client.unlink(b"/within")).unwrap();
-    let unknown = call(&other, |client| {
-        client.create(b"/unknown", &Default::default())?;
-        client.unlink(b"/unknown")
-    });
-    unknown.unwrap();
+    make_and_remove_unknown(&other);
     until("what nobody has open is gone", || {
         left(&fixture, &other).0 == 3
     });
@@ -440,6 +436,40 @@ fn open_files_outlive_the_metadata_server_and_those_of_dead_programs_do_not() {
     all_is_gone(&fixture, &other);
     drop((one, other));
     fixture.cluster.stop().unwrap();
+}
+
+/// The program's thread, which has nothing to say to the first new server, learns of what is opened there.
+#[test]
+fn a_program_that_had_nothing_open_when_the_server_ended_keeps_what_it_opens_later() {
+    let mut fixture = Fixture::start(&with_short_grace());
+    let (one, other) = (program(&fixture), program(&fixture));
+    drop(open(&one, "/first", MAKE).unwrap());
+    call(&other, |client| client.unlink(b"/first")).unwrap();
+    until("the first file is gone", || left(&fixture, &other).0 == 0);
+    fixture.cluster.kill(0).unwrap();
+    fixture.cluster.restart(0).unwrap();
+    let file = open(&one, "/file", MAKE).unwrap();
+    write(&file, b"abc");
+    fixture.cluster.kill(0).unwrap();
+    fixture.cluster.restart(0).unwrap();
+    call(&other, |client| client.unlink(b"/file")).unwrap();
+    make_and_remove_unknown(&other);
+    until("what nobody has open is gone", || {
+        left(&fixture, &other).0 == 1
+    });
+    assert_eq!(read(&file, 9).unwrap(), b"abc");
+    drop(file);
+    all_is_gone(&fixture, &other);
+    fixture.cluster.stop().unwrap();
+}
+
+/// A file that goes with its name, but not before the grace is over.
+fn make_and_remove_unknown(program: &Clients) {
+    let made = call(program, |client| {
+        client.create(b"/unknown", &Default::default())?;
+        client.unlink(b"/unknown")
+    });
+    made.unwrap();
 }
 
 #[test]
