@@ -581,24 +581,26 @@ impl Tcp {
         let first = state.sent_in_round != self.round;
         state.sent_in_round = self.round;
         let nothing_waits = first && !state.session.has_output();
-        match &mut state.link {
+        let finished = match &mut state.link {
             Some(link) if nothing_waits && link.takes_plain() => {
                 let sent = link.send_now(parts, len);
                 state.session.queue_packet(parts, len, sent);
+                link.broken.is_none() && link.has_sent_all(&state.session)
             }
             Some(link) => {
                 state.session.queue_packet(parts, len, 0);
                 let much = state.session.queued_bytes() >= FLUSH_FROM_BYTES;
-                if link.is_up() && (first || much) {
+                let flushes = link.is_up() && (first || much);
+                if flushes {
                     link.flush(&mut state.session, &mut self.buffers);
                 }
+                flushes && link.broken.is_none() && link.has_sent_all(&state.session)
             }
-            None => state.session.queue_packet(parts, len, 0),
-        }
-        let finished = state
-            .link
-            .as_ref()
-            .is_some_and(|link| link.broken.is_none() && link.has_sent_all(&state.session));
+            None => {
+                state.session.queue_packet(parts, len, 0);
+                false
+            }
+        };
         if !finished {
             Self::make_due(&mut self.due, state);
         }
