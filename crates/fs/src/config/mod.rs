@@ -26,8 +26,8 @@ pub use layout::{DEFAULT_PORT, Host};
 pub use membership::read_revoked;
 pub use nodes::{NodesEntry, parse_public_key, public_key_digits};
 pub use types::{
-    ConfigError, Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS,
-    ServerEntry,
+    ConfigError, Configuration, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT,
+    Durability, MAX_SERVERS, ServerEntry,
 };
 
 /// The environment variable that names a configuration file.

@@ -11,6 +11,8 @@ use super::nodes::NodesEntry;
 pub const DEFAULT_STRIP_SIZE: u32 = 1 << 20;
 /// Timeout where none is given.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Files that one program has open at most, where no number is given.
+pub const DEFAULT_OPEN_FILES: usize = 1 << 16;
 /// Most servers of one file system: indices of I/O servers are 16 bits wide.
 pub const MAX_SERVERS: usize = 4096;
 
@@ -37,6 +39,8 @@ pub struct Configuration {
     pub checksums: bool,
     /// Most TCP connections between two processes, see [`causeway_bmi::Config::tcp_connections`].
     pub tcp_connections: u8,
+    /// Most files that the metadata server keeps open for one program.
+    pub open_files: usize,
     /// The servers, metadata server and I/O servers.
     pub servers: Vec<ServerEntry>,
 }
