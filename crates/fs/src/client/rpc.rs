@@ -101,9 +101,13 @@ impl Rpc {
         let key = configuration
             .key()
             .map_err(|e| CallError::local(Errno::EINVAL, e.to_string()))?;
+        let nodes = configuration
+            .nodes()
+            .map_err(|e| CallError::local(Errno::EINVAL, e.to_string()))?;
         let broken = |e: causeway_bmi::Error| CallError::local(Errno::EIO, e.to_string());
         let mut bmi = Bmi::new(Config {
             key,
+            nodes,
             encrypt: configuration.encrypt,
             tcp_connections: configuration.tcp_connections,
             unexpected_limit: MAX_MESSAGE_BYTES,
@@ -448,6 +452,7 @@ impl Rpc {
             slot: pending.call.slot.unwrap_or(0),
             sequence: pending.call.slot.map_or(0, |_| pending.sequence),
             caller: self.caller.clone(),
+            opening: pending.call.opening.clone(),
             operation,
         };
         let reply = self
@@ -629,7 +634,7 @@ fn numbered(mut operation: Operation, pending: &PendingCall) -> Operation {
     operation
 }
 
-fn random_client() -> Result<u128, CallError> {
+pub(super) fn random_client() -> Result<u128, CallError> {
     let bytes = causeway_sys::random::bytes()
         .map_err(|e| CallError::local(Errno::EIO, format!("no random numbers: {e}")))?;
     Ok(u128::from_le_bytes(bytes))

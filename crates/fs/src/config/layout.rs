@@ -5,7 +5,8 @@ use std::path::Path;
 use causeway_wire::fs::DistributionHint;
 
 use super::types::{
-    Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS, ServerEntry,
+    Configuration, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability,
+    MAX_SERVERS, ServerEntry,
 };
 
 /// Port of a host's first server where none is given; further servers count up.
@@ -152,9 +153,11 @@ impl Configuration {
                 start: 0,
             },
             key_file: None,
+            nodes: None,
             encrypt: true,
             checksums: true,
             tcp_connections: 0,
+            open_files: DEFAULT_OPEN_FILES,
             servers: Vec::new(),
         }
     }

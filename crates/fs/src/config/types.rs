@@ -5,10 +5,14 @@ use std::time::Duration;
 
 use causeway_wire::fs::DistributionHint;
 
+use super::nodes::NodesEntry;
+
 /// Strip size where none is given, in bytes.
 pub const DEFAULT_STRIP_SIZE: u32 = 1 << 20;
 /// Timeout where none is given.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Files that one program has open at most, where no number is given.
+pub const DEFAULT_OPEN_FILES: usize = 1 << 16;
 /// Most servers of one file system: indices of I/O servers are 16 bits wide.
 pub const MAX_SERVERS: usize = 4096;
 
@@ -27,12 +31,16 @@ pub struct Configuration {
     pub distribution: DistributionHint,
     /// File with the cluster's key (64 hexadecimal digits), if there is one.
     pub key_file: Option<PathBuf>,
+    /// Each node has to prove which it is: whose word counts, and where its certificate lies.
+    pub nodes: Option<NodesEntry>,
     /// Encrypt connections between hosts. Otherwise what travels over tcp is authenticated alone.
     pub encrypt: bool,
     /// Keep checksums in new datafiles.
     pub checksums: bool,
     /// Most TCP connections between two processes, see [`causeway_bmi::Config::tcp_connections`].
     pub tcp_connections: u8,
+    /// Most files that the metadata server keeps open for one program.
+    pub open_files: usize,
     /// The servers, metadata server and I/O servers.
     pub servers: Vec<ServerEntry>,
 }

@@ -14,6 +14,7 @@ mod durability;
 mod failed_syncs;
 mod faults;
 mod names;
+mod opens;
 mod permissions;
 mod sessions;
 mod xattrs;
@@ -64,6 +65,7 @@ impl Bench {
             slot: 0,
             sequence: 0,
             caller: self.caller.clone(),
+            opening: None,
             operation,
         }
     }

@@ -24,6 +24,8 @@ pub(super) struct Wakeups {
     pub(super) reclaimer: Wakeup,
     /// I/O servers may have to be registered.
     pub(super) registrar: Wakeup,
+    /// Files without a name may have been closed.
+    pub(super) orphans: Wakeup,
 }
 
 /// Carries a batch out, and notifies the threads that it makes work for.

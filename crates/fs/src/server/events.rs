@@ -23,12 +23,14 @@ use super::home::Home;
 use super::io::Job;
 use super::lock_state::{LockState, WATCHES_LOCKS};
 use super::metadata::{Metadata, first_number};
+use super::nodes::NodeRules;
+use super::open_programs::{Programs, WATCHES_OPENS};
 use super::piece_io::PieceResult;
 use super::staging::Staging;
 use super::stop::StopHandle;
 use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
 use super::turns_seen::TurnsSeen;
-use super::{identity, reclaim, register};
+use super::{identity, orphans, reclaim, register};
 use crate::config::{Configuration, Durability, ServerEntry};
 use crate::data::{Abandoned, Pool, Scratch, Store};
 use crate::error::failure;
@@ -60,6 +62,8 @@ pub(super) struct Loop {
     pub(super) boot: u128,
     stop: StopHandle,
     callers: Callers,
+    /// If nodes have to prove which they are.
+    node_rules: Option<NodeRules>,
     pub(super) entries: Vec<Option<Entry>>,
     free: Vec<u16>,
     generation: u32,
@@ -82,10 +86,11 @@ pub(super) struct Loop {
     pub(super) read: u64,
     pub(super) appends: Appends,
     pub(super) locks: LockState,
+    pub(super) programs: Programs,
     pub(super) turns_seen: TurnsSeen,
     // Threads beside the loop stop before the metadata, and all before the directory is released.
     beside: Vec<Background>,
-    metadata: Option<Metadata>,
+    pub(super) metadata: Option<Metadata>,
     pub(super) home: Home,
 }
 
@@ -192,11 +197,16 @@ fn open_metadata(
     )
     .map_err(|failure| format!("the metadata cannot be opened: {}", failure.message))?;
     let no_thread = |error: std::io::Error| format!("no thread can start: {error}");
-    let reclaimer = reclaim::start(configuration.clone(), metadata.service(), wakeups.reclaimer)
-        .map_err(no_thread)?;
-    let registrar = register::start(configuration.clone(), metadata.service(), wakeups.registrar)
-        .map_err(no_thread)?;
-    Ok((metadata, vec![reclaimer, registrar]))
+    let service = metadata.service();
+    let opens = Arc::clone(metadata.reader().opens());
+    let (shared, timeout) = (Arc::clone(&service), configuration.timeout);
+    let orphans = orphans::start(shared, opens, wakeups.clone(), timeout).map_err(no_thread)?;
+    let shared = Arc::clone(&service);
+    let reclaimer =
+        reclaim::start(configuration.clone(), shared, wakeups.reclaimer).map_err(no_thread)?;
+    let registrar =
+        register::start(configuration.clone(), service, wakeups.registrar).map_err(no_thread)?;
+    Ok((metadata, vec![orphans, reclaimer, registrar]))
 }
 
 impl Loop {
@@ -240,6 +250,7 @@ impl Loop {
             boot: crate::boot::identity(),
             stop,
             callers: Callers::default(),
+            node_rules: NodeRules::of(configuration),
             entries: Vec::new(),
             free: Vec::new(),
             generation: 0,
@@ -257,6 +268,7 @@ impl Loop {
             read: 0,
             appends: Appends::new(first_turn, configuration.timeout / 2),
             locks: LockState::default(),
+            programs: Programs::default(),
             turns_seen: TurnsSeen::default(),
             beside,
             metadata,
@@ -366,7 +378,9 @@ impl Loop {
             tracing::warn!(requests = self.busy(), "ending in the middle of requests");
         }
         self.beside.clear();
-        if self.metadata.is_some() {
+        if let Some(metadata) = &self.metadata {
+            let at_end = |failure: Failure| format!("metadata: {}", failure.message);
+            metadata.expect_no_open_files().map_err(at_end)?;
             let request = Request {
                 reply_tag: 0,
                 target: Target::default(),
@@ -374,14 +388,11 @@ impl Loop {
                 slot: 0,
                 sequence: 0,
                 caller: Caller::default(),
+                opening: None,
                 operation: Operation::Commit,
             };
-            if let Some(metadata) = &self.metadata
-                && let Some(Reply {
-                    result: Err(failure),
-                }) = metadata.now(request)
-            {
-                return Err(format!("metadata: {}", failure.message));
+            if let Some(Reply { result }) = metadata.now(request) {
+                result.map_err(at_end)?;
             }
         }
         self.metadata = None;
@@ -456,6 +467,9 @@ impl Loop {
             }
             Purpose::Watch if ticket.slot == WATCHES_LOCKS => {
                 self.lock_watch_ended(ticket, &completion);
+            }
+            Purpose::Watch if ticket.slot == WATCHES_OPENS => {
+                self.open_watch_ended(ticket, &completion);
             }
             Purpose::Watch => self.watch_ended(ticket, &completion),
             Purpose::List => self.list_arrived(ticket, completion.result),
@@ -570,6 +584,14 @@ impl Loop {
             .inspect_err(|failure| {
                 tracing::warn!(failure.message, "a caller's claimed identity is refused");
             })?;
+        if let Some(rules) = &self.node_rules {
+            let node = self.bmi.node(from);
+            rules
+                .check(node.as_deref(), &request.operation)
+                .inspect_err(|failure| {
+                    tracing::warn!(failure.message, "a node's request is refused");
+                })?;
+        }
         identity::check(&self.identity, request).inspect_err(|failure| {
             tracing::debug!(failure.message, "a request for another server");
         })
@@ -577,6 +599,9 @@ impl Loop {
 
     /// Carries a request out; `None` if its reply comes later.
     fn dispatch(&mut self, to: ReplyTo, request: Request) -> Result<Option<ReplyBody>, Failure> {
+        if let Some(opening) = &request.opening {
+            self.begin_opening(to, opening)?;
+        }
         match request.operation {
             Operation::Hello {
                 layout_from,
@@ -620,6 +645,13 @@ impl Loop {
             }
             Operation::TestLock { lock } => self.test_lock(&request, &lock).map(Some),
             Operation::CancelLock { wait } => Ok(Some(self.cancel_lock(request.client, wait))),
+            Operation::CloseFiles { session, handles } => {
+                self.close_files(session, &handles);
+                Ok(Some(ReplyBody::Done))
+            }
+            Operation::KeepFiles { session, files } => {
+                self.keep_files(to, session, &files).map(Some)
+            }
             Operation::AddServer { .. }
             | Operation::AcceptServer { .. }
             | Operation::DrainServer { .. } => {

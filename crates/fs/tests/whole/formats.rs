@@ -119,6 +119,7 @@ fn clients_of_every_format_work_with_servers_of_this_build() {
         (8, &[5]),
         (9, &[5]),
         (10, &[5]),
+        (11, &[5]),
     ] {
         let mut other = Other::new(format, behind_tag);
         let [metadata, io] =
@@ -194,13 +195,13 @@ fn requests_of_other_formats_are_refused_in_one_that_their_clients_read() {
     let cases: [(u8, &[u8], u8, &[&str]); 9] = [
         (1, &[], 1, &["format 1 ", &ours, "run builds"]),
         (4, &[], 4, &["format 4 ", &ours, "run builds"]),
-        (11, &[11], 10, &["format 11 ", &ours, "run builds"]),
-        (12, &[11], 10, &["formats 11 to 12 ", &ours, "run builds"]),
-        // It goes on in format 10.
-        (11, &[6], 10, &["formats 6 to 11 ", &ours]),
+        (12, &[12], 11, &["format 12 ", &ours, "run builds"]),
+        (13, &[12], 11, &["formats 12 to 13 ", &ours, "run builds"]),
+        // It goes on in format 11.
+        (12, &[6], 11, &["formats 6 to 12 ", &ours]),
         // Nonsense.
         (0, &[], 0, &["format"]),
-        (11, &[12], 10, &["format"]),
+        (12, &[13], 11, &["format"]),
         (7, &[8], 7, &["lowest format"]),
         (7, &[0], 7, &["lowest format"]),
     ];

@@ -12,6 +12,7 @@ mod identity;
 mod integrity;
 mod kills;
 mod locks;
+mod open_files;
 mod repeated;
 mod restored;
 mod shared;

@@ -14,12 +14,14 @@ mod datafiles;
 mod locks;
 mod messages;
 mod methods;
+mod opens;
 mod regions;
 
 pub(super) use datafiles::{datafile_headers, history, written_groups};
 pub(super) use messages::{packets, pmi_lines, run_events, watch_pages};
 pub(super) use methods::{
-    datagrams, frames, openings, rings, session_streams, shm_records, virtual_interfaces,
+    certificates, datagrams, frames, node_files, openings, rings, session_streams, shm_records,
+    virtual_interfaces,
 };
 pub(super) use regions::all as regions;
 use regions::region;
@@ -378,9 +380,16 @@ pub(super) fn requests() -> Vec<Vec<u8>> {
             gid: 1000,
             groups: vec![4, 27],
         },
+        opening: None,
         operation,
     };
-    let mut all = Vec::new();
+    let mut all: Vec<Vec<u8>> = (opens::requests().into_iter())
+        .map(|(opening, operation)| fs::Request {
+            opening,
+            ..request(operation)
+        })
+        .map(|request| request.to_bytes(fs::formats::FORMATS))
+        .collect();
     for operation in operations().into_iter().chain(locks::operations()) {
         // Format 5 has no numbers of writes.
         let old = Formats::only(fs::formats::FORMATS.lowest);

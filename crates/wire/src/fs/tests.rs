@@ -5,6 +5,7 @@ mod data;
 mod formats;
 mod locks;
 mod nodes;
+mod opens;
 
 use alloc::format;
 use alloc::string::ToString;
@@ -677,6 +678,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
         (object(), any::<u64>())
             .prop_map(|(object, turn)| Operation::CancelAppend { object, turn }),
         locks::any_lock(),
+        opens::any_files(),
         vec(object(), 0..30).prop_map(|objects| Operation::Exist { objects }),
         (check_cursor(), any::<bool>())
             .prop_map(|(after, repair)| Operation::Check { after, repair }),
@@ -694,6 +696,7 @@ proptest! {
         ids: (u32, u32),
         groups in vec(any::<u32>(), 0..=MAX_GROUPS),
         operation in any_operation(),
+        closed in option::of(vec(any::<u64>(), 0..30)),
         lowest in 1..=FORMATS.highest,
     ) {
         let caller = Caller { uid: ids.0, gid: ids.1, groups };
@@ -702,7 +705,8 @@ proptest! {
             generation: Generation(target.1),
             incarnation: Incarnation(target.2),
         };
-        let request = Request { reply_tag, target, client, slot, sequence, caller, operation };
+        let opening = opens::any_opening_of(&operation, closed);
+        let request = Request { reply_tag, target, client, slot, sequence, caller, opening, operation };
         let formats = Formats { lowest, highest: FORMATS.highest };
         let bytes = request.to_bytes(formats);
         prop_assert_eq!(Request::from_bytes(&bytes), Ok((request, formats)));

@@ -39,6 +39,7 @@ pub(super) fn request(operation: Operation) -> Request {
             gid: 100,
             groups: vec![5],
         },
+        opening: None,
         operation,
     }
 }
@@ -113,6 +114,7 @@ fn golden_requests_of_each_format() {
         (only(7), "07", status.clone(), "47".to_owned()),
         (only(8), "08", status.clone(), "47".to_owned()),
         (only(10), "0a", status.clone(), "47".to_owned()),
+        (only(11), "0b", status.clone(), "47".to_owned()),
         (only(8), "08", extend(5, 0), extended("05")),
         // Of a hole.
         (only(8), "08", extend(0, NOT_KNOWN), extended("00")),
@@ -212,19 +214,20 @@ fn what_other_clients_speak_is_known_as_far_as_they_say_it() {
         (&[4, 1][..], Some(Formats::only(4))),
         (&[1, 9], Some(Formats::only(1))),
         // Of newer ones, whose formats meet ours or do not.
-        (&[11, 6], Some(of(11, 6))),
-        (&[11, 11], Some(of(11, 11))),
+        (&[12, 6], Some(of(12, 6))),
+        (&[12, 12], Some(of(12, 12))),
         (&[200, 1], Some(of(200, 1))),
         // Ours.
         (&[5, 0], Some(Formats::only(5))),
         (&[7, 5], Some(of(7, 5))),
         (&[8, 5], Some(of(8, 5))),
         (&[9, 5], Some(of(9, 5))),
-        (&[10, 5], Some(FORMATS)),
+        (&[10, 5], Some(of(10, 5))),
+        (&[11, 5], Some(FORMATS)),
         // Nonsense.
         (&[0, 0], None),
-        (&[11, 0], None),
-        (&[11, 12], None),
+        (&[12, 0], None),
+        (&[12, 13], None),
     ];
     for (ends, expected) in cases {
         let bytes = [&ends[..1], &[0; 8], &ends[1..], &[0; 80]].concat();

@@ -1,0 +1,89 @@
+//! Files that a program has open, so that the metadata server keeps them, also without a name.
+//!
+//! The request that finds or makes a file also opens it, under a handle of the program's, and carries the handles that were closed
+//! since. A close waits for nothing. A thread, which starts with the first file, has a connection of its own: it closes what no request
+//! has taken along, and when the server was started anew it says which files the program has open ([`super::held_thread`]).
+
+use std::sync::{Arc, Mutex};
+
+use causeway_wire::fs::{Errno, ObjectId};
+
+use super::call_error::CallError;
+use super::held_state::{BegunOpening, Held, Shared};
+use super::held_thread;
+use super::options::ClientOptions;
+use super::rpc::Interrupter;
+use crate::config::Configuration;
+use crate::locks::lock;
+use crate::threads::JoinOnDrop;
+
+/// All files that a program has open.
+pub(crate) struct HeldFiles {
+    configuration: Configuration,
+    options: ClientOptions,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<Thread>>,
+}
+
+struct Thread {
+    interrupter: Interrupter,
+    _thread: JoinOnDrop,
+}
+
+impl HeldFiles {
+    pub(crate) fn new(
+        configuration: &Configuration,
+        options: &ClientOptions,
+    ) -> Result<Self, CallError> {
+        Ok(Self {
+            configuration: configuration.clone(),
+            options: options.clone(),
+            shared: Arc::new(Shared::new(super::rpc::random_client()?)),
+            thread: Mutex::default(),
+        })
+    }
+
+    /// Begins to open a file.
+    pub(super) fn begin(&self) -> BegunOpening {
+        self.shared.begin()
+    }
+
+    /// The server has opened the file.
+    pub(super) fn opened(&self, begun: BegunOpening, object: ObjectId) -> Result<Held, CallError> {
+        let held = Shared::opened(&self.shared, begun, object);
+        self.start_thread()?;
+        Ok(held)
+    }
+
+    /// The server has not opened the file, or that is not known.
+    pub(super) fn not_opened(&self, begun: BegunOpening, errno: Errno) {
+        self.shared.not_opened(begun, errno);
+    }
+
+    fn start_thread(&self) -> Result<(), CallError> {
+        let mut thread = lock(&self.thread);
+        if thread.is_some() {
+            return Ok(());
+        }
+        let rpc = held_thread::connect(&self.configuration, &self.options)?;
+        let interrupter = rpc.interrupter();
+        self.shared.set_waker(rpc.waker());
+        let shared = Arc::clone(&self.shared);
+        let started = JoinOnDrop::spawn("open files", move || held_thread::run(rpc, &shared));
+        let started = started.map_err(held_thread::not_started)?;
+        *thread = Some(Thread {
+            interrupter,
+            _thread: started,
+        });
+        Ok(())
+    }
+}
+
+impl Drop for HeldFiles {
+    fn drop(&mut self) {
+        self.shared.stop();
+        if let Some(thread) = &*lock(&self.thread) {
+            thread.interrupter.interrupt();
+        }
+    }
+}
