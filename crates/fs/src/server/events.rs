@@ -23,6 +23,7 @@ use super::home::Home;
 use super::io::Job;
 use super::lock_state::{LockState, WATCHES_LOCKS};
 use super::metadata::{Metadata, first_number};
+use super::nodes::NodeRules;
 use super::open_programs::{Programs, WATCHES_OPENS};
 use super::piece_io::PieceResult;
 use super::staging::Staging;
@@ -61,6 +62,8 @@ pub(super) struct Loop {
     pub(super) boot: u128,
     stop: StopHandle,
     callers: Callers,
+    /// If nodes have to prove which they are.
+    node_rules: Option<NodeRules>,
     pub(super) entries: Vec<Option<Entry>>,
     free: Vec<u16>,
     generation: u32,
@@ -247,6 +250,7 @@ impl Loop {
             boot: crate::boot::identity(),
             stop,
             callers: Callers::default(),
+            node_rules: NodeRules::of(configuration),
             entries: Vec::new(),
             free: Vec::new(),
             generation: 0,
@@ -580,6 +584,14 @@ impl Loop {
             .inspect_err(|failure| {
                 tracing::warn!(failure.message, "a caller's claimed identity is refused");
             })?;
+        if let Some(rules) = &self.node_rules {
+            let node = self.bmi.node(from);
+            rules
+                .check(node.as_deref(), &request.operation)
+                .inspect_err(|failure| {
+                    tracing::warn!(failure.message, "a node's request is refused");
+                })?;
+        }
         identity::check(&self.identity, request).inspect_err(|failure| {
             tracing::debug!(failure.message, "a request for another server");
         })
