@@ -261,6 +261,11 @@ impl Service {
             replies.extend(self.apply_batch(batch, now));
             rest = others;
         }
+        let openings = requests
+            .iter()
+            .filter_map(|request| request.opening.as_ref());
+        self.opens
+            .settle(openings.map(|opening| (opening.session, opening.handle)));
         replies
     }
 
