@@ -72,7 +72,7 @@ type Opener = Box<dyn Fn() -> Result<Arc<dyn Store>, StoreError> + Send>;
 
 /// The metadata of one file system. See the module for how it is driven.
 pub struct Service {
-    settings: Settings,
+    pub(super) settings: Settings,
     open: Opener,
     /// Empty only while a failed store cannot be opened again.
     store: Shared,

@@ -7,7 +7,12 @@ use super::*;
 use causeway_wire::codec::Wire as _;
 
 impl Bench {
-    fn opened(&mut self, session: u128, handle: u64, operation: Operation) -> Result<Node, Errno> {
+    pub(super) fn opened(
+        &mut self,
+        session: u128,
+        handle: u64,
+        operation: Operation,
+    ) -> Result<Node, Errno> {
         self.now += 1;
         let request = Request {
             opening: Some(Opening {
