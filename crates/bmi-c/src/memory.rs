@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_mapped_for_writing_too_can_be_written() {
+    fn a_buffer_with_one_writable_mapping_is_writable() {
         let mut buffers = Buffers::default();
         let block = Memory::zeroed(1000);
         let whole = buffers.insert(block.clone());

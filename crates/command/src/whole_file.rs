@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_leaves_what_was_there_and_nothing_else() {
+    fn a_failed_write_leaves_the_old_file_and_nothing_else() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("result");
         write(&path, b"before").unwrap();

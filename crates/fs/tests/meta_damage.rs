@@ -311,7 +311,7 @@ fn a_store_with_a_damaged_journal_is_opened_only_when_the_loss_is_accepted() {
 
 /// After power loss, what was never synced may be gone or torn; what was is not.
 #[test]
-fn after_power_loss_damage_is_told_from_a_torn_end_by_what_was_synced() {
+fn after_power_loss_damage_is_distinguished_from_a_torn_end_by_the_synced_length() {
     for persist in [Persist::Power, Persist::Process] {
         let directory = temporary();
         let store = Fjall::open(directory.path()).expect("opens");

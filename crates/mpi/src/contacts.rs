@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_are_found_by_who_they_are() {
+    fn processes_are_found_by_their_identity() {
         let methods = Methods {
             shm: true,
             tcp: true,

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_is_found_until_it_is_taken_back() {
+    fn a_published_name_is_found_until_it_is_unpublished() {
         let names = names("found");
         let name = b"a/../b \xff";
         assert_eq!(

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_launcher_cannot_be_told_is_refused() {
+    fn text_that_a_launcher_protocol_cannot_carry_is_refused() {
         let none = Info::default();
         let argument: &[u8] = b"a\nb";
         for (command, arguments, most, class) in [

@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_states_formats_and_without_them_means_the_first() {
+    fn published_contacts_state_formats_and_without_them_mean_the_first() {
         let of = |lowest, highest| Formats { lowest, highest };
         let unstated = "b/net:[1]/mnt:[2];shm:///tmp/a,b;c;1f";
         let stated = "b/net:[1]/mnt:[2];mpi://2-3,shm:///tmp/a,b;c;1f";

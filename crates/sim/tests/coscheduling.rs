@@ -90,7 +90,7 @@ fn waiting_for_long_is_computed_and_not_stepped() {
 }
 
 #[test]
-fn what_computes_shares_a_processor_evenly() {
+fn computing_processes_share_a_processor_evenly() {
     let jobs: Vec<Program> = (0..4)
         .map(|_| programs::sequential("s", 0, 2 * SECOND))
         .collect();

@@ -150,7 +150,7 @@ fn open_claims_depend_on_what_the_text_leaves_open() {
 
 /// What fig. 5.8 says depends on the step that puts a frame into the queue, which the profile has at 8 cycles.
 #[test]
-fn fig_5_8_tells_what_it_comes_to_with_a_dear_queue() {
+fn fig_5_8_is_reported_also_with_an_expensive_queue() {
     for verdict in verdicts("5.8") {
         let [dear] = verdict.alternatives.as_slice() else {
             panic!("{verdict:?}");
@@ -248,7 +248,7 @@ fn table_5_2_of_svia_is_what_its_stages_add_up_to() {
 }
 
 #[test]
-fn a_figure_that_does_not_exist_is_told_with_those_that_do() {
+fn the_error_for_an_unknown_figure_lists_the_known_ones() {
     let error = figures::points("9.9", Effort::Quick).expect_err("there is none");
     assert!(error.to_string().contains("4.4, 4.5"), "{error}");
 }

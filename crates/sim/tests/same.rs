@@ -145,7 +145,7 @@ fn a_timeline_follows_a_message_from_doorbell_to_completion() {
 }
 
 #[test]
-fn who_waits_for_ever_is_told() {
+fn a_program_that_waits_forever_is_reported() {
     let mut world = two_nodes(false);
     let Ended::Deadlock(who) = world.run(u64::MAX) else {
         panic!("nobody sends");

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_says_nothing_or_too_much_is_an_error() {
+    fn an_empty_or_too_long_text_is_an_error() {
         let (a, b) = UnixStream::pair().expect("a pair");
         drop(b);
         assert!(exchange(a.as_raw_fd(), b"a").is_err());

@@ -122,7 +122,7 @@ mod tests {
 
     /// Opening the FIFO would wait for a writer.
     #[test]
-    fn what_is_no_memory_file_is_not_even_opened() {
+    fn a_file_other_than_a_memory_file_is_not_opened() {
         let dir = std::env::temp_dir().join(format!("causeway-foreign-{}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
         let place = dir.join("file");

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_ended_is_not_pinned_whoever_has_its_number() {
+    fn a_process_that_has_ended_is_not_pinned_even_if_its_number_is_in_use() {
         let (mut child, socket, mark) = changeling();
         let pinned = all_ways(&socket, mark);
         child.kill().unwrap();

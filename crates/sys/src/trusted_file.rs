@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_where_others_may_put_it_is_used_only_if_it_is_named() {
+    fn a_file_where_others_may_put_one_is_used_only_if_it_is_named() {
         let folder = folder("place");
         let file = folder.join("file");
         for (mode, fits) in [(0o755, true), (0o775, true), (0o1777, true), (0o777, false)] {

@@ -8,7 +8,7 @@ use causeway_sys::process::is_stopped;
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
-fn a_stopped_process_is_told_from_one_that_runs() {
+fn a_stopped_process_is_distinguished_from_a_running_one() {
     assert!(!is_stopped(std::process::id() as i32));
     assert!(!is_stopped(0));
     let mut child = Command::new("sleep")

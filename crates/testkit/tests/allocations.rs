@@ -128,7 +128,7 @@ fn large_messages_allocate_nothing() {
 
 /// What is given to the caller of an unexpected message is its own: one buffer for each message, and no more.
 #[test]
-fn unexpected_messages_allocate_what_their_receiver_keeps() {
+fn unexpected_messages_allocate_one_buffer_each() {
     let dir = tempfile::tempdir().unwrap();
     for method in METHODS {
         let mut pair = pair(method, &dir);

@@ -626,7 +626,7 @@ fn every_crate_takes_part_in_the_house_rules() {
 
 /// Links between our own pages lead somewhere, and pages name only `make` targets that exist.
 #[test]
-fn pages_tell_the_truth_about_files_and_targets() {
+fn links_and_make_targets_in_pages_exist() {
     let tree = Tree::read();
     let makefile = &tree.get("Makefile").expect("a Makefile").text;
     let targets: BTreeSet<_> = makefile

@@ -166,7 +166,7 @@ fn foreign_memory_is_registered_for_each_use() {
 }
 
 #[test]
-fn a_full_adapter_gives_up_what_is_only_kept() {
+fn a_full_adapter_evicts_cached_registrations() {
     let mut pair = Pair::new("full");
     pair.client.limit(3);
     let theirs = filled(0);

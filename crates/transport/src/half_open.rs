@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_bring_about_is_logged_seldom() {
+    fn events_caused_by_others_are_logged_seldom() {
         let mut limit = LogLimit::default();
         let logged = (0..100).filter(|&at| limit.allows(Duration::from_secs(at)));
         assert_eq!(logged.count(), 10);

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_files_length_tells_the_size() {
+    fn a_datafiles_length_gives_the_size() {
         let group = GROUP_BYTES;
         for size in [
             0,

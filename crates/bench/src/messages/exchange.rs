@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_other_side_does_in_between_is_not_part_of_the_way() {
+    fn time_at_the_other_side_is_not_part_of_the_latency() {
         let (lead, follow) = exchanged(Exchange {
             size: 8,
             rounds: 5,

@@ -155,7 +155,7 @@ fn warnings_are_written_unless_the_log_is_off() {
 
 /// The alarm itself works, for what the library hands out, too.
 #[test]
-fn a_leak_would_be_found() {
+fn a_leak_is_found() {
     let program = compile(&source("leak"), "leak");
     let output = run(command(&program).arg("tcp://127.0.0.1:0"));
     let error = String::from_utf8_lossy(&output.stderr);

@@ -117,7 +117,7 @@ fn the_scripted_server_can_be_honest() {
 }
 
 #[test]
-fn names_that_are_none_are_refused() {
+fn invalid_names_are_refused() {
     let long = vec![b'n'; 300];
     let lies: [(&str, Vec<&[u8]>); 9] = [
         ("an empty name", vec![b""]),
@@ -273,7 +273,7 @@ fn descriptions_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn another_object_than_was_asked_for_is_refused() {
+fn an_object_other_than_the_requested_one_is_refused() {
     let place = Place::new(|operation, _| match operation {
         Operation::GetNode { .. } | Operation::Extend { .. } => {
             Response::Reply(ReplyBody::Node(Box::new(node(SMALL).unwrap())))
@@ -314,7 +314,7 @@ fn links_that_lead_out_are_links_that_lead_out() {
 
 /// What was not brought would be what the memory held before.
 #[test]
-fn reads_of_more_or_less_than_was_asked_for_are_refused() {
+fn reads_longer_or_shorter_than_requested_are_refused() {
     let n = FILE_BYTES;
     for (what, reply) in [
         ("fewer bytes than it says", transferred(n, n, n - 1)),
@@ -357,7 +357,7 @@ fn reads_of_more_or_less_than_was_asked_for_are_refused() {
 }
 
 #[test]
-fn replies_that_are_none_are_refused() {
+fn invalid_replies_are_refused() {
     let entries = Reply {
         result: Ok(listing(&[b"x"])),
     };
@@ -405,7 +405,7 @@ fn replies_that_are_none_are_refused() {
 }
 
 #[test]
-fn greetings_of_others_are_refused() {
+fn greetings_with_a_wrong_identity_or_layout_are_refused() {
     let lies: [Lie<fn(&mut Greeting)>; 6] = [
         ("another file system", |said| said.identity.file_system += 1),
         ("another name", |said| {

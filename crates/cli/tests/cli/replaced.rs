@@ -102,7 +102,7 @@ fn verbs_on_a_name_that_is_replaced_all_the_time_succeed() {
 }
 
 #[test]
-fn what_has_been_written_out_is_not_continued_with_another_file() {
+fn output_of_a_file_is_not_continued_with_another_file() {
     let stand = Stand::new();
     let here = stand.directory.path();
     fs::write(here.join("old"), vec![1; 64 << 20]).unwrap();

@@ -142,7 +142,7 @@ fn unending_put(stand: &Stand) -> Child {
 }
 
 #[test]
-fn an_interrupted_writer_leaves_what_was_there_and_nothing_else() {
+fn an_interrupted_writer_leaves_the_old_file_and_nothing_else() {
     let stand = Stand::new();
     stand.fs(&["put", "-", "/kept"]).input(b"old").ok();
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
@@ -160,7 +160,7 @@ fn an_interrupted_writer_leaves_what_was_there_and_nothing_else() {
 }
 
 #[test]
-fn a_killed_writer_leaves_what_was_there_and_what_can_be_found() {
+fn a_killed_writer_leaves_the_old_file_and_a_temporary_one_that_can_be_found() {
     let stand = Stand::new();
     stand.fs(&["put", "-", "/kept"]).input(b"old").ok();
     let mut child = unending_put(&stand);
@@ -318,7 +318,7 @@ fn a_file_copied_onto_itself_stays() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_read_or_left_out_but_never_empty() {
+fn other_than_regular_files_are_read_or_left_out_but_never_empty() {
     let stand = Stand::new();
     let here = stand.directory.path();
     let pipe = here.join("pipe");
@@ -517,7 +517,7 @@ fn links_owners_and_times_are_kept() {
 }
 
 #[test]
-fn what_is_not_kept_is_counted_and_said_once() {
+fn lost_attributes_are_counted_and_reported_once() {
     let stand = Stand::new();
     let here = stand.directory.path();
     fs::create_dir(here.join("tree")).unwrap();
@@ -539,7 +539,7 @@ fn what_is_not_kept_is_counted_and_said_once() {
 }
 
 #[test]
-fn wrong_words_are_one_object_for_scripts() {
+fn wrong_use_is_reported_as_one_json_object() {
     let directory = tempfile::tempdir().unwrap();
     for arguments in [
         &["fs", "put", "--json"][..],
@@ -564,7 +564,7 @@ fn wrong_words_are_one_object_for_scripts() {
 }
 
 #[test]
-fn a_writer_that_fails_leaves_what_was_there_and_nothing_else() {
+fn a_writer_that_fails_leaves_the_old_file_and_nothing_else() {
     let stand = Stand::new();
     let here = stand.directory.path();
     stand.fs(&["put", "-", "/kept"]).input(b"old").ok();

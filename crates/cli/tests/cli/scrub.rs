@@ -69,7 +69,7 @@ fn a_flipped_bit_is_found_and_never_got() {
 }
 
 #[test]
-fn what_is_shorter_than_the_metadata_say_is_found() {
+fn a_datafile_shorter_than_the_metadata_say_is_found() {
     let stand = Stand::new();
     let here = stand.directory.path();
     std::fs::write(here.join("file"), vec![1; 1_000_000]).unwrap();

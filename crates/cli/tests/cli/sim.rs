@@ -38,7 +38,7 @@ fn median(said: &Value, case: &str, participant: &str, size: u64) -> Option<f64>
 }
 
 #[test]
-fn what_there_is_is_listed() {
+fn list_names_tables_figures_profiles_and_scenarios() {
     let said = sim(Path::new("/"), "list --json").json();
     let has = |list: &str, key: &str, name: &str| {
         let list = said[list].as_array().unwrap();
@@ -94,7 +94,7 @@ fn table_5_1_has_the_papers_coordinates() {
 }
 
 #[test]
-fn a_figure_stands_beside_what_the_text_says_whatever_the_threads() {
+fn a_figure_is_held_against_the_text_with_any_number_of_threads() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let mut outputs = Vec::new();
@@ -389,7 +389,7 @@ fn a_run_has_a_report() {
 }
 
 #[test]
-fn rows_say_what_their_fields_are_called() {
+fn rows_of_json_name_their_fields() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let file = example("channels.toml");
@@ -713,7 +713,7 @@ fn hostile_scenarios_are_refused_where_they_are_wrong() {
 
 /// A network that loses what a process waits for.
 #[test]
-fn who_waits_for_whom_is_said() {
+fn a_stalled_run_reports_which_process_waits_for_which() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let text = "profile = \"via\"\ndesign = \"Base\"\nsizes = [\"4 KiB\"]\n[workload]\nkind = \"exchange\"\nnodes = 4\n\

@@ -121,7 +121,7 @@ fn a_client_that_waits_for_a_stopped_server_is_seen_to_wait() {
 }
 
 #[test]
-fn processes_that_cannot_be_looked_at_are_told_apart() {
+fn processes_that_cannot_be_observed_are_reported_as_such() {
     let said = Run::new(here(), &["log", "4294967295"]).fails(1);
     assert!(said.contains("there is no process 4294967295"), "{said}");
     // A process that has nothing to do with the message layer.

@@ -79,7 +79,7 @@ fn a_normal_user_runs_and_uses_a_file_system() {
 /// Files of root in a user's file system: the user gets what permissions allow, learns what a copy lacks, and others
 /// get nothing.
 #[test]
-fn owners_are_kept_apart_and_what_is_not_restored_is_said() {
+fn owners_are_kept_apart_and_unrestored_attributes_are_reported() {
     let (Some(user), _) = user() else {
         eprintln!("left out: only root can be two users");
         return;

@@ -167,7 +167,7 @@ fn messages_with_gaps() {
 }
 
 #[test]
-fn more_messages_than_are_held() {
+fn more_unexpected_messages_than_fit() {
     succeeds("pressure");
 }
 
@@ -267,7 +267,7 @@ fn each_receive_gets_the_message_that_the_rules_give_it() {
 }
 
 #[test]
-fn what_objects_say_of_themselves_and_are_in_fortran() {
+fn properties_of_objects_and_their_fortran_handles() {
     succeeds("objects");
 }
 
@@ -297,7 +297,7 @@ fn persistent_operations_and_neighbours() {
 }
 
 #[test]
-fn requests_of_other_kinds_and_what_the_library_tells() {
+fn generalized_requests_and_queries_of_the_library() {
     succeeds("requests");
 }
 

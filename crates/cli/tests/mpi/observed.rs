@@ -15,7 +15,7 @@ fn launcher(arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn a_hang_is_told_with_its_cause() {
+fn a_hang_is_reported_with_its_cause() {
     let program = compile("hangs");
     let program = program.to_str().expect("UTF-8");
     let mut child = launcher(&["-n", "3", "--stall", "0.2", program])
@@ -46,7 +46,7 @@ fn a_hang_is_told_with_its_cause() {
 }
 
 #[test]
-fn a_process_that_shows_nothing_is_said_to() {
+fn a_process_that_has_not_called_mpi_init_is_reported_as_such() {
     let mut child = launcher(&["-n", "1", "sleep", "60"])
         .stderr(Stdio::piped())
         .spawn()
@@ -77,7 +77,7 @@ fn a_process_that_shows_nothing_is_said_to() {
 }
 
 #[test]
-fn those_that_live_when_one_has_died_have_as_long_as_was_asked_for() {
+fn survivors_of_a_dead_rank_have_the_requested_time() {
     let script = "if [ $PMI_RANK = 0 ]; then exit 3; fi; sleep 2.2; echo lived";
     for (grace, lived) in [("50", true), ("0.1", false)] {
         let output = launcher(&["-n", "2", "--grace", grace, "sh", "-c", script]).output();

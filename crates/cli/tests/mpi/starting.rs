@@ -64,7 +64,7 @@ fn a_process_that_was_started_alone_starts_others() {
 }
 
 #[test]
-fn started_processes_that_die_are_reported_and_their_parents_told() {
+fn deaths_of_started_processes_are_reported_also_to_their_parents() {
     let program = compile("spawn");
     let output = run(2, &program, &["dies"]);
     let said = String::from_utf8_lossy(&output.stdout);
@@ -86,7 +86,7 @@ fn started_processes_that_die_are_reported_and_their_parents_told() {
 }
 
 #[test]
-fn what_is_started_and_is_no_mpi_program_keeps_nobody_waiting() {
+fn a_started_program_without_mpi_keeps_no_process_waiting() {
     let program = compile("spawn");
     // Nothing but their launcher ends those that wait, soon.
     let output = run_by("shm,tcp", 2, &program, &["silent"]);
@@ -139,7 +139,7 @@ fn a_port_of_a_process_that_has_ended_is_an_error() {
 }
 
 #[test]
-fn those_who_meet_at_a_port_notice_that_the_other_one_dies() {
+fn processes_that_meet_at_a_port_notice_the_death_of_the_other() {
     let program = compile("ports");
     for what in ["server-dies", "client-dies"] {
         let output = run(2, &program, &[what]);

@@ -31,7 +31,7 @@ fn windows_of_every_kind() {
 }
 
 #[test]
-fn random_accesses_do_what_they_do_to_arrays() {
+fn random_accesses_agree_with_plain_arrays() {
     succeeds_over_all("windows-model");
 }
 

@@ -235,7 +235,7 @@ fn memory_of_another_tag_is_out_of_reach() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_reported_once() {
+fn unreachable_descriptors_are_reported_once() {
     for (name, settings) in designs() {
         let mut world = World::pair(&settings);
         let (a, _) = joined(&mut world, Reliability::Unreliable);

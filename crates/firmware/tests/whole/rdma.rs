@@ -153,7 +153,7 @@ fn refused(
 }
 
 #[test]
-fn what_is_not_allowed_is_refused_and_tells_both_ends() {
+fn forbidden_accesses_are_refused_and_reported_at_both_ends() {
     for (name, settings) in designs() {
         let all = level(Reliability::Delivery);
         let no_write = ViAttributes {

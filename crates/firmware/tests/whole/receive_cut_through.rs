@@ -57,7 +57,7 @@ fn data_is_handed_over_before_the_frame_is_here_and_lands_after_it() {
 
 /// What is acknowledged has to be whole, and so has what carries its data in the descriptor.
 #[test]
-fn what_has_to_be_whole_is_taken_up_when_it_is() {
+fn a_frame_that_must_be_whole_is_processed_when_it_is() {
     for name in NAMES {
         for reliability in LEVELS {
             let mut world = World::pair(&design(name));
@@ -125,7 +125,7 @@ fn after_a_broken_frame_the_rest_of_its_message_is_dropped() {
 
 /// The connection ends, or frames break by chance: no buffer is lost, and none is given away while a frame comes into it.
 #[test]
-fn no_buffer_is_lost_whatever_becomes_of_a_frame() {
+fn no_buffer_is_lost_when_a_frame_breaks_or_its_connection_ends() {
     for name in NAMES {
         let mut settings = design(name);
         settings.limits.receive_buffers = settings.net_receive + 1;

@@ -46,7 +46,7 @@ fn sent_again(retransmission: Retransmission) -> u32 {
 }
 
 #[test]
-fn selective_retransmission_sends_only_what_was_lost() {
+fn selective_retransmission_sends_only_lost_frames() {
     assert_eq!(sent_again(Retransmission::Selective), 1);
     assert!(sent_again(Retransmission::GoBack) > 1);
 }

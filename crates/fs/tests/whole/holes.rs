@@ -267,7 +267,7 @@ fn a_hole_that_is_made_is_found() {
 
 /// A client that has opened a file before others changed it makes zeros of what is there now, and the file no longer than it is.
 #[test]
-fn zeros_are_made_of_what_other_clients_have_written() {
+fn zeroing_includes_data_that_other_clients_have_written() {
     for what in [Allocation::Punch, Allocation::Zero] {
         let fixture = Fixture::start(&Shape::default());
         let (mut client, mut other) = (fixture.client(), fixture.client());

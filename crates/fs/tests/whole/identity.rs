@@ -373,7 +373,7 @@ fn await_generation(client: &mut Client, name: &str) {
 }
 
 #[test]
-fn metadata_that_are_gone_or_new_do_not_touch_what_the_io_servers_have() {
+fn lost_or_new_metadata_do_not_touch_datafiles_of_the_io_servers() {
     let mut rig = Rig::start();
     let mut before = rig.client();
     let bytes = store(&mut before, b"/f", 1);

@@ -153,7 +153,7 @@ fn a_wait_ends_with_the_lock_or_by_being_cancelled() {
 }
 
 #[test]
-fn owners_that_wait_for_each_other_are_told() {
+fn a_deadlock_of_owners_is_reported() {
     let fixture = Fixture::start(&patient());
     for count in [2, 3] {
         let mut clients: Vec<Client> = (0..count).map(|_| fixture.client()).collect();
@@ -398,7 +398,7 @@ impl Locker {
 }
 
 #[test]
-fn what_a_killed_client_has_or_waits_for_goes_to_others_and_a_stopped_one_keeps_it() {
+fn locks_and_waits_of_a_killed_client_pass_to_others_and_a_stopped_one_keeps_them() {
     for tcp in [false, true] {
         let fixture = Fixture::start(&Shape { tcp, ..patient() });
         let mut client = fixture.client();

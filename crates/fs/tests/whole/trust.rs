@@ -214,7 +214,7 @@ fn files_that_change_under_readers_are_no_losses() {
 }
 
 #[test]
-fn without_checksums_everything_else_is_as_ever() {
+fn without_checksums_everything_else_stays_the_same() {
     let fixture = Fixture::start_with(&Shape::default(), |configuration| {
         configuration.checksums = false;
     });
@@ -247,7 +247,7 @@ fn without_checksums_everything_else_is_as_ever() {
 }
 
 #[test]
-fn what_is_no_proven_orphan_is_moved_aside() {
+fn datafiles_not_proven_to_be_orphans_are_moved_aside() {
     let fixture = Fixture::start(&Shape::default());
     let mut client = fixture.client();
     store(&mut client, b"/f", &pattern(3, LEN));

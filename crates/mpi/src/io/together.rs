@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_mix_or_is_large_is_not_collected() {
+    fn separate_or_large_pieces_are_not_collected() {
         let large = 1 << 20;
         let of = |spans: &[[i64; 3]]| Plan::of(spans, LARGE_PIECE, (1 << 20, 2), 0);
         assert!(of(&[[0, 800, 8], [800, 1600, 8]]).is_none());
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_join_what_touches() {
+    fn adjacent_runs_are_joined() {
         let wanted = |extents: &[(u64, u64)]| Wanted {
             extents: extents
                 .iter()

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_exclude_and_tell_who_waits() {
+    fn locks_exclude_and_name_waiting_ranks() {
         let area = area(70);
         assert_eq!(area.try_lock(1, 5, true), Ok(()));
         assert_eq!(area.try_lock(1, 69, false), Err(Some(5)));

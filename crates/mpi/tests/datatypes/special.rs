@@ -56,7 +56,7 @@ fn huge_counts_cost_nothing() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn counts_and_extents_that_do_not_fit_are_refused() {
     let large = Datatype::contiguous(i64::MAX / 4, &int(), Width::Count).expect("it fits");
     assert_eq!(Elements::new(large.clone(), 2).err(), Some(Error::TooLarge));
     let twice = Datatype::contiguous(2, &large, Width::Count);

@@ -149,6 +149,6 @@ fn loom_three_threads_get_in() {
 }
 
 #[test]
-fn loom_the_lock_is_free_after_what_it_guards_has_ended() {
+fn loom_the_lock_is_released_after_the_guarded_value_has_ended() {
     explore(3, &[Thread::end, once_if_live, once_if_live]);
 }

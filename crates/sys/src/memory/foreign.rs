@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_apart_keeps_the_bytes() {
+    fn separately_counted_memory_keeps_the_bytes() {
         let memory = Memory::from_vec(vec![1, 2, 3]);
         let other = memory.clone();
         let apart = memory.slice(1..3).counted_apart();

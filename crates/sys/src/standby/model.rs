@@ -142,16 +142,16 @@ fn begin_and_wait(shared: &Shared) {
 }
 
 #[test]
-fn loom_what_a_call_leaves_going_on_is_done() {
+fn loom_operations_that_a_call_leaves_are_completed() {
     explore(4, &[begin_twice]);
 }
 
 #[test]
-fn loom_what_goes_on_behind_a_wait_is_done() {
+fn loom_operations_are_completed_during_a_wait() {
     explore(4, &[begin_and_wait]);
 }
 
 #[test]
-fn loom_what_goes_on_behind_another_threads_wait_is_done() {
+fn loom_operations_are_completed_during_a_wait_of_another_thread() {
     explore(2, &[Shared::begin, Shared::wait]);
 }

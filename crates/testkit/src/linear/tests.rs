@@ -211,7 +211,7 @@ fn histories_of_a_real_object_are_good() {
 }
 
 #[test]
-fn the_search_finds_what_trying_every_order_finds() {
+fn the_search_agrees_with_trying_every_order() {
     let mut bad = 0;
     for seed in 0..2000 {
         let mut random = Random::new(seed);

@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_stays_and_the_rest_may_go() {
+    fn synced_data_survive_and_the_rest_may_be_lost() {
         let mut disk = Disk::new(1 << 20, (0, 0));
         let number = disk.make(key("a"), false, 0o600, (0, 0));
         disk.write(number, 0, &[1; 2 * SECTOR]);
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_reads_as_zeros() {
+    fn a_range_cut_off_reads_as_zeros() {
         let mut disk = Disk::new(1 << 20, (0, 0));
         let number = disk.make(key("a"), false, 0o600, (0, 0));
         disk.write(number, 0, &[7; 1000]);

@@ -84,7 +84,7 @@ fn without_a_common_format_the_error_names_both_sides() {
 }
 
 #[test]
-fn what_the_servers_format_lacks_is_an_error_that_names_both() {
+fn a_request_that_the_servers_format_lacks_is_an_error_that_names_both_ranges() {
     for (lowest, highest, is_lacking) in [(5, 7, true), (5, 5, true), (5, 8, false)] {
         let spoken_there = Arc::new(Mutex::new(formats(lowest, highest)));
         let (_directory, server, _) = counting(&spoken_there);

@@ -168,7 +168,7 @@ fn modules_and_their_files_are_found() {
 }
 
 #[test]
-fn words_are_taken_off() {
+fn comments_and_strings_are_removed() {
     assert_eq!(
         without_words(r#"a("x // y \" z", '"') // b"#),
         r#"a("", ) "#

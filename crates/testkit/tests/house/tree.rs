@@ -131,7 +131,7 @@ fn links_and_targets_are_found() {
 }
 
 #[test]
-fn what_git_ignores_is_passed_over() {
+fn files_that_git_ignores_are_skipped() {
     let ignored = Ignored("/target\n/fuzz/corpus\n/*.html\n".to_owned());
     for path in [".git", "target", "fuzz/corpus", "report.html"] {
         assert!(ignored.has(path), "{path}");

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_leave_in_order_whatever_the_step() {
+    fn bytes_leave_in_order_in_steps_of_any_length() {
         for step in [1, 3, 1000, 9000] {
             let mut outbox = Outbox::default();
             outbox.push_short(
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_partly_sent_is_not_added_to() {
+    fn nothing_is_appended_to_a_partly_sent_frame() {
         let mut outbox = Outbox::default();
         let header = Header::new(causeway_wire::tcp::Kind::GetDone, 0);
         outbox.commit_reply(&header);

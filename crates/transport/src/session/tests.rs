@@ -212,7 +212,7 @@ struct Expected {
 }
 
 #[test]
-fn whatever_the_split_points_everything_arrives_once_and_in_order() {
+fn everything_arrives_once_and_in_order_with_any_split_points() {
     let (mut placed, mut cancelled, mut stops) = (0, 0, 0);
     // Connections overtake each other as they like.
     for seed in 1..=100 {

@@ -274,7 +274,7 @@ fn loom_no_wake_up_is_lost_over_a_full_ring() {
 
 /// The same for parked ones, and for a receiver whose ring keeps notification enabled while it polls it.
 #[test]
-fn loom_nobody_stays_parked_over_a_full_ring() {
+fn loom_no_receiver_stays_parked_with_a_full_ring() {
     explore(5, 2, SleepOn::Word, false);
 }
 
@@ -377,7 +377,7 @@ fn loom_a_notifier_that_dies_hides_no_parked_thread() {
 /// Without the look after the arming, a wake-up is lost: the model would find it.
 #[test]
 #[should_panic]
-fn loom_a_sleeper_that_does_not_look_again_is_found() {
+fn loom_a_sleeper_that_does_not_check_again_is_caught() {
     loom::model(|| {
         let shared = Shared::new();
         let notifier = {

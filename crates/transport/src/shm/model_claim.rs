@@ -148,7 +148,7 @@ fn loom_a_starter_that_waits_for_the_helper_is_rung() {
 /// A helper that sends its parts in pieces: the initiator never takes one for a lie because it is not counted yet, and completes
 /// when the last has come.
 #[test]
-fn loom_pieces_are_counted_before_they_come() {
+fn loom_pieces_are_counted_before_they_arrive() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
@@ -191,7 +191,7 @@ fn loom_pieces_are_counted_before_they_come() {
 /// An initiator that does not wait for what the helper has claimed would be found.
 #[test]
 #[should_panic]
-fn loom_a_starter_that_does_not_wait_is_found() {
+fn loom_an_initiator_that_does_not_wait_is_caught() {
     loom::model(|| {
         let shared = Shared::new();
         let helper = {

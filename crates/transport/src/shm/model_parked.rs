@@ -213,7 +213,7 @@ fn explore(on: SleepOn, leaves: Leaves, preemptions: usize) {
 }
 
 #[test]
-fn loom_what_another_thread_takes_ends_a_detached_sleep() {
+fn loom_events_that_another_thread_takes_end_a_detached_sleep() {
     explore(SleepOn::Word, Leaves::Looks, 3);
     explore(SleepOn::Descriptors, Leaves::Looks, 3);
 }
@@ -222,6 +222,6 @@ fn loom_what_another_thread_takes_ends_a_detached_sleep() {
 /// sleeps on the word is woken by the peer itself, whichever thread polls.)
 #[test]
 #[should_panic(expected = "deadlock")]
-fn loom_a_thread_that_reads_a_record_blindly_is_found() {
+fn loom_a_thread_that_reads_a_record_unchecked_is_caught() {
     explore(SleepOn::Descriptors, Leaves::Blindly, 3);
 }

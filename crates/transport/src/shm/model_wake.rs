@@ -205,13 +205,13 @@ fn loom_a_wait_on_descriptors_ends_by_ring_and_call() {
 /// A look at the flag before the announcement loses calls: the model finds it.
 #[test]
 #[should_panic(expected = "deadlock")]
-fn loom_a_look_before_the_announcement_is_found() {
+fn loom_a_check_before_the_announcement_is_caught() {
     explore(&[Cause::Call], SleepOn::Word, Look::Before, 3);
 }
 
 /// A call that only rings a bit is taken away by a poll: the model finds it.
 #[test]
 #[should_panic(expected = "deadlock")]
-fn loom_a_call_that_a_poll_takes_away_is_found() {
+fn loom_an_unpark_consumed_by_a_poll_is_caught() {
     explore(&[Cause::Call], SleepOn::Word, Look::AtBits, 3);
 }

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_ends_a_pause_whatever_was_found_before() {
+    fn a_reply_ends_a_pause_in_every_state() {
         for packets in [3, 3 * MANY] {
             let mut pace = Pace::default();
             for _ in 0..3 {

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_preferred_at_first_follows_the_prices() {
+    fn the_first_choice_follows_the_measured_costs() {
         let prices = |attach: f64, copy: f64| Prices {
             attach_call: 1000.0,
             attach_byte: 1.0 / attach,

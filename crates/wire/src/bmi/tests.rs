@@ -30,7 +30,7 @@ fn header_golden_bytes() {
 }
 
 #[test]
-fn bodies_return_as_they_left() {
+fn bodies_survive_encoding_and_decoding() {
     let announcement = Announcement {
         send: 7,
         size: 30,
@@ -82,7 +82,7 @@ fn every_truncation_is_refused() {
 }
 
 #[test]
-fn lists_must_cover_what_they_say() {
+fn lists_must_cover_the_bytes_that_they_state() {
     let packet = encode_clearance(
         Header::new(Kind::ClearToSend, 6),
         &Clearance {

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_altered_is_noticed() {
+    fn every_altered_bit_is_noticed() {
         let extents = [
             Extent::Steps {
                 offset: 1,

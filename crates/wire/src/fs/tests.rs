@@ -480,7 +480,7 @@ fn golden_results() {
 }
 
 #[test]
-fn refuses_what_is_out_of_bounds() {
+fn values_out_of_bounds_are_refused() {
     let unknown = |result: Result<Operation, Malformed>| {
         assert!(
             matches!(result, Err(Malformed::Unknown { .. })),

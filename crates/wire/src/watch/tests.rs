@@ -138,7 +138,7 @@ fn an_event_has_these_bytes() {
 }
 
 #[test]
-fn what_is_too_long_is_cut_between_characters() {
+fn text_that_is_too_long_is_cut_between_characters() {
     let event = LogEvent {
         at_ns: 1,
         thread: 2,

@@ -287,13 +287,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_prints_is_returned() {
+    fn output_of_a_program_is_returned() {
         let said = shell("echo \"$ONE\"; echo aside >&2").with("ONE", "two");
         assert_eq!(said.run(Duration::from_secs(20)).unwrap(), "two\n");
     }
 
     #[test]
-    fn a_failure_says_who_and_why() {
+    fn a_failure_names_the_program_and_the_reason() {
         let why = shell("echo noise; echo 'fatal error: no such device' >&2; exit 3")
             .run(Duration::from_secs(20))
             .unwrap_err()
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_program_leaves_behind_is_removed() {
+    fn leftovers_of_a_killed_program_are_removed() {
         let place = format!("/dev/shm/mpich_shm_test{}_0", std::process::id());
         let script = format!("echo segment > {place} && echo made && exec sleep 60");
         let mut running = Running::start(&shell(&script), Duration::from_secs(60)).unwrap();

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_libraries_name_so_is_theirs() {
+    fn files_of_the_libraries_are_recognised_by_name() {
         for name in [
             "mpich_shm_5497ab6a_45",
             "vader_segment.host.0.4fd00001.1",

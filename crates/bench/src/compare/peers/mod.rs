@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_installed_is_said_for_each_with_the_command_that_installs_it() {
+    fn each_missing_library_is_reported_with_the_command_that_installs_it() {
         let directory = tempfile::tempdir().unwrap();
         let places = Places {
             peers: directory.path().join("peers"),

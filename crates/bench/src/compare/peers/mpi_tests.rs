@@ -26,7 +26,7 @@ fn value(figures: &[Figure], case: &str, size: u64) -> f64 {
 }
 
 #[test]
-fn figures_are_found_between_whatever_launchers_print() {
+fn figures_are_found_between_other_output_of_launchers() {
     let said = "--------------------------------------------------\n\
         WARNING: Open MPI {did} not like something.\n\
         {\"pattern\":\"latency\",\"size_bytes\":8,\"latency_us\":0.220775,\"p99_us\":0.5}\n\

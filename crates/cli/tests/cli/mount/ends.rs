@@ -18,7 +18,7 @@ use crate::stand::{Run, Stand, runs, send, until};
 const HELPER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/mount.causeway");
 
 #[test]
-fn places_where_nothing_can_be_mounted_are_named_with_what_to_do() {
+fn errors_name_unusable_mount_points_and_the_remedy() {
     if !can_mount() {
         return;
     }
@@ -370,7 +370,7 @@ fn the_helper_of_mount_mounts() {
 }
 
 #[test]
-fn what_others_have_mounted_there_since_is_left_alone() {
+fn later_mounts_at_the_same_place_are_left_alone() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
         return;
     }

@@ -23,7 +23,7 @@ fn many() -> usize {
 }
 
 #[test]
-fn what_one_mount_has_closed_or_synced_the_other_one_opens() {
+fn a_file_closed_or_synced_on_one_mount_is_seen_on_the_other() {
     if !can_mount() {
         return;
     }
@@ -361,7 +361,7 @@ fn a_large_directory_is_listed_whole_while_entries_go() {
 
 /// Readers that open a file while it is replaced, as editors do, have the old one or the new one, whole.
 #[test]
-fn a_file_is_replaced_under_those_who_open_it() {
+fn readers_of_a_file_that_is_replaced_see_the_old_or_the_new_one() {
     if !can_mount() {
         return;
     }

@@ -73,7 +73,7 @@ fn programs_make_find_and_keep_holes() {
 
 /// `cp` looks for holes where a file's blocks say that there are some.
 #[test]
-fn cp_keeps_holes_and_du_counts_what_is_stored() {
+fn cp_keeps_holes_and_du_counts_stored_bytes() {
     if !can_mount() {
         return;
     }
@@ -126,7 +126,7 @@ fn attributes_of_files_with_holes_are_shown_without_io_servers() {
 }
 
 #[test]
-fn what_moves_data_is_refused_and_what_is_open_sees_holes() {
+fn modes_that_move_data_are_refused_and_open_files_see_holes() {
     if !can_mount() {
         return;
     }

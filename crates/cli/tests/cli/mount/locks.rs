@@ -137,7 +137,7 @@ sys.stdin.read()";
 }
 
 #[test]
-fn programs_that_wait_can_be_killed_and_what_a_killed_one_has_goes_on() {
+fn waiting_programs_can_be_killed_and_locks_of_killed_ones_pass_on() {
     if !can_mount() {
         return;
     }

@@ -170,7 +170,7 @@ fn lists_longer_than_a_packet() {
 }
 
 #[test]
-fn too_large_a_message_is_told_to_both() {
+fn both_sides_are_told_of_a_message_that_is_too_large() {
     for medium in MEDIA {
         let (mut a, mut b, to, from) = pair_over(medium, "toolarge", Config::default());
         for (user, size) in [(1, 100), (2, 100_000)] {
@@ -293,7 +293,7 @@ fn user_transfers_and_mapping() {
 }
 
 #[test]
-fn contexts_are_apart() {
+fn contexts_are_separate() {
     let (mut a, mut b, to, from) = pair("contexts", Config::default(), Options::default());
     let other = b.bmi.open_queue().unwrap();
     b.recv(from, &[Memory::zeroed(8)], 1, 1);
@@ -456,7 +456,7 @@ fn stale_handles_are_refused() {
 }
 
 #[test]
-fn the_load_decides_who_copies() {
+fn the_load_decides_which_side_copies() {
     let (mut a, mut b, to, from) = pair("adaptive", Config::default(), Options::default());
     // The receiver is busy, the sender is not: the sender pushes.
     a.bmi.set_info(None, InfoOption::Server(false)).unwrap();

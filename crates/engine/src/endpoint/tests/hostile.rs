@@ -227,7 +227,7 @@ fn random_and_flipped_packets_never_panic() {
 }
 
 #[test]
-fn a_peer_that_asks_without_listening_is_dropped() {
+fn a_peer_that_sends_requests_without_reading_is_dropped() {
     let name = "deaf";
     let mut node = node_with(
         name,

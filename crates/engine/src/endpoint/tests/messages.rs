@@ -34,7 +34,7 @@ fn probes_find_what_receives_get() {
 }
 
 #[test]
-fn taken_messages_are_nobody_elses() {
+fn a_message_taken_by_a_probe_matches_no_other_receive() {
     for medium in MEDIA {
         let (mut a, mut b, to, from) = pair_over(medium, "taken", Config::default());
         let pattern = FromTag {
@@ -127,7 +127,7 @@ fn losses_are_news_and_name_the_peer() {
 }
 
 #[test]
-fn what_is_sent_leaves_before_it_is_done() {
+fn a_message_leaves_before_its_send_is_complete() {
     const MESSAGES: usize = 20;
     for medium in MEDIA {
         let (mut a, mut b, to, from) = pair_over(medium, "leaves", Config::default());

@@ -156,7 +156,7 @@ fn synchronous_and_queued_messages_are_written_as_well() {
 }
 
 #[test]
-fn only_what_can_be_written_is_offered() {
+fn only_writable_memory_is_offered() {
     let (mut a, mut b, to, from) = slow_pair("offers-which");
     let pieces = [Memory::zeroed(LARGE), Memory::zeroed(LARGE)];
     let receives = [
@@ -186,7 +186,7 @@ fn only_what_can_be_written_is_offered() {
 }
 
 #[test]
-fn who_only_reads_and_who_does_not_know_offers_is_left_alone() {
+fn peers_that_pull_and_peers_without_offers_get_none() {
     let (mut a, mut b, to, from) = slow_pair("offers-pull");
     let pull = InfoOption::Rendezvous(RendezvousPolicy::Pull);
     b.bmi.set_info(None, pull).unwrap();
@@ -227,7 +227,7 @@ fn still_works_with_receive(a: &mut Node, b: &mut Node, to: Addr, from: Addr) {
 }
 
 #[test]
-fn a_message_that_crosses_the_offer_is_matched_as_ever() {
+fn a_message_that_crosses_the_offer_is_matched_as_usual() {
     for size in [10, LARGE] {
         let (mut a, mut b, to, from) = slow_pair("offers-cross");
         let into = Memory::zeroed(LARGE);
@@ -253,7 +253,7 @@ fn a_message_that_crosses_the_offer_is_matched_as_ever() {
 }
 
 #[test]
-fn messages_that_do_not_fit_or_are_short_travel_as_ever() {
+fn messages_that_do_not_fit_or_are_short_travel_as_usual() {
     let (mut a, mut b, to, from) = slow_pair("offers-odd");
     let into = Memory::zeroed(100_000);
     offer(&mut a, &mut b, from, &into, TAG, 1);
@@ -681,7 +681,7 @@ fn nonsense_about_offers_is_a_protocol_error() {
 
 /// An offer that is taken back is not used, and a peer that asks is told so.
 #[test]
-fn an_offer_that_is_taken_back_is_not_used() {
+fn a_withdrawn_offer_is_not_used() {
     let mut node = node("offers-retract");
     let (mut raw, from) = RawPeer::greets(&mut node, "offers-retract", Formats::OURS);
     let memory_there = Memory::zeroed(LARGE);

@@ -55,7 +55,7 @@ fn until_links(a: &mut Node, b: &mut Node, count: usize) {
 }
 
 #[test]
-fn one_that_was_called_uses_the_connection() {
+fn a_listener_sends_over_the_connection_of_its_caller() {
     for medium in MEDIA {
         let (mut a, mut b, to_b, from_a) = pair_over(medium, "pairs-called", Config::default());
         let address = a.bmi.listening()[0].clone();
@@ -345,7 +345,7 @@ fn unexpected(tag: Tag, bytes: &[u8]) -> Vec<u8> {
 
 /// A caller that says it is a peer which others look up: it gets a name of its own, and the peer keeps its own.
 #[test]
-fn a_liar_takes_nobodys_name() {
+fn a_caller_cannot_take_the_name_of_another_peer() {
     for (round, when) in ["before", "while", "after"].into_iter().enumerate() {
         let (mut a, mut b, ..) = unconnected(Medium::Mem, &format!("pairs-liar-{round}"));
         let (of_a, of_b) = (a.bmi.listening()[0].clone(), b.bmi.listening()[0].clone());

@@ -124,7 +124,7 @@ fn a_message_that_just_goes_out_disturbs_no_sleep() {
 
 /// Another thread's polls take what would have ended the sleep.
 #[test]
-fn what_another_thread_polls_ends_the_sleep() {
+fn events_polled_by_another_thread_end_the_sleep() {
     for medium in MEDIA {
         let (mut client, mut server, to, from) =
             pair_over(medium, "parked-polls", Config::default());

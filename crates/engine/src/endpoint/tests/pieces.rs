@@ -236,7 +236,7 @@ fn parts_that_were_not_asked_for_end_the_connection() {
 }
 
 #[test]
-fn other_nonsense_about_parts_ends_the_connection() {
+fn other_invalid_parts_end_the_connection() {
     let clearance = |len| {
         let clearance = Clearance {
             receive: 1,

@@ -99,7 +99,7 @@ fn a_receive_that_is_cancelled_gives_its_message_to_the_next() {
 }
 
 #[test]
-fn a_receive_whose_peer_is_dropped_lets_go_of_its_memory() {
+fn a_receive_whose_peer_is_dropped_releases_its_memory() {
     let (mut a, mut b, to, from) = warm_pair();
     let (posted, placed) = half_placed(&mut a, &mut b, (to, from));
     let peer = b.bmi.conversations.peers.find(from.0).unwrap();

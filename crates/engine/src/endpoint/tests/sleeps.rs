@@ -77,7 +77,7 @@ fn a_call_ends_one_sleep_whichever_methods_are_in_use() {
 
 /// Were the method polled seldom only, as before the sleep, dozens of sleeps would end in vain.
 #[test]
-fn what_ends_a_sleep_is_polled_at_once() {
+fn the_method_that_ends_a_sleep_is_polled_at_once() {
     let (mut server, _dir) = listening(&["shm", "tcp"]);
     let mut addresses = server.listening().into_iter();
     let address = addresses.find(|a| a.starts_with("tcp"));

@@ -132,7 +132,7 @@ fn shown(nodes: &mut [&mut Node], which: usize, wanted: impl Fn(&PeerRow) -> boo
 }
 
 #[test]
-fn an_instance_shows_what_its_peers_do_and_takes_it_back() {
+fn an_instance_shows_activity_of_peers_and_removes_it_again() {
     let (mut client, mut server, to, from) =
         pair("waits-shown", Config::default(), Options::default());
     for n in 0..10 {
@@ -209,7 +209,7 @@ fn a_stall_is_noticed_after_the_time_that_was_set_and_its_end_too() {
 }
 
 #[test]
-fn nothing_is_shown_by_those_who_do_not_want_to() {
+fn an_instance_that_is_not_to_be_observed_shows_nothing() {
     let config = Config {
         publish: false,
         stall_after: Duration::ZERO,
@@ -226,7 +226,7 @@ fn nothing_is_shown_by_those_who_do_not_want_to() {
 
 /// What distinguishes a slow transfer from one that stands still.
 #[test]
-fn a_transfer_over_tcp_is_seen_to_move_and_small_messages_are_not_taken_for_it() {
+fn progress_of_a_transfer_over_tcp_is_seen_and_not_confused_with_small_messages() {
     let (mut client, mut server, to, from) =
         pair_over(Medium::Tcp, "waits-activity", Config::default());
     let activity = |node: &Node, addr: Addr| {

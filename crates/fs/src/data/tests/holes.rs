@@ -74,7 +74,7 @@ pub(super) fn all_data(store: &Store, object: u64, size: u64) -> Vec<(u64, u64)>
 }
 
 #[test]
-fn what_is_stored_is_counted_without_holes_headers_and_sums() {
+fn stored_bytes_are_counted_without_holes_headers_and_sums() {
     for checksums in [true, false] {
         let (directory, store) = store(Settings {
             checksums,

@@ -209,7 +209,7 @@ fn lose_power(path: &std::path::Path, changes: &[Change], keep: impl Fn(usize) -
 }
 
 #[test]
-fn what_was_synced_and_not_overwritten_is_readable_after_a_loss_of_power() {
+fn synced_data_that_were_not_overwritten_survive_a_loss_of_power() {
     for seed in 0..60u64 {
         let directory = tempfile::tempdir().unwrap();
         let object = ObjectId(3);

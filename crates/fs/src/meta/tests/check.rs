@@ -86,7 +86,7 @@ fn entries_that_name_nothing_go() {
 }
 
 #[test]
-fn what_lost_its_name_is_found_again() {
+fn objects_that_lost_their_name_are_found_again() {
     let (mut bench, directory, file) = small_tree();
     bench.damage(entry_key(directory, b"f"), None);
     bench.assert_mended("has no name");

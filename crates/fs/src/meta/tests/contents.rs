@@ -391,7 +391,7 @@ fn removed_files_are_remembered_until_reclaimed() {
 
 /// A client that has a removed file open writes to it, and so makes a datafile again.
 #[test]
-fn what_is_written_after_the_removal_is_removed_as_well() {
+fn data_written_after_the_removal_are_removed_as_well() {
     let mut bench = Bench::new();
     let object = striped(&mut bench, "f", 10);
     bench.done(unlink("f"));

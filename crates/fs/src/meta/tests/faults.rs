@@ -178,7 +178,7 @@ fn a_store_that_cannot_be_opened_again_returns_errors_until_it_can() {
 }
 
 #[test]
-fn a_full_disk_refuses_what_needs_space_and_lets_go_what_gives_it_back() {
+fn a_full_disk_refuses_changes_that_need_space_and_accepts_those_that_free_it() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let mut bench = Bench::new();
     let open = |reserve_bytes| {

@@ -31,7 +31,7 @@ fn makes_finds_lists_and_removes() {
 }
 
 #[test]
-fn pipes_sockets_and_devices_are_made_by_who_may() {
+fn pipes_sockets_and_devices_need_permission_to_be_made() {
     let mut bench = Bench::new();
     let make = |path: &str, kind, device| Operation::MakeSpecial {
         place: at(path),
@@ -575,7 +575,7 @@ fn a_store_of_another_file_system_is_refused() {
 }
 
 #[test]
-fn a_name_is_removed_only_while_it_names_what_is_meant() {
+fn a_name_is_removed_only_while_it_names_the_expected_object() {
     let mut bench = Bench::new();
     let removed = |path: &str, object| Operation::Unlink {
         place: at(path),

@@ -125,7 +125,7 @@ fn attributes_are_as_in_a_model() {
 }
 
 #[test]
-fn who_may_read_and_change_attributes() {
+fn permissions_to_read_and_change_attributes() {
     let mut bench = Bench::new();
     let file = bench.node(create("/file")).object;
     let directory = bench.node(mkdir("/directory")).object;
@@ -181,7 +181,7 @@ fn who_may_read_and_change_attributes() {
 }
 
 #[test]
-fn there_is_an_end_to_what_an_object_keeps() {
+fn attributes_of_an_object_are_bounded() {
     let mut bench = Bench::new();
     let object = bench.node(create("/file")).object;
     let large = vec![7; MAX_XATTR_VALUE_BYTES];

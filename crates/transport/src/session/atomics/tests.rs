@@ -59,7 +59,7 @@ fn asked() -> (Session, u64) {
 }
 
 #[test]
-fn an_answer_counts_once_and_only_for_what_was_asked() {
+fn a_reply_counts_once_and_only_for_its_request() {
     let (mut session, id) = asked();
     let mut seen = Seen::default();
     let old = answer(id, Outcome::Old(5));
@@ -75,7 +75,7 @@ fn an_answer_counts_once_and_only_for_what_was_asked() {
 }
 
 #[test]
-fn a_peer_that_asks_without_reading_its_answers_is_found_out() {
+fn a_peer_that_sends_requests_without_reading_replies_is_disconnected() {
     let mut session = session();
     let memory = Memory::zeroed(64);
     session.export(9, &memory, Access::ReadWrite);

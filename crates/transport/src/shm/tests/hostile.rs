@@ -146,7 +146,7 @@ const HELLO_OF_FORMAT_4: &[u8; 45] = b"\x01CWSM\x04\0\x01\0\0\x40\0\0\x80\0\0\0\
     \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
 #[test]
-fn callers_that_share_a_format_are_welcome_and_others_are_told_of_both() {
+fn callers_with_a_common_format_are_welcomed_and_others_are_refused_with_both_ranges() {
     let (_folder, address) = place();
     let mut host = Host::listening(ShmConfig::default(), &address);
     let (pair, bell) = (pair_file(), bell_file());
@@ -358,7 +358,7 @@ fn a_packet_that_would_leave_the_ring_is_refused() {
 }
 
 #[test]
-fn an_impossible_index_is_found_out() {
+fn an_impossible_index_ends_the_connection() {
     let (_folder, address) = place();
     let mut host = Host::listening(ShmConfig::default(), &address);
     let (raw, peer) = Raw::meet(&mut host, &address);
@@ -372,7 +372,7 @@ fn an_impossible_index_is_found_out() {
 }
 
 #[test]
-fn nonsense_between_the_methods_is_found_out() {
+fn invalid_internal_packets_end_the_connection() {
     let copied = Internal::Copied {
         piece: 1,
         outcome: causeway_wire::shm::CopyOutcome::Done,
@@ -477,7 +477,7 @@ fn an_object_that_could_shrink_or_is_too_short_is_refused() {
 }
 
 #[test]
-fn a_scribbled_doorbell_costs_only_looks() {
+fn an_overwritten_doorbell_costs_only_checks() {
     let mut met = meet(ShmConfig::default());
     let mut random = SplitMix64::new(11);
     for _ in 0..1000 {

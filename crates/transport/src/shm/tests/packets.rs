@@ -48,7 +48,7 @@ fn packets_of_every_size_arrive_in_order() {
 /// Requests and replies of lengths that do not divide the ring, now and then several in a row, in rings of all sizes: the
 /// packets of replies stay at the ring's start, those of streams wrap at its end.
 #[test]
-fn replies_of_any_size_arrive_whatever_the_rings_size() {
+fn replies_of_any_size_arrive_in_rings_of_any_size() {
     for shift in 14..=18 {
         let config = ShmConfig {
             ring_bytes: 1 << shift,
@@ -97,7 +97,7 @@ fn replies_of_any_size_arrive_whatever_the_rings_size() {
 }
 
 #[test]
-fn behind_a_stream_polls_of_one_moment_are_let_pass_and_later_ones_look() {
+fn behind_a_stream_polls_of_one_moment_skip_the_ring_and_later_ones_read_it() {
     let mut met = meet(ShmConfig::default());
     let now = Instant::now();
     for sent in (3..=12).step_by(3) {
@@ -225,7 +225,7 @@ fn a_process_reaches_itself() {
 }
 
 #[test]
-fn a_thousand_peers_are_served_and_the_quiet_ones_cost_nothing() {
+fn a_thousand_peers_are_served_and_idle_ones_cost_nothing() {
     let (_folder, address) = place();
     let mut server = Host::listening(ShmConfig::default(), &address);
     const PEERS: usize = 1000;
@@ -284,7 +284,7 @@ fn resident_kib() -> usize {
 }
 
 #[test]
-fn an_address_where_nobody_listens_shows_as_the_peer_going_down() {
+fn an_address_without_a_listener_shows_as_the_peer_going_down() {
     let (_folder, address) = place();
     let mut client = Host::new(ShmConfig::default());
     let peer = client.shm.connect(Instant::now(), &address).unwrap();

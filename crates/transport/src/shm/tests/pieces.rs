@@ -142,7 +142,7 @@ fn a_helper_without_room_counts_polls_and_not_transfers() {
 
 /// A helper that has sent all of many transfers is told of that as they arrive, not only in their turn.
 #[test]
-fn a_helper_is_told_of_transfers_that_have_arrived() {
+fn a_helper_learns_of_transfers_as_they_arrive() {
     let mut get = get(RING, 24 << 10);
     for _ in 1..31 {
         get.transfer();
@@ -161,7 +161,7 @@ fn a_helper_is_told_of_transfers_that_have_arrived() {
 
 /// A helper whose initiator is away fills the ring, and writes the rest; then it can sleep.
 #[test]
-fn a_helper_whose_initiator_is_away_does_its_part() {
+fn a_helper_whose_initiator_is_away_copies_its_claims() {
     let mut get = get(RING, 1 << 20);
     get.met.client.poll();
     falls_asleep(&mut get.met.server);

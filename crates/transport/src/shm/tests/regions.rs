@@ -149,7 +149,7 @@ fn many_transfers_share_the_way_and_all_complete() {
 }
 
 #[test]
-fn what_is_not_exported_is_refused_and_harms_nothing_else() {
+fn access_to_memory_that_is_not_exported_is_refused_and_harms_nothing_else() {
     for config in engines() {
         let mut met = meet(config);
         let far = Memory::zeroed(4096);

@@ -168,7 +168,7 @@ fn memory_is_kept_until_the_peer_is_gone() {
 
 /// An owner that does not wait is told when it may use the memory.
 #[test]
-fn who_does_not_wait_asks_again() {
+fn an_owner_that_does_not_wait_for_revocation_is_told_of_its_end() {
     let mut met = meet(ShmConfig::default());
     let memory = Memory::zeroed(64);
     let (server, to_client) = (&mut met.server, met.to_client);

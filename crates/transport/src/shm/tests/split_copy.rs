@@ -182,7 +182,7 @@ fn both_sides_copy_unless_one_does_not_want_to() {
 
 /// Nothing completes before a slow helper has finished what it took; a sleeping initiator is rung then.
 #[test]
-fn a_transfer_waits_for_what_the_helper_has_taken() {
+fn a_transfer_waits_for_units_that_the_helper_has_claimed() {
     let mut get = Get::start(ShmConfig::default());
     let part = get.claim();
     get.poll_client();
@@ -214,7 +214,7 @@ fn a_transfer_waits_for_what_the_helper_has_taken() {
 
 /// What a helper could not copy, the initiator copies itself.
 #[test]
-fn what_the_helper_fails_to_copy_is_copied_again() {
+fn units_that_the_helper_fails_to_copy_are_copied_again() {
     let mut get = Get::start(ShmConfig::default());
     let part = get.claim();
     let units = (part.len() as u64 / format::UNIT_BYTES) as u32;
@@ -272,7 +272,7 @@ fn an_export_that_ends_fails_the_transfer_after_the_helper_is_done() {
 
 /// Claims that no helper makes end the connection, and nothing completes as if it had been copied.
 #[test]
-fn a_lying_helper_is_found_out() {
+fn invalid_claims_of_a_helper_end_the_connection() {
     let mut get = Get::start(ShmConfig::default());
     get.met.client.poll();
     get.word(format::CLAIMS).store(u64::MAX, SeqCst);

@@ -133,7 +133,7 @@ fn memory_is_shared_within_one_user_only() {
 
 /// In a user namespace where our user has no number, everybody outside of it seems to be of the same user as we are.
 #[test]
-fn the_number_of_users_without_one_is_nobodys() {
+fn two_unmapped_users_do_not_count_as_the_same_user() {
     let (_folder, address) = open_place();
     let mut command = Victim::command("echo", &address);
     // SAFETY: only system calls between `fork` and `exec`.
@@ -168,7 +168,7 @@ fn wait_for_a_tick() {
 
 /// A peer that keeps the connection, and starts another program in the same process: its memory is not ours to write.
 #[test]
-fn what_a_process_becomes_is_not_written_to() {
+fn memory_of_a_process_is_not_written_after_it_starts_another_program() {
     let (_folder, address) = place();
     let mut host = Host::listening(ShmConfig::default(), &address);
     let mut changeling = Victim::start("changeling", &address);

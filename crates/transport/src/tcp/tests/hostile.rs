@@ -213,7 +213,7 @@ fn truncated_frames_end_as_a_broken_connection() {
 }
 
 #[test]
-fn flipped_bits_never_harm_anybody_else() {
+fn flipped_bits_never_harm_other_peers() {
     let mut honest = packet_frame(b"one");
     honest.extend(Header::new(Kind::Put, 100).with_id(1).encode());
     honest.extend([3; 100]);
@@ -231,7 +231,7 @@ fn flipped_bits_never_harm_anybody_else() {
 }
 
 #[test]
-fn a_peer_that_asks_and_never_reads_cannot_make_us_queue_without_bound() {
+fn a_peer_that_requests_and_never_reads_cannot_make_us_queue_without_bound() {
     let mut server = Node::new(plain());
     let address = server.listen();
     let mut stream = come_up(&mut server, address.rest());

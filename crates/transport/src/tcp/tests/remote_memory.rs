@@ -171,7 +171,7 @@ fn empty_and_unequal_lists_complete_too() {
 }
 
 #[test]
-fn what_is_not_exported_to_this_peer_for_this_is_refused_and_the_connection_lives() {
+fn access_beyond_an_export_is_refused_and_the_connection_lives() {
     let (mut client, mut server, peer) = pair(plain(), plain());
     let mut other = Node::new(plain());
     let address = client.tcp.address(peer).unwrap();

@@ -226,7 +226,7 @@ fn packets_before_a_graceful_end_are_delivered_though_subflows_close_first() {
 }
 
 #[test]
-fn a_ticket_that_nobody_gave_out_opens_nothing() {
+fn an_unknown_ticket_opens_no_subflow() {
     let (mut client, mut server, _) = met(&with_connections(plain(), 3));
     let address = match &client.tcp.slots.iter_mut().next().unwrap().origin {
         Origin::Connected { targets, at } => targets[*at],

@@ -223,7 +223,7 @@ fn accept(
 }
 
 #[test]
-fn without_a_key_an_acceptance_of_somebody_else_does_not_end_the_attempt() {
+fn without_a_key_an_acceptance_from_another_source_does_not_end_the_attempt() {
     let callee = Callee::new();
     let mut seen = Seen::default();
     let (mut caller, peer, number, greeting) = called(&callee, &mut seen);
@@ -242,7 +242,7 @@ fn without_a_key_an_acceptance_of_somebody_else_does_not_end_the_attempt() {
 }
 
 #[test]
-fn an_attempt_that_heard_only_somebody_else_says_so_in_the_end() {
+fn an_attempt_that_heard_only_another_source_reports_that_in_the_end() {
     let callee = Callee::new();
     let mut seen = Seen::default();
     let (mut caller, _, number, greeting) = called(&callee, &mut seen);
@@ -263,7 +263,7 @@ fn refusal(refusal: Refusal) -> Greeting {
 }
 
 #[test]
-fn with_a_key_a_forged_refusal_keeps_nobody_from_being_let_in() {
+fn with_a_key_a_forged_refusal_does_not_end_the_attempt() {
     let callee = Callee::new();
     let mut caller = Udp::new(UdpConfig {
         key: Some([1; 32].into()),
@@ -295,7 +295,7 @@ fn with_a_key_a_forged_refusal_keeps_nobody_from_being_let_in() {
 }
 
 #[test]
-fn whoever_is_refused_at_one_address_of_a_name_tries_the_next() {
+fn a_caller_refused_at_one_address_of_a_name_tries_the_next() {
     let (one, other) = (Callee::new(), Callee::new());
     let mut caller = method(None);
     let mut seen = Seen::default();

@@ -205,7 +205,7 @@ fn formats_before_8_have_no_turns() {
 }
 
 #[test]
-fn what_other_clients_speak_is_known_as_far_as_they_say_it() {
+fn stated_formats_of_other_clients_are_known() {
     let of = |highest, lowest| Formats { lowest, highest };
     let cases = [
         // Of clients that do not say it.

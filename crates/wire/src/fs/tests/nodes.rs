@@ -39,7 +39,7 @@ fn golden_operations_on_nodes() {
 }
 
 #[test]
-fn formats_before_10_do_not_tell_of_holes() {
+fn formats_before_10_do_not_report_holes() {
     let object = ObjectId(9);
     let node = |sparse| {
         let body = Body::Striped {
