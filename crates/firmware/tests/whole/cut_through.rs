@@ -101,7 +101,7 @@ fn a_connection_that_ends_between_loses_no_buffer() {
                 assert_eq!(disconnected, Ok(()), "{name}");
                 world.nodes[ends.0].wake();
                 if round == 2 {
-                    // An engine that does not wait as it should is no reason to fill a buffer that others have.
+                    // Even if the engine does not wait as it must, no buffer of others is filled.
                     world.nodes[0].finish(world.now, Engine::NetSend);
                 }
                 world.rest();

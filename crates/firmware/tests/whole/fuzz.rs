@@ -1,4 +1,4 @@
-//! Random and mutated treatments of a card: the short form of what `make fuzz` does with coverage.
+//! Random and mutated event sequences for a card: the short form of `make fuzz`, without coverage.
 
 use causeway_wire::random::SplitMix64;
 

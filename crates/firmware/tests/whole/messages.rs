@@ -1,4 +1,4 @@
-//! Completion queues, errors, flushing, sleeping: what processes and drivers see.
+//! Completion queues, errors, flushing, sleeping, as processes and drivers see them.
 
 use causeway_firmware::{
     Breakage, Input, Region, Reliability, Report, SetUpError, Side, ViAttributes, ViId,
@@ -36,7 +36,7 @@ fn a_completion_queue_gathers_both_sides_in_order_and_goes_round() {
             world.nodes[0].send(world.now, a, &[from]);
             world.settle();
             let entries = world.nodes[1].host.completions(place, 5);
-            // In the second round the first entries have lost their mark again.
+            // In the second round the mark of the first entries is cleared again.
             let expected = if round < 5 { round + 1 } else { 9 - round };
             assert_eq!(entries.len(), expected, "{name}");
             assert!(entries.iter().all(|entry| entry.receive && entry.vi == b.0));
@@ -276,7 +276,7 @@ fn disconnecting_flushes_everything_and_the_interface_can_be_used_again() {
                 let without = bits & !allowed;
                 assert_eq!(without, status::DONE, "{name} {reliability:?} {bits:x}");
             }
-            // The other end has heard of it, or finds out when it sends.
+            // The other end has been notified, or finds out when it sends.
             let node = &mut world.nodes[1];
             let span = node.host.span(10);
             let late = node.send(world.now, b, &[span]);

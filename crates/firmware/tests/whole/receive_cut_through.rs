@@ -55,7 +55,7 @@ fn data_is_handed_over_before_the_frame_is_here_and_lands_after_it() {
     }
 }
 
-/// What is acknowledged has to be whole, and so has what carries its data in the descriptor.
+/// An acknowledged frame has to be whole, and so has one with its data in the descriptor.
 #[test]
 fn a_frame_that_must_be_whole_is_processed_when_it_is() {
     for name in NAMES {
@@ -104,7 +104,7 @@ fn a_broken_frame_fails_the_receive_that_it_fills() {
     }
 }
 
-/// If frames of the message are still to come, these are dropped, and the receive is there for the next message.
+/// If frames of the message are still to come, these are dropped, and the receive stays for the next message.
 #[test]
 fn after_a_broken_frame_the_rest_of_its_message_is_dropped() {
     for name in NAMES {

@@ -1,4 +1,4 @@
-//! Cards that cannot be.
+//! Settings that no card can have.
 
 use causeway_firmware::{DmaQueue, Firmware, Settings};
 

@@ -1,10 +1,10 @@
 //! The program runs where there is no operating system: its compiled library and that of `wire` need
-//! nothing but `core`, `alloc` and what every compiler brings along.
+//! nothing but `core`, `alloc` and the symbols that every compiler provides.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What compiled code may need beside Rust's own `core` and `alloc`.
+/// Symbols that compiled code may need beside Rust's own `core` and `alloc`.
 const ALLOWED: &[&str] = &[
     "memcpy",
     "memmove",
@@ -94,7 +94,7 @@ fn no_symbol_of_an_operating_system_is_needed() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// The alarm itself works.
+/// The check itself works.
 #[test]
 fn symbols_of_an_operating_system_would_be_found() {
     for symbol in [

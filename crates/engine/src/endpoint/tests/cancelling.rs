@@ -5,7 +5,7 @@ use super::*;
 
 const LARGE: usize = 1 << 20;
 
-/// A pair whose transfers take many polls, so that they can be met half done.
+/// A pair whose transfers take many polls, so that operations can be cancelled in the middle.
 fn slow_pair(name: &str) -> (Node, Node, Addr, Addr) {
     let options = Options {
         max_piece: 4096,
@@ -93,7 +93,7 @@ fn an_announced_send() {
     assert_eq!((data.sharers(), unexpected.sharers()), (1, 1));
     b.collect_unexpected();
     assert!(b.unexpected.is_empty());
-    // It never happened: the receive gets the next one.
+    // The receive does not match the cancelled send, and gets the next message.
     let into = Memory::zeroed(8);
     b.recv(from, std::slice::from_ref(&into), 1, 1);
     a.send(to, &[memory(5, 8)], 1, 3);
@@ -236,7 +236,7 @@ fn a_send_that_was_cleared_but_not_begun() {
         a.step();
     }
     a.bmi.cancel(op);
-    // A transfer that waits is cancelled at once, one that goes on completes.
+    // A waiting transfer is cancelled at once, a started one completes.
     a.bmi.cancel(moves[19]);
     a.bmi.cancel(moves[0]);
     a.step();
@@ -290,7 +290,7 @@ fn a_matched_receive_that_waits_gives_its_message_back() {
     still_works(&mut a, &mut b, to, from);
 }
 
-/// The receiver may find the memory closed before it hears why: there is no room to tell it.
+/// The receiver may find the memory closed before the cancel arrives: the queue has no room for that packet.
 #[test]
 fn a_send_that_is_being_pulled_and_cannot_be_withdrawn_at_once() {
     let options = Options {

@@ -1,4 +1,4 @@
-//! A peer that speaks nonsense: it is dropped with a protocol error, nothing else happens.
+//! Peers that send invalid packets are dropped with a protocol error; nothing else happens.
 
 use causeway_transport::{
     Address, Method, Packet, Peer as Handle, Sink, Token, TransferError as Failed,
@@ -9,7 +9,7 @@ use causeway_wire::random::SplitMix64;
 use super::raw_peer::RawPeer;
 use super::*;
 
-/// Whether the node drops a peer that says this after the greeting.
+/// Whether the node drops a peer that sends this packet after the greeting.
 fn is_dropped(node: &mut Node, name: &str, packets: &[Vec<u8>]) -> bool {
     let mut raw = RawPeer::new(name);
     raw.greet_as_first_format();
@@ -187,7 +187,7 @@ fn random_and_flipped_packets_never_panic() {
         for _ in 0..50 {
             let mut packet = header(Kind::Eager, random.below(4));
             packet[0] = random.below(19) as u8;
-            // Credit is most often sane.
+            // Credit is mostly valid.
             packet[4..8].copy_from_slice(&(random.below(300) as u32).to_le_bytes());
             let more = random.below(80) as usize;
             packet.extend(random.bytes(more));
@@ -248,7 +248,7 @@ fn a_peer_that_sends_requests_without_reading_is_dropped() {
     };
     let packet =
         wire::encode_announcement(Header::new(Kind::AnnounceUnexpected, 1), &body, Vec::new());
-    // Each is refused, and the refusals are never taken.
+    // Each request is refused, and the peer never reads the refusals.
     for _ in 0..6000 {
         raw.send(&packet);
         node.step();

@@ -55,7 +55,7 @@ fn a_message_taken_by_a_probe_matches_no_other_receive() {
             taken
         });
         assert_eq!(b.bmi.take_message(pattern), None);
-        // In another order than that in which they came.
+        // In another order than they arrived in.
         for at in [2, 0, 1] {
             let into = Memory::zeroed(lens[at]);
             let memory_of = std::slice::from_ref(&into);
@@ -136,14 +136,14 @@ fn a_message_leaves_before_its_send_is_complete() {
             for n in 0..MESSAGES {
                 a.send(to, &[memory(n, 8)], n as Tag, n as u64);
             }
-            // One send waits for all of them, if any has to.
+            // One send waits for all acknowledgements, if it waits for any.
             let pending = MESSAGES - a.done.len();
             assert!(pending <= usize::from(medium == Medium::Tcp), "{pending}");
             match round % 2 {
                 0 => drive(&mut [&mut a], |nodes| nodes[0].done.len() == MESSAGES),
                 _ => a.bmi.flush(),
             }
-            // The sender computes from now on.
+            // The sender makes no progress from now on.
             for n in 0..MESSAGES {
                 b.recv(from, &[Memory::zeroed(8)], n as Tag, n as u64);
             }
@@ -170,7 +170,7 @@ fn a_send_that_is_held_ends_with_its_peer() {
     else {
         panic!("the second and third stand behind the first: {posted:?}");
     };
-    // What has left the caller's memory cannot be cancelled, and is lost with the connection.
+    // A message that has left the caller's memory cannot be cancelled, and is lost with the connection.
     a.bmi.cancel(op);
     a.bmi.disconnect(to);
     idle(&mut [&mut a, &mut b]);

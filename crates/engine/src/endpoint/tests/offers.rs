@@ -1,4 +1,4 @@
-//! Receives that are offered to their sender before it sends: what is written, what crosses, what is cancelled, who lies.
+//! Receives that are offered to their sender before it sends: writes, crossing messages, cancelling, invalid offers.
 
 use causeway_transport::Transfer;
 use causeway_wire::bmi::{self as wire, Body, Header, Kind, Offer, Refusal};
@@ -19,7 +19,7 @@ fn slow_pair(name: &str) -> (Node, Node, Addr, Addr) {
     both_away(pair(name, Config::default(), options))
 }
 
-/// Has both nodes offer their receives, as those do that are away when messages come.
+/// Has both nodes offer their receives, as nodes do that rarely poll when messages arrive.
 fn both_away((mut a, mut b, to, from): (Node, Node, Addr, Addr)) -> (Node, Node, Addr, Addr) {
     assume_away(&mut a);
     assume_away(&mut b);
@@ -43,7 +43,7 @@ fn is_in(node: &Node, op: OpId, is: impl Fn(&State) -> bool) -> bool {
     entry.is_some_and(|op| is(&op.state))
 }
 
-/// Has a node offer its receives, as one does that is away when messages come.
+/// Has a node offer its receives, as a node does that rarely polls when messages arrive.
 fn assume_away(node: &mut Node) {
     node.bmi.conversations.shared.tuning.offers = true;
     node.bmi.conversations.shared.watch.assume_away();
@@ -97,7 +97,7 @@ fn a_message_is_written_into_the_receive_that_was_posted_first() {
                     .collect();
                 a.send(to, &parts, TAG, user);
                 assert_eq!(kept(&a, to), 0, "{medium:?}");
-                // Nothing is announced: the sender is done without a word of the receiver's.
+                // Nothing is announced: the send completes without a packet of the receiver's.
                 let start = Instant::now();
                 while a.result(user).is_none() {
                     a.step();
@@ -142,7 +142,7 @@ fn synchronous_and_queued_messages_are_written_as_well() {
     for (user, into) in into.iter().enumerate() {
         assert_eq!(into.to_vec(), bytes(user, LARGE));
     }
-    // A short one that is to be done only when its receive has been found.
+    // A short synchronous message, which completes only when its receive has matched.
     let short = Memory::zeroed(LARGE);
     offer(&mut a, &mut b, from, &short, TAG, 10);
     let posted = a
@@ -426,7 +426,7 @@ fn the_death_of_either_side_ends_both_operations() {
     }
 }
 
-/// What was counted and offered on a connection counts for that one only.
+/// Counts and offers belong to one connection.
 #[test]
 fn another_connection_begins_anew() {
     let (mut a, mut b, to, from) = slow_pair("offers-again");
@@ -471,15 +471,15 @@ fn offers_are_made_where_they_are_used() {
         }
         offers
     };
-    // The sender has not looked for what has come when it sends the first one.
+    // The sender has not polled yet when it sends the first message.
     assert!(offers_for(&mut a, &mut b, 20_000) >= 390);
     let in_vain = offers_for(&mut a, &mut b, 50);
     assert!((1..=24).contains(&in_vain), "{in_vain}");
-    // Those that are passed by come to an end.
+    // Once offers are used again, all receives are offered again.
     assert!((0..10).any(|_| offers_for(&mut a, &mut b, 20_000) >= 390));
 }
 
-/// A receive that is posted when its message is there, or with it, costs nobody an offer.
+/// A receive that is posted when its message has arrived, or together with it, is not offered.
 #[test]
 fn late_receives_are_not_offered() {
     let (mut a, mut b, to, from) = slow_pair("offers-late");
@@ -501,7 +501,7 @@ fn late_receives_are_not_offered() {
 }
 
 impl RawPeer {
-    /// Greets a node, which gets to know it. Returns its address there.
+    /// Greets a node as a raw peer. Returns the peer's address there.
     fn greets(node: &mut Node, name: &str, formats: Formats) -> (Self, Addr) {
         assume_away(node);
         let mut this = Self::new(name);
@@ -608,7 +608,7 @@ fn lies_about_offers_are_protocol_errors() {
         assert!(matches!(node.result(2), Some(Err(OpError::Peer { .. }))));
         assert_eq!(into.sharers(), 1, "{what}");
     }
-    // The truth is believed.
+    // A correct report is accepted.
     let mut node = node("offers-truth");
     let (mut raw, from) = RawPeer::greets(&mut node, "offers-truth", Formats::OURS);
     let into = Memory::zeroed(ROOM);
@@ -619,7 +619,7 @@ fn lies_about_offers_are_protocol_errors() {
     drive(&mut [&mut node], |nodes| nodes[0].result(1).is_some());
     assert_eq!(node.result(1), Some(&Ok(10_000)));
     assert_eq!(into.slice(0..10_000).to_vec(), bytes(6, 10_000));
-    // The memory is closed.
+    // The memory is not exported any more.
     raw.write(&mut node, offer, 20);
     assert_eq!(into.slice(0..20).to_vec(), bytes(6, 10_000)[..20]);
 }
@@ -679,7 +679,7 @@ fn nonsense_about_offers_is_a_protocol_error() {
     }
 }
 
-/// An offer that is taken back is not used, and a peer that asks is told so.
+/// A withdrawn offer is not used, and the withdrawal is confirmed.
 #[test]
 fn a_withdrawn_offer_is_not_used() {
     let mut node = node("offers-retract");

@@ -6,7 +6,7 @@ use crate::operation::State;
 /// Large enough to be placed, and so small that more of them may be sent ahead than one poll reads.
 const LEN: usize = 30_000;
 const TAG: Tag = 5;
-/// All of them together cost less than half of the largest window.
+/// All of them together take less than half of the largest window.
 const MESSAGES: usize = 16;
 
 /// A pair over sockets whose client may send half a megabyte ahead.

@@ -1,4 +1,4 @@
-//! What ends a sleep, and that it ends one only.
+//! Events that end a sleep, and that each ends one sleep only.
 
 use super::*;
 use crate::endpoint::methods::Polling;
@@ -38,7 +38,7 @@ fn polling(bmi: &Bmi, scheme: &str) -> Polling {
     slot.expect("it is registered").polling
 }
 
-/// A call ends one wait, and leaves nothing behind that would end another.
+/// A call ends one wait, and no later one.
 #[test]
 fn a_call_ends_one_sleep_whichever_methods_are_in_use() {
     let each: [&[&str]; 6] = [
@@ -75,7 +75,7 @@ fn a_call_ends_one_sleep_whichever_methods_are_in_use() {
     }
 }
 
-/// Were the method polled seldom only, as before the sleep, dozens of sleeps would end in vain.
+/// If the method were still polled as rarely as before the sleep, dozens of sleeps would end in vain.
 #[test]
 fn the_method_that_ends_a_sleep_is_polled_at_once() {
     let (mut server, _dir) = listening(&["shm", "tcp"]);
@@ -150,7 +150,7 @@ fn the_run_queue_is_counted_where_parking_takes_descriptors() {
     }
 }
 
-/// What a lone yield costs is learnt from the kernel's count of switches.
+/// The cost of a yield that runs no other thread is measured by the kernel's count of switches.
 #[test]
 fn a_yield_that_runs_no_other_thread_is_measured() {
     let (mut bmi, _dir) = listening(&[]);
