@@ -16,7 +16,7 @@ fn make_tree(top: &Path) {
             std::fs::write(path.join(format!("f{file}")), vec![file as u8; size]).unwrap();
         }
     }
-    // Lies on every server, and is read while one is away.
+    // Lies on every server, and is read while one is killed.
     let large: Vec<u8> = (0..9 << 20).map(|at: usize| (at >> 8) as u8).collect();
     std::fs::write(top.join("large"), large).unwrap();
     std::os::unix::fs::symlink("d0/sub/f3", top.join("link")).unwrap();

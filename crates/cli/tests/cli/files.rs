@@ -1,4 +1,4 @@
-//! Files go in and come out as they were.
+//! Files are stored and read back unchanged.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,14 +9,14 @@ use std::time::{Duration, SystemTime};
 
 use super::stand::{Stand, one_object};
 
-/// Bytes that cannot be mistaken for others.
+/// Bytes that differ from place to place and seed to seed.
 fn content(len: usize, seed: u8) -> Vec<u8> {
     (0..len)
         .map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8 ^ seed)
         .collect()
 }
 
-/// A tree with everything in it that trees have.
+/// A tree with every kind of object that commands copy.
 fn make_tree(top: &Path) {
     fs::create_dir_all(top.join("deep/er/est")).unwrap();
     fs::create_dir_all(top.join("empty")).unwrap();

@@ -66,7 +66,7 @@ fn a_file_that_is_replaced_all_the_time_is_read_whole() {
             let _ = fs::remove_dir_all(here.join("tree"));
             stand.fs(&["get", "/d", "tree"]).ok();
             assert!(is_version(&fs::read(here.join("tree/name")).unwrap()));
-            // Nothing of the file has been written out before it is read to the end.
+            // No byte of the file has been written out before it is read to the end.
             assert!(is_version(&stand.fs(&["cat", "/d/name"]).ok()));
             stand.fs(&["cp", "/d/name", "/copy"]).ok();
             stand.fs(&["cp", "-r", "/d", "/tree"]).ok();

@@ -1,4 +1,4 @@
-//! Stored bytes that change by themselves, as users meet them.
+//! Stored bytes that change by themselves, as the commands report them.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ fn a_flipped_bit_is_found_and_never_got() {
     let said = stand.fs(&["scrub", "--server", "io9"]).fails(2);
     assert!(said.contains("io0, io1"), "{said}");
 
-    // Written anew, everything is as it should be.
+    // Rewritten blocks are right again.
     stand.fs(&["put", "file", "/d/file"]).ok();
     stand.fs(&["scrub"]).ok();
     assert!(stand.fs(&["cat", "/d/file"]).ok() == bytes);
@@ -77,7 +77,7 @@ fn a_datafile_shorter_than_the_metadata_say_is_found() {
     let objects = here.join("causeway-dev/io0/data/objects");
     let (_, datafile) = largest_file(&objects);
     let file = std::fs::File::options().write(true).open(datafile).unwrap();
-    // What is left is whole.
+    // The remaining blocks are whole.
     file.set_len(physical(8 << 12)).unwrap();
     let left = stand.fs(&["scrub", "--json"]).left();
     assert_eq!(left.code, Some(1), "{}", left.err);

@@ -143,7 +143,7 @@ fn finished_runs_are_used_again_and_nothing_else_is() {
     std::fs::write(path(&before[1]), b"{\"parameters\":").unwrap();
     // Of another run under this one's name.
     std::fs::copy(path(&before[3]), path(&before[2])).unwrap();
-    // A name that is not computed will show that it was taken from here.
+    // A name that no run computes shows that the row was taken from this file.
     let text = std::fs::read_to_string(path(&before[3])).unwrap();
     assert!(text.contains("(C1,NI"), "{text}");
     assert_eq!(run(), first);
@@ -170,7 +170,7 @@ fn an_interrupted_paper_leaves_finished_runs_only() {
     send(child.id() as i32, Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(names(here), ["causeway-paper.unfinished"]);
-    // What was being written when the interrupt came has another name, and is passed over.
+    // A file that was being written at the interrupt has another name, and is ignored.
     for name in names(&unfinished) {
         if name.ends_with(".partial") {
             continue;
@@ -425,7 +425,7 @@ fn rows_of_json_name_their_fields() {
     assert!(number(&middle["use"], "card-processor") > 0.01, "{middle}");
 }
 
-/// Interrupted, `run` goes on where it was, and says in the end what it says without interruption.
+/// An interrupted `run` is continued by the next one, and its output is that of a run without interruption.
 #[test]
 fn an_interrupted_run_goes_on_and_finds_the_same() {
     let directory = tempfile::tempdir().unwrap();
@@ -502,7 +502,7 @@ fn native_time_is_said_to_differ() {
     assert_eq!(said["reproducible"], false);
 }
 
-/// Interrupted again and again, `paper` goes on where it was, and says in the end what it says without interruption. One
+/// `paper`, interrupted again and again, continues each time, and its output is that of a run without interruption. One
 /// chapter has enough runs for this.
 #[test]
 fn an_interrupted_paper_goes_on_and_finds_the_same() {

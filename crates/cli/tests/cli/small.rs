@@ -10,7 +10,7 @@ use super::stand::{Stand, one_object, until};
 /// More than are in flight at once, and no multiple of that.
 const FILES: usize = 150;
 
-/// The round whose command is killed when some of its files can be seen.
+/// The round whose command is killed when some of its files are visible.
 const LATE: u64 = 7;
 
 /// Makes a directory of small files, all of which contain `word` and their number.

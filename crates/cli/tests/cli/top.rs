@@ -11,14 +11,14 @@ fn here() -> &'static Path {
     Path::new("/")
 }
 
-/// What `causeway top` sees of one process.
+/// The rows of `causeway top` for one process.
 fn seen(pid: i32) -> Value {
     let pid = pid.to_string();
     let arguments = ["top", "--json", "--interval", "0.05", "--pid", &pid];
     Run::new(here(), &arguments).json()["processes"][0].clone()
 }
 
-/// What `causeway log PID --dump` has recorded.
+/// The output of `causeway log PID --dump`.
 fn texts(pid: i32) -> Vec<String> {
     let log = Run::new(here(), &["log", &pid.to_string(), "--dump", "--json"]).json();
     let events = log["events"].as_array().unwrap();
@@ -66,7 +66,7 @@ fn servers_and_what_they_do_can_be_seen_without_their_help() {
         table.contains("STATE") && table.contains("WAITS"),
         "{table}"
     );
-    // Its log, too, and it can be left a request.
+    // Its log can be read as well, and a request left for it.
     assert!(texts(server).iter().any(|text| text.starts_with("called")));
     let set = [
         "log",

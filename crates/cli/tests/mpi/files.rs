@@ -1,5 +1,5 @@
-//! MPI's files on the parallel file system: what runs on the operating system's files runs there too, and the client library finds what
-//! was written.
+//! MPI's files on the parallel file system: programs for the operating system's files run there too, and the client library reads
+//! the files that they have written.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -50,7 +50,7 @@ impl Running {
         self.cluster.configuration_file().display().to_string()
     }
 
-    /// What the client library finds in a file.
+    /// A file's content, read by the client library.
     fn content(&self, path: &str) -> Vec<u8> {
         let configuration = self.cluster.configuration();
         let client = Client::connect(configuration, ClientOptions::default());

@@ -1,4 +1,4 @@
-//! What a launcher says of a program that hangs, and what it writes of what a program did.
+//! Hang reports, timelines and traces of the launcher.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -32,7 +32,7 @@ fn a_hang_is_reported_with_its_cause() {
         "1 messages without a receive",
         "1 of 3 processes are in MPI_Barrier and wait for rank 0, which is in MPI_Recv, and for rank 2",
     ];
-    // The next report comes when the wait has doubled; sooner or later all have got as far as they get.
+    // The next report comes when the wait has doubled; in the end all ranks are in their last call.
     while let Some(missing) = wanted.iter().find(|part| !said.contains(*part)) {
         let read = errors.read(&mut bytes).expect("its errors");
         assert!(read > 0, "{missing:?} is not in\n{said}");

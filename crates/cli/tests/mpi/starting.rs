@@ -88,7 +88,7 @@ fn deaths_of_started_processes_are_reported_also_to_their_parents() {
 #[test]
 fn a_started_program_without_mpi_keeps_no_process_waiting() {
     let program = compile("spawn");
-    // Nothing but their launcher ends those that wait, soon.
+    // Only their launcher ends the waiting ranks soon.
     let output = run_by("shm,tcp", 2, &program, &["silent"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     let reported = "rank 0 of spawned program 1 has ended without MPI_Finalize";
@@ -189,7 +189,7 @@ fn launchers_that_do_not_fit_are_explained() {
             "{errors}"
         );
     }
-    // One process is one process, and what is meant to be alone may be.
+    // A single process needs no launcher, and several do not where the environment asks for that.
     for environment in [
         &[("OMPI_COMM_WORLD_SIZE", "1")][..],
         &[("SLURM_STEP_NUM_TASKS", "2")],
@@ -202,7 +202,7 @@ fn launchers_that_do_not_fit_are_explained() {
     }
 }
 
-/// Of two hosts, one has a part of those who start others.
+/// Of two hosts, one has a part of the ranks that start others.
 #[test]
 fn programs_on_two_hosts_start_others() {
     if Command::new("ip").arg("-V").output().is_err() {

@@ -61,7 +61,7 @@ fn a_killed_rank_ends_waits_for_its_locks_and_epochs() {
     let program = compile("windows-death");
     for what in ["fence", "exclusive", "shared", "start", "wait", "flush"] {
         if what != "flush" {
-            // The memory of a dead process is still there where it is shared.
+            // Shared memory of a dead process can still be accessed.
             is_told(&program, "shm", "allocate", what);
         }
         is_told(&program, "shm", "create", what);

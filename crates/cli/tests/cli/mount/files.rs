@@ -1,4 +1,4 @@
-//! What POSIX says of files and names, on one mount and between two.
+//! Files and names as POSIX specifies them, on one mount and between two.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -40,7 +40,7 @@ fn a_file_closed_or_synced_on_one_mount_is_seen_on_the_other() {
         assert_eq!(seen, format!("{text}edited"));
         assert_eq!(one.at("file").metadata().unwrap().len(), seen.len() as u64);
     }
-    // Names and attributes that the other mount has just looked at are not what it believes any longer.
+    // The other mount does not use the names and attributes that it has just cached.
     for round in 0..10 {
         let path = one.at("seen");
         std::fs::write(other.at("seen"), "x".repeat(round)).unwrap();
@@ -64,7 +64,7 @@ fn a_file_closed_or_synced_on_one_mount_is_seen_on_the_other() {
         .open(other.at("open"))
         .unwrap();
     assert_eq!(one.at("open").metadata().unwrap().len(), 0);
-    // What was stored by the command is seen, and the other way round.
+    // Files stored by the command are seen on the mount, and the other way round.
     std::fs::write(stand.directory.path().join("local"), "put").unwrap();
     stand.fs(&["put", "local", "/put"]).ok();
     assert_eq!(std::fs::read(one.at("put")).unwrap(), b"put");
@@ -103,7 +103,7 @@ fn an_open_file_outlives_its_names() {
     std::fs::remove_file(one.at("big")).unwrap();
     std::fs::write(one.at("new"), "new").unwrap();
     std::fs::rename(one.at("new"), one.at("old")).unwrap();
-    // The other mount has the names that there are, and no place of its neighbour's.
+    // The other mount shows the remaining names, and not the directory of open unlinked files.
     assert_eq!(shell(other.path(), "ls -A"), "old\n");
     assert_eq!(std::fs::read(other.at("old")).unwrap(), b"new");
     let hidden = other.at(".causeway-unlinked").metadata();
@@ -134,7 +134,7 @@ fn an_open_file_outlives_its_names() {
     until("the mount's directory is gone", || {
         stand.fs(&["ls", "/.causeway-unlinked"]).ok().is_empty()
     });
-    // Of a file that another mount removes, nothing is kept, and nothing else is read in its place.
+    // A file that another client removes is not kept while it is open: its sync fails.
     let mut lost = File::create_new(other.at("lost")).unwrap();
     lost.write_all(b"lost").unwrap();
     stand.fs(&["rm", "/lost"]).ok();
@@ -289,7 +289,7 @@ fn appenders_of_two_mounts_lose_nothing() {
     assert_eq!(text.lines().count(), count);
 }
 
-/// Appenders that have the file open all the time, and take turns.
+/// Appenders that keep the file open and alternate.
 #[test]
 fn data_is_appended_where_another_mount_has_moved_the_end() {
     if !can_mount() {
