@@ -28,7 +28,7 @@ const ROUNDS_VARIABLE: &str = "CAUSEWAY_FULL_DISK_ROUNDS";
 /// Files of one batch, and bytes of each.
 const BATCH: usize = 64;
 const FILE_BYTES: usize = 3000;
-/// Giving space back while nothing is asked takes as long as it takes; this is only so that a defect ends the
+/// Freeing space in the background has no time limit; this one only lets a defect end the
 /// test.
 const PATIENCE: Duration = Duration::from_secs(120);
 

@@ -11,9 +11,9 @@ use causeway_wire::fs::Errno;
 
 use crate::cluster::{Fixture, Shape, client};
 
-/// What the file consists of: the relay finds it in the stream.
+/// A mark that the file consists of: the relay finds it in the stream.
 const MARK: [u8; 16] = *b"--causeway-mark-";
-/// Bytes of the file, behind what is sent inside messages.
+/// Bytes of the file, more than is sent inside messages.
 const SIZE: usize = 300_000;
 
 /// A relay to a server, which flips a bit of the first mark in what the server sends, or is sent, this many times.

@@ -1,4 +1,4 @@
-//! Damage done behind the service's back is found and repaired.
+//! Damage to the store is found and repaired.
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::CheckCursor;
@@ -124,7 +124,7 @@ fn counts_are_counted_again() {
 #[test]
 fn names_and_objects_agree_again() {
     let (mut bench, directory, file) = small_tree();
-    // An entry that its object does not know, of a file and of a directory.
+    // An entry without a record in its object, of a file and of a directory.
     bench.damage(entry_key(directory, b"g"), entry(file, Kind::File));
     bench.assert_mended("is unknown to the object");
     assert_eq!(bench.stat("/d/g").attributes.links, 2);
@@ -138,7 +138,7 @@ fn names_and_objects_agree_again() {
     bench.assert_mended("is not what it names");
     bench.damage(link_key(file, directory, b"f"), Some(Vec::new()));
     bench.assert_mended("has it as its first name already");
-    // The first name is gone, a further one is there.
+    // The first name is missing, a further one exists.
     bench.node(Operation::HardLink {
         object: file,
         place: at("/h"),

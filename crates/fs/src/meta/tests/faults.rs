@@ -5,13 +5,13 @@ use std::sync::Mutex;
 use super::super::store::{Batch, Persist, StoreErrorKind, View};
 use super::*;
 
-/// What the next commits shall do.
+/// Behaviour of the next commits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Plan {
     Work,
-    /// Fail, and nothing of the batch is there afterwards.
+    /// Fail without applying the batch.
     FailBefore,
-    /// Fail although the batch is there afterwards, as when only the sync failed.
+    /// Fail after applying the batch, as when only the sync failed.
     FailAfter,
 }
 
@@ -120,7 +120,7 @@ fn a_commit_that_failed_too_late_is_found_to_have_happened() {
         replies[0].result.is_ok() && replies[1].result.is_ok(),
         "{replies:?}"
     );
-    // What changes nothing, or failed, is not remembered.
+    // Requests that changed nothing, or failed, are not remembered.
     assert!(replies[2].result.is_err() && replies[3].result.is_err());
     assert_eq!(bench.list("/"), ["a", "d", "first"]);
     assert_eq!(bench.service.apply(&requests[..2], time), replies[..2]);

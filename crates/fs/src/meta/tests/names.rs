@@ -276,7 +276,7 @@ fn create_follows_links_unless_exclusive() {
     };
     let made = bench.node(open("link"));
     assert_eq!(bench.stat("real"), made);
-    // A file that exists is returned as it is.
+    // An existing file is returned unchanged.
     assert_eq!(bench.node(open("real")), made);
     bench.node(mkdir("/d"));
     assert_eq!(bench.errno(open("d")), Errno::EISDIR);
@@ -399,7 +399,7 @@ fn listing_is_stable_while_names_come_and_go() {
         if end {
             break;
         }
-        // The cursor itself goes, and names before and behind it come and go.
+        // The name at the cursor is removed, and names before and behind it are made and removed.
         bench.done(unlink(&format!("d/{}", String::from_utf8_lossy(&after))));
         bench.node(create(&format!("/d/{round:02}x")));
         bench.node(create(&format!("/d/zz{round}")));
