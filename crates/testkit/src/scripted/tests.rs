@@ -16,7 +16,7 @@ fn connect(server: &ScriptedServer) -> Result<Client, causeway_fs::Error> {
     Client::connect(&configuration, ClientOptions::default())
 }
 
-/// Looks, reads and writes.
+/// Looks a file up, reads and writes it.
 fn work(client: &mut Client) {
     let mut file = client.open(b"/f").unwrap();
     let mut bytes = vec![0; FILE_BYTES as usize];
@@ -65,7 +65,7 @@ fn the_highest_common_format_is_used() {
 #[test]
 fn without_a_common_format_the_error_names_both_sides() {
     for (lowest, highest, named) in [
-        // Of servers of one format, of which a refusal is all that is known.
+        // Of servers of one format, whose refusal states no range of formats.
         (4, 4, "format 4 "),
         (1, 1, "format 1 "),
         (11, 11, "format 11"),

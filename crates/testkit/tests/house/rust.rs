@@ -1,6 +1,6 @@
 //! Just enough of Rust's syntax for the rules: comments, test modules, `mod` lines.
 
-/// A line with its comment and the contents of its strings taken off.
+/// A line without its comment and the contents of its strings.
 pub(crate) struct Line {
     /// From 1.
     pub(crate) number: usize,
@@ -36,7 +36,7 @@ pub(crate) fn code_lines(text: &str) -> Vec<Line> {
     lines
 }
 
-/// A line without its comment and without what its strings say.
+/// A line without its comment and the contents of its strings.
 fn without_words(line: &str) -> String {
     let mut code = String::new();
     let mut chars = line.chars().peekable();

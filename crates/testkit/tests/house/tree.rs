@@ -37,7 +37,7 @@ pub(crate) fn root() -> &'static Path {
         .expect("crates/testkit lies two levels down")
 }
 
-/// What git is told to ignore, and git's own: what was built, found or reported here is no part of the source.
+/// Files that git ignores, and git's own: build outputs, corpora and reports are no part of the source.
 struct Ignored(String);
 
 impl Ignored {
