@@ -1,4 +1,4 @@
-//! Peers that lie about atomics.
+//! Peers that send invalid replies to atomics.
 
 use causeway_sys::memory::Memory;
 
@@ -41,7 +41,7 @@ fn answer(id: u64, outcome: Outcome) -> Vec<u8> {
     )
 }
 
-/// A session of ours with one atomic that the peer was asked for, under the number that is returned.
+/// A session of ours with one atomic requested of the peer, under the returned number.
 fn asked() -> (Session, u64) {
     let mut session = session();
     let region = session.export(9, &Memory::zeroed(8), Access::ReadWrite);

@@ -54,7 +54,7 @@ fn a_portion_is_at_most_what_is_left_and_at_least_one_unit_if_any_is_left() {
     }
 }
 
-/// Whatever the two take in whichever order, every unit is taken once, and the transfer is complete
+/// In any order of claims, every unit is claimed once, and the transfer is complete
 /// exactly when the last part is finished.
 #[test]
 fn two_sides_take_every_unit_once_in_any_order() {
@@ -77,7 +77,7 @@ fn two_sides_take_every_unit_once_in_any_order() {
                     part.for_each(|unit| taken[unit as usize] += 1);
                 }
                 1 => {
-                    // What the helper believes of the length may be out of date.
+                    // The helper's reading of the length may be out of date.
                     let believed = units + random.number() as u32 % 3;
                     if let Some(part) = block.share().claim_back(believed, most, from) {
                         part.clone().for_each(|unit| taken[unit as usize] += 1);

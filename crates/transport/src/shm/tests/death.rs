@@ -21,7 +21,7 @@ const ADDRESS: &str = "CAUSEWAY_SHM_TEST_ADDRESS";
 pub(super) struct Victim(Child);
 
 impl Victim {
-    /// Starts it and waits until it says that it is where the test wants it.
+    /// Starts it and waits until it reports that it has reached the wanted state.
     pub(super) fn start(role: &str, address: &Address) -> Self {
         Self::of(Self::command(role, address).spawn().unwrap())
     }
@@ -38,14 +38,14 @@ impl Victim {
         command
     }
 
-    /// A process that was started with such a command.
+    /// A process started by this command.
     pub(super) fn of(child: Child) -> Self {
         let mut victim = Self(child);
         victim.wait_until_ready();
         victim
     }
 
-    /// Waits until it says once more that it is ready.
+    /// Waits until it reports once more that it is ready.
     pub(super) fn wait_until_ready(&mut self) {
         let mut said = Vec::new();
         let mut byte = [0];
@@ -75,7 +75,7 @@ fn ready() {
     std::io::stdout().flush().unwrap();
 }
 
-/// Starts another program that keeps the sockets of this one, and says when it runs.
+/// Starts another program that keeps the sockets of this one, and reports when it runs.
 fn become_another_program(host: &mut Host) -> ! {
     use std::os::unix::process::CommandExt as _;
     for socket in host.shm.sockets() {
@@ -97,7 +97,7 @@ fn config(role: &str) -> ShmConfig {
     }
 }
 
-/// The roles. Without one, as an ordinary test, it checks that a role exists for each that is asked for.
+/// The roles. Without one, as an ordinary test, it checks that every requested role exists.
 #[test]
 fn victims_play_their_roles() {
     let Ok(role) = std::env::var(ROLE) else {
@@ -152,7 +152,7 @@ fn victims_play_their_roles() {
             }
         }
         "changeling" => {
-            // Its memory stays in place in the program that it becomes: what is written there is written to that.
+            // Its memory stays mapped in the new program, which sees later writes there.
             let memory = host.shm.allocate(4096).unwrap();
             let region = host
                 .shm
@@ -338,7 +338,7 @@ fn a_refusal_is_heard_however_soon_it_comes() {
         let mut refused = 0;
         while refused < CALLS {
             if let Ok(Accepted::Connection(socket)) = listener.accept(&[]) {
-                // A caller that is gone already needs no answer.
+                // A caller that has disconnected already needs no reply.
                 let _ = socket.send(&full.to_bytes(), &[]);
                 refused += 1;
             }

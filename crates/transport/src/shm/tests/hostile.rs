@@ -1,4 +1,4 @@
-//! Peers that send nonsense: on the socket, as descriptors, in the shared memory.
+//! Peers that send invalid data: on the socket, as descriptors, in the shared memory.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -95,12 +95,12 @@ impl Raw {
     }
 }
 
-/// Where the first slot of ring 0 to be filled lies.
+/// Offset of the first slot of ring 0 to be filled.
 fn first_slot() -> usize {
     layout().ring(0) + layout().first_slot(0) as usize * SLOT_BYTES
 }
 
-/// What the host answers; nothing if it closed or is silent.
+/// The host's reply; `None` if it closed or is silent.
 fn answer(socket: &RecordSocket) -> Option<Record> {
     let mut buffer = [0; MAX_RECORD_BYTES];
     match socket.receive(&mut buffer) {
@@ -109,7 +109,7 @@ fn answer(socket: &RecordSocket) -> Option<Record> {
     }
 }
 
-/// Sends a first record and returns what comes back, once the host is done with it.
+/// Sends a first record and returns the reply, once the host has processed it.
 fn greet(
     host: &mut Host,
     address: &Address,
@@ -180,7 +180,7 @@ fn callers_with_a_common_format_are_welcomed_and_others_are_refused_with_both_ra
     }
 }
 
-/// The caller hears the same in the words of the called process, or finds it out itself.
+/// The caller gets the same refusal from the called process, or refuses by itself.
 #[test]
 fn a_called_process_of_another_format_is_named_to_the_caller() {
     let (_folder, address) = place();
@@ -241,7 +241,7 @@ fn bad_greetings_are_refused_with_the_reason() {
         let bytes: Vec<u8> = (0..len).map(|_| random.number() as u8).collect();
         let _ = greet(&mut host, &address, &bytes, &[]);
     }
-    // The host is as good as before.
+    // The host works as before.
     let (_raw, peer) = Raw::meet(&mut host, &address);
     host.shm.send(peer, &[b"x"]).unwrap();
 }
@@ -318,7 +318,7 @@ fn stray_words_in_a_ring_end_that_connection_only() {
     words.extend((0..50).map(|_| random.number() | 1));
     for word in words {
         let (raw, peer) = Raw::meet(&mut host, &address);
-        // A pad is right in the first place, but not behind itself.
+        // A pad is valid in the first slot, but not behind another pad.
         raw.put(layout().ring(0), &word.to_le_bytes());
         raw.put(first_slot(), &word.to_le_bytes());
         host.until("it is found out", |host| !host.log.down.is_empty());
@@ -395,7 +395,7 @@ fn invalid_internal_packets_end_the_connection() {
         host.until("it is found out", |host| !host.log.down.is_empty());
         assert!(matches!(host.log.down[0].1, PeerError::Protocol(_)));
     }
-    // Asking without an area to copy through is no crime, but gets nothing.
+    // A request without a copy area is valid, but refused.
     let (_folder, address) = place();
     let mut host = Host::listening(ShmConfig::default(), &address);
     let (raw, _) = Raw::meet(&mut host, &address);
@@ -554,7 +554,7 @@ fn a_full_table_of_descriptors_costs_mapping_only() {
     );
     let again = export(&mut met);
     assert!(met.client.shm.map(met.to_server, &again).is_some());
-    // The area to copy other memory through: the server cannot take it, and says so.
+    // The copy area for other memory: the server cannot map it, and reports that.
     let (near, far) = (Memory::zeroed(4096), Memory::zeroed(4096));
     let exported = met
         .server

@@ -346,7 +346,7 @@ fn a_disconnected_peer_is_told_and_its_handle_is_not_reused() {
     assert!(met.client.shm.send(met.to_server, &[b"x"]).is_err());
 }
 
-/// One peer's socket is dead, which its ringing cannot change; the other's wake-up comes nevertheless.
+/// One peer's socket is dead, and ringing it fails; the other peer's wake-up arrives nevertheless.
 #[test]
 fn a_wake_up_that_cannot_be_sent_hides_no_sleeper() {
     let mut met = meet(ShmConfig::default());
@@ -379,7 +379,7 @@ fn a_wake_up_that_cannot_be_sent_hides_no_sleeper() {
     drop(socket);
 }
 
-/// The answer to the greeting is read by a send, not by the look at the sockets.
+/// A send reads the reply to the greeting, before the sockets are polled.
 #[test]
 fn a_transfer_that_waits_for_the_meeting_is_not_forgotten() {
     use crate::method::{Access, Direction, Transfer};
@@ -437,7 +437,7 @@ fn written_behind_the_short_lap(met: &mut ConnectedPair) -> usize {
     written.count() * 8
 }
 
-/// Question and answer keep to the first slots of a ring, a stream goes through all of it.
+/// Request and reply use the first slots of a ring, a stream uses all of it.
 #[test]
 fn answers_use_little_of_a_ring_and_streams_all() {
     let mut met = meet(ShmConfig::default());

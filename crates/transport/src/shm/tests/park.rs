@@ -1,4 +1,4 @@
-//! Parked: everything that there is to poll for ends it, and so does a call; the clock is never what does.
+//! Parked threads: every event to poll for, and every call, ends the sleep; the clock never does.
 
 use super::*;
 use crate::shm::relay::Relaying;
@@ -25,7 +25,7 @@ fn parked_until(host: &mut Host, flag: &WakeFlag, what: &str, done: impl Fn(&Hos
     }
 }
 
-/// Sleeps as was prepared. `false` if it is not ended before `until`.
+/// Sleeps as prepared. `false` if nothing ends the sleep before `until`.
 fn park(host: &Host, sleep: u64, until: Instant) -> bool {
     let limit = until.saturating_duration_since(Instant::now());
     host.shm.parker().unwrap().park(sleep, Some(limit))
@@ -63,7 +63,7 @@ fn parks_through<T: Send>(
     })
 }
 
-/// Short and long enough for the other side to be caught before, in and after the preparation.
+/// Pauses after which the other side is before, in and after the preparation.
 fn pause(round: u32) {
     std::thread::sleep(Duration::from_micros(u64::from(round) * 37 % 300));
 }
@@ -108,7 +108,7 @@ fn a_call_ends_it_whether_it_comes_before_within_or_after_the_preparation() {
     }
 }
 
-/// Polls between the call and the sleep take nothing of the call away.
+/// Polls between the call and the sleep do not consume the call.
 #[test]
 fn a_call_survives_polls() {
     let mut met = meet(ShmConfig::default());

@@ -255,7 +255,7 @@ fn a_peer_that_requests_and_never_reads_cannot_make_us_queue_without_bound() {
     assert!(server.seen.downs.is_empty(), "the window is allowed");
     let session = &server.tcp.slots.get(peer).unwrap().session;
     assert!(session.outbox(MAIN).committed() <= 2 * MAX_PIECE);
-    // Answered puts and probes count as well.
+    // Confirmed puts and probes count as well.
     let flood: Vec<u8> = (0..100_000_u64)
         .flat_map(|id| {
             let end = Header::new(Kind::PutEnd, 0).with_id(id).encode();

@@ -24,7 +24,7 @@ fn with_connections(config: TcpConfig, connections: u8) -> TcpConfig {
     }
 }
 
-/// The subflows of a node's peer that stand.
+/// The established subflows of a node's peer.
 fn standing(node: &Node, peer: Peer) -> Vec<Peer> {
     let state = node.tcp.slots.get(peer).unwrap();
     let mut subflows = state.subflows.clone();
@@ -64,7 +64,7 @@ fn start(
     (ours, theirs)
 }
 
-/// Moves something large, so that subflows are made, and waits for them.
+/// Makes a large transfer, so that subflows are made, and waits for them.
 fn met(config: &TcpConfig) -> (Node, Node, Peer) {
     let (mut client, mut server, peer) = pair(config.clone(), config.clone());
     send(&mut client, peer, b"hello", &mut server);
@@ -188,7 +188,7 @@ fn the_death_of_one_is_the_death_of_the_peer() {
             matches!(result, Ok(()) | Err(TransferError::Peer(_)))
         };
         assert!(broken(&client.seen.done[0].2));
-        // Nothing of the old incarnation is left, and a new one comes up with subflows of its own.
+        // The old incarnation has no subflow left, and a new one comes up with subflows of its own.
         assert_eq!(client.tcp.slots.len(), 1);
         client.seen.done.clear();
         server.seen.packets.clear();

@@ -14,7 +14,7 @@ use causeway_wire::tcp::{
     HELLO_BYTES, Holder, RECORD_TAG_BYTES, Refusal, STEP_HEADER_BYTES, StepKind, record,
 };
 
-/// What becomes of an attempt to talk: the client's downfall; the server must hear nothing.
+/// Outcome of an attempt to connect: the client's error; the server must report no event.
 fn refused(client: TcpConfig, server: TcpConfig) -> PeerError {
     let (mut client, mut server) = (Node::new(client), Node::new(server));
     let address = server.listen();
@@ -125,7 +125,7 @@ fn encrypted_records_cannot_be_read_and_an_altered_one_ends_the_connection() {
     assert_eq!(server.seen.packets.len(), 1);
 }
 
-/// What a peer that holds the key, or an attacker on the way, makes of an authenticated connection: forged frames without
+/// Changes by a peer that holds the key, or by an attacker on the path, to an authenticated connection: forged frames without
 /// a tag, altered, repeated and left out records.
 #[test]
 fn authenticated_records_cannot_be_forged_altered_repeated_or_left_out() {
@@ -175,7 +175,7 @@ fn authenticated_records_cannot_be_forged_altered_repeated_or_left_out() {
     }
 }
 
-/// A build of format 5 that does not ask for encryption would send what anybody can forge: it is told that encryption is wanted.
+/// A build of format 5 without encryption would send records that an attacker can forge: the other side requires encryption.
 #[test]
 fn a_peer_that_cannot_authenticate_records_encrypts_them() {
     let old = Formats::only(5);
@@ -194,7 +194,7 @@ fn a_peer_that_cannot_authenticate_records_encrypts_them() {
     }
 }
 
-/// Nobody on the way turns wanted encryption off, or what is authenticated into what is not.
+/// An attacker on the path cannot turn off wanted encryption or authentication.
 #[test]
 fn an_attacker_on_the_path_cannot_choose_the_protection() {
     for wanted in [[true, true], [true, false], [false, true], [false, false]] {
@@ -252,7 +252,7 @@ fn a_recorded_handshake_proves_nothing() {
         );
         let mut thief = TcpStream::connect(address.rest()).unwrap();
         for message in &recorded {
-            // The server may have hung up already.
+            // The server may have closed the connection already.
             let _ = thief.write_all(message);
             for_a_while(&mut [&mut server], 20);
         }
