@@ -1,4 +1,4 @@
-//! What admission control gives away by default is what the calibrated card of the QoS study carries.
+//! By default admission control admits as much as the calibrated card of the QoS study carries.
 
 use causeway_firmware::{Direction, Firmware, SetUpError, Traffic, ViAttributes};
 use causeway_sim::engine::MILLISECOND;

@@ -13,7 +13,7 @@ fn costs() -> Costs {
     Costs::shipped().expect("the profile is right")
 }
 
-/// A platform on which everything begins at once, and nothing else goes on.
+/// A platform on which all processes begin at once, and no daemons run.
 fn quiet() -> Costs {
     let mut costs = costs();
     costs.host.job_skew = 1;
@@ -258,8 +258,8 @@ fn fair_boost_gives_each_kind_of_job_its_share() {
         programs::disk_bound("disk", 0, work, sleep, 4_000),
     ];
     let (outcome, parts) = parts(&costs, Strategy::FB, &jobs);
-    // What waits for its device for nine tenths of its time wants a tenth of the processor, and has that; the others
-    // share what it leaves.
+    // A process that waits for its device for nine tenths of its time wants a tenth of the processor, and gets it; the others
+    // share the rest.
     let (disk, others) = parts.split_last().expect("there are four");
     assert!((0.09..=0.1).contains(disk), "{parts:?}");
     assert_equal(others, "others");

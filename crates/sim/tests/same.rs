@@ -63,7 +63,7 @@ fn one_node_stands_for_all() {
     }
 }
 
-/// Does one thing after the other.
+/// Runs steps in order.
 struct Script(std::vec::IntoIter<Action>);
 
 impl Process for Script {

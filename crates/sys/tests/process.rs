@@ -1,5 +1,5 @@
-//! What the operating system says about other processes. Apart from the other tests: a child has its parent's descriptors until
-//! it runs its own program, and what other tests have just closed stays open so long.
+//! The operating system's view of other processes. Separate from the other tests: a child has its parent's descriptors until
+//! it runs its own program, and keeps descriptors open that other tests have just closed.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Which parts are compared, and what is said of the others.
+//! Which parts are compared, and notes about the others.
 
 use super::*;
 

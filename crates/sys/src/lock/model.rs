@@ -64,7 +64,7 @@ impl LockMemory for Thread {
 }
 
 impl Thread {
-    /// Enters, counts and leaves; returns whether there was something to enter.
+    /// Enters, counts and leaves; returns whether the lock still guarded a value.
     fn enter_and_leave(&self) -> bool {
         let is_live = || self.shared.is_live.load(Relaxed);
         if !super::try_enter(self) && super::enter(self, is_live, || {}).is_err() {
@@ -79,7 +79,7 @@ impl Thread {
         was_live
     }
 
-    /// Enters and ends what the lock guards.
+    /// Enters and ends the guarded value.
     fn end(&self) {
         let is_live = || self.shared.is_live.load(Relaxed);
         if super::try_enter(self) || super::enter(self, is_live, || {}).is_ok() {

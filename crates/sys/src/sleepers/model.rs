@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Acquire;
 
 use super::*;
 
-/// What comes by messages: a sleep ends with the next notice.
+/// Notices, which arrive as messages: each ends a sleep.
 #[derive(Default)]
 struct Mailbox {
     notices: Mutex<u32>,
@@ -115,7 +115,7 @@ fn loom_the_last_of_three_wakes_those_that_sleep() {
     explore(2, || meet::<3>(1));
 }
 
-/// A lock, those that wait for it, and what it guards.
+/// A lock, its waiting processes, and the guarded value.
 struct Guarded {
     lock: AtomicU64,
     waiting: AtomicU64,

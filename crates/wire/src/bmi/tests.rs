@@ -125,7 +125,7 @@ fn any_bytes_are_decoded_or_refused() {
     assert!(accepted > 0);
 }
 
-/// The greeting of builds that spoke format 1 only, and what they accept: 16 bytes with this word. They look at no other
+/// The greeting of builds that spoke format 1 only; they accept 16 bytes with this word, and read no other
 /// field but the credit.
 const FORMAT_1: [u8; HEADER_BYTES] = *b"\x01\0\0\0\0\x80\0\0CWBM\x01\0\0\0";
 

@@ -135,7 +135,7 @@ fn every_altered_bit_and_every_missing_byte_is_noticed() {
             for bit in 0..8 {
                 let mut altered = whole.clone();
                 altered[at] ^= 1 << bit;
-                // A seal is for the receiver to judge.
+                // The receiver checks a seal, not the decoder.
                 let noticed = matches!(
                     Datagram::decode(&altered),
                     Err(_) | Ok(Datagram::Sealed(..))

@@ -1,4 +1,4 @@
-//! Golden bytes of each kind, round trips, and inputs that are none.
+//! Golden bytes of each kind, round trips, and invalid inputs.
 
 mod attributes;
 mod data;

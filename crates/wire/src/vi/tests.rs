@@ -1,4 +1,4 @@
-//! Golden bytes of everything here.
+//! Golden bytes of all structures.
 
 use super::*;
 use crate::codec::Malformed;

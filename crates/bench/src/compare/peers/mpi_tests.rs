@@ -1,4 +1,4 @@
-//! What jobs print, and launchers that misbehave.
+//! Output of jobs, and launchers that misbehave.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -97,7 +97,7 @@ fn an_exchange_has_the_figures_that_its_pattern_is_judged_by() {
     assert_eq!(what(Pattern::Computing), "8:1048576:300:n:c50");
 }
 
-/// A launcher of that family that does what the script says when it is to run a job.
+/// A launcher of that family that runs the script instead of a job.
 fn fake(directory: &Path, script: &str) -> Mpi {
     let launcher = directory.join("mpiexec");
     std::fs::write(&launcher, format!("#!/bin/sh\n{script}\n")).unwrap();
