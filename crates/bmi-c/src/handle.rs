@@ -413,7 +413,7 @@ mod tests {
         assert_eq!(guard(|| panic!("a test")), BMI_EINTERNAL);
     }
 
-    /// Each thread is inside alone, and all of them come in.
+    /// Each thread is inside alone, and all of them enter.
     #[test]
     fn threads_take_turns() {
         const THREADS: usize = 4;
@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(BMI_finalize(std::ptr::without_provenance_mut(handle)), 0);
     }
 
-    /// One waits for all, the others sleep: a thread that goes back to waiting disturbs none.
+    /// One thread waits for all, the others sleep: a thread that resumes waiting wakes none of them.
     #[test]
     fn threads_that_wait_do_not_keep_each_other_awake() {
         const THREADS: usize = 3;

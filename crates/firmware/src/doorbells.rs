@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Whatever exists and is rung, polling one after the other finds what was told to be ahead.
+    /// For all interfaces and rung doorbells, polling one after the other finds the doorbells that were reported ahead.
     #[test]
     fn reading_ahead_finds_the_same_doorbells_as_polling_one_by_one() {
         let mut random = causeway_wire::random::SplitMix64::new(1);

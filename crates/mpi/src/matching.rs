@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Patterns looked at for each receive that is posted, each message that gets one, each that is held and each that is taken, in
+    /// Patterns examined for each receive that is posted, each message that gets one, each that is held and each that is taken, in
     /// an order that is not that of posting. The memory is there before.
     fn cost(many: u32) -> f64 {
         let mut matcher = Mpi::default();

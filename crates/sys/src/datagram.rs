@@ -480,7 +480,7 @@ mod tests {
         }
     }
 
-    /// A datagram that the kernel itself finds too large is reported without an address. Left there, the report would
+    /// The kernel reports a datagram that it finds too large itself without an address. An unread report would
     /// keep the socket's descriptor readable for ever.
     #[test]
     fn reports_without_an_address_are_taken_too() {

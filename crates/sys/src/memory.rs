@@ -750,7 +750,7 @@ mod tests {
             let part = memory.slice(2..4);
             assert_eq!((part.id(), part.allocation().len()), (None, 2));
         });
-        // Not even at the same place is it taken for another's, as long as it is watched.
+        // As long as it is watched, no other memory gets its identity, even at the same address.
         let (id, watch) = (memory.id(), memory.watch());
         drop((memory, part, whole));
         assert!(watch.is_gone());

@@ -475,7 +475,7 @@ mod tests {
         for end in [&one, &other] {
             assert!(stays_on_this_host(end).unwrap());
             tune(end, Duration::from_secs(30)).unwrap();
-            // The kernel counts twice what was asked for, for its own records.
+            // The kernel doubles the requested size, for its own records.
             let send = sockopt::socket_send_buffer_size(end).unwrap();
             assert!(send <= 2 * LOOPBACK_SEND_BYTES, "{send}");
         }

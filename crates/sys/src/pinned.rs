@@ -173,7 +173,7 @@ mod tests {
 
     const PATH: &str = "CAUSEWAY_SYS_TEST_CHANGELING";
 
-    /// The child of the tests below: says where its mark is, waits for a record, and starts another program that keeps its socket.
+    /// The child of the tests below: sends the address of its mark, waits for a record, and starts another program that keeps its socket.
     #[test]
     fn a_changeling_plays_its_role() {
         let Some(path) = std::env::var_os(PATH) else {
@@ -229,7 +229,7 @@ mod tests {
         (child, socket, mark)
     }
 
-    /// What is known of the child with each handle that a kernel may give.
+    /// The state of the child by each kind of handle that a kernel may provide.
     fn all_ways(socket: &RecordSocket, mark: Mark) -> Vec<Pinned> {
         let pid = socket.peer().unwrap().pid;
         let with = |handle| Pinned {
@@ -258,7 +258,7 @@ mod tests {
         };
         assert!(Pinned::new(&socket, lie).is_err());
         socket.send(b"go", &[]).unwrap();
-        // What the new program repeats has come to it, so it runs. In front of it is what the test has printed.
+        // The new program repeats its input, so it runs. The test's own output precedes that.
         child.stdin.as_mut().unwrap().write_all(b"?!").unwrap();
         let (mut out, mut byte) = (Vec::new(), [0]);
         while !out.ends_with(b"?!") {
@@ -266,7 +266,7 @@ mod tests {
             assert_eq!(from.read(&mut byte).unwrap(), 1, "it ended early");
             out.push(byte[0]);
         }
-        // Nothing else tells.
+        // No other sign distinguishes them.
         assert_eq!(socket.peer().unwrap().pid, pid);
         assert!(!socket.is_hung_up());
         for pinned in &pinned {

@@ -115,7 +115,7 @@ pub fn take_short_slices() {
 mod tests {
     use super::*;
 
-    /// What `/proc` tells about a thread's mask of blocked signals.
+    /// A thread's mask of blocked signals in `/proc`.
     fn blocked() -> u64 {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let line = status.lines().find(|line| line.starts_with("SigBlk:"));

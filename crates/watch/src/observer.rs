@@ -318,7 +318,7 @@ mod tests {
         })
     }
 
-    /// Everything that concerns the page of this process, which its tests share.
+    /// All tests of this process's page, which they share.
     #[test]
     fn a_process_can_be_looked_at() {
         let page = own().unwrap();
@@ -370,7 +370,7 @@ mod tests {
         }
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let page = Observer::open(std::process::id(), path.into()).unwrap();
-        // What is asked for reaches the file that was opened, whatever the descriptor is now.
+        // A request reaches the file that was opened, also if the descriptor now names another file.
         let other = causeway_sys::memfd::create_fixed("other", wire::PAGE_BYTES).unwrap();
         let other_words = Mapping::new(&other, wire::PAGE_BYTES).unwrap();
         rustix::io::dup2(&other, &mut file).unwrap();
@@ -384,7 +384,7 @@ mod tests {
             .word(word::MAGIC)
             .store(wire::MAGIC, Ordering::Relaxed);
         assert!(page.check().unwrap_err().to_string().contains("format"));
-        // Texts, events and rows that claim anything.
+        // Texts, events and rows with arbitrary bytes.
         mapping
             .word(word::NEXT_EVENT)
             .store(u64::MAX, Ordering::Relaxed);

@@ -363,7 +363,7 @@ mod tests {
         });
         assert_eq!((lead.rounds, follow.rounds), (5, 5));
         let [_, median, _] = lead.times.unwrap();
-        // A way takes some microseconds; on a machine with much else to do, some milliseconds.
+        // One way takes some microseconds; on a busy machine, some milliseconds.
         assert!(median < 100_000.0, "{median}");
     }
 

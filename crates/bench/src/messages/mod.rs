@@ -278,7 +278,7 @@ mod tests {
         let name = trials.last().unwrap().name();
         assert_eq!(name, "bandwidth of 100,000 B over tcp");
         let limits = trials.iter().filter_map(Trial::limit).count();
-        // Small ones over shm, all over tcp, and what is worth copying.
+        // Small ones over shm, all over tcp, and sizes that are worth copying.
         assert_eq!(limits, 2 + 4 + 3);
     }
 

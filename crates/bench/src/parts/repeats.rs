@@ -105,8 +105,8 @@ mod tests {
         Figure::latency("latency/shm", 8, 1.0).into_iter().collect()
     }
 
-    /// Measures `runs` times; `distance` says where the processors are while a participant is measured for the so
-    /// manieth time. Returns the participants in the order in which they were measured, too.
+    /// Measures `runs` times; `distance` returns the processors' distance during each measurement of a
+    /// participant, by its number. Returns the participants in the order of measurement as well.
     fn measured(runs: u32, distance: impl Fn(&str, usize) -> Option<f64>) -> (Parts, Vec<String>) {
         let mut order: Vec<String> = Vec::new();
         let parts = run(plan(runs), &SILENT, |_, _, participant| {
@@ -170,7 +170,7 @@ mod tests {
             notes.contains("its figures are compared with nothing"),
             "{notes}"
         );
-        // The figures are there all the same.
+        // The figures are shown nevertheless.
         let shown = parts.findings().rows().len() + parts.other_rows().len();
         assert_eq!(shown, 2);
     }

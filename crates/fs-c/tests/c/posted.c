@@ -44,14 +44,14 @@ static void post_and_test(cwfs_t *fs) {
     CHECK_IS(cwfs_post_read(fs, &op, file, back, 10, (int64_t)OPS * BYTES, NULL), 0);
     CHECK_IS(cwfs_test(fs, op, &done[0], -1), 1);
     CHECK_IS(done[0].result, 0);
-    /* One that fails, with its text. */
+    /* A failing operation, with its text. */
     CHECK_IS(cwfs_unlink(fs, "/posted"), 0);
     CHECK_IS(cwfs_post_write(fs, &op, file, data, 10, 0, &op), 0);
     CHECK_IS(cwfs_test(fs, op, &done[0], -1), 1);
     CHECK(done[0].result == -ESTALE && done[0].user_ptr == &op);
     CHECK(strlen(cwfs_last_error()) > 0);
     CHECK_IS(cwfs_testsome(fs, done, 16, -1), 0);
-    /* Left behind: the instance ends all the same. */
+    /* Posted operations do not keep the instance from ending. */
     for (int i = 0; i < 50; i++) CHECK_IS(cwfs_post_read(fs, &op, file, back, 10, 0, NULL), 0);
 }
 

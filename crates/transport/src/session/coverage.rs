@@ -98,7 +98,7 @@ impl Coverage {
 mod tests {
     use super::*;
 
-    /// Against a plain vector of which bytes are in the set.
+    /// Against a plain vector of flags, one per byte.
     #[test]
     fn ranges_in_any_order_are_the_bytes_that_they_cover() {
         let mut random = causeway_wire::random::SplitMix64::new(7);

@@ -374,7 +374,7 @@ mod tests {
             outbox.commit_bytes(&part);
             outbox.commit_reply(&header);
             if number >= 500 {
-                // As much leaves as comes, and never all.
+                // As many bytes leave as are added, and never all.
                 let mut buffer = [0; 332];
                 let count = outbox.copy_out(&mut buffer);
                 left.extend_from_slice(&buffer[..count]);

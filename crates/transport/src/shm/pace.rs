@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// Polls that are let pass before the next look.
+    /// Polls that skip the ring before the next one reads it.
     fn pause(pace: &mut Pace) -> usize {
         let now = Instant::now();
         pace.looked(now);

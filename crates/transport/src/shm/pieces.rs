@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    /// A way whose transfers fail is not taken for a fast one.
+    /// A way whose transfers fail does not count as fast.
     #[test]
     fn transfers_that_fail_decide_nothing() {
         let mut ways = Ways::preferring(true);
