@@ -409,7 +409,11 @@ mod tests {
         assert_eq!(BMI_finalize(broken), BMI_EHANDLE);
         assert_eq!(BMI_finalize(sound), 0);
         let is_gone: Vec<bool> = watches.iter().map(|watch| watch.is_gone()).collect();
-        assert_eq!(is_gone, [false, true], "what a broken one has stays");
+        assert_eq!(
+            is_gone,
+            [false, true],
+            "the state of a broken instance is kept"
+        );
         assert_eq!(guard(|| panic!("a test")), BMI_EINTERNAL);
     }
 

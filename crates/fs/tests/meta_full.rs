@@ -93,7 +93,7 @@ fn a_store_opens_on_a_disk_that_others_have_filled() {
             drop(service);
             // A change was cut off for lack of room: opening puts it aside, and begins a new journal.
             let journal = journals(&disk).pop().expect("a journal");
-            let mut bytes = std::fs::read(&journal).expect("is there");
+            let mut bytes = std::fs::read(&journal).expect("the journal can be read");
             let end = bytes.iter().rposition(|byte| *byte != 0).expect("changes");
             bytes.truncate(end + 1);
             bytes.extend_from_within(..20);

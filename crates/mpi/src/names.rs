@@ -146,19 +146,23 @@ mod tests {
         names.publish(name, b"old", lives).expect("it is new");
         let twice = names
             .publish(name, b"other", lives)
-            .expect_err("it is there");
+            .expect_err("the name is published");
         assert_eq!(twice.code(), abi::ERR_SERVICE);
         let replaced = names.publish(name, b"port", |old| old == b"old");
         replaced.expect("the old one is gone");
-        assert_eq!(names.look_up(name).expect("it is there"), b"port");
+        assert_eq!(names.look_up(name).expect("the name is published"), b"port");
         let other = names
             .unpublish(name, b"other")
             .expect_err("it has another port");
         assert_eq!(other.code(), abi::ERR_SERVICE);
-        names.unpublish(name, b"port").expect("it is there");
+        names
+            .unpublish(name, b"port")
+            .expect("the name is published");
         assert!(names.unpublish(name, b"port").is_err());
         assert_eq!(
-            fs::read_dir(&names.directory).expect("it is there").count(),
+            fs::read_dir(&names.directory)
+                .expect("the directory exists")
+                .count(),
             0
         );
         fs::remove_dir(&names.directory).expect("it is empty");

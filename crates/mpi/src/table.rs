@@ -236,7 +236,7 @@ mod tests {
         assert!(a >= 4096 && i32::try_from(a).is_ok());
         assert_eq!(table.get(a).copied().ok(), Some("a"));
         assert_eq!(table.remove(a).ok(), Some("a"));
-        assert_eq!(table.get(a).expect_err("it is gone").code(), 9);
+        assert_eq!(table.get(a).expect_err("the object is removed").code(), 9);
         let c = table.insert("c").expect("there is room");
         assert_ne!(a, c);
         assert!(table.get(a).is_err() && table.remove(a).is_err());

@@ -30,7 +30,7 @@ fn outcome(costs: &Costs, strategy: Strategy, jobs: &[Program]) -> Outcome {
         seed: 1,
         probe: None,
     };
-    run(&experiment).expect("it ends")
+    run(&experiment).expect("the run ends")
 }
 
 /// A job of the ranks that are given; others are not there.
@@ -155,7 +155,7 @@ fn an_outcome_depends_on_its_seed_and_nothing_else() {
             seed,
             probe: Some(SECOND / 10),
         };
-        run(&experiment).expect("it ends")
+        run(&experiment).expect("the run ends")
     };
     assert_eq!(with(3), with(3));
     assert_ne!(with(3), with(4));
@@ -221,7 +221,7 @@ fn parts(costs: &Costs, strategy: Strategy, jobs: &[Program]) -> (Outcome, Vec<f
         seed: 1,
         probe: Some(SECOND / 2),
     };
-    let outcome = run(&experiment).expect("it ends");
+    let outcome = run(&experiment).expect("the run ends");
     let first_end = outcome.jobs.iter().map(|job| job.ended).min().unwrap_or(0);
     // All have begun after two seconds.
     let probes: Vec<&Vec<f64>> = outcome
@@ -294,7 +294,7 @@ fn fair_boost_is_as_fast_as_periodic_boost_and_fair_in_every_workload() {
 #[test]
 fn tables_and_figures_of_chapter_6_are_held_against_their_text() {
     for number in ["6.4", "6.5", "6.6", "6.7"] {
-        let table = catalogue::table(number).expect("it is there");
+        let table = catalogue::table(number).expect("a table of the catalogue");
         let mut cells = Vec::new();
         for task in Entry::Table(table)
             .tasks(Effort::Quick)

@@ -148,7 +148,7 @@ fn a_timeline_follows_a_message_from_doorbell_to_completion() {
 fn a_program_that_waits_forever_is_reported() {
     let mut world = two_nodes(false);
     let Ended::Deadlock(who) = world.run(u64::MAX) else {
-        panic!("nobody sends");
+        panic!("no process sends");
     };
     assert_eq!(who.len(), 2);
     assert!(

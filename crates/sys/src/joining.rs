@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(other.join().expect("it ends"), Joined::First);
         a.write_all(b"x").expect("there is room");
         let mut byte = [0];
-        b.read_exact(&mut byte).expect("it is there");
+        b.read_exact(&mut byte).expect("the byte is in the socket");
         assert_eq!(byte, *b"x");
     }
 

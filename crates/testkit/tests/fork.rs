@@ -185,7 +185,7 @@ fn touch(parent: &mut Parent, listen: &str) {
         let tested = bmi.testunexpected(1, idle, &mut unexpected);
         assert_forked("testunexpected", tested);
         assert_forked("testsome", bmi.testsome(&[], idle, &mut done));
-        assert!(bmi.wait(context, idle), "testing says what is wrong");
+        assert!(bmi.wait(context, idle), "testing reports the reason");
     }
     assert!(bmi.prepare_wait(None).is_none());
     bmi.check_parked();
@@ -230,7 +230,7 @@ fn prepare_wait(bmi: &mut Bmi) -> Parked {
 /// Operations in flight when the parent forked do not belong to the child either.
 fn touch_operation(parent: &mut Parent, posted: &Posted) {
     let Posted::Pending(op) = posted else {
-        panic!("nothing was sent for it");
+        panic!("no message was sent for it");
     };
     let bmi = &mut parent.client.bmi;
     assert_forked("test", bmi.test(*op, Duration::ZERO));

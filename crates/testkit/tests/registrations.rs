@@ -161,7 +161,7 @@ fn foreign_memory_is_registered_for_each_use() {
         });
         assert_eq!(theirs.to_vec(), [7; LARGE]);
         assert_eq!(pair.client.made(), round);
-        assert!(pair.client.is_empty(), "nothing tells when it is freed");
+        assert!(pair.client.is_empty(), "no event reports when it is freed");
     }
 }
 

@@ -187,7 +187,7 @@ impl Pair {
 
     fn page(&self) -> Observer {
         let pid = self.waiter.pid().cast_unsigned();
-        Observer::new(pid).expect("the waiter can be looked at")
+        Observer::new(pid).expect("the waiter can be observed")
     }
 
     /// Waits until a stall was reported twice; returns the published row and the first log message.
@@ -242,7 +242,7 @@ fn a_send_whose_receive_is_never_posted() {
         // The operation moves again, and that is reported once.
         pair.tell("mend");
         let page = pair.page();
-        let end = eventually("the end of the stall is told", || {
+        let end = eventually("the end of the stall is reported", || {
             let lines = lines(&page);
             lines
                 .into_iter()

@@ -112,7 +112,7 @@ fn output_of_a_file_is_not_continued_with_another_file() {
     let mut bytes = vec![0; 1];
     out.read_exact(&mut bytes).unwrap();
     stand.fs(&["put", "-", "/name"]).input(b"new").ok();
-    until("the old file is gone", || {
+    until("the old file is removed", || {
         stand.fs(&["fsck", "--json"]).json()["datafiles"] == 0
     });
     out.read_to_end(&mut bytes).unwrap();

@@ -433,7 +433,7 @@ fn an_interrupted_run_goes_on_and_finds_the_same() {
     let text = std::fs::read_to_string(example("sweep.toml")).unwrap();
     std::fs::write(here.join("s.toml"), &text).unwrap();
     let whole = sim(here, "run s.toml --json --jobs 2").ok();
-    assert_eq!(names(here), ["s.toml"], "what was kept meanwhile is gone");
+    assert_eq!(names(here), ["s.toml"], "the stored runs are removed");
     let mut child = sim(here, "run s.toml --json --jobs 1").start();
     let kept = here.join("s.unfinished");
     let finished = || std::fs::read_dir(&kept).map_or(0, Iterator::count);

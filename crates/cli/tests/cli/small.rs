@@ -107,5 +107,5 @@ fn a_killed_put_of_small_files_leaves_each_old_or_new() {
         let partial = |name: &String| name.contains("partial");
         assert!(!names(&stand, "/d").iter().any(partial));
     }
-    assert!(changed > 0, "what was seen is not there");
+    assert!(changed > 0, "files that were seen are missing");
 }

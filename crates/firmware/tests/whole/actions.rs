@@ -376,7 +376,7 @@ fn a_reserved_channel_overtakes_best_effort_in_the_queues() {
         let node = &mut world.nodes[0];
         node.firmware
             .reserve(reserved, Direction::Outgoing, traffic)
-            .expect("it fits");
+            .expect("the reservation fits");
         world.settle();
         world.nodes[0].card.logs = true;
         let from = world.nodes[0].host.span(2000);

@@ -167,7 +167,7 @@ impl Way {
             }
             let found = std::iter::from_fn(|| rest.pop_front())
                 .find(|message| message.bytes == bytes && message.bits == bits);
-            assert!(found.is_some(), "receive {at} has what was not sent");
+            assert!(found.is_some(), "receive {at} has bytes that were not sent");
         }
     }
 }

@@ -267,7 +267,10 @@ fn disconnecting_flushes_everything_and_the_interface_can_be_used_again() {
                 posted.push(node.send(world.now, a, &[span]));
                 world.step();
             }
-            world.nodes[0].firmware.disconnect(a).expect("it is there");
+            world.nodes[0]
+                .firmware
+                .disconnect(a)
+                .expect("the interface exists");
             world.nodes[0].wake();
             world.rest();
             for descriptor in posted {
@@ -286,7 +289,10 @@ fn disconnecting_flushes_everything_and_the_interface_can_be_used_again() {
                 0,
                 "{name}"
             );
-            world.nodes[1].firmware.disconnect(b).expect("it is there");
+            world.nodes[1]
+                .firmware
+                .disconnect(b)
+                .expect("the interface exists");
             world.nodes[1].wake();
             world.rest();
             world.join((0, a), (1, b));
@@ -301,7 +307,7 @@ fn disconnecting_flushes_everything_and_the_interface_can_be_used_again() {
             assert_eq!(arrived, status::DONE | status::RECEIVE, "{name}");
             for (at, vi) in [(0, a), (1, b)] {
                 let node = &mut world.nodes[at];
-                node.firmware.disconnect(vi).expect("it is there");
+                node.firmware.disconnect(vi).expect("the interface exists");
                 node.wake();
             }
             world.rest();
@@ -346,7 +352,7 @@ fn memory_in_use_stays_registered() {
     let handle = node.host.handle;
     let busy = Err(SetUpError::Busy { what: "region" });
     assert_eq!(node.firmware.deregister(handle), busy);
-    node.firmware.disconnect(b).expect("it is there");
+    node.firmware.disconnect(b).expect("the interface exists");
     node.wake();
     world.rest();
     assert_eq!(world.nodes[1].firmware.deregister(handle), Ok(()));

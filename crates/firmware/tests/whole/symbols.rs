@@ -86,7 +86,7 @@ fn no_symbol_of_an_operating_system_is_needed() {
     let libraries = build();
     assert_eq!(libraries.len(), LIBRARIES.len(), "{libraries:?}");
     let symbols = undefined(&libraries);
-    assert!(symbols.len() > 20, "nm lists what there is: {symbols:?}");
+    assert!(symbols.len() > 20, "nm lists the symbols: {symbols:?}");
     let refused: Vec<_> = symbols
         .iter()
         .filter(|symbol| !is_allowed(symbol))

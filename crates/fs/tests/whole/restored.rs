@@ -88,6 +88,6 @@ fn truncations_cut_after_a_copy_of_the_metadata_was_restored() {
     client.read_at(&mut file, 0, &mut bytes).unwrap();
     assert!(
         bytes.iter().all(|byte| *byte == 0),
-        "a truncation has discarded nothing"
+        "the truncation has discarded no byte"
     );
 }

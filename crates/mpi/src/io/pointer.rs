@@ -148,7 +148,7 @@ mod tests {
     fn memory_with_another_mark_is_not_taken_for_it() {
         let made = SharedPointer::make(5).expect("memory");
         let name = made.name().expect("a name");
-        let found = SharedPointer::find(name).expect("it is there");
+        let found = SharedPointer::find(name).expect("the memory exists");
         assert_eq!(found.add(2).expect("it moves"), 5);
         assert_eq!(made.get().expect("it has moved"), 7);
         let [process, descriptor, mark] = name;

@@ -256,7 +256,7 @@ proptest! {
                     break;
                 }
             }
-            prop_assert!(all.iter().map(|walker| walker.at).sum::<usize>() > before, "nobody gets on");
+            prop_assert!(all.iter().map(|walker| walker.at).sum::<usize>() > before, "no process makes progress");
         }
     }
 }

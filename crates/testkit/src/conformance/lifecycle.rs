@@ -395,7 +395,7 @@ pub fn the_address_of_a_caller_is_confirmed<F: Factory>(factory: &F) {
     }
     let to_a = pair.to_a;
     pair.b.disconnect(to_a);
-    assert_eq!(confirmed(&pair, &own), None, "of a peer that is gone");
+    assert_eq!(confirmed(&pair, &own), None, "of a peer that has ended");
 }
 
 /// A method's statements about itself are the same in each instance, and stay the same while there are peers.
@@ -417,7 +417,7 @@ pub fn nothing_to_do_is_nothing_done<F: Factory>(factory: &F) {
     let mut idle = Node::new(factory.method());
     assert!(!idle.step());
     let (mut alone, address) = Node::listening(factory);
-    let mut patience = Patience::new("a listener without callers comes to rest");
+    let mut patience = Patience::new("a listener without callers becomes idle");
     while alone.step() {
         patience.spend();
     }

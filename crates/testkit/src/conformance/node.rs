@@ -591,7 +591,7 @@ impl<M: Method> Pair<M> {
 
     /// Both step until neither has anything to do, a few times over.
     pub fn settle(&mut self) {
-        let mut patience = Patience::new("two idle instances come to rest");
+        let mut patience = Patience::new("two idle instances become idle");
         let mut quiet = 0;
         while quiet < 50 {
             quiet = if self.step() { 0 } else { quiet + 1 };

@@ -72,7 +72,7 @@ pub fn keep_their_order<F: Factory>(factory: &F) {
             assert_eq!(peer, pair.to_a);
             assert!(
                 packet == nth_packet(stream, received, largest),
-                "packet {received} is not what was sent ({} bytes)",
+                "packet {received} differs from the sent one ({} bytes)",
                 packet.len()
             );
             received += 1;

@@ -46,7 +46,11 @@ impl Operation {
         let done = matches!(self.result, Some(Ok(_)));
         if done && matches!(self.kind, Kind::Receive | Kind::Read) {
             let whole = self.memory.to_vec() == content(self.tag, self.memory.len());
-            assert!(whole, "the content of {:?} is not what was sent", self.tag);
+            assert!(
+                whole,
+                "the content of {:?} differs from the sent bytes",
+                self.tag
+            );
         }
         done
     }

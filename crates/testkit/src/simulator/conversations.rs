@@ -357,7 +357,10 @@ impl<M: Patterns> World<M> {
         if result.is_ok()
             && let Some(packet) = transfer.notify
         {
-            let connection = self.connections.get_mut(&connection).expect("it stands");
+            let connection = self
+                .connections
+                .get_mut(&connection)
+                .expect("an open connection");
             let end = connection.ends.iter_mut().find(|end| end.node == node);
             let end = end.expect("one of both");
             end.flush();
@@ -529,7 +532,7 @@ impl<M: Patterns> World<M> {
                 }
             }
             Event::ProtocolError { reason, .. } => {
-                panic!("node {node} met a protocol error: {reason}")
+                panic!("node {node} reports a protocol error: {reason}")
             }
             Event::Transfers => self.start_transfers(node),
             // No message is placed directly here, callers state their addresses, and peers are known from the beginning.
@@ -565,7 +568,10 @@ impl<M: Patterns> World<M> {
         entry.all.merge(known, caller);
         let link = entry.links.remove(&caller).expect("it has called");
         entry.links.insert(known, link);
-        let connection = self.connections.get_mut(&link.0).expect("it stands");
+        let connection = self
+            .connections
+            .get_mut(&link.0)
+            .expect("an open connection");
         connection.ends[link.1].peer = Some(known);
     }
 
@@ -638,7 +644,10 @@ impl<M: Patterns> World<M> {
                 packet.len() <= LIMITS.max_packet,
                 "a packet that is too long"
             );
-            let connection = self.connections.get_mut(&number).expect("it stands");
+            let connection = self
+                .connections
+                .get_mut(&number)
+                .expect("an open connection");
             let end = &mut connection.ends[side];
             if end.sent.len() + end.held.len() >= CHANNEL {
                 entry.all.handle_blocked(peer);

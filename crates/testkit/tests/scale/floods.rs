@@ -253,7 +253,7 @@ fn flood(test: &str, address: impl FnOnce(&std::path::Path) -> String) {
     assert!(grown <= 2 * EARLY_BYTES, "{grown} bytes more than before");
 
     receiver.tell_to_stop();
-    let mut patience = Patience::new("each sender says how many there were, and that many come");
+    let mut patience = Patience::new("each sender states its count, and as many messages arrive");
     while receiver
         .senders
         .iter()

@@ -134,7 +134,7 @@ fn a_killed_mount_gives_errors_and_can_be_replaced() {
     std::fs::remove_file(mounted.at("file")).unwrap();
     let pid = mounted.pid();
     send(pid, Signal::KILL);
-    until("it is gone", || !runs(pid));
+    until("the mount process has ended", || !runs(pid));
     let dead = |error: std::io::Error| Errno::from_io_error(&error) == Some(Errno::NOTCONN);
     // A request in progress when the last thread ended has another error.
     let errno = Errno::from_io_error(&open.write_all(b"more").unwrap_err());

@@ -152,7 +152,7 @@ fn a_send_that_is_being_pulled() {
     a.bmi.cancel(op);
     a.step();
     assert!(cancelled(&a, 1));
-    assert_eq!(data.sharers(), 1, "nobody can read it any more");
+    assert_eq!(data.sharers(), 1, "the memory cannot be read any more");
     idle(&mut [&mut a, &mut b]);
     assert_eq!(b.result(1), None, "the receive waits for the next message");
     a.send(to, &[memory(2, LARGE)], 1, 2);
@@ -196,7 +196,7 @@ fn a_receive_that_is_being_pushed_into() {
         b.bmi.cancel(op);
         b.step();
         assert!(cancelled(&b, 1));
-        assert_eq!(into.sharers(), 1, "nobody can write it any more");
+        assert_eq!(into.sharers(), 1, "the memory cannot be written any more");
         let before = into.to_vec();
         drive(&mut [&mut a, &mut b], |nodes| nodes[0].result(1).is_some());
         assert_eq!(into.to_vec(), before);

@@ -9,7 +9,7 @@ fn probes_find_what_receives_get() {
     for medium in MEDIA {
         let (mut a, mut b, to, from) = pair_over(medium, "probed", Config::default());
         let pattern = FromTag {
-            peer: b.bmi.number(from).expect("it was looked up"),
+            peer: b.bmi.number(from).expect("the address was looked up"),
             tag: TAG,
         };
         assert_eq!(b.bmi.probe(pattern), None);
@@ -21,7 +21,7 @@ fn probes_find_what_receives_get() {
             nodes[1].bmi.news() >= news + 2
         });
         for len in [3, 200_000] {
-            let envelope = b.bmi.probe(pattern).expect("it has come");
+            let envelope = b.bmi.probe(pattern).expect("the message has arrived");
             assert_eq!((envelope.tag, envelope.size), (TAG, len as u64));
             assert_eq!(b.bmi.probe(pattern), Some(envelope), "it stays");
             let into = Memory::zeroed(len);
@@ -38,7 +38,7 @@ fn a_message_taken_by_a_probe_matches_no_other_receive() {
     for medium in MEDIA {
         let (mut a, mut b, to, from) = pair_over(medium, "taken", Config::default());
         let pattern = FromTag {
-            peer: b.bmi.number(from).expect("it was looked up"),
+            peer: b.bmi.number(from).expect("the address was looked up"),
             tag: TAG,
         };
         let news = b.bmi.news();
@@ -50,7 +50,10 @@ fn a_message_taken_by_a_probe_matches_no_other_receive() {
             nodes[1].bmi.news() >= news + 3
         });
         let taken = lens.map(|len| {
-            let (taken, envelope) = b.bmi.take_message(pattern).expect("three have come");
+            let (taken, envelope) = b
+                .bmi
+                .take_message(pattern)
+                .expect("three messages have arrived");
             assert_eq!(envelope.size, len as u64);
             taken
         });
@@ -90,7 +93,7 @@ fn synchronous_sends_wait_for_their_receives() {
                 a.step();
                 b.step();
             }
-            assert!(a.done.is_empty(), "{len}: nothing was posted for it");
+            assert!(a.done.is_empty(), "{len}: no receive was posted");
             let into = Memory::zeroed(len);
             b.recv(from, std::slice::from_ref(&into), TAG, 4);
             drive(&mut [&mut a, &mut b], |nodes| {

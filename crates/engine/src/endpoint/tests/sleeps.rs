@@ -100,7 +100,7 @@ fn the_method_that_ends_a_sleep_is_polled_at_once() {
             }
         }
         assert_eq!(polling(&server, "tcp"), Polling::Always);
-        assert!(server.progress(), "round {round}: nothing was looked at");
+        assert!(server.progress(), "round {round}: no method was polled");
         let mut arrived = Vec::new();
         while server.testunexpected(1, NOW, &mut arrived).unwrap() == 0 {
             assert!(Instant::now() < until, "round {round}: it does not arrive");

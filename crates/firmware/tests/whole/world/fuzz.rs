@@ -464,7 +464,7 @@ impl<'a> Player<'a> {
             }
             self.check();
         }
-        panic!("the card does not come to rest");
+        panic!("the card does not become idle");
     }
 
     /// Everything is taken down, and then the card is as good as new.

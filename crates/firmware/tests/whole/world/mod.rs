@@ -263,7 +263,7 @@ impl World {
                 return;
             }
         }
-        panic!("the world does not come to rest");
+        panic!("the world does not become idle");
     }
 
     /// Runs until no event is left, deadlines included, or `until` is true.
@@ -287,7 +287,7 @@ impl World {
                 node.wake();
             }
         }
-        panic!("the world does not come to rest");
+        panic!("the world does not become idle");
     }
 
     /// All deadlines included.

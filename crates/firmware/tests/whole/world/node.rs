@@ -147,7 +147,11 @@ impl Card for Engines {
                 from,
                 follows,
             } => {
-                assert_eq!(follows, self.coming() == Some(from), "what it follows");
+                assert_eq!(
+                    follows,
+                    self.coming() == Some(from),
+                    "the transfer that it follows"
+                );
                 Work::Write {
                     pieces: pieces.into(),
                     from,

@@ -87,6 +87,6 @@ fn a_peer_that_sends_requests_without_reading_replies_is_disconnected() {
         session.input(0, &input, PEER, &mut seen).err()
     });
     assert!(matches!(asked, Some(PeerError::Protocol(_))), "{asked:?}");
-    assert_eq!(memory.to_vec(), [0; 64], "its key opens nothing");
+    assert_eq!(memory.to_vec(), [0; 64], "the atomic is refused");
     assert!(session.owned_bytes() < 1 << 20);
 }

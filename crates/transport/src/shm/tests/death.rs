@@ -182,7 +182,9 @@ fn victims_play_their_roles() {
                     token: 0,
                 };
                 host.shm.transfer(peer, transfer).unwrap();
-                host.until("it is done", |host| host.log.done.pop().is_some());
+                host.until("the transfer completes", |host| {
+                    host.log.done.pop().is_some()
+                });
             }
         }
         other => panic!("no role {other}"),
@@ -199,7 +201,9 @@ fn a_peer_killed_while_idle_is_reported() {
     let (_folder, address) = place();
     let mut host = Host::listening(ShmConfig::default(), &address);
     let mut victim = Victim::start("idle", &address);
-    host.until("it is there", |host| !host.log.packets.is_empty());
+    host.until("the process's first packet arrives", |host| {
+        !host.log.packets.is_empty()
+    });
     let (peer, _) = host.log.packets.pop_front().unwrap();
     victim.kill();
     host.until("its end is seen", |host| !host.log.down.is_empty());
@@ -217,7 +221,9 @@ fn what_a_killed_peer_had_sent_is_delivered() {
     let (_folder, address) = place();
     let mut host = Host::listening(ShmConfig::default(), &address);
     let mut victim = Victim::start("full", &address);
-    host.until("it is there", |host| !host.log.packets.is_empty());
+    host.until("the process's first packet arrives", |host| {
+        !host.log.packets.is_empty()
+    });
     let (peer, _) = host.log.packets.pop_front().unwrap();
     host.shm.send(peer, &[b"go"]).unwrap();
     victim.wait_until_ready();
@@ -237,7 +243,9 @@ fn transfers_with_a_killed_owner_fail_and_end() {
             let (_folder, address) = place();
             let mut host = Host::listening(config(role), &address);
             let mut victim = Victim::start(role, &address);
-            host.until("it is there", |host| !host.log.packets.is_empty());
+            host.until("the process's first packet arrives", |host| {
+                !host.log.packets.is_empty()
+            });
             let (peer, region) = host.log.packets.pop_front().unwrap();
             let region = RegionDescriptor::from_bytes(&region).unwrap();
             let local = Memory::zeroed(region.len as usize);
@@ -286,7 +294,9 @@ fn exports_to_a_killed_copier_end_at_once() {
             let (_folder, address) = place();
             let mut host = Host::listening(config(role), &address);
             let mut victim = Victim::start(role, &address);
-            host.until("it is there", |host| !host.log.packets.is_empty());
+            host.until("the process's first packet arrives", |host| {
+                !host.log.packets.is_empty()
+            });
             let (peer, _) = host.log.packets.pop_front().unwrap();
             let memory = Memory::zeroed(4 << 20);
             let region = host

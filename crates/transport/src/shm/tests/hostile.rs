@@ -64,7 +64,7 @@ impl Raw {
         let (pair, bell) = (pair_file(), bell_file());
         let record = Record::Hello(hello()).to_bytes();
         socket.send(&record, &[pair.as_fd(), bell.as_fd()]).unwrap();
-        host.until("it has met the host", |host| !host.log.up.is_empty());
+        host.until("the caller is up", |host| !host.log.up.is_empty());
         let raw = Self {
             pair: Mapping::new(&pair, layout().len()).unwrap(),
             _bell: Mapping::new(&bell, doorbell::BYTES).unwrap(),
@@ -155,11 +155,11 @@ fn callers_with_a_common_format_are_welcomed_and_others_are_refused_with_both_ra
         let socket = connect(&address);
         let record = stating(&Record::Hello(hello()), lowest, above);
         socket.send(&record, &files).unwrap();
-        host.until("it has met the host", |host| !host.log.up.is_empty());
+        host.until("the caller is up", |host| !host.log.up.is_empty());
         assert!(matches!(answer(&socket), Some(Record::Welcome(_))));
         host.log.up.clear();
         drop(socket);
-        host.until("it is gone", |host| !host.log.down.is_empty());
+        host.until("the caller is down", |host| !host.log.down.is_empty());
         host.log.down.clear();
     }
     let foreign = |lowest, above| stating(&Record::Hello(hello()), lowest, above);
@@ -205,7 +205,7 @@ fn a_called_process_of_another_format_is_named_to_the_caller() {
         let peer = host.shm.connect(Instant::now(), &address).unwrap();
         let _ = host.shm.send(peer, &[b"x"]);
         let mut socket = None;
-        host.until("it is told", |host| {
+        host.until("the caller connects", |host| {
             if let Ok(Accepted::Connection(caller)) = listener.accept(&[]) {
                 caller.send(&record, &[]).unwrap();
                 socket = Some(caller);
@@ -321,7 +321,9 @@ fn stray_words_in_a_ring_end_that_connection_only() {
         // A pad is valid in the first slot, but not behind another pad.
         raw.put(layout().ring(0), &word.to_le_bytes());
         raw.put(first_slot(), &word.to_le_bytes());
-        host.until("it is found out", |host| !host.log.down.is_empty());
+        host.until("the peer is reported down", |host| {
+            !host.log.down.is_empty()
+        });
         assert!(
             matches!(&host.log.down[..], [(down, PeerError::Protocol(_))] if *down == peer),
             "{:?}",
@@ -351,7 +353,9 @@ fn a_packet_that_would_leave_the_ring_is_refused() {
         let len = if slot + 1 == slots { 57 } else { 0 };
         raw.put(layout().ring(0) + slot * 64, &word(len).to_le_bytes());
     }
-    host.until("it is found out", |host| !host.log.down.is_empty());
+    host.until("the peer is reported down", |host| {
+        !host.log.down.is_empty()
+    });
     let first = layout().first_slot(0) as usize;
     assert_eq!(host.log.packets.len(), slots - first - 1);
     assert!(matches!(host.log.down[0].1, PeerError::Protocol(_)));
@@ -367,7 +371,9 @@ fn an_impossible_index_ends_the_connection() {
         &u64::MAX.to_le_bytes(),
     );
     while host.shm.send(peer, &[&[0; 1000]]).is_ok() {}
-    host.until("it is found out", |host| !host.log.down.is_empty());
+    host.until("the peer is reported down", |host| {
+        !host.log.down.is_empty()
+    });
     assert!(matches!(host.log.down[0].1, PeerError::Protocol(_)));
 }
 
@@ -392,7 +398,9 @@ fn invalid_internal_packets_end_the_connection() {
         let mut host = Host::listening(ShmConfig::default(), &address);
         let (raw, _) = Raw::meet(&mut host, &address);
         raw.put_packet(SlotKind::Internal, &bytes);
-        host.until("it is found out", |host| !host.log.down.is_empty());
+        host.until("the peer is reported down", |host| {
+            !host.log.down.is_empty()
+        });
         assert!(matches!(host.log.down[0].1, PeerError::Protocol(_)));
     }
     // A request without a copy area is valid, but refused.
@@ -406,7 +414,9 @@ fn invalid_internal_packets_end_the_connection() {
     });
     raw.put_packet(SlotKind::Internal, &request.to_bytes());
     let answered = raw.pair.word(layout().ring(1));
-    host.until("it is answered", |_| answered.load(Ordering::Acquire) != 0);
+    host.until("the host replies", |_| {
+        answered.load(Ordering::Acquire) != 0
+    });
     let outcome = raw.pair.word(layout().ring(1) + SLOT_WORD_BYTES);
     assert_eq!(
         outcome.load(Ordering::Acquire).to_le_bytes()[..3],
@@ -439,7 +449,9 @@ fn records_out_of_place_and_random_ones_end_the_connection() {
     for record in records {
         let (raw, peer) = Raw::meet(&mut host, &address);
         raw.socket.send(&record, &[]).unwrap();
-        host.until("it is found out", |host| !host.log.down.is_empty());
+        host.until("the peer is reported down", |host| {
+            !host.log.down.is_empty()
+        });
         let (down, cause) = host.log.down.pop().unwrap();
         assert!(
             down == peer && matches!(cause, PeerError::Protocol(_)),
@@ -470,7 +482,9 @@ fn an_object_that_could_shrink_or_is_too_short_is_refused() {
         }
         .to_bytes();
         raw.socket.send(&record, &[file.as_fd()]).unwrap();
-        host.until("it is found out", |host| !host.log.down.is_empty());
+        host.until("the peer is reported down", |host| {
+            !host.log.down.is_empty()
+        });
         let (_, cause) = host.log.down.pop().unwrap();
         assert!(matches!(cause, PeerError::Protocol(_)), "{cause}");
     }

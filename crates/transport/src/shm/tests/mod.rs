@@ -183,7 +183,7 @@ fn meet(config: ShmConfig) -> ConnectedPair {
     both(
         &mut client,
         &mut server,
-        "they have met",
+        "both sides are up",
         |client, server| !server.log.packets.is_empty() && is_up(client, to_server),
     );
     let (to_client, hello) = server.log.packets.pop_front().unwrap();

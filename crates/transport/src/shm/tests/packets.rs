@@ -212,7 +212,7 @@ fn a_process_reaches_itself() {
     assert_eq!(packet, b"to myself");
     assert_ne!(from, to_self);
     host.shm.send(from, &[b"and back"]).unwrap();
-    host.until("it has come back", |host| !host.log.packets.is_empty());
+    host.until("the packet arrives", |host| !host.log.packets.is_empty());
     assert_eq!(
         host.log.packets.pop_front(),
         Some((to_self, b"and back".to_vec()))
@@ -239,7 +239,9 @@ fn a_thousand_peers_are_served_and_idle_ones_cost_nothing() {
             (client, peer)
         })
         .collect();
-    server.until("all have come", |server| server.log.packets.len() == PEERS);
+    server.until("all packets arrive", |server| {
+        server.log.packets.len() == PEERS
+    });
     let ids: Vec<Peer> = server.log.packets.drain(..).map(|(peer, _)| peer).collect();
     // Both ends are in this process, but pages that both have mapped are counted twice, as they
     // would be in the server alone and its clients together.
@@ -260,7 +262,7 @@ fn a_thousand_peers_are_served_and_idle_ones_cost_nothing() {
         assert_eq!((from, answer), (*peer, nth.to_le_bytes().to_vec()));
         client.shm.send(*peer, &[&nth.to_le_bytes()]).unwrap();
     }
-    server.until("all have answered", |server| {
+    server.until("all replies arrive", |server| {
         server.log.packets.len() == PEERS
     });
     drop(clients);
@@ -329,8 +331,9 @@ fn a_disconnected_peer_is_told_and_its_handle_is_not_reused() {
         .shm
         .disconnect(Instant::now(), met.to_server, &mut met.client.log);
     assert!(met.client.log.down.is_empty());
-    met.server
-        .until("it is told", |server| !server.log.down.is_empty());
+    met.server.until("the disconnect is reported", |server| {
+        !server.log.down.is_empty()
+    });
     assert_eq!(met.server.log.packets.pop_front().unwrap().1, b"last words");
     assert_eq!(met.server.log.down, [(met.to_client, PeerError::Closed)]);
     assert_eq!(
@@ -357,7 +360,7 @@ fn a_wake_up_that_cannot_be_sent_hides_no_sleeper() {
     both(
         &mut second,
         &mut met.server,
-        "they have met",
+        "both sides are up",
         |second, server| !server.log.packets.is_empty() && is_up(second, to_server),
     );
     met.server.log.packets.clear();
@@ -371,11 +374,12 @@ fn a_wake_up_that_cannot_be_sent_hides_no_sleeper() {
     second.shm.send(to_server, &[b"heard"]).unwrap();
     assert!(
         sleep_on(&met.server.shm, PATIENCE),
-        "nobody woke the server"
+        "the server was not woken"
     );
     met.server.shm.disarm();
-    met.server
-        .until("both are there", |server| server.log.packets.len() == 2);
+    met.server.until("both packets arrive", |server| {
+        server.log.packets.len() == 2
+    });
     drop(socket);
 }
 

@@ -188,7 +188,9 @@ fn packets_pass_between_pieces() {
     }
     get.finish("it is done");
     let client = &mut get.met.client;
-    client.until("all have come", |client| client.log.packets.len() == 40);
+    client.until("all pieces have arrived", |client| {
+        client.log.packets.len() == 40
+    });
     let packets = client.log.packets.iter().enumerate();
     for (number, (_, bytes)) in packets {
         assert_eq!(bytes[..], (number as u32).to_le_bytes());
@@ -247,7 +249,9 @@ fn a_piece_that_comes_twice_ends_the_connection() {
         publish(&mut get, header, &vec![1; part.len() * UNIT_BYTES as usize]);
     }
     let client = &mut get.met.client;
-    client.until("it is found out", |client| !client.log.down.is_empty());
+    client.until("the peer is reported down", |client| {
+        !client.log.down.is_empty()
+    });
     assert!(client.log.done[0].1.is_err());
 }
 

@@ -108,7 +108,7 @@ fn memory_is_shared_within_one_user_only() {
     // A root process that connects nevertheless.
     let socket = RecordSocket::connect(Path::new(address.rest())).unwrap();
     let Record::Refused { reason: said, .. } = next(&socket, &mut server) else {
-        panic!("root is let in");
+        panic!("root is accepted");
     };
     assert!(said.contains(&format!("user {me} may not")), "{said}");
     drop(server);
@@ -204,7 +204,7 @@ fn memory_of_a_process_is_not_written_after_it_starts_another_program() {
         matches!(attach, Some(Attach::Refused(why)) if why.contains("another program"))
     };
     host.until("the process is not reached into", is_refused);
-    assert!(host.log.down.is_empty(), "nothing else has told");
+    assert!(host.log.down.is_empty(), "no other packet has arrived");
     assert!(host.log.done.is_empty());
 }
 

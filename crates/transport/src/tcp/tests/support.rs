@@ -134,7 +134,7 @@ pub(super) fn until(nodes: &mut [&mut Node], mut done: impl FnMut(&mut [&mut Nod
         if !any {
             std::thread::yield_now();
         }
-        assert!(Instant::now() < limit, "it does not come");
+        assert!(Instant::now() < limit, "the event does not arrive");
     }
 }
 
