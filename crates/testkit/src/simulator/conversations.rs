@@ -357,10 +357,7 @@ impl<M: Patterns> World<M> {
         if result.is_ok()
             && let Some(packet) = transfer.notify
         {
-            let connection = self
-                .connections
-                .get_mut(&connection)
-                .expect("an open connection");
+            let connection = self.connections.get_mut(&connection).expect("it exists");
             let end = connection.ends.iter_mut().find(|end| end.node == node);
             let end = end.expect("one of both");
             end.flush();
@@ -568,10 +565,7 @@ impl<M: Patterns> World<M> {
         entry.all.merge(known, caller);
         let link = entry.links.remove(&caller).expect("it has called");
         entry.links.insert(known, link);
-        let connection = self
-            .connections
-            .get_mut(&link.0)
-            .expect("an open connection");
+        let connection = self.connections.get_mut(&link.0).expect("it exists");
         connection.ends[link.1].peer = Some(known);
     }
 
@@ -644,10 +638,7 @@ impl<M: Patterns> World<M> {
                 packet.len() <= LIMITS.max_packet,
                 "a packet that is too long"
             );
-            let connection = self
-                .connections
-                .get_mut(&number)
-                .expect("an open connection");
+            let connection = self.connections.get_mut(&number).expect("it exists");
             let end = &mut connection.ends[side];
             if end.sent.len() + end.held.len() >= CHANNEL {
                 entry.all.handle_blocked(peer);

@@ -204,7 +204,7 @@ fn memory_of_a_process_is_not_written_after_it_starts_another_program() {
         matches!(attach, Some(Attach::Refused(why)) if why.contains("another program"))
     };
     host.until("the process is not reached into", is_refused);
-    assert!(host.log.down.is_empty(), "no other packet has arrived");
+    assert!(host.log.down.is_empty(), "no other event reports it");
     assert!(host.log.done.is_empty());
 }
 
