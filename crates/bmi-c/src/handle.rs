@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_in_a_code_and_only_finalizing_works_after_it() {
+    fn after_a_panic_every_call_but_finalizing_returns_an_error() {
         let (broken, sound) = (start(), start());
         let mut watches = Vec::new();
         for handle in [broken, sound] {
@@ -444,7 +444,7 @@ mod tests {
 
     /// One thread waits for all, the others sleep: a thread that resumes waiting wakes none of them.
     #[test]
-    fn threads_that_wait_do_not_keep_each_other_awake() {
+    fn waiting_threads_do_not_wake_each_other() {
         const THREADS: usize = 3;
         let handle = start().addr();
         let tests = AtomicUsize::new(0);

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_devices_stay_what_they_are() {
+    fn links_and_devices_are_written_through() {
         let directory = tempfile::tempdir().unwrap();
         let (file, link) = (directory.path().join("file"), directory.path().join("link"));
         std::fs::write(&file, b"before").unwrap();

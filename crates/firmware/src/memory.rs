@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_not_registered() {
+    fn invalid_memory_is_not_registered() {
         let mut memory = Memory::new(&Settings::default());
         for (base, bytes, pages) in [
             (0x1000, 0, &[0][..]),

@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_question_finds_the_same_owner_and_no_wildcards() {
+    fn the_direct_look_up_finds_the_same_owner_and_no_wildcards() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let (_one, a, other, b) = pair(address);
             let mut owners = crate::net::Owners::default();
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_oneself_is_wide() {
+    fn the_mtu_to_the_own_host_is_large() {
         assert!(path_bytes(&"127.0.0.1:9".parse().unwrap()).unwrap() >= 1500);
     }
 }

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_learn_of_each_other_and_leave_nothing_in_the_socket() {
+    fn two_processes_exchange_texts_and_leave_the_socket_empty() {
         let (mut a, mut b) = UnixStream::pair().expect("a pair");
         b.set_nonblocking(true).expect("it can be set");
         let there = b.as_raw_fd();

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_runs_from_the_first_look_on() {
+    fn the_time_runs_from_the_first_check() {
         let most = Duration::from_micros(5);
         let start = Instant::now();
         let mut patience = Patience::Fresh;

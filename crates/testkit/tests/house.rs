@@ -451,7 +451,7 @@ fn unsafe_stays_in_its_rooms() {
 }
 
 #[test]
-fn files_can_be_held_in_the_head() {
+fn files_have_at_most_so_many_lines() {
     let tree = Tree::read();
     let mut found = Vec::new();
     for file in tree.rust() {
@@ -508,7 +508,7 @@ fn banned_calls_are_not_made() {
 
 /// The check itself works.
 #[test]
-fn banned_calls_would_be_found() {
+fn banned_calls_are_found() {
     let text = "fn a() { b().unwrap(); }\n// c.unwrap() in words\n#[cfg(test)]\nmod tests {\n    \
                 fn d() { e.unwrap(); std::thread::sleep(f); }\n}\nfn g() { h.unwrap() }\n";
     let in_room = |path: &str| {
@@ -523,7 +523,7 @@ fn banned_calls_would_be_found() {
 }
 
 #[test]
-fn nothing_names_one_machine() {
+fn no_file_names_one_machine() {
     let tree = Tree::read();
     let mut found = Vec::new();
     for file in &tree.files {
@@ -609,7 +609,7 @@ fn only_tests_enable_sabotage() {
 }
 
 #[test]
-fn every_crate_takes_part_in_the_house_rules() {
+fn every_crate_inherits_lints_and_publishing_of_the_workspace() {
     let tree = Tree::read();
     let mut found = Vec::new();
     for (room, _) in ARROWS {

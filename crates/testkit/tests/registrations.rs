@@ -119,7 +119,7 @@ fn exports_and_transfers_of_callers_share_the_registrations() {
 }
 
 #[test]
-fn as_many_registrations_are_kept_as_there_may_be() {
+fn registrations_are_kept_up_to_the_limit() {
     let mut pair = Pair::new("bound");
     let theirs = filled(0);
     let many = MAX_REGISTRATIONS + 20;

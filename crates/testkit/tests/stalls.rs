@@ -327,11 +327,11 @@ fn a_message_that_a_stopped_process_does_not_write() {
 }
 
 #[test]
-fn a_transfer_that_a_stopped_process_does_not_take() {
+fn a_transfer_to_a_stopped_process() {
     if let Some(part) = process::part() {
         play(&part);
     }
-    let test = "a_transfer_that_a_stopped_process_does_not_take";
+    let test = "a_transfer_to_a_stopped_process";
     let pair = Pair::new(test, "tcp", "receive", "send, then rest", false);
     let peer = Observer::new(pair.peer.pid().cast_unsigned()).expect("the peer shows itself");
     eventually("the peer is ready to be written to", || {
@@ -373,11 +373,11 @@ fn a_connection_that_a_stopped_process_does_not_accept() {
 }
 
 #[test]
-fn a_process_can_be_looked_at_while_it_is_stopped_and_leaves_nothing() {
+fn a_stopped_process_can_be_observed_and_an_ended_one_leaves_no_page() {
     if let Some(part) = process::part() {
         play(&part);
     }
-    let test = "a_process_can_be_looked_at_while_it_is_stopped_and_leaves_nothing";
+    let test = "a_stopped_process_can_be_observed_and_an_ended_one_leaves_no_page";
     let mut pair = Pair::new(test, "shm", "idle", "send", false);
     pair.stall();
     pair.waiter.stop();

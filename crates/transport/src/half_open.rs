@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_makes_room_for_itself_and_for_those_that_have_less() {
+    fn a_source_makes_room_for_itself_and_for_sources_with_less() {
         let now = Instant::now();
         let half_open = &mut HalfOpen::new(8, Duration::from_secs(5));
         let (loud, calm) = (Source::User(1), Source::User(2));

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_is_wrong() {
+    fn errors_name_the_wrong_part() {
         for (text, expected) in [
             ("shm://x:1", "scheme"),
             ("tcp://host", "port is missing"),

@@ -320,7 +320,7 @@ mod tests {
 
     /// All tests of this process's page, which they share.
     #[test]
-    fn a_process_can_be_looked_at() {
+    fn a_process_can_be_observed() {
         let page = own().unwrap();
         let pid = std::process::id();
         let seen = Observer::new(pid).unwrap();
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_nonsense_is_read_without_harm() {
+    fn a_page_of_random_bytes_is_read_without_harm() {
         let mut file = causeway_sys::memfd::create_fixed("test", wire::PAGE_BYTES).unwrap();
         let mapping = Mapping::new(&file, wire::PAGE_BYTES).unwrap();
         let mut random = causeway_wire::random::SplitMix64::new(1);

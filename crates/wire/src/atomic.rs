@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_bytes_are_refused() {
         let mut operation = Operation::FetchAdd(1).to_bytes();
         operation[9] = 1;
         assert!(

@@ -95,7 +95,7 @@ fn the_class_that_all_have_is_chosen() {
 }
 
 #[test]
-fn figures_of_unknown_distance_are_kept_and_compared_only_if_nothing_better_is_there() {
+fn figures_of_unknown_distance_are_compared_only_without_better_ones() {
     let known = [("a", NEAR, 0.1), ("b", NEAR, 0.2)];
     let unknown = [
         ("a", UNKNOWN, 0.3),

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_distance_everything_is_measured_as_often_as_wanted_and_kept() {
+    fn without_a_distance_all_requested_runs_are_kept() {
         let (parts, order) = measured(3, |_, _| None);
         assert_eq!(order.len(), 6);
         let rows = parts.findings().rows();

@@ -96,7 +96,7 @@ fn threads() {
 }
 
 #[test]
-fn what_belongs_to_the_process_stays_as_it_is() {
+fn state_of_the_whole_process_is_unchanged() {
     over_both("unchanged");
 }
 

@@ -232,7 +232,7 @@ fn sizes_are_drawn_from_the_seed_that_is_printed() {
 }
 
 #[test]
-fn a_peer_that_talks_nonsense_is_a_note_and_not_a_failure() {
+fn invalid_output_of_a_peer_library_is_a_note_and_not_a_failure() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let programs = here.join("peers/mpich/bin");

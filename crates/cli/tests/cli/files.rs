@@ -165,7 +165,7 @@ fn pipes_carry_files() {
 }
 
 #[test]
-fn names_are_changed_as_asked() {
+fn names_are_changed() {
     let stand = Stand::new();
     let ok = |arguments: &[&str]| stand.fs(arguments).ok();
     let listed = |path: &str| String::from_utf8(stand.fs(&["ls", path]).ok()).unwrap();
@@ -198,7 +198,7 @@ fn names_are_changed_as_asked() {
 }
 
 #[test]
-fn attributes_are_changed_as_asked() {
+fn attributes_are_changed() {
     let stand = Stand::new();
     let ok = |arguments: &[&str]| stand.fs(arguments).ok();
     let entry = |path: &str| stand.fs(&["stat", "--json", path]).json()["entries"][0].clone();
@@ -278,7 +278,7 @@ fn scripts_get_one_object() {
 }
 
 #[test]
-fn copying_says_what_is_in_the_way() {
+fn errors_of_copying_name_the_obstacle() {
     let stand = Stand::new();
     let here = stand.directory.path();
     fs::write(here.join("one"), b"1").unwrap();

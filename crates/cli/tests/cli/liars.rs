@@ -95,7 +95,7 @@ const WALKS: [&[&str]; 5] = [
 
 /// Unchanged replies work: the refusals below are of the changes.
 #[test]
-fn the_scripted_server_can_be_honest() {
+fn unchanged_replies_of_the_scripted_server_work() {
     let place = Place::new(|_, _| Response::Honest);
     std::fs::create_dir(place.to()).unwrap();
     for arguments in [
@@ -176,7 +176,7 @@ fn listings_that_never_end_are_refused() {
 
 /// Cursors of a check of the file system must advance, or it would never end, or end too soon.
 #[test]
-fn a_check_that_does_not_go_on_is_refused() {
+fn a_check_whose_cursor_does_not_advance_is_refused() {
     type Reply = fn(&Operation) -> Option<ReplyBody>;
     let lies: [Lie<Reply>; 3] = [
         ("records", |operation| {
@@ -444,7 +444,7 @@ fn greetings_with_a_wrong_identity_or_layout_are_refused() {
 
 /// Control sequences in texts of servers (colours, window titles, simulated input) are shown escaped.
 #[test]
-fn what_servers_say_drives_no_terminal() {
+fn texts_of_servers_are_shown_without_control_sequences() {
     const DRIVES: &str = "\x1b]0;mine\x07\x1b[2J\u{9b}31m";
     let fails = |errno| Reply {
         result: Err(Failure {

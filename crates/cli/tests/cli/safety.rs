@@ -20,7 +20,7 @@ fn tree(stand: &Stand) -> String {
 }
 
 #[test]
-fn names_that_could_mean_more_are_refused_before_anything_happens() {
+fn ambiguous_names_are_refused_before_any_change() {
     let stand = Stand::new();
     stand.fs(&["mkdir", "-p", "/d/e", "/v/w", "/keep"]).ok();
     stand.fs(&["touch", "/d/file", "/keep/file", "/v/w/x"]).ok();
@@ -54,7 +54,7 @@ fn names_that_could_mean_more_are_refused_before_anything_happens() {
 }
 
 #[test]
-fn everything_named_is_looked_at_before_anything_is_removed_or_renamed() {
+fn all_names_are_checked_before_any_is_removed_or_renamed() {
     let stand = Stand::new();
     stand.fs(&["mkdir", "-p", "/a/b", "/into"]).ok();
     stand.fs(&["touch", "/a/b/x", "/file"]).ok();
@@ -220,7 +220,7 @@ fn whole(stand: &Stand, len: usize) -> Result<u8, String> {
 }
 
 #[test]
-fn of_writers_at_the_same_time_one_wins_wholly() {
+fn the_file_of_one_of_several_writers_is_kept_whole() {
     let stand = Stand::new();
     let here = stand.directory.path();
     for len in [2_000, 700_000] {
@@ -254,7 +254,7 @@ fn of_writers_at_the_same_time_one_wins_wholly() {
 }
 
 #[test]
-fn in_place_keeps_names_and_distribution_only_when_asked() {
+fn only_inplace_copies_keep_names_and_distribution() {
     let stand = Stand::new();
     let servers = |path: &str| {
         let node = stand.fs(&["stat", "--json", path]).json();

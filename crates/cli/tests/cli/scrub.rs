@@ -22,7 +22,7 @@ fn largest_file(directory: &Path) -> (u64, PathBuf) {
 }
 
 #[test]
-fn a_flipped_bit_is_found_and_never_got() {
+fn a_flipped_bit_is_found_and_never_returned() {
     let stand = Stand::new();
     let here = stand.directory.path();
     let bytes: Vec<u8> = (0..3_000_000u32).map(|i| ((i * 7) >> 3) as u8).collect();

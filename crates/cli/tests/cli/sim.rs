@@ -427,7 +427,7 @@ fn rows_of_json_name_their_fields() {
 
 /// An interrupted `run` is continued by the next one, and its output is that of a run without interruption.
 #[test]
-fn an_interrupted_run_goes_on_and_finds_the_same() {
+fn an_interrupted_run_is_continued_with_the_same_result() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let text = std::fs::read_to_string(example("sweep.toml")).unwrap();
@@ -491,7 +491,7 @@ fn the_uplink_of_the_example_limits_it() {
 }
 
 #[test]
-fn native_time_is_said_to_differ() {
+fn output_warns_that_native_time_differs() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     std::fs::write(here.join("n.toml"), format!("{PING}time = \"native\"\n")).unwrap();
@@ -505,7 +505,7 @@ fn native_time_is_said_to_differ() {
 /// `paper`, interrupted again and again, continues each time, and its output is that of a run without interruption. One
 /// chapter has enough runs for this.
 #[test]
-fn an_interrupted_paper_goes_on_and_finds_the_same() {
+fn an_interrupted_paper_is_continued_with_the_same_result() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let paper = |results: &str, jobs: u32| {

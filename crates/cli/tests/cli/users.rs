@@ -120,7 +120,7 @@ fn owners_are_kept_apart_and_unrestored_attributes_are_reported() {
 
 /// A third user, and root without a key, are refused even with the configuration; and no user uses another user's configuration.
 #[test]
-fn other_users_and_their_configurations_stay_outside() {
+fn other_users_are_refused_and_their_configurations_not_used() {
     let (Some(user), _) = user() else {
         eprintln!("left out: only root can be two users");
         return;

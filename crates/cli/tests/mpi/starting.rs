@@ -25,7 +25,7 @@ fn succeeded(output: &Output, what: &str) {
 }
 
 #[test]
-fn what_belongs_to_the_process_stays_as_it_is() {
+fn state_of_the_whole_process_is_unchanged() {
     let program = compile("unchanged");
     let with_thread = [("CAUSEWAY_MPI_PROGRESS", "thread")];
     for environment in [&[][..], &with_thread] {

@@ -264,7 +264,7 @@ impl Loop {
 }
 
 #[test]
-fn no_memory_is_taken_after_set_up() {
+fn no_memory_is_allocated_after_set_up() {
     for (name, settings) in designs() {
         for reliability in LEVELS {
             for retransmission in [Retransmission::GoBack, Retransmission::Selective] {

@@ -34,7 +34,7 @@ fn place(log: &[Done], of: &Done, after: usize) -> usize {
 }
 
 #[test]
-fn a_frame_is_handed_over_when_its_data_begins_to_come() {
+fn a_frame_is_passed_on_when_its_data_begins_to_arrive() {
     for name in NAMES {
         let (mut world, _, [sent, received]) = being_read(&design(name), Reliability::Unreliable);
         world.rest();

@@ -393,7 +393,7 @@ fn sleepers_are_woken_once() {
 }
 
 #[test]
-fn nonsense_is_counted_and_ignored() {
+fn operations_on_unknown_queues_are_counted_and_ignored() {
     let mut world = World::pair(&design("Base"));
     let (a, _) = joined(&mut world, Reliability::Unreliable);
     let node = &mut world.nodes[0];

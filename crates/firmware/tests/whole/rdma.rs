@@ -98,7 +98,7 @@ fn lists_are_read_with_one_completion() {
 }
 
 #[test]
-fn immediate_data_tells_of_a_write_after_its_last_byte() {
+fn immediate_data_announces_a_write_after_its_last_byte() {
     for (name, settings) in designs() {
         for reliability in LEVELS {
             for seed in 0..8 {

@@ -96,7 +96,7 @@ fn no_symbol_of_an_operating_system_is_needed() {
 
 /// The check itself works.
 #[test]
-fn symbols_of_an_operating_system_would_be_found() {
+fn symbols_of_an_operating_system_are_found() {
     for symbol in [
         "write",
         "malloc",

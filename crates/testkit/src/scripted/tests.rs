@@ -128,7 +128,7 @@ fn a_server_may_be_replaced_by_another_build_while_clients_run() {
 }
 
 #[test]
-fn servers_that_reply_in_no_format_of_the_request_are_not_asked_for_ever() {
+fn servers_that_reply_in_no_format_of_the_request_are_given_up() {
     let refusal = |format: u8| vec![format, 1, 71, 0, 0, 0, 0, 0];
     let done = |format: u8| vec![format, 0, 1];
     for (reply, most) in [

@@ -232,7 +232,7 @@ pub(crate) fn of_room(tree: &Tree, room: &str, is_test: impl Fn(&str) -> bool) -
 }
 
 #[test]
-fn circles_are_found_however_they_are_written() {
+fn circles_are_found_in_every_notation() {
     let name = |text: &str| -> Name {
         let parts = text.split("::").filter(|part| !part.is_empty());
         parts.map(str::to_owned).collect()

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_ranges_than_allowed_and_nothing_is_added_twice() {
+    fn the_number_of_ranges_is_bounded_and_no_byte_is_added_twice() {
         let mut set = Coverage::default();
         assert_eq!(set.add(0..0, 9), Err(Rejected::Overlap));
         assert_eq!(set.add(0..1, 2), Ok(()));

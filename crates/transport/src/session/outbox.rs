@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_never_runs_empty_is_freed_all_the_same() {
+    fn a_buffer_that_never_runs_empty_is_freed_as_well() {
         let mut outbox = Outbox::default();
         let header = Header::new(causeway_wire::tcp::Kind::GetDone, 0);
         let mut expected = Vec::new();

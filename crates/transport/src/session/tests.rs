@@ -227,7 +227,7 @@ fn everything_arrives_once_and_in_order_with_any_split_points() {
 }
 
 #[test]
-fn a_packet_that_never_gets_complete_lets_go_of_its_place() {
+fn a_packet_that_is_never_completed_releases_its_buffer() {
     for fails in [true, false] {
         let mut session = Session::new(BOUNDS);
         let seen = &mut Seen::default();

@@ -180,7 +180,7 @@ fn loom_a_parked_wait_ends_by_ring_call_and_report() {
 
 /// After the timer, the same sleep goes on without being announced anew.
 #[test]
-fn loom_a_timer_hides_nothing() {
+fn loom_a_timer_hides_no_event() {
     explore(&[Cause::Timer, Cause::Ring], SleepOn::Word, Look::Within, 2);
     explore(&[Cause::Timer, Cause::Call], SleepOn::Word, Look::Within, 2);
     explore(

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_polls_now_and_then_looks_each_time() {
+    fn a_caller_that_polls_rarely_reads_the_ring_each_time() {
         let mut pace = Pace::default();
         let mut now = Instant::now();
         for _ in 0..100 {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_come_one_by_one_hardly_ever_wait() {
+    fn single_packets_hardly_ever_wait() {
         let mut pace = Pace::default();
         let paused = (0..1000).filter(|_| {
             pace.caught_up(1, true);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_replies_looks_at_every_poll() {
+    fn a_receiver_that_replies_reads_the_ring_at_every_poll() {
         let mut pace = Pace::default();
         for look in 0..1000 {
             pace.caught_up(1 + look % 5, look % 2 == 0);

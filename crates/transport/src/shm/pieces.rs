@@ -168,7 +168,7 @@ mod tests {
 
     /// A way whose transfers fail does not count as fast.
     #[test]
-    fn transfers_that_fail_decide_nothing() {
+    fn failed_transfers_do_not_change_the_choice() {
         let mut ways = Ways::preferring(true);
         let mut pieces = 0;
         for _ in 0..1000 {

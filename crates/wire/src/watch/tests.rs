@@ -160,7 +160,7 @@ fn text_that_is_too_long_is_cut_between_characters() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_bytes_are_refused() {
     let good = Row::Peer(peer()).encode();
     for (at, byte) in [
         (0, 3),

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn files_without_a_holder_go_and_all_others_stay() {
+    fn files_without_a_holder_are_removed_and_others_kept() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let since = before_start();

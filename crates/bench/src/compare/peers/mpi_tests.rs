@@ -60,7 +60,7 @@ fn figures_are_found_between_other_output_of_launchers() {
 }
 
 #[test]
-fn nonsense_has_no_figures() {
+fn output_of_another_form_has_no_figures() {
     for said in [
         "",
         "{",
@@ -113,7 +113,7 @@ fn fake(directory: &Path, script: &str) -> Mpi {
 }
 
 #[test]
-fn a_job_that_prints_nonsense_or_fails_says_so() {
+fn a_job_with_invalid_output_or_a_failure_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let mut mpi = fake(directory.path(), "echo 'all is well: 5 us'");
     let why = mpi

@@ -304,7 +304,7 @@ fn rounds() -> u32 {
 
 /// A program whose servers are killed and restarted before the time-out gets no error, and reads every byte.
 #[test]
-fn servers_that_come_back_in_time_are_not_missed() {
+fn servers_restarted_in_time_cause_no_errors() {
     if !can_mount() {
         return;
     }

@@ -105,7 +105,7 @@ fn an_announced_send() {
 /// A peer that is stopped in the middle of a copy holds the memory: the operation completes when it goes on, or
 /// when it is given up.
 #[test]
-fn memory_that_a_stopped_peer_holds() {
+fn memory_in_use_by_a_stopped_peer() {
     static STOPPED: AtomicBool = AtomicBool::new(false);
     let options = Options {
         stopped: Some(&STOPPED),

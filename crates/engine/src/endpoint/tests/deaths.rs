@@ -163,7 +163,7 @@ fn a_client_that_vanishes_is_reclaimed() {
 }
 
 #[test]
-fn the_last_words_of_a_client_are_heard() {
+fn the_last_messages_of_a_client_are_received() {
     let mut server = node("words-server");
     let mut client = node("words-client");
     let to = client.bmi.lookup("mem://words-server").unwrap();

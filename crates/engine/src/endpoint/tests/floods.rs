@@ -158,7 +158,7 @@ fn more_sends_than_may_be_announced() {
 }
 
 #[test]
-fn tiny_queues_underneath_only_slow_it_down() {
+fn tiny_queues_of_the_method_only_slow_transfers_down() {
     let options = Options {
         queue_packets: 1,
         max_packet: 4352,

@@ -31,7 +31,7 @@ fn header(kind: Kind, word: u64) -> Vec<u8> {
 }
 
 #[test]
-fn nonsense_is_a_protocol_error() {
+fn an_invalid_packet_is_a_protocol_error() {
     let name = "hostile";
     let mut node = node(name);
     let announcement = |send, size| {
@@ -141,7 +141,7 @@ fn before_the_greeting() {
 }
 
 #[test]
-fn the_error_names_the_peer_and_what_it_did() {
+fn the_error_names_the_peer_and_the_violation() {
     let mut node = node("names");
     let mut server = Mem::new(Options::default()).unwrap();
     let address: Address = "mem://names-hostile".parse().unwrap();

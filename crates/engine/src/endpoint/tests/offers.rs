@@ -350,7 +350,7 @@ fn a_cancelled_receive_gets_its_message_or_leaves_it_to_the_next() {
 }
 
 #[test]
-fn memory_that_a_stopped_writer_holds_is_not_given_back() {
+fn memory_in_use_by_a_stopped_writer_is_not_returned() {
     static STOPPED: AtomicBool = AtomicBool::new(false);
     let options = Options {
         stopped: Some(&STOPPED),
@@ -554,7 +554,7 @@ impl RawPeer {
 }
 
 #[test]
-fn lies_about_offers_are_protocol_errors() {
+fn false_reports_about_offers_are_protocol_errors() {
     const ROOM: usize = 50_000;
     type Lie = fn(&mut RawPeer, &mut Node, Offer);
     let complete: fn(&mut RawPeer, u64, u64) = |raw, receive, size| {
@@ -625,7 +625,7 @@ fn lies_about_offers_are_protocol_errors() {
 }
 
 #[test]
-fn nonsense_about_offers_is_a_protocol_error() {
+fn invalid_packets_about_offers_are_protocol_errors() {
     let offer = |receive| {
         let offer = Offer {
             receive,

@@ -115,7 +115,7 @@ fn crossing_calls_become_one() {
 
 /// Memory that was exported to the peer over a call stays exported, whichever call is accepted first.
 #[test]
-fn exports_before_the_call_is_answered_stay() {
+fn exports_made_before_the_call_is_accepted_stay() {
     for round in 0..8 {
         let (mut a, mut b, to_b, to_a) = unconnected(Medium::Mem, &format!("pairs-pinned-{round}"));
         let memories = [memory(1, 5000), memory(2, 5000)];
@@ -269,7 +269,7 @@ fn a_connection_is_closed_when_neither_needs_it() {
 
 /// Both sides release the address and call again at the same time: every message arrives, in order.
 #[test]
-fn letting_go_and_coming_back_loses_nothing() {
+fn releasing_and_calling_again_loses_no_message() {
     for medium in MEDIA {
         let (mut a, mut b, to_b, to_a) = unconnected(medium, "pairs-back");
         exchange(&mut a, &mut b, to_b, to_a, 10);

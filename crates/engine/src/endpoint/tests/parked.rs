@@ -100,7 +100,7 @@ fn a_thread_posts_while_another_waits() {
 /// Nothing of a small message that leaves at once is left to the thread that sleeps, nor of a receive that waits. It wakes
 /// for its look on behalf of observers only, now and then.
 #[test]
-fn a_message_that_just_goes_out_disturbs_no_sleep() {
+fn a_message_that_leaves_at_once_ends_no_sleep() {
     const ROUNDS: u64 = 100;
     for medium in [Medium::Shm, Medium::Tcp] {
         let (mut client, mut server, to, _from) =
@@ -192,7 +192,7 @@ fn calls_and_the_end_of_the_endpoint_end_the_sleep() {
 
 /// A wait that was given up keeps no other thread from waiting.
 #[test]
-fn a_wait_that_is_never_finished_gives_way() {
+fn an_abandoned_wait_keeps_no_thread_from_waiting() {
     for medium in MEDIA {
         let (mut client, mut server, to, from) =
             pair_over(medium, "parked-forgotten", Config::default());

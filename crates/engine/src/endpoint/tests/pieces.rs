@@ -194,7 +194,7 @@ fn part(receive: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn parts_that_were_not_asked_for_end_the_connection() {
+fn parts_that_were_not_requested_end_the_connection() {
     const SIZE: u64 = 1000;
     // Lengths of parts, and whether they are a message of that size.
     let cases: [(&[usize], bool); 5] = [

@@ -110,7 +110,7 @@ fn the_method_that_ends_a_sleep_is_polled_at_once() {
 }
 
 #[test]
-fn methods_that_nothing_can_come_by_are_left_alone_until_they_are_used() {
+fn methods_without_peers_are_not_polled_until_they_are_used() {
     let (mut server, dir) = listening(&["tcp"]);
     server.progress();
     let never = ["self", "shm", "udp"];

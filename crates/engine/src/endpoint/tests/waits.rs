@@ -42,7 +42,7 @@ fn a_send_waits_for_the_connection_then_for_room() {
 }
 
 #[test]
-fn an_unexpected_send_waits_for_credit_and_those_behind_it_for_it() {
+fn an_unexpected_send_waits_for_credit_and_later_sends_for_it() {
     // The server makes no progress from now on: the window stays as it is.
     let (mut client, _server, to, _) = pair("waits-credit", Config::default(), Options::default());
     let ops: Vec<_> = (0..40)
@@ -257,7 +257,7 @@ fn progress_of_a_transfer_over_tcp_is_seen_and_not_confused_with_small_messages(
 
 /// Peers without operations are not checked, and no thread wakes up for them.
 #[test]
-fn peers_without_news_cost_nothing_and_those_that_wait_are_looked_at_in_time() {
+fn idle_peers_cost_nothing_and_waiting_ones_are_checked_in_time() {
     const PEERS: u64 = 50;
     let mut server = node("waits-quiet-server");
     let mut clients = Vec::new();

@@ -487,7 +487,7 @@ fn a_file_that_is_replaced_while_it_is_open_is_noticed() {
 }
 
 #[test]
-fn a_hole_is_told_from_a_loss() {
+fn a_hole_is_distinguished_from_a_loss() {
     let (directory, store) = store(SETTINGS);
     let object = ObjectId(3);
     let bytes = noise(5, 50_000);
@@ -601,7 +601,7 @@ fn only_proven_orphans_are_deleted() {
 }
 
 #[test]
-fn a_scrub_finds_what_is_damaged_and_goes_on_where_it_was() {
+fn a_scrub_finds_damage_and_resumes_at_its_position() {
     let (directory, store) = store(SETTINGS);
     for object in [3u64, 4, 5000] {
         write(&make(&store, object), 0, &noise(object, 3_000_000)).unwrap();

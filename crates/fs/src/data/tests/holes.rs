@@ -9,7 +9,7 @@ fn path(directory: &tempfile::TempDir, object: u64) -> std::path::PathBuf {
 }
 
 #[test]
-fn data_are_found_wherever_they_are_and_losses_count_as_data() {
+fn data_are_found_at_every_place_and_losses_count_as_data() {
     for checksums in [true, false] {
         let (directory, store) = store(Settings {
             checksums,
@@ -115,7 +115,7 @@ fn room(directory: &tempfile::TempDir, object: u64) -> u64 {
 }
 
 #[test]
-fn holes_are_made_where_they_were_asked_for_and_give_room_back() {
+fn holes_are_made_in_the_requested_ranges_and_free_space() {
     for checksums in [true, false] {
         let (directory, store) = store(Settings {
             checksums,

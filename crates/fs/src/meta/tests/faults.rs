@@ -91,7 +91,7 @@ fn batch(bench: &Bench) -> Vec<Request> {
 }
 
 #[test]
-fn a_failed_commit_is_an_error_and_can_be_asked_again() {
+fn a_failed_commit_is_an_error_and_can_be_requested_again() {
     let (mut bench, plan) = flaky();
     let requests = batch(&bench);
     *plan.lock().expect("not poisoned") = Plan::FailBefore;
@@ -128,7 +128,7 @@ fn a_commit_that_failed_too_late_is_found_to_have_happened() {
 }
 
 #[test]
-fn a_failed_reclaim_is_asked_again() {
+fn a_failed_reclaim_is_requested_again() {
     let (mut bench, plan) = flaky();
     let object = bench.stat("first").object;
     bench.node(Operation::BeginUnstuff { object });

@@ -57,7 +57,7 @@ fn a_portion_is_at_most_what_is_left_and_at_least_one_unit_if_any_is_left() {
 /// In any order of claims, every unit is claimed once, and the transfer is complete
 /// exactly when the last part is finished.
 #[test]
-fn two_sides_take_every_unit_once_in_any_order() {
+fn two_sides_claim_every_unit_once_in_any_order() {
     let mut random = SplitMix64::new(12);
     for _ in 0..2000 {
         let block = Block::default();

@@ -321,7 +321,7 @@ fn exports_to_a_killed_copier_end_at_once() {
 }
 
 #[test]
-fn a_listener_killed_before_it_answers_is_reported() {
+fn a_listener_killed_before_it_replies_is_reported() {
     let (_folder, address) = place();
     let mut victim = Victim::start("mute", &address);
     let mut host = Host::new(ShmConfig::default());
@@ -335,7 +335,7 @@ fn a_listener_killed_before_it_answers_is_reported() {
 
 /// Some of the refusals come, and the socket is closed, before the greeting can be sent.
 #[test]
-fn a_refusal_is_heard_however_soon_it_comes() {
+fn a_refusal_is_received_even_before_the_greeting_is_sent() {
     const CALLS: u32 = 300;
     let (_folder, address) = place();
     let path = std::path::PathBuf::from(address.rest());
@@ -365,7 +365,7 @@ fn a_refusal_is_heard_however_soon_it_comes() {
 }
 
 #[test]
-fn a_listener_that_does_not_answer_is_given_up_in_time() {
+fn a_listener_that_does_not_reply_is_given_up_in_time() {
     let (_folder, address) = place();
     let _victim = Victim::start("mute", &address);
     let mut host = Host::new(ShmConfig {

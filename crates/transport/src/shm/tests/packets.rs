@@ -126,7 +126,7 @@ fn a_packet_above_the_limit_is_refused() {
 }
 
 #[test]
-fn a_full_ring_refuses_and_tells_when_there_is_room() {
+fn a_full_ring_refuses_packets_and_room_is_reported() {
     let mut met = meet(ShmConfig::default());
     let packet = [7; 1000];
     let mut sent = 0;
@@ -321,7 +321,7 @@ fn addresses_that_cannot_work_are_refused_clearly() {
 }
 
 #[test]
-fn a_disconnected_peer_is_told_and_its_handle_is_not_reused() {
+fn a_disconnected_peer_is_notified_and_its_handle_is_not_reused() {
     let mut met = meet(ShmConfig::default());
     met.client
         .shm
@@ -443,7 +443,7 @@ fn written_behind_the_short_lap(met: &mut ConnectedPair) -> usize {
 
 /// Request and reply use the first slots of a ring, a stream uses all of it.
 #[test]
-fn answers_use_little_of_a_ring_and_streams_all() {
+fn replies_use_little_of_a_ring_and_streams_all() {
     let mut met = meet(ShmConfig::default());
     for round in 0..2000usize {
         let packet = vec![1; 200 + round % 900];

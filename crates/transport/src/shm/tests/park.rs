@@ -69,7 +69,7 @@ fn pause(round: u32) {
 }
 
 #[test]
-fn packets_end_it() {
+fn packets_end_a_parked_sleep() {
     let mut met = meet(ShmConfig::default());
     for round in 0..200 {
         let ConnectedPair {
@@ -90,7 +90,7 @@ fn packets_end_it() {
 }
 
 #[test]
-fn a_call_ends_it_whether_it_comes_before_within_or_after_the_preparation() {
+fn a_call_ends_a_parked_sleep_before_during_or_after_its_preparation() {
     let mut met = meet(ShmConfig::default());
     make_it_park(&mut met.server);
     let flag = WakeFlag::default();
@@ -127,7 +127,7 @@ fn a_call_survives_polls() {
 }
 
 #[test]
-fn a_new_peer_ends_it() {
+fn a_new_peer_ends_a_parked_sleep() {
     let (_folder, address) = place();
     let mut server = Host::listening(ShmConfig::default(), &address);
     let mut clients = Vec::new();
@@ -149,7 +149,7 @@ fn a_new_peer_ends_it() {
 }
 
 #[test]
-fn a_departure_ends_it() {
+fn a_disconnect_ends_a_parked_sleep() {
     for round in 0..20 {
         let ConnectedPair {
             client, mut server, ..
@@ -165,7 +165,7 @@ fn a_departure_ends_it() {
 
 /// An instance that seldom sleeps starts no thread.
 #[test]
-fn the_relay_comes_with_the_need_for_it() {
+fn the_relay_is_started_when_it_is_needed() {
     let mut met = meet(ShmConfig::default());
     assert!(matches!(met.server.shm.relay, Relaying::NotYet));
     make_it_park(&mut met.server);

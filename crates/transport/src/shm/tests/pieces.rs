@@ -236,7 +236,7 @@ fn pieces_of_no_transfer_end_the_connection() {
 
 /// More pieces than the transfer has, though each of them could be a part of it.
 #[test]
-fn a_piece_that_comes_twice_ends_the_connection() {
+fn a_piece_that_arrives_twice_ends_the_connection() {
     let mut get = get(RING, 2 * UNIT_BYTES as usize * 8);
     get.met.client.poll();
     let part = get.share().claim_back(16, 16, From::OwnHalf).unwrap();
@@ -258,7 +258,7 @@ fn a_piece_that_comes_twice_ends_the_connection() {
 /// No transfer completes before all counted pieces have arrived; the memory is free if the connection ends, as the helper
 /// does not touch it.
 #[test]
-fn pieces_that_never_come_hold_no_memory() {
+fn pieces_that_never_arrive_hold_no_memory() {
     let mut get = get(RING, 1 << 20);
     get.met.client.poll();
     let part = get.share().claim_back(256, 256, From::Anywhere).unwrap();
@@ -300,7 +300,7 @@ fn a_paused_peer_is_not_asked_for_pieces() {
 
 /// A peer of the previous format sends no pieces, and is not asked to.
 #[test]
-fn a_peer_of_the_format_before_is_not_asked_for_pieces() {
+fn a_peer_of_the_previous_format_is_not_asked_for_pieces() {
     use causeway_wire::formats::Formats;
     assert_eq!(FORMATS.common(Formats::only(PIECES)), Some(PIECES));
     let before = FORMATS.common(Formats::only(PIECES - 1));

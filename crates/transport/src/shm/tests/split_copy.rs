@@ -287,7 +287,7 @@ fn invalid_claims_of_a_helper_end_the_connection() {
 
 /// An initiator that offers memory without permission, or memory that does not exist, gets no help and no harm.
 #[test]
-fn offers_of_nonsense_are_declined() {
+fn invalid_offers_of_transfers_are_declined() {
     let mut met = meet(ShmConfig::default());
     let far = Memory::from_vec(pattern(LEN));
     let region = (met.server.shm)

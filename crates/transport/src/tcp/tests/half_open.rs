@@ -83,7 +83,7 @@ fn a_process_that_ends_in_the_handshake_is_no_stranger() {
 }
 
 #[test]
-fn without_a_key_other_users_are_refused_before_they_say_anything() {
+fn without_a_key_other_users_are_refused_before_their_greeting() {
     assert!(is_let_in(7, 7) && is_let_in(0, 0));
     assert!(!is_let_in(8, 7) && !is_let_in(0, 7) && !is_let_in(7, 0));
     let mut server = Node::new(plain());
@@ -118,7 +118,7 @@ fn without_a_key_other_users_are_refused_before_they_say_anything() {
 /// While all available users flood the server, a peer gets its reply after a bounded number of polls, new peers
 /// come up, and half-open connections stay within their limit.
 #[test]
-fn connections_that_prove_nothing_in_any_number_leave_peers_alone() {
+fn any_number_of_unproven_connections_does_not_disturb_peers() {
     for config in [plain(), keyed(true)] {
         let mut config = config;
         config.max_half_open = 64;

@@ -96,7 +96,7 @@ fn garbage_instead_of_a_handshake_is_dropped() {
 }
 
 #[test]
-fn a_client_that_says_too_little_too_slowly_is_dropped() {
+fn a_client_that_sends_too_slowly_is_dropped() {
     let mut config = plain();
     config.connect_timeout = Duration::from_millis(300);
     let mut server = Node::new(config);

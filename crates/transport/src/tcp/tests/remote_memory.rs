@@ -400,7 +400,7 @@ fn disconnecting_ends_transfers_without_a_report_of_the_peer() {
 }
 
 #[test]
-fn a_peer_that_falls_silent_while_it_owes_us_something_is_given_up() {
+fn a_silent_peer_with_unfinished_transfers_is_given_up() {
     let mut config = plain();
     config.liveness_timeout = Duration::from_millis(300);
     let (mut client, mut server, peer) = pair(config, plain());
@@ -427,7 +427,7 @@ fn a_peer_that_falls_silent_while_it_owes_us_something_is_given_up() {
 }
 
 #[test]
-fn a_slow_peer_that_answers_probes_is_not_given_up() {
+fn a_slow_peer_that_replies_to_probes_is_not_given_up() {
     let mut config = plain();
     config.liveness_timeout = Duration::from_millis(600);
     let (mut client, mut server, peer) = pair(config, plain());

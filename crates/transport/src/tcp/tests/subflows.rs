@@ -145,7 +145,7 @@ fn the_side_that_was_connected_to_uses_them_too() {
 }
 
 #[test]
-fn one_side_that_takes_only_one_connection_decides() {
+fn a_side_that_allows_one_connection_decides() {
     let (mut client, mut server, peer) =
         pair(with_connections(plain(), 4), with_connections(plain(), 1));
     send(&mut client, peer, b"hello", &mut server);
@@ -160,7 +160,7 @@ fn one_side_that_takes_only_one_connection_decides() {
 }
 
 #[test]
-fn the_death_of_one_is_the_death_of_the_peer() {
+fn the_end_of_one_subflow_is_the_end_of_the_peer() {
     for victim in 0..2 {
         let config = TcpConfig {
             linger_timeout: std::time::Duration::from_millis(200),

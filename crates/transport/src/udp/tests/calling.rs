@@ -112,7 +112,7 @@ fn acceptance(caller: u64, opening: &Greeting) -> (noise::Seal, Greeting) {
 }
 
 #[test]
-fn an_acceptance_without_the_handshake_is_none_also_without_a_key() {
+fn an_acceptance_without_the_handshake_is_ignored_also_without_a_key() {
     let callee = Callee::new();
     let mut seen = Seen::default();
     let (mut caller, _, from, number) = calling(&callee, &mut seen);
@@ -140,7 +140,7 @@ fn an_acceptance_without_the_handshake_is_none_also_without_a_key() {
 
 /// Cookies may overtake each other, and each has a handshake of its own.
 #[test]
-fn an_acceptance_of_an_earlier_opening_is_one() {
+fn an_acceptance_of_an_earlier_opening_is_valid() {
     let callee = Callee::new();
     let mut seen = Seen::default();
     let (mut caller, _, from, number) = calling(&callee, &mut seen);

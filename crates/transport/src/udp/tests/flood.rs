@@ -134,7 +134,7 @@ impl Server {
 }
 
 #[test]
-fn openings_from_made_up_sources_are_not_kept() {
+fn openings_from_forged_sources_are_not_kept() {
     let mut server = Server::new(UdpConfig::default(), true);
     for n in 0..100_000 {
         server.open(address(7, n), 1 + u64::from(n), false);
