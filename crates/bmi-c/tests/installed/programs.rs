@@ -226,7 +226,7 @@ fn the_example_serves_requests() {
 
 /// Installing into a staging directory, and uninstalling.
 #[test]
-fn what_is_installed_is_uninstalled() {
+fn uninstalling_removes_all_installed_files() {
     let stage = LIBRARY.scratch("stage");
     let settings = [
         format!("DESTDIR={}", stage.display()),

@@ -51,7 +51,7 @@ fn is_sparse(file: &File) -> bool {
 
 /// Stored bytes are the written ones, to the block, for all clients; files without holes need no request to the I/O servers.
 #[test]
-fn what_is_stored_of_a_file_is_known() {
+fn stored_bytes_of_a_file_are_counted() {
     const BLOCK: u64 = 4096;
     for servers in [1, 3] {
         let fixture = Fixture::start(&Shape {

@@ -217,7 +217,7 @@ fn a_peer_killed_while_idle_is_reported() {
 }
 
 #[test]
-fn what_a_killed_peer_had_sent_is_delivered() {
+fn packets_of_a_killed_peer_are_delivered() {
     let (_folder, address) = place();
     let mut host = Host::listening(ShmConfig::default(), &address);
     let mut victim = Victim::start("full", &address);
