@@ -401,7 +401,7 @@ fn invalid_formats_end_the_handshake() {
 }
 
 #[test]
-fn an_attacker_on_the_path_cannot_choose_cipher_connections_or_format() {
+fn nobody_on_the_way_chooses_the_cipher_the_connections_or_the_format() {
     for (at, bit) in [(20, 1), (21, 2), (23, 1), (23, 2)] {
         let (agreements, _) = talk(with_key([true, true]), |hello| hello[at] ^= bit);
         assert!(agreements.iter().all(Option::is_none), "byte {at}");

@@ -221,7 +221,7 @@ fn stated_formats_of_other_clients_are_known() {
         (&[8, 5], Some(of(8, 5))),
         (&[9, 5], Some(of(9, 5))),
         (&[10, 5], Some(FORMATS)),
-        // Invalid formats.
+        // Nonsense.
         (&[0, 0], None),
         (&[11, 0], None),
         (&[11, 12], None),
