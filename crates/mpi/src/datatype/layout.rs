@@ -92,7 +92,7 @@ impl Shape {
         }
     }
 
-    /// Whether both are known to be the same without comparing what they are made of.
+    /// Whether both are known to be the same without comparing their components.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Empty, Self::Empty) => true,

@@ -107,7 +107,7 @@ impl Representation {
     }
 }
 
-/// What lies in a file where the program has this type: the type of the same kind with the size that `external32` has.
+/// The type in the file for this type of the program: that of the same kind with the size that `external32` has.
 fn external32_of(basic: Basic) -> Basic {
     match basic {
         Basic::Long => Basic::Int,
