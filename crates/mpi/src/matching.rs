@@ -101,7 +101,7 @@ impl Matcher for Mpi {
         self.receives.arrive(peer, word)
     }
 
-    /// No receive that leaves source or tag open may stand before it.
+    /// No receive with an open source or tag may precede it.
     fn is_next_for(&mut self, receive: u32) -> Option<(u32, u64)> {
         self.receives.is_next_for(receive)
     }

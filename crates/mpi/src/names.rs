@@ -1,5 +1,5 @@
 //! Names under which programs find each other's ports (MPI 5.0 §11.8.4): files in a directory of the user's, so that they hold among
-//! whatever was started by whatever launcher, on one host, or on all that share the directory.
+//! programs of every launcher, on one host, or on all that share the directory.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write};

@@ -117,11 +117,11 @@ pub(crate) struct Call {
 #[derive(Debug)]
 pub(crate) struct Hearing {
     pub(crate) what: What,
-    /// The communicator of those who wait for it with this process.
+    /// The communicator of the processes that wait for it with this one.
     pub(crate) group: usize,
     /// The message that is being received.
     pub(crate) coming: Option<(OpId, Memory, u32)>,
-    /// What was said, and the number of the process that has said it.
+    /// A message, and the number of its sender.
     pub(crate) heard: Option<(Vec<u8>, u32)>,
 }
 
@@ -132,7 +132,7 @@ pub(crate) enum What {
     Call(u32),
     /// The reply of this process under this tag.
     Reply(u32, Peer),
-    /// A call that is refused as soon as it is known who calls.
+    /// A call that is refused as soon as its caller is known.
     Refused,
 }
 

@@ -27,7 +27,7 @@ fn refused(what: impl Into<String>) -> Error {
     Error::new(abi::ERR_SPAWN, what)
 }
 
-/// Text that a launcher can be told.
+/// Text that the launchers' protocol can carry.
 fn text(bytes: &[u8], what: &str) -> Result<String> {
     let text = std::str::from_utf8(bytes);
     let text = text.map_err(|_| refused(format!("{what} is not UTF-8")))?;

@@ -57,7 +57,7 @@ pub fn start(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Writes what was gathered.
+/// Writes the gathered lines.
 pub fn flush() {
     if let Some(record) = lock().as_mut() {
         record.write();
@@ -86,7 +86,7 @@ fn with(body: impl FnOnce(&mut Record)) {
 impl Record {
     fn add(&mut self, event: &Event) {
         event.encode(&mut self.lines);
-        // Most lines are far shorter than what is left.
+        // Most lines are far shorter than the remaining room.
         if self.lines.len() > GATHERED - 512 {
             self.write();
         }

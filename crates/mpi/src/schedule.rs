@@ -48,7 +48,7 @@ struct Schedule {
     steps: Vec<Step>,
     at: usize,
     communicator: usize,
-    /// How messages are told from those of other operations: which of a communicator's contexts it is, the
+    /// How messages are distinguished from those of other operations: which of a communicator's contexts it is, the
     /// number that it has here, and the tag.
     channel: Channel,
     context: u32,
@@ -155,7 +155,7 @@ impl Schedules {
     }
 }
 
-/// Whom steps are done with, and how their messages are told from others.
+/// The peers of steps, and how their messages are distinguished from others.
 #[derive(Debug, Clone)]
 pub(crate) struct Among {
     pub(crate) channel: Channel,
@@ -273,7 +273,7 @@ impl Process {
         }
     }
 
-    /// Ends a schedule because one of its messages has failed. The other processes are told: they may wait for messages that
+    /// Ends a schedule because one of its messages has failed. The other processes are notified: they may wait for messages that
     /// this one would have sent.
     fn fail(&mut self, at: u32, error: OpError) {
         let Some(schedule) = self.schedules.get(at) else {
@@ -295,13 +295,13 @@ impl Process {
         for (to, word) in told {
             let is_lost = self.endpoint.loss(to).is_some();
             if to != own && !is_lost {
-                // One that cannot be told any more is told by the loss of the connection.
+                // A process that cannot be notified any more notices the loss of the connection.
                 let _ = self.post_unattended(to, &[], word, NO_OWNER);
             }
         }
     }
 
-    /// Ends a schedule with an error; what is going on is cancelled.
+    /// Ends a schedule with an error; operations in progress are cancelled.
     fn end_with(&mut self, at: u32, error: Error) {
         let Some(schedule) = self.schedules.get_mut(at) else {
             return;
@@ -345,7 +345,7 @@ impl Process {
         Ok(())
     }
 
-    /// Does what can be done now.
+    /// Does all steps that can be done now.
     fn advance(&mut self, at: u32) {
         let key = self.schedules.places.key(at);
         let queue = self.schedules.queue;

@@ -1,4 +1,4 @@
-//! Tables of the objects that handles stand for.
+//! Tables of objects by handle.
 //!
 //! A handle is a number of at most 30 bits that is none of the ABI's own (those are below 4096): what kind of object it is, how
 //! often its place in the table was used before, and the place. So one that was freed, or is of another kind, is recognised,

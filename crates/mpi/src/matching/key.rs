@@ -8,7 +8,7 @@ pub(super) const ANY_SOURCE: Kind = 2;
 /// How many kinds of patterns there are.
 pub(super) const KINDS: Kind = 4;
 
-/// A pattern as entries are found by it. What is open is 0.
+/// A pattern as the key of entries. An open field is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Key {

@@ -3,7 +3,7 @@
 //! Mostly messages come in the order in which their receives were posted: a new receive is only put behind the others of
 //! its source (`recent`; those of any source have a line of their own), and the first of these is looked at when a
 //! message comes. Only if that does not match are all of them put into a hash table, once each, where a message is looked up
-//! once for each kind of pattern that is there. What is in the table is always older than what is recent in the same line.
+//! once for each kind of pattern present. Entries of the table are always older than recent ones in the same line.
 
 use causeway_engine::lists::{Bucket, Linked, Links, List};
 use causeway_engine::matcher::table::{Filed, Table};

@@ -154,7 +154,7 @@ impl Area {
         self.is_told.store(false, Relaxed);
     }
 
-    /// Those that sleep for what is complete now; they get a notice each. To be called before this process waits or goes on with other things, if
+    /// Processes that sleep for the completed phase; they get a notice each. To be called before this process waits or does other work, if
     /// it has published anything.
     #[inline]
     pub(crate) fn sleepers(&self) -> u64 {

@@ -11,7 +11,7 @@ use crate::buffer::OwnedBuffer;
 use crate::error::Result;
 use crate::reduction::Kernel;
 
-/// What is done. All memory is contiguous.
+/// The operation. All memory is contiguous.
 #[derive(Debug)]
 pub(crate) enum What {
     /// All come.
@@ -187,7 +187,7 @@ impl Operation {
         true
     }
 
-    /// What it waits for.
+    /// The condition that it waits for.
     pub(crate) fn awaited(&self) -> (Of, u64) {
         let phase = self.first + self.at;
         match Area::before_filling(phase) {

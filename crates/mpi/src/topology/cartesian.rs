@@ -145,7 +145,7 @@ impl Cartesian {
             let neighbour = |rank, label| Neighbour { rank, label };
             all.destinations.push(neighbour(before, backward));
             all.destinations.push(neighbour(behind, forward));
-            // What comes from the one before was sent forward.
+            // Blocks from the process before were sent forward.
             all.sources.push(neighbour(before, forward));
             all.sources.push(neighbour(behind, backward));
         }
