@@ -18,7 +18,7 @@ const COMPARED: u32 = 16;
 /// The other way is preferred from the next cycle on if it has taken less than this part of the time.
 const BETTER: f64 = 15.0 / 16.0;
 
-/// Whose turn it is among so many ways, and what they have taken. See the module's page.
+/// The way whose turn it is among so many, and the times that they have taken. See the module's page.
 #[derive(Debug)]
 pub struct Choice<const WAYS: usize> {
     preferred: usize,

@@ -220,7 +220,7 @@ pub fn send_many(socket: impl AsFd, datagrams: &[(SocketAddr, &[u8])]) -> io::Re
     }
 }
 
-/// Receives what is there, each datagram into its own part of `room` of `slot_bytes`. Each one's sender and bytes are
+/// Receives all waiting datagrams, each into its own part of `room` of `slot_bytes`. Each one's sender and bytes are
 /// appended to `into`. Returns how many there were.
 pub fn receive_many(
     socket: impl AsFd,
@@ -394,7 +394,7 @@ fn extended_errno(message: &libc::msghdr) -> i32 {
     0
 }
 
-/// The owner of the one socket of this host that receives what is sent to exactly `address`; `None` if
+/// The owner of the one socket of this host that receives datagrams to exactly `address`; `None` if
 /// there is none, or more than one. By the kernel's table in /proc.
 pub fn owner(address: SocketAddr) -> io::Result<Option<Owner>> {
     let path = match address {
@@ -456,7 +456,7 @@ mod tests {
                 assert_eq!(from, a);
                 assert_eq!(room[range], sent[..]);
             }
-            // What does not fit its slot is left out.
+            // Bytes beyond the slot are left out.
             assert_eq!(receive_many(&other, &mut room, 700, &mut got).unwrap(), 4);
             assert_eq!(got.len(), 2);
             assert_eq!(receive_many(&other, &mut room, 700, &mut got).unwrap(), 0);

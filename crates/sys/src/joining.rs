@@ -23,7 +23,7 @@ pub enum Joined {
     Second(Vec<u8>),
 }
 
-/// Tells the process at the other end of the connected socket with this number a text, and learns its text. Of the two
+/// Exchanges a text with the process at the other end of the connected socket with this number. Of the two
 /// processes the one with the larger text comes first; two of the same text are one process. The socket is as it was before: nothing is left in it, and whether it waits
 /// is not changed. Waits as long as the other process takes.
 pub fn exchange(number: RawFd, text: &[u8]) -> io::Result<Joined> {

@@ -16,7 +16,7 @@ pub struct Buffer {
 // SAFETY: an address and a number. Who makes `Memory` of it vouches for the bytes.
 unsafe impl Send for Buffer {}
 
-/// What is done with the buffers.
+/// Access to the buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// They are written.

@@ -8,7 +8,7 @@ pub enum Patience {
     /// There is none.
     #[default]
     Over,
-    /// Nobody has looked yet.
+    /// Not checked yet.
     Fresh,
     /// Until then.
     Until(Instant),

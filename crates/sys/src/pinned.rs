@@ -1,4 +1,4 @@
-//! The process at the other end of a Unix socket, held so that what is done by its number is done to that process.
+//! The process at the other end of a Unix socket, held so that operations by its number affect that process only.
 //!
 //! A number is not a process: when one ends, another may get its number, and one that starts another program
 //! keeps its number with other memory. What holds is the kernel's handle of the memory (`/proc/PID/mem`), opened while the kernel's
@@ -29,7 +29,7 @@ use crate::socket::RecordSocket;
 pub struct Mark {
     /// Where it lies.
     pub address: u64,
-    /// What it is, as long as the process does not end.
+    /// Its identity, as long as the process does not end.
     pub value: u64,
 }
 
@@ -63,7 +63,7 @@ impl Pinned {
         let number = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
         let process = match socket.peer_process() {
             Ok(process) => Some(process),
-            // A kernel before 6.5: what has the number now may be another process, as the mark shows.
+            // A kernel before 6.5: the number may be another process's now, as the mark shows.
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
                 pidfd_open(number, PidfdFlags::empty()).ok()
             }

@@ -50,7 +50,7 @@ impl Secret {
         random::bytes().map(|mut bytes| Self::take(&mut bytes))
     }
 
-    /// The one that 64 hexadecimal digits stand for.
+    /// The key of 64 hexadecimal digits.
     pub fn of_digits(text: &str) -> Option<Self> {
         let mut bytes = [0; SECRET_BYTES];
         if text.len() != 2 * SECRET_BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {

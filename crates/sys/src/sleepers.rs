@@ -1,7 +1,7 @@
 //! Processes that sleep until something in the memory that they share has happened, and how the process finds them that makes it happen.
 //!
 //! Each process has a bit in a word of that memory. One that is about to sleep sets it, looks once more, and sleeps until it is sent a
-//! notice. One that has changed what others may sleep for reads the bits, clears those of processes whose wait is over, and sends a notice to each of them.
+//! notice. A process that has changed a word for which others may sleep reads the bits, clears those of processes whose wait is over, and sends a notice to each of them.
 //! There is a full fence between the change and the reading of bits, and one between the setting of a bit and the last look: either the
 //! one sees the bit, or the other sees the change. A process that was sent a notice and has to sleep on sets its bit again: it may have been
 //! taken on account of what the process was waiting for before.

@@ -8,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 const STACK_BYTES: usize = 128 << 10;
 
 /// Starts a thread with a small stack that no signal of the process is delivered to: the program's handlers
-/// run where they would run without this thread, and interrupt what they would interrupt.
+/// run in the threads in which they would run without this one.
 ///
 /// # Errors
 /// If the system refuses another thread.

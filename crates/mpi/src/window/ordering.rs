@@ -223,7 +223,7 @@ impl Process {
         Ok(())
     }
 
-    /// What has gone wrong with accesses since.
+    /// Takes the error of accesses since the last call.
     pub(super) fn take_error(&mut self, handle: usize) -> Result<()> {
         self.window_mut(handle)?.error.take().map_or(Ok(()), Err)
     }
