@@ -15,7 +15,7 @@ use crate::communicator::{comm_free, made, meet, talk};
 use crate::library::{complete, enter, with};
 use crate::types::{Handle, read_text, write_text};
 
-/// Whether this process is the root, which alone looks at some arguments.
+/// Whether this process is the root, which alone reads some arguments.
 fn is_root(comm: Handle, root: c_int) -> Result<bool> {
     with(|process, _| {
         let communicator = process.communicator(comm)?;

@@ -1,7 +1,7 @@
 //! What `causeway run` is shown of this process: which call each thread is in, all the time, in a page that the launcher maps,
 //! too; and, if it asks for that, a record of the calls ([`causeway_mpi::record`]).
 //!
-//! Without such a launcher a call pays for the look at a pointer; with it, for six stores.
+//! Without such a launcher a call pays for the check of a pointer; with it, for six stores.
 
 use std::cell::Cell;
 use std::os::fd::AsRawFd;

@@ -2,7 +2,7 @@
 //!
 //! It is for operations that go on when a call returns: requests, and whatever else asks for progress. As long as there are any, and no thread of the
 //! program waits, it waits for messages as a thread of the program would, one of several that take turns. While one of the program's
-//! waits, which makes progress itself, and while nothing goes on, it sleeps, and the next call that leaves something going on wakes it.
+//! waits, which makes progress itself, and without operations in progress, it sleeps, and the next call that leaves an operation in progress wakes it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -49,7 +49,7 @@ pub(crate) fn end() {
     }
 }
 
-/// Sleeps until a call leaves something going on, and a while longer, as the waiting policy has it.
+/// Sleeps until a call leaves an operation in progress, and a while longer, as the waiting policy has it.
 fn sleep(calls: u64) {
     standby::sleep(&STANDBY, calls);
     std::thread::sleep(STANDBY_DELAY);

@@ -1,4 +1,4 @@
-//! What tools can set and look at (MPI 5.0 chapter 15). Errors are returned: no error handler is called.
+//! The tool information interface (MPI 5.0 chapter 15). Errors are returned: no error handler is called.
 //!
 //! There are no events, no sources of them, and no enumerations: the standard allows for none.
 #![allow(clippy::too_many_arguments, reason = "they are the standard's")]

@@ -227,7 +227,7 @@ impl Process {
         (active, at)
     }
 
-    /// Whether something was heard, which [`Process::take_heard`] returns then.
+    /// Whether a message has arrived, which [`Process::take_heard`] returns then.
     pub(crate) fn poll_hearing(&mut self, at: u32) -> Result<Option<Status>> {
         let Some(mut hearing) = self.ports.hearings.remove(&at) else {
             return Err(Error::new(

@@ -18,7 +18,7 @@ pub const DIRECTORY: &str = "CAUSEWAY_RUN_DIRECTORY";
 /// set; all processes have the same.
 pub const METHODS: &str = "CAUSEWAY_MPI_METHODS";
 
-/// A file with the key, as 64 hexadecimal digits, by which programs know each other that were started apart and connect by
+/// A file with the key, as 64 hexadecimal digits, by which separately started programs authenticate each other that connect by
 /// `tcp`. Without it, each program draws a key of its own.
 pub const KEY_FILE: &str = "CAUSEWAY_MPI_KEY_FILE";
 

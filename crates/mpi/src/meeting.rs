@@ -54,7 +54,7 @@ enum Talk {
     Replied(Said),
 }
 
-/// What becomes of a leader's talk.
+/// The next step of a leader's exchange.
 enum Next {
     Wait(Talk, Active),
     /// This is to be sent to the group.
@@ -118,7 +118,7 @@ fn said_nothing() -> Error {
 
 impl Process {
     /// Begins to make an inter-communicator of the processes of `local` and those of another communicator, whose leader has
-    /// the rank `remote_leader` in `peer`, which only the local leader looks at.
+    /// the rank `remote_leader` in `peer`, which only the local leader reads.
     pub fn meet(
         &mut self,
         local: usize,

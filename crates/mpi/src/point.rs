@@ -89,7 +89,7 @@ impl Process {
         Some(self.keep_receive(op, (route.communicator, from_any)))
     }
 
-    /// Receives a message that has not come, if nothing else goes on.
+    /// Receives a message that has not arrived, if no other operation is in progress.
     #[inline(always)]
     pub fn receive_alone(&mut self, into: &Memory, route: Route) -> Received {
         if self.has_threads || !self.is_quiet() {

@@ -142,14 +142,14 @@ pub(crate) struct Ports {
     /// Those that the program has opened.
     pub(crate) open: BTreeSet<u32>,
     last: u32,
-    /// The program has opened some: calls have to be looked at from then on, since those at ports that were closed are refused.
+    /// The program has opened some: calls have to be processed from then on, since those at closed ports are refused.
     is_asked: bool,
     pub(crate) calls: BTreeMap<u32, VecDeque<Call>>,
     pub(crate) hearings: BTreeMap<u32, Hearing>,
 }
 
 impl Ports {
-    /// Whether calls have to be looked at all the time.
+    /// Whether calls have to be processed all the time.
     #[inline]
     pub(crate) fn are_asked(&self) -> bool {
         self.is_asked
@@ -162,7 +162,7 @@ impl Ports {
         tag
     }
 
-    /// Has calls be looked at all the time.
+    /// Has calls be processed all the time.
     pub(crate) fn be_asked(&mut self) {
         self.is_asked = true;
     }

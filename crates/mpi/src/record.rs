@@ -1,7 +1,7 @@
 //! What this process did, written to a file for its launcher: calls, and messages with their receives
 //! ([`causeway_wire::run::Event`]).
 //!
-//! There is one record in a process. When it is off, which is usual, each message costs a look at a flag. Lines are gathered in
+//! There is one record in a process. When it is off, which is usual, each message costs the check of a flag. Lines are gathered in
 //! memory of bounded size and written when it is full; a process that is killed loses those.
 
 use std::collections::HashMap;

@@ -54,7 +54,7 @@ struct Schedule {
     context: u32,
     tag: u32,
     peers: Arc<[Peer]>,
-    /// Sends and receives that are going on.
+    /// Sends and receives in progress.
     pending: Vec<OpId>,
     /// A function of the program's is being called.
     is_calling: bool,
@@ -110,19 +110,19 @@ impl Schedules {
         }
     }
 
-    /// Whether nothing is going on.
+    /// Whether nothing is in progress.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty() && self.orphans.is_empty()
     }
 
-    /// Whether a schedule is all that goes on.
+    /// Whether a schedule is the only operation in progress.
     #[inline]
     pub(crate) fn is_only(&self, at: u32) -> bool {
         self.places.get(at).is_some() && self.places.len() == 1 && self.orphans.is_empty()
     }
 
-    /// The sends and receives of a schedule that are going on.
+    /// The sends and receives of a schedule in progress.
     fn pending(&self, at: u32) -> &[OpId] {
         let schedule = self.get(at);
         schedule.map_or(&[], |schedule| &schedule.pending)
@@ -313,7 +313,7 @@ impl Process {
         }
     }
 
-    /// Looks whether another process has given up an operation that goes on here.
+    /// Checks whether another process has given up an operation that is in progress here.
     fn look_for_failure(&mut self, at: u32) -> Result<()> {
         let Some(schedule) = self.schedules.get(at) else {
             return Ok(());
@@ -454,7 +454,7 @@ impl Process {
         }
     }
 
-    /// Waits for a schedule that is all that goes on, until it is done, or a function of the program is to be called. Of several
+    /// Waits for a schedule that is the only operation in progress, until it is done, or a function of the program is to be called. Of several
     /// sends and receives any may fail, so that only a single one is waited for alone.
     pub(crate) fn wait_for_steps(&mut self, at: u32) -> Result<Option<Call>> {
         loop {

@@ -196,7 +196,7 @@ impl<T> Table<T> {
         place.object.take().ok_or_else(|| self.none(handle))
     }
 
-    /// The object of a handle, if it is one of this table, to be looked at and dropped.
+    /// The object of a handle, if it is one of this table, to be read and dropped.
     #[inline]
     pub fn hold(&mut self, handle: usize) -> Option<Held<'_, T>> {
         let at = handle & (PLACES - 1);

@@ -1,4 +1,4 @@
-//! What tools can set and look at (MPI 5.0 chapter 15): lists of variables, all of them numbers of 64 bits.
+//! Variables of the tool information interface (MPI 5.0 chapter 15), all of them numbers of 64 bits.
 
 use std::time::Duration;
 

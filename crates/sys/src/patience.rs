@@ -15,7 +15,7 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// Whether one goes on looking: `most` from the first look on. Reads the clock, unless it is over.
+    /// Whether to go on checking: for `most` from the first check on. Reads the clock, unless the time is over.
     #[inline]
     pub fn lasts(&mut self, most: Duration) -> bool {
         match self {

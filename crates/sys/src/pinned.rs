@@ -4,7 +4,7 @@
 //! keeps its number with other memory. What holds is the kernel's handle of the memory (`/proc/PID/mem`), opened while the kernel's
 //! handle of the process (`SO_PEERPIDFD`) said that the number was still its own: the first is of no use any more as
 //! soon as the process has ended or has another program. Cross-memory attach takes a number all the same, so
-//! [`Pinned::number`] looks first, once in each tick of the kernel's clock (1 to 10 ms): a look at each copy would cost a noticeable part
+//! [`Pinned::number`] checks first, once in each tick of the kernel's clock (1 to 10 ms): a check at each copy would cost a noticeable part
 //! of it, and numbers do not come back sooner by chance. On purpose, a process can make it so; but it can only become one of its own
 //! user's that the kernel lets this process reach, as processes of other users are not shared memory with.
 //!

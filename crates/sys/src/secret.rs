@@ -17,7 +17,7 @@ pub const SECRET_BYTES: usize = 32;
 /// Bytes of the mapping: the kernel rounds up to a page.
 const MAPPED_BYTES: usize = 4096;
 
-/// The most bytes of a key file that are looked at.
+/// The most bytes of a key file that are read.
 const LONGEST_FILE: usize = 4096;
 
 /// A key. Clones are references to the same bytes; `Debug` does not show them.

@@ -1,6 +1,6 @@
 //! Synchronization between the threads of a program and one that makes progress in their stead while they compute.
 //!
-//! The thread makes progress with what calls have left going on, as long as no thread of the program waits, which makes progress itself.
+//! The thread makes progress on operations that calls have left, as long as no thread of the program waits, which makes progress itself.
 //! Otherwise it is idle: it sleeps on a count of calls. A thread of the program that leaves the library behind something that goes on wakes
 //! it. The thread announces that it is idle before it checks for operations, and the program's threads check whether it is idle after
 //! they have begun operations, and after a wait: either the thread sees these operations, or they see that it is idle.

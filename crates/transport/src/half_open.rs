@@ -2,7 +2,7 @@
 //!
 //! They have places of their own, so that they never take one from a peer. Each *source* (a user of this host, or
 //! another host) has at most half of them; when all are taken, the source that has the most of them makes room.
-//! So whatever one source does, a connection from another gets a place at once, and its handshake is over long
+//! So under a flood of one source a connection from another gets a place at once, and its handshake is over long
 //! before it would be its turn to make room.
 
 use std::collections::{BTreeSet, HashMap};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::method::Peer;
 
-/// Where a connection comes from, as far as that can be told before it proves anything.
+/// The source of a connection, as far as it is known before the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
     /// A user of this host, as the kernel tells.

@@ -82,7 +82,7 @@ impl Shape {
         }
     }
 
-    /// Contiguous pieces, where those of neighbouring rounds of a loop count apart.
+    /// Contiguous pieces, where those of neighbouring rounds of a loop count separately.
     pub(crate) fn pieces(&self) -> u64 {
         match self {
             Self::Empty => 0,

@@ -11,7 +11,7 @@ use super::file::File;
 use super::storage::{Storage, failed};
 use super::view::View;
 
-/// The displacement that stands for where the shared pointer is, in files that are read or written sequentially.
+/// The displacement that means the shared pointer's position, in files that are read or written sequentially.
 const DISPLACEMENT_CURRENT: i64 = -1;
 
 impl File {

@@ -171,7 +171,7 @@ pub struct View {
     tile: Datatype,
 }
 
-/// Pieces of a file type that are looked at when it is checked: in one with more, the order of the first ones is.
+/// Pieces of a file type that its check reads: in one with more, only the order of the first ones is checked.
 const MOST_CHECKED: usize = 1 << 16;
 
 fn bad(text: &str) -> Error {

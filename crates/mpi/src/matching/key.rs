@@ -52,7 +52,7 @@ impl Key {
     }
 }
 
-/// How often this thread has looked at the pattern of an entry: the cost of matching, as tests count it.
+/// How often this thread has compared the pattern of an entry: the cost of matching, as tests count it.
 #[cfg(test)]
 pub(super) mod looks {
     use std::cell::Cell;

@@ -35,7 +35,7 @@ struct Line {
 /// The line of receives from any source.
 const ANY: usize = 0;
 
-/// Recent receives of a line that are looked at to find out whether a receive is the next to get a message.
+/// Recent receives of a line that are compared to find out whether a receive is the next to get a message.
 const LOOKED_AT: usize = 16;
 
 #[inline(always)]
@@ -262,7 +262,7 @@ impl Receives {
         (oldest == Some(receive)).then_some((peer, word))
     }
 
-    /// The oldest recent receive of a line that a message belongs to; nothing if too many would have to be looked at.
+    /// The oldest recent receive of a line that a message matches; `None` if too many would have to be compared.
     fn first_recent(&self, line: usize, peer: u32, word: u64) -> Option<Option<u32>> {
         let mut at = self.lines[line].recent.first();
         for _ in 0..LOOKED_AT {

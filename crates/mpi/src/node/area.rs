@@ -11,7 +11,7 @@
 //! writing the phase's number; then it reads the slots of those whose data it needs. It publishes a phase only when it has read what it needs
 //! of the one before, and fills a slot only when all have published the phase behind the one that the slot was used for: by then all have read it.
 //!
-//! A process that has waited for long goes to sleep: it writes down the phase that it waits for, sets its bit, looks at the slots once more,
+//! A process that has waited for long goes to sleep: it writes down the phase that it waits for, sets its bit, checks the slots once more,
 //! and sleeps until it gets a notice. A process that has published a phase reads the bits before it waits itself, and sends a notice to each
 //! sleeper whose phase is complete ([`sleepers`]): either the sleeper sees that the phase is complete, or the
 //! publisher sees the sleeper's bit. So the process that completes a phase wakes those that sleep for it, and no other process does.

@@ -86,7 +86,7 @@ impl Parts {
     }
 }
 
-/// An operation that is going on.
+/// An operation in progress.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) area: Arc<Area>,
@@ -162,7 +162,7 @@ impl Operation {
         }
     }
 
-    /// Goes on as far as it can without waiting. Returns whether it is over.
+    /// Advances as far as it can without waiting. Returns whether it is over.
     #[inline]
     pub(crate) fn run(&mut self) -> bool {
         while self.at < self.phases {

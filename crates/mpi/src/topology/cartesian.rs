@@ -12,7 +12,7 @@ pub struct Cartesian {
     pub periods: Vec<bool>,
 }
 
-/// A process's part of a grid that is taken apart (`MPI_Cart_sub`).
+/// A process's part of a grid that is divided (`MPI_Cart_sub`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// The part's grid.

@@ -1,4 +1,4 @@
-//! Windows by their handles, and the memory of those that programs look at or change.
+//! Windows by their handles, and the memory of those that programs read or change.
 
 use causeway_engine::Memory;
 

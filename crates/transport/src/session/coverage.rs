@@ -33,7 +33,7 @@ impl Coverage {
         self.insert(at..at, range, most)
     }
 
-    /// Adds a range, whatever of it is in the set already, if that leaves at most `most` separate ranges.
+    /// Adds a range, which may overlap the set, if that leaves at most `most` separate ranges.
     pub(super) fn add_again(&mut self, range: Range<u64>, most: usize) -> Result<(), Rejected> {
         if range.is_empty() {
             return Ok(());

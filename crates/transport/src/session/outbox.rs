@@ -194,7 +194,7 @@ impl Outbox {
         self.segments.push_back(Segment::Memory { memory, owner });
     }
 
-    /// The front of what is committed, as pieces for one call.
+    /// The front of the committed bytes, as pieces for one call.
     pub(crate) fn pieces<'a>(&'a self, into: &mut [Piece<'a>; MAX_PIECES]) -> usize {
         let mut count = 0;
         for (slot, segment) in into.iter_mut().zip(&self.segments) {
@@ -209,7 +209,7 @@ impl Outbox {
         count
     }
 
-    /// Forgets the first `count` bytes of what is committed: they were sent.
+    /// Drops the first `count` committed bytes: they were sent.
     pub(crate) fn advance(&mut self, mut count: usize) {
         self.committed -= count;
         while let Some(front) = self.segments.front_mut() {
@@ -246,7 +246,7 @@ impl Outbox {
         }
     }
 
-    /// Moves up to `into.len()` bytes from the front of what is committed; returns how many.
+    /// Moves up to `into.len()` committed bytes from the front; returns how many.
     pub(crate) fn copy_out(&mut self, into: &mut [u8]) -> usize {
         let mut filled = 0;
         for segment in &self.segments {
@@ -276,7 +276,7 @@ impl Outbox {
             .any(|segment| matches!(segment, Segment::Memory { owner: of, .. } if *of == owner))
     }
 
-    /// Copies what is committed from memory whose owner `ends`, so that the memory is not touched
+    /// Copies committed bytes from memory whose owner `ends`, so that the memory is not touched
     /// any more.
     pub(super) fn detach(&mut self, ends: impl Fn(SpanOwner) -> bool) {
         for segment in &mut self.segments {

@@ -59,7 +59,7 @@ pub(super) fn piece_bytes(layout: PairLayout) -> u64 {
     quarter.saturating_sub(1).max(1) * UNIT_BYTES
 }
 
-/// Transfers of at most so many bytes are chosen for apart from longer ones.
+/// Transfers of at most so many bytes have a choice of their own.
 const CLASSES: [u64; 2] = [256 << 10, 2 << 20];
 
 /// Transfers after which a stream that never ends begins a new turn, with some of the last one in progress.
