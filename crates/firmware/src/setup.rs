@@ -103,7 +103,7 @@ pub struct Region<'a> {
 
 /// A completion queue: a ring of 16-byte entries ([`wire::vi`](causeway_wire::vi)'s `Completion`) in
 /// registered memory, zeroed by its owner. The card never writes outside of it. That no entry is
-/// overwritten before it is read is up to the owner, who knows how many descriptors were posted.
+/// overwritten before it is read is up to the owner, which knows how many descriptors were posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompletionQueue {
     /// Virtual address of the first entry, aligned to 16 bytes.

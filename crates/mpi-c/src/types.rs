@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 
-/// Any handle: the ABI's are pointers, which nobody follows.
+/// Any handle: the ABI's are pointers, which are never followed.
 pub(crate) type Handle = usize;
 
 /// The address of a function of the program's.

@@ -13,7 +13,7 @@ pub struct Buffer {
     pub len: usize,
 }
 
-// SAFETY: an address and a number. Who makes `Memory` of it vouches for the bytes.
+// SAFETY: an address and a number. The code that makes `Memory` of it vouches for the bytes.
 unsafe impl Send for Buffer {}
 
 /// Access to the buffers.

@@ -39,7 +39,7 @@ impl Secret {
     /// Takes the bytes over and overwrites the caller's.
     pub fn take(bytes: &mut [u8; SECRET_BYTES]) -> Self {
         let page = Page::new();
-        // SAFETY: the page has room for them, and nobody else has it yet.
+        // SAFETY: the page has room for them, and is not shared yet.
         unsafe { page.at.write(*bytes) };
         bytes.zeroize();
         Self(Arc::new(page))
@@ -116,7 +116,7 @@ impl std::fmt::Debug for Secret {
 
 impl Page {
     fn new() -> Self {
-        // SAFETY: a new mapping at an address of the kernel's choice touches nobody else's memory.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
         let mapped = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -152,7 +152,7 @@ impl Drop for Page {
     fn drop(&mut self) {
         self.wipe();
         if self.is_mapped {
-            // SAFETY: `new` has mapped exactly this, and nobody refers to it any more.
+            // SAFETY: `new` has mapped exactly this, and there is no reference to it any more.
             let _ = unsafe { munmap(self.at.as_ptr().cast(), MAPPED_BYTES) };
         } else {
             // SAFETY: `new` has leaked exactly this box.

@@ -1,5 +1,5 @@
 //! What processes of MPI programs tell each other so that programs that were started apart can meet (MPI 5.0 chapter 11.7 to
-//! 11.9): who they are, how they are reached, and which formats of MPI's messages they speak.
+//! 11.9): their identities, addresses, and formats of MPI's messages.
 //!
 //! The formats stand among a process's addresses, as one of the scheme `mpi`: `mpi://1-2`. Builds that do not know it pass over an
 //! address whose scheme is that of none of their methods, and so understand everything besides.

@@ -111,7 +111,7 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// Whether [`Storage::lock`] works. Where it does not, processes that share memory lock among themselves.
     fn has_locks(&self) -> bool;
 
-    /// Locks the file against others that lock it: all of them if `exclusive`, else those who lock it exclusively. Waits
+    /// Locks the file against other locks: all of them if `exclusive`, else exclusive ones. Waits
     /// until that is possible.
     fn lock(&self, exclusive: bool) -> io::Result<Box<dyn Lock + '_>>;
 }

@@ -26,7 +26,7 @@ impl Window {
 }
 
 impl Window {
-    /// Orders accesses to memory that is reached directly with all later ones. Returns whether progress is to be made: one who waits
+    /// Orders accesses to memory that is reached directly with all later ones. Returns whether progress is to be made: a process that waits
     /// for others by looking at memory again and again does its part for them, too.
     #[inline]
     fn order(&mut self) -> bool {

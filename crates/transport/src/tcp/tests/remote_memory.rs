@@ -235,7 +235,7 @@ fn access_beyond_an_export_is_refused_and_the_connection_lives() {
     assert_eq!(theirs.to_vec(), vec![9; 1000]);
     assert!(
         server.seen.packets.is_empty(),
-        "a refused put notifies nobody"
+        "a refused put sends no notification"
     );
 }
 
