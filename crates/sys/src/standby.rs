@@ -28,7 +28,7 @@ pub trait StandbyMemory {
     fn wake(&self);
 }
 
-/// The thread begins a round: it is to sleep on this count of calls unless it finds something to do. `true` if it is to look for that, inside
+/// The thread begins a round: it is to sleep on this count of calls unless it finds operations. `true` if it is to check for these, inside
 /// of the library.
 pub fn begin_round(memory: &impl StandbyMemory) -> (u64, bool) {
     let calls = memory.calls().load(SeqCst);

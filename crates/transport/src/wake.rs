@@ -1,7 +1,7 @@
 //! How another thread ends a wait: a flag that is checked inside the preparation of every sleep.
 //!
-//! The thread that waits announces that it is about to sleep, fences, and only then looks at the flag; a
-//! thread that wants the wait to end sets the flag, fences, and only then looks for an announcement. So
+//! The waiting thread announces that it is about to sleep, fences, and only then checks the flag; a
+//! thread that wants the wait to end sets the flag, fences, and only then checks for an announcement. So
 //! either the waiter sees the flag and does not sleep, or the caller sees the announcement and wakes. A
 //! check before the announcement proves nothing: a call between the two would be slept through.
 //!

@@ -56,7 +56,7 @@ pub(crate) struct Area {
     next: AtomicU64,
     /// All have published the phases below.
     known: AtomicU64,
-    /// This process has looked for sleepers since it last published.
+    /// This process has checked for sleepers since it last published.
     is_told: AtomicBool,
 }
 
@@ -186,7 +186,7 @@ impl Area {
         sleepers::take(self.word(SLEEPERS), ready)
     }
 
-    /// Says what this process is going to sleep for. It looks once more before it does.
+    /// Announces the phase that this process is going to sleep for. It checks once more before it does.
     #[cold]
     pub(crate) fn announce(&self, of: Of, phase: u64) {
         let rank = match of {

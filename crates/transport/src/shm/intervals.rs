@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-// The checks of a poll. The policy of the caller decides when it polls; a check that one poll leaves out, a later one does, or the last check before the
-// caller sleeps.
+// The checks of a poll. The policy of the caller decides when it polls; a check that one poll leaves out is made by a later
+// one, or before the caller sleeps.
 
 /// Every how many polls the sockets are polled, which report new connections and deaths: 166 ns in 8 µs of polls, 2 %. With 64 it would
 /// be 32 %; with 16,384 a death would be noticed 130 µs late.
@@ -34,8 +34,8 @@ pub(super) const CLOCKED_SPINS: u32 = 16;
 
 // When a sleeping caller has to poll again, as no event reports these changes. These are rates of attempts. No message waits for any of them.
 
-/// How often a process that sleeps looks whether quarantined memory is free: the peer that holds it is stopped, and
-/// tells nothing. A look reads a word for each piece of memory, of which there are at most 4,096: 0.1 ms at 25 ns each, 0.5 % of the interval.
+/// How often a sleeping process checks whether quarantined memory is free: the peer that uses it is stopped, and
+/// reports nothing. A check reads a word for each piece of memory, of which there are at most 4,096: 0.1 ms at 25 ns each, 0.5 % of the interval.
 pub(super) const QUARANTINE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How often a process tries again to connect to a listener whose queue is full: nothing tells when it has room. An attempt is one system
@@ -43,7 +43,7 @@ pub(super) const QUARANTINE_INTERVAL: Duration = Duration::from_millis(20);
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How long the listener rests when no caller can even be refused, for want of descriptors: no event reports when there are some. Without a rest
-/// it would be ready in each look, and keep the process awake.
+/// it would be ready in each poll, and keep the process awake.
 pub(super) const LISTENER_INTERVAL: Duration = Duration::from_millis(50);
 
 // The wait inside a call: revoking memory returns when the peer does not write to it any more. The policy cannot have it: the method may neither deliver
