@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_replies_reads_the_ring_at_every_poll() {
+    fn a_receiver_that_replies_looks_at_every_poll() {
         let mut pace = Pace::default();
         for look in 0..1000 {
             pace.caught_up(1 + look % 5, look % 2 == 0);
