@@ -212,7 +212,7 @@ static void flags(cwfs_t *fs) {
     CHECK_IS(cwfs_write(fs, file, "late", 4), 4);
     CHECK_IS(cwfs_read(fs, other, text, sizeof text), 4);
     CHECK_IS(cwfs_close(fs, other), 0);
-    /* The object is removed with its last name. */
+    /* Gone with its last name. */
     CHECK_IS(cwfs_unlink(fs, "/log"), 0);
     CHECK_IS(cwfs_pwrite(fs, file, "x", 1, 0), -ESTALE);
     CHECK_IS(cwfs_close(fs, file), 0);

@@ -44,7 +44,7 @@ static void post_and_test(cwfs_t *fs) {
     CHECK_IS(cwfs_post_read(fs, &op, file, back, 10, (int64_t)OPS * BYTES, NULL), 0);
     CHECK_IS(cwfs_test(fs, op, &done[0], -1), 1);
     CHECK_IS(done[0].result, 0);
-    /* A failing operation, with its text. */
+    /* One that fails, with its text. */
     CHECK_IS(cwfs_unlink(fs, "/posted"), 0);
     CHECK_IS(cwfs_post_write(fs, &op, file, data, 10, 0, &op), 0);
     CHECK_IS(cwfs_test(fs, op, &done[0], -1), 1);

@@ -198,7 +198,7 @@ fn requests_of_other_formats_are_refused_in_one_that_their_clients_read() {
         (12, &[11], 10, &["formats 11 to 12 ", &ours, "run builds"]),
         // It goes on in format 10.
         (11, &[6], 10, &["formats 6 to 11 ", &ours]),
-        // Invalid formats.
+        // Nonsense.
         (0, &[], 0, &["format"]),
         (11, &[12], 10, &["format"]),
         (7, &[8], 7, &["lowest format"]),

@@ -156,7 +156,7 @@ fn a_killed_mount_gives_errors_and_can_be_replaced() {
     assert_eq!(shell(mounted.path(), "ls -A"), "");
 }
 
-/// Unlinked files that a dead mount had open are removed by another mount; those that a live mount has open are not.
+/// What a mount leaves that dies is removed by others, and nothing that one still has open.
 #[test]
 fn unlinked_files_of_dead_mounts_are_removed() {
     if !can_mount() {

@@ -103,7 +103,7 @@ fn an_open_file_outlives_its_names() {
     std::fs::remove_file(one.at("big")).unwrap();
     std::fs::write(one.at("new"), "new").unwrap();
     std::fs::rename(one.at("new"), one.at("old")).unwrap();
-    // The other mount shows the remaining names, and not the directory of open unlinked files.
+    // The other mount has the names that there are, and no place of its neighbour's.
     assert_eq!(shell(other.path(), "ls -A"), "old\n");
     assert_eq!(std::fs::read(other.at("old")).unwrap(), b"new");
     let hidden = other.at(".causeway-unlinked").metadata();
@@ -134,7 +134,7 @@ fn an_open_file_outlives_its_names() {
     until("the mount's directory is gone", || {
         stand.fs(&["ls", "/.causeway-unlinked"]).ok().is_empty()
     });
-    // A file that another client removes is not kept while it is open: its sync fails.
+    // Of a file that another mount removes, nothing is kept, and nothing else is read in its place.
     let mut lost = File::create_new(other.at("lost")).unwrap();
     lost.write_all(b"lost").unwrap();
     stand.fs(&["rm", "/lost"]).ok();
