@@ -39,7 +39,7 @@ pub fn write_with(
     let temporary = tempfile::Builder::new()
         .prefix(PREFIX)
         .suffix(SUFFIX)
-        // The mode is what the user's mask allows, not that of a private temporary file.
+        // The mode is that of the user's mask, not that of a private temporary file.
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(directory_of(&target))
         .doing(doing)?;

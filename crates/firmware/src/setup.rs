@@ -1,4 +1,4 @@
-//! What the kernel's driver and the processes' library set up: names, virtual interfaces, regions,
+//! Objects that the kernel's driver and the processes' library set up: names, virtual interfaces, regions,
 //! completion queues, connections, classes of channels.
 
 /// Virtual time, in picoseconds since a moment of the driver's choice; never goes back.
@@ -55,7 +55,7 @@ pub enum Reliability {
     Reception,
 }
 
-/// What a virtual interface is created with.
+/// Attributes of a new virtual interface.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ViAttributes {
     /// Memory that its descriptors name must carry this tag.
@@ -191,7 +191,7 @@ pub enum SetUpError {
         /// The kind of object that was named.
         what: &'static str,
     },
-    /// Something still uses the object; try again when what was posted has completed.
+    /// The object is still in use; try again when posted descriptors have completed.
     #[error("the {what} is still in use")]
     Busy {
         /// The kind of object that is in use.

@@ -122,7 +122,7 @@ pub(crate) fn call(
     if guarded == BROKEN {
         instance.set_broken();
     }
-    // The last holder ends the instance, whatever happens then.
+    // The last holder ends the instance, also after a panic.
     match catch_unwind(AssertUnwindSafe(|| drop(instance))) {
         Ok(()) => guarded,
         Err(_) => Failure::broken().report(),

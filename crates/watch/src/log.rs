@@ -43,7 +43,7 @@ pub enum StartError {
     /// The process has a subscriber already.
     #[error("this process logs already")]
     Taken,
-    /// `$CAUSEWAY_LOG` is nonsense.
+    /// `$CAUSEWAY_LOG` is invalid.
     #[error("${MASKS_VARIABLE}: {0}")]
     Masks(#[from] MaskError),
     /// The log file cannot be opened.

@@ -36,7 +36,7 @@ pub enum ObserveError {
     Page {
         /// The process.
         pid: u32,
-        /// What is wrong with the page.
+        /// The error in the page.
         why: String,
     },
     /// The system refused.

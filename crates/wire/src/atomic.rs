@@ -11,16 +11,16 @@ pub const OPERATION_BYTES: usize = 17;
 /// Encoded size of an [`Outcome`].
 pub const OUTCOME_BYTES: usize = 9;
 
-/// What is done to the word, in one step. Arithmetic wraps.
+/// The change of the word, in one step. Arithmetic wraps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Adds a value.
     FetchAdd(u64),
     /// Writes `new` if the word is `expected`.
     CompareSwap {
-        /// What the word has to be.
+        /// The value that the word has to have.
         expected: u64,
-        /// What it becomes.
+        /// Its new value.
         new: u64,
     },
 }

@@ -29,7 +29,7 @@ pub const FILES: u8 = 2;
 /// What builds speak that do not state it.
 const UNSTATED: Formats = Formats::only(1);
 
-/// What the formats stand behind.
+/// The prefix of stated formats.
 const SCHEME: &str = "mpi://";
 
 /// Most bytes of one text: a host, or the addresses of a process.
@@ -90,7 +90,7 @@ pub struct Member {
     pub contact: Contact,
 }
 
-/// What the roots of two groups tell each other, and then their groups.
+/// The messages of the roots of two groups to each other, and then to their groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meeting {
     /// A group wants to meet the group of the process that has a port.

@@ -1,4 +1,4 @@
-//! What the machine can do at best: `dd` on the same storage, in the same run.
+//! The limits of the machine: `dd` on the same storage, in the same run.
 
 use std::path::Path;
 use std::process::Command;

@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     benchmark.finish(page::draw)
 }
 
-/// What is measured of messages of one size.
+/// Measurements of messages of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     /// Half of a round trip.

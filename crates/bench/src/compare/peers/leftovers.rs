@@ -1,7 +1,7 @@
 //! What programs leave in `/dev/shm` when they are killed, and sometimes when they are not.
 //!
 //! A message layer that maps files there removes their names when it ends in order. The names
-//! do not tell whose they are: some hold a process's number, others a hash of the job's. So a file goes
+//! do not name their owners: some hold a process's number, others a hash of the job's. So a file goes
 //! if its name is of a kind that the libraries make, if it has come since the run began, is of this user,
 //! and is neither mapped nor open in any process: then no process is left that could use it.
 
@@ -22,7 +22,7 @@ pub(super) fn before_start() -> SystemTime {
     SystemTime::now() - STAMP_DELAY
 }
 
-/// Removes what has been left since then.
+/// Removes files that have been left since then.
 pub(super) fn remove(since: SystemTime) {
     remove_from(Path::new(PLACE), since);
 }

@@ -8,7 +8,7 @@ use super::child::{Failed, Program, Running};
 /// How long a server may take until it listens.
 const STARTING: Duration = Duration::from_secs(5);
 
-/// Runs a server and, once it listens, its client; returns what the client printed.
+/// Runs a server and, once it listens, its client; returns the client's output.
 pub(super) fn run(
     server: &Program,
     client: &Program,
