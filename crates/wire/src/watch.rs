@@ -33,7 +33,7 @@ use crate::formats::Formats;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CWWATCH\0");
 /// The formats of pages that this build reads. It writes the highest: a page serves any reader, and none can negotiate a format.
 pub const FORMATS: Formats = Formats::only(1);
-/// The name of the memory file: `/proc/PID/fd` shows it behind `/memfd:`.
+/// What the memory file is called: `/proc/PID/fd` shows it behind `/memfd:`.
 pub const FILE_NAME: &str = "causeway:watch";
 
 /// The word at [`word::FORMAT_AND_PID`].

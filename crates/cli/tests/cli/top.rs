@@ -29,7 +29,7 @@ fn texts(pid: i32) -> Vec<String> {
 }
 
 #[test]
-fn servers_and_their_traffic_are_observed_without_their_help() {
+fn servers_and_what_they_do_can_be_seen_without_their_help() {
     let stand = Stand::new();
     let server = *stand.pids.last().unwrap();
     std::fs::write(stand.directory.path().join("file"), vec![7; 4 << 20]).unwrap();
