@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_in_a_code_and_only_finalizing_works_after_it() {
+    fn after_a_panic_every_call_but_finalizing_returns_an_error() {
         let (broken, sound) = (start(), start());
         let mut watches = Vec::new();
         for handle in [broken, sound] {
@@ -430,11 +430,15 @@ mod tests {
         assert_eq!(BMI_finalize(broken), BMI_EHANDLE);
         assert_eq!(BMI_finalize(sound), 0);
         let is_gone: Vec<bool> = watches.iter().map(|watch| watch.is_gone()).collect();
-        assert_eq!(is_gone, [false, true], "what a broken one has stays");
+        assert_eq!(
+            is_gone,
+            [false, true],
+            "the state of a broken instance is kept"
+        );
         assert_eq!(guard(|| panic!("a test")), BMI_EINTERNAL);
     }
 
-    /// Each thread is inside alone, and all of them come in.
+    /// Each thread is inside alone, and all of them enter.
     #[test]
     fn threads_take_turns() {
         const THREADS: usize = 4;
@@ -459,9 +463,9 @@ mod tests {
         assert_eq!(BMI_finalize(std::ptr::without_provenance_mut(handle)), 0);
     }
 
-    /// One waits for all, the others sleep: a thread that goes back to waiting disturbs none.
+    /// One thread waits for all, the others sleep: a thread that resumes waiting wakes none of them.
     #[test]
-    fn threads_that_wait_do_not_keep_each_other_awake() {
+    fn waiting_threads_do_not_wake_each_other() {
         const THREADS: usize = 3;
         let handle = start().addr();
         let tests = AtomicUsize::new(0);
