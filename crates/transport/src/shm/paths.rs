@@ -6,7 +6,7 @@ use crate::address::Address;
 use crate::error::Error;
 
 /// The scheme of this method's addresses.
-pub(super) const SCHEME: &str = "shm";
+pub(crate) const SCHEME: &str = "shm";
 
 /// The path in an address, absolute.
 pub(super) fn path_of(address: &Address) -> Result<PathBuf, Error> {
@@ -28,6 +28,11 @@ pub(super) fn path_of(address: &Address) -> Result<PathBuf, Error> {
         what: format!("the working directory, for {address}"),
         source,
     })
+}
+
+/// The same for all ways in which the path can be written. Symbolic links are not followed.
+pub(crate) fn one_spelling(address: &Address) -> Result<Address, Error> {
+    address_of(&path_of(address)?)
 }
 
 /// The address of a path that [`path_of`] made.
