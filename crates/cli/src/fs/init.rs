@@ -113,7 +113,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let nodes = made.as_ref().map(|made| made.entry.clone());
     configuration.nodes = nodes.clone();
     let revoked_file = nodes.as_ref().map(|nodes| &nodes.revoked_file);
-    let mut files = [&arguments.output, &key_file].into_iter().chain(revoked_file);
+    let mut files = [&arguments.output, &key_file]
+        .into_iter()
+        .chain(revoked_file);
     if !arguments.force
         && let Some(there) = files.find(|file| is_there(file))
     {
@@ -130,7 +132,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     let write = |path: &Path, content: &[u8], mode| match arguments.force {
         true => replace(path, content, mode),
-        false => write_new(path, content, mode).map_err(|failure| failure.hint(FORCE)),
+        false => write_new(path, content, mode).map_err(|failure| match is_there(path) {
+            true => failure.hint(FORCE),
+            false => failure,
+        }),
     };
     if let Some(nodes) = &nodes {
         let none = Revoked::default().to_text();

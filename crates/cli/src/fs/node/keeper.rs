@@ -39,11 +39,7 @@ impl Keeper {
         })?;
         let register = Register::default().to_text();
         write_new(&directory.join(REGISTER), register.as_bytes(), 0o600)?;
-        write_new(
-            &directory.join(KEY),
-            authority.to_text().as_bytes(),
-            0o600,
-        )
+        write_new(&directory.join(KEY), authority.to_text().as_bytes(), 0o600)
     }
 
     /// Reads an authority's directory, and keeps others from changing it.
@@ -96,7 +92,9 @@ impl Keeper {
     ) -> Outcome<Certificate> {
         if self.register.certificates.len() >= MAX_LISTED {
             let what = format!("signing the certificate of {name}");
-            let why = format!("the register of nodes has {MAX_LISTED} certificates, the most that it may have");
+            let why = format!(
+                "the register of nodes has {MAX_LISTED} certificates, the most that it may have"
+            );
             return Err(Failure::new(what, why));
         }
         let signed = self.authority.sign(key, name, roles, expires);
