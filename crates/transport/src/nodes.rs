@@ -21,13 +21,12 @@ use causeway_wire::tcp::Refusal;
 
 use crate::address::Address;
 use crate::error::{Error, PeerError};
-use crate::{resolve, shm, tcp};
+use crate::resolve;
+use crate::shm::paths;
 
 pub mod authority;
 pub(crate) mod exchange;
 pub mod member;
-
-use exchange::Proving;
 
 pub use authority::{Authority, fingerprint};
 pub use member::Member;
@@ -271,29 +270,13 @@ impl Nodes {
     fn version(&self) -> u64 {
         self.0.version.load(Ordering::Acquire)
     }
-
-    /// What this process brings to an exchange with one that calls it.
-    pub(crate) fn proving(&self) -> Proving {
-        Proving {
-            nodes: self.clone(),
-            membership: self.current(),
-            role: None,
-        }
-    }
-
-    /// What this process brings to an exchange with what replies at `called`. Fails if that is not to be called.
-    pub(crate) fn proving_to(&self, called: &Address) -> Result<Proving, PeerError> {
-        let proving = self.proving();
-        let role = proving.membership.role_at(called)?.map(str::to_owned);
-        Ok(Proving { role, ..proving })
-    }
 }
 
 /// The same for all ways in which an address can be written.
 fn one_spelling(address: &Address) -> Result<Address, Error> {
     match address.scheme() {
-        shm::SCHEME => shm::one_spelling(address),
-        tcp::SCHEME => resolve::one_spelling(address),
+        paths::SCHEME => paths::one_spelling(address),
+        resolve::TCP => resolve::one_spelling(address),
         _ => Ok(address.clone()),
     }
 }

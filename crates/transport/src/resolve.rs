@@ -5,6 +5,9 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use crate::address::Address;
 use crate::error::Error;
 
+/// The scheme of addresses that tcp connects to.
+pub(crate) const TCP: &str = "tcp";
+
 /// Splits `host:port`. The host may be a name, an IPv4 address, or an IPv6 address in brackets.
 fn split<'a>(address: &'a Address, scheme: &str) -> Result<(&'a str, u16), Error> {
     let bad = |reason| Error::BadAddress {

@@ -70,7 +70,7 @@ use handshake::Protection;
 use link::Buffers;
 use slots::{Origin, PeerState, Slots};
 
-pub(crate) const SCHEME: &str = "tcp";
+const SCHEME: &str = resolve::TCP;
 
 /// Connections that the kernel keeps until we accept them.
 const BACKLOG: i32 = 4096;

@@ -16,6 +16,8 @@ use causeway_wire::codec::Wire as _;
 use causeway_wire::node::{Certificate, MAX_CERTIFICATE_BYTES};
 
 use super::{Membership, Nodes, Rejected};
+use crate::address::Address;
+use crate::error::PeerError;
 
 /// The longest message: two public keys, two tags, a certificate.
 pub(crate) const LONGEST_MESSAGE: usize = 96 + MAX_CERTIFICATE_BYTES;
@@ -32,6 +34,24 @@ pub struct Proving {
     pub membership: Arc<Membership>,
     /// The role that the other side has to have.
     pub role: Option<String>,
+}
+
+impl Proving {
+    /// For an exchange with a process that calls this one.
+    pub(crate) fn called(nodes: &Nodes) -> Self {
+        Self {
+            nodes: nodes.clone(),
+            membership: nodes.current(),
+            role: None,
+        }
+    }
+
+    /// For an exchange with what replies at `address`. Fails if that is not to be called.
+    pub(crate) fn calling(nodes: &Nodes, address: &Address) -> Result<Self, PeerError> {
+        let proving = Self::called(nodes);
+        let role = proving.membership.role_at(address)?.map(str::to_owned);
+        Ok(Self { role, ..proving })
+    }
 }
 
 /// A finished exchange, and the other side's node.

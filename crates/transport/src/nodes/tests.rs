@@ -58,7 +58,7 @@ const KEY: [u8; 32] = [0x42; 32];
 fn proving(membership: Membership, role: Option<&str>) -> Proving {
     Proving {
         role: role.map(str::to_owned),
-        ..Nodes::new(membership).proving()
+        ..Proving::called(&Nodes::new(membership))
     }
 }
 
@@ -154,7 +154,7 @@ fn each_claim_that_is_not_true_is_noticed() {
         };
         let knowing = || membership(&client, &[&authority], &revoked);
         let shown = Nodes::new(shown);
-        let lying = shown.proving();
+        let lying = Proving::called(&shown);
         let called = talk([proving(knowing(), Some("io3")), lying], [KEY; 2]);
         let rejected = |outcome: Result<_, Failed>| match outcome {
             Err(Failed::Rejected(rejected)) => rejected.fault,
@@ -207,7 +207,7 @@ fn a_node_that_is_revoked_in_the_middle_of_an_exchange_is_not_met() {
     let sides = || [&client, &server].map(|m| Nodes::new(membership(m, &[&authority], &[])));
     for late in 0..2 {
         let nodes = sides();
-        let [one, other] = nodes.each_ref().map(Nodes::proving);
+        let [one, other] = nodes.each_ref().map(Proving::called);
         let mut initiator = Exchange::new(true, true, &KEY.into(), one, b"prologue").unwrap();
         let mut responder = Exchange::new(false, true, &KEY.into(), other, b"prologue").unwrap();
         responder.read(&initiator.write().unwrap()).unwrap();

@@ -31,8 +31,7 @@ use crate::address::Address;
 use crate::error::{NO_DESCRIPTORS, PeerError};
 use crate::method::{Peer, Sink};
 use crate::nodes::Certificate;
-use crate::nodes::Nodes;
-use crate::nodes::exchange::Exchange;
+use crate::nodes::exchange::{Exchange, Proving};
 use crate::trust::{NO_NODE, NODE_DEMANDED, is_let_in, user};
 
 /// Connections on which two processes have not met yet. One more drops the oldest.
@@ -158,7 +157,7 @@ impl Shm {
             )));
         }
         let nodes = self.config.nodes.as_ref();
-        let proving = nodes.map(|nodes| nodes.proving_to(&entry.address));
+        let proving = nodes.map(|nodes| Proving::calling(nodes, &entry.address));
         let proving = proving.transpose()?;
         let (formats, demanded) = match (&self.config.key, &proving) {
             (None, _) => (FORMATS, 0),
@@ -433,7 +432,7 @@ impl Shm {
             }
         };
         let demanded = hello.flags & FLAG_NODES != 0;
-        let awaited = match (self.config.nodes.as_ref().map(Nodes::proving), demanded) {
+        let awaited = match (self.config.nodes.as_ref().map(Proving::called), demanded) {
             (Some(proving), true) => {
                 Some(Awaited::Node(exchange::begin(false, key, proving, &hello)?))
             }

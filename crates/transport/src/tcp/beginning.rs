@@ -19,7 +19,6 @@ use super::{SCHEME, Tcp, TcpConfig};
 use crate::error::PeerError;
 use crate::half_open::Source;
 use crate::method::{Identity, Peer, Silence, Sink};
-use crate::nodes::Nodes;
 use crate::nodes::exchange::Proving;
 use crate::resolve;
 use crate::slab::RESERVED_GENERATION;
@@ -156,7 +155,7 @@ impl Tcp {
             return;
         }
         let nodes = self.config.nodes.as_ref();
-        let nodes = match nodes.map(|nodes| nodes.proving_to(&state.address)) {
+        let nodes = match nodes.map(|nodes| Proving::calling(nodes, &state.address)) {
             Some(Err(cause)) => return self.end(peer, cause, sink),
             Some(Ok(proving)) => Some(proving),
             None => None,
@@ -268,7 +267,7 @@ impl Tcp {
         if let Some((_, peer)) = evicted {
             self.evict(peer);
         }
-        let nodes = self.config.nodes.as_ref().map(Nodes::proving);
+        let nodes = self.config.nodes.as_ref().map(Proving::called);
         let handshake = Self::handshake(&self.config, Role::Responder, &socket, None, nodes);
         let deadline = now + self.config.connect_timeout;
         let bounds = self.bounds();

@@ -6,6 +6,7 @@ use super::support::*;
 use crate::address::Address;
 use crate::error::PeerError;
 use crate::method::{Identity, Method};
+use crate::nodes::exchange::Proving;
 use crate::nodes::tests::{NEVER, liar, member, membership};
 use crate::nodes::{Authority, CLIENT, Certificate, Member, Membership, Nodes};
 use crate::tcp::TcpConfig;
@@ -196,7 +197,7 @@ fn nobody_on_the_way_has_nodes_not_prove_which_they_are() {
     let cluster = Cluster::new();
     let terms = |member: Option<&Member>| {
         let mut terms = terms(Some([0x42; 32]), true, Default::default());
-        let proving = |member| Nodes::new(cluster.knowing(member)).proving();
+        let proving = |member| Proving::called(&Nodes::new(cluster.knowing(member)));
         terms.nodes = member.map(proving);
         terms
     };
