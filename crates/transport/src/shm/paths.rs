@@ -17,7 +17,10 @@ pub(super) fn path_of(address: &Address) -> Result<PathBuf, Error> {
     if address.scheme() != SCHEME {
         return Err(bad("it is not a `shm://` address"));
     }
-    let path = Path::new(address.rest());
+    // Two slashes in front, which the standard library keeps, are one on Linux.
+    let slashes = address.rest().len() - address.rest().trim_start_matches('/').len();
+    let path = address.rest().get(slashes.saturating_sub(1)..);
+    let path = Path::new(path.unwrap_or_default());
     if address.rest().contains('\0') {
         return Err(bad("its path contains a NUL"));
     }
