@@ -20,7 +20,9 @@ pub use causeway_wire::node::{CLIENT, Certificate, PublicKey, files, is_name};
 use causeway_wire::tcp::Refusal;
 
 use crate::address::Address;
-use crate::error::Error;
+use crate::error::{Error, PeerError};
+use crate::resolve;
+use crate::shm::paths;
 
 pub mod authority;
 pub(crate) mod exchange;
@@ -89,8 +91,8 @@ pub struct Membership {
     member: Member,
     authorities: Vec<PublicKey>,
     revoked: HashSet<u64>,
-    /// By the address as text: the role of the process there.
-    pinned: HashMap<String, String>,
+    /// By [`one_spelling`] of the address: the role of the process there.
+    pinned: HashMap<Address, String>,
 }
 
 impl Membership {
@@ -111,25 +113,53 @@ impl Membership {
         Ok(this)
     }
 
-    /// Only a node with this role may reply at this address.
+    /// Only a node with this role may reply at this address. Once an address is pinned, no others are called. Fails for one that is pinned
+    /// to another role.
     pub fn pin(&mut self, address: &str, role: &str) -> Result<(), Error> {
-        let address: Address = address.parse()?;
-        self.pinned.insert(address.to_string(), role.to_owned());
-        Ok(())
-    }
-
-    /// The role that a node has to have that replies at this address.
-    pub(crate) fn role_at(&self, address: &Address) -> Option<&str> {
-        if self.pinned.is_empty() {
-            return None;
+        let place = one_spelling(&address.parse()?)?;
+        let pinned = self.pinned.entry(place);
+        match *pinned.or_insert_with(|| role.to_owned()) == *role {
+            true => Ok(()),
+            false => Err(Error::BadAddress {
+                address: address.to_owned(),
+                reason: "a process with another role is to reply there",
+            }),
         }
-        self.pinned.get(&address.to_string()).map(String::as_str)
     }
 
-    /// Whether a node may be the process that listens at `address`.
+    /// The role that a node has to have that replies at this address, if any is asked for. Fails if this address is not to be called.
+    pub fn role_at(&self, address: &Address) -> Result<Option<&str>, PeerError> {
+        if self.pinned.is_empty() {
+            return Ok(None);
+        }
+        let place = one_spelling(address).ok();
+        match place.and_then(|place| self.pinned.get(&place)) {
+            Some(role) => Ok(Some(role)),
+            None => Err(PeerError::Unauthorised(format!(
+                "no role is known of what replies at {address}, and only addresses of which one is known are called: write it as the \
+                 configuration does"
+            ))),
+        }
+    }
+
+    /// Whether a node may be the process that listens at `address`, which is a number where it is one of a network. Addresses that are not
+    /// pinned are nobody's: they are not called. An address that is pinned by its host's name is another one than its number, and calls for the
+    /// one never go to the other.
     pub(crate) fn may_be_at(&self, node: Option<&Certificate>, address: &Address) -> bool {
-        let role = self.role_at(address);
+        let Ok(place) = one_spelling(address) else {
+            return self.pinned.is_empty();
+        };
+        let role = self.pinned.get(&place);
         role.is_none_or(|role| node.is_some_and(|node| node.has_role(role)))
+    }
+
+    /// Goes on to reject certificates that were revoked according to `former`: that has no end, and a list that has become shorter was cut, or
+    /// is an old one. Returns how many of them this list lacks. Fails if the node's own certificate is among them.
+    pub fn keep_revoked(&mut self, former: &Self) -> Result<usize, Rejected> {
+        let listed = self.revoked.len();
+        self.revoked.extend(&former.revoked);
+        self.check(self.member.certificate(), now())?;
+        Ok(self.revoked.len() - listed)
     }
 
     /// The process's own node.
@@ -139,17 +169,27 @@ impl Membership {
 
     /// Whether a certificate counts at this time, in seconds since 1970. The key is not looked at.
     fn check(&self, certificate: &Certificate, now: u64) -> Result<(), Rejected> {
-        let reject = |fault, why: &str| Err(Rejected::new(fault, certificate, why));
-        if !self.authorities.contains(&certificate.authority) {
-            let why = format!(
-                "is signed by authority {}, which is not accepted",
-                fingerprint(&certificate.authority)
-            );
-            return reject(Fault::UnknownAuthority, &why);
-        }
+        self.check_authority(certificate)?;
         if !authority::has_signed(certificate) {
-            return reject(Fault::Forged, "is not as its authority has signed it");
+            let why = "is not as its authority has signed it";
+            return Err(Rejected::new(Fault::Forged, certificate, why));
         }
+        self.check_end(certificate, now)
+    }
+
+    fn check_authority(&self, certificate: &Certificate) -> Result<(), Rejected> {
+        if self.authorities.contains(&certificate.authority) {
+            return Ok(());
+        }
+        let why = format!(
+            "is signed by authority {}, which is not accepted",
+            fingerprint(&certificate.authority)
+        );
+        Err(Rejected::new(Fault::UnknownAuthority, certificate, &why))
+    }
+
+    fn check_end(&self, certificate: &Certificate, now: u64) -> Result<(), Rejected> {
+        let reject = |fault, why: &str| Err(Rejected::new(fault, certificate, why));
         if self.revoked.contains(&certificate.serial) {
             return reject(Fault::Revoked, "was revoked");
         }
@@ -159,9 +199,10 @@ impl Membership {
         Ok(())
     }
 
-    /// Whether a node that was admitted before still counts.
+    /// Whether a node that was admitted before still counts. Its signature was verified then.
     pub(crate) fn still_admits(&self, certificate: &Certificate) -> Result<(), Rejected> {
-        self.check(certificate, now())
+        self.check_authority(certificate)?;
+        self.check_end(certificate, now())
     }
 
     /// Whether the side that has proven to hold `key`, and has shown this certificate, is that node, and has the role that is asked for.
@@ -228,6 +269,15 @@ impl Nodes {
 
     fn version(&self) -> u64 {
         self.0.version.load(Ordering::Acquire)
+    }
+}
+
+/// The same for all ways in which an address can be written.
+fn one_spelling(address: &Address) -> Result<Address, Error> {
+    match address.scheme() {
+        paths::SCHEME => paths::one_spelling(address),
+        resolve::TCP => resolve::one_spelling(address),
+        _ => Ok(address.clone()),
     }
 }
 

@@ -5,6 +5,9 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use crate::address::Address;
 use crate::error::Error;
 
+/// The scheme of addresses that tcp connects to.
+pub(crate) const TCP: &str = "tcp";
+
 /// Splits `host:port`. The host may be a name, an IPv4 address, or an IPv6 address in brackets.
 fn split<'a>(address: &'a Address, scheme: &str) -> Result<(&'a str, u16), Error> {
     let bad = |reason| Error::BadAddress {
@@ -76,6 +79,20 @@ pub(crate) fn confirm(scheme: &str, claimed: &Address, source: &Address) -> Opti
     confirmed.then(|| format!("{scheme}://{claimed}").parse().ok())?
 }
 
+/// The same for all ways in which the host and the port can be written. No name is looked up.
+pub(crate) fn one_spelling(address: &Address) -> Result<Address, Error> {
+    let (host, port) = split(address, address.scheme())?;
+    let host = match host.parse::<IpAddr>() {
+        Ok(number) => match number.to_canonical() {
+            IpAddr::V4(v4) => v4.to_string(),
+            IpAddr::V6(v6) => format!("[{v6}]"),
+        },
+        Err(_) if host.contains(':') => format!("[{host}]"),
+        Err(_) => host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase(),
+    };
+    format!("{}://{host}:{port}", address.scheme()).parse()
+}
+
 /// The address at which `target` is reached.
 pub(crate) fn describe(scheme: &str, target: SocketAddr) -> Option<Address> {
     format!("{scheme}://{target}").parse().ok()
@@ -134,6 +151,23 @@ mod tests {
         ] {
             assert_eq!(confirmed(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn an_address_has_one_spelling() {
+        let spelling = |text: &str| one_spelling(&text.parse().unwrap()).map(|a| a.to_string());
+        for (text, expected) in [
+            ("tcp://10.0.0.1:07440", "tcp://10.0.0.1:7440"),
+            ("tcp://[::ffff:10.0.0.1]:7440", "tcp://10.0.0.1:7440"),
+            ("tcp://[2001:DB8:0::1]:+7", "tcp://[2001:db8::1]:7"),
+            ("tcp://[fe80::1%eth0]:7", "tcp://[fe80::1%eth0]:7"),
+            ("tcp://Node3.Cluster.:7", "tcp://node3.cluster:7"),
+        ] {
+            let once = spelling(text).unwrap();
+            assert_eq!(once, expected);
+            assert_eq!(spelling(&once).unwrap(), once);
+        }
+        assert!(spelling("tcp://10.0.0.1").is_err());
     }
 
     #[test]

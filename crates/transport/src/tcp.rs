@@ -61,7 +61,7 @@ use crate::method::{
     Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Readiness,
     Registration, Sink, Transfer, gather,
 };
-use crate::nodes::{Certificate, Seen};
+use crate::nodes::{Certificate, Membership, Nodes, Seen};
 use crate::resolve;
 use crate::session::Bounds;
 use crate::slab::RESERVED_GENERATION;
@@ -70,7 +70,7 @@ use handshake::Protection;
 use link::Buffers;
 use slots::{Origin, PeerState, Slots};
 
-const SCHEME: &str = "tcp";
+const SCHEME: &str = resolve::TCP;
 
 /// Connections that the kernel keeps until we accept them.
 const BACKLOG: i32 = 4096;
@@ -348,16 +348,15 @@ impl Method for Tcp {
         self.slots.shown(peer).map(|state| state.address.clone())
     }
 
-    /// Of the same host: without a key it is one user's or root's, with a key it may belong to any holder of the key, if no role
-    /// is pinned to it.
+    /// One of the host that the peer calls from. Without a key its processes are those of one user, or root's; with a key all that hold
+    /// it are trusted alike; with nodes, an address that is pinned to a role is confirmed to nodes with that role alone.
     fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
         let state = self.slots.shown(peer)?;
-        if let Some(nodes) = &self.config.nodes
-            && !nodes.current().may_be_at(state.node.as_deref(), claimed)
-        {
-            return None;
-        }
-        resolve::confirm(SCHEME, claimed, &state.address)
+        let confirmed = resolve::confirm(SCHEME, claimed, &state.address)?;
+        // Not what was claimed: that may be written in other ways, or be the address of a listener everywhere.
+        let nodes = self.config.nodes.as_ref().map(Nodes::current);
+        let may = |nodes: &Membership| nodes.may_be_at(state.node.as_deref(), &confirmed);
+        nodes.as_deref().is_none_or(may).then_some(confirmed)
     }
 
     fn identity(&self, peer: Peer) -> Option<Identity> {

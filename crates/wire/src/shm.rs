@@ -107,6 +107,26 @@ pub enum Record {
     Node(Vec<u8>),
 }
 
+impl Record {
+    /// What kind of record it is, in a word: for reports, which what a peer says is too long for.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "Hello",
+            Self::Welcome(_) => "Welcome",
+            Self::Refused { .. } => "Refused",
+            Self::Wake => "Wake",
+            Self::Goodbye => "Goodbye",
+            Self::Object { .. } => "Object",
+            Self::Forgot { .. } => "Forgot",
+            Self::Retired { .. } => "Retired",
+            Self::Bulk => "Bulk",
+            Self::Challenge(_) => "Challenge",
+            Self::Proof(_) => "Proof",
+            Self::Node(_) => "Node",
+        }
+    }
+}
+
 /// A keyed hash (HMAC-SHA-256) of both sides' part of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof(pub [u8; PROOF_BYTES]);

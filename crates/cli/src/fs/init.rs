@@ -1,7 +1,8 @@
 //! `causeway fs init`: a configuration from a list of hosts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use causeway_bmi::nodes::Authority;
 use causeway_bmi::nodes::files::Revoked;
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_command::output::Output;
@@ -11,7 +12,7 @@ use causeway_sys::secret::Secret;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::new_file::{in_the_way, write_new};
+use super::new_file::{in_the_way, is_there, replace, write_new};
 use super::node::Keeper;
 
 /// Write the configuration of a new file system, and its key
@@ -105,30 +106,44 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     if let Some(host) = &arguments.metadata {
         move_metadata(&mut configuration, host, &arguments.hosts);
     }
-    if !arguments.force
-        && let Some(there) = [&arguments.output, &key_file]
-            .into_iter()
-            .find(|file| file.exists())
-    {
-        return Err(in_the_way(there));
-    }
-    let nodes = match arguments.nodes {
-        true => Some(make_authority(&arguments)?),
+    let made = match arguments.nodes {
+        true => Some(NewAuthority::draw(&arguments)?),
         false => None,
     };
+    let nodes = made.as_ref().map(|made| made.entry.clone());
     configuration.nodes = nodes.clone();
+    let revoked_file = nodes.as_ref().map(|nodes| &nodes.revoked_file);
+    let mut files = [&arguments.output, &key_file]
+        .into_iter()
+        .chain(revoked_file);
+    if !arguments.force
+        && let Some(there) = files.find(|file| is_there(file))
+    {
+        return Err(in_the_way(there).hint(FORCE));
+    }
     let text = configuration.to_toml();
     // The text must read back as it was written: a bad host name that was not noticed before is an error here.
     Configuration::parse(&text, &arguments.output.display().to_string())
         .map_err(|error| wrong(error.message))?;
     let key = Secret::draw().doing(|| "making a random key".to_owned())?;
-    write_new(
-        &key_file,
-        &[key.digits().as_bytes(), b"\n"].concat(),
-        0o600,
-        arguments.force,
-    )?;
-    write_new(&arguments.output, text.as_bytes(), 0o644, arguments.force)?;
+    // Before anything else: it replaces nothing.
+    if let Some(made) = &made {
+        Keeper::create(&made.directory, &made.authority)?;
+    }
+    let write = |path: &Path, content: &[u8], mode| match arguments.force {
+        true => replace(path, content, mode),
+        false => write_new(path, content, mode).map_err(|failure| match is_there(path) {
+            true => failure.hint(FORCE),
+            false => failure,
+        }),
+    };
+    if let Some(nodes) = &nodes {
+        let none = Revoked::default().to_text();
+        write(&nodes.revoked_file, none.as_bytes(), 0o644)?;
+    }
+    let digits = key.digits();
+    write(&key_file, &[digits.as_bytes(), b"\n"].concat(), 0o600)?;
+    write(&arguments.output, text.as_bytes(), 0o644)?;
     let names: Vec<&str> = configuration
         .servers
         .iter()
@@ -172,21 +187,33 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     Ok(())
 }
 
-/// Makes an authority, and an empty list of revoked certificates.
-fn make_authority(arguments: &Arguments) -> Outcome<NodesEntry> {
-    let output = std::path::absolute(&arguments.output)
-        .doing(|| format!("finding the place of {}", arguments.output.display()))?;
-    let directory = arguments.authority.clone();
-    let directory = directory.unwrap_or_else(|| output.with_extension("authority"));
-    let revoked = output.with_extension("revoked");
-    let public = Keeper::create(&directory)?;
-    let none = Revoked::default().to_text();
-    write_new(&revoked, none.as_bytes(), 0o644, arguments.force)?;
-    Ok(NodesEntry::new(
-        vec![public],
-        output.with_extension("node"),
-        revoked,
-    ))
+/// What to do about files that are there.
+const FORCE: &str = "use --force to replace it, or --output to write elsewhere";
+
+/// An authority that is not in its directory yet.
+struct NewAuthority {
+    authority: Authority,
+    directory: PathBuf,
+    /// What the configuration says of it.
+    entry: NodesEntry,
+}
+
+impl NewAuthority {
+    fn draw(arguments: &Arguments) -> Outcome<Self> {
+        let output = std::path::absolute(&arguments.output)
+            .doing(|| format!("finding the place of {}", arguments.output.display()))?;
+        let directory = arguments.authority.clone();
+        let authority = Authority::draw().doing(|| "making a random key".to_owned())?;
+        Ok(Self {
+            directory: directory.unwrap_or_else(|| output.with_extension("authority")),
+            entry: NodesEntry::new(
+                vec![authority.public_key()],
+                output.with_extension("node"),
+                output.with_extension("revoked"),
+            ),
+            authority,
+        })
+    }
 }
 
 /// Puts the metadata server on `host`, beside its I/O server or on another host.
@@ -213,8 +240,6 @@ fn move_metadata(configuration: &mut Configuration, host: &Host, io_hosts: &[Hos
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]

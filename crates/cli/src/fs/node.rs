@@ -6,8 +6,10 @@ mod keeper;
 
 use std::path::{Path, PathBuf};
 
-use causeway_bmi::nodes::files::Revoked;
-use causeway_bmi::nodes::{CLIENT, Certificate, Member, fingerprint, is_name, member};
+use causeway_bmi::nodes::files::{MAX_LISTED, Revoked};
+use causeway_bmi::nodes::{
+    CLIENT, Certificate, MAX_AUTHORITIES, Member, fingerprint, is_name, member,
+};
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_command::output::Output;
 use causeway_command::remote::unreadable;
@@ -19,7 +21,7 @@ use causeway_wire::fs::Timestamp;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::new_file::write_new;
+use super::new_file::{in_the_way, is_there, replace, write_new};
 use super::session::{find, server_names};
 use super::text::time_text;
 pub(super) use keeper::Keeper;
@@ -156,6 +158,23 @@ impl Desk {
         read_revoked(&self.nodes.revoked_file).map_err(unreadable)
     }
 
+    /// Fails if nobody would accept what the authority signs.
+    fn check_listed(&self, what: impl FnOnce() -> String) -> Outcome {
+        let key = self.keeper.public_key();
+        if self.nodes.authorities.contains(&key) {
+            return Ok(());
+        }
+        let why = format!(
+            "{} does not list the key that the authority has: the node would be refused everywhere",
+            self.file.display()
+        );
+        Err(Failure::usage(what(), why).hint(format!(
+            "after `causeway fs node rotate`, first add \"{}\" to `authorities` there and on every node, and send SIGHUP to every server; if the \
+             authority is another one, --authority names its directory",
+            public_key_digits(&key)
+        )))
+    }
+
     /// The roles that the command line names, as the certificate has them.
     fn roles(
         &self,
@@ -247,11 +266,9 @@ fn add(
         _ => {}
     }
     let roles = desk.roles(name, given, former.as_ref())?;
-    if to.exists() {
-        return Err(
-            Failure::new(format!("writing {}", to.display()), "it exists already")
-                .hint("--output names another file"),
-        );
+    desk.check_listed(what)?;
+    if is_there(to) {
+        return Err(in_the_way(to).hint("--output names another file"));
     }
     let expires = days.map_or(u64::MAX, |days| now() + u64::from(days) * 86_400);
     let key = Secret::draw().doing(|| "making a random key".to_owned())?;
@@ -261,7 +278,7 @@ fn add(
     let serial = certificate.serial;
     let member = Member::new(certificate, key)
         .ok_or_else(|| Failure::new(what(), "the certificate is that of another key"))?;
-    write_new(to, member.to_text().as_bytes(), 0o600, false)?;
+    write_new(to, member.to_text().as_bytes(), 0o600)?;
     let (written, there) = (to.display(), desk.nodes.node_file.display());
     desk.output.line(&format!(
         "wrote {written}: certificate {serial:016x} of node {name} ({}), and its key (keep it secret)",
@@ -355,10 +372,18 @@ fn revoke(desk: &Desk, name: &str, former: bool) -> Outcome {
         return Err(Failure::new(format!("revoking the node {name}"), why)
             .hint("`causeway fs node list` shows all"));
     }
+    if revoked.entries.len() + serials.len() > MAX_LISTED {
+        let what = format!("revoking the node {name}");
+        let why = format!("the list of revoked certificates has at most {MAX_LISTED}");
+        return Err(Failure::new(what, why).hint(
+            "`causeway fs node rotate` makes another key for the authority: when all nodes have certificates of it, nothing of the former one \
+             counts, and its serials can be taken out of the list",
+        ));
+    }
     let entries = serials.iter().map(|serial| (*serial, name.to_owned()));
     revoked.entries.extend(entries);
     let file = &desk.nodes.revoked_file;
-    keeper::replace(file, revoked.to_text().as_bytes(), 0o644)?;
+    replace(file, revoked.to_text().as_bytes(), 0o644)?;
     let shown: Vec<String> = serials
         .iter()
         .map(|serial| format!("{serial:016x}"))
@@ -377,6 +402,16 @@ fn revoke(desk: &Desk, name: &str, former: bool) -> Outcome {
 }
 
 fn rotate(mut desk: Desk) -> Outcome {
+    if desk.nodes.authorities.len() >= MAX_AUTHORITIES {
+        let why = format!(
+            "{} lists {MAX_AUTHORITIES} authorities already, the most that count at one time",
+            desk.file.display()
+        );
+        let what = "making another key for the authority";
+        return Err(Failure::usage(what.to_owned(), why).hint(
+            "take those out of which no node has a certificate any more (`causeway fs node list`)",
+        ));
+    }
     desk.keeper.rotate()?;
     let new = desk.keeper.public_key();
     let both = desk.nodes.authorities.iter().chain([&new]);

@@ -4,12 +4,13 @@ use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::PathBuf;
 
-use causeway_command::failure::{Failure, Outcome};
+use causeway_command::failure::{Doing as _, Failure, Outcome};
 use causeway_command::remote::load;
 use causeway_fs::config::{Configuration, ServerEntry};
 use causeway_fs::server::Handles;
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use super::session::{find, find_server, server_names};
 
@@ -18,7 +19,7 @@ use super::session::{find, find_server, server_names};
 /// Without --server it is the one whose TCP address belongs to this host, if there is only one.
 ///
 /// With `[nodes]` in the configuration, SIGHUP has the server read again which authorities it accepts, which certificates were revoked, and its own:
-/// connections with nodes that do not count any more end.
+/// connections with nodes that do not count any more end. SIGHUP never ends a server.
 ///
 /// A server starts only on the directory that was formatted for it. A new server's directory is formatted once, with
 /// --format; an empty one is refused without it, since that is most often a disk that is not mounted.
@@ -47,6 +48,8 @@ pub(crate) struct Arguments {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
+    // From the start: one that comes before the server is ready is obeyed when it is.
+    let signals = Signals::new([SIGHUP]).doing(|| "catching SIGHUP".to_owned())?;
     let file = find(arguments.config.as_deref())?;
     let configuration = load(&file)?;
     let name = match arguments.server {
@@ -72,25 +75,28 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     // The server's files are accessible to its own user only.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    causeway_fs::server::serve(&file, &name, obey_signals).map_err(|error| {
+    causeway_fs::server::serve(&file, &name, |handles| obey(signals, handles)).map_err(|error| {
         causeway_watch::log::print_recent();
         failed("serving", error)
     })
 }
 
-/// Where nodes prove which they are, SIGHUP has the server read again which there are. Elsewhere it ends the process, as it always does.
-fn obey_signals(handles: Handles) -> std::io::Result<()> {
+/// Where nodes prove which they are, SIGHUP has the server read again which there are. Elsewhere it does nothing.
+fn obey(mut signals: Signals, handles: Handles) -> std::io::Result<()> {
     let Handles { stop, reload } = handles;
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    if reload.is_some() {
-        signals.add_signal(SIGHUP)?;
+    for ends in [SIGINT, SIGTERM] {
+        signals.add_signal(ends)?;
     }
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
             for signal in signals.forever() {
-                let Some(reload) = reload.as_ref().filter(|_| signal == SIGHUP) else {
+                if signal != SIGHUP {
                     stop.stop();
+                    continue;
+                }
+                let Some(reload) = &reload else {
+                    tracing::warn!("SIGHUP: without `[nodes]` there is nothing to read again");
                     continue;
                 };
                 match reload.reload() {

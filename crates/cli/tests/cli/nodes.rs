@@ -5,26 +5,101 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::stand::{Run, send, write_as};
+use crate::stand::{Run, send, until, write_as};
+
+/// Nothing in these tests takes nearly as long, however busy the machine.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// What a process says, line by line.
+struct Lines(Receiver<String>);
+
+impl Lines {
+    fn of(said: impl Read + Send + 'static) -> Self {
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(said).lines() {
+                let Ok(line) = line else { return };
+                // All is read, so that the process is never held up.
+                let _ = sender.send(line);
+            }
+        });
+        Self(lines)
+    }
+
+    /// The next line; empty at the end.
+    fn next(&self) -> String {
+        use std::sync::mpsc::RecvTimeoutError;
+        match self.0.recv_timeout(PATIENCE) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Disconnected) => String::new(),
+            Err(RecvTimeoutError::Timeout) => panic!("nothing is said"),
+        }
+    }
+
+    /// The next line that has this part.
+    fn with(&self, part: &str) -> String {
+        loop {
+            let line = self.next();
+            assert!(!line.is_empty(), "never said: {part}");
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    fn rest(&self) -> String {
+        self.0.iter().collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// What a blocking call returns, which comes in bounded time.
+fn bounded<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, result) = channel();
+    std::thread::spawn(move || sender.send(call()));
+    result.recv_timeout(PATIENCE).expect("it does not end")
+}
+
+/// A server process.
+struct Server {
+    name: String,
+    child: Child,
+    out: Lines,
+    err: Lines,
+}
+
+impl Server {
+    fn start(name: &str, run: &Run) -> Self {
+        let mut child = run.start();
+        Self {
+            name: name.to_owned(),
+            out: Lines::of(child.stdout.take().unwrap()),
+            err: Lines::of(child.stderr.take().unwrap()),
+            child,
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        send(self.child.id() as i32, signal);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
 
 /// A configuration for two I/O servers with an authority, and one configuration for each node, as if on a host of its own.
 struct Cluster {
     directory: tempfile::TempDir,
-    /// By the name of the server.
-    servers: Vec<(String, Child)>,
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        for (_, server) in &mut self.servers {
-            let _ = server.kill();
-            let _ = server.wait();
-        }
-    }
+    servers: Vec<Server>,
 }
 
 impl Cluster {
@@ -74,13 +149,22 @@ impl Cluster {
         this
     }
 
-    /// With its servers running.
+    /// With its servers running. Ports that were free may be taken by others before they listen: then there is another cluster.
     fn running() -> Self {
-        let mut this = Self::new();
-        for (server, node) in [("io0", "a"), ("io1", "b"), ("meta", "m")] {
-            this.serve(server, &format!("{node}.toml"), &["--format"]);
+        for _ in 0..20 {
+            let mut this = Self::new();
+            let started = [("io0", "a"), ("io1", "b"), ("meta", "m")]
+                .iter()
+                .try_for_each(|(server, node)| {
+                    this.try_serve(server, &format!("{node}.toml"), &["--format"])
+                });
+            match started {
+                Ok(()) => return this,
+                Err(said) if said.contains("in use") => {}
+                Err(said) => panic!("a server does not start: {said}"),
+            }
         }
-        this
+        panic!("all ports are in use");
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -117,39 +201,42 @@ impl Cluster {
 
     /// Starts a server, and waits until it is ready.
     fn serve(&mut self, server: &str, config: &str, more: &[&str]) {
-        let arguments = [&["serve", "--server", server], more].concat();
-        let mut child = self.fs(config, &arguments).start();
-        let mut line = String::new();
-        let stdout = child.stdout.as_mut().unwrap();
-        BufReader::new(stdout).read_line(&mut line).unwrap();
-        if !line.contains("ready") {
-            let mut said = String::new();
-            child
-                .stderr
-                .take()
-                .unwrap()
-                .read_to_string(&mut said)
-                .unwrap();
-            panic!("{server} does not start: {line}{said}");
-        }
-        self.servers.push((server.to_owned(), child));
+        self.try_serve(server, config, more).unwrap();
     }
 
-    fn server(&mut self, name: &str) -> &mut Child {
-        let found = self.servers.iter_mut().find(|(server, _)| server == name);
-        &mut found.unwrap().1
+    /// Starts a server, and waits until it is ready, or has said why it is not.
+    fn try_serve(&mut self, server: &str, config: &str, more: &[&str]) -> Result<(), String> {
+        let arguments = [&["serve", "--server", server], more].concat();
+        let server = Server::start(server, &self.fs(config, &arguments));
+        let line = server.out.next();
+        if !line.contains("ready") {
+            return Err(line + &server.err.rest());
+        }
+        self.servers.push(server);
+        Ok(())
+    }
+
+    fn server(&self, name: &str) -> &Server {
+        let found = self.servers.iter().find(|server| server.name == name);
+        found.unwrap()
+    }
+
+    fn kill(&mut self, name: &str) {
+        self.servers.retain(|server| server.name != name);
     }
 
     /// Has all servers read again what nodes there are, and waits until they have.
-    fn reload(&mut self) {
-        for (_, server) in &mut self.servers {
-            send(server.id() as i32, Signal::HUP);
-            let mut line = String::new();
-            BufReader::new(server.stdout.as_mut().unwrap())
-                .read_line(&mut line)
-                .unwrap();
+    fn reload(&self) {
+        for server in &self.servers {
+            server.signal(Signal::HUP);
+            let line = server.out.next();
             assert!(line.contains("read again"), "{line}");
         }
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        let servers = self.servers.iter();
+        servers.map(|server| server.child.id()).collect()
     }
 
     fn states(&self) -> Vec<(String, String)> {
@@ -229,10 +316,8 @@ fn nodes_with_their_roles_use_the_file_system_and_others_do_not() {
         assert!(said.contains(part), "{said}");
     }
     // One that says it is io1, at the address of io0: it is not given anything, and believed nothing.
-    cluster.server("io0").kill().unwrap();
-    cluster.server("io0").wait().unwrap();
-    cluster.server("io1").kill().unwrap();
-    cluster.server("io1").wait().unwrap();
+    cluster.kill("io0");
+    cluster.kill("io1");
     let text = cluster.text("b.toml");
     let addresses: Vec<&str> = text
         .lines()
@@ -262,7 +347,7 @@ fn nodes_with_their_roles_use_the_file_system_and_others_do_not() {
 #[test]
 fn a_revoked_node_loses_the_connections_that_it_has() {
     for via in ["shm", "tcp"] {
-        let mut cluster = Cluster::running();
+        let cluster = Cluster::running();
         std::fs::write(cluster.path("file"), large()).unwrap();
         cluster.fs("laptop.toml", &["put", "file", "/file"]).ok();
         // Its list says nothing of what happens to it.
@@ -279,9 +364,13 @@ fn a_revoked_node_loses_the_connections_that_it_has() {
         let mut reading = cluster
             .fs("laptop.toml", &["cat", "--via", via, "/file"])
             .start();
-        let mut begun = [0; 4096];
         let mut out = reading.stdout.take().unwrap();
-        out.read_exact(&mut begun).unwrap();
+        let said = Lines::of(reading.stderr.take().unwrap());
+        let (begun, mut out) = bounded(move || {
+            let mut begun = [0; 4096];
+            out.read_exact(&mut begun).unwrap();
+            (begun, out)
+        });
         cluster.node(&["revoke", "laptop"]).ok();
         assert!(
             cluster
@@ -289,20 +378,20 @@ fn a_revoked_node_loses_the_connections_that_it_has() {
                 .contains(&("laptop".to_owned(), "revoked".to_owned()))
         );
         cluster.reload();
-        let mut rest = Vec::new();
-        out.read_to_end(&mut rest).unwrap();
+        let rest = bounded(move || {
+            let mut rest = Vec::new();
+            out.read_to_end(&mut rest).unwrap();
+            rest
+        });
         assert!(
             rest.len() + begun.len() < large().len(),
             "it goes on reading"
         );
+        until("the reader has ended", || {
+            reading.try_wait().unwrap().is_some()
+        });
         assert_eq!(reading.wait().unwrap().code(), Some(1));
-        let mut said = String::new();
-        reading
-            .stderr
-            .take()
-            .unwrap()
-            .read_to_string(&mut said)
-            .unwrap();
+        let said = said.rest();
         assert!(said.contains("revoked"), "{via}: {said}");
         let said = cluster
             .fs("laptop.toml", &["ls", "--via", via, "/"])
@@ -330,11 +419,7 @@ fn a_revoked_node_loses_the_connections_that_it_has() {
 #[test]
 fn authority_and_nodes_get_new_keys_without_a_restart() {
     let mut cluster = Cluster::running();
-    let pids: Vec<u32> = cluster
-        .servers
-        .iter()
-        .map(|(_, server)| server.id())
-        .collect();
+    let pids = cluster.pids();
     let works = |cluster: &Cluster| {
         for via in ["shm", "tcp"] {
             cluster.fs("laptop.toml", &["ls", "--via", via, "/"]).ok();
@@ -380,31 +465,118 @@ fn authority_and_nodes_get_new_keys_without_a_restart() {
         .into_iter()
         .filter(|(_, state)| state.contains("does not list"));
     assert_eq!(of_former.count(), 4);
-    let now: Vec<u32> = cluster
-        .servers
-        .iter()
-        .map(|(_, server)| server.id())
-        .collect();
-    assert_eq!(now, pids);
-    for (name, server) in &mut cluster.servers {
-        assert!(server.try_wait().unwrap().is_none(), "{name} has ended");
+    assert_eq!(cluster.pids(), pids);
+    for server in &mut cluster.servers {
+        let ended = server.child.try_wait().unwrap();
+        assert!(ended.is_none(), "{} has ended", server.name);
     }
     // What is wrong changes nothing, and says why.
     std::fs::remove_file(cluster.path("causeway.revoked")).unwrap();
-    let server = cluster.server("io0");
-    send(server.id() as i32, Signal::HUP);
-    let mut lines = BufReader::new(server.stderr.as_mut().unwrap());
-    let mut line = String::new();
-    while !line.contains("SIGHUP") {
-        line.clear();
-        assert_ne!(lines.read_line(&mut line).unwrap(), 0);
-    }
-    assert!(
-        line.contains("nothing is changed") && line.contains("causeway.revoked"),
-        "{line}"
-    );
+    let refused = |parts: &[&str]| {
+        let server = cluster.server("io0");
+        server.signal(Signal::HUP);
+        let line = server.err.with("SIGHUP");
+        for part in parts {
+            assert!(line.contains(part), "{line}");
+        }
+    };
+    refused(&["nothing is changed", "causeway.revoked"]);
     cluster.write("causeway.revoked", "causeway-revoked 1\n");
     works(&cluster);
+    // Another node's file, which makes this no server any more that anybody talks to.
+    std::fs::rename(cluster.path("a.node"), cluster.path("a.kept")).unwrap();
+    std::fs::copy(cluster.path("b.node"), cluster.path("a.node")).unwrap();
+    refused(&["nothing is changed", "a.node", "roles io1 and not io0"]);
+    works(&cluster);
+}
+
+/// Also without `[nodes]`: who sends it to all servers of a host does not look which is which.
+#[test]
+fn a_request_to_read_again_ends_no_server() {
+    let mut cluster = Cluster::running();
+    cluster.kill("io0");
+    let text = cluster.text("causeway.toml");
+    let (from, to) = (text.find("# Each node proves"), text.find("[[server]]"));
+    let without = [&text[..from.unwrap()], &text[to.unwrap()..]].concat();
+    cluster.write("keyed.toml", &without);
+    cluster.serve("io0", "keyed.toml", &[]);
+    let server = cluster.server("io0");
+    server.signal(Signal::HUP);
+    let line = server.err.with("SIGHUP");
+    assert!(line.contains("nothing to read again"), "{line}");
+    let ping = cluster.fs("keyed.toml", &["ping", "--json"]).left();
+    let said = String::from_utf8(ping.out).unwrap();
+    assert!(said.contains("io0"), "{said}");
+    assert!(
+        cluster
+            .servers
+            .last_mut()
+            .unwrap()
+            .child
+            .try_wait()
+            .unwrap()
+            .is_none()
+    );
+}
+
+/// What fails leaves nothing that the next attempt stumbles over.
+#[test]
+fn a_configuration_that_cannot_be_written_leaves_no_authority() {
+    let directory = tempfile::tempdir().unwrap();
+    let init = |more: &[&str]| {
+        let all = [&["fs", "init", "n1", "--nodes"], more].concat();
+        Run::new(directory.path(), &all)
+    };
+    let names = || {
+        let entries = std::fs::read_dir(directory.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    init(&["--name", "a b"]).fails(2);
+    assert!(names().is_empty());
+    std::fs::write(directory.path().join("causeway.revoked"), "other\n").unwrap();
+    let said = init(&[]).fails(1);
+    assert!(
+        said.contains("causeway.revoked") && said.contains("--force"),
+        "{said}"
+    );
+    assert_eq!(names(), ["causeway.revoked"]);
+    init(&["--force"]).ok();
+    assert_eq!(names().len(), 4);
+}
+
+/// A certificate that nobody would accept is not given out.
+#[test]
+fn nodes_are_added_when_the_configuration_lists_the_authority_s_key() {
+    let cluster = Cluster::new();
+    let said = cluster.node(&["rotate", "--json"]).json();
+    let new = said["authority"].as_str().unwrap();
+    let add = ["add", "late", "--role", "client"];
+    let said = cluster.node(&add).fails(2);
+    assert!(said.contains(new) && said.contains("rotate"), "{said}");
+    assert!(!cluster.path("late.node").exists());
+    let text = cluster.text("causeway.toml");
+    let line = text.lines().find(|line| line.starts_with("authorities"));
+    let line = line.unwrap();
+    let with = |keys: &[&str]| {
+        let listed: String = keys.iter().map(|key| format!(", \"{key}\"")).collect();
+        let listed = line.replace(']', &format!("{listed}]"));
+        cluster.write("causeway.toml", &text.replace(line, &listed));
+    };
+    with(&[new]);
+    std::os::unix::fs::symlink("nowhere", cluster.path("late.node")).unwrap();
+    let said = cluster.node(&add).fails(1);
+    assert!(
+        said.contains("--output") && !said.contains("--force"),
+        "{said}"
+    );
+    std::fs::remove_file(cluster.path("late.node")).unwrap();
+    cluster.node(&add).ok();
+    let (third, fourth) = ("3".repeat(64), "4".repeat(64));
+    with(&[new, &third, &fourth]);
+    let said = cluster.node(&["rotate"]).fails(2);
+    assert!(said.contains("4 authorities"), "{said}");
 }
 
 fn mode_of(path: &Path) -> u32 {

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use causeway_bmi::nodes::files::Revoked;
-use causeway_bmi::nodes::{Member, Membership, Nodes, member};
+use causeway_bmi::nodes::{Member, Membership, Nodes, Rejected, member};
 use causeway_sys::trusted_file::Refused;
 
 use super::nodes::NodesEntry;
@@ -26,34 +26,38 @@ impl Configuration {
     }
 
     /// Reads the section `[nodes]` of `file` and the files that it names again. Connections with nodes that do not count any more
-    /// end with their processes' next polls. If anything is wrong, everything stays as it was. All else in `file` is not looked at.
-    pub fn reload_nodes(&self, file: &Path) -> Result<(), ConfigError> {
-        let wrong = |message: &str| ConfigError {
-            file: file.display().to_string(),
-            line: 0,
-            message: message.to_owned(),
-        };
+    /// end with their processes' next polls. If anything is wrong, everything stays as it was; so it does if `check` refuses what was read, which
+    /// is a fault of the node's file. All else in `file` is not looked at: processes go on calling the addresses of this configuration.
+    pub fn reload_nodes(
+        &self,
+        file: &Path,
+        check: impl FnOnce(&Membership) -> Result<(), String>,
+    ) -> Result<(), ConfigError> {
         let Some(known) = self.nodes()? else {
-            return Err(wrong(
-                "it had no `[nodes]` when this process started: restart it to change that",
-            ));
+            let why = "it had no `[nodes]` when this process started: restart it to change that";
+            return Err(wrong(file, why.to_owned()));
         };
-        let now = Self::load_alone(file)?;
-        let Some(entry) = &now.nodes else {
-            return Err(wrong(
-                "it has no `[nodes]` any more: restart this process to do without them",
-            ));
+        let Some(entry) = Self::load_alone(file)?.nodes else {
+            let why = "it has no `[nodes]` any more: restart this process to do without them";
+            return Err(wrong(file, why.to_owned()));
         };
-        known.replace(now.membership(entry)?);
+        let mut membership = self.membership(&entry)?;
+        check(&membership).map_err(|message| wrong(&entry.node_file, message))?;
+        let kept = membership
+            .keep_revoked(&known.current())
+            .map_err(|rejected| talked_to_by_nobody(&entry.node_file, &rejected))?;
+        if kept > 0 {
+            tracing::warn!(
+                "{}: the list of revoked nodes lacks {kept} that it had before: they stay revoked until this process ends; copy the list again \
+                 from where the cluster's authority is",
+                entry.revoked_file.display()
+            );
+        }
+        known.replace(membership);
         Ok(())
     }
 
     fn membership(&self, entry: &NodesEntry) -> Result<Membership, ConfigError> {
-        let wrong = |path: &Path, message: String| ConfigError {
-            file: path.display().to_string(),
-            line: 0,
-            message,
-        };
         let node_file = &entry.node_file;
         let member = Member::of_file(node_file).map_err(|refused| {
             let message = match refused {
@@ -67,13 +71,8 @@ impl Configuration {
         })?;
         let revoked = read_revoked(&entry.revoked_file)?;
         let authorities = entry.authorities.clone();
-        let mut membership = Membership::new(member, authorities, &revoked).map_err(|rejected| {
-            let message = format!(
-                "this node would be talked to by nobody: {rejected}; `causeway fs node add --renew` writes a new file where the cluster's \
-                 authority is"
-            );
-            wrong(node_file, message)
-        })?;
+        let mut membership = Membership::new(member, authorities, &revoked)
+            .map_err(|rejected| talked_to_by_nobody(node_file, &rejected))?;
         for server in &self.servers {
             for address in &server.addresses {
                 membership
@@ -85,16 +84,34 @@ impl Configuration {
     }
 }
 
-/// Reads a list of revoked certificates. One that is missing is an error: a node that does not know it would talk to all of them.
-pub fn read_revoked(path: &Path) -> Result<Revoked, ConfigError> {
-    member::read_revoked(path).map_err(|refused| ConfigError {
+/// What is wrong with a whole file.
+fn wrong(path: &Path, message: String) -> ConfigError {
+    ConfigError {
         file: path.display().to_string(),
         line: 0,
-        message: match refused {
+        message,
+    }
+}
+
+fn talked_to_by_nobody(node_file: &Path, rejected: &Rejected) -> ConfigError {
+    let message = format!(
+        "this node would be talked to by nobody: {rejected}; `causeway fs node add --renew` writes a new file where the cluster's authority is"
+    );
+    wrong(node_file, message)
+}
+
+/// Reads a list of revoked certificates. One that is missing is an error: a node that does not know it would talk to all of them.
+pub fn read_revoked(path: &Path) -> Result<Revoked, ConfigError> {
+    member::read_revoked(path).map_err(|refused| {
+        let message = match refused {
             Refused::Unreadable(error) => format!(
                 "the list of revoked nodes cannot be read: {error}; copy it from where the cluster's authority is"
             ),
             Refused::Distrusted(what) => format!("it is not used: {what}"),
-        },
+        };
+        wrong(path, message)
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,7 +34,7 @@ impl Server {
             .nodes()
             .map_err(|error| fail(error.to_string()))?;
         if let Some(nodes) = &nodes {
-            nodes::check_own(nodes, name).map_err(&fail)?;
+            nodes::check_own(&nodes.current(), name).map_err(&fail)?;
         }
         let wanted = Wanted {
             file_system: configuration.id,
@@ -104,7 +104,8 @@ impl Server {
 
     /// Has this server read again what nodes there are; `file` is its configuration. `None` if nodes do not have to prove which they are.
     pub fn reload_handle(&self, file: &Path) -> Option<ReloadHandle> {
-        ReloadHandle::new(&self.configuration, file, self.events.bmi.waker())
+        let waker = self.events.bmi.waker();
+        ReloadHandle::new(&self.configuration, &self.name, file, waker)
     }
 
     /// Stops this server from another thread or a signal.

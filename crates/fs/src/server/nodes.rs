@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use causeway_bmi::Waker;
-use causeway_bmi::nodes::{CLIENT, Certificate, Nodes};
+use causeway_bmi::nodes::{CLIENT, Certificate, Membership};
 use causeway_wire::fs::{Errno, Failure, Operation};
 
 use crate::config::{ConfigError, Configuration};
@@ -59,8 +59,7 @@ impl NodeRules {
 }
 
 /// Whether this process's own node may be this server: nobody would talk to it otherwise.
-pub(super) fn check_own(nodes: &Nodes, server: &str) -> Result<(), String> {
-    let membership = nodes.current();
+pub(super) fn check_own(membership: &Membership, server: &str) -> Result<(), String> {
     let own = membership.member().certificate();
     match own.has_role(server) {
         true => Ok(()),
@@ -77,15 +76,22 @@ pub(super) fn check_own(nodes: &Nodes, server: &str) -> Result<(), String> {
 #[derive(Debug)]
 pub struct ReloadHandle {
     configuration: Configuration,
+    server: String,
     file: PathBuf,
     waker: Waker,
 }
 
 impl ReloadHandle {
-    pub(super) fn new(configuration: &Configuration, file: &Path, waker: Waker) -> Option<Self> {
+    pub(super) fn new(
+        configuration: &Configuration,
+        server: &str,
+        file: &Path,
+        waker: Waker,
+    ) -> Option<Self> {
         configuration.nodes.as_ref()?;
         Some(Self {
             configuration: configuration.clone(),
+            server: server.to_owned(),
             file: file.to_owned(),
             waker,
         })
@@ -93,7 +99,8 @@ impl ReloadHandle {
 
     /// Reads them. Connections with nodes that do not count any more end at once. If anything is wrong, everything stays as it was.
     pub fn reload(&self) -> Result<(), ConfigError> {
-        self.configuration.reload_nodes(&self.file)?;
+        let check = |membership: &Membership| check_own(membership, &self.server);
+        self.configuration.reload_nodes(&self.file, check)?;
         self.waker.wake();
         Ok(())
     }

@@ -15,7 +15,9 @@ use causeway_sys::secret::Secret;
 use causeway_wire::codec::Wire as _;
 use causeway_wire::node::{Certificate, MAX_CERTIFICATE_BYTES};
 
-use super::{Membership, Rejected};
+use super::{Membership, Nodes, Rejected};
+use crate::address::Address;
+use crate::error::PeerError;
 
 /// The longest message: two public keys, two tags, a certificate.
 pub(crate) const LONGEST_MESSAGE: usize = 96 + MAX_CERTIFICATE_BYTES;
@@ -26,11 +28,34 @@ const XX_CHACHA: &str = "Noise_XXpsk0_25519_ChaChaPoly_BLAKE2s";
 /// What one side brings.
 #[derive(Debug, Clone)]
 pub struct Proving {
-    /// What it knows of nodes.
+    /// What it knows of nodes, also later.
+    pub nodes: Nodes,
+    /// What it knew of them when it began: its own certificate and key are these.
     pub membership: Arc<Membership>,
     /// The role that the other side has to have.
     pub role: Option<String>,
 }
+
+impl Proving {
+    /// For an exchange with a process that calls this one.
+    pub(crate) fn called(nodes: &Nodes) -> Self {
+        Self {
+            nodes: nodes.clone(),
+            membership: nodes.current(),
+            role: None,
+        }
+    }
+
+    /// For an exchange with what replies at `address`. Fails if that is not to be called.
+    pub(crate) fn calling(nodes: &Nodes, address: &Address) -> Result<Self, PeerError> {
+        let proving = Self::called(nodes);
+        let role = proving.membership.role_at(address)?.map(str::to_owned);
+        Ok(Self { role, ..proving })
+    }
+}
+
+/// A finished exchange, and the other side's node.
+pub(crate) type Finished = (Box<snow::HandshakeState>, Arc<Certificate>);
 
 /// Why an exchange cannot go on.
 #[derive(Debug)]
@@ -103,7 +128,9 @@ impl Exchange {
         };
         let certificate =
             Certificate::from_bytes(shown.unwrap_or_default()).map_err(Failed::Malformed)?;
-        let Proving { membership, role } = &self.proving;
+        let Proving {
+            membership, role, ..
+        } = &self.proving;
         membership
             .admit(&certificate, key, role.as_deref())
             .map_err(Failed::Rejected)?;
@@ -116,10 +143,19 @@ impl Exchange {
         self.noise.is_handshake_finished()
     }
 
-    /// The finished exchange, and the other side's node; `None` if it is not finished.
-    pub(crate) fn finish(self) -> Option<(Box<snow::HandshakeState>, Arc<Certificate>)> {
-        let Self { noise, peer, .. } = self;
-        peer.filter(|_| noise.is_handshake_finished())
-            .map(|peer| (noise, peer))
+    /// The finished exchange, and the other side's node; `None` if it is not finished. Fails if the node does not count any more: what
+    /// is known of nodes may have changed since it was met.
+    pub(crate) fn finish(self) -> Result<Option<Finished>, Rejected> {
+        let Self {
+            noise,
+            proving,
+            peer,
+            ..
+        } = self;
+        let Some(peer) = peer.filter(|_| noise.is_handshake_finished()) else {
+            return Ok(None);
+        };
+        proving.nodes.current().still_admits(&peer)?;
+        Ok(Some((noise, peer)))
     }
 }

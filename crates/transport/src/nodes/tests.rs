@@ -57,8 +57,8 @@ const KEY: [u8; 32] = [0x42; 32];
 
 fn proving(membership: Membership, role: Option<&str>) -> Proving {
     Proving {
-        membership: Arc::new(membership),
         role: role.map(str::to_owned),
+        ..Proving::called(&Nodes::new(membership))
     }
 }
 
@@ -72,7 +72,7 @@ fn talk(sides: [Proving; 2], keys: [[u8; 32]; 2]) -> Result<[String; 2], Failed>
     initiator.read(&responder.write().unwrap())?;
     responder.read(&initiator.write().unwrap())?;
     assert!(initiator.is_finished() && responder.is_finished());
-    Ok([initiator, responder].map(|side| side.finish().unwrap().1.name.clone()))
+    Ok([initiator, responder].map(|side| side.finish().unwrap().unwrap().1.name.clone()))
 }
 
 #[test]
@@ -153,11 +153,8 @@ fn each_claim_that_is_not_true_is_noticed() {
             _ => Vec::new(),
         };
         let knowing = || membership(&client, &[&authority], &revoked);
-        let shown = Arc::new(shown);
-        let lying = Proving {
-            membership: Arc::clone(&shown),
-            role: None,
-        };
+        let shown = Nodes::new(shown);
+        let lying = Proving::called(&shown);
         let called = talk([proving(knowing(), Some("io3")), lying], [KEY; 2]);
         let rejected = |outcome: Result<_, Failed>| match outcome {
             Err(Failed::Rejected(rejected)) => rejected.fault,
@@ -166,16 +163,13 @@ fn each_claim_that_is_not_true_is_noticed() {
         assert_eq!(rejected(called), fault, "{what}");
         if fault != Fault::WrongRole {
             // As a caller, which no role is asked of. It accepts everybody itself.
-            let lying = Proving {
-                membership: Arc::new(Membership {
-                    member: shown.member.clone(),
-                    authorities: vec![authority.public_key()],
-                    revoked: HashSet::new(),
-                    pinned: HashMap::new(),
-                }),
-                role: None,
+            let lying = Membership {
+                member: shown.current().member.clone(),
+                authorities: vec![authority.public_key()],
+                revoked: HashSet::new(),
+                pinned: HashMap::new(),
             };
-            let calling = talk([lying, proving(knowing(), None)], [KEY; 2]);
+            let calling = talk([proving(lying, None), proving(knowing(), None)], [KEY; 2]);
             assert_eq!(rejected(calling), fault, "{what}, calling");
         }
     }
@@ -201,7 +195,71 @@ fn a_recorded_exchange_shows_no_node() {
     again.read(&first).unwrap();
     again.write().unwrap();
     assert!(matches!(again.read(&last), Err(Failed::WrongKey)));
-    assert!(again.finish().is_none());
+    assert!(again.finish().unwrap().is_none());
+}
+
+/// What is known of nodes changes between two messages.
+#[test]
+fn a_node_that_is_revoked_in_the_middle_of_an_exchange_is_not_met() {
+    let authority = Authority::draw().unwrap();
+    let client = member(&authority, "laptop", &[CLIENT], NEVER);
+    let server = member(&authority, "node3", &["io3"], NEVER);
+    let sides = || [&client, &server].map(|m| Nodes::new(membership(m, &[&authority], &[])));
+    for late in 0..2 {
+        let nodes = sides();
+        let [one, other] = nodes.each_ref().map(Proving::called);
+        let mut initiator = Exchange::new(true, true, &KEY.into(), one, b"prologue").unwrap();
+        let mut responder = Exchange::new(false, true, &KEY.into(), other, b"prologue").unwrap();
+        responder.read(&initiator.write().unwrap()).unwrap();
+        let (own, revoked) = [(&client, &server), (&server, &client)][late];
+        nodes[late].replace(membership(own, &[&authority], &[revoked]));
+        initiator.read(&responder.write().unwrap()).unwrap();
+        responder.read(&initiator.write().unwrap()).unwrap();
+        let mut finished = [initiator, responder].map(Exchange::finish);
+        let rejected = std::mem::replace(&mut finished[late], Ok(None)).map(|_| ());
+        assert_eq!(rejected.unwrap_err().fault, Fault::Revoked);
+        assert!(finished[1 - late].as_ref().is_ok_and(Option::is_some));
+    }
+}
+
+/// However an address is written, its role is known; and none is called of which it is not.
+#[test]
+fn roles_are_pinned_to_addresses_in_all_their_spellings() {
+    let authority = Authority::draw().unwrap();
+    let client = member(&authority, "laptop", &[CLIENT], NEVER);
+    let node3 = member(&authority, "node3", &["io3"], NEVER);
+    let mut knowing = membership(&client, &[&authority], &[]);
+    let called = |text: &str| -> Address { text.parse().unwrap() };
+    assert_eq!(knowing.role_at(&called("tcp://anywhere:1")), Ok(None));
+    for (pinned, others) in [
+        (
+            "shm:///srv//causeway/./io3.sock",
+            "shm:///srv/causeway/io3.sock",
+        ),
+        ("shm:///run/io3.sock", "shm:////run/././/io3.sock"),
+        ("tcp://10.0.0.1:07440", "tcp://10.0.0.1:7440"),
+        ("tcp://10.0.0.2:7440", "tcp://[::ffff:10.0.0.2]:7440"),
+        ("tcp://Node3:7440", "tcp://node3.:7440"),
+    ] {
+        knowing.pin(pinned, "io3").unwrap();
+        for spelling in [pinned, others] {
+            let spelling = called(spelling);
+            assert_eq!(knowing.role_at(&spelling), Ok(Some("io3")), "{spelling}");
+            let may = |node: &Member| knowing.may_be_at(Some(node.certificate()), &spelling);
+            assert!(may(&node3) && !may(&client), "{spelling}");
+            assert!(!knowing.may_be_at(None, &spelling));
+        }
+        let error = knowing.pin(others, "io4").unwrap_err().to_string();
+        assert!(error.contains("another role"), "{error}");
+    }
+    for unknown in [
+        "tcp://10.0.0.1:7441",
+        "shm:///srv/io3.sock",
+        "tcp://10.0.0.1",
+    ] {
+        let error = knowing.role_at(&called(unknown)).unwrap_err();
+        assert!(error.to_string().contains(unknown), "{error}");
+    }
 }
 
 #[test]

@@ -36,8 +36,8 @@ impl Proofs {
     pub(super) fn check_welcome(self) -> Result<Option<Arc<Certificate>>, PeerError> {
         match self {
             Self::Key(caller) => caller.check_welcome().map(|()| None),
-            Self::Nodes(exchange) => match exchange.finish() {
-                Some((_, node)) => Ok(Some(node)),
+            Self::Nodes(exchange) => match finish(*exchange)? {
+                Some(node) => Ok(Some(node)),
                 None => Err(PeerError::Unauthorised(
                     "it does not prove which node it is".to_owned(),
                 )),
@@ -79,6 +79,13 @@ pub(super) fn go_on(
         true => Ok(()),
         false => say(exchange, socket),
     }
+}
+
+/// The other side's node, if the exchange is finished.
+pub(super) fn finish(exchange: Exchange) -> Result<Option<Arc<Certificate>>, PeerError> {
+    let finished = exchange.finish();
+    let finished = finished.map_err(|why| PeerError::Unauthorised(why.to_string()))?;
+    Ok(finished.map(|(_, node)| node))
 }
 
 /// Sends this side's next message.

@@ -31,7 +31,7 @@ use crate::address::Address;
 use crate::error::{NO_DESCRIPTORS, PeerError};
 use crate::method::{Peer, Sink};
 use crate::nodes::Certificate;
-use crate::nodes::exchange::Exchange;
+use crate::nodes::exchange::{Exchange, Proving};
 use crate::trust::{NO_NODE, NODE_DEMANDED, is_let_in, user};
 
 /// Connections on which two processes have not met yet. One more drops the oldest.
@@ -52,6 +52,14 @@ pub(super) struct HalfOpen {
     pub(super) deadline: Instant,
     /// What it has said, if it still has to prove that it holds the cluster's key.
     challenged: Option<Box<Challenged>>,
+}
+
+#[cfg(all(test, not(loom)))]
+impl HalfOpen {
+    /// Whether the caller's greeting was read, and its proof is awaited.
+    pub(super) fn has_greeted(&self) -> bool {
+        self.challenged.is_some()
+    }
 }
 
 struct Challenged {
@@ -148,7 +156,9 @@ impl Shm {
                 self.own.uid
             )));
         }
-        let proving = self.proving(Some(&entry.address));
+        let nodes = self.config.nodes.as_ref();
+        let proving = nodes.map(|nodes| Proving::calling(nodes, &entry.address));
+        let proving = proving.transpose()?;
         let (formats, demanded) = match (&self.config.key, &proving) {
             (None, _) => (FORMATS, 0),
             (Some(_), None) => (FORMATS, FLAG_KEYED),
@@ -422,7 +432,7 @@ impl Shm {
             }
         };
         let demanded = hello.flags & FLAG_NODES != 0;
-        let awaited = match (self.proving(None), demanded) {
+        let awaited = match (self.config.nodes.as_ref().map(Proving::called), demanded) {
             (Some(proving), true) => {
                 Some(Awaited::Node(exchange::begin(false, key, proving, &hello)?))
             }
@@ -468,7 +478,7 @@ impl Shm {
                 exchange::go_on(&mut exchange, &message, socket).map_err(|e| exchange::told(&e))?;
                 let awaited = match exchange.is_finished() {
                     true => {
-                        let node = exchange.finish().map(|(_, node)| node);
+                        let node = exchange::finish(*exchange).map_err(|e| exchange::told(&e))?;
                         return Ok(Greeted::Believed(hello, descriptors, node));
                     }
                     false => Awaited::Node(exchange),

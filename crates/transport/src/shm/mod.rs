@@ -33,7 +33,7 @@ mod nodes;
 mod objects;
 mod pace;
 mod pair;
-mod paths;
+pub(crate) mod paths;
 mod pausing;
 mod peers;
 mod pieces;
@@ -97,7 +97,7 @@ use handshake::{HalfOpen, LISTENER_KEY};
 use intervals::{QUARANTINE_INTERVAL, RETRY_INTERVAL};
 use memory::{Bell, HeadAndBody, HeadAndFill, Parts};
 use pair::{Attach, Own, Pair, Stage};
-use paths::{SCHEME, address_of, path_of};
+use paths::{SCHEME, address_of, one_spelling, path_of};
 use peers::{Entry, Link, Peers};
 use quarantine::Quarantine;
 use relay::Relaying;
@@ -376,7 +376,7 @@ impl Method for Shm {
 
     fn connect(&mut self, now: Instant, address: &Address) -> Result<Peer, Error> {
         self.clock.advance(now);
-        let address = address_of(&path_of(address)?)?;
+        let address = one_spelling(address)?;
         if let Some(peer) = self.by_address.get(&address) {
             return Ok(*peer);
         }
@@ -409,7 +409,7 @@ impl Method for Shm {
         if claimed.scheme() != SCHEME || !path.is_absolute() {
             return None;
         }
-        let address = address_of(&path_of(claimed).ok()?).ok()?;
+        let address = one_spelling(claimed).ok()?;
         if !self.may_listen_at(peer, &address) {
             return None;
         }

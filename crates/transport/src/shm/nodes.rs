@@ -8,7 +8,6 @@ use super::{Shm, ShmConfig};
 use crate::address::Address;
 use crate::error::{Error, PeerError};
 use crate::method::Peer;
-use crate::nodes::exchange::Proving;
 use crate::nodes::{Certificate, Membership};
 use crate::trust::{NODES_NEED_KEY, keyed};
 
@@ -31,16 +30,6 @@ impl Pair {
 }
 
 impl Shm {
-    /// What this process brings to an exchange with what listens at `called`, or calls.
-    pub(super) fn proving(&self, called: Option<&Address>) -> Option<Proving> {
-        let membership = self.config.nodes.as_ref()?.current();
-        let role = called.and_then(|called| membership.role_at(called));
-        Some(Proving {
-            role: role.map(str::to_owned),
-            membership,
-        })
-    }
-
     pub(super) fn node_of(&self, peer: Peer) -> Option<&Arc<Certificate>> {
         match &self.peers.get(peer)?.link {
             Link::Live(pair) => pair.node.as_ref(),

@@ -500,7 +500,8 @@ impl Pair {
                 self.bulk.offered(file)
             }
             (record, stage) => Err(PeerError::Protocol(format!(
-                "an unexpected record while {stage:?}: {record:?}"
+                "an unexpected record while {stage:?}: {}",
+                record.kind()
             ))),
         }
     }

@@ -6,7 +6,7 @@ use crate::address::Address;
 use crate::error::Error;
 
 /// The scheme of this method's addresses.
-pub(super) const SCHEME: &str = "shm";
+pub(crate) const SCHEME: &str = "shm";
 
 /// The path in an address, absolute.
 pub(super) fn path_of(address: &Address) -> Result<PathBuf, Error> {
@@ -17,7 +17,10 @@ pub(super) fn path_of(address: &Address) -> Result<PathBuf, Error> {
     if address.scheme() != SCHEME {
         return Err(bad("it is not a `shm://` address"));
     }
-    let path = Path::new(address.rest());
+    // Two slashes in front, which the standard library keeps, are one on Linux.
+    let slashes = address.rest().len() - address.rest().trim_start_matches('/').len();
+    let path = address.rest().get(slashes.saturating_sub(1)..);
+    let path = Path::new(path.unwrap_or_default());
     if address.rest().contains('\0') {
         return Err(bad("its path contains a NUL"));
     }
@@ -28,6 +31,11 @@ pub(super) fn path_of(address: &Address) -> Result<PathBuf, Error> {
         what: format!("the working directory, for {address}"),
         source,
     })
+}
+
+/// The same for all ways in which the path can be written. Symbolic links are not followed.
+pub(crate) fn one_spelling(address: &Address) -> Result<Address, Error> {
+    address_of(&path_of(address)?)
 }
 
 /// The address of a path that [`path_of`] made.

@@ -38,6 +38,10 @@ const QUEUED: usize = 8;
 impl Shm {
     pub(super) fn poll_all(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
         self.polls += 1;
+        // First: of what nodes have sent that do not count any more, nothing is delivered.
+        if let Some(membership) = self.nodes_seen.news(self.config.nodes.as_ref()) {
+            self.fail_rejected(&membership);
+        }
         let mut progress = self.poll_rings(now, sink);
         if doorbell::is_rung(&self.bell) {
             progress |= self.serve_doorbell(sink);
@@ -50,9 +54,6 @@ impl Shm {
         }
         if !progress && !self.grantees.is_empty() {
             progress |= self.help();
-        }
-        if let Some(membership) = self.nodes_seen.news(self.config.nodes.as_ref()) {
-            self.fail_rejected(&membership);
         }
         if !self.failed.is_empty() {
             progress |= self.tear_down_failed(sink);

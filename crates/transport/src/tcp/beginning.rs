@@ -16,7 +16,6 @@ use super::handshake::{Agreement, Handshake, Role, Terms, Unverified, has_fast_a
 use super::link::{Link, Phase, broken};
 use super::slots::{Origin, PeerState};
 use super::{SCHEME, Tcp, TcpConfig};
-use crate::address::Address;
 use crate::error::PeerError;
 use crate::half_open::Source;
 use crate::method::{Identity, Peer, Silence, Sink};
@@ -39,22 +38,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 const NO_GROUP: u32 = 65534;
 
 impl Tcp {
-    /// `called` is the address that is connected to.
     fn handshake(
         config: &TcpConfig,
         role: Role,
         socket: &OwnedFd,
         ticket: Option<Ticket>,
-        called: Option<&Address>,
+        nodes: Option<Proving>,
     ) -> Handshake {
-        let nodes = config.nodes.as_ref().map(|nodes| {
-            let membership = nodes.current();
-            let role = called.and_then(|called| membership.role_at(called));
-            Proving {
-                role: role.map(str::to_owned),
-                membership,
-            }
-        });
         let drawn = config.key.as_ref().map(|_| nonce());
         let holder = match drawn {
             // Without one, a recording of the other side's gets one step further; it proves nothing for all that.
@@ -164,9 +154,14 @@ impl Tcp {
             }
             return;
         }
-        let called = Some(&state.address);
+        let nodes = self.config.nodes.as_ref();
+        let nodes = match nodes.map(|nodes| Proving::calling(nodes, &state.address)) {
+            Some(Err(cause)) => return self.end(peer, cause, sink),
+            Some(Ok(proving)) => Some(proving),
+            None => None,
+        };
         let mut handshake =
-            Self::handshake(&self.config, Role::Initiator, &link.socket, ticket, called);
+            Self::handshake(&self.config, Role::Initiator, &link.socket, ticket, nodes);
         let hello = handshake.take_output();
         link.phase = Phase::Shaking(Box::new(handshake));
         if let Err(cause) = link.send_step(&hello) {
@@ -272,7 +267,8 @@ impl Tcp {
         if let Some((_, peer)) = evicted {
             self.evict(peer);
         }
-        let handshake = Self::handshake(&self.config, Role::Responder, &socket, None, None);
+        let nodes = self.config.nodes.as_ref().map(Proving::called);
+        let handshake = Self::handshake(&self.config, Role::Responder, &socket, None, nodes);
         let deadline = now + self.config.connect_timeout;
         let bounds = self.bounds();
         let half_open = &mut self.half_open;

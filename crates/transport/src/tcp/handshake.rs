@@ -482,7 +482,9 @@ impl Handshake {
             self.state = State::Nodes(exchange);
             return Ok(None);
         }
-        let Some((noise, node)) = exchange.finish() else {
+        let finished = exchange.finish();
+        let finished = finished.map_err(|why| self.refuse_with(why.refusal(), why.to_string()))?;
+        let Some((noise, node)) = finished else {
             return Err(self.wrong_key());
         };
         let mut sealed = self.seal(noise, Some(node))?;

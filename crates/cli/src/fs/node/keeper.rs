@@ -1,17 +1,16 @@
 //! The directory of the cluster's authority: its key, and the register of what it has signed.
 
 use std::fs::File;
-use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use causeway_bmi::nodes::files::{MAX_REGISTER_BYTES, Register};
+use causeway_bmi::nodes::files::{MAX_LISTED, MAX_REGISTER_BYTES, Register};
 use causeway_bmi::nodes::{Authority, Certificate, PublicKey, member};
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_sys::trusted_file::Use;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::fs::new_file::write_new;
+use crate::fs::new_file::{replace, write_new};
 
 const KEY: &str = "key";
 const REGISTER: &str = "nodes";
@@ -25,8 +24,8 @@ pub(in crate::fs) struct Keeper {
 }
 
 impl Keeper {
-    /// Makes a new authority in a directory that must not be there yet.
-    pub(in crate::fs) fn create(directory: &Path) -> Outcome<PublicKey> {
+    /// Keeps a new authority in a directory that must not be there yet.
+    pub(in crate::fs) fn create(directory: &Path, authority: &Authority) -> Outcome {
         let doing = || format!("making the authority's directory {}", directory.display());
         let mut builder = std::fs::DirBuilder::new();
         builder.mode(0o700).create(directory).map_err(|error| {
@@ -38,16 +37,9 @@ impl Keeper {
                 _ => failure,
             }
         })?;
-        let authority = Authority::draw().doing(|| "making a random key".to_owned())?;
         let register = Register::default().to_text();
-        write_new(&directory.join(REGISTER), register.as_bytes(), 0o600, false)?;
-        write_new(
-            &directory.join(KEY),
-            authority.to_text().as_bytes(),
-            0o600,
-            false,
-        )?;
-        Ok(authority.public_key())
+        write_new(&directory.join(REGISTER), register.as_bytes(), 0o600)?;
+        write_new(&directory.join(KEY), authority.to_text().as_bytes(), 0o600)
     }
 
     /// Reads an authority's directory, and keeps others from changing it.
@@ -98,6 +90,13 @@ impl Keeper {
         roles: &[String],
         expires: u64,
     ) -> Outcome<Certificate> {
+        if self.register.certificates.len() >= MAX_LISTED {
+            let what = format!("signing the certificate of {name}");
+            let why = format!(
+                "the register of nodes has {MAX_LISTED} certificates, the most that it may have"
+            );
+            return Err(Failure::new(what, why));
+        }
         let signed = self.authority.sign(key, name, roles, expires);
         let certificate = signed.doing(|| format!("signing the certificate of {name}"))?;
         self.register.certificates.push(certificate.clone());
@@ -117,30 +116,4 @@ impl Keeper {
         self.authority = authority;
         Ok(())
     }
-}
-
-/// Writes a file in the place of the one that is there: whole, or not at all.
-pub(super) fn replace(path: &Path, content: &[u8], mode: u32) -> Outcome {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    let doing = || format!("writing {}", path.display());
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(mode)
-        .open(&new)
-        .doing(doing)?;
-    file.write_all(content)
-        .and_then(|()| file.sync_all())
-        .and_then(|()| std::fs::rename(&new, path))
-        .doing(doing)?;
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let directory = File::open(directory.unwrap_or(Path::new(".")));
-    directory
-        .and_then(|directory| directory.sync_all())
-        .doing(doing)
 }

@@ -14,6 +14,7 @@ use super::*;
 use crate::method::{Access, Registration};
 use crate::nodes::tests::{NEVER, liar, member, membership};
 use crate::nodes::{Authority, CLIENT, Certificate, Member, Membership, Nodes};
+use crate::shm::handshake::HalfOpen;
 use crate::shm::pair::Pair;
 
 fn as_node(membership: Membership) -> ShmConfig {
@@ -209,12 +210,13 @@ fn the_connections_of_a_revoked_node_end_and_no_others() {
         (client, peer)
     });
     server.until("both are there", |server| server.log.packets.len() == 2);
+    let [(ended, ending), (kept, peer)] = &mut clients;
+    ended.shm.send(*ending, &[b"too late"]).unwrap();
     nodes.replace(membership(
         &cluster.server,
         &[&cluster.authority],
         &[&cluster.client],
     ));
-    let [(ended, _), (kept, peer)] = &mut clients;
     both(ended, &mut server, "it has ended", |ended, server| {
         !ended.log.down.is_empty() && !server.log.down.is_empty()
     });
@@ -222,8 +224,75 @@ fn the_connections_of_a_revoked_node_end_and_no_others() {
     assert!(why.contains("laptop, was revoked"), "{why}");
     send(kept, *peer, b"still here", &mut server);
     server.until("the other one is", |server| server.log.packets.len() == 3);
+    let said = server.log.packets.iter().map(|(_, packet)| &packet[..]);
+    assert!(said.eq([&b"hello"[..], b"hello", b"still here"]));
     assert!(kept.log.down.is_empty());
     assert_eq!(server.log.down.len(), 1);
+}
+
+/// Revoked when the listener has read the greeting, on either side: both have begun with what they knew before.
+#[test]
+fn a_node_that_is_revoked_while_it_connects_does_not_come_up() {
+    let cluster = Cluster::new();
+    for late in 0..2 {
+        let (_folder, address) = place();
+        let members = [&cluster.client, &cluster.server];
+        let nodes = members.map(|member| Nodes::new(cluster.knowing(member)));
+        let configs = nodes.each_ref().map(|nodes| ShmConfig {
+            nodes: Some(nodes.clone()),
+            ..keyed()
+        });
+        let [calling, called] = configs;
+        let mut server = Host::listening(called, &address);
+        let mut client = Host::new(calling);
+        let peer = client.shm.connect(Instant::now(), &address).unwrap();
+        assert!(client.shm.send(peer, &[b"quick"]).is_err());
+        both(&mut client, &mut server, "it has greeted", |_, server| {
+            let half_open = server.shm.half_open.first();
+            half_open.is_some_and(HalfOpen::has_greeted)
+        });
+        nodes[late].replace(membership(
+            members[late],
+            &[&cluster.authority],
+            &[members[1 - late]],
+        ));
+        both(&mut client, &mut server, "it is refused", |client, _| {
+            !client.log.down.is_empty()
+        });
+        let why = client.log.down[0].1.to_string();
+        assert!(why.contains("was revoked"), "{why}");
+        assert!(client.log.writable.is_empty());
+        assert!(server.log.packets.is_empty());
+        if late == 1 {
+            assert!(server.log.up.is_empty());
+        }
+    }
+}
+
+/// A role is asked for however the address was written, and what no role is known of is not called.
+#[test]
+fn roles_are_asked_for_at_addresses_in_all_their_spellings() {
+    let cluster = Cluster::new();
+    let desktop = member(&cluster.authority, "desktop", &[CLIENT], NEVER);
+    for (pinned, why) in [
+        ("/socket", "has the roles client, and not io3"),
+        ("//./socket", "has the roles client, and not io3"),
+        ("/another", "no role is known"),
+    ] {
+        let (folder, address) = place();
+        let mut knowing = cluster.knowing(&cluster.client);
+        let pinned = format!("shm://{}{pinned}", folder.path().display());
+        knowing.pin(&pinned, "io3").unwrap();
+        let mut server = Host::listening(as_node(cluster.knowing(&desktop)), &address);
+        let mut client = Host::new(as_node(knowing));
+        let peer = client.shm.connect(Instant::now(), &address).unwrap();
+        assert!(client.shm.send(peer, &[b"a secret for io3"]).is_err());
+        both(&mut client, &mut server, "it is refused", |client, _| {
+            !client.log.down.is_empty()
+        });
+        let said = client.log.down[0].1.to_string();
+        assert!(said.contains(why), "{said}");
+    }
 }
 
 /// Memory that peers may map is exported as soon as a call has begun: its file is not sent in the middle of the proofs.

@@ -6,6 +6,7 @@ use super::support::*;
 use crate::address::Address;
 use crate::error::PeerError;
 use crate::method::{Identity, Method};
+use crate::nodes::exchange::Proving;
 use crate::nodes::tests::{NEVER, liar, member, membership};
 use crate::nodes::{Authority, CLIENT, Certificate, Member, Membership, Nodes};
 use crate::tcp::TcpConfig;
@@ -196,10 +197,8 @@ fn nobody_on_the_way_has_nodes_not_prove_which_they_are() {
     let cluster = Cluster::new();
     let terms = |member: Option<&Member>| {
         let mut terms = terms(Some([0x42; 32]), true, Default::default());
-        terms.nodes = member.map(|member| crate::nodes::exchange::Proving {
-            membership: std::sync::Arc::new(cluster.knowing(member)),
-            role: None,
-        });
+        let proving = |member| Proving::called(&Nodes::new(cluster.knowing(member)));
+        terms.nodes = member.map(proving);
         terms
     };
     for with_nodes in [true, false] {
@@ -350,6 +349,25 @@ fn a_node_that_is_revoked_while_it_connects_does_not_come_up() {
     assert!(server.seen.ups.is_empty() && server.seen.packets.is_empty());
 }
 
+/// What is known of the servers' roles is of no use at addresses that it does not name.
+#[test]
+fn addresses_that_no_role_is_known_of_are_not_called() {
+    let cluster = Cluster::new();
+    let mut server = Node::new(as_node(cluster.knowing(&cluster.server)));
+    let address = server.listen();
+    let mut knowing = cluster.knowing(&cluster.client);
+    knowing.pin("tcp://127.0.0.1:1", "io3").unwrap();
+    let mut client = Node::new(as_node(knowing));
+    let peer = client.tcp.connect(Instant::now(), &address).unwrap();
+    client.tcp.send(peer, &[b"a secret for io3"]).unwrap();
+    until(&mut [&mut client, &mut server], |nodes| {
+        !nodes[0].seen.downs.is_empty()
+    });
+    let why = client.seen.downs[0].1.to_string();
+    assert!(why.contains("no role is known"), "{why}");
+    assert!(server.seen.ups.is_empty() && server.seen.packets.is_empty());
+}
+
 /// A caller says that it listens where a server does: calls for that server would go to it.
 #[test]
 fn a_client_s_node_does_not_take_a_server_s_place_by_saying_where_it_listens() {
@@ -364,7 +382,10 @@ fn a_client_s_node_does_not_take_a_server_s_place_by_saying_where_it_listens() {
             let claimed = claimed.parse().unwrap();
             server.tcp.confirm_address(caller, &claimed).is_some()
         };
-        assert_eq!(confirmed("tcp://127.0.0.1:7440"), is_confirmed);
+        for spelling in ["127.0.0.1:7440", "0.0.0.0:7440", "127.0.0.1:07440"] {
+            let claimed = format!("tcp://{spelling}");
+            assert_eq!(confirmed(&claimed), is_confirmed, "{spelling}");
+        }
         assert!(confirmed("tcp://127.0.0.1:7441"), "pinned to no role");
     }
 }
