@@ -47,7 +47,7 @@ pub enum Whence {
     Hole,
 }
 
-/// An open file. It stays as long as it is open, also when others have removed or replaced its name (`docs/locks.md`).
+/// An open file. It stays as long as it is open, also when others have removed or replaced its name (`docs/open-files.md`).
 pub struct OpenFile {
     pub(crate) clients: Arc<Clients>,
     flags: OpenFlags,

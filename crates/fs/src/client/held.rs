@@ -55,9 +55,9 @@ impl HeldFiles {
         Ok(held)
     }
 
-    /// The server has not opened the file, or that is not known.
-    pub(super) fn not_opened(&self, begun: BegunOpening, errno: Errno) {
-        self.shared.not_opened(begun, errno);
+    /// The server has not opened the file, or that is not known. If the request was repeated, only the last reply is known.
+    pub(super) fn not_opened(&self, begun: BegunOpening, errno: Errno, is_repeated: bool) {
+        self.shared.not_opened(begun, errno, is_repeated);
     }
 
     fn start_thread(&self) -> Result<(), CallError> {

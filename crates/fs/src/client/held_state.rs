@@ -55,7 +55,7 @@ struct State {
 /// What the thread is to do.
 pub(super) enum Work {
     Stop,
-    /// Say that these are open.
+    /// Say that these are open. Until that is said ([`Shared::end_to_tell`]) no request takes closed handles along.
     Keep(Vec<OpenHandle>),
     /// Close some, unless requests take them along before.
     Close,
@@ -140,22 +140,25 @@ impl Shared {
         }
     }
 
-    /// The server has not opened the file, or that is not known.
-    pub(super) fn not_opened(&self, begun: BegunOpening, errno: Errno) {
-        if matches!(
+    /// The server has not opened the file, or that is not known. If the request was repeated, only the last reply is known.
+    pub(super) fn not_opened(&self, begun: BegunOpening, errno: Errno, is_repeated: bool) {
+        let has_replied = matches!(
             errno,
             Errno::ENOENT | Errno::ENOTDIR | Errno::EEXIST | Errno::EACCES
-        ) {
-            // It has replied, and knows what was closed.
+        );
+        if has_replied && !is_repeated {
             return;
         }
         let mut state = lock(&self.state);
-        state.closed.extend(begun.opening.closed);
+        if !has_replied {
+            state.closed.extend(begun.opening.closed);
+        }
+        // An attempt before may have found the file.
         state.closed.push(begun.opening.handle);
         state.wake();
     }
 
-    /// The server may know nothing: returns all that is open.
+    /// The server may know nothing: returns all that is open. What was closed before is the server's to know first.
     pub(super) fn begin_to_tell(&self) -> Vec<OpenHandle> {
         let mut state = lock(&self.state);
         state.told += 1;
@@ -197,7 +200,10 @@ impl Shared {
         };
         let untold: Vec<OpenHandle> = untold.into_iter().filter_map(file).collect();
         match (untold.is_empty(), state.closed.is_empty()) {
-            (false, _) => Work::Keep(untold),
+            (false, _) => {
+                state.is_told = false;
+                Work::Keep(untold)
+            }
             (true, false) => Work::Close,
             (true, true) => {
                 state.is_idle = true;
@@ -206,11 +212,9 @@ impl Shared {
         }
     }
 
-    /// Takes handles that were closed.
-    pub(super) fn take_closed(&self, most: usize) -> Vec<u64> {
-        let closed = &mut lock(&self.state).closed;
-        let kept = closed.len().saturating_sub(most);
-        closed.split_off(kept)
+    /// Takes the handles that were closed.
+    pub(super) fn take_closed(&self) -> Vec<u64> {
+        std::mem::take(&mut lock(&self.state).closed)
     }
 
     /// They could not be closed.
@@ -223,5 +227,55 @@ impl Shared {
         let mut state = lock(&self.state);
         state.closed.clear();
         state.is_idle = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared() -> Arc<Shared> {
+        let shared = Arc::new(Shared::new(1));
+        shared.begin_to_tell();
+        shared.end_to_tell();
+        shared
+    }
+
+    #[test]
+    fn no_request_takes_a_close_along_that_would_overtake_what_is_said_to_be_open() {
+        let shared = shared();
+        let begun = shared.begin();
+        // The thread begins to tell, so that it may miss the file.
+        assert!(shared.begin_to_tell().is_empty());
+        let held = Shared::opened(&shared, begun, ObjectId(5));
+        shared.end_to_tell();
+        let Work::Keep(files) = shared.work() else {
+            panic!("it is not told");
+        };
+        assert_eq!(files[0].object, ObjectId(5));
+        drop(held);
+        assert_eq!(shared.begin().opening.closed, [0; 0]);
+        shared.end_to_tell();
+        assert_eq!(shared.begin().opening.closed, [files[0].handle]);
+    }
+
+    #[test]
+    fn what_an_earlier_attempt_may_have_opened_is_closed() {
+        let shared = shared();
+        drop(Shared::opened(&shared, shared.begin(), ObjectId(5)));
+        // The reply says that nothing is open, and that the server knows what was closed.
+        let begun = shared.begin();
+        assert_eq!(begun.opening.closed, [1]);
+        shared.not_opened(begun, Errno::ENOENT, false);
+        assert_eq!(shared.take_closed(), [0; 0]);
+        let begun = shared.begin();
+        let handle = begun.opening.handle;
+        shared.not_opened(begun, Errno::ENOENT, true);
+        assert_eq!(shared.take_closed(), [handle]);
+        drop(Shared::opened(&shared, shared.begin(), ObjectId(6)));
+        let begun = shared.begin();
+        let opening = begun.opening.clone();
+        shared.not_opened(begun, Errno::ETIMEDOUT, false);
+        assert_eq!(shared.take_closed(), [opening.closed[0], opening.handle]);
     }
 }

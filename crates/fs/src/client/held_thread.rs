@@ -36,6 +36,7 @@ pub(super) fn run(rpc: Rpc, shared: &Shared) {
         rpc,
         shared,
         connection: None,
+        watched: None,
         keeps_none: false,
         has_failed: false,
     };
@@ -56,6 +57,8 @@ struct HeldThread<'a> {
     shared: &'a Shared,
     /// By which the server was told what is open.
     connection: Option<ConnectionId>,
+    /// Whose end ends the wait for events.
+    watched: Option<ConnectionId>,
     /// It is of an earlier build, which keeps no files.
     keeps_none: bool,
     /// It could not be told, as the log says already.
@@ -80,7 +83,6 @@ impl HeldThread<'_> {
     /// Tells the server all that is open.
     fn tell(&mut self) {
         self.connection = None;
-        let files = self.shared.begin_to_tell();
         // An empty message, too, makes the connection one that the files stay open with.
         let begun = self.keep(&[]);
         let connection = self.connection();
@@ -89,7 +91,7 @@ impl HeldThread<'_> {
             .is_err_and(|error| error.errno == Errno::EOPNOTSUPP);
         let told = match begun {
             Err(_) if self.keeps_none => self.watch(),
-            begun => begun.and_then(|()| self.keep_all(&files, connection)),
+            begun => begun.and_then(|()| self.tell_all(connection)),
         };
         let was_failing = self.has_failed;
         self.has_failed = told.is_err();
@@ -108,21 +110,38 @@ impl HeldThread<'_> {
         }
     }
 
-    fn keep_all(
-        &mut self,
-        files: &[OpenHandle],
-        connection: Option<ConnectionId>,
-    ) -> Result<(), CallError> {
+    fn tell_all(&mut self, connection: Option<ConnectionId>) -> Result<(), CallError> {
         self.watch()?;
-        for files in files.chunks(MAX_NAMED_FILES) {
-            self.keep(files)?;
-        }
+        // First, as it makes room for what is open; and never behind a list that may still have what is closed in it.
+        self.close()?;
+        let files = self.shared.begin_to_tell();
+        self.keep_all(&files)?;
         if self.connection() != connection || self.connection != connection {
             let text = "the connection was lost meanwhile";
             return Err(CallError::local(Errno::ECONNRESET, text));
         }
         self.shared.end_to_tell();
         Ok(())
+    }
+
+    /// Says that these are open. Those that the server cannot keep, because they are damaged or too many, keep no others from it.
+    fn keep_all(&mut self, files: &[OpenHandle]) -> Result<(), CallError> {
+        let mut kept = Ok(());
+        for files in files.chunks(MAX_NAMED_FILES) {
+            match self.keep(files) {
+                Ok(()) => {}
+                Err(error)
+                    if matches!(
+                        error.errno,
+                        Errno::CORRUPT | Errno::EMFILE | Errno::ENFILE | Errno::RETRY
+                    ) =>
+                {
+                    kept = kept.and(Err(error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        kept
     }
 
     fn keep(&mut self, files: &[OpenHandle]) -> Result<(), CallError> {
@@ -145,13 +164,19 @@ impl HeldThread<'_> {
     fn watch(&mut self) -> Result<(), CallError> {
         let addr = self.rpc.addr(self.rpc.metadata)?;
         self.connection = self.rpc.bmi.connection(addr);
+        if self.connection.is_some() && self.watched == self.connection {
+            return Ok(());
+        }
         let (context, into) = (self.rpc.context, [Memory::zeroed(1)]);
         match self
             .rpc
             .bmi
             .post_recv(addr, &into, END_OF_CONNECTION, context, EVENT)
         {
-            Ok(Posted::Pending(_)) => Ok(()),
+            Ok(Posted::Pending(_)) => {
+                self.watched = self.connection;
+                Ok(())
+            }
             Ok(Posted::Complete(_)) => Err(CallError::local(Errno::ECONNRESET, "disconnected")),
             Err(error) => Err(CallError::local(Errno::EIO, error.to_string())),
         }
@@ -165,7 +190,7 @@ impl HeldThread<'_> {
         }
         let result = match self.shared.work() {
             Work::Stop => return,
-            Work::Keep(files) => self.keep(&files),
+            Work::Keep(files) => self.keep_all(&files).map(|()| self.shared.end_to_tell()),
             Work::Close => {
                 // The next request that opens a file may take them along.
                 self.wait(GATHER);
@@ -184,19 +209,21 @@ impl HeldThread<'_> {
     }
 
     fn close(&mut self) -> Result<(), CallError> {
-        let handles = self.shared.take_closed(MAX_NAMED_FILES);
-        if handles.is_empty() {
-            return Ok(());
+        let mut handles = self.shared.take_closed();
+        while !handles.is_empty() {
+            let rest = handles.split_off(handles.len().min(MAX_NAMED_FILES));
+            let operation = Operation::CloseFiles {
+                session: self.shared.session,
+                handles: handles.clone(),
+            };
+            let reply = self.rpc.call(Call::query(self.rpc.metadata, operation));
+            if let Err(error) = reply.and_then(done) {
+                handles.extend(rest);
+                self.shared.put_back(handles);
+                return Err(error);
+            }
+            handles = rest;
         }
-        let operation = Operation::CloseFiles {
-            session: self.shared.session,
-            handles: handles.clone(),
-        };
-        let reply = self.rpc.call(Call::query(self.rpc.metadata, operation));
-        let closed = reply.and_then(done);
-        if closed.is_err() {
-            self.shared.put_back(handles);
-        }
-        closed
+        Ok(())
     }
 }

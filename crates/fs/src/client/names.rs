@@ -237,6 +237,8 @@ impl Client {
         let begun = self.held.begin();
         call.opening = Some(begun.opening.clone());
         match self.rpc.call(call).and_then(node) {
+            // The server keeps nothing else.
+            Ok(node) if node.attributes.kind != Kind::File => Ok(File::new(node)),
             Ok(node) => {
                 let held = self.held.opened(begun, node.object)?;
                 let mut file = File::new(node);
@@ -244,7 +246,8 @@ impl Client {
                 Ok(file)
             }
             Err(error) => {
-                self.held.not_opened(begun, error.errno);
+                let is_repeated = self.rpc.was_unfinished;
+                self.held.not_opened(begun, error.errno, is_repeated);
                 Err(error)
             }
         }

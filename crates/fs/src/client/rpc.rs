@@ -81,6 +81,8 @@ pub(crate) struct Rpc {
     pub(super) sequences: Vec<u64>,
     /// Whether a change was abandoned without a reply, or repeated: a copy of it may still reach a server.
     pub(super) unconfirmed: bool,
+    /// An attempt at one of the last calls ended without a reply: the server may have carried it out, too.
+    pub(super) was_unfinished: bool,
     next_tag: u64,
     /// Completions of operations that belong to no call, for the thread that has posted them.
     pub(super) events: Vec<Completion>,
@@ -135,6 +137,7 @@ impl Rpc {
             caller,
             sequences: Vec::new(),
             unconfirmed: false,
+            was_unfinished: false,
             next_tag: 1,
             events: Vec::new(),
             writes: 0,
@@ -290,6 +293,7 @@ impl Rpc {
                     .iter_mut()
                     .for_each(PendingCall::detach_memory);
                 self.note_unconfirmed(&pending_calls);
+                self.was_unfinished = pending_calls.iter().any(|pending| pending.unfinished);
                 return results(pending_calls);
             }
         }

@@ -16,7 +16,7 @@ use crate::error::failure;
 use crate::locks::lock;
 
 /// Most programs that have files open.
-const MAX_SESSIONS: usize = 4096;
+const MAX_PROGRAMS: usize = 4096;
 /// All programs together have this many times as many files open as one program may.
 const PROGRAMS: usize = 16;
 
@@ -32,8 +32,10 @@ pub(crate) struct Opens {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Files by handle, of each program.
-    sessions: HashMap<u128, HashMap<u64, ObjectId>>,
+    /// The programs with a connection that lasts.
+    sessions: HashMap<u128, Session>,
+    /// How many of these have files open.
+    with_files: usize,
     files: HashMap<ObjectId, OpenCount>,
     handles: usize,
     /// What the present batch removes.
@@ -46,6 +48,15 @@ struct State {
     released: Vec<ObjectId>,
 }
 
+/// What a program has open.
+#[derive(Debug, Default)]
+struct Session {
+    /// Files by handle.
+    files: HashMap<u64, ObjectId>,
+    /// Handles of openings under way, and how many requests carry each: one that is repeated may be there twice.
+    pending: HashMap<u64, usize>,
+}
+
 #[derive(Debug, Default)]
 struct OpenCount {
     handles: usize,
@@ -56,7 +67,7 @@ struct OpenCount {
 /// What became of an opening.
 #[derive(Debug)]
 pub(crate) enum Registered {
-    /// The file stays as long as the handle.
+    /// The file stays as long as the handle: not at all, if the program has ended or closed it meanwhile.
     Done,
     /// Something was removed since the state that it was found in: look again.
     Outdated,
@@ -90,8 +101,37 @@ impl Opens {
         lock(&self.state).epoch
     }
 
-    /// A program has a file open that was found in a state of this epoch or, without one, in the batch's own. A handle
-    /// that is known stands for the same file as before.
+    /// A program has a connection, until [`Opens::end`]. What arrives or is carried out after that opens nothing.
+    pub(crate) fn know(&self, session: u128) {
+        lock(&self.state).sessions.entry(session).or_default();
+    }
+
+    /// A program begins to open a file. The opening is under way until [`Opens::settle`]; if its handle is closed before,
+    /// it opens nothing.
+    pub(crate) fn begin(&self, session: u128, handle: u64) {
+        if let Some(session) = lock(&self.state).sessions.get_mut(&session) {
+            *session.pending.entry(handle).or_default() += 1;
+        }
+    }
+
+    /// These openings are carried out, or have failed.
+    pub(crate) fn settle(&self, openings: impl IntoIterator<Item = (u128, u64)>) {
+        let mut state = lock(&self.state);
+        for (session, handle) in openings {
+            let Some(session) = state.sessions.get_mut(&session) else {
+                continue;
+            };
+            if let Some(count) = session.pending.get_mut(&handle) {
+                *count -= 1;
+                if *count == 0 {
+                    session.pending.remove(&handle);
+                }
+            }
+        }
+    }
+
+    /// A program has a file open that was found in a state of this epoch or, without one, in the batch's own. Its opening is
+    /// under way. A handle that is known stands for the same file as before.
     pub(crate) fn register(
         &self,
         session: u128,
@@ -109,15 +149,16 @@ impl Opens {
                 return Registered::Outdated;
             }
         }
-        let sessions = state.sessions.len();
-        let known = state.sessions.get(&session);
-        if known.is_some_and(|files| files.contains_key(&handle)) {
+        let Some(Session { files, pending }) = state.sessions.get_mut(&session) else {
+            return Registered::Done;
+        };
+        if files.contains_key(&handle) || !pending.contains_key(&handle) {
             return Registered::Done;
         }
-        if let Some(why) = self.refusal(known.map(HashMap::len), sessions, state.handles) {
+        if let Some(why) = self.refusal(files.len(), state.with_files, state.handles) {
             return Registered::Full(why);
         }
-        let files = state.sessions.entry(session).or_default();
+        state.with_files += usize::from(files.is_empty());
         files.insert(handle, object);
         state.handles += 1;
         let file = state.files.entry(object).or_default();
@@ -126,9 +167,10 @@ impl Opens {
         Registered::Done
     }
 
-    fn refusal(&self, of_program: Option<usize>, sessions: usize, all: usize) -> Option<Failure> {
+    /// Why a program with this many files may not open another one, if these many programs have so many files in all.
+    fn refusal(&self, of_program: usize, with_files: usize, all: usize) -> Option<Failure> {
         let most = self.limit.saturating_mul(PROGRAMS);
-        if of_program.unwrap_or(0) >= self.limit {
+        if of_program >= self.limit {
             return Some(failure(
                 Errno::EMFILE,
                 format!(
@@ -143,48 +185,49 @@ impl Opens {
                 "all programs together have {most} files open, which is {PROGRAMS} times `open_files` in the metadata \
                  server's configuration: raise it and start that server again"
             ),
-            None if sessions >= MAX_SESSIONS => {
-                format!("{MAX_SESSIONS} programs have files open, and no more can")
+            0 if with_files >= MAX_PROGRAMS => {
+                format!("{MAX_PROGRAMS} programs have files open, and no more can")
             }
             _ => return None,
         };
         Some(failure(Errno::ENFILE, text))
     }
 
-    /// A program has closed these.
+    /// A program has closed these, also those that it only begins to open.
     pub(crate) fn close(&self, session: u128, handles: &[u64]) {
         let mut state = lock(&self.state);
-        let Some(files) = state.sessions.get_mut(&session) else {
+        let state = &mut *state;
+        let Some(Session { files, pending }) = state.sessions.get_mut(&session) else {
             return;
         };
+        for handle in handles {
+            pending.remove(handle);
+        }
         let closed: Vec<ObjectId> = (handles.iter())
             .filter_map(|handle| files.remove(handle))
             .collect();
-        if files.is_empty() {
-            state.sessions.remove(&session);
-        }
+        state.with_files -= usize::from(!closed.is_empty() && files.is_empty());
         closed
             .into_iter()
             .for_each(|object| state.drop_handle(object));
     }
 
-    /// A program has ended.
+    /// A program has ended, or has no connection any more.
     pub(crate) fn end(&self, session: u128) {
         let mut state = lock(&self.state);
-        let files = state.sessions.remove(&session).unwrap_or_default();
+        let Session { files, .. } = state.sessions.remove(&session).unwrap_or_default();
+        state.with_files -= usize::from(!files.is_empty());
         files
             .into_values()
             .for_each(|object| state.drop_handle(object));
     }
 
-    /// Whether no program has a file open.
+    /// Whether no program has a file open, opens one, or may have one that it has not said yet.
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.state).sessions.is_empty()
-    }
-
-    /// Whether a program has no file open.
-    pub(crate) fn is_idle(&self, session: u128) -> bool {
-        !lock(&self.state).sessions.contains_key(&session)
+        let state = lock(&self.state);
+        let mut sessions = state.sessions.values();
+        !state.keeps_all
+            && sessions.all(|session| session.files.is_empty() && session.pending.is_empty())
     }
 
     /// Whether the batch may remove an object without a name. If not, it is open, or may be as long as programs have not said what they have

@@ -2,15 +2,15 @@
 //! removed the name, so that nothing is left of it whatever ends first: the program, or the server.
 
 use causeway_wire::codec::Wire as _;
-use causeway_wire::fs::{Caller, Failure, Kind, ObjectId, Timestamp};
+use causeway_wire::fs::{Caller, Errno, Failure, Kind, ObjectId, Timestamp};
 use causeway_wire::store::{COUNTERS_KEY, Counter, Key, OrphanRecord, PROGRAMS_KEY, orphan_key};
 
 use super::change::Change;
-use super::fault::Outcome;
+use super::fault::{Outcome, fail};
 use super::overlay::Overlay;
 use super::query::{Found, find_object};
 use super::service::Service;
-use super::store::{Batch, Persist, View as _, prefix_end};
+use super::store::{Batch, Persist, Room, Store, View as _, prefix_end};
 
 impl Change<'_> {
     /// Removes an object that has lost its last name, unless programs have it open.
@@ -56,6 +56,7 @@ impl Service {
             return Ok(());
         }
         let store = self.store()?;
+        self.check_room(&*store)?;
         let mark = have_files.then(|| Counter(0).to_bytes());
         let batch = Batch::from([(PROGRAMS_KEY.to_vec(), mark)]);
         self.commit(store, &batch, Persist::Power)?;
@@ -96,8 +97,20 @@ impl Service {
         removed
     }
 
+    /// Fails if the store must not be written to: it would fail, and disturb all that write.
+    fn check_room(&self, store: &dyn Store) -> Outcome<()> {
+        match store.room(self.settings.reserve_bytes) {
+            Room::Nothing(why) => fail(Errno::ENOSPC, why),
+            Room::Removals(_) | Room::Enough => Ok(()),
+        }
+    }
+
     fn try_remove_orphans(&mut self, objects: &[ObjectId], now: Timestamp) -> Outcome<usize> {
+        if objects.is_empty() {
+            return Ok(0);
+        }
         let store = self.store()?;
+        self.check_room(&*store)?;
         let mut state = Overlay::new(store.snapshot()?);
         let before = self.counters;
         let nobody = Caller::default();

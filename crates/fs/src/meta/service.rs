@@ -72,7 +72,7 @@ type Opener = Box<dyn Fn() -> Result<Arc<dyn Store>, StoreError> + Send>;
 
 /// The metadata of one file system. See the module for how it is driven.
 pub struct Service {
-    settings: Settings,
+    pub(super) settings: Settings,
     open: Opener,
     /// Empty only while a failed store cannot be opened again.
     store: Shared,
@@ -261,6 +261,11 @@ impl Service {
             replies.extend(self.apply_batch(batch, now));
             rest = others;
         }
+        let openings = requests
+            .iter()
+            .filter_map(|request| request.opening.as_ref());
+        self.opens
+            .settle(openings.map(|opening| (opening.session, opening.handle)));
         replies
     }
 

@@ -380,7 +380,6 @@ impl Loop {
         self.beside.clear();
         if let Some(metadata) = &self.metadata {
             let at_end = |failure: Failure| format!("metadata: {}", failure.message);
-            metadata.expect_no_open_files().map_err(at_end)?;
             let request = Request {
                 reply_tag: 0,
                 target: Target::default(),
@@ -394,6 +393,7 @@ impl Loop {
             if let Some(Reply { result }) = metadata.now(request) {
                 result.map_err(at_end)?;
             }
+            metadata.expect_no_open_files();
         }
         self.metadata = None;
         if let Some(store) = &self.store {

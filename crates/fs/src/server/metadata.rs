@@ -5,6 +5,7 @@
 //! Changes of a synced one go to a thread that commits all that wait as one batch with one sync (group commit), while
 //! the loop continues.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
@@ -25,6 +26,8 @@ use crate::threads::{AbortOnPanic, JoinOnDrop};
 /// Environment variable that makes every change wait for a sync of its own, to measure what group
 /// commit is worth.
 const COMMIT_EACH: &str = "CAUSEWAY_COMMIT_EACH";
+/// Pause after the metadata could not record that programs may have files open.
+const MARK_RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// Most changes of one batch.
 const MAX_BATCH: usize = 512;
 /// Object numbers for each millisecond since 1970: more than are ever given out in one, and enough of them in 64 bits
@@ -46,6 +49,8 @@ pub(super) struct Metadata {
     batch: Vec<(Ticket, Request)>,
     writer: Option<Writer>,
     scanner: Scanner,
+    /// When it is tried again to record that programs may have files open: there is no event when that can succeed.
+    mark_again: Cell<Option<Instant>>,
 }
 
 struct Writer {
@@ -130,6 +135,7 @@ impl Metadata {
             batch: Vec::new(),
             writer,
             scanner,
+            mark_again: Cell::new(None),
         })
     }
 
@@ -157,9 +163,12 @@ impl Metadata {
 
     /// A program is about to open a file. The first time, that is recorded first. A disk that cannot record it can still be read.
     pub(super) fn expect_open_files(&self) {
-        if !self.reader.opens().is_marked()
-            && let Err(failure) = lock(&self.service).mark_programs(true)
-        {
+        let is_tried = |again: Instant| Instant::now() < again;
+        if self.reader.opens().is_marked() || self.mark_again.get().is_some_and(is_tried) {
+            return;
+        }
+        if let Err(failure) = lock(&self.service).mark_programs(true) {
+            self.mark_again.set(Some(Instant::now() + MARK_RETRY_PAUSE));
             tracing::warn!(
                 failure.message,
                 "open files without a name may be gone if the server is started again now"
@@ -167,11 +176,15 @@ impl Metadata {
         }
     }
 
-    /// At the end of the server: if no program has a file open, the next start need not wait for any.
-    pub(super) fn expect_no_open_files(&self) -> Result<(), Failure> {
-        match self.reader.opens().is_empty() {
-            true => lock(&self.service).mark_programs(false),
-            false => Ok(()),
+    /// At the end of the server: if no program can have a file open, the next start need not wait for any.
+    pub(super) fn expect_no_open_files(&self) {
+        if self.reader.opens().is_empty()
+            && let Err(failure) = lock(&self.service).mark_programs(false)
+        {
+            tracing::warn!(
+                failure.message,
+                "the next start of the server waits for programs with open files, though there are none"
+            );
         }
     }
 

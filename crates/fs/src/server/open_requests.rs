@@ -11,15 +11,19 @@ use super::open_programs::{Connection, WATCHES_OPENS};
 use super::ticket::{ReplyTo, Ticket};
 use crate::error::failure;
 
-/// Most programs that have files open.
-const MAX_PROGRAMS: usize = 4096;
-/// Most connections of one program.
-const MAX_CONNECTIONS: usize = 256;
+/// Most connections of one program: more than a mount has clients, also while those that are gone are not noticed yet.
+const MAX_CONNECTIONS: usize = 1024;
+/// Most connections of all programs, each counted once for each program that it serves.
+const MAX_WATCHES: usize = 1 << 16;
 
 impl Loop {
     /// A request opens a file, if it finds one.
     pub(super) fn begin_opening(&mut self, to: ReplyTo, opening: &Opening) -> Result<(), Failure> {
         self.know_program(to, opening.session)?;
+        if let Some(metadata) = &self.metadata {
+            let opens = metadata.reader().opens();
+            opens.begin(opening.session, opening.handle);
+        }
         self.close_files(opening.session, &opening.closed);
         Ok(())
     }
@@ -79,8 +83,8 @@ impl Loop {
         let gone = || failure(Errno::ECONNRESET, "the client has disconnected");
         let connection = self.bmi.connection(to.from).ok_or_else(gone)?;
         let is_this = |known: &Connection| known.from == to.from && known.connection == connection;
-        let programs = &self.programs.connections;
-        let known = programs.get(&session).map_or(&[][..], Vec::as_slice);
+        let known = self.programs.connections.get(&session);
+        let known = known.map_or(&[][..], Vec::as_slice);
         if known.iter().any(is_this) {
             return Ok(());
         }
@@ -88,12 +92,8 @@ impl Loop {
             let text = format!("the program has {MAX_CONNECTIONS} connections with open files");
             return Err(failure(Errno::ENFILE, text));
         }
-        let is_new = known.is_empty();
-        if is_new && programs.len() >= MAX_PROGRAMS {
-            self.forget_idle_programs();
-        }
-        if is_new && self.programs.connections.len() >= MAX_PROGRAMS {
-            let text = format!("{MAX_PROGRAMS} programs have files open, and no more can");
+        if self.programs.watches.len() >= MAX_WATCHES {
+            let text = format!("programs that open files have {MAX_WATCHES} connections in all");
             return Err(failure(Errno::ENFILE, text));
         }
         self.programs.last_watch = self.programs.last_watch.wrapping_add(1);
@@ -112,6 +112,9 @@ impl Loop {
             watch,
             receive,
         });
+        if let Some(metadata) = &self.metadata {
+            metadata.reader().opens().know(session);
+        }
         Ok(())
     }
 
@@ -129,18 +132,6 @@ impl Loop {
         if let Some(metadata) = &self.metadata {
             metadata.reader().opens().end(session);
             metadata.notify_of_orphans();
-        }
-    }
-
-    fn forget_idle_programs(&mut self) {
-        let Some(metadata) = &self.metadata else {
-            return;
-        };
-        let opens = metadata.reader().opens();
-        let programs = self.programs.connections.keys().copied();
-        let idle: Vec<u128> = programs.filter(|session| opens.is_idle(*session)).collect();
-        for session in idle {
-            self.end_program(session);
         }
     }
 }

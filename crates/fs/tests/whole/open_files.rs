@@ -2,7 +2,7 @@
 //! whichever of the programs and servers is killed.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader, Lines, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use causeway_fs::open_file::{OpenFile, OpenFlags};
 use causeway_fs::pool::Clients;
 use causeway_wire::fs::Errno;
 use causeway_wire::random::SplitMix64;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{Fixture, Shape, pattern};
 
@@ -32,6 +33,14 @@ fn patient() -> Shape {
 fn with_short_grace() -> Shape {
     Shape {
         timeout_ms: 4_000,
+        ..Shape::default()
+    }
+}
+
+/// The same where programs say it after each of many ends of the server.
+fn with_grace() -> Shape {
+    Shape {
+        timeout_ms: 8_000,
         ..Shape::default()
     }
 }
@@ -86,7 +95,7 @@ fn call<T>(
     program.call(None, work).map_err(|error| error.errno)
 }
 
-fn until(what: &str, is: impl Fn() -> bool) {
+fn until(what: &str, mut is: impl FnMut() -> bool) {
     let deadline = Instant::now() + GENEROUS;
     while !is() {
         assert!(Instant::now() < deadline, "{what}: not yet");
@@ -191,7 +200,8 @@ struct Handle {
 /// Two programs open, create, unlink, rename, link, truncate, read, write and close, and find what POSIX says, also when the metadata
 /// server is killed in between.
 fn run_against_the_model(seed: u64, kills: bool) {
-    let mut fixture = Fixture::start(&patient());
+    let shape = if kills { with_grace() } else { patient() };
+    let mut fixture = Fixture::start(&shape);
     let programs = [program(&fixture), program(&fixture)];
     let mut random = SplitMix64::new(seed);
     let mut model = Model::default();
@@ -283,9 +293,7 @@ fn run_against_the_model(seed: u64, kills: bool) {
     for name in model.names.keys() {
         call(&programs[0], |client| client.unlink(name.as_bytes())).unwrap();
     }
-    if !kills {
-        all_is_gone(&fixture, &programs[0]);
-    }
+    all_is_gone(&fixture, &programs[0]);
     fixture.cluster.stop().unwrap();
 }
 
@@ -304,18 +312,24 @@ fn two_programs_find_what_posix_says_while_the_metadata_server_is_killed() {
 }
 
 /// Not a test of its own: holders of the other tests are this program, run with this test and the configuration. A holder opens files, has
-/// their names removed, says so, and has them open until it is killed. Without arguments it makes sure that an open file is read.
+/// their names removed, says so, has them open until it is killed, and reads them again when it is asked to; or it makes files and removes
+/// them all the time. Without arguments it makes sure that an open file is read.
 #[test]
 fn holding_process() {
-    if std::env::var_os("CAUSEWAY_TEST_HOLDER").is_none() {
+    let Ok(purpose) = std::env::var("CAUSEWAY_TEST_HOLDER") else {
         let fixture = Fixture::start(&patient());
         let mut holder = Holder::start(&fixture);
         holder.expect("holds");
         return holder.kill();
-    }
+    };
     let arguments: Vec<String> = std::env::args().collect();
     let configuration = Configuration::load(arguments.last().unwrap().as_ref()).unwrap();
-    let program = Arc::new(Clients::connect(&configuration, &ClientOptions::default(), 2).unwrap());
+    let clients = if purpose == "makes" { MAKERS } else { 2 };
+    let options = ClientOptions::default();
+    let program = Arc::new(Clients::connect(&configuration, &options, clients).unwrap());
+    if purpose == "makes" {
+        make_and_remove(&program, usize::MAX, || println!("makes"));
+    }
     let files: Vec<OpenFile> = (0..HELD)
         .map(|number| {
             let path = format!("/held-{}-{number}", std::process::id());
@@ -325,12 +339,45 @@ fn holding_process() {
             file
         })
         .collect();
-    for (number, file) in files.iter().enumerate() {
-        assert!(read(file, 100_000).unwrap() == pattern(number as u64, 50_000));
-    }
+    let check = || {
+        for (number, file) in files.iter().enumerate() {
+            assert!(read(file, 100_000).unwrap() == pattern(number as u64, 50_000));
+        }
+    };
+    check();
     println!("holds");
-    let _ = std::io::stdin().lines().next();
+    for _ in std::io::stdin().lines() {
+        check();
+        println!("reads");
+    }
     std::process::exit(0);
+}
+
+/// Threads that make files.
+const MAKERS: usize = 4;
+
+fn made_name(thread: usize) -> String {
+    format!("/made-{thread}")
+}
+
+/// In several threads, each this many times: makes a file, removes its name, and closes it.
+fn make_and_remove(program: &Arc<Clients>, times: usize, begun: impl Fn() + Sync) {
+    std::thread::scope(|scope| {
+        for thread in 0..MAKERS {
+            let begun = &begun;
+            scope.spawn(move || {
+                let path = made_name(thread);
+                for round in 0..times {
+                    let file = open(program, &path, MAKE).unwrap();
+                    call(program, |client| client.unlink(path.as_bytes())).unwrap();
+                    drop(file);
+                    if round == 10 {
+                        begun();
+                    }
+                }
+            });
+        }
+    });
 }
 
 /// Files that a holder has open.
@@ -343,12 +390,16 @@ struct Holder {
 
 impl Holder {
     fn start(fixture: &Fixture) -> Self {
+        Self::with(fixture, "holds")
+    }
+
+    fn with(fixture: &Fixture, purpose: &str) -> Self {
         let words = ["--exact", "open_files::holding_process", "--nocapture"];
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(words)
             .arg("--test-threads=1")
             .arg(fixture.config_file())
-            .env("CAUSEWAY_TEST_HOLDER", "1")
+            .env("CAUSEWAY_TEST_HOLDER", purpose)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -364,6 +415,16 @@ impl Holder {
             said.any(|line| line.ends_with(word)),
             "it ended before it {word}"
         );
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+
+    /// Has it read its files.
+    fn read_again(&mut self) {
+        writeln!(self.process.stdin.as_mut().unwrap()).unwrap();
+        self.expect("reads");
     }
 
     fn kill(mut self) {
@@ -397,6 +458,67 @@ fn a_killed_program_leaves_nothing_and_takes_nothing_of_others() {
         all_is_gone(&fixture, &own);
         fixture.cluster.stop().unwrap();
     }
+}
+
+#[test]
+fn a_program_that_is_killed_while_it_makes_files_leaves_none() {
+    let fixture = Fixture::start(&patient());
+    let own = program(&fixture);
+    for _ in 0..5 {
+        let mut maker = Holder::with(&fixture, "makes");
+        maker.expect("makes");
+        maker.kill();
+        until("what it has made can be removed", || {
+            for thread in 0..MAKERS {
+                let path = made_name(thread);
+                let removed = call(&own, |client| client.unlink(path.as_bytes()));
+                assert!(matches!(removed, Ok(()) | Err(Errno::ENOENT)));
+            }
+            left(&fixture, &own) == (0, 0)
+        });
+    }
+    all_is_gone(&fixture, &own);
+    fixture.cluster.stop().unwrap();
+}
+
+#[test]
+fn what_is_closed_while_the_server_is_started_again_goes() {
+    let mut fixture = Fixture::start(&with_grace());
+    let own = program(&fixture);
+    let (begun, begins) = std::sync::mpsc::channel();
+    let program = Arc::clone(&own);
+    let makers = std::thread::spawn(move || {
+        make_and_remove(&program, 200, || begun.send(()).unwrap());
+    });
+    begins.recv().unwrap();
+    for _ in 0..3 {
+        fixture.cluster.kill(0).unwrap();
+        fixture.cluster.restart(0).unwrap();
+    }
+    makers.join().unwrap();
+    all_is_gone(&fixture, &own);
+    fixture.cluster.stop().unwrap();
+}
+
+/// Nobody has said yet what is open when the server is stopped in an orderly way: the next one waits for that, too.
+#[test]
+fn a_server_that_is_stopped_before_programs_have_said_what_is_open_forgets_nothing() {
+    let mut fixture = Fixture::start(&patient());
+    let own = program(&fixture);
+    let mut holder = Holder::start(&fixture);
+    holder.expect("holds");
+    holder.signal(Signal::STOP);
+    fixture.cluster.kill(0).unwrap();
+    fixture.cluster.restart(0).unwrap();
+    assert_eq!(left(&fixture, &own).0, HELD);
+    fixture.cluster.stop_server(0).unwrap();
+    fixture.cluster.restart(0).unwrap();
+    make_and_remove_unknown(&own);
+    assert_eq!(left(&fixture, &own).0, HELD + 1);
+    holder.signal(Signal::CONT);
+    holder.read_again();
+    holder.kill();
+    fixture.cluster.stop().unwrap();
 }
 
 /// Programs that run say what they have open; what killed ones had is removed once the grace is over.
@@ -496,8 +618,12 @@ fn too_many_open_files_are_an_error_that_names_the_setting() {
                 true
             })
         });
-        let again = (0..).find_map(|_| open(&own, "/0", MAKE).ok());
-        files.extend(again);
+        until("the other one is closed", || {
+            let again = open(&own, "/0", MAKE).ok();
+            let is_open = again.is_some();
+            files.extend(again);
+            is_open
+        });
     }
     fixture.cluster.stop().unwrap();
 }

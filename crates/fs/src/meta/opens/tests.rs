@@ -11,10 +11,25 @@ fn file(handle: u64, object: u64) -> OpenHandle {
     }
 }
 
+/// As the server does: the program is known, and the opening is under way until it is carried out.
+fn register(
+    opens: &Opens,
+    session: u128,
+    handle: u64,
+    object: u64,
+    epoch: Option<u64>,
+) -> Registered {
+    opens.know(session);
+    opens.begin(session, handle);
+    let registered = opens.register(session, file(handle, object), false, epoch);
+    opens.settle([(session, handle)]);
+    registered
+}
+
 #[track_caller]
 fn opens(opens: &Opens, session: u128, handle: u64, object: u64) {
     let epoch = opens.epoch();
-    let registered = opens.register(session, file(handle, object), false, Some(epoch));
+    let registered = register(opens, session, handle, object, Some(epoch));
     assert!(matches!(registered, Registered::Done), "{registered:?}");
 }
 
@@ -23,13 +38,13 @@ fn an_opening_beside_a_removal_learns_of_it() {
     let table = Opens::new(10);
     let seen = table.epoch();
     assert!(table.begin_removal(ObjectId(5), true));
-    let late = |object| table.register(1, file(1, object), false, Some(seen));
+    let late = |object| register(&table, 1, 1, object, Some(seen));
     assert!(matches!(late(5), Registered::Removing));
     // Another object is there still, as the batch is not committed.
     assert!(matches!(late(6), Registered::Done));
     table.end_batch();
     assert!(matches!(
-        table.register(1, file(2, 7), false, Some(seen)),
+        register(&table, 1, 2, 7, Some(seen)),
         Registered::Outdated
     ));
     opens(&table, 1, 2, 7);
@@ -40,10 +55,7 @@ fn an_opening_beside_a_removal_learns_of_it() {
     assert_eq!(table.epoch(), seen);
     // The batch's own openings come behind what it removes.
     assert!(table.begin_removal(ObjectId(8), true));
-    assert!(matches!(
-        table.register(1, file(3, 8), false, None),
-        Registered::Done
-    ));
+    assert!(matches!(register(&table, 1, 3, 8, None), Registered::Done));
 }
 
 #[test]
@@ -57,16 +69,58 @@ fn what_lost_its_name_while_it_was_open_is_released_with_the_last_handle() {
     assert!(!table.begin_removal(ObjectId(5), true));
     table.close(1, &[1, 1, 99]);
     table.close(3, &[1]);
-    assert!(!table.has_released() && table.is_idle(1));
+    assert!(!table.has_released() && lock(&table.state).with_files == 1);
     table.end(2);
     assert_eq!(table.take_released(9), [ObjectId(5)]);
     assert!(table.is_empty() && table.begin_removal(ObjectId(5), true));
+}
+
+/// A commit may come after the end of the program that has asked for it.
+#[test]
+fn what_is_carried_out_after_the_end_of_a_program_opens_nothing() {
+    let table = Opens::new(10);
+    table.know(1);
+    table.begin(1, 1);
+    table.end(1);
+    let late = table.register(1, file(1, 5), false, None);
+    assert!(matches!(late, Registered::Done));
+    table.settle([(1, 1)]);
+    assert!(table.is_empty() && table.begin_removal(ObjectId(5), true));
+    assert!(lock(&table.state).sessions.is_empty());
+}
+
+/// A program gives an opening up, and closes its handle, while that waits for its commit.
+#[test]
+fn a_close_that_overtakes_its_opening_leaves_nothing() {
+    let table = Opens::new(10);
+    table.know(1);
+    // The request was repeated: one of the two settles before the other.
+    table.begin(1, 1);
+    table.begin(1, 1);
+    assert!(!table.is_empty());
+    table.settle([(1, 1)]);
+    table.close(1, &[1]);
+    table.register(1, file(1, 5), false, None);
+    table.settle([(1, 1)]);
+    assert!(table.is_empty() && table.begin_removal(ObjectId(5), true));
+    table.end_batch();
+    // Another one, whose first copy fails, is open.
+    table.begin(1, 2);
+    table.begin(1, 2);
+    table.settle([(1, 2)]);
+    table.register(1, file(2, 6), false, None);
+    table.settle([(1, 2)]);
+    assert!(!table.begin_removal(ObjectId(6), true));
+    table.close(1, &[2]);
+    assert!(table.is_empty());
 }
 
 #[test]
 fn files_that_may_be_open_are_kept_until_programs_have_said() {
     let table = Opens::new(10);
     table.keep_all(true);
+    // Programs that have files open may not have said so yet.
+    assert!(!table.is_empty());
     assert!(!table.begin_removal(ObjectId(5), true));
     // On a full disk, only what is known to be open.
     assert!(table.begin_removal(ObjectId(5), false));
@@ -83,7 +137,7 @@ fn there_are_limits_and_errors_say_which() {
     let table = Opens::new(2);
     opens(&table, 1, 1, 5);
     opens(&table, 1, 2, 5);
-    let full = |session, handle| match table.register(session, file(handle, 5), false, None) {
+    let full = |session, handle| match register(&table, session, handle, 5, None) {
         Registered::Full(why) => (why.errno, why.message),
         other => panic!("{other:?}"),
     };
@@ -106,14 +160,17 @@ fn there_are_limits_and_errors_say_which() {
     table.close(1, &[2]);
     opens(&table, 17, 1, 5);
     let table = Opens::new(1000);
-    for session in 0..MAX_SESSIONS as u128 {
+    for session in 0..MAX_PROGRAMS as u128 {
         opens(&table, session, 1, 5);
     }
-    let refused = table.register(1 << 60, file(1, 5), false, None);
+    let refused = register(&table, 1 << 60, 1, 5, None);
     assert!(
         matches!(&refused, Registered::Full(why) if why.errno == Errno::ENFILE),
         "{refused:?}"
     );
+    // Programs without files do not count.
+    table.close(7, &[1]);
+    opens(&table, 1 << 60, 1, 5);
 }
 
 #[test]
@@ -149,6 +206,8 @@ fn the_table_agrees_with_a_list_of_handles() {
             }
             assert_eq!(table.is_empty(), model.is_empty());
             assert_eq!(lock(&table.state).handles, model.len());
+            let programs: HashSet<u128> = model.iter().map(|(one, ..)| *one).collect();
+            assert_eq!(lock(&table.state).with_files, programs.len());
             for released in table.take_released(99) {
                 assert!(model.iter().all(|(_, _, one)| *one != released.0));
             }

@@ -42,9 +42,15 @@ impl Reader {
 
     /// The reply to a request that changes nothing; `None` if the request is the [`Service`](crate::meta::Service)'s.
     pub fn answer(&self, request: &Request) -> Option<Reply> {
-        if request.opening.is_none() {
+        let Some(opening) = &request.opening else {
             return self.read(request);
-        }
+        };
+        let reply = self.answer_opening(request)?;
+        self.opens.settle([(opening.session, opening.handle)]);
+        Some(reply)
+    }
+
+    fn answer_opening(&self, request: &Request) -> Option<Reply> {
         for _ in 0..OPENING_TRIES {
             let epoch = self.opens.epoch();
             let reply = self.read(request)?;
@@ -62,31 +68,43 @@ impl Reader {
         None
     }
 
-    /// A program has these files open, as it says; returns those that are gone.
+    /// A program, which is known, has these files open, as it says; returns those that are gone. If some cannot be kept, the
+    /// rest is all the same, and the error is that of the first one.
     pub(crate) fn keep(&self, session: u128, files: &[OpenHandle]) -> Outcome<Vec<ObjectId>> {
         let mut gone = Vec::new();
+        let mut failed = None;
         for file in files {
-            loop {
-                let epoch = self.opens.epoch();
-                let view = current(&self.store)?.snapshot()?;
-                let found = find_object(&*view, file.object)?;
-                let Some(record) = found.filter(|record| record.kind() == Kind::File) else {
-                    gone.push(file.object);
-                    break;
-                };
-                let is_orphan = record.links == 0;
-                match self.opens.register(session, *file, is_orphan, Some(epoch)) {
-                    Registered::Done => break,
-                    Registered::Full(why) => return Err(why),
-                    Registered::Removing => {
-                        let text = format!("object {} is being removed", file.object.0);
-                        return fail(Errno::RETRY, text);
-                    }
-                    Registered::Outdated => {}
+            self.opens.begin(session, file.handle);
+            match self.keep_one(session, *file) {
+                Ok(true) => {}
+                Ok(false) => gone.push(file.object),
+                Err(failure) => failed = failed.or(Some(failure)),
+            }
+            self.opens.settle([(session, file.handle)]);
+        }
+        failed.map_or(Ok(gone), Err)
+    }
+
+    /// Returns whether the file is there.
+    fn keep_one(&self, session: u128, file: OpenHandle) -> Outcome<bool> {
+        loop {
+            let epoch = self.opens.epoch();
+            let view = current(&self.store)?.snapshot()?;
+            let found = find_object(&*view, file.object)?;
+            let Some(record) = found.filter(|record| record.kind() == Kind::File) else {
+                return Ok(false);
+            };
+            let is_orphan = record.links == 0;
+            match self.opens.register(session, file, is_orphan, Some(epoch)) {
+                Registered::Done => return Ok(true),
+                Registered::Full(why) => return Err(why),
+                Registered::Removing => {
+                    let text = format!("object {} is being removed", file.object.0);
+                    return fail(Errno::RETRY, text);
                 }
+                Registered::Outdated => {}
             }
         }
-        Ok(gone)
     }
 
     fn read(&self, request: &Request) -> Option<Reply> {

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::super::store::{Batch, Persist, StoreErrorKind, View};
+use super::super::store::{Batch, Persist, Room, StoreErrorKind, View};
 use super::*;
 
 /// Behaviour of the next commits.
@@ -13,6 +13,8 @@ enum Plan {
     FailBefore,
     /// Fail after applying the batch, as when only the sync failed.
     FailAfter,
+    /// Have no room for anything, until the plan is another one.
+    Full,
 }
 
 /// A store that refuses everything after a failure, until it is opened again.
@@ -42,6 +44,11 @@ impl Store for Flaky {
 
     fn commit(&self, batch: &Batch, persist: Persist) -> Result<(), StoreError> {
         let mut broken = self.broken.lock().expect("not poisoned");
+        assert_ne!(
+            *self.plan.lock().expect("not poisoned"),
+            Plan::Full,
+            "a full disk is written to"
+        );
         let plan = std::mem::replace(&mut *self.plan.lock().expect("not poisoned"), Plan::Work);
         if *broken || plan == Plan::FailBefore {
             *broken = true;
@@ -59,6 +66,13 @@ impl Store for Flaky {
 
     fn sync(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    fn room(&self, _: u64) -> Room {
+        match *self.plan.lock().expect("not poisoned") {
+            Plan::Full => Room::Nothing("the disk is full".into()),
+            _ => Room::Enough,
+        }
     }
 }
 
@@ -199,4 +213,23 @@ fn a_full_disk_refuses_changes_that_need_space_and_accepts_those_that_free_it() 
     assert!(failure.message.contains("reserve"), "{}", failure.message);
     assert!(bench.run(lookup("f")).is_ok());
     bench.done(unlink("f"));
+}
+
+/// A commit that fails would have the store opened again, and all clients' syncs fail.
+#[test]
+fn a_disk_without_room_is_not_written_to_because_of_open_files() {
+    let (mut bench, plan) = flaky();
+    let file = bench.opened(1, 1, lookup("/first")).expect("opens");
+    bench.done(unlink("/first"));
+    bench.service.opens().close(1, &[1]);
+    *plan.lock().expect("not poisoned") = Plan::Full;
+    let errno = |failure: Failure| failure.errno;
+    let marked = bench.service.mark_programs(true);
+    assert_eq!(marked.map_err(errno), Err(Errno::ENOSPC));
+    let time = bench.time();
+    let removed = bench.service.remove_orphans(&[file.object], time);
+    assert_eq!(removed.map_err(errno), Err(Errno::ENOSPC));
+    *plan.lock().expect("not poisoned") = Plan::Work;
+    assert_eq!(bench.service.remove_orphans(&[file.object], time), Ok(1));
+    bench.service.mark_programs(true).expect("marks");
 }

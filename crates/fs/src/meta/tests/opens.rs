@@ -7,7 +7,12 @@ use super::*;
 use causeway_wire::codec::Wire as _;
 
 impl Bench {
-    fn opened(&mut self, session: u128, handle: u64, operation: Operation) -> Result<Node, Errno> {
+    pub(super) fn opened(
+        &mut self,
+        session: u128,
+        handle: u64,
+        operation: Operation,
+    ) -> Result<Node, Errno> {
         self.now += 1;
         let request = Request {
             opening: Some(Opening {
@@ -17,6 +22,9 @@ impl Bench {
             }),
             ..self.request(operation)
         };
+        let opens = self.service.opens();
+        opens.know(session);
+        opens.begin(session, handle);
         let reply = match self.service.reader().answer(&request) {
             Some(reply) => reply,
             None => self.service.apply(&[request], self.time()).remove(0),
@@ -183,6 +191,66 @@ fn what_fails_opens_nothing() {
     assert!(bench.service.opens().is_empty());
 }
 
+/// A program is killed while its request waits for the commit.
+#[test]
+fn a_request_of_a_program_that_has_ended_opens_nothing() {
+    let mut bench = Bench::new();
+    let request = Request {
+        opening: Some(Opening {
+            session: 1,
+            handle: 1,
+            closed: Vec::new(),
+        }),
+        ..bench.request(create("/f"))
+    };
+    let opens = Arc::clone(bench.service.opens());
+    opens.know(1);
+    opens.begin(1, 1);
+    opens.end(1);
+    let reply = bench.service.apply(&[request], bench.time()).remove(0);
+    let Ok(ReplyBody::Node(node)) = reply.result else {
+        panic!("{reply:?}");
+    };
+    assert!(opens.is_empty());
+    bench.done(unlink("/f"));
+    assert_eq!(bench.content(node.object), Err(Errno::ESTALE));
+    assert_eq!(bench.objects(), 1);
+}
+
+/// After `open_files` was lowered, or with a damaged record, all others are kept.
+#[test]
+fn files_that_cannot_be_kept_do_not_hinder_others() {
+    let mut bench = Bench::with(Settings {
+        open_files: 2,
+        ..Settings::default()
+    });
+    let files: Vec<OpenHandle> = (1..=4)
+        .map(|handle| OpenHandle {
+            handle,
+            object: bench.node(create(&format!("/{handle}"))).object,
+        })
+        .collect();
+    let damaged = Batch::from([(object_key(files[0].object), Some(vec![0xff]))]);
+    bench
+        .store
+        .commit(&damaged, Persist::Power)
+        .expect("commits");
+    let opens = Arc::clone(bench.service.opens());
+    opens.know(1);
+    let kept = bench.service.reader().keep(1, &files);
+    assert_eq!(kept.map_err(|failure| failure.errno), Err(Errno::CORRUPT));
+    bench.done(unlink("/2"));
+    bench.done(unlink("/3"));
+    assert!(bench.content(files[1].object).is_ok());
+    assert!(bench.content(files[2].object).is_ok());
+    // Once some are closed, there is room for the rest.
+    bench.close(1, 2);
+    let kept = bench.service.reader().keep(1, &files[2..]);
+    assert_eq!(kept, Ok(Vec::new()));
+    bench.done(unlink("/4"));
+    assert!(bench.content(files[3].object).is_ok());
+}
+
 /// The record of an orphan lasts, so that a server that is started again knows what is left.
 #[test]
 fn orphans_outlive_a_restart() {
@@ -207,6 +275,7 @@ fn orphans_outlive_a_restart() {
         handle: 3,
         object: ObjectId(999),
     };
+    bench.service.opens().know(1);
     let keep = bench.service.reader().keep(1, &[kept, gone]);
     assert_eq!(keep, Ok(vec![gone.object]));
     // In the meantime, what loses its name is kept, as it may be open.
