@@ -16,6 +16,7 @@ use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 use crate::region::RegionDescriptor;
 
 mod body;
+mod capability;
 mod codec;
 mod errno;
 pub mod formats;
@@ -25,10 +26,12 @@ mod moment;
 mod objects;
 mod place;
 mod regions;
+mod request;
 mod sums;
 #[cfg(test)]
 mod tests;
 
+pub use capability::{Capability, MAC_BYTES, Needs, Rights, SIGNED_BYTES};
 pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES, MAX_LABEL_BYTES};
 pub use identity::{
     Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
@@ -42,6 +45,7 @@ pub use objects::{
 };
 pub use place::Place;
 pub use regions::{Reach, Region, Regions};
+pub use request::{Caller, Request};
 pub use sums::WantedSums;
 
 /// Longest name of a directory entry, in bytes.
@@ -64,37 +68,6 @@ pub const MAX_CURSOR_BYTES: usize = 1024;
 pub const NOT_KNOWN: u64 = u64::MAX;
 /// Largest encoding of a request or a reply, in bytes. Longer lists travel in exported memory.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
-
-/// What a client sends to a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
-    /// Tag under which the reply is sent.
-    pub reply_tag: u64,
-    /// The server that it is meant for.
-    pub target: Target,
-    /// The sending client: a number chosen at random once per client process.
-    pub client: u128,
-    /// The client's slot for this operation. A slot has one mutation in progress at a time; a slot
-    /// and a sequence number make repeating a mutation harmless (NFSv4.1's sessions).
-    pub slot: u16,
-    /// Counts the mutations of the slot, from 1; 0 for operations that change nothing.
-    pub sequence: u64,
-    /// The user on whose behalf the client sends.
-    pub caller: Caller,
-    /// What.
-    pub operation: Operation,
-}
-
-/// The identity that permissions are checked against.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Caller {
-    /// User id.
-    pub uid: u32,
-    /// Primary group id.
-    pub gid: u32,
-    /// Supplementary group ids.
-    pub groups: Vec<u32>,
-}
 
 /// How far a check of the name space has come. Cursors are ordered as the check proceeds: by phase, then
 /// by key.
@@ -357,6 +330,14 @@ pub enum Operation {
     },
     /// From a client that ends, and asks for the reply to no earlier change again. Returns [`ReplyBody::Done`].
     EndSession,
+    /// Asks for the right to check, move aside and remove datafiles, which operators have. Returns
+    /// [`ReplyBody::Done`] with the capability.
+    Authorize,
+    /// Ends the capabilities of objects that were given out up to a version. Returns [`ReplyBody::Done`].
+    EndCapabilities {
+        /// The objects, and the version of each.
+        ended: Vec<(ObjectId, u64)>,
+    },
 
     /// Writes behind the end of a stuffed file. Returns [`ReplyBody::Node`], whose size is the end behind the data, or
     /// [`Errno::NOT_STUFFED`].

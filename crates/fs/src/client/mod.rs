@@ -14,6 +14,7 @@ mod allocation;
 mod append;
 mod call;
 mod call_error;
+mod capabilities;
 mod connection;
 mod file;
 mod holes;

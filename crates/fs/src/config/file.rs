@@ -9,6 +9,7 @@ use causeway_wire::tcp::MAX_CONNECTIONS;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::access::{self, AccessText};
 use super::text::{parse_duration, parse_size};
 use super::types::{
     ConfigError, Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS,
@@ -33,6 +34,7 @@ struct FileText {
     checksums: Option<bool>,
     tcp_connections: Option<Spanned<u64>>,
     distribution: Option<DistributionText>,
+    access: Option<AccessText>,
     #[serde(default)]
     server: Vec<Spanned<ServerText>>,
 }
@@ -62,7 +64,7 @@ struct ServerText {
 }
 
 /// The text that an error's line refers to.
-struct Source<'a> {
+pub(super) struct Source<'a> {
     text: &'a str,
     file: &'a str,
 }
@@ -73,7 +75,7 @@ impl Source<'_> {
         1 + before.iter().filter(|&&byte| byte == b'\n').count()
     }
 
-    fn error(&self, span: &Range<usize>, message: impl Into<String>) -> ConfigError {
+    pub(super) fn error(&self, span: &Range<usize>, message: impl Into<String>) -> ConfigError {
         ConfigError {
             file: self.file.to_owned(),
             line: self.line(span),
@@ -96,13 +98,8 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
         .key_file
         .as_ref()
         .map_or(0, |key_file| source.line(&key_file.span()));
-    if let Some(key_file) = &raw.key_file
-        && !key_file.get_ref().is_absolute()
-    {
-        return Err(source.error(
-            &key_file.span(),
-            "the key file's path is relative; it must be absolute, as every node uses it",
-        ));
+    if let Some(key_file) = &raw.key_file {
+        check_key_file(&source, key_file)?;
     }
     let configuration = Configuration {
         name: name(&source, &raw.name, "a file system's")?,
@@ -114,9 +111,23 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
         encrypt: raw.encrypt.unwrap_or(true),
         checksums: raw.checksums.unwrap_or(true),
         tcp_connections: tcp_connections(&source, raw.tcp_connections.as_ref())?,
+        access: access::rules(&source, raw.access)?,
         servers,
     };
     Ok((configuration, key_line))
+}
+
+pub(super) fn check_key_file(
+    source: &Source<'_>,
+    key_file: &Spanned<PathBuf>,
+) -> Result<(), ConfigError> {
+    match key_file.get_ref().is_absolute() {
+        true => Ok(()),
+        false => Err(source.error(
+            &key_file.span(),
+            "the key file's path is relative; it must be absolute, as every node uses it",
+        )),
+    }
 }
 
 fn name(source: &Source<'_>, name: &Spanned<String>, whose: &str) -> Result<String, ConfigError> {

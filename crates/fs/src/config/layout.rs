@@ -5,7 +5,7 @@ use std::path::Path;
 use causeway_wire::fs::DistributionHint;
 
 use super::types::{
-    Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS, ServerEntry,
+    AccessRules, Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS, ServerEntry,
 };
 
 /// Port of a host's first server where none is given; further servers count up.
@@ -155,6 +155,7 @@ impl Configuration {
             encrypt: true,
             checksums: true,
             tcp_connections: 0,
+            access: AccessRules::default(),
             servers: Vec::new(),
         }
     }

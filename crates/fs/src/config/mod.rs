@@ -4,6 +4,7 @@
 //! line; `text` writes it; `layout` makes configurations from a list of hosts
 //! or for one machine.
 
+mod access;
 mod file;
 mod key;
 mod layout;
@@ -22,7 +23,8 @@ use causeway_wire::fs::DistributionHint;
 
 pub use layout::{DEFAULT_PORT, Host};
 pub use types::{
-    ConfigError, Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS,
+    AccessRules, AuditLevel, CapabilityRule, ConfigError, Configuration,
+    DEFAULT_CAPABILITY_LIFETIME, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS,
     ServerEntry,
 };
 
@@ -120,6 +122,18 @@ impl Configuration {
                 })
             })
             .transpose()
+    }
+
+    /// The key that only servers hold, if the configuration names its file.
+    pub fn server_key(&self) -> Result<Option<Secret>, ConfigError> {
+        let read = |path: &PathBuf| {
+            key::read(path).map_err(|message| ConfigError {
+                file: path.display().to_string(),
+                line: 0,
+                message,
+            })
+        };
+        self.access.server_key_file.as_ref().map(read).transpose()
     }
 
     /// Index of the metadata server.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::access;
 use super::types::{Configuration, Durability, ServerEntry};
 
 /// The file's text, with comments that explain it.
@@ -47,7 +48,7 @@ checksums = {checksums}
 servers = {servers}
 # 0: files start on different servers; n: all start on the n-th.
 start = {start}
-{entries}",
+{access}{entries}",
         name = quoted(&configuration.name),
         id = configuration.id,
         timeout = duration(configuration.timeout),
@@ -56,6 +57,7 @@ start = {start}
         checksums = configuration.checksums,
         servers = distribution.servers,
         start = distribution.start,
+        access = access::print(&configuration.access),
         entries = configuration
             .servers
             .iter()
@@ -80,7 +82,7 @@ fn print_server(server: &ServerEntry) -> String {
 }
 
 /// A TOML basic string.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
@@ -94,7 +96,7 @@ fn size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-fn duration(duration: Duration) -> String {
+pub(super) fn duration(duration: Duration) -> String {
     let milliseconds = duration.as_millis();
     if milliseconds.is_multiple_of(1000) {
         format!("{} s", milliseconds / 1000)

@@ -3,12 +3,30 @@
 use std::collections::HashMap;
 
 use causeway_bmi::{Addr, Identity};
-use causeway_wire::fs::{Caller, Errno, Failure};
+use causeway_wire::fs::{Caller, Errno, Failure, Request};
 
 use crate::error::failure;
 
 /// Connections whose last caller is remembered.
 const MAX_REMEMBERED: usize = 4096;
+
+/// The user that root of another host is where it is not trusted.
+pub(super) const NOBODY: u32 = 65534;
+
+/// Makes root of another host nobody. Of this host's, its kernel vouches for root, which can do what the servers can anyway.
+pub(super) fn squash(identity: Option<Identity>, request: &mut Request) {
+    let caller = &mut request.caller;
+    if identity != Some(Identity::Keyed) || (caller.uid != 0 && caller.gid != 0) {
+        return;
+    }
+    if caller.uid == 0 {
+        caller.uid = NOBODY;
+        caller.groups.clear();
+    }
+    if caller.gid == 0 {
+        caller.gid = NOBODY;
+    }
+}
 
 /// Only root and the servers' user may do this.
 pub(super) fn check_operator(caller: &Caller, doing: &str) -> Result<(), Failure> {

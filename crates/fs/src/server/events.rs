@@ -10,15 +10,17 @@ use causeway_sys::waits;
 use causeway_wire::codec::Malformed;
 use causeway_wire::fs::formats::{FORMATS, format_of_refusal, refusal_text};
 use causeway_wire::fs::{
-    Caller, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody, Request,
+    Caller, Capability, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody, Request,
     ServerIdentity, Target,
 };
 use causeway_wire::home::Enrollment;
 
+use super::access::Access;
 use super::append_turns::{Appends, set_turns_aside};
 use super::background::Background;
-use super::beside::Wakeups;
-use super::callers::{Callers, check_operator};
+use super::beside::{Deliver, Wakeups};
+use super::callers::{Callers, check_operator, squash};
+use super::grants::{self, FollowUp};
 use super::home::Home;
 use super::io::Job;
 use super::lock_state::{LockState, WATCHES_LOCKS};
@@ -29,6 +31,7 @@ use super::stop::StopHandle;
 use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
 use super::turns_seen::TurnsSeen;
 use super::{identity, reclaim, register};
+use crate::capability_key::CapabilityKey;
 use crate::config::{Configuration, Durability, ServerEntry};
 use crate::data::{Abandoned, Pool, Scratch, Store};
 use crate::error::failure;
@@ -60,6 +63,8 @@ pub(super) struct Loop {
     pub(super) boot: u128,
     stop: StopHandle,
     callers: Callers,
+    pub(super) access: Access,
+    root_squash: bool,
     pub(super) entries: Vec<Option<Entry>>,
     free: Vec<u16>,
     generation: u32,
@@ -85,7 +90,7 @@ pub(super) struct Loop {
     pub(super) turns_seen: TurnsSeen,
     // Threads beside the loop stop before the metadata, and all before the directory is released.
     beside: Vec<Background>,
-    metadata: Option<Metadata>,
+    pub(super) metadata: Option<Metadata>,
     pub(super) home: Home,
 }
 
@@ -101,6 +106,8 @@ pub(super) struct Entry {
 pub(super) enum EntryState {
     /// Another thread works on it.
     Elsewhere,
+    /// Another thread changes the metadata, which something follows.
+    Changing(Box<FollowUp>),
     /// Another thread makes a hole for this client, unless the request is abandoned before.
     Punching(u128, Abandoned),
     /// Data is moved.
@@ -178,25 +185,26 @@ impl Purpose {
 fn open_metadata(
     configuration: &Configuration,
     home: &Home,
+    key: &CapabilityKey,
     mailbox: Mailbox,
 ) -> Result<(Metadata, Vec<Background>), String> {
     let wakeups = Wakeups::default();
-    let deliver = Arc::new(move |replies| mailbox.put(Done::Replies(replies)));
+    let deliver: Deliver = Arc::new(move |replies| mailbox.put(Done::Replies(replies)));
     let generation = home.identity().generation;
     let metadata = Metadata::open(
         &home.metadata(),
         configuration,
         generation,
         wakeups.clone(),
-        deliver,
+        Arc::clone(&deliver),
     )
     .map_err(|failure| format!("the metadata cannot be opened: {}", failure.message))?;
     let no_thread = |error: std::io::Error| format!("no thread can start: {error}");
-    let reclaimer = reclaim::start(configuration.clone(), metadata.service(), wakeups.reclaimer)
-        .map_err(no_thread)?;
-    let registrar = register::start(configuration.clone(), metadata.service(), wakeups.registrar)
-        .map_err(no_thread)?;
-    Ok((metadata, vec![reclaimer, registrar]))
+    let ours = || (configuration.clone(), metadata.service(), key.clone());
+    let reclaimer = reclaim::start(ours(), wakeups.reclaimer).map_err(no_thread)?;
+    let registrar = register::start(ours(), wakeups.registrar).map_err(no_thread)?;
+    let teller = wakeups.teller.start(ours(), deliver).map_err(no_thread)?;
+    Ok((metadata, vec![reclaimer, registrar, teller]))
 }
 
 impl Loop {
@@ -215,8 +223,9 @@ impl Loop {
             waker: bmi.waker(),
         };
         let (mut metadata, mut beside, mut first_turn) = (None, Vec::new(), 0);
-        if entry.metadata {
-            let (opened, threads) = open_metadata(configuration, &home, mailbox.clone())?;
+        let access = Access::new(configuration, entry.metadata)?;
+        if let Some(key) = access.key().filter(|_| entry.metadata) {
+            let (opened, threads) = open_metadata(configuration, &home, key, mailbox.clone())?;
             (metadata, beside) = (Some(opened), threads);
             first_turn = set_turns_aside(&home.metadata(), first_number(SystemTime::now()))
                 .map_err(|error| format!("no numbers of turns can be set aside: {error}"))?;
@@ -240,6 +249,8 @@ impl Loop {
             boot: crate::boot::identity(),
             stop,
             callers: Callers::default(),
+            access,
+            root_squash: configuration.access.root_squash,
             entries: Vec::new(),
             free: Vec::new(),
             generation: 0,
@@ -374,6 +385,7 @@ impl Loop {
                 slot: 0,
                 sequence: 0,
                 caller: Caller::default(),
+                capability: None,
                 operation: Operation::Commit,
             };
             if let Some(metadata) = &self.metadata
@@ -477,15 +489,23 @@ impl Loop {
 
     /// Replies to a request that has an entry.
     pub(super) fn finish(&mut self, ticket: Ticket, reply: Reply) {
+        if self.ends_capabilities(ticket, &reply) {
+            return;
+        }
         self.note_finished(ticket);
+        let capability = self.capability_of(ticket, &reply);
         if let Some(entry) = self.close_entry(ticket) {
-            self.respond(entry.to, &reply);
+            self.respond_with(entry.to, &reply, &capability);
         }
     }
 
     /// Sends a reply, and frees the requester's address when it has been sent.
     pub(super) fn respond(&mut self, to: ReplyTo, reply: &Reply) {
-        let mut bytes = reply.to_bytes(to.format);
+        self.respond_with(to, reply, &None);
+    }
+
+    fn respond_with(&mut self, to: ReplyTo, reply: &Reply, capability: &Option<Capability>) {
+        let mut bytes = reply.to_bytes_with(capability, to.format);
         if bytes.len() > MAX_MESSAGE_BYTES {
             let result = Err(failure(
                 Errno::EMSGSIZE,
@@ -519,7 +539,7 @@ impl Loop {
     /// Handles an incoming request.
     fn arrived(&mut self, message: Unexpected) {
         let from = message.from;
-        let (request, formats) = match Request::from_bytes(&message.data) {
+        let (mut request, formats) = match Request::from_bytes(&message.data) {
             Ok(request) => request,
             Err(malformed) => return self.refuse(&message, &malformed),
         };
@@ -528,12 +548,13 @@ impl Loop {
             tag: request.reply_tag,
             format: formats.highest,
         };
-        let result = match self.admit(from, &request) {
+        let result = match self.admit(from, &mut request) {
             Ok(()) => self.dispatch(to, request),
             Err(failure) => Err(failure),
         };
+        let granted = self.access.granted.take();
         if let Some(result) = result.transpose() {
-            self.respond(to, &Reply { result });
+            self.respond_with(to, &Reply { result }, &granted);
         }
     }
 
@@ -563,13 +584,18 @@ impl Loop {
     }
 
     /// Refuses a request of a caller that claims another identity, or for another server.
-    fn admit(&mut self, from: Addr, request: &Request) -> Result<(), Failure> {
+    fn admit(&mut self, from: Addr, request: &mut Request) -> Result<(), Failure> {
         let identity = self.bmi.identity(from);
         self.callers
             .verify(from, identity, &request.caller)
             .inspect_err(|failure| {
+                self.access.refused += 1;
                 tracing::warn!(failure.message, "a caller's claimed identity is refused");
             })?;
+        self.check_right(request)?;
+        if self.root_squash {
+            squash(identity, request);
+        }
         identity::check(&self.identity, request).inspect_err(|failure| {
             tracing::debug!(failure.message, "a request for another server");
         })
@@ -598,10 +624,12 @@ impl Loop {
                 incarnation,
                 replace,
             } => {
-                check_operator(&request.caller, "enroll a server")?;
+                self.check_operator(&request, "enroll a server")?;
                 let wanted = Enrollment { index, incarnation };
                 self.enroll(wanted, replace).map(Some)
             }
+            Operation::Authorize => self.authorize(&request).map(Some),
+            Operation::EndCapabilities { .. } => self.end_capabilities(&request).map(Some),
             Operation::BeginAppend { object } => self.begin_append(to, object, request),
             Operation::EndAppend { .. } => self.end_append(to, request),
             Operation::CancelAppend { object, turn } => {
@@ -655,7 +683,10 @@ impl Loop {
     ) -> Result<Option<ReplyBody>, Failure> {
         self.check_metadata()?;
         match self.read_metadata(&request) {
-            Some(reply) => reply.result.map(Some),
+            Some(reply) => {
+                self.grant_with(&request, to.format, &reply);
+                reply.result.map(Some)
+            }
             None => self.take_metadata_request(to, request).map(|_| None),
         }
     }
@@ -682,7 +713,7 @@ impl Loop {
         request: Request,
     ) -> Result<Ticket, Failure> {
         self.check_metadata()?;
-        let ticket = self.open_entry(to, EntryState::Elsewhere);
+        let ticket = self.open_entry(to, grants::state_of(&request, to.format));
         if let Some(metadata) = &mut self.metadata {
             metadata.take(ticket, request);
         }
@@ -737,7 +768,7 @@ impl Loop {
         self.client_check_at = now + self.timeout;
         for entry in self.entries.iter_mut().flatten() {
             let waits_for_client = match &entry.state {
-                EntryState::Elsewhere | EntryState::Punching(..) => false,
+                EntryState::Elsewhere | EntryState::Changing(_) | EntryState::Punching(..) => false,
                 EntryState::Replying => true,
                 EntryState::Moving(job) => job.waits_for_client(),
             };

@@ -62,6 +62,7 @@ impl Loop {
         })?;
         self.identity.index = Some(wanted.index);
         self.identity.incarnation = wanted.incarnation;
+        self.access.forget_key();
         if let Some(store) = &self.store {
             store.set_incarnation(wanted.incarnation);
         }

@@ -14,6 +14,7 @@ use causeway_wire::fs::{Failure, Generation, Incarnation, Reply, Request};
 
 use super::beside::{Deliver, SharedService, Wakeups, apply, no_thread};
 use super::scans::{Scanner, is_scan};
+use super::tell::News;
 use super::ticket::Ticket;
 use crate::clock;
 use crate::config::{Configuration, Durability};
@@ -148,6 +149,11 @@ impl Metadata {
         self.failed_syncs
             .as_ref()
             .map_or(0, |counter| counter.count())
+    }
+
+    /// Has I/O servers told of changed permissions, then the reply delivered.
+    pub(super) fn tell(&self, news: News) {
+        self.wakeups.teller.put(news);
     }
 
     /// The service, for threads that work beside the loop.
@@ -310,6 +316,7 @@ mod tests {
             slot: 0,
             sequence: 0,
             caller: Caller::default(),
+            capability: None,
             operation: Operation::Commit,
         };
         (ticket, request)

@@ -10,15 +10,19 @@
 //!
 //! [`Server`] (`instance`) runs one inside a program; [`serve`] is all of a server process.
 
+mod access;
 mod append_turns;
 mod appends;
 mod background;
 mod beside;
 mod callers;
 mod data;
+mod ended;
 mod error;
 mod events;
 mod format;
+mod given;
+mod grants;
 mod greeting;
 mod home;
 mod identity;
@@ -38,6 +42,7 @@ mod register;
 mod scans;
 mod staging;
 mod stop;
+mod tell;
 mod ticket;
 mod turns;
 mod turns_seen;

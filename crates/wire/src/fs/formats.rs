@@ -8,6 +8,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::capability::take_optional;
 use super::*;
 use crate::codec::within;
 use crate::formats::Formats;
@@ -22,9 +23,10 @@ use crate::formats::Formats;
 /// | 8 | turns of writes, and the operations of which [`Operation::lowest_format`] says so |
 /// | 9 | locks |
 /// | 10 | which files may have holes: `from` in [`Operation::Extend`], `sparse` in nodes; [`Operation::StoredData`]; pipes, sockets and devices |
+/// | 11 | capabilities, in requests and behind the bodies of replies |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
-    highest: 10,
+    highest: CAPABILITIES,
 };
 
 /// The first format in which writes have numbers and servers tell their clocks.
@@ -43,6 +45,8 @@ pub const EXTENDED: u8 = 8;
 pub const LOCKS: u8 = 9;
 /// The first format that tells files with holes from others, and has pipes, sockets and devices.
 pub const NODES: u8 = 10;
+/// The first format whose requests and replies have capabilities.
+pub const CAPABILITIES: u8 = 11;
 
 /// What both sides call this protocol in their errors.
 const PROTOCOL: &str = "the file system's protocol";
@@ -77,6 +81,7 @@ impl Operation {
             Operation::StoredData { .. }
             | Operation::Filled { .. }
             | Operation::MakeSpecial { .. } => NODES,
+            Operation::Authorize | Operation::EndCapabilities { .. } => CAPABILITIES,
             _ => FORMATS.lowest,
         }
     }
@@ -96,6 +101,9 @@ impl Request {
         out.u16(self.slot);
         out.u64(self.sequence);
         self.caller.encode(&mut out);
+        if formats.highest >= CAPABILITIES {
+            put_option(&self.capability, &mut out, Wire::encode);
+        }
         match &self.operation {
             Operation::Write {
                 object,
@@ -151,6 +159,7 @@ impl Request {
             slot: input.u16("slot")?,
             sequence: input.u64("sequence")?,
             caller: Caller::decode(&mut input)?,
+            capability: take_optional(format >= CAPABILITIES, &mut input)?,
             operation: take_operation(format, &mut input)?,
         };
         input.finish()?;
@@ -175,8 +184,13 @@ impl Request {
 }
 
 impl Reply {
-    /// The reply in this format: what an earlier one does not have is left out.
+    /// The reply in this format, without a capability: what an earlier one does not have is left out.
     pub fn to_bytes(&self, format: u8) -> Vec<u8> {
+        self.to_bytes_with(&None, format)
+    }
+
+    /// The reply in this format, with a capability if it is a success and the format has them.
+    pub fn to_bytes_with(&self, capability: &Option<Capability>, format: u8) -> Vec<u8> {
         let earlier = (format < NODES && self.lowest_format() >= NODES).then(|| self.for_earlier());
         let mut out = Writer::new();
         out.u8(format);
@@ -184,6 +198,9 @@ impl Reply {
             Ok(result) => {
                 out.u8(0);
                 result.encode(&mut out);
+                if format >= CAPABILITIES {
+                    put_option(capability, &mut out, Wire::encode);
+                }
             }
             Err(failure) => {
                 out.u8(1);
@@ -195,10 +212,20 @@ impl Reply {
 
     /// Reads a reply of a format that this build speaks, which is returned with it.
     pub fn from_bytes(bytes: &[u8]) -> Result<(Self, u8), Malformed> {
+        Self::from_bytes_with(bytes).map(|(reply, _, format)| (reply, format))
+    }
+
+    /// Reads a reply, with the capability that comes with it.
+    pub fn from_bytes_with(bytes: &[u8]) -> Result<(Self, Option<Capability>, u8), Malformed> {
         let mut input = Reader::new(bytes);
         let format = take_format(&mut input)?;
+        let mut capability = None;
         let result = match input.u8("reply kind")? {
-            0 => Ok(ReplyBody::decode(&mut input)?),
+            0 => {
+                let body = ReplyBody::decode(&mut input)?;
+                capability = take_optional(format >= CAPABILITIES, &mut input)?;
+                Ok(body)
+            }
             1 => Err(Failure::decode(&mut input)?),
             value => return unknown("reply kind", value),
         };
@@ -207,7 +234,7 @@ impl Reply {
         if format < reply.lowest_format() {
             return unknown("reply body", format);
         }
-        Ok((reply, format))
+        Ok((reply, capability, format))
     }
 
     /// The lowest format that has all of it.

@@ -1,6 +1,7 @@
 //! Golden bytes of each kind, round trips, and inputs that are none.
 
 mod attributes;
+mod capabilities;
 mod data;
 mod formats;
 mod locks;
@@ -702,7 +703,10 @@ proptest! {
             generation: Generation(target.1),
             incarnation: Incarnation(target.2),
         };
-        let request = Request { reply_tag, target, client, slot, sequence, caller, operation };
+        let capability = (slot % 2 == 0).then(capabilities::capability);
+        let request = Request {
+            reply_tag, target, client, slot, sequence, caller, capability, operation,
+        };
         let formats = Formats { lowest, highest: FORMATS.highest };
         let bytes = request.to_bytes(formats);
         prop_assert_eq!(Request::from_bytes(&bytes), Ok((request, formats)));
@@ -720,8 +724,8 @@ proptest! {
         if let Ok(operation) = Operation::from_bytes(&bytes) {
             prop_assert_eq!(operation.to_bytes(), bytes.clone());
         }
-        if let Ok((reply, format)) = Reply::from_bytes(&bytes) {
-            prop_assert_eq!(reply.to_bytes(format), bytes.clone());
+        if let Ok((reply, capability, format)) = Reply::from_bytes_with(&bytes) {
+            prop_assert_eq!(reply.to_bytes_with(&capability, format), bytes.clone());
         }
     }
 

@@ -17,7 +17,11 @@ pub(super) fn from_hex(text: &str) -> Vec<u8> {
 /// A reply has these bytes behind its format, in every format.
 pub(super) fn golden_reply(reply: &Reply, expected: &str) {
     for format in FORMATS.lowest..=FORMATS.highest {
-        let bytes = from_hex(&format!("{format:02x} {expected}"));
+        let no_capability = match reply.result.is_ok() && format >= CAPABILITIES {
+            true => "00",
+            false => "",
+        };
+        let bytes = from_hex(&format!("{format:02x} {expected} {no_capability}"));
         assert_eq!(hex(&reply.to_bytes(format)), hex(&bytes));
         assert_eq!(Reply::from_bytes(&bytes), Ok((reply.clone(), format)));
     }
@@ -39,6 +43,7 @@ pub(super) fn request(operation: Operation) -> Request {
             gid: 100,
             groups: vec![5],
         },
+        capability: None,
         operation,
     }
 }
@@ -135,6 +140,7 @@ fn golden_requests_of_each_format() {
             Operation::CancelLock { wait: 6 },
             "63 0600000000000000".to_owned(),
         ),
+        (only(11), "0b", Operation::Authorize, "00 70".to_owned()),
     ];
     for (formats, first, operation, expected) in cases {
         let lowest = match formats.highest {
@@ -212,19 +218,20 @@ fn what_other_clients_speak_is_known_as_far_as_they_say_it() {
         (&[4, 1][..], Some(Formats::only(4))),
         (&[1, 9], Some(Formats::only(1))),
         // Of newer ones, whose formats meet ours or do not.
-        (&[11, 6], Some(of(11, 6))),
-        (&[11, 11], Some(of(11, 11))),
+        (&[12, 6], Some(of(12, 6))),
+        (&[12, 12], Some(of(12, 12))),
         (&[200, 1], Some(of(200, 1))),
         // Ours.
         (&[5, 0], Some(Formats::only(5))),
         (&[7, 5], Some(of(7, 5))),
         (&[8, 5], Some(of(8, 5))),
         (&[9, 5], Some(of(9, 5))),
-        (&[10, 5], Some(FORMATS)),
+        (&[10, 5], Some(of(10, 5))),
+        (&[11, 5], Some(FORMATS)),
         // Nonsense.
         (&[0, 0], None),
-        (&[11, 0], None),
-        (&[11, 12], None),
+        (&[12, 0], None),
+        (&[12, 13], None),
     ];
     for (ends, expected) in cases {
         let bytes = [&ends[..1], &[0; 8], &ends[1..], &[0; 80]].concat();
@@ -279,7 +286,7 @@ fn refusals_say_which_format_to_use_and_name_both_sides() {
         errno: Errno::EPROTO,
         message: "words".into(),
     };
-    assert_eq!(refused_text(11, new.clone()), "words");
+    assert_eq!(refused_text(12, new.clone()), "words");
     let result = Err(new);
     for bytes in [
         Reply {

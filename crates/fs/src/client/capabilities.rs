@@ -1,0 +1,264 @@
+//! The capabilities that a client has, and how it comes to them.
+//!
+//! The metadata server sends one with each node of a file that has datafiles, so opening a file needs no further request. A call
+//! to an I/O server for which none is there, or only one that has used up most of its lifetime, asks for the node once more before
+//! it is sent: that is one request for each file and lifetime. One that the I/O server says has ended is asked for anew, and the call
+//! repeated.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use causeway_wire::fs::formats::CAPABILITIES;
+use causeway_wire::fs::{
+    Capability, Errno, MAC_BYTES, Needs, ObjectId, Operation, Rights, Target,
+};
+
+use super::call::{Body, Call};
+use super::call_error::CallError;
+use super::pending::{PendingCall, State};
+use super::rpc::Rpc;
+use super::transfer::IoKind;
+use crate::capability_key::CapabilityKey;
+
+/// Capabilities that are kept, in each of two generations; others are asked for again.
+const MOST: usize = 4096;
+/// How often a call is repeated with another capability. Pauses grow from call to call, up to a second in all, so that servers whose
+/// clocks differ by a little can be started again in the middle.
+const MOST_RENEWALS: u32 = 12;
+/// How long what a metadata server makes for itself is good.
+const OWN_LIFETIME: Duration = Duration::from_secs(60);
+
+/// What a capability is for, to a client: the object (0 for all) and the user.
+type Of = (ObjectId, u32);
+
+/// The capabilities of a client.
+#[derive(Debug, Default)]
+pub(super) struct Capabilities {
+    /// Of a metadata server's own client, which makes what it needs.
+    key: Option<CapabilityKey>,
+    recent: HashMap<Of, Held>,
+    older: HashMap<Of, Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    capability: Capability,
+    /// From then on a call renews it first.
+    renew_at: Instant,
+    /// From then on it is worth nothing.
+    ends_at: Instant,
+}
+
+impl Capabilities {
+    /// Keeps one that came with the reply to a request that was sent at this instant.
+    pub(super) fn keep(&mut self, uid: u32, capability: Capability, sent: Instant) {
+        let lifetime = Duration::from_millis(capability.lifetime_ms.into());
+        let held = Held {
+            renew_at: sent + lifetime * 3 / 4,
+            ends_at: sent + lifetime,
+            capability,
+        };
+        if self.recent.len() >= MOST {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert((held.capability.object, uid), held);
+    }
+
+    fn find(&self, of: Of) -> Option<&Held> {
+        self.recent.get(&of).or_else(|| self.older.get(&of))
+    }
+
+    fn forget(&mut self, of: Of) {
+        self.recent.remove(&of);
+        self.older.remove(&of);
+    }
+
+    /// Whether none is there that has one of these rights for a while longer; and whether the one that is there is worth nothing.
+    fn lacks(&self, of: Of, rights: Rights, now: Instant) -> (bool, bool) {
+        match self.find(of) {
+            Some(held) if rights == Rights::NONE || held.capability.rights.has_any(rights) => {
+                (held.renew_at <= now, held.ends_at <= now)
+            }
+            _ => (true, true),
+        }
+    }
+}
+
+/// The object and the rights that a request needs.
+fn needed(needs: Needs) -> Option<(ObjectId, Rights)> {
+    match needs {
+        Needs::Nothing => None,
+        Needs::Object(object, rights) => Some((object, rights)),
+        Needs::Any(rights) => Some((ObjectId(0), rights)),
+    }
+}
+
+fn needs(call: &Call) -> Option<(ObjectId, Rights)> {
+    match &call.body {
+        Body::Plain(operation) => needed(operation.needs()),
+        Body::Data(IoKind::Read, piece) => Some((piece.object, Rights::READ)),
+        Body::Data(IoKind::Write, piece) => Some((piece.object, Rights::WRITE)),
+    }
+}
+
+impl Rpc {
+    /// Makes the capabilities that it needs from now on, as a metadata server's own client.
+    pub(super) fn act_as_server(&mut self, key: CapabilityKey) {
+        self.capabilities.key = Some(key);
+    }
+
+    /// The capability to send with an operation, if it needs one and one is there.
+    pub(super) fn capability_for(&mut self, operation: &Operation) -> Option<Capability> {
+        let (object, _) = needed(operation.needs())?;
+        if let Some(key) = &self.capabilities.key {
+            return Some(own(key, object, self.caller().uid, self.client));
+        }
+        let held = self.capabilities.find((object, self.caller().uid))?;
+        Some(held.capability.clone())
+    }
+
+    /// Asks for the capabilities that these calls lack. A call for which none is given ends with the metadata server's
+    /// reason.
+    pub(super) fn authorize_all(&mut self, pending_calls: &mut [PendingCall], deadline: Instant) {
+        if self.capabilities.key.is_some() {
+            return;
+        }
+        let (uid, now) = (self.caller().uid, Instant::now());
+        let mut wanted: Vec<(ObjectId, bool)> = Vec::new();
+        for pending in pending_calls.iter().filter(|pending| pending.is_open()) {
+            let Some((object, rights)) = needs(&pending.call) else {
+                continue;
+            };
+            let (lacks, is_void) = self.capabilities.lacks((object, uid), rights, now);
+            if lacks && !wanted.iter().any(|(other, _)| *other == object) {
+                wanted.push((object, is_void));
+            }
+        }
+        if wanted.is_empty() {
+            return;
+        }
+        let target = match self.metadata_target(deadline) {
+            Ok(target) => target,
+            Err(error) => return self.fail_unauthorized(pending_calls, &wanted, &error),
+        };
+        // One of a build without capabilities gives none, and I/O servers decide what that means.
+        if self.formats(self.metadata).highest < CAPABILITIES {
+            return;
+        }
+        let ask = |(object, _): &(ObjectId, bool)| {
+            let operation = match object {
+                ObjectId(0) => Operation::Authorize,
+                object => Operation::GetNode {
+                    object: *object,
+                    content: false,
+                },
+            };
+            Call::query(self.metadata, operation)
+        };
+        // The replies' capabilities are kept as those of all replies are.
+        let calls = wanted.iter().map(ask).collect();
+        let replies = self.call_directly(calls, target, deadline);
+        for (wanted, reply) in wanted.iter().zip(replies) {
+            if let Err(error) = reply {
+                self.fail_unauthorized(pending_calls, std::slice::from_ref(wanted), &error);
+            }
+        }
+    }
+
+    fn metadata_target(&mut self, deadline: Instant) -> Result<Target, CallError> {
+        if self.known(self.metadata).is_none() {
+            self.introduce_metadata(deadline)?;
+        }
+        let known = self.known(self.metadata);
+        known.map(|known| known.target).ok_or_else(|| {
+            let message = "the metadata server is not known";
+            self.error_at(self.metadata, Errno::EHOSTUNREACH, message)
+        })
+    }
+
+    /// Ends the calls that have no capability worth anything with this error.
+    fn fail_unauthorized(
+        &self,
+        pending_calls: &mut [PendingCall],
+        wanted: &[(ObjectId, bool)],
+        error: &CallError,
+    ) {
+        if error.errno == Errno::EOPNOTSUPP {
+            // A metadata server without capabilities.
+            return;
+        }
+        for pending in pending_calls.iter_mut().filter(|pending| pending.is_open()) {
+            let of = needs(&pending.call).map(|(object, _)| object);
+            if wanted
+                .iter()
+                .any(|(object, is_void)| *is_void && Some(*object) == of)
+            {
+                pending.state = State::Done(Err(error.clone()));
+            }
+        }
+    }
+
+    /// Prepares calls for another round whose capabilities have ended. Returns whether there are any.
+    pub(super) fn renew_ended(
+        &mut self,
+        pending_calls: &mut [PendingCall],
+        deadline: Instant,
+    ) -> bool {
+        let uid = self.caller().uid;
+        let mut again = false;
+        for pending in pending_calls.iter_mut() {
+            let State::Done(Err(error)) = &pending.state else {
+                continue;
+            };
+            if error.errno != Errno::CAPABILITY_ENDED {
+                continue;
+            }
+            let error = error.clone();
+            if let Some((object, _)) = needs(&pending.call) {
+                self.capabilities.forget((object, uid));
+            }
+            if pending.renewals >= MOST_RENEWALS || Instant::now() >= deadline {
+                let errno = Errno::EACCES;
+                pending.state = State::Done(Err(CallError { errno, ..error }));
+                continue;
+            }
+            pending.renewals += 1;
+            match pending.renewals {
+                1 => {
+                    pending.state = State::Waiting {
+                        until: Instant::now(),
+                    }
+                }
+                _ => pending.wait(error),
+            }
+            again = true;
+        }
+        again
+    }
+
+    /// Keeps the capability that came with a reply.
+    pub(super) fn keep_capability(&mut self, capability: Option<Capability>, sent: Instant) {
+        if let Some(capability) = capability {
+            let uid = self.caller().uid;
+            self.capabilities.keep(uid, capability, sent);
+        }
+    }
+}
+
+/// What a metadata server's own client shows.
+fn own(key: &CapabilityKey, object: ObjectId, uid: u32, client: u128) -> Capability {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let mut capability = Capability {
+        object,
+        rights: Rights::OPERATE.with(Rights::SERVE),
+        uid,
+        node: 0,
+        client,
+        version: since.unwrap_or_default().as_millis() as u64,
+        lifetime_ms: OWN_LIFETIME.as_millis() as u32,
+        servers: u64::MAX,
+        mac: [0; MAC_BYTES],
+    };
+    key.sign(&mut capability);
+    capability
+}

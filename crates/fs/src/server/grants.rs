@@ -1,0 +1,195 @@
+//! When the loop gives capabilities out, checks them, and has them end.
+
+use causeway_wire::fs::formats::CAPABILITIES;
+use causeway_wire::fs::{
+    Caller, Capability, Errno, Failure, Operation, Reply, ReplyBody, Request, SetAttributes,
+};
+
+use super::access::distribution_of;
+use super::callers::check_operator;
+use super::events::{EntryState, Loop};
+use super::tell::News;
+use super::ticket::Ticket;
+use crate::error::failure;
+
+/// What follows a change of the metadata.
+pub(super) struct FollowUp {
+    caller: Caller,
+    client: u128,
+    kind: FollowUpKind,
+}
+
+enum FollowUpKind {
+    /// The client may go on with the file's datafiles, and gets a capability with the reply.
+    Grant,
+    /// Permissions may be fewer: I/O servers are told before the client is.
+    End,
+}
+
+/// The state of a request to change the metadata while another thread carries it out.
+pub(super) fn state_of(request: &Request, format: u8) -> EntryState {
+    let kind = match &request.operation {
+        Operation::SetAttributes {
+            set:
+                SetAttributes {
+                    mode: None,
+                    uid: None,
+                    gid: None,
+                    ..
+                },
+            ..
+        } => None,
+        Operation::SetAttributes { .. } => Some(FollowUpKind::End),
+        Operation::Create { .. }
+        | Operation::BeginUnstuff { .. }
+        | Operation::FinishUnstuff { .. }
+        | Operation::Truncate { .. }
+        | Operation::Grow { .. }
+            if format >= CAPABILITIES =>
+        {
+            Some(FollowUpKind::Grant)
+        }
+        _ => None,
+    };
+    match kind {
+        None => EntryState::Elsewhere,
+        Some(kind) => EntryState::Changing(Box::new(FollowUp {
+            caller: request.caller.clone(),
+            client: request.client,
+            kind,
+        })),
+    }
+}
+
+impl Loop {
+    /// Refuses a request about datafiles, or of a metadata server's, that does not prove its right.
+    pub(super) fn check_right(&mut self, request: &Request) -> Result<(), Failure> {
+        self.access
+            .check(request, self.identity.index)
+            .inspect_err(|failure| {
+                tracing::debug!(failure.message, "a request without the right to it");
+            })
+    }
+
+    /// Refuses who is no operator. Who shows a capability for it, which [`Loop::check_right`] has found good, is one.
+    pub(super) fn check_operator(&self, request: &Request, doing: &str) -> Result<(), Failure> {
+        match request.capability {
+            Some(_) => Ok(()),
+            None => check_operator(&request.caller, doing),
+        }
+    }
+
+    /// Gives an operator the right to check and remove datafiles.
+    pub(super) fn authorize(&mut self, request: &Request) -> Result<ReplyBody, Failure> {
+        self.check_metadata()?;
+        check_operator(&request.caller, "check and remove datafiles")?;
+        let granted = self.access.authorize(&request.caller, request.client);
+        self.access.granted = granted;
+        Ok(ReplyBody::Done)
+    }
+
+    /// Ends the capabilities of objects that are removed: nobody makes their datafiles again.
+    pub(super) fn end_of_removed(&mut self, operation: &Operation) {
+        if let Operation::Remove { objects } | Operation::RemoveOrphans { objects, .. } = operation {
+            let ended = objects.iter().map(|object| (*object, u64::MAX));
+            self.access.end(ended);
+        }
+    }
+
+    /// Ends capabilities, as the metadata server says.
+    pub(super) fn end_capabilities(&mut self, request: &Request) -> Result<ReplyBody, Failure> {
+        self.store()?;
+        self.check_operator(request, "end capabilities")?;
+        match &request.operation {
+            Operation::EndCapabilities { ended } => self.access.end(ended.iter().copied()),
+            _ => return Err(failure(Errno::EINVAL, "no end of capabilities")),
+        }
+        Ok(ReplyBody::Done)
+    }
+
+    /// Gives a client that reads a node a capability with the reply, as of the state that the reply shows.
+    pub(super) fn grant_with(&mut self, request: &Request, format: u8, reply: &Reply) {
+        if format < CAPABILITIES {
+            return;
+        }
+        if let (
+            Operation::Lookup { .. } | Operation::GetNode { .. },
+            Ok(ReplyBody::Node(node)),
+        ) = (&request.operation, &reply.result)
+        {
+            let granted = self.access.grant(node, &request.caller, request.client);
+            self.access.granted = granted;
+        }
+    }
+
+    /// The capability that goes with the reply to a change. The reply may be one that was remembered, whose node is older
+    /// than the latest change of permissions, so the node is read again.
+    pub(super) fn capability_of(&mut self, ticket: Ticket, reply: &Reply) -> Option<Capability> {
+        let Ok(ReplyBody::Node(node)) = &reply.result else {
+            return None;
+        };
+        distribution_of(node)?;
+        let entry = self.entry(ticket)?;
+        let EntryState::Changing(_) = &entry.state else {
+            return None;
+        };
+        let EntryState::Changing(change) =
+            std::mem::replace(&mut entry.state, EntryState::Elsewhere)
+        else {
+            return None;
+        };
+        if !matches!(change.kind, FollowUpKind::Grant) {
+            return None;
+        }
+        let reads = Request {
+            reply_tag: 0,
+            target: Default::default(),
+            client: change.client,
+            slot: 0,
+            sequence: 0,
+            caller: change.caller,
+            capability: None,
+            operation: Operation::GetNode {
+                object: node.object,
+                content: false,
+            },
+        };
+        match self.read_metadata(&reads)?.result {
+            Ok(ReplyBody::Node(node)) => self.access.grant(&node, &reads.caller, change.client),
+            _ => None,
+        }
+    }
+
+    /// Whether the reply to a change waits until I/O servers know that the object's capabilities have ended.
+    pub(super) fn ends_capabilities(&mut self, ticket: Ticket, reply: &Reply) -> bool {
+        let Ok(ReplyBody::Node(node)) = &reply.result else {
+            return false;
+        };
+        let Some(entry) = self.entry(ticket) else {
+            return false;
+        };
+        match &entry.state {
+            EntryState::Changing(change) if matches!(change.kind, FollowUpKind::End) => {}
+            _ => return false,
+        }
+        entry.state = EntryState::Elsewhere;
+        let Some(distribution) = distribution_of(node) else {
+            return false;
+        };
+        let Some(version) = self.access.end_given(node.object) else {
+            return false;
+        };
+        let news = News {
+            ticket,
+            reply: reply.clone(),
+            object: node.object,
+            version,
+            servers: distribution.servers.clone(),
+        };
+        match &self.metadata {
+            Some(metadata) => metadata.tell(news),
+            None => return false,
+        }
+        true
+    }
+}
