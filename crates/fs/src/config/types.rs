@@ -88,7 +88,8 @@ pub enum CapabilityRule {
 pub enum AuditLevel {
     /// Nothing.
     Off,
-    /// Requests that change names, attributes, the layout or datafiles, and all that are refused for want of a right.
+    /// Requests that change names, attributes and the layout, or remove datafiles, and all that are refused for want of a right.
+    /// Writing is not among them.
     Changes,
     /// All requests.
     All,

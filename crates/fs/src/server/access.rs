@@ -34,6 +34,8 @@ pub(super) struct Access {
     /// Requests that were refused since the start for want of a right, or for a wrong claim of one. Capabilities that have
     /// ended do not count: that they are renewed is an everyday matter.
     pub(super) refused: u64,
+    /// How many of them were shown to observers.
+    pub(super) shown_refused: u64,
     /// The capability that goes with the reply in the making.
     pub(super) granted: Option<Capability>,
 }
@@ -64,6 +66,7 @@ impl Access {
             given: Given::new(rules.capability_lifetime, now),
             ended: Ended::new(rules.capability_lifetime, now_ms(), now),
             refused: 0,
+            shown_refused: 0,
             granted: None,
         })
     }

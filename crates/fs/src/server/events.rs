@@ -17,10 +17,11 @@ use causeway_wire::home::Enrollment;
 
 use super::access::Access;
 use super::append_turns::{Appends, set_turns_aside};
+use super::audit::Audit;
 use super::background::Background;
 use super::beside::{Deliver, Wakeups};
 use super::callers::{Callers, check_operator, squash};
-use super::grants::{self, FollowUp};
+use super::grants::{FollowUp, state_of};
 use super::home::Home;
 use super::io::Job;
 use super::lock_state::{LockState, WATCHES_LOCKS};
@@ -64,6 +65,7 @@ pub(super) struct Loop {
     stop: StopHandle,
     callers: Callers,
     pub(super) access: Access,
+    pub(super) audit: Audit,
     root_squash: bool,
     pub(super) entries: Vec<Option<Entry>>,
     free: Vec<u16>,
@@ -250,6 +252,7 @@ impl Loop {
             stop,
             callers: Callers::default(),
             access,
+            audit: Audit::new(configuration.access.audit, Instant::now()),
             root_squash: configuration.access.root_squash,
             entries: Vec::new(),
             free: Vec::new(),
@@ -308,6 +311,7 @@ impl Loop {
                     self.arrived(message);
                 }
             }
+            self.show_refused();
             self.apply_metadata_batch();
             self.take_overdue_turns();
             self.go_on_with_locks();
@@ -505,6 +509,8 @@ impl Loop {
     }
 
     fn respond_with(&mut self, to: ReplyTo, reply: &Reply, capability: &Option<Capability>) {
+        let failed = reply.result.as_ref().err();
+        self.audit.end(to.from, to.tag, failed, self.round_at);
         let mut bytes = reply.to_bytes_with(capability, to.format);
         if bytes.len() > MAX_MESSAGE_BYTES {
             let result = Err(failure(
@@ -548,6 +554,7 @@ impl Loop {
             tag: request.reply_tag,
             format: formats.highest,
         };
+        self.begin_audit(from, &request);
         let result = match self.admit(from, &mut request) {
             Ok(()) => self.dispatch(to, request),
             Err(failure) => Err(failure),
@@ -713,7 +720,7 @@ impl Loop {
         request: Request,
     ) -> Result<Ticket, Failure> {
         self.check_metadata()?;
-        let ticket = self.open_entry(to, grants::state_of(&request, to.format));
+        let ticket = self.open_entry(to, state_of(&request, to.format));
         if let Some(metadata) = &mut self.metadata {
             metadata.take(ticket, request);
         }

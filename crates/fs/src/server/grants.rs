@@ -1,5 +1,6 @@
 //! When the loop gives capabilities out, checks them, and has them end.
 
+use causeway_bmi::{Addr, InfoOption};
 use causeway_wire::fs::formats::CAPABILITIES;
 use causeway_wire::fs::{
     Caller, Capability, Errno, Failure, Operation, Reply, ReplyBody, Request, SetAttributes,
@@ -62,6 +63,18 @@ pub(super) fn state_of(request: &Request, format: u8) -> EntryState {
 }
 
 impl Loop {
+    /// Shows observers how many requests were refused, once there are more.
+    pub(super) fn show_refused(&mut self) {
+        if self.access.shown_refused == self.access.refused {
+            return;
+        }
+        self.access.shown_refused = self.access.refused;
+        let refused = InfoOption::Refused(self.access.refused);
+        if let Err(error) = self.bmi.set_info(None, refused) {
+            tracing::debug!(%error, "how many requests were refused cannot be shown");
+        }
+    }
+
     /// Refuses a request about datafiles, or of a metadata server's, that does not prove its right.
     pub(super) fn check_right(&mut self, request: &Request) -> Result<(), Failure> {
         self.access
@@ -119,6 +132,15 @@ impl Loop {
         {
             let granted = self.access.grant(node, &request.caller, request.client);
             self.access.granted = granted;
+        }
+    }
+
+    /// Begins the record of a request that has come.
+    pub(super) fn begin_audit(&mut self, from: Addr, request: &Request) {
+        if self.audit.is_on() {
+            let address = || self.bmi.reverse_lookup(from);
+            let (identity, tag) = (self.bmi.identity(from), request.reply_tag);
+            self.audit.begin((from, tag), identity, address, request);
         }
     }
 

@@ -13,6 +13,7 @@
 mod access;
 mod append_turns;
 mod appends;
+mod audit;
 mod background;
 mod beside;
 mod callers;

@@ -3,6 +3,7 @@
 mod altered;
 mod appending;
 mod boots;
+mod capabilities;
 mod cluster;
 mod faults;
 mod formats;

@@ -1,0 +1,284 @@
+//! Who did what to which object with what outcome, as structured log lines.
+//!
+//! A record is begun when a request has come and ends with its reply. There are at most [`RATE`] lines each second on average: a
+//! client must not be able to fill a disk, and the line after those that were left out says how many they were.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use causeway_bmi::{Addr, Identity};
+use causeway_wire::fs::{Caller, Errno, Failure, Needs, ObjectId, Operation, Place, Request, Rights};
+
+use crate::config::AuditLevel;
+
+/// Lines per second.
+const RATE: f64 = 200.0;
+/// Lines that may come at once.
+const BURST: f64 = 1000.0;
+/// Requests whose outcome is awaited. Those of clients that end before their reply stay until there are so many.
+const MOST_OPEN: usize = 1024;
+
+/// A request of which a line is to tell.
+#[derive(Debug)]
+pub(super) struct Record {
+    /// Where the request came from.
+    node: String,
+    uid: u32,
+    gid: u32,
+    verb: &'static str,
+    object: u64,
+    name: String,
+    /// Whether its success is told, too.
+    always: bool,
+}
+
+/// The audit of a server.
+#[derive(Debug)]
+pub(super) struct Audit {
+    level: AuditLevel,
+    open: HashMap<(Addr, u64), Record>,
+    /// How many lines may come now.
+    allowance: f64,
+    counted: Instant,
+    left_out: u64,
+}
+
+impl Audit {
+    pub(super) fn new(level: AuditLevel, now: Instant) -> Self {
+        Self {
+            level,
+            open: HashMap::new(),
+            allowance: BURST,
+            counted: now,
+            left_out: 0,
+        }
+    }
+
+    /// Whether there is anything to note at all.
+    pub(super) fn is_on(&self) -> bool {
+        self.level != AuditLevel::Off
+    }
+
+    /// Begins the record of a request, whose caller claims to be who it says, unless nothing is to be noted.
+    pub(super) fn begin(
+        &mut self,
+        (from, tag): (Addr, u64),
+        identity: Option<Identity>,
+        address: impl FnOnce() -> Option<String>,
+        request: &Request,
+    ) {
+        let (object, place) = subject(&request.operation);
+        let Caller { uid, gid, .. } = request.caller;
+        let node = match identity {
+            Some(Identity::Local { pid, .. }) => format!("here, process {pid}"),
+            _ => address().unwrap_or_default(),
+        };
+        let name = place.map_or_else(String::new, |place| {
+            String::from_utf8_lossy(&place.path).escape_debug().collect()
+        });
+        if self.open.len() >= MOST_OPEN {
+            self.left_out += self.open.len() as u64;
+            self.open.clear();
+        }
+        let record = Record {
+            node,
+            uid,
+            gid,
+            verb: verb(&request.operation),
+            object: object.0,
+            name,
+            always: self.level == AuditLevel::All || changes(&request.operation),
+        };
+        self.open.insert((from, tag), record);
+    }
+
+    /// Tells the outcome of a request.
+    pub(super) fn end(&mut self, from: Addr, tag: u64, failure: Option<&Failure>, now: Instant) {
+        if self.open.is_empty() {
+            return;
+        }
+        let Some(record) = self.open.remove(&(from, tag)) else {
+            return;
+        };
+        let errno = failure.map(|failure| failure.errno);
+        let is_refused = matches!(errno, Some(Errno::EACCES | Errno::EPERM));
+        if !record.always && !is_refused {
+            return;
+        }
+        if !self.allows_line(now) {
+            self.left_out += 1;
+            return;
+        }
+        let Record {
+            node,
+            uid,
+            gid,
+            verb,
+            object,
+            name,
+            ..
+        } = record;
+        let outcome = match errno {
+            None => "done".to_owned(),
+            Some(errno) => errno.name().map_or_else(|| errno.0.to_string(), str::to_owned),
+        };
+        let left_out = std::mem::take(&mut self.left_out);
+        tracing::info!(
+            target: "causeway_fs::audit",
+            node, uid, gid, verb, object, name, outcome, left_out, "audit"
+        );
+    }
+
+    fn allows_line(&mut self, now: Instant) -> bool {
+        let passed: Duration = now.saturating_duration_since(self.counted);
+        self.counted = now;
+        self.allowance = (self.allowance + passed.as_secs_f64() * RATE).min(BURST);
+        let allows = self.allowance >= 1.0;
+        self.allowance -= f64::from(u8::from(allows));
+        allows
+    }
+}
+
+/// Whether an operation changes names, attributes, the layout, or datafiles other than by writing: what a file's owner wants
+/// to know of afterwards, and there are few enough of.
+fn changes(operation: &Operation) -> bool {
+    match operation {
+        Operation::Create { .. }
+        | Operation::MakeDirectory { .. }
+        | Operation::SymbolicLink { .. }
+        | Operation::MakeSpecial { .. }
+        | Operation::HardLink { .. }
+        | Operation::Rename { .. }
+        | Operation::Exchange { .. }
+        | Operation::Unlink { .. }
+        | Operation::RemoveDirectory { .. }
+        | Operation::SetAttributes { .. }
+        | Operation::Truncate { .. }
+        | Operation::SetXattr { .. }
+        | Operation::RemoveXattr { .. }
+        | Operation::AddServer { .. }
+        | Operation::AcceptServer { .. }
+        | Operation::DrainServer { .. }
+        | Operation::Check { repair: true, .. } => true,
+        Operation::ListData { .. } | Operation::CheckData { .. } => false,
+        operation => {
+            let operates = [Rights::OPERATE, Rights::SERVE].map(Needs::Any);
+            operates.contains(&operation.needs())
+        }
+    }
+}
+
+/// The object or the name that an operation is about; object 0 if it is about none.
+fn subject(operation: &Operation) -> (ObjectId, Option<&Place>) {
+    match operation {
+        Operation::Lookup { place, .. }
+        | Operation::Create { place, .. }
+        | Operation::MakeDirectory { place, .. }
+        | Operation::SymbolicLink { place, .. }
+        | Operation::MakeSpecial { place, .. }
+        | Operation::Unlink { place, .. }
+        | Operation::RemoveDirectory { place, .. }
+        | Operation::Rename { from: place, .. }
+        | Operation::Exchange { first: place, .. } => (place.base, Some(place)),
+        Operation::HardLink { object, place } => (*object, Some(place)),
+        Operation::GetNode { object, .. }
+        | Operation::ReadDirectory { object, .. }
+        | Operation::SetAttributes { object, .. }
+        | Operation::Truncate { object, .. }
+        | Operation::Grow { object, .. }
+        | Operation::FinishTruncate { object, .. }
+        | Operation::Extend { object, .. }
+        | Operation::WriteStuffed { object, .. }
+        | Operation::Append { object, .. }
+        | Operation::BeginAppend { object }
+        | Operation::EndAppend { object, .. }
+        | Operation::SetXattr { object, .. }
+        | Operation::RemoveXattr { object, .. }
+        | Operation::GetXattr { object, .. }
+        | Operation::ListXattrs { object } => (*object, None),
+        Operation::Remove { objects } | Operation::RemoveOrphans { objects, .. } => {
+            (objects.first().copied().unwrap_or(ObjectId(0)), None)
+        }
+        operation => match operation.needs() {
+            Needs::Object(object, _) => (object, None),
+            Needs::Any(_) | Needs::Nothing => (ObjectId(0), None),
+        },
+    }
+}
+
+/// What an operation is called in a line.
+fn verb(operation: &Operation) -> &'static str {
+    match operation {
+        Operation::Lookup { .. } => "lookup",
+        Operation::GetNode { .. } => "stat",
+        Operation::Create { .. } => "create",
+        Operation::MakeDirectory { .. } => "mkdir",
+        Operation::SymbolicLink { .. } => "symlink",
+        Operation::MakeSpecial { .. } => "mknod",
+        Operation::HardLink { .. } => "link",
+        Operation::Rename { .. } => "rename",
+        Operation::Exchange { .. } => "exchange",
+        Operation::Unlink { .. } => "unlink",
+        Operation::RemoveDirectory { .. } => "rmdir",
+        Operation::ReadDirectory { .. } => "readdir",
+        Operation::SetAttributes { .. } => "setattr",
+        Operation::Truncate { .. } | Operation::Grow { .. } => "truncate",
+        Operation::Append { .. }
+        | Operation::BeginAppend { .. }
+        | Operation::EndAppend { .. }
+        | Operation::CancelAppend { .. } => "append",
+        Operation::Extend { .. } | Operation::WriteStuffed { .. } => "write",
+        Operation::SetXattr { .. } => "setxattr",
+        Operation::RemoveXattr { .. } => "removexattr",
+        Operation::GetXattr { .. } => "getxattr",
+        Operation::ListXattrs { .. } => "listxattr",
+        Operation::AddServer { .. } => "add server",
+        Operation::AcceptServer { .. } => "accept server",
+        Operation::DrainServer { .. } => "drain server",
+        Operation::Lock { .. } | Operation::TestLock { .. } => "lock",
+        Operation::Unlock { .. } | Operation::CancelLock { .. } => "unlock",
+        Operation::Read { .. } => "read data",
+        Operation::Write { .. } | Operation::Seed { .. } => "write data",
+        Operation::TruncateData { .. } => "truncate data",
+        Operation::PunchData { .. } => "punch data",
+        Operation::ReserveData { .. } => "reserve data",
+        Operation::Flush { .. } => "flush data",
+        Operation::Remove { .. } | Operation::RemoveOrphans { .. } => "remove data",
+        Operation::AcceptData { .. } => "accept data",
+        Operation::Scrub { .. } => "scrub",
+        Operation::Check { .. } => "check",
+        Operation::Enroll { .. } => "enroll",
+        Operation::EndCapabilities { .. } => "end capabilities",
+        Operation::Authorize => "authorize",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_a_limit_and_come_again_with_time() {
+        let start = Instant::now();
+        let mut audit = Audit::new(AuditLevel::All, start);
+        let count = |audit: &mut Audit, now, tries: usize| {
+            (0..tries).filter(|_| audit.allows_line(now)).count()
+        };
+        assert_eq!(count(&mut audit, start, 5000), BURST as usize);
+        let later = start + Duration::from_secs(2);
+        assert_eq!(count(&mut audit, later, 5000), 2 * RATE as usize);
+    }
+
+    #[test]
+    fn changes_are_what_alters_names_attributes_and_datafiles() {
+        let object = ObjectId(1);
+        assert!(changes(&Operation::Truncate { object, size: 0 }));
+        assert!(changes(&Operation::Remove { objects: vec![] }));
+        assert!(!changes(&Operation::StoredData { object }));
+        assert!(!changes(&Operation::GetNode {
+            object,
+            content: false
+        }));
+    }
+}
