@@ -63,8 +63,8 @@ fn cells<const N: usize>(texts: [&str; N]) -> Vec<String> {
 
 fn processes(sample: &Sample) -> Vec<Line> {
     let mut rows = vec![cells([
-        "PID", "STATE", "PEERS", "IN/s", "B/s", "OUT/s", "B/s", "OPS", "EARLY", "UNEXP",
-        "REFUSED", "SEEN", "PROCESS",
+        "PID", "STATE", "PEERS", "IN/s", "B/s", "OUT/s", "B/s", "OPS", "EARLY", "UNEXP", "REFUSED",
+        "SEEN", "PROCESS",
     ])];
     let sum = |process: &Process, of: fn(&InstanceRow) -> u64| -> u64 {
         process.instances.iter().map(of).sum()

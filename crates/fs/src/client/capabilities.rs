@@ -9,9 +9,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use causeway_wire::fs::formats::CAPABILITIES;
-use causeway_wire::fs::{
-    Capability, Errno, MAC_BYTES, Needs, ObjectId, Operation, Rights, Target,
-};
+use causeway_wire::fs::{Capability, Errno, MAC_BYTES, Needs, ObjectId, Operation, Rights, Target};
 
 use super::call::{Body, Call};
 use super::call_error::CallError;

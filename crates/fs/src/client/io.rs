@@ -22,8 +22,8 @@ use super::transfer::{IoKind, IoList, Planned, plan};
 use super::turn::HeldTurn;
 use crate::Error;
 use crate::cutter::Cutter;
-use crate::permissions;
 use crate::distribution::{MAX_FILE_BYTES, Striping};
+use crate::permissions;
 
 /// Bytes that one round of requests moves at most, over all servers: bounds how long a round takes, and
 /// with it what the time-out means.

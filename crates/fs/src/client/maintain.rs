@@ -265,7 +265,10 @@ impl Client {
             .map(|unknown| {
                 let reply = match unknown {
                     Some(error) => Err(error),
-                    None => replies.next().unwrap_or_else(|| Err(no_reply())).and_then(done),
+                    None => replies
+                        .next()
+                        .unwrap_or_else(|| Err(no_reply()))
+                        .and_then(done),
                 };
                 reply.map_err(|error| error.message)
             })

@@ -5,7 +5,8 @@ use std::path::Path;
 use causeway_wire::fs::DistributionHint;
 
 use super::types::{
-    AccessRules, Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS, ServerEntry,
+    AccessRules, Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS,
+    ServerEntry,
 };
 
 /// Port of a host's first server where none is given; further servers count up.

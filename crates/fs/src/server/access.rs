@@ -192,7 +192,11 @@ impl Access {
             })?;
             self.key = Some(key);
         }
-        match self.key.as_ref().is_some_and(|key| key.verifies(capability)) {
+        match self
+            .key
+            .as_ref()
+            .is_some_and(|key| key.verifies(capability))
+        {
             true => Ok(()),
             false => {
                 self.refused += 1;

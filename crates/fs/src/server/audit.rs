@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Identity};
-use causeway_wire::fs::{Caller, Errno, Failure, Needs, ObjectId, Operation, Place, Request, Rights};
+use causeway_wire::fs::{
+    Caller, Errno, Failure, Needs, ObjectId, Operation, Place, Request, Rights,
+};
 
 use crate::config::AuditLevel;
 
@@ -74,7 +76,9 @@ impl Audit {
             _ => address().unwrap_or_default(),
         };
         let name = place.map_or_else(String::new, |place| {
-            String::from_utf8_lossy(&place.path).escape_debug().collect()
+            String::from_utf8_lossy(&place.path)
+                .escape_debug()
+                .collect()
         });
         if self.open.len() >= MOST_OPEN {
             self.left_out += self.open.len() as u64;
@@ -120,7 +124,9 @@ impl Audit {
         } = record;
         let outcome = match errno {
             None => "done".to_owned(),
-            Some(errno) => errno.name().map_or_else(|| errno.0.to_string(), str::to_owned),
+            Some(errno) => errno
+                .name()
+                .map_or_else(|| errno.0.to_string(), str::to_owned),
         };
         let left_out = std::mem::take(&mut self.left_out);
         tracing::info!(

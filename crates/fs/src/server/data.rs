@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use causeway_sys::waits;
 use causeway_wire::datafile::WriteId;
 use causeway_wire::fs::{
-    DataFault, Errno, Failure, Moment, Needs, ObjectId, Operation, Reply, ReplyBody, Request, Rights,
-    ScrubPosition,
+    DataFault, Errno, Failure, Moment, Needs, ObjectId, Operation, Reply, ReplyBody, Request,
+    Rights, ScrubPosition,
 };
 
 use super::error::storage_failure;

@@ -10,8 +10,8 @@ use causeway_sys::waits;
 use causeway_wire::codec::Malformed;
 use causeway_wire::fs::formats::{FORMATS, format_of_refusal, refusal_text};
 use causeway_wire::fs::{
-    Caller, Capability, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody, Request,
-    ServerIdentity, Target,
+    Caller, Capability, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody,
+    Request, ServerIdentity, Target,
 };
 use causeway_wire::home::Enrollment;
 

@@ -48,9 +48,7 @@ impl Given {
     /// Whether one of the object's may be good.
     pub(super) fn may_have(&mut self, object: ObjectId, now: Instant) -> bool {
         self.pass(now);
-        self.any_until.is_some()
-            || self.recent.contains(&object)
-            || self.older.contains(&object)
+        self.any_until.is_some() || self.recent.contains(&object) || self.older.contains(&object)
     }
 
     fn pass(&mut self, now: Instant) {

@@ -103,7 +103,8 @@ impl Loop {
 
     /// Ends the capabilities of objects that are removed: nobody makes their datafiles again.
     pub(super) fn end_of_removed(&mut self, operation: &Operation) {
-        if let Operation::Remove { objects } | Operation::RemoveOrphans { objects, .. } = operation {
+        if let Operation::Remove { objects } | Operation::RemoveOrphans { objects, .. } = operation
+        {
             let ended = objects.iter().map(|object| (*object, u64::MAX));
             self.access.end(ended);
         }
@@ -125,10 +126,8 @@ impl Loop {
         if format < CAPABILITIES {
             return;
         }
-        if let (
-            Operation::Lookup { .. } | Operation::GetNode { .. },
-            Ok(ReplyBody::Node(node)),
-        ) = (&request.operation, &reply.result)
+        if let (Operation::Lookup { .. } | Operation::GetNode { .. }, Ok(ReplyBody::Node(node))) =
+            (&request.operation, &reply.result)
         {
             let granted = self.access.grant(node, &request.caller, request.client);
             self.access.granted = granted;

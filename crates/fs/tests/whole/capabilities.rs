@@ -5,22 +5,18 @@
 
 use std::time::{Duration, Instant};
 
-use causeway_bmi::{Addr, Bmi, Config, Context, Posted};
 use causeway_fs::client::CreateOptions;
 use causeway_fs::config::Configuration;
-use causeway_sys::memory::Memory;
 use causeway_sys::secret::Secret;
 use causeway_wire::fs::formats::FORMATS;
 use causeway_wire::fs::{
-    Caller, Capability, Distribution, Errno, Failure, Generation, Incarnation, MAX_MESSAGE_BYTES,
-    Needs, Node, ObjectId, Operation, Place, Region, Regions, Reply, ReplyBody, Request, Rights,
-    SetAttributes, Target, WantedSums,
+    Body, Caller, Capability, Errno, Incarnation, Needs, ObjectId, Operation, Place, Region,
+    Regions, ReplyBody, Request, Rights, SetAttributes, WantedSums,
 };
 
 use crate::cluster::{Fixture, Shape, client, pattern};
+use crate::liar::{Answer, GENEROUS, Liar};
 
-/// How long anything here may take before it counts as hanging.
-const GENEROUS: Duration = Duration::from_secs(60);
 const OWNER: u32 = 1000;
 const OTHER: u32 = 2000;
 const LEN: usize = 300_000;
@@ -48,155 +44,6 @@ fn start(change: impl FnOnce(&mut Configuration)) -> Fixture {
         guarded(configuration);
         change(configuration);
     })
-}
-
-/// A client that sends what it likes.
-struct Liar {
-    bmi: Bmi,
-    context: Context,
-    tag: u64,
-    client: u128,
-    uid: u32,
-    sequence: u64,
-    servers: Vec<(Addr, Target)>,
-}
-
-type Answer = Result<(ReplyBody, Option<Capability>), Failure>;
-
-impl Liar {
-    fn new(fixture: &Fixture, client: u128, uid: u32) -> Self {
-        let configuration = fixture.cluster.configuration();
-        let key = configuration.key().unwrap();
-        let config = Config {
-            key,
-            ..Config::default()
-        };
-        let mut bmi = Bmi::new(config).unwrap();
-        let context = bmi.open_context().unwrap();
-        let mut liar = Self {
-            bmi,
-            context,
-            tag: 100,
-            client,
-            uid,
-            sequence: 0,
-            servers: Vec::new(),
-        };
-        for server in &configuration.servers {
-            let addr = liar.bmi.lookup(&server.addresses.join(",")).unwrap();
-            let hello = Operation::Hello {
-                layout_from: 0,
-                timeout_s: 10,
-            };
-            let nobody = Target {
-                file_system: 0,
-                generation: Generation(0),
-                incarnation: Incarnation(0),
-            };
-            let request = liar.request(nobody, hello, None);
-            let answer = liar.send(addr, &request.to_bytes(FORMATS));
-            let Ok((ReplyBody::Hello(greeting), _)) = answer else {
-                panic!("{answer:?}");
-            };
-            liar.servers.push((addr, greeting.identity.target()));
-        }
-        liar
-    }
-
-    fn request(
-        &mut self,
-        target: Target,
-        operation: Operation,
-        capability: Option<Capability>,
-    ) -> Request {
-        self.tag += 1;
-        Request {
-            reply_tag: self.tag,
-            target,
-            client: self.client,
-            slot: 0,
-            sequence: 0,
-            caller: Caller {
-                uid: self.uid,
-                gid: self.uid,
-                groups: Vec::new(),
-            },
-            capability,
-            operation,
-        }
-    }
-
-    /// The reply to these bytes, which comes under the last tag.
-    fn send(&mut self, server: Addr, bytes: &[u8]) -> Answer {
-        let tag = Request::reply_tag_of(bytes).expect("a tag");
-        let reply = [Memory::zeroed(MAX_MESSAGE_BYTES)];
-        let posted = self.bmi.post_recv(server, &reply, tag, self.context, 0);
-        let Ok(Posted::Pending(receive)) = posted else {
-            panic!("{posted:?}");
-        };
-        let message = [Memory::from_vec(bytes.to_vec())];
-        let sent = self
-            .bmi
-            .post_sendunexpected(server, &message, tag, self.context, 1);
-        assert!(sent.is_ok(), "{sent:?}");
-        let done = self.bmi.test(receive, GENEROUS).unwrap().expect("a reply");
-        let len = done.result.unwrap() as usize;
-        let (reply, capability, _) =
-            Reply::from_bytes_with(&reply[0].to_vec()[..len]).expect("a reply");
-        reply.result.map(|body| (body, capability))
-    }
-
-    /// Asks a server, by its number in the configuration, honestly but for the capability and what `lie` changes.
-    fn ask_with(
-        &mut self,
-        server: usize,
-        operation: Operation,
-        capability: Option<Capability>,
-        lie: impl FnOnce(&mut Request),
-    ) -> Answer {
-        let (addr, target) = self.servers[server];
-        let mut request = self.request(target, operation, capability);
-        lie(&mut request);
-        self.send(addr, &request.to_bytes(FORMATS))
-    }
-
-    fn ask(&mut self, server: usize, operation: Operation, shown: &Capability) -> Answer {
-        self.ask_with(server, operation, Some(shown.clone()), |_| {})
-    }
-
-    /// A request to the metadata server.
-    fn metadata(&mut self, operation: Operation) -> Answer {
-        self.ask_with(0, operation, None, |_| {})
-    }
-
-    /// A change of the metadata.
-    fn change(&mut self, operation: Operation) -> Answer {
-        self.sequence += 1;
-        let sequence = self.sequence;
-        self.ask_with(0, operation, None, |request| request.sequence = sequence)
-    }
-
-    fn node(&mut self, object: ObjectId) -> (Node, Option<Capability>) {
-        let content = false;
-        match self.metadata(Operation::GetNode { object, content }) {
-            Ok((ReplyBody::Node(node), capability)) => (*node, capability),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// What the metadata server lets this user do to an object.
-    fn capability(&mut self, object: ObjectId) -> Capability {
-        self.node(object).1.expect("a capability")
-    }
-
-    fn set_mode(&mut self, object: ObjectId, mode: u16) {
-        let set = SetAttributes {
-            mode: Some(mode),
-            ..SetAttributes::default()
-        };
-        self.change(Operation::SetAttributes { object, set })
-            .unwrap();
-    }
 }
 
 /// Makes a striped file of a user, and returns its number.
@@ -513,11 +360,7 @@ fn rights_are_those_of_the_mode_and_no_more() {
     }
     for (operation, _) in requests(private) {
         let what = format!("{operation:?}");
-        refused(
-            other.ask(1, operation, &nothing),
-            &[Errno::EACCES],
-            &what,
-        );
+        refused(other.ask(1, operation, &nothing), &[Errno::EACCES], &what);
     }
     let [stored, flush] = modest_requests(private);
     assert!(other.ask(1, stored, &nothing).is_ok(), "as stat may");
@@ -762,21 +605,19 @@ fn a_datafile_is_used_on_its_own_servers_only() {
     let object = store(&fixture, b"/file", OWNER, 0o600);
     let mut owner = Liar::new(&fixture, 0x1, OWNER);
     let (node, capability) = owner.node(object);
-    let causeway_wire::fs::Body::Striped {
-        distribution: Distribution { servers, .. },
-        ..
-    } = node.body
-    else {
+    let Body::Striped { distribution, .. } = node.body else {
         panic!("it is striped");
     };
-    let (own, capability) = (usize::from(servers[0]), capability.unwrap());
+    let own = usize::from(distribution.servers[0]);
+    let capability = capability.unwrap();
     // Number n is the server n + 1 of the configuration, behind the metadata server.
-    let names: Vec<_> = fixture.cluster.configuration().io_names();
-    assert_eq!(names.len(), 2);
-    let answers = [1, 2].map(|server| owner.ask(server, read(object), &capability));
-    let served: Vec<bool> = answers.iter().map(Result::is_ok).collect();
-    assert_eq!(served.iter().filter(|ok| **ok).count(), 1, "{answers:?}");
-    assert!(own < 2);
+    for number in [0, 1] {
+        let answer = owner.ask(number + 1, read(object), &capability);
+        match number == own {
+            true => assert!(answer.is_ok(), "{answer:?}"),
+            false => refused(answer, &[Errno::EACCES], "another server"),
+        }
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod holes;
 mod identity;
 mod integrity;
 mod kills;
+mod liar;
 mod locks;
 mod repeated;
 mod restored;

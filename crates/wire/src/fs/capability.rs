@@ -1,7 +1,6 @@
 //! Capabilities: what the metadata server lets a user of a client do to an object, in a form that I/O servers can verify
 //! without asking it (NASD, Gobioff et al. 1999).
 
-
 use super::{ObjectId, Operation};
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
