@@ -12,10 +12,10 @@ use causeway_sys::secret::Secret;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-/// Write the configuration of a new file system, and its key
+/// Write the configuration of a new file system, and its keys
 ///
 /// One I/O server for each host, and the metadata server on the first one unless told otherwise.
-/// Copy both files to every node, then start each server with `causeway fs serve --format`, and later without
+/// Copy the configuration and the cluster's key to every node, and the servers' key to the nodes of servers alone; then start each server with `causeway fs serve --format`, and later without
 /// --format.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -45,6 +45,10 @@ pub(crate) struct Arguments {
     /// the configuration's path with .key]
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    /// Where to write the key that only servers hold; the configuration names this path on every server's node [default:
+    /// the configuration's path with .servers.key]
+    #[arg(long, value_name = "FILE")]
+    server_key_file: Option<PathBuf>,
     /// Replace files that exist
     #[arg(long)]
     force: bool,
@@ -90,6 +94,13 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     )
     .map_err(wrong)?;
     configuration.durability = arguments.durability.into();
+    let server_key_file = arguments
+        .server_key_file
+        .clone()
+        .unwrap_or_else(|| arguments.output.with_extension("servers.key"));
+    let server_key_path = std::path::absolute(&server_key_file)
+        .doing(|| format!("finding the place of {}", server_key_file.display()))?;
+    configuration.access.server_key_file = Some(server_key_path);
     if let Some(host) = &arguments.metadata {
         move_metadata(&mut configuration, host, &arguments.hosts);
     }
@@ -97,16 +108,14 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     // The text must read back as it was written: a bad host name that was not noticed before is an error here.
     Configuration::parse(&text, &arguments.output.display().to_string())
         .map_err(|error| wrong(error.message))?;
-    let key = Secret::draw().doing(|| "making a random key".to_owned())?;
     if !arguments.force && arguments.output.exists() {
         return Err(in_the_way(&arguments.output));
     }
-    write_new(
-        &key_file,
-        &[key.digits().as_bytes(), b"\n"].concat(),
-        0o600,
-        arguments.force,
-    )?;
+    for file in [&key_file, &server_key_file] {
+        let key = Secret::draw().doing(|| "making a random key".to_owned())?;
+        let line = [key.digits().as_bytes(), b"\n"].concat();
+        write_new(file, &line, 0o600, arguments.force)?;
+    }
     write_new(&arguments.output, text.as_bytes(), 0o644, arguments.force)?;
     let names: Vec<&str> = configuration
         .servers
@@ -114,13 +123,20 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         .map(|server| server.name.as_str())
         .collect();
     output.line(&format!(
-        "wrote {} ({} servers: {}) and {} (keep it secret)",
+        "wrote {} ({} servers: {}), {} and {} (keep both secret)",
         arguments.output.display(),
         names.len(),
         names.join(", "),
-        key_file.display()
+        key_file.display(),
+        server_key_file.display()
     ));
-    output.line("next: copy both files to the same paths on every node, then on each node run");
+    output.line(&format!(
+        "next: copy {} and {} to the same paths on every node, and {} to the nodes of servers, to no others; then on each of \
+         these run",
+        arguments.output.display(),
+        key_file.display(),
+        server_key_file.display()
+    ));
     output.line(&format!(
         "  causeway fs serve --config {} --server NAME --format",
         arguments.output.display()
@@ -129,6 +145,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     output.object(&json!({
         "config": arguments.output.display().to_string(),
         "key_file": key_file.display().to_string(),
+        "server_key_file": server_key_file.display().to_string(),
         "servers": names }));
     Ok(())
 }

@@ -88,7 +88,7 @@ pub(super) fn print(rules: &AccessRules) -> String {
         AuditLevel::Changes => "changes",
         AuditLevel::All => "all",
     };
-    format!(
+    let text = format!(
         "
 # Who may do what (docs/security.md).
 [access]
@@ -104,5 +104,16 @@ audit = \"{audit}\"
         server_key_file = server_key_file.unwrap_or_default(),
         lifetime = duration(rules.capability_lifetime),
         root_squash = rules.root_squash,
-    )
+    );
+    if *rules != AccessRules::default() {
+        return text;
+    }
+    // Builds that do not know the section refuse it: as long as it says nothing new, it is a comment.
+    text.lines()
+        .map(|line| match line {
+            "" => "\n".to_owned(),
+            line if line.starts_with('#') => format!("{line}\n"),
+            line => format!("# {line}\n"),
+        })
+        .collect()
 }

@@ -31,8 +31,8 @@ pub(super) struct Access {
     newest_seen: u64,
     given: Given,
     ended: Ended,
-    /// Requests that were refused since the start for want of a right, or for a wrong claim of one. Capabilities that have
-    /// ended do not count: that they are renewed is an everyday matter.
+    /// Requests that were refused since the start for want of a right, or for a forged one. Capabilities that have ended do not
+    /// count: that they are renewed is an everyday matter.
     pub(super) refused: u64,
     /// How many of them were shown to observers.
     pub(super) shown_refused: u64,
@@ -169,7 +169,7 @@ impl Access {
         let Some(capability) = &request.capability else {
             return match self.rule {
                 CapabilityRule::Optional => Ok(()),
-                CapabilityRule::Required => Err(self.refuse(
+                CapabilityRule::Required => Err(refused(
                     "the request comes without a capability of the metadata server, as those of earlier builds do: upgrade the \
                      client and the metadata server, or have `capabilities = \"optional\"` in the configuration until then"
                         .to_owned(),
@@ -177,7 +177,7 @@ impl Access {
             };
         };
         self.check_origin(capability)?;
-        check_scope(capability, request, needs, server).map_err(|why| self.refuse(why))?;
+        check_scope(capability, request, needs, server).map_err(refused)?;
         let now = now_ms();
         self.check_age(capability, now)?;
         self.newest_seen = self.newest_seen.max(capability.version);
@@ -187,9 +187,8 @@ impl Access {
     fn check_origin(&mut self, capability: &Capability) -> Result<(), Failure> {
         if self.key.is_none() {
             let read = self.source.read(self.file_system);
-            let key = read.map_err(|why| {
-                self.refuse(format!("the key of capabilities cannot be read: {why}"))
-            })?;
+            let key = read
+                .map_err(|why| refused(format!("the key of capabilities cannot be read: {why}")))?;
             self.key = Some(key);
         }
         match self
@@ -208,11 +207,6 @@ impl Access {
                 ))
             }
         }
-    }
-
-    fn refuse(&mut self, why: String) -> Failure {
-        self.refused += 1;
-        failure(Errno::EACCES, why)
     }
 
     fn check_age(&self, capability: &Capability, now: u64) -> Result<(), Failure> {
@@ -237,6 +231,10 @@ impl Access {
             ),
         ))
     }
+}
+
+fn refused(why: impl Into<String>) -> Failure {
+    failure(Errno::EACCES, why)
 }
 
 fn lifetime_ms(lifetime: Duration) -> u32 {

@@ -105,7 +105,7 @@ impl Audit {
             return;
         };
         let errno = failure.map(|failure| failure.errno);
-        let is_refused = matches!(errno, Some(Errno::EACCES | Errno::EPERM));
+        let is_refused = errno.is_some_and(is_refusal);
         if !record.always && !is_refused {
             return;
         }
@@ -130,7 +130,6 @@ impl Audit {
         };
         let left_out = std::mem::take(&mut self.left_out);
         tracing::info!(
-            target: "causeway_fs::audit",
             node, uid, gid, verb, object, name, outcome, left_out, "audit"
         );
     }
@@ -143,6 +142,11 @@ impl Audit {
         self.allowance -= f64::from(u8::from(allows));
         allows
     }
+}
+
+/// Whether a request that failed with this was refused for want of a right.
+pub(super) fn is_refusal(errno: Errno) -> bool {
+    matches!(errno, Errno::EACCES | Errno::EPERM)
 }
 
 /// Whether an operation changes names, attributes, the layout, or datafiles other than by writing: what a file's owner wants

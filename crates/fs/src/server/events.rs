@@ -509,8 +509,7 @@ impl Loop {
     }
 
     fn respond_with(&mut self, to: ReplyTo, reply: &Reply, capability: &Option<Capability>) {
-        let failed = reply.result.as_ref().err();
-        self.audit.end(to.from, to.tag, failed, self.round_at);
+        self.note_outcome(to, reply);
         let mut bytes = reply.to_bytes_with(capability, to.format);
         if bytes.len() > MAX_MESSAGE_BYTES {
             let result = Err(failure(
@@ -596,7 +595,6 @@ impl Loop {
         self.callers
             .verify(from, identity, &request.caller)
             .inspect_err(|failure| {
-                self.access.refused += 1;
                 tracing::warn!(failure.message, "a caller's claimed identity is refused");
             })?;
         self.check_right(request)?;

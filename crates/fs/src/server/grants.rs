@@ -7,10 +7,11 @@ use causeway_wire::fs::{
 };
 
 use super::access::distribution_of;
+use super::audit::is_refusal;
 use super::callers::check_operator;
 use super::events::{EntryState, Loop};
 use super::tell::News;
-use super::ticket::Ticket;
+use super::ticket::{ReplyTo, Ticket};
 use crate::error::failure;
 
 /// What follows a change of the metadata.
@@ -141,6 +142,14 @@ impl Loop {
             let (identity, tag) = (self.bmi.identity(from), request.reply_tag);
             self.audit.begin((from, tag), identity, address, request);
         }
+    }
+
+    /// Counts a refusal, and ends the record of a request.
+    pub(super) fn note_outcome(&mut self, to: ReplyTo, reply: &Reply) {
+        let failed = reply.result.as_ref().err();
+        let is_refused = failed.is_some_and(|failure| is_refusal(failure.errno));
+        self.access.refused += u64::from(is_refused);
+        self.audit.end(to.from, to.tag, failed, self.round_at);
     }
 
     /// The capability that goes with the reply to a change. The reply may be one that was remembered, whose node is older
