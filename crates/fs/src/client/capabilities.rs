@@ -122,13 +122,17 @@ impl Rpc {
             return;
         }
         let (uid, now) = (self.caller().uid, Instant::now());
+        // What is good for a while longer is not worth waiting for a metadata server that is down.
+        let metadata = self.links.get(self.metadata).and_then(|link| link.addr);
+        let is_connected = metadata.is_some_and(|addr| self.bmi.connection(addr).is_some());
         let mut wanted: Vec<(ObjectId, bool)> = Vec::new();
         for pending in pending_calls.iter().filter(|pending| pending.is_open()) {
             let Some((object, rights)) = needs(&pending.call) else {
                 continue;
             };
             let (lacks, is_void) = self.capabilities.lacks((object, uid), rights, now);
-            if lacks && !wanted.iter().any(|(other, _)| *other == object) {
+            let is_asked = lacks && (is_void || is_connected);
+            if is_asked && !wanted.iter().any(|(other, _)| *other == object) {
                 wanted.push((object, is_void));
             }
         }
