@@ -62,11 +62,27 @@ pub(crate) fn slows_down(mut copy: impl FnMut(&[u8], &mut [u8]) -> bool) -> bool
 ///
 /// # Safety
 /// As there: `from` is valid for reads and `to` for writes of `len` bytes, and they do not overlap.
-#[inline(never)]
+#[inline]
 pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: as the caller vouches for.
     unsafe {
-        if len > STEP_BYTES && is_close(from.addr(), to.addr()) && is_slow() {
+        if len > STEP_BYTES {
+            copy_many(from, to, len);
+        } else {
+            ptr::copy_nonoverlapping(from, to, len);
+        }
+    }
+}
+
+/// [`copy`] of more than [`STEP_BYTES`] bytes.
+///
+/// # Safety
+/// As there.
+#[inline(never)]
+unsafe fn copy_many(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: as the caller vouches for.
+    unsafe {
+        if is_close(from.addr(), to.addr()) && is_slow() {
             copy_in_steps(from, to, len);
         } else {
             ptr::copy_nonoverlapping(from, to, len);

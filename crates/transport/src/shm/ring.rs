@@ -23,11 +23,18 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use causeway_sys::word::Word;
 use causeway_wire::shm::{SlotKind, SlotWord, slots_of};
 
-/// How many slots ahead the sender clears, once a packet is out, so that the next one need not.
-///
-/// In a stream the receiver is close behind and asks for these very lines: whatever is cleared further
-/// ahead goes back and forth (at 20 slots a stream of 256 bytes each loses a third of its rate).
+/// How many slots ahead the sender clears behind a large packet of a stream, so that the next one need not.
 const CLEAR_AHEAD: u64 = 4;
+/// The same for packets that are prepared for in batches: at least so many slots, and at least two packets'.
+///
+/// In a stream the receiver is close behind and asks for these very lines, so that those which are cleared each time go
+/// back and forth. With one preparation for several packets, streams of 64 bytes to 2 KiB are faster by 1.2 to 1.9.
+const CLEAR_AHEAD_OF_BATCH: u64 = 8;
+/// How many slots the largest packets take that are prepared for in batches, where lines are fetched for packets that follow,
+/// and where they are not: lines that are cleared and then written past the caches have to leave them first.
+const BATCHED_SLOTS: u64 = 40;
+/// See [`BATCHED_SLOTS`].
+const BATCHED_SLOTS_UNFETCHED: u64 = 17;
 /// How many slots ahead it clears at least and at most behind a reply: as many as the next packet takes if it
 /// is like this one. While the receiver is busy with the reply it does not ask for these lines, and writing
 /// the next packet there does not wait for them. (Measured: at this moment, hints to prefetch lines for
@@ -121,8 +128,8 @@ pub(super) struct Producer<M> {
     /// A packet that ends before this slot needs nothing prepared: its slots are free, that behind it is cleared, and no wrap
     /// comes before it.
     prepared_until: u64,
-    /// No packet of late was a reply, and the next is none: packets of one slot are written and nothing else, and the slots
-    /// ahead are prepared for some of them together.
+    /// No packet of late was a reply, and the next is none: small packets are written and nothing else, and the slots
+    /// ahead are prepared for several of them together.
     is_stream: bool,
 }
 
@@ -201,7 +208,8 @@ impl<M: RingMemory> Producer<M> {
         self.tail = end;
         self.memory.light_fence();
         let notify = self.memory.notify().load(Relaxed);
-        if !(is_prepared && need == 1 && self.is_stream) {
+        // The last packet for which slots are prepared prepares those of the next ones.
+        if !(is_prepared && self.is_stream && end + need < self.prepared_until) {
             self.prepare(start..end, len, fetching);
         }
         match notify {
@@ -249,10 +257,16 @@ impl<M: RingMemory> Producer<M> {
             }
             ahead = (need + 2).clamp(CLEAR_AHEAD_OF_REPLY.0, CLEAR_AHEAD_OF_REPLY.1);
         } else {
-            ahead = CLEAR_AHEAD;
-            let wanted = end + WRITE_AHEAD;
-            // Those that follow in a stream are prepared for, too.
-            let lines = if need == 1 { ahead + 1 } else { need };
+            let largest = match fetching {
+                true => BATCHED_SLOTS,
+                false => BATCHED_SLOTS_UNFETCHED,
+            };
+            ahead = match need <= largest {
+                true => CLEAR_AHEAD_OF_BATCH.max(2 * need),
+                false => CLEAR_AHEAD,
+            };
+            let wanted = end + WRITE_AHEAD.max(ahead);
+            let lines = need * (ahead / need).max(1);
             // What the receiver may still have to read is not taken from it.
             if fetching && wanted + lines <= self.limit {
                 for slot in wanted..wanted + lines {
