@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         environment: vec![(SERVES.to_owned(), "1".to_owned())],
     };
     let file = directory.path().join("causeway.toml");
-    let mut cluster = DevCluster::create(configuration, &file, command)?;
+    let cluster = DevCluster::create(configuration, &file, command)?;
     let mut client = Client::connect(cluster.configuration(), ClientOptions::default())?;
     let mut file = client.create(b"/file" as &[u8], &CreateOptions::default())?;
     let mut random = SplitMix64::new(1);

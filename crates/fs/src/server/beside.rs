@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use causeway_wire::fs::{Errno, Failure, Operation, Reply, Request};
 
 use super::background::Wakeup;
-use super::tell::Teller;
+use super::news::Teller;
 use super::ticket::Ticket;
 use crate::capability_key::CapabilityKey;
 use crate::clock;

@@ -21,7 +21,7 @@ use super::audit::Audit;
 use super::background::Background;
 use super::beside::{Deliver, Wakeups};
 use super::callers::{Callers, check_operator, squash};
-use super::grants::{FollowUp, state_of};
+use super::follow_up::FollowUp;
 use super::home::Home;
 use super::io::Job;
 use super::lock_state::{LockState, WATCHES_LOCKS};
@@ -31,7 +31,7 @@ use super::staging::Staging;
 use super::stop::StopHandle;
 use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
 use super::turns_seen::TurnsSeen;
-use super::{identity, reclaim, register};
+use super::{identity, reclaim, register, tell};
 use crate::capability_key::CapabilityKey;
 use crate::config::{Configuration, Durability, ServerEntry};
 use crate::data::{Abandoned, Pool, Scratch, Store};
@@ -205,7 +205,7 @@ fn open_metadata(
     let ours = || (configuration.clone(), metadata.service(), key.clone());
     let reclaimer = reclaim::start(ours(), wakeups.reclaimer).map_err(no_thread)?;
     let registrar = register::start(ours(), wakeups.registrar).map_err(no_thread)?;
-    let teller = wakeups.teller.start(ours(), deliver).map_err(no_thread)?;
+    let teller = tell::start(ours(), wakeups.teller, deliver).map_err(no_thread)?;
     Ok((metadata, vec![reclaimer, registrar, teller]))
 }
 
@@ -718,7 +718,9 @@ impl Loop {
         request: Request,
     ) -> Result<Ticket, Failure> {
         self.check_metadata()?;
-        let ticket = self.open_entry(to, state_of(&request, to.format));
+        let state = FollowUp::of(&request, to.format).map(Box::new);
+        let state = state.map_or(EntryState::Elsewhere, EntryState::Changing);
+        let ticket = self.open_entry(to, state);
         if let Some(metadata) = &mut self.metadata {
             metadata.take(ticket, request);
         }

@@ -2,66 +2,16 @@
 
 use causeway_bmi::{Addr, InfoOption};
 use causeway_wire::fs::formats::CAPABILITIES;
-use causeway_wire::fs::{
-    Caller, Capability, Errno, Failure, Operation, Reply, ReplyBody, Request, SetAttributes,
-};
+use causeway_wire::fs::{Capability, Errno, Failure, Operation, Reply, ReplyBody, Request};
 
 use super::access::distribution_of;
 use super::audit::is_refusal;
 use super::callers::check_operator;
 use super::events::{EntryState, Loop};
-use super::tell::News;
+use super::follow_up::FollowUpKind;
+use super::news::News;
 use super::ticket::{ReplyTo, Ticket};
 use crate::error::failure;
-
-/// What follows a change of the metadata.
-pub(super) struct FollowUp {
-    caller: Caller,
-    client: u128,
-    kind: FollowUpKind,
-}
-
-enum FollowUpKind {
-    /// The client may go on with the file's datafiles, and gets a capability with the reply.
-    Grant,
-    /// Permissions may be fewer: I/O servers are told before the client is.
-    End,
-}
-
-/// The state of a request to change the metadata while another thread carries it out.
-pub(super) fn state_of(request: &Request, format: u8) -> EntryState {
-    let kind = match &request.operation {
-        Operation::SetAttributes {
-            set:
-                SetAttributes {
-                    mode: None,
-                    uid: None,
-                    gid: None,
-                    ..
-                },
-            ..
-        } => None,
-        Operation::SetAttributes { .. } => Some(FollowUpKind::End),
-        Operation::Create { .. }
-        | Operation::BeginUnstuff { .. }
-        | Operation::FinishUnstuff { .. }
-        | Operation::Truncate { .. }
-        | Operation::Grow { .. }
-            if format >= CAPABILITIES =>
-        {
-            Some(FollowUpKind::Grant)
-        }
-        _ => None,
-    };
-    match kind {
-        None => EntryState::Elsewhere,
-        Some(kind) => EntryState::Changing(Box::new(FollowUp {
-            caller: request.caller.clone(),
-            client: request.client,
-            kind,
-        })),
-    }
-}
 
 impl Loop {
     /// Shows observers how many requests were refused, once there are more.

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 use causeway_wire::fs::{Failure, Generation, Incarnation, Reply, Request};
 
 use super::beside::{Deliver, SharedService, Wakeups, apply, no_thread};
+use super::news::News;
 use super::scans::{Scanner, is_scan};
-use super::tell::News;
 use super::ticket::Ticket;
 use crate::clock;
 use crate::config::{Configuration, Durability};

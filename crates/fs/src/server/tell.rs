@@ -4,20 +4,18 @@
 //! capability is good that it can still verify; one that is down has forgotten all of them when it starts.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use causeway_sys::waits;
-use causeway_wire::fs::{ObjectId, Reply};
+use causeway_wire::fs::ObjectId;
 
-use super::background::{Background, Wake, Wakeup};
+use super::background::{Background, Wake};
 use super::beside::{Deliver, Ours, SharedService};
+use super::news::{News, Teller};
 use super::reclaim::connect;
-use super::ticket::Ticket;
 use crate::capability_key::CapabilityKey;
 use crate::client::Client;
 use crate::config::Configuration;
-use crate::locks::lock;
 
 /// How long I/O servers have to reply.
 const ROUND: Duration = Duration::from_millis(500);
@@ -28,47 +26,22 @@ const MOST: usize = 2048;
 /// How long the connections to I/O servers are kept without work. No change waits for that.
 const KEEP: Duration = Duration::from_secs(10);
 
-/// A change of permissions that is told before its reply is sent.
-pub(super) struct News {
-    pub(super) ticket: Ticket,
-    pub(super) reply: Reply,
-    pub(super) object: ObjectId,
-    /// Capabilities up to this version have ended.
-    pub(super) version: u64,
-    /// The numbers of its I/O servers.
-    pub(super) servers: Vec<u16>,
-}
-
-/// The way to the thread that tells.
-#[derive(Clone, Default)]
-pub(super) struct Teller {
-    queue: Arc<Mutex<Vec<News>>>,
-    wakeup: Wakeup,
-}
-
-impl Teller {
-    /// Has the I/O servers told. At most one for each request in progress waits.
-    pub(super) fn put(&self, news: News) {
-        lock(&self.queue).push(news);
-        self.wakeup.notify();
-    }
-
-    /// Starts the thread. It delivers the reply of what it has told.
-    pub(super) fn start(
-        &self,
-        (configuration, service, key): Ours,
-        deliver: Deliver,
-    ) -> std::io::Result<Background> {
-        let work = Work {
-            configuration,
-            service,
-            key,
-            teller: self.clone(),
-            client: None,
-            left_out: BTreeMap::new(),
-        };
-        Background::start("tell", self.wakeup.clone(), move || work.run(&deliver))
-    }
+/// Starts the thread. It delivers the reply of what it has told.
+pub(super) fn start(
+    (configuration, service, key): Ours,
+    teller: Teller,
+    deliver: Deliver,
+) -> std::io::Result<Background> {
+    let wakeup = teller.wakeup.clone();
+    let work = Work {
+        configuration,
+        service,
+        key,
+        teller,
+        client: None,
+        left_out: BTreeMap::new(),
+    };
+    Background::start("tell", wakeup, move || work.run(&deliver))
 }
 
 struct Work {
@@ -89,7 +62,7 @@ impl Work {
                 Wake::Stop => return,
                 Wake::TimedOut => self.client = None,
                 Wake::Notified => {
-                    let news = std::mem::take(&mut *lock(&self.teller.queue));
+                    let news = self.teller.take();
                     self.tell(&news);
                     let replies = news.into_iter().map(|news| (news.ticket, news.reply));
                     deliver(replies.collect());

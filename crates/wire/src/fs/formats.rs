@@ -51,6 +51,9 @@ pub const CAPABILITIES: u8 = 11;
 /// What both sides call this protocol in their errors.
 const PROTOCOL: &str = "the file system's protocol";
 
+/// Room for a usual message beside the data inside it, so that writing it need not move it.
+const USUAL_BYTES: usize = 384;
+
 /// [`Operation::Extend`] on the wire.
 const EXTEND: u8 = 14;
 /// [`Operation::Write`] on the wire.
@@ -90,7 +93,11 @@ impl Operation {
 impl Request {
     /// The request in the highest of `formats`, of a client that speaks no lower one than the lowest of them.
     pub fn to_bytes(&self, formats: Formats) -> Vec<u8> {
-        let mut out = Writer::new();
+        let inside = match &self.operation {
+            Operation::Write { inline, .. } => inline.len(),
+            _ => 0,
+        };
+        let mut out = Writer::onto(Vec::with_capacity(USUAL_BYTES + inside));
         out.u8(formats.highest);
         out.u64(self.reply_tag);
         if formats.highest >= STATING {
@@ -192,7 +199,11 @@ impl Reply {
     /// The reply in this format, with a capability if it is a success and the format has them.
     pub fn to_bytes_with(&self, capability: &Option<Capability>, format: u8) -> Vec<u8> {
         let earlier = (format < NODES && self.lowest_format() >= NODES).then(|| self.for_earlier());
-        let mut out = Writer::new();
+        let inside = match &self.result {
+            Ok(ReplyBody::Transferred { inline, sums, .. }) => inline.len() + 4 * sums.len(),
+            _ => 0,
+        };
+        let mut out = Writer::onto(Vec::with_capacity(USUAL_BYTES + inside));
         out.u8(format);
         match &earlier.as_ref().unwrap_or(self).result {
             Ok(result) => {
