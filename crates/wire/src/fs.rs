@@ -16,6 +16,7 @@ use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 use crate::region::RegionDescriptor;
 
 mod body;
+mod caller;
 mod capability;
 mod codec;
 mod errno;
@@ -23,14 +24,15 @@ pub mod formats;
 mod identity;
 mod locks;
 mod moment;
+mod needs;
 mod objects;
 mod place;
 mod regions;
-mod request;
 mod sums;
 #[cfg(test)]
 mod tests;
 
+pub use caller::Caller;
 pub use capability::{Capability, MAC_BYTES, Needs, Rights, SIGNED_BYTES};
 pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES, MAX_LABEL_BYTES};
 pub use identity::{
@@ -45,7 +47,6 @@ pub use objects::{
 };
 pub use place::Place;
 pub use regions::{Reach, Region, Regions};
-pub use request::{Caller, Request};
 pub use sums::WantedSums;
 
 /// Longest name of a directory entry, in bytes.
@@ -68,6 +69,29 @@ pub const MAX_CURSOR_BYTES: usize = 1024;
 pub const NOT_KNOWN: u64 = u64::MAX;
 /// Largest encoding of a request or a reply, in bytes. Longer lists travel in exported memory.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
+
+/// What a client sends to a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Tag under which the reply is sent.
+    pub reply_tag: u64,
+    /// The server that it is meant for.
+    pub target: Target,
+    /// The sending client: a number chosen at random once per client process.
+    pub client: u128,
+    /// The client's slot for this operation. A slot has one mutation in progress at a time; a slot
+    /// and a sequence number make repeating a mutation harmless (NFSv4.1's sessions).
+    pub slot: u16,
+    /// Counts the mutations of the slot, from 1; 0 for operations that change nothing.
+    pub sequence: u64,
+    /// The user on whose behalf the client sends.
+    pub caller: Caller,
+    /// The right to carry the operation out, where it [needs](Operation::needs) one. Requests of formats before
+    /// [`formats::CAPABILITIES`] have none.
+    pub capability: Option<Capability>,
+    /// What.
+    pub operation: Operation,
+}
 
 /// How far a check of the name space has come. Cursors are ordered as the check proceeds: by phase, then
 /// by key.

@@ -17,6 +17,7 @@ mod call_error;
 mod capabilities;
 mod connection;
 mod file;
+mod held;
 mod holes;
 mod identity;
 mod introduce;

@@ -22,7 +22,7 @@ use causeway_wire::fs::{
 
 use super::call::{Body, Call};
 use super::call_error::CallError;
-use super::capabilities::Capabilities;
+use super::held::Capabilities;
 use super::identity::Layout;
 use super::link::{Known, Link};
 use super::pending::{Attempt, PendingCall, State, results};

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::file::{Source, check_key_file};
-use super::text::{duration, parse_duration, quoted};
+use super::source::{Source, check_key_file};
 use super::types::{AccessRules, AuditLevel, CapabilityRule, ConfigError};
+use super::units::{duration, parse_duration, quoted};
 
 /// Shortest and longest lifetime of capabilities that make sense: shorter ones are renewed all the time, and what was granted
 /// for a day is as good as granted for ever.

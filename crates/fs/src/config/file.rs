@@ -1,6 +1,5 @@
 //! Reads a configuration's text and checks it; every error has its line.
 
-use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,11 +9,12 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::access::{self, AccessText};
-use super::text::{parse_duration, parse_size};
+use super::source::{Source, check_key_file};
 use super::types::{
     ConfigError, Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS,
     ServerEntry,
 };
+use super::units::{parse_duration, parse_size};
 
 /// Longest path of a Unix socket that the kernel takes, in bytes, with room for a suffix.
 const MAX_SOCKET_PATH: usize = 104;
@@ -63,27 +63,6 @@ struct ServerText {
     directory: Spanned<PathBuf>,
 }
 
-/// The text that an error's line refers to.
-pub(super) struct Source<'a> {
-    text: &'a str,
-    file: &'a str,
-}
-
-impl Source<'_> {
-    fn line(&self, span: &Range<usize>) -> usize {
-        let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
-        1 + before.iter().filter(|&&byte| byte == b'\n').count()
-    }
-
-    pub(super) fn error(&self, span: &Range<usize>, message: impl Into<String>) -> ConfigError {
-        ConfigError {
-            file: self.file.to_owned(),
-            line: self.line(span),
-            message: message.into(),
-        }
-    }
-}
-
 /// Returns the configuration and the line of its key file (0 without one).
 pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), ConfigError> {
     let source = Source { text, file };
@@ -115,19 +94,6 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
         servers,
     };
     Ok((configuration, key_line))
-}
-
-pub(super) fn check_key_file(
-    source: &Source<'_>,
-    key_file: &Spanned<PathBuf>,
-) -> Result<(), ConfigError> {
-    match key_file.get_ref().is_absolute() {
-        true => Ok(()),
-        false => Err(source.error(
-            &key_file.span(),
-            "the key file's path is relative; it must be absolute, as every node uses it",
-        )),
-    }
 }
 
 fn name(source: &Source<'_>, name: &Spanned<String>, whose: &str) -> Result<String, ConfigError> {

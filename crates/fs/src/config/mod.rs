@@ -1,15 +1,17 @@
 //! The configuration: one short TOML file, the same on every node.
 //!
 //! [`Configuration`] (in `types`) is what every program works with; `file` reads and checks the text and gives every error its
-//! line; `text` writes it; `layout` makes configurations from a list of hosts
+//! line; `text` writes it (`source`, `units` and `access` are parts of both); `layout` makes configurations from a list of hosts
 //! or for one machine.
 
 mod access;
 mod file;
 mod key;
 mod layout;
+mod source;
 mod text;
 mod types;
+mod units;
 
 #[cfg(test)]
 mod tests;

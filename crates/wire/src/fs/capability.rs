@@ -1,7 +1,7 @@
 //! Capabilities: what the metadata server lets a user of a client do to an object, in a form that I/O servers can verify
 //! without asking it (NASD, Gobioff et al. 1999).
 
-use super::{ObjectId, Operation};
+use super::objects::ObjectId;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
 /// Bytes of a capability's authentication code.
@@ -126,33 +126,6 @@ pub enum Needs {
     Object(ObjectId, Rights),
     /// The right to do this to all objects.
     Any(Rights),
-}
-
-impl Operation {
-    /// The right that a server must see with the operation.
-    pub fn needs(&self) -> Needs {
-        let read_or_write = Rights::READ.with(Rights::WRITE);
-        match *self {
-            Self::Read { object, .. } | Self::FindData { object, .. } => {
-                Needs::Object(object, Rights::READ)
-            }
-            Self::Write { object, .. }
-            | Self::Seed { object, .. }
-            | Self::TruncateData { object, .. }
-            | Self::PunchData { object, .. }
-            | Self::ReserveData { object, .. } => Needs::Object(object, Rights::WRITE),
-            Self::Flush { object, .. } => Needs::Object(object, read_or_write),
-            Self::StoredData { object } => Needs::Object(object, Rights::NONE),
-            Self::Remove { .. }
-            | Self::ListData { .. }
-            | Self::CheckData { .. }
-            | Self::RemoveOrphans { .. }
-            | Self::Scrub { .. }
-            | Self::AcceptData { .. } => Needs::Any(Rights::OPERATE),
-            Self::Enroll { .. } | Self::EndCapabilities { .. } => Needs::Any(Rights::SERVE),
-            _ => Needs::Nothing,
-        }
-    }
 }
 
 /// The capability of a message whose format [`has`](super::formats::CAPABILITIES) them.
