@@ -23,6 +23,8 @@ use causeway_engine::Endpoint;
 use causeway_engine::matcher::{ByTag, FromTag};
 use causeway_transport::registry::Registry;
 
+pub use causeway_transport::nodes;
+
 pub use causeway_engine::types::{self, *};
 pub use causeway_engine::{
     Access, Cursor, Direction, Identity, Memory, Parked, PeerError, PeerReport, RegionDescriptor,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use causeway_bmi::Memory;
 use causeway_command::failure::Outcome;
 use causeway_command::output::{Output, escaped};
+use causeway_command::remote::unreadable;
 use causeway_report::machine::{COMMIT, Machine, VERSION};
 use causeway_report::style::{Style, paint};
 use causeway_report::table::Table;
@@ -289,6 +290,16 @@ fn describe_servers(output: &Output, file: &Path) -> Outcome<Vec<serde_json::Val
         Some(key) => format!("  key: {}", key.display()),
         None => "  key: none; only processes of one user on this host".to_owned(),
     });
+    if let Some(nodes) = session.configuration.nodes().map_err(unreadable)? {
+        let known = nodes.current();
+        let own = known.member().certificate();
+        output.line(&format!(
+            "  this node: {} ({}), certificate {:016x}",
+            own.name,
+            own.roles.join(", "),
+            own.serial
+        ));
+    }
     let mut objects = Vec::new();
     for (index, server) in session.configuration.servers.iter().enumerate() {
         let mut client = session.client()?;

@@ -37,13 +37,16 @@ mod watch;
 mod tests;
 
 use std::cell::OnceCell;
+use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_sys::fork::Owner;
 use causeway_sys::memory::Memory;
 use causeway_sys::runnable::Runnable;
 use causeway_transport::registry::{Registry, Settings};
-use causeway_transport::{Access, Direction, Identity, PeerReport, Sharing, TransferError};
+use causeway_transport::{
+    Access, Certificate, Direction, Identity, PeerReport, Sharing, TransferError,
+};
 use causeway_wire::bmi::{InstanceId, Introduction};
 use causeway_wire::formats::Formats;
 use causeway_wire::region::RegionDescriptor;
@@ -95,6 +98,7 @@ impl<M: Matcher> Endpoint<M> {
     pub fn new(config: Config) -> Result<Self, Error> {
         let registry = Registry::builtin(&Settings {
             key: config.key.clone(),
+            nodes: config.nodes.clone(),
             encrypt: config.encrypt,
             connect_timeout: config.connect_timeout,
             tcp_connections: config.tcp_connections,
@@ -227,6 +231,13 @@ impl<M: Matcher> Endpoint<M> {
         let peer = self.find(addr)?;
         let (method, handle) = self.connections.link(peer)?;
         self.methods.slots[method].method.identity(handle)
+    }
+
+    /// The node that the peer belongs to, if its method has it prove that ([`Config::nodes`]); `None` while not connected.
+    pub fn node(&self, addr: Addr) -> Option<Arc<Certificate>> {
+        let peer = self.find(addr)?;
+        let (method, handle) = self.connections.link(peer)?;
+        self.methods.slots[method].method.node(handle)
     }
 
     /// The connection under an address; `None` while messages cannot flow at once. As long as it is the same, the peer is the same

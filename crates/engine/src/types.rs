@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use causeway_sys::secret::Secret;
-use causeway_transport::{PeerError, TransferError};
+use causeway_transport::{Nodes, PeerError, TransferError};
 pub use causeway_wire::watch::Count;
 
 pub use crate::clock::Clock;
@@ -191,6 +191,8 @@ pub struct Config {
     pub listen: Vec<String>,
     /// The cluster's key: proven by all connections, and needed beyond loopback.
     pub key: Option<Secret>,
+    /// With a key: each connection proves which node is at its other end ([`Endpoint::node`](crate::Endpoint::node)), or is not made.
+    pub nodes: Option<Nodes>,
     /// Encrypt keyed connections. Without, what travels over `tcp` can be read on the way, and not be changed or forged.
     pub encrypt: bool,
     /// Messages up to this many bytes travel eagerly, larger ones by rendezvous.
@@ -234,6 +236,7 @@ impl Default for Config {
         Self {
             listen: Vec::new(),
             key: None,
+            nodes: None,
             encrypt: true,
             eager_limit: EAGER_BY_METHOD,
             unexpected_limit: 64 << 10,

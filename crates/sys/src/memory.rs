@@ -17,6 +17,7 @@ use crate::aliasing;
 use crate::fork::Owner;
 use crate::mapping::keep_from_children;
 
+mod append;
 mod foreign;
 mod held;
 

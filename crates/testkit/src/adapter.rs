@@ -176,6 +176,7 @@ impl<M: Method> Method for Adapter<M> {
             remote_atomics: false,
             needs_local_registration: true,
             tells_of_death: false,
+            identifies_nodes: false,
             ..self.inner.capabilities()
         }
     }

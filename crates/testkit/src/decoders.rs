@@ -29,6 +29,7 @@ use causeway_wire::codec::Wire;
 use causeway_wire::datafile;
 use causeway_wire::datagram::{self, Datagram, Segment};
 use causeway_wire::formats::Formats;
+use causeway_wire::node::{self, files};
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::{atomic, bmi, contact, fs, home, pmi, run, shm, store, tcp, vi, watch, window};
 
@@ -64,6 +65,8 @@ pub fn all() -> &'static [Decoder] {
         "store_record": store_record, samples::records;
         "store_key": store_key, samples::keys;
         "home": home_file, samples::homes;
+        "certificate": canonical::<node::Certificate>, samples::certificates;
+        "node_file": node_file, samples::node_files;
         "bmi_packet": bmi_packet, samples::packets;
         "tcp_opening": tcp_opening, samples::openings;
         "tcp_frames": tcp_frames, samples::frames;
@@ -183,6 +186,27 @@ fn home_file(bytes: &[u8]) {
         assert!(value.to_text() == text, "another text: {value:?}");
     }
     if let Ok(value) = home::Enrollment::parse(text) {
+        assert!(value.to_text() == text, "another text: {value:?}");
+    }
+}
+
+/// The same of the files of nodes and of their authority.
+fn node_file(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    if let Ok(value) = files::NodeFile::parse(text) {
+        let (head, key) = (files::NodeFile::head(&value.certificate), value.key);
+        assert!(format!("{head}{key}\n") == text, "another text");
+    }
+    if let Ok(value) = files::AuthorityFile::parse(text) {
+        let head = files::AuthorityFile::head();
+        assert!(format!("{head}{}\n", value.key) == text, "another text");
+    }
+    if let Ok(value) = files::Revoked::parse(text) {
+        assert!(value.to_text() == text, "another text: {value:?}");
+    }
+    if let Ok(value) = files::Register::parse(text) {
         assert!(value.to_text() == text, "another text: {value:?}");
     }
 }

@@ -23,6 +23,7 @@ impl Sink for Seen {
 fn settings() -> Settings {
     Settings {
         key: None,
+        nodes: None,
         encrypt: false,
         connect_timeout: Duration::from_secs(5),
         tcp_connections: 0,

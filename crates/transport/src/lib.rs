@@ -10,7 +10,7 @@
 //!
 //! Read [`method`] (the contract), [`wake`], [`address`] and [`registry`] first; then a method: [`shm`]
 //! between processes of one user on one host, [`tcp`] between hosts, [`udp`] between hosts whose network
-//! loses packets (both carry the frames of [`session`]), and [`mem`] between instances of one process, for tests. Peers, and all else that has
+//! loses packets (both carry the frames of [`session`]), and [`mem`] between instances of one process, for tests. [`nodes`] has how nodes prove which they are. Peers, and all else that has
 //! handles here and above, stand in the tables of [`slab`]. The conformance suite in
 //! `causeway-testkit` is the contract's other half and runs against each of them.
 //!
@@ -25,6 +25,7 @@ mod fragments;
 mod half_open;
 pub mod mem;
 pub mod method;
+pub mod nodes;
 mod packet;
 pub mod registry;
 mod resolve;
@@ -46,4 +47,5 @@ pub use method::{
     Outlet, PLACEMENT_HEAD_BYTES, Packet, Peer, PeerReport, Readiness, Registration, Sharing, Sink,
     Spans, Token, Transfer,
 };
+pub use nodes::{Certificate, Nodes};
 pub use wake::{Park, Parking, WakeFlag};

@@ -107,6 +107,7 @@ use causeway_sys::blocks::Target;
 use causeway_sys::memory::Memory;
 use causeway_sys::secret::Secret;
 pub use causeway_wire::atomic::{Operation, Outcome};
+use causeway_wire::node::Certificate;
 use causeway_wire::region::{RegionDescriptor, Regions};
 use smallvec::SmallVec;
 
@@ -158,6 +159,13 @@ pub trait Method: Send {
 
     /// The identity of the peer, once the connection stands.
     fn identity(&self, peer: Peer) -> Option<Identity>;
+
+    /// The node that the peer belongs to, with its name and roles, once the connection stands: proven by the peer, and signed by an authority that is
+    /// accepted. `None` if the method does not prove nodes ([`Capabilities::identifies_nodes`]).
+    fn node(&self, peer: Peer) -> Option<Arc<Certificate>> {
+        let _ = peer;
+        None
+    }
 
     /// Sends one packet, gathered from `parts`, to `peer`. On `Ok` the bytes have been taken.
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError>;
@@ -497,6 +505,8 @@ pub struct Capabilities {
     pub needs_local_registration: bool,
     /// A peer whose process ends is reported with [`Sink::peer_down`] even if nothing is sent to it.
     pub tells_of_death: bool,
+    /// Each peer proves which node it belongs to ([`Method::node`]) before anything is sent to it or taken from it.
+    pub identifies_nodes: bool,
     /// Peers can map memory from [`Method::allocate`] ([`Method::map`]).
     pub maps_memory: bool,
     /// Packets that were accepted may wait for polls before they leave; see "Holding" on the module's page.

@@ -12,6 +12,7 @@ use causeway_sys::secret::Secret;
 use crate::address::{Address, MAX_ADDRESS_BYTES};
 use crate::error::Error;
 use crate::method::Method;
+use crate::nodes::Nodes;
 use crate::shm::{Shm, ShmConfig};
 use crate::tcp::{Tcp, TcpConfig};
 use crate::udp::{Udp, UdpConfig};
@@ -24,6 +25,8 @@ const MAX_ADDRESSES: usize = 16;
 pub struct Settings {
     /// The cluster's key: proven by all connections, and needed beyond loopback.
     pub key: Option<Secret>,
+    /// With a key: each connection proves which node is at its other end. Methods that cannot are left out.
+    pub nodes: Option<Nodes>,
     /// Encrypt keyed connections; those of `udp` are always, those of `tcp` are authenticated otherwise.
     pub encrypt: bool,
     /// How long connecting may take, and how long a silent connection is kept before it is probed.
@@ -103,6 +106,7 @@ impl Default for Constructors {
 fn shm(settings: &Settings) -> Result<Box<dyn Method>, Error> {
     Ok(Box::new(Shm::new(ShmConfig {
         key: settings.key.clone(),
+        nodes: settings.nodes.clone(),
         connect_timeout: settings.connect_timeout,
         ..ShmConfig::default()
     })?))
@@ -111,6 +115,7 @@ fn shm(settings: &Settings) -> Result<Box<dyn Method>, Error> {
 fn tcp(settings: &Settings) -> Result<Box<dyn Method>, Error> {
     Ok(Box::new(Tcp::new(TcpConfig {
         key: settings.key.clone(),
+        nodes: settings.nodes.clone(),
         encrypt: settings.encrypt,
         connect_timeout: settings.connect_timeout,
         connections: match settings.tcp_connections {
@@ -122,6 +127,11 @@ fn tcp(settings: &Settings) -> Result<Box<dyn Method>, Error> {
 }
 
 fn udp(settings: &Settings) -> Result<Box<dyn Method>, Error> {
+    if settings.nodes.is_some() {
+        return Err(Error::Unsupported(
+            "connections over udp do not prove which node is at their other end, and that is demanded here: use tcp",
+        ));
+    }
     Ok(Box::new(Udp::new(UdpConfig {
         key: settings.key.clone(),
         connect_timeout: settings.connect_timeout,

@@ -39,6 +39,7 @@ mod tests;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_sys::fork::Owner;
@@ -60,10 +61,11 @@ use crate::method::{
     Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Readiness,
     Registration, Sink, Transfer, gather,
 };
+use crate::nodes::{Certificate, Seen};
 use crate::resolve;
 use crate::session::Bounds;
 use crate::slab::RESERVED_GENERATION;
-use crate::trust::LOOPBACK_ALONE;
+use crate::trust::{self, LOOPBACK_ALONE, NODES_NEED_KEY};
 use handshake::Protection;
 use link::Buffers;
 use slots::{Origin, PeerState, Slots};
@@ -122,6 +124,7 @@ pub struct Tcp {
     /// The last epoll call found connections with news that are not polled.
     others_are_busy: bool,
     keys: Vec<u64>,
+    nodes_seen: Seen,
     clock: Clock,
     process: Owner,
 }
@@ -129,6 +132,9 @@ pub struct Tcp {
 impl Tcp {
     /// A method with these settings.
     pub fn new(config: TcpConfig) -> Result<Self, Error> {
+        if config.nodes.is_some() && config.key.is_none() {
+            return Err(Error::Unsupported(NODES_NEED_KEY));
+        }
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| Error::System {
             what: "creating the epoll instance of the TCP method".to_owned(),
             source: error.into(),
@@ -157,6 +163,7 @@ impl Tcp {
             polls_without_epoll: 0,
             others_are_busy: false,
             keys: Vec::new(),
+            nodes_seen: Seen::default(),
             clock: Clock::default(),
             process: Owner::this_process().map_err(|source| Error::System {
                 what: "preparing for forks".to_owned(),
@@ -256,6 +263,7 @@ impl Method for Tcp {
             remote_atomics: true,
             needs_local_registration: false,
             tells_of_death: true,
+            identifies_nodes: self.config.nodes.is_some(),
             maps_memory: false,
             holds_packets: true,
             exact_time: false,
@@ -340,14 +348,24 @@ impl Method for Tcp {
         self.slots.shown(peer).map(|state| state.address.clone())
     }
 
-    /// Of the same host: without a key it is one user's or root's, with a key it may belong to any holder of the key.
+    /// Of the same host: without a key it is one user's or root's, with a key it may belong to any holder of the key, if no role
+    /// is pinned to it.
     fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
         let state = self.slots.shown(peer)?;
+        if let Some(nodes) = &self.config.nodes
+            && !nodes.current().may_be_at(state.node.as_deref(), claimed)
+        {
+            return None;
+        }
         resolve::confirm(SCHEME, claimed, &state.address)
     }
 
     fn identity(&self, peer: Peer) -> Option<Identity> {
         self.slots.shown(peer)?.identity
+    }
+
+    fn node(&self, peer: Peer) -> Option<Arc<Certificate>> {
+        self.slots.shown(peer)?.node.clone()
     }
 
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
@@ -465,6 +483,9 @@ impl Method for Tcp {
 
     fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
         self.clock.advance(now);
+        if let Some(membership) = self.nodes_seen.news(self.config.nodes.as_ref()) {
+            self.end_rejected(&membership, sink);
+        }
         self.make_progress(sink)
     }
 
@@ -540,7 +561,7 @@ impl Tcp {
         };
         let mut facts = vec![("method", "tcp".to_owned()), ("connection", connection)];
         let trust = match state.identity {
-            Some(Identity::Keyed) => "holds the cluster's key".to_owned(),
+            Some(Identity::Keyed) => trust::keyed(state.node.as_deref()),
             Some(Identity::Local { uid, .. } | Identity::SocketOf { uid, .. }) => {
                 format!("user {uid} on this host, says the kernel")
             }
@@ -581,24 +602,26 @@ impl Tcp {
         let first = state.sent_in_round != self.round;
         state.sent_in_round = self.round;
         let nothing_waits = first && !state.session.has_output();
-        match &mut state.link {
+        let finished = match &mut state.link {
             Some(link) if nothing_waits && link.takes_plain() => {
                 let sent = link.send_now(parts, len);
                 state.session.queue_packet(parts, len, sent);
+                link.broken.is_none() && link.has_sent_all(&state.session)
             }
             Some(link) => {
                 state.session.queue_packet(parts, len, 0);
                 let much = state.session.queued_bytes() >= FLUSH_FROM_BYTES;
-                if link.is_up() && (first || much) {
+                let flushes = link.is_up() && (first || much);
+                if flushes {
                     link.flush(&mut state.session, &mut self.buffers);
                 }
+                flushes && link.broken.is_none() && link.has_sent_all(&state.session)
             }
-            None => state.session.queue_packet(parts, len, 0),
-        }
-        let finished = state
-            .link
-            .as_ref()
-            .is_some_and(|link| link.broken.is_none() && link.has_sent_all(&state.session));
+            None => {
+                state.session.queue_packet(parts, len, 0);
+                false
+            }
+        };
         if !finished {
             Self::make_due(&mut self.due, state);
         }

@@ -1,6 +1,7 @@
 //! Whom the methods between hosts talk to, and how a refusal reads.
 
 use causeway_sys::process::is_overflow_user;
+use causeway_wire::node::Certificate;
 use causeway_wire::tcp::Refusal;
 
 use crate::error::{NO_DESCRIPTORS, PeerError};
@@ -12,6 +13,23 @@ pub(crate) const KEY_BYTES: usize = 32;
 pub(crate) const LOOPBACK_ALONE: &str = "without a cluster key only loopback addresses (127.0.0.1, [::1]) are allowed, as \
     nothing shows whose the bytes are that a network brings; give every node the same cluster key (`key_file` in the configuration of \
     a file system)";
+
+/// What it means that one side demands to know nodes and the other does not.
+pub(crate) const NO_NODE: &str = "it does not prove which node it is, and this process demands that: its configuration lacks \
+    `[nodes]`, or it is a build without them";
+pub(crate) const NODE_DEMANDED: &str = "it demands that this process proves which node it is: give it the configuration with `[nodes]` \
+    and a node's file (`causeway fs node add` writes one)";
+
+pub(crate) const NODES_NEED_KEY: &str = "nodes prove which they are under the cluster's key, and there is none: give every node the same \
+    one (`key_file`)";
+
+/// What reports say of a peer that holds the cluster's key.
+pub(crate) fn keyed(node: Option<&Certificate>) -> String {
+    match node {
+        Some(node) => format!("node {} ({})", node.name, node.roles.join(", ")),
+        None => "holds the cluster's key".to_owned(),
+    }
+}
 
 /// Whether a process of user `me` and one of user `uid` on the same host talk to each other without a key, and share memory: only if
 /// the two are one user. Root is no exception: whatever a process of root's is talked into doing, it may do to all. A number
@@ -43,6 +61,20 @@ pub(crate) fn refused(refusal: Refusal, protocol: &str) -> PeerError {
         }
         Refusal::Full => return PeerError::Full("it has as many peers as it takes".to_owned()),
         Refusal::NoDescriptors => return PeerError::Full(NO_DESCRIPTORS.to_owned()),
+        Refusal::NodeNeeded => NODE_DEMANDED,
+        Refusal::NoNode => NO_NODE,
+        Refusal::UnknownAuthority => {
+            "it does not accept the authority that has signed this node's certificate: get a file by one that it accepts \
+             (`causeway fs node add --renew`), or list this one in its configuration"
+        }
+        Refusal::Forged => {
+            "it says that this node's certificate is not its own, or was not signed so"
+        }
+        Refusal::Expired => {
+            "it says that this node's certificate has expired: `causeway fs node add --renew` writes another one"
+        }
+        Refusal::Revoked => "it says that this node's certificate was revoked",
+        Refusal::WrongRole => "it says that this node does not have the role that it is called for",
         Refusal::None => "it refuses without a reason",
     };
     PeerError::Unauthorised(reason.to_owned())

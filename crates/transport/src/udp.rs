@@ -339,6 +339,7 @@ impl<G: DatagramIo> Method for Udp<G> {
             remote_atomics: true,
             needs_local_registration: false,
             tells_of_death: true,
+            identifies_nodes: false,
             maps_memory: false,
             holds_packets: true,
             exact_time: true,

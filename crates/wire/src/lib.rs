@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`tcp`], [`shm`] | what the two methods put on a connection |
 //! | [`datagram`] | how the UDP method carries the former where datagrams are lost |
+//! | [`node`] | which node a process belongs to, and what that may be: certificates, and the files of nodes and their authority |
 //! | [`region`], [`atomic`] | descriptors of remote memory; remote atomics |
 //! | [`bmi`] | packets of the message layer |
 //! | [`fs`] | requests and replies of the file system |
@@ -40,6 +41,7 @@ pub mod datagram;
 pub mod formats;
 pub mod fs;
 pub mod home;
+pub mod node;
 pub mod pmi;
 pub mod random;
 pub mod region;

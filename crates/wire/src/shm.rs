@@ -15,19 +15,24 @@ use crate::atomic::{Operation, Outcome};
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within};
 use crate::formats::Formats;
+use crate::node::MAX_CERTIFICATE_BYTES;
 
 /// `CWSM`, the first word of a handshake.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"CWSM");
 /// The formats of everything on this page that this build speaks. In format 5 there are no pieces of split copies
-/// ([`SlotKind::Piece`]).
+/// ([`SlotKind::Piece`]), and before format 7 no nodes ([`Record::Node`]).
 pub const FORMATS: Formats = Formats {
     lowest: 5,
-    highest: PIECES,
+    highest: NODES,
 };
 /// The first format with pieces of split copies.
 pub const PIECES: u8 = 6;
+/// The first format in which processes prove which nodes they are. A side that demands it states no lower one.
+pub const NODES: u8 = 7;
+/// The longest message of the exchange in which they do.
+pub const MAX_NODE_MESSAGE: usize = 96 + MAX_CERTIFICATE_BYTES;
 /// The longest control record.
-pub const MAX_RECORD_BYTES: usize = 256;
+pub const MAX_RECORD_BYTES: usize = 8 + MAX_NODE_MESSAGE;
 /// The longest text in a refusal.
 pub const MAX_REASON_BYTES: usize = 200;
 /// Handshake flag: the process is registered for `membarrier`, so senders to it may leave out
@@ -35,6 +40,9 @@ pub const MAX_REASON_BYTES: usize = 200;
 pub const FLAG_MEMBARRIER: u8 = 1;
 /// Handshake flag of a [`Hello`]: its sender holds a cluster's key, and expects a [`Challenge`].
 pub const FLAG_KEYED: u8 = 2;
+/// Handshake flag of a [`Hello`] with [`FLAG_KEYED`]: its sender proves which node it is, and demands the same; in the place of
+/// [`Challenge`] and [`Proof`] there are three of [`Record::Node`], of which the caller sends the first one behind its greeting.
+pub const FLAG_NODES: u8 = 4;
 
 codes! {
     /// Why a handshake is refused.
@@ -95,6 +103,8 @@ pub enum Record {
     Challenge(Challenge),
     /// That the caller holds the key, in this very exchange.
     Proof(Proof),
+    /// A message of the exchange in which both sides prove which nodes they are.
+    Node(Vec<u8>),
 }
 
 /// A keyed hash (HMAC-SHA-256) of both sides' part of a handshake.
@@ -225,6 +235,7 @@ variants!(Record, "record kind", {
     9 => Bulk,
     10 => Challenge(challenge: wire),
     11 => Proof(proof: wire),
+    12 => Node(message: bytes(MAX_NODE_MESSAGE)),
 });
 
 fn encode_preamble(out: &mut Writer, formats: Formats, flags: u8) {

@@ -16,17 +16,21 @@ use crate::atomic::{OPERATION_BYTES, OUTCOME_BYTES};
 use crate::codec::fields::codes;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within, zero};
 use crate::formats::Formats;
+use crate::node::MAX_CERTIFICATE_BYTES;
 
 /// The formats of everything in this module that this build speaks. A [`Hello`] has the same fields in each, but for where the
-/// side that has a key states whether it wants encryption. In format 5 nothing shows that records are the peer's unless they are
-/// encrypted, so that they always are.
+/// side that has a key states whether it wants encryption, and whether sides prove which nodes they are. In format 5 nothing shows
+/// that records are the peer's unless they are encrypted, so that they always are.
 pub const FORMATS: Formats = Formats {
     lowest: 5,
-    highest: AUTHENTICATED_FROM,
+    highest: NODES_FROM,
 };
 
 /// The first format with records that are authenticated and not encrypted.
 pub const AUTHENTICATED_FROM: u8 = 6;
+
+/// The first format in which sides prove which nodes they are. A side that demands it states no lower one.
+pub const NODES_FROM: u8 = 7;
 
 /// The first bytes on every connection.
 pub const MAGIC: [u8; 8] = *b"causeway";
@@ -37,8 +41,8 @@ pub const HELLO_BYTES: usize = 24;
 /// Encoded size of the fixed part of a [`Step`].
 pub const STEP_HEADER_BYTES: usize = 4;
 
-/// The most payload that a [`Step`] carries. A Noise message of ours has 48 bytes.
-pub const MAX_STEP_PAYLOAD: usize = 128;
+/// The most payload that a [`Step`] carries: a Noise message with a certificate. Those without have 48 bytes.
+pub const MAX_STEP_PAYLOAD: usize = 96 + MAX_CERTIFICATE_BYTES;
 
 /// Encoded size of a [`Header`].
 pub const HEADER_BYTES: usize = 32;
@@ -183,6 +187,8 @@ pub struct Hello {
     /// Whether the sender's processor computes AES-GCM fast and in constant time. It is the cipher if
     /// both sides' do.
     pub fast_aes: bool,
+    /// With a key: whether each side proves which node it is ([`crate::node`]). Sides that differ do not talk.
+    pub nodes: bool,
     /// How many connections with one peer the sender takes, at least 1. The smaller number counts.
     pub connections: u8,
     /// What the connection is for; from the side that was connected to, its understanding of that.
@@ -203,7 +209,7 @@ impl Hello {
             bytes[12] = (!self.encrypt).into();
         }
         bytes[16..20].copy_from_slice(&self.holder.descriptor.to_le_bytes());
-        bytes[20] = self.fast_aes.into();
+        bytes[20] = u8::from(self.fast_aes) | u8::from(self.nodes) << 1;
         bytes[21] = self.connections;
         bytes[22] = self.purpose as u8;
         bytes[23] = self.formats.above();
@@ -241,11 +247,17 @@ impl Hello {
                 encrypt,
                 holder,
                 fast_aes: false,
+                nodes: false,
                 connections: 1,
                 purpose: Purpose::Peer,
             });
         }
-        let fast_aes = input.bool("hello AES")?;
+        let bits = input.u8("hello AES and nodes")?;
+        let (fast_aes, nodes) = (bits & 1 != 0, bits & 2 != 0);
+        let may_prove = auth == Auth::ClusterKey && formats.lowest >= NODES_FROM;
+        if bits > 3 || nodes && !may_prove {
+            return unknown("hello AES and nodes", bits);
+        }
         let connections = input.u8("hello connections")?;
         within(connections, MAX_CONNECTIONS.into(), "hello connections")?;
         if connections == 0 {
@@ -257,6 +269,7 @@ impl Hello {
             encrypt,
             holder,
             fast_aes,
+            nodes,
             connections,
             purpose: Purpose::decode(&mut input)?,
         })
@@ -296,6 +309,20 @@ codes! {
         Full = 6,
         /// The refusing side's process has no file descriptors left.
         NoDescriptors = 7,
+        /// The refusing side demands that nodes prove which they are, and the other does not.
+        NodeNeeded = 8,
+        /// The refusing side knows nothing of nodes, and the other demands that it proves which it is.
+        NoNode = 9,
+        /// The other's certificate is signed by an authority that the refusing side does not accept.
+        UnknownAuthority = 10,
+        /// Its certificate is not what an authority has signed, or is that of another key.
+        Forged = 11,
+        /// Its certificate has expired.
+        Expired = 12,
+        /// Its certificate was revoked.
+        Revoked = 13,
+        /// Its node does not have the role that the connection is for.
+        WrongRole = 14,
     }
 }
 

@@ -1,27 +1,33 @@
 //! `causeway fs init`: a configuration from a list of hosts.
 
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use causeway_bmi::nodes::files::Revoked;
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_command::output::Output;
-use causeway_fs::config::{Configuration, Durability, Host};
+use causeway_fs::config::{Configuration, Durability, Host, NodesEntry};
 use causeway_fs::dev::random_identity;
 use causeway_sys::secret::Secret;
 use clap::{Args, ValueEnum};
 use serde_json::json;
+
+use super::new_file::{in_the_way, write_new};
+use super::node::Keeper;
 
 /// Write the configuration of a new file system, and its keys
 ///
 /// One I/O server for each host, and the metadata server on the first one unless told otherwise.
 /// Copy the configuration and the cluster's key to every node, and the servers' key to the nodes of servers alone; then start each server with `causeway fs serve --format`, and later without
 /// --format.
+///
+/// All holders of the key trust each other, whatever they hold it for: each can act for every user, and pose as any server. With --nodes, each
+/// node proves which it is by a key of its own, which an authority signs that this command makes, and may be only what its roles say.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs init node1 node2 node3 node4
   causeway fs init node1:7500 node2:7500 --dir /srv/causeway --metadata node0
-  causeway fs init 10.0.0.1 10.0.0.2 --output /etc/causeway.toml --key-file /etc/causeway.key")]
+  causeway fs init 10.0.0.1 10.0.0.2 --output /etc/causeway.toml --key-file /etc/causeway.key
+  causeway fs init node1 node2 --nodes --output /etc/causeway.toml    # then: causeway fs node add")]
 pub(crate) struct Arguments {
     /// The hosts that store data, each as HOST or HOST:PORT
     #[arg(required = true, value_name = "HOST")]
@@ -49,6 +55,12 @@ pub(crate) struct Arguments {
     /// the configuration's path with .servers.key]
     #[arg(long, value_name = "FILE")]
     server_key_file: Option<PathBuf>,
+    /// Make an authority, and have each node prove which it is
+    #[arg(long)]
+    nodes: bool,
+    /// With --nodes: where to make the authority, a directory that stays on this host [default: the configuration's path with .authority]
+    #[arg(long, value_name = "DIR", requires = "nodes")]
+    authority: Option<PathBuf>,
     /// Replace files that exist
     #[arg(long)]
     force: bool,
@@ -104,6 +116,18 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     if let Some(host) = &arguments.metadata {
         move_metadata(&mut configuration, host, &arguments.hosts);
     }
+    if !arguments.force
+        && let Some(there) = [&arguments.output, &key_file]
+            .into_iter()
+            .find(|file| file.exists())
+    {
+        return Err(in_the_way(there));
+    }
+    let nodes = match arguments.nodes {
+        true => Some(make_authority(&arguments)?),
+        false => None,
+    };
+    configuration.nodes = nodes.clone();
     let text = configuration.to_toml();
     // The text must read back as it was written: a bad host name that was not noticed before is an error here.
     Configuration::parse(&text, &arguments.output.display().to_string())
@@ -130,13 +154,32 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         key_file.display(),
         server_key_file.display()
     ));
-    output.line(&format!(
+    match &nodes {
+        None => output.line(&format!(
         "next: copy {} and {} to the same paths on every node, and {} to the nodes of servers, to no others; then on each of \
          these run",
         arguments.output.display(),
         key_file.display(),
         server_key_file.display()
-    ));
+    )),
+        Some(nodes) => {
+            output.line(&format!(
+                "wrote {}, and an authority that stays here; add nodes with the names of the servers that they run, such as",
+                nodes.revoked_file.display()
+            ));
+            output.line(&format!(
+                "  causeway fs node add NODE --config {} --role {}",
+                arguments.output.display(),
+                names.join(" --role ")
+            ));
+            output.line(&format!(
+                "next: copy these files to the same paths on every node ({} to those of servers alone), each node's own file to {}; then \
+                 on each run",
+                server_key_file.display(),
+                nodes.node_file.display()
+            ));
+        }
+    }
     output.line(&format!(
         "  causeway fs serve --config {} --server NAME --format",
         arguments.output.display()
@@ -148,6 +191,23 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         "server_key_file": server_key_file.display().to_string(),
         "servers": names }));
     Ok(())
+}
+
+/// Makes an authority, and an empty list of revoked certificates.
+fn make_authority(arguments: &Arguments) -> Outcome<NodesEntry> {
+    let output = std::path::absolute(&arguments.output)
+        .doing(|| format!("finding the place of {}", arguments.output.display()))?;
+    let directory = arguments.authority.clone();
+    let directory = directory.unwrap_or_else(|| output.with_extension("authority"));
+    let revoked = output.with_extension("revoked");
+    let public = Keeper::create(&directory)?;
+    let none = Revoked::default().to_text();
+    write_new(&revoked, none.as_bytes(), 0o644, arguments.force)?;
+    Ok(NodesEntry::new(
+        vec![public],
+        output.with_extension("node"),
+        revoked,
+    ))
 }
 
 /// Puts the metadata server on `host`, beside its I/O server or on another host.
@@ -172,33 +232,10 @@ fn move_metadata(configuration: &mut Configuration, host: &Host, io_hosts: &[Hos
     }
 }
 
-fn in_the_way(path: &Path) -> Failure {
-    Failure::new(format!("writing {}", path.display()), "it exists already")
-        .hint("use --force to replace it, or --output to write elsewhere")
-}
-
-/// Writes a file that did not exist, with exactly this mode.
-fn write_new(path: &Path, content: &[u8], mode: u32, force: bool) -> Outcome {
-    let doing = || format!("writing {}", path.display());
-    if force && path.is_file() {
-        std::fs::remove_file(path).doing(doing)?;
-    }
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(path)
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => in_the_way(path),
-            _ => Failure::new(doing(), error),
-        })?;
-    file.write_all(content)
-        .and_then(|()| file.sync_all())
-        .doing(doing)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]

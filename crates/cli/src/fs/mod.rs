@@ -32,6 +32,8 @@ mod ls;
 pub(crate) mod mkdir;
 mod mount;
 mod mv;
+mod new_file;
+mod node;
 pub(crate) mod ping;
 pub(crate) mod put;
 mod rm;
@@ -72,6 +74,7 @@ enum Verb {
     Df(df::Arguments),
     Ping(ping::Arguments),
     Servers(servers::Arguments),
+    Node(node::Arguments),
     Fsck(fsck::Arguments),
     Scrub(scrub::Arguments),
     Mount(mount::MountArguments),
@@ -108,6 +111,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Verb::Df(arguments) => df::run(arguments),
         Verb::Ping(arguments) => ping::run(arguments),
         Verb::Servers(arguments) => servers::run(arguments),
+        Verb::Node(arguments) => node::run(arguments),
         Verb::Fsck(arguments) => fsck::run(arguments),
         Verb::Scrub(arguments) => scrub::run(arguments),
         Verb::Mount(arguments) => mount::mount(arguments),

@@ -1,20 +1,24 @@
 //! `causeway fs serve`: one server of a file system.
 
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::PathBuf;
 
 use causeway_command::failure::{Failure, Outcome};
 use causeway_command::remote::load;
 use causeway_fs::config::{Configuration, ServerEntry};
-use causeway_fs::server::StopHandle;
+use causeway_fs::server::Handles;
 use clap::Args;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::session::{find, find_server, server_names};
 
 /// Run one server of a file system, until SIGTERM or Ctrl-C
 ///
 /// Without --server it is the one whose TCP address belongs to this host, if there is only one.
+///
+/// With `[nodes]` in the configuration, SIGHUP has the server read again which authorities it accepts, which certificates were revoked, and its own:
+/// connections with nodes that do not count any more end.
 ///
 /// A server starts only on the directory that was formatted for it. A new server's directory is formatted once, with
 /// --format; an empty one is refused without it, since that is most often a disk that is not mounted.
@@ -68,19 +72,35 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     // The server's files are accessible to its own user only.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    causeway_fs::server::serve(&file, &name, stop_on_signals).map_err(|error| {
+    causeway_fs::server::serve(&file, &name, obey_signals).map_err(|error| {
         causeway_watch::log::print_recent();
         failed("serving", error)
     })
 }
 
-fn stop_on_signals(stop: StopHandle) -> std::io::Result<()> {
+/// Where nodes prove which they are, SIGHUP has the server read again which there are. Elsewhere it ends the process, as it always does.
+fn obey_signals(handles: Handles) -> std::io::Result<()> {
+    let Handles { stop, reload } = handles;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    if reload.is_some() {
+        signals.add_signal(SIGHUP)?;
+    }
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
-            for _ in signals.forever() {
-                stop.stop();
+            for signal in signals.forever() {
+                let Some(reload) = reload.as_ref().filter(|_| signal == SIGHUP) else {
+                    stop.stop();
+                    continue;
+                };
+                match reload.reload() {
+                    // Nothing depends on its being read.
+                    Ok(()) => drop(writeln!(
+                        std::io::stdout(),
+                        "causeway: what is known of nodes was read again"
+                    )),
+                    Err(error) => tracing::error!(%error, "SIGHUP: nothing is changed"),
+                }
             }
         })?;
     Ok(())

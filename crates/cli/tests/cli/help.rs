@@ -5,7 +5,7 @@ use std::path::Path;
 use super::stand::Run;
 
 /// Every verb that users can give.
-const VERBS: [&[&str]; 41] = [
+const VERBS: [&[&str]; 45] = [
     &[],
     &["demo"],
     &["info"],
@@ -43,6 +43,10 @@ const VERBS: [&[&str]; 41] = [
     &["fs", "servers", "list"],
     &["fs", "servers", "add"],
     &["fs", "servers", "accept"],
+    &["fs", "node", "add"],
+    &["fs", "node", "list"],
+    &["fs", "node", "revoke"],
+    &["fs", "node", "rotate"],
     &["fs", "fsck"],
     &["fs", "scrub"],
     &["fs", "mount"],

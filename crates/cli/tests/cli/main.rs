@@ -10,6 +10,7 @@ mod holes;
 mod liars;
 mod many;
 mod mount;
+mod nodes;
 mod replaced;
 mod safety;
 mod scrub;

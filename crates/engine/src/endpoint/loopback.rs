@@ -166,6 +166,7 @@ impl Method for Loopback {
             remote_atomics: true,
             needs_local_registration: false,
             tells_of_death: true,
+            identifies_nodes: false,
             maps_memory: true,
             holds_packets: false,
             exact_time: false,

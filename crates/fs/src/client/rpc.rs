@@ -103,9 +103,13 @@ impl Rpc {
         let key = configuration
             .key()
             .map_err(|e| CallError::local(Errno::EINVAL, e.to_string()))?;
+        let nodes = configuration
+            .nodes()
+            .map_err(|e| CallError::local(Errno::EINVAL, e.to_string()))?;
         let broken = |e: causeway_bmi::Error| CallError::local(Errno::EIO, e.to_string());
         let mut bmi = Bmi::new(Config {
             key,
+            nodes,
             encrypt: configuration.encrypt,
             tcp_connections: configuration.tcp_connections,
             unexpected_limit: MAX_MESSAGE_BYTES,

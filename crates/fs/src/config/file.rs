@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use causeway_bmi::nodes::MAX_AUTHORITIES;
 use causeway_wire::fs::{DistributionHint, MAX_STRIPE_SERVERS, MAX_STUFFED_BYTES};
 use causeway_wire::tcp::MAX_CONNECTIONS;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::access::{self, AccessText};
+use super::nodes::{self, NodesEntry};
 use super::source::{Source, check_key_file};
 use super::types::{
     ConfigError, Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS,
@@ -35,6 +37,7 @@ struct FileText {
     tcp_connections: Option<Spanned<u64>>,
     distribution: Option<DistributionText>,
     access: Option<AccessText>,
+    nodes: Option<Spanned<NodesText>>,
     #[serde(default)]
     server: Vec<Spanned<ServerText>>,
 }
@@ -45,6 +48,14 @@ struct DistributionText {
     strip_size: Option<Spanned<SizeText>>,
     servers: Option<Spanned<u64>>,
     start: Option<Spanned<u64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NodesText {
+    authorities: Spanned<Vec<Spanned<String>>>,
+    node_file: Spanned<PathBuf>,
+    revoked_file: Spanned<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -80,7 +91,10 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
     if let Some(key_file) = &raw.key_file {
         check_key_file(&source, key_file)?;
     }
+    let nodes = raw.nodes.as_ref();
+    let nodes = nodes.map(|text| nodes_entry(&source, text, raw.key_file.is_some(), &servers));
     let configuration = Configuration {
+        nodes: nodes.transpose()?,
         name: name(&source, &raw.name, "a file system's")?,
         id: identity(&source, &raw.id)?,
         durability: durability(&source, raw.durability.as_ref())?,
@@ -94,6 +108,56 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
         servers,
     };
     Ok((configuration, key_line))
+}
+
+fn nodes_entry(
+    source: &Source<'_>,
+    text: &Spanned<NodesText>,
+    has_key: bool,
+    servers: &[ServerEntry],
+) -> Result<NodesEntry, ConfigError> {
+    if !has_key {
+        return Err(source.error(
+            &text.span(),
+            "`[nodes]` needs a `key_file`, too: without the cluster's key, strangers could have every server compute",
+        ));
+    }
+    if let Some(server) = servers
+        .iter()
+        .find(|server| nodes::is_reserved(&server.name))
+    {
+        let message = format!(
+            "no server may be named `{}` beside `[nodes]`: it is the role of clients",
+            server.name
+        );
+        return Err(source.error(&text.span(), message));
+    }
+    let text = text.get_ref();
+    for path in [&text.node_file, &text.revoked_file] {
+        if !path.get_ref().is_absolute() {
+            return Err(source.error(
+                &path.span(),
+                "the file's path is relative; it must be absolute, as every node uses it",
+            ));
+        }
+    }
+    let listed = &text.authorities;
+    if !(1..=MAX_AUTHORITIES).contains(&listed.get_ref().len()) {
+        let message = format!("1 to {MAX_AUTHORITIES} authorities are needed");
+        return Err(source.error(&listed.span(), message));
+    }
+    let key = |digits: &Spanned<String>| {
+        let message = "an authority is the 64 hexadecimal digits of its public key: `causeway fs init --nodes` and `causeway fs node \
+             rotate` print them";
+        nodes::parse_public_key(digits.get_ref())
+            .ok_or_else(|| source.error(&digits.span(), message))
+    };
+    let authorities = listed.get_ref().iter().map(key);
+    Ok(NodesEntry::new(
+        authorities.collect::<Result<_, _>>()?,
+        text.node_file.get_ref().clone(),
+        text.revoked_file.get_ref().clone(),
+    ))
 }
 
 fn name(source: &Source<'_>, name: &Spanned<String>, whose: &str) -> Result<String, ConfigError> {

@@ -153,6 +153,7 @@ impl Configuration {
                 start: 0,
             },
             key_file: None,
+            nodes: None,
             encrypt: true,
             checksums: true,
             tcp_connections: 0,

@@ -1,13 +1,15 @@
 //! The configuration: one short TOML file, the same on every node.
 //!
 //! [`Configuration`] (in `types`) is what every program works with; `file` reads and checks the text and gives every error its
-//! line; `text` writes it (`source`, `units` and `access` are parts of both); `layout` makes configurations from a list of hosts
+//! line; `text` writes it (`source`, `units` and `access` are parts of both); `nodes` is what it says of nodes, and `membership` reads the files that it names for them; `layout` makes configurations from a list of hosts
 //! or for one machine.
 
 mod access;
 mod file;
 mod key;
 mod layout;
+mod membership;
+mod nodes;
 mod source;
 mod text;
 mod types;
@@ -24,6 +26,8 @@ use causeway_sys::trusted_file::{self, Refused, Use};
 use causeway_wire::fs::DistributionHint;
 
 pub use layout::{DEFAULT_PORT, Host};
+pub use membership::read_revoked;
+pub use nodes::{NodesEntry, parse_public_key, public_key_digits};
 pub use types::{
     AccessRules, AuditLevel, CapabilityRule, ConfigError, Configuration,
     DEFAULT_CAPABILITY_LIFETIME, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS,
@@ -52,8 +56,29 @@ pub fn usual_file() -> Result<Option<PathBuf>, ConfigError> {
 }
 
 impl Configuration {
-    /// Reads and checks a file, and the key file that it names.
+    /// Reads and checks a file, and the files with keys that it names.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let (configuration, key_line) = Self::read(path)?;
+        if let Some(key_file) = &configuration.key_file {
+            key::read(key_file).map_err(|message| ConfigError {
+                file: path.display().to_string(),
+                line: key_line,
+                message,
+            })?;
+        }
+        configuration.nodes()?;
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        tracing::debug!(file = %path.display(), key_file = ?configuration.key_file, "the configuration was read");
+        Ok(configuration)
+    }
+
+    /// Reads and checks a file, and none that it names.
+    pub fn load_alone(path: &Path) -> Result<Self, ConfigError> {
+        Ok(Self::read(path)?.0)
+    }
+
+    /// The configuration, and the line that names the key file.
+    fn read(path: &Path) -> Result<(Self, usize), ConfigError> {
         let file = path.display().to_string();
         let wrong = |message| ConfigError {
             file: file.clone(),
@@ -71,17 +96,7 @@ impl Configuration {
             )),
             Refused::Distrusted(what) => wrong(format!("it is not used: {what}")),
         })?;
-        let (configuration, key_line) = file::parse(&text, &file)?;
-        if let Some(key_file) = &configuration.key_file {
-            key::read(key_file).map_err(|message| ConfigError {
-                file,
-                line: key_line,
-                message,
-            })?;
-        }
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        tracing::debug!(file = %path.display(), key_file = ?configuration.key_file, "the configuration was read");
-        Ok(configuration)
+        file::parse(&text, &file)
     }
 
     /// Reads and checks the file that the environment names, or one in a usual place.

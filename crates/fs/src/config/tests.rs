@@ -197,3 +197,44 @@ fn key_files_are_checked() {
     std::fs::write(&key, "zz".repeat(32)).unwrap();
     assert!(complaint().message.contains("64 hexadecimal"));
 }
+
+/// `GOOD` with a key and these lines of `[nodes]`.
+fn with_nodes(lines: &str) -> String {
+    let keyed = GOOD.replacen("id =", "key_file = \"/etc/key\"\nid =", 1);
+    keyed.replacen(
+        "[distribution]",
+        &format!("[nodes]\n{lines}\n[distribution]"),
+        1,
+    )
+}
+
+#[test]
+fn nodes_are_read_and_survive_printing_and_mistakes_have_their_lines() {
+    let digits = "ab".repeat(32);
+    let files = "node_file = \"/etc/n\"\nrevoked_file = \"/etc/r\"";
+    let good = with_nodes(&format!("authorities = [\"{digits}\"]\n{files}"));
+    let configuration = Configuration::parse(&good, "c.toml").unwrap();
+    let nodes = configuration.nodes.clone().unwrap();
+    assert_eq!(nodes.authorities, [[0xab; 32]]);
+    assert_eq!(nodes.node_file, Path::new("/etc/n"));
+    assert_eq!(nodes.revoked_file, Path::new("/etc/r"));
+    let printed = configuration.to_toml();
+    assert_eq!(Configuration::parse(&printed, "p").unwrap(), configuration);
+    for (text, line, part) in [
+        (good.replace("key_file = \"/etc/key\"\n", ""), 6, "key_file"),
+        (good.replace(&digits, "abc"), 8, "64 hexadecimal digits"),
+        (good.replace(&format!("[\"{digits}\"]"), "[]"), 8, "1 to 4"),
+        (good.replace("\"/etc/n\"", "\"n\""), 9, "absolute"),
+        (good.replace("\"/etc/r\"", "\"r\""), 10, "absolute"),
+        (
+            good.replace("name = \"io0\"", "name = \"client\""),
+            7,
+            "`client`",
+        ),
+        (good.replace("node_file", "note_file"), 9, "note_file"),
+    ] {
+        let error = Configuration::parse(&text, "c.toml").unwrap_err();
+        assert!(error.message.contains(part), "{error}");
+        assert_eq!(error.line, line, "{error}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Writes a configuration as text.
 
 use super::access;
+use super::nodes::{NodesEntry, public_key_digits};
 use super::types::{Configuration, Durability, ServerEntry};
 use super::units::{duration, quoted, size};
 
@@ -15,6 +16,10 @@ pub(super) fn print(configuration: &Configuration) -> String {
         let path = quoted(&path.to_string_lossy());
         format!("# 64 hexadecimal digits, mode 600, the same on every node.\nkey_file = {path}\n")
     });
+    let nodes = configuration
+        .nodes
+        .as_ref()
+        .map_or(String::new(), print_nodes);
     let tcp_connections = match configuration.tcp_connections {
         0 => String::new(),
         most => {
@@ -47,7 +52,7 @@ checksums = {checksums}
 servers = {servers}
 # 0: files start on different servers; n: all start on the n-th.
 start = {start}
-{access}{entries}",
+{access}{nodes}{entries}",
         name = quoted(&configuration.name),
         id = configuration.id,
         timeout = duration(configuration.timeout),
@@ -62,6 +67,25 @@ start = {start}
             .iter()
             .map(print_server)
             .collect::<String>(),
+    )
+}
+
+fn print_nodes(nodes: &NodesEntry) -> String {
+    let digits = |key| quoted(&public_key_digits(key));
+    let authorities: Vec<String> = nodes.authorities.iter().map(digits).collect();
+    format!(
+        "
+# Each node proves which it is: by its own key, which one of these authorities has signed.
+[nodes]
+authorities = [{}]
+# Each node's own, mode 600.
+node_file = {}
+# The same on every node.
+revoked_file = {}
+",
+        authorities.join(", "),
+        quoted(&nodes.node_file.to_string_lossy()),
+        quoted(&nodes.revoked_file.to_string_lossy())
     )
 }
 

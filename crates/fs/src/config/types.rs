@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use causeway_wire::fs::DistributionHint;
 
+use super::nodes::NodesEntry;
+
 /// Strip size where none is given, in bytes.
 pub const DEFAULT_STRIP_SIZE: u32 = 1 << 20;
 /// Timeout where none is given.
@@ -30,6 +32,8 @@ pub struct Configuration {
     pub distribution: DistributionHint,
     /// File with the cluster's key (64 hexadecimal digits), if there is one.
     pub key_file: Option<PathBuf>,
+    /// Each node has to prove which it is: whose word counts, and where its certificate lies.
+    pub nodes: Option<NodesEntry>,
     /// Encrypt connections between hosts. Otherwise what travels over tcp is authenticated alone.
     pub encrypt: bool,
     /// Keep checksums in new datafiles.

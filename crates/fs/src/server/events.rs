@@ -26,6 +26,7 @@ use super::home::Home;
 use super::io::Job;
 use super::lock_state::{LockState, WATCHES_LOCKS};
 use super::metadata::{Metadata, first_number};
+use super::nodes::NodeRules;
 use super::piece_io::PieceResult;
 use super::staging::Staging;
 use super::stop::StopHandle;
@@ -52,7 +53,7 @@ pub(super) struct Loop {
     pub(super) context: Context,
     pub(super) identity: ServerIdentity,
     /// Names of the I/O servers of the configuration.
-    io_names: Vec<String>,
+    pub(super) io_names: Vec<String>,
     pub(super) synced: bool,
     timeout: Duration,
     /// Before this instant, no request in progress can have waited for its client for too long.
@@ -67,6 +68,8 @@ pub(super) struct Loop {
     pub(super) access: Access,
     pub(super) audit: Audit,
     root_squash: bool,
+    /// If nodes have to prove which they are.
+    node_rules: Option<NodeRules>,
     pub(super) entries: Vec<Option<Entry>>,
     free: Vec<u16>,
     generation: u32,
@@ -254,6 +257,7 @@ impl Loop {
             access,
             audit: Audit::new(configuration.access.audit, Instant::now()),
             root_squash: configuration.access.root_squash,
+            node_rules: NodeRules::of(configuration),
             entries: Vec::new(),
             free: Vec::new(),
             generation: 0,
@@ -601,6 +605,14 @@ impl Loop {
         if self.root_squash {
             squash(identity, request);
         }
+        if let Some(rules) = &self.node_rules {
+            let node = self.bmi.node(from);
+            rules
+                .check(node.as_deref(), &request.operation)
+                .inspect_err(|failure| {
+                    tracing::warn!(failure.message, "a node's request is refused");
+                })?;
+        }
         identity::check(&self.identity, request).inspect_err(|failure| {
             tracing::debug!(failure.message, "a request for another server");
         })
@@ -741,25 +753,6 @@ impl Loop {
     pub(super) fn layout_part(&self, from: u16) -> Option<LayoutPart> {
         let metadata = self.metadata.as_ref()?;
         Some(metadata.layout().part(from))
-    }
-
-    /// What an operator asks of the layout must be possible with this server's configuration.
-    fn check_layout_change(&self, operation: &Operation) -> Result<(), Failure> {
-        let (Operation::AddServer { name } | Operation::AcceptServer { name, .. }) = operation
-        else {
-            return Ok(());
-        };
-        match self.io_names.contains(name) {
-            true => Ok(()),
-            false => Err(failure(
-                Errno::ENOENT,
-                format!(
-                    "the configuration of the metadata server {} has no I/O server {name}: add its entry \
-                     there, start the metadata server again, then repeat this",
-                    self.identity.name
-                ),
-            )),
-        }
     }
 
     pub(super) fn mailbox(&self) -> Mailbox {

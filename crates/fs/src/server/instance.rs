@@ -1,5 +1,6 @@
 //! A server inside a program.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use causeway_wire::fs::{MAX_MESSAGE_BYTES, ObjectId};
 use super::error::{ServerError, entry_of};
 use super::events::Loop;
 use super::home::{Home, Wanted};
+use super::nodes::{self, ReloadHandle};
 use super::stop::StopHandle;
 use crate::config::{Configuration, Durability};
 use crate::data::{Owner, Settings, Store};
@@ -19,6 +21,7 @@ pub struct Server {
     stop: StopHandle,
     addresses: Vec<String>,
     name: String,
+    configuration: Configuration,
 }
 
 impl Server {
@@ -27,6 +30,12 @@ impl Server {
     pub fn start(configuration: &Configuration, name: &str) -> Result<Self, ServerError> {
         let fail = ServerError::of(name);
         let entry = entry_of(configuration, name)?;
+        let nodes = configuration
+            .nodes()
+            .map_err(|error| fail(error.to_string()))?;
+        if let Some(nodes) = &nodes {
+            nodes::check_own(nodes, name).map_err(&fail)?;
+        }
         let wanted = Wanted {
             file_system: configuration.id,
             entry,
@@ -60,6 +69,7 @@ impl Server {
         let mut bmi = Bmi::new(Config {
             listen: entry.addresses.clone(),
             key,
+            nodes,
             encrypt: configuration.encrypt,
             tcp_connections: configuration.tcp_connections,
             unexpected_limit: MAX_MESSAGE_BYTES,
@@ -78,6 +88,7 @@ impl Server {
             stop,
             addresses,
             name: name.to_owned(),
+            configuration: configuration.clone(),
         })
     }
 
@@ -89,6 +100,11 @@ impl Server {
             Some(store) => store.set_boot(boot),
             None => Ok(()),
         }
+    }
+
+    /// Has this server read again what nodes there are; `file` is its configuration. `None` if nodes do not have to prove which they are.
+    pub fn reload_handle(&self, file: &Path) -> Option<ReloadHandle> {
+        ReloadHandle::new(&self.configuration, file, self.events.bmi.waker())
     }
 
     /// Stops this server from another thread or a signal.

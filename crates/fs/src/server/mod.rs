@@ -5,7 +5,7 @@
 //! block it goes to other threads (`background`): changes of a synced file system to the commit thread (`metadata`, which shares `beside` with it), storage that waits
 //! for a device to the datafile store's pool, removals of datafiles to the reclaimer (`reclaim`). A server serves only
 //! from the directory that was formatted for it (`home`, `format`), and only requests that are meant for it
-//! (`identity`, `greeting`); clients append in turns (`appends`, over `append_turns`, `turns` and `turns_seen`), and lock files (`lock_requests`, over `lock_state` and `locks`); the metadata server registers each I/O server once (`register`), gives clients capabilities, which I/O servers verify (`grants`, over `access`, `given` and `ended`), and tells them when permissions have changed (`tell`); `audit` notes who did what. At most [`MAX_REQUESTS`] requests are
+//! (`identity`, `greeting`) from nodes that may ask for it (`nodes`); clients append in turns (`appends`, over `append_turns`, `turns` and `turns_seen`), and lock files (`lock_requests`, over `lock_state` and `locks`); the metadata server registers each I/O server once (`register`), gives clients capabilities, which I/O servers verify (`grants`, over `access`, `given` and `ended`), and tells them when permissions have changed (`tell`); `audit` notes who did what. At most [`MAX_REQUESTS`] requests are
 //! in progress; the rest wait in the message layer, which makes the clients wait.
 //!
 //! [`Server`] (`instance`) runs one inside a program; [`serve`] is all of a server process.
@@ -36,6 +36,7 @@ mod lock_state;
 mod locks;
 mod metadata;
 mod news;
+mod nodes;
 mod piece_io;
 mod process;
 mod reclaim;
@@ -53,7 +54,8 @@ mod turns_seen;
 pub use error::ServerError;
 pub use format::{format, is_formatted};
 pub use instance::Server;
-pub use process::{PARENT_PIPE, serve};
+pub use nodes::ReloadHandle;
+pub use process::{Handles, PARENT_PIPE, serve};
 pub use recover::accept_loss;
 pub use stop::StopHandle;
 pub use ticket::MAX_REQUESTS;

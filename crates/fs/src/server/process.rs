@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::error::ServerError;
 use super::instance::Server;
+use super::nodes::ReloadHandle;
 use super::stop::StopHandle;
 use crate::config::Configuration;
 
@@ -12,7 +13,16 @@ use crate::config::Configuration;
 /// end, so that its death ends its servers.
 pub const PARENT_PIPE: &str = "CAUSEWAY_PARENT_PIPE";
 
-/// Runs server `name` of the file system that `configuration` describes until it is stopped through the handle that
+/// What a running server is told things by.
+#[derive(Debug)]
+pub struct Handles {
+    /// Stops it.
+    pub stop: StopHandle,
+    /// Has it read again what nodes there are, if they have to prove which they are.
+    pub reload: Option<ReloadHandle>,
+}
+
+/// Runs server `name` of the file system that `configuration` describes until it is stopped through the handles that
 /// `prepare` gets, before the server is ready. Signals and the mask of file modes are the program's own: this changes neither.
 ///
 /// Once it listens, one line `causeway: server NAME ready at ADDRESS, ADDRESS` appears on standard
@@ -20,14 +30,18 @@ pub const PARENT_PIPE: &str = "CAUSEWAY_PARENT_PIPE";
 pub fn serve(
     configuration: &Path,
     name: &str,
-    prepare: impl FnOnce(StopHandle) -> std::io::Result<()>,
+    prepare: impl FnOnce(Handles) -> std::io::Result<()>,
 ) -> Result<(), ServerError> {
     let fail = ServerError::of(name);
-    let configuration =
-        Configuration::load(configuration).map_err(|error| fail(error.to_string()))?;
+    let file = configuration;
+    let configuration = Configuration::load(file).map_err(|error| fail(error.to_string()))?;
     let server = Server::start(&configuration, name)?;
     let stop = server.stop_handle();
-    prepare(stop.clone()).map_err(|error| fail(format!("signals: {error}")))?;
+    let handles = Handles {
+        stop: stop.clone(),
+        reload: server.reload_handle(file),
+    };
+    prepare(handles).map_err(|error| fail(format!("signals: {error}")))?;
     if std::env::var_os(PARENT_PIPE).is_some_and(|value| value == "1") {
         stop_with_standard_input(stop)
             .map_err(|error| fail(format!("no thread can be started: {error}")))?;

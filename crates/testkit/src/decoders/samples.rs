@@ -19,7 +19,8 @@ mod regions;
 pub(super) use datafiles::{datafile_headers, history, written_groups};
 pub(super) use messages::{packets, pmi_lines, run_events, watch_pages};
 pub(super) use methods::{
-    datagrams, frames, openings, rings, session_streams, shm_records, virtual_interfaces,
+    certificates, datagrams, frames, node_files, openings, rings, session_streams, shm_records,
+    virtual_interfaces,
 };
 pub(super) use regions::all as regions;
 use regions::region;

@@ -115,13 +115,7 @@ impl Outbox {
                 Piece::Bytes(bytes) => self
                     .pending_short
                     .extend_from_slice(bytes.get(from..).unwrap_or_default()),
-                Piece::Memory(memory) => {
-                    let at = self.pending_short.len();
-                    self.pending_short.resize(at + memory.len() - from, 0);
-                    if let Some(room) = self.pending_short.get_mut(at..) {
-                        memory.read_at(from, room);
-                    }
-                }
+                Piece::Memory(memory) => memory.append_from(from, &mut self.pending_short),
             }
         }
         self.short_bytes += self.pending_short.len() - before;

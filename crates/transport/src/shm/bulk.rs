@@ -14,7 +14,7 @@ use causeway_wire::shm::bulk::{BYTES, MAX_FRAGMENTS, PIECE_BYTES, PIECES};
 use causeway_wire::shm::{CopyFragment, CopyOutcome, CopyRequest, Internal, Record, SlotKind};
 
 use super::atomics;
-use super::handshake::is_closed;
+use super::exchange::is_closed;
 use super::pair::Pair;
 use super::transfer::{Step, again_if};
 use crate::error::{PeerError, TransferError};

@@ -14,13 +14,15 @@ use causeway_sys::memfd;
 use causeway_sys::random;
 use causeway_sys::socket::{Accepted, Credentials, Received, RecordSocket};
 use causeway_wire::codec::Wire;
+use causeway_wire::formats::Formats;
 use causeway_wire::shm::{
-    FLAG_KEYED, FLAG_MEMBARRIER, FORMATS, Hello, MAX_REASON_BYTES, MAX_RECORD_BYTES, PairLayout,
-    Process, Record, RefuseReason, Welcome,
+    FLAG_KEYED, FLAG_MEMBARRIER, FLAG_NODES, FORMATS, Hello, MAX_REASON_BYTES, MAX_RECORD_BYTES,
+    NODES, PairLayout, Process, Record, RefuseReason, Welcome,
 };
 use rustix::io::Errno;
 
 use super::Shm;
+use super::exchange::{self, Proofs, is_closed};
 use super::intervals::LISTENER_INTERVAL;
 use super::pair::{Pair, Stage, decode};
 use super::peers::Link;
@@ -28,7 +30,9 @@ use super::proof::{self, Caller};
 use crate::address::Address;
 use crate::error::{NO_DESCRIPTORS, PeerError};
 use crate::method::{Peer, Sink};
-use crate::trust::{is_let_in, user};
+use crate::nodes::Certificate;
+use crate::nodes::exchange::Exchange;
+use crate::trust::{NO_NODE, NODE_DEMANDED, is_let_in, user};
 
 /// Connections on which two processes have not met yet. One more drops the oldest.
 const MAX_HALF_OPEN: usize = 128;
@@ -53,7 +57,15 @@ pub(super) struct HalfOpen {
 struct Challenged {
     hello: Hello,
     descriptors: Vec<OwnedFd>,
-    nonce: u128,
+    awaited: Awaited,
+}
+
+/// What a caller has to show before it is welcomed.
+enum Awaited {
+    /// That it holds the key, for this number.
+    Proof(u128),
+    /// Which node it is.
+    Node(Box<Exchange>),
 }
 
 /// In the upper bits of a half-open connection's number in the epoll set.
@@ -63,15 +75,6 @@ pub(super) const LISTENER_KEY: u64 = u64::MAX;
 
 fn broken(error: std::io::Error) -> PeerError {
     PeerError::of_system(&error)
-}
-
-/// Whether the other side has closed. What it said before can still be read.
-pub(super) fn is_closed(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind;
-    matches!(
-        error.kind(),
-        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
-    )
 }
 
 fn without_descriptors() -> PeerError {
@@ -114,6 +117,8 @@ impl Shm {
         let deadline = self.clock.now() + self.config.connect_timeout;
         let mut pair = Box::new(Pair::new(mapping, self.layout, 0, self.own, deadline));
         pair.file = Some(file);
+        pair.unproven = self.config.key.is_some();
+        pair.withholds = self.config.nodes.is_some();
         Ok(pair)
     }
 
@@ -143,20 +148,28 @@ impl Shm {
                 self.own.uid
             )));
         }
-        let keyed = match self.config.key {
-            Some(_) => FLAG_KEYED,
-            None => 0,
+        let proving = self.proving(Some(&entry.address));
+        let (formats, demanded) = match (&self.config.key, &proving) {
+            (None, _) => (FORMATS, 0),
+            (Some(_), None) => (FORMATS, FLAG_KEYED),
+            (Some(_), Some(_)) => (with_nodes(), FLAG_KEYED | FLAG_NODES),
         };
         let hello = Hello {
-            formats: FORMATS,
-            flags: self.flags() | keyed,
+            formats,
+            flags: self.flags() | demanded,
             ring_bytes: self.layout.ring_bytes as u32,
             region_slots: self.layout.region_slots as u32,
             nonce: nonce()?,
             process: self.process(peer),
         };
-        let key = self.config.key.clone();
-        pair.caller = key.map(|key| Box::new(Caller::new(key, hello)));
+        let mut proofs = match (self.config.key.clone(), proving) {
+            (None, _) => None,
+            (Some(key), None) => Some(Box::new(Proofs::Key(Caller::new(key, hello)))),
+            (Some(key), Some(proving)) => {
+                let exchange = exchange::begin(true, &key, proving, &hello)?;
+                Some(Box::new(Proofs::Nodes(exchange)))
+            }
+        };
         let hello = Record::Hello(hello);
         let Some(file) = pair.file.take() else {
             return Err(PeerError::Disconnected);
@@ -167,6 +180,10 @@ impl Shm {
             Err(error) if is_closed(&error) => {}
             sent => sent.map_err(broken)?,
         }
+        if let Some(Proofs::Nodes(exchange)) = proofs.as_deref_mut() {
+            exchange::say(exchange, &socket)?;
+        }
+        pair.caller = proofs;
         self.epoll.add(&socket, peer.0).map_err(broken)?;
         pair.credentials = Some(credentials);
         pair.socket = Some(Arc::new(socket));
@@ -345,11 +362,11 @@ impl Shm {
         let record = decode(buffer.get(..len).unwrap_or(&[]));
         let outcome = record.and_then(|record| match challenged {
             None => self.greeted(&half.socket, record, descriptors),
-            Some(challenged) => self.check_proof(*challenged, record),
+            Some(challenged) => self.check_proof(&half.socket, *challenged, record),
         });
         let outcome = match outcome {
-            Ok(Greeted::Believed(hello, descriptors)) => {
-                self.welcome(&half.socket, hello, descriptors)
+            Ok(Greeted::Believed(hello, descriptors, node)) => {
+                self.welcome(&half.socket, hello, descriptors, node)
             }
             Ok(Greeted::Challenged(challenged)) => {
                 half.challenged = Some(challenged);
@@ -390,7 +407,7 @@ impl Shm {
         };
         let key = match (&self.config.key, hello.flags & FLAG_KEYED != 0) {
             (Some(key), true) => key,
-            (None, false) => return Ok(Greeted::Believed(hello, descriptors)),
+            (None, false) => return Ok(Greeted::Believed(hello, descriptors, None)),
             (Some(_), false) => {
                 return Err(PeerError::Unauthorised(
                     "the listening process demands the cluster's key, and the caller has none"
@@ -404,6 +421,24 @@ impl Shm {
                 ));
             }
         };
+        let demanded = hello.flags & FLAG_NODES != 0;
+        let awaited = match (self.proving(None), demanded) {
+            (Some(proving), true) => {
+                Some(Awaited::Node(exchange::begin(false, key, proving, &hello)?))
+            }
+            (None, false) => None,
+            (Some(_), false) => {
+                return Err(PeerError::Unauthorised(NODE_DEMANDED.to_owned()));
+            }
+            (None, true) => return Err(PeerError::Unauthorised(NO_NODE.to_owned())),
+        };
+        if let Some(awaited) = awaited {
+            return Ok(Greeted::Challenged(Box::new(Challenged {
+                hello,
+                descriptors,
+                awaited,
+            })));
+        }
         let nonce = nonce()?;
         let challenge = proof::challenge(key, &hello, nonce).ok_or(PeerError::Disconnected)?;
         let record = Record::Challenge(challenge).to_bytes();
@@ -411,25 +446,48 @@ impl Shm {
         Ok(Greeted::Challenged(Box::new(Challenged {
             hello,
             descriptors,
-            nonce,
+            awaited: Awaited::Proof(nonce),
         })))
     }
 
-    /// Takes a challenged caller's second record.
-    fn check_proof(&self, challenged: Challenged, record: Record) -> Result<Greeted, PeerError> {
+    /// Takes a challenged caller's next record.
+    fn check_proof(
+        &self,
+        socket: &RecordSocket,
+        challenged: Challenged,
+        record: Record,
+    ) -> Result<Greeted, PeerError> {
         let Challenged {
             hello,
             descriptors,
-            nonce,
+            awaited,
         } = challenged;
-        let Record::Proof(proof) = record else {
-            return Err(PeerError::Protocol(
-                "the reply to the challenge is not a proof".to_owned(),
-            ));
+        let (nonce, proof) = match (awaited, record) {
+            (Awaited::Proof(nonce), Record::Proof(proof)) => (nonce, proof),
+            (Awaited::Node(mut exchange), Record::Node(message)) => {
+                exchange::go_on(&mut exchange, &message, socket).map_err(|e| exchange::told(&e))?;
+                let awaited = match exchange.is_finished() {
+                    true => {
+                        let node = exchange.finish().map(|(_, node)| node);
+                        return Ok(Greeted::Believed(hello, descriptors, node));
+                    }
+                    false => Awaited::Node(exchange),
+                };
+                return Ok(Greeted::Challenged(Box::new(Challenged {
+                    hello,
+                    descriptors,
+                    awaited,
+                })));
+            }
+            _ => {
+                return Err(PeerError::Protocol(
+                    "the reply to the challenge is not a proof".to_owned(),
+                ));
+            }
         };
         let key = self.config.key.as_ref().ok_or(PeerError::Disconnected)?;
         match proof::accepts(key, &hello, nonce, &proof) {
-            true => Ok(Greeted::Believed(hello, descriptors)),
+            true => Ok(Greeted::Believed(hello, descriptors, None)),
             false => Err(PeerError::Unauthorised(
                 "the caller holds another cluster key".to_owned(),
             )),
@@ -441,6 +499,7 @@ impl Shm {
         socket: &RecordSocket,
         hello: Hello,
         descriptors: Vec<OwnedFd>,
+        node: Option<Arc<Certificate>>,
     ) -> Result<(Peer, Box<Pair>), PeerError> {
         let credentials = self.check_user(socket)?;
         let protocol = |what: String| PeerError::Protocol(what);
@@ -458,6 +517,7 @@ impl Shm {
         let mapping = Mapping::new(&file, layout.len()).map_err(broken)?;
         let mut pair = Box::new(Pair::new(mapping, layout, 1, self.own, self.clock.now()));
         pair.credentials = Some(credentials);
+        pair.node = node;
         pair.meet(socket, hello.formats, hello.flags, hello.process, bell)?;
         let address: Address = describe(credentials)
             .parse()
@@ -483,8 +543,8 @@ impl Shm {
 
 /// What is to be done with a caller that has said something.
 enum Greeted {
-    /// It is let in.
-    Believed(Hello, Vec<OwnedFd>),
+    /// It is let in, and has shown this node.
+    Believed(Hello, Vec<OwnedFd>, Option<Arc<Certificate>>),
     /// Its proof is awaited.
     Challenged(Box<Challenged>),
 }
@@ -492,6 +552,14 @@ enum Greeted {
 /// A random number for one handshake, which no other process can foresee.
 fn nonce() -> Result<u128, PeerError> {
     random::bytes().map(u128::from_ne_bytes).map_err(broken)
+}
+
+/// What a side states that demands to know nodes.
+fn with_nodes() -> Formats {
+    Formats {
+        lowest: NODES,
+        ..FORMATS
+    }
 }
 
 /// The text of an address that describes a peer that connected to us.

@@ -25,9 +25,11 @@ mod claim;
 mod copying;
 mod doorbell;
 mod eager;
+mod exchange;
 mod handshake;
 mod intervals;
 mod memory;
+mod nodes;
 mod objects;
 mod pace;
 mod pair;
@@ -88,6 +90,7 @@ use crate::method::{
     Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Readiness,
     Registration, Sharing, Sink, Transfer,
 };
+use crate::nodes::{Certificate, Nodes, Seen};
 use crate::wake::{Park, Parking, WakeFlag};
 use doorbell::SleepOn;
 use handshake::{HalfOpen, LISTENER_KEY};
@@ -104,6 +107,8 @@ use relay::Relaying;
 pub struct ShmConfig {
     /// The cluster's key. Both sides of a connection hold the same, or neither holds one.
     pub key: Option<Secret>,
+    /// With a key: each side of a connection proves which node it is, and talks to no side that does not.
+    pub nodes: Option<Nodes>,
     /// How long two processes may take to meet.
     pub connect_timeout: Duration,
     /// Whether large transfers may reach into the other process's memory.
@@ -126,6 +131,7 @@ impl Default for ShmConfig {
     fn default() -> Self {
         Self {
             key: None,
+            nodes: None,
             connect_timeout: Duration::from_secs(5),
             attach: AttachPolicy::Auto,
             ring_bytes: 256 << 10,
@@ -188,6 +194,7 @@ pub struct Shm {
     /// Objects that were allocated here, to tell peers when they are freed.
     objects: Vec<(u64, MemoryWatch)>,
     quarantine: Quarantine,
+    nodes_seen: Seen,
     clock: Clock,
     ready: Vec<Ready>,
     rung: Vec<u32>,
@@ -202,6 +209,7 @@ impl Shm {
     /// An instance. Each peer takes three open files, of which the process may have only so many; see
     /// [`causeway_sys::limits`].
     pub fn new(config: ShmConfig) -> Result<Self, Error> {
+        config.check()?;
         let layout =
             PairLayout::new(config.ring_bytes, REGION_SLOTS).map_err(|error| Error::System {
                 what: "the configuration of shared memory".to_owned(),
@@ -253,6 +261,7 @@ impl Shm {
             numbers,
             objects: Vec::new(),
             quarantine: Quarantine::default(),
+            nodes_seen: Seen::default(),
             clock: Clock::default(),
             ready: Vec::new(),
             rung: Vec::new(),
@@ -340,6 +349,7 @@ impl Method for Shm {
             remote_atomics: true,
             needs_local_registration: false,
             tells_of_death: true,
+            identifies_nodes: self.config.nodes.is_some(),
             maps_memory: true,
             holds_packets: false,
             exact_time: false,
@@ -400,6 +410,9 @@ impl Method for Shm {
             return None;
         }
         let address = address_of(&path_of(claimed).ok()?).ok()?;
+        if !self.may_listen_at(peer, &address) {
+            return None;
+        }
         let file = std::fs::symlink_metadata(path).ok()?;
         (file.file_type().is_socket() && file.uid() == uid).then_some(address)
     }
@@ -414,6 +427,10 @@ impl Method for Shm {
             uid: credentials.uid,
             gid: credentials.gid,
         })
+    }
+
+    fn node(&self, peer: Peer) -> Option<Arc<Certificate>> {
+        self.node_of(peer).cloned()
     }
 
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
@@ -756,6 +773,7 @@ impl Method for Shm {
         if let Some(reason) = pair.objects.refusal() {
             facts.push(("mapping its memory", reason.to_owned()));
         }
+        facts.extend(pair.node_fact());
         Some(PeerReport { facts })
     }
 }

@@ -13,6 +13,7 @@ use causeway_sys::pinned::{Mark, Pinned};
 use causeway_sys::socket::{Credentials, Received, RecordSocket};
 use causeway_wire::codec::Wire;
 use causeway_wire::formats::Formats;
+use causeway_wire::node::Certificate;
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
 use causeway_wire::shm::{
     Challenge, FLAG_MEMBARRIER, FORMATS, MAX_RECORD_BYTES, PIECES, PairLayout, Process, Record,
@@ -22,12 +23,11 @@ use causeway_wire::shm::{
 use super::atomics::Atomics;
 use super::bulk::Bulk;
 use super::doorbell;
-use super::handshake::is_closed;
+use super::exchange::{self, Proofs, is_closed};
 use super::memory::{Bell, MappedRing, Parts};
 use super::objects::Objects;
 use super::pace::Pace;
 use super::pieces;
-use super::proof::Caller;
 use super::quarantine::{self, DeferredFree, PeerLiveness};
 use super::regions::{Exports, Imports};
 use super::ring::{Consumer, Producer, Sent};
@@ -36,6 +36,7 @@ use super::transfer::{self, Transfers};
 use super::ways::{Way, Ways};
 use crate::error::{PeerError, SendError, TOO_MANY_OPEN};
 use crate::method::{Direction, Outlet};
+use crate::trust::{NO_NODE, NODE_DEMANDED};
 
 /// How far the connection has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +109,13 @@ pub(super) struct Pair {
     owes_ring: bool,
     pub(super) credentials: Option<Credentials>,
     /// With the cluster's key, on the connecting side, until both have met.
-    pub(super) caller: Option<Box<Caller>>,
+    pub(super) caller: Option<Box<Proofs>>,
+    /// The other side has not proven yet what it has to, or does not count any more: what it puts into its ring is not looked at.
+    pub(super) unproven: bool,
+    /// Nothing is put into our ring while that is so.
+    pub(super) withholds: bool,
+    /// The other side's node, if it has proven which that is.
+    pub(super) node: Option<Arc<Certificate>>,
     pub(super) attach: Attach,
     asymmetric: bool,
     /// The peer knows pieces of split copies.
@@ -179,6 +186,9 @@ impl Pair {
             owes_ring: false,
             credentials: None,
             caller: None,
+            unproven: false,
+            withholds: false,
+            node: None,
             attach: Attach::Refused("the peer has not answered yet".to_owned()),
             asymmetric: false,
             knows_pieces: false,
@@ -231,6 +241,10 @@ impl Pair {
             });
         }
         if self.failing.is_some() {
+            return Err(SendError::WouldBlock);
+        }
+        if self.unproven && self.withholds {
+            self.blocked = true;
             return Err(SendError::WouldBlock);
         }
         if self.publish(SlotKind::Packet, parts, len) {
@@ -344,6 +358,11 @@ impl Pair {
         self.producer.has_room(self.layout.max_packet())
     }
 
+    /// Whether the largest packet would be accepted; if not, [`Pair::blocked`] has the caller told when it is.
+    pub(super) fn takes_packets(&mut self) -> bool {
+        !(self.unproven && self.withholds) && self.has_room()
+    }
+
     /// Takes over what the peer told about itself in the handshake.
     pub(super) fn meet(
         &mut self,
@@ -365,6 +384,7 @@ impl Pair {
             Attach::Refused("switched off by the configuration".to_owned())
         };
         self.stage = Stage::Up;
+        self.unproven = false;
         if std::mem::take(&mut self.owes_ring) {
             self.ring_peer();
         }
@@ -428,9 +448,10 @@ impl Pair {
         let missing = || PeerError::Protocol("a record lacks its descriptor".to_owned());
         match (record, self.stage) {
             (Record::Challenge(challenge), Stage::Greeting) => self.answer(&challenge),
+            (Record::Node(message), Stage::Greeting) => self.show_node(&message),
             (Record::Welcome(welcome), Stage::Greeting) => {
                 if let Some(caller) = self.caller.take() {
-                    caller.check_welcome()?;
+                    self.node = caller.check_welcome()?;
                 }
                 let bell = descriptors.next().ok_or_else(missing)?;
                 let socket = self.socket.clone().ok_or(PeerError::Disconnected)?;
@@ -479,10 +500,16 @@ impl Pair {
 
     /// Replies to a challenge.
     fn answer(&mut self, challenge: &Challenge) -> Result<(), PeerError> {
-        let Some(caller) = &mut self.caller else {
-            return Err(PeerError::Unauthorised(
-                "it demands the cluster's key, and this process has none".to_owned(),
-            ));
+        let caller = match self.caller.as_deref_mut() {
+            Some(Proofs::Key(caller)) => caller,
+            Some(Proofs::Nodes(_)) => {
+                return Err(PeerError::Unauthorised(NO_NODE.to_owned()));
+            }
+            None => {
+                return Err(PeerError::Unauthorised(
+                    "it demands the cluster's key, and this process has none".to_owned(),
+                ));
+            }
         };
         let proof = Record::Proof(caller.answer(challenge)?).to_bytes();
         let Some(socket) = &self.socket else {
@@ -493,6 +520,16 @@ impl Pair {
             Err(error) if is_closed(&error) => Ok(()),
             sent => sent.map_err(|error| PeerError::of_system(&error)),
         }
+    }
+
+    /// Takes a message of an exchange that shows nodes, and goes on with it.
+    fn show_node(&mut self, message: &[u8]) -> Result<(), PeerError> {
+        let (Some(Proofs::Nodes(proving)), Some(socket)) =
+            (self.caller.as_deref_mut(), &self.socket)
+        else {
+            return Err(PeerError::Unauthorised(NODE_DEMANDED.to_owned()));
+        };
+        exchange::go_on(proving, message, socket)
     }
 
     /// Takes a record whose descriptors found no room in this process's table. That is no fault of the
@@ -521,7 +558,8 @@ impl Pair {
     /// memory lies in it.
     pub(super) fn offer_object(&mut self, memory: &Memory) -> Option<ObjectSpan> {
         let (file, object, offset) = memory.object()?;
-        let socket = self.socket.as_ref()?;
+        // One that has not proven itself is given nothing, and expects a proof before anything else.
+        let socket = self.socket.as_ref().filter(|_| !self.unproven)?;
         if !self.objects.was_sent(object) {
             let len = memfd::checked_len(file).ok()?;
             let base = (memory.as_ptr() as u64).wrapping_sub(offset);

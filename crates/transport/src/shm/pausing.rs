@@ -43,7 +43,7 @@ impl Pair {
         let front = self.consumer.peek();
         let kind = SlotKind::Packet;
         let readable = matches!(front, Peeked::Packet { kind: found, .. } if found == kind);
-        let writable = self.failing.is_none() && self.has_room();
+        let writable = self.failing.is_none() && self.takes_packets();
         self.blocked |= !writable;
         Readiness { readable, writable }
     }

@@ -51,6 +51,9 @@ impl Shm {
         if !progress && !self.grantees.is_empty() {
             progress |= self.help();
         }
+        if let Some(membership) = self.nodes_seen.news(self.config.nodes.as_ref()) {
+            self.fail_rejected(&membership);
+        }
         if !self.failed.is_empty() {
             progress |= self.tear_down_failed(sink);
         }
@@ -132,7 +135,7 @@ impl Shm {
                 continue;
             };
             at += 1;
-            if pair.lets_pass(now) {
+            if pair.unproven || pair.lets_pass(now) {
                 continue;
             }
             if pair.consumer.is_ready() {
@@ -186,8 +189,10 @@ impl Shm {
             // The bell may mean a packet, or room for what waits to be sent.
             bulk::send_replies(pair);
             atomics::send_replies(pair);
-            drain(pair, peer, BURST, sink);
-            if pair.blocked && pair.has_room() {
+            if !pair.unproven {
+                drain(pair, peer, BURST, sink);
+            }
+            if pair.blocked && pair.takes_packets() {
                 pair.blocked = false;
                 sink.writable(peer);
             }
@@ -332,7 +337,7 @@ impl Shm {
             match event.key {
                 LISTENER_KEY => self.accept(sink),
                 key if key & HALF_OPEN_KEY != 0 => self.read_hello(key & !HALF_OPEN_KEY, sink),
-                key => self.read_peer(Peer(key)),
+                key => self.read_peer(Peer(key), sink),
             }
         }
         // A full set may have more.
@@ -343,11 +348,17 @@ impl Shm {
         progress
     }
 
-    fn read_peer(&mut self, peer: Peer) {
+    fn read_peer(&mut self, peer: Peer, sink: &mut dyn Sink) {
         let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) else {
             return;
         };
-        match pair.read_records() {
+        let was_withheld = pair.unproven;
+        let read = pair.read_records();
+        if was_withheld && !pair.unproven && pair.blocked && pair.takes_packets() {
+            pair.blocked = false;
+            sink.writable(peer);
+        }
+        match read {
             Ok(()) if pair.stage == Stage::Up && pair.has_work() => {
                 self.list_busy(peer);
             }
@@ -522,7 +533,7 @@ impl Shm {
                     entry.link = Link::Live(pair);
                     return;
                 };
-                if !matches!(cause, PeerError::Protocol(_)) {
+                if !pair.unproven && !matches!(cause, PeerError::Protocol(_)) {
                     // At most what fits the ring: a live peer could go on for ever.
                     let slots = pair.ring_slots();
                     pair.ran_empty = false;

@@ -16,9 +16,11 @@ use super::handshake::{Agreement, Handshake, Role, Terms, Unverified, has_fast_a
 use super::link::{Link, Phase, broken};
 use super::slots::{Origin, PeerState};
 use super::{SCHEME, Tcp, TcpConfig};
+use crate::address::Address;
 use crate::error::PeerError;
 use crate::half_open::Source;
 use crate::method::{Identity, Peer, Silence, Sink};
+use crate::nodes::exchange::Proving;
 use crate::resolve;
 use crate::slab::RESERVED_GENERATION;
 use crate::trust::{is_let_in, user};
@@ -37,12 +39,22 @@ const PAUSE: Duration = Duration::from_millis(50);
 const NO_GROUP: u32 = 65534;
 
 impl Tcp {
+    /// `called` is the address that is connected to.
     fn handshake(
         config: &TcpConfig,
         role: Role,
         socket: &OwnedFd,
         ticket: Option<Ticket>,
+        called: Option<&Address>,
     ) -> Handshake {
+        let nodes = config.nodes.as_ref().map(|nodes| {
+            let membership = nodes.current();
+            let role = called.and_then(|called| membership.role_at(called));
+            Proving {
+                role: role.map(str::to_owned),
+                membership,
+            }
+        });
         let drawn = config.key.as_ref().map(|_| nonce());
         let holder = match drawn {
             // Without one, a recording of the other side's gets one step further; it proves nothing for all that.
@@ -60,6 +72,7 @@ impl Tcp {
             connections: config.connections,
             ticket,
             formats: FORMATS,
+            nodes,
         };
         Handshake::new(role, terms)
     }
@@ -151,7 +164,9 @@ impl Tcp {
             }
             return;
         }
-        let mut handshake = Self::handshake(&self.config, Role::Initiator, &link.socket, ticket);
+        let called = Some(&state.address);
+        let mut handshake =
+            Self::handshake(&self.config, Role::Initiator, &link.socket, ticket, called);
         let hello = handshake.take_output();
         link.phase = Phase::Shaking(Box::new(handshake));
         if let Err(cause) = link.send_step(&hello) {
@@ -257,7 +272,7 @@ impl Tcp {
         if let Some((_, peer)) = evicted {
             self.evict(peer);
         }
-        let handshake = Self::handshake(&self.config, Role::Responder, &socket, None);
+        let handshake = Self::handshake(&self.config, Role::Responder, &socket, None, None);
         let deadline = now + self.config.connect_timeout;
         let bounds = self.bounds();
         let half_open = &mut self.half_open;
@@ -365,6 +380,14 @@ impl Tcp {
             Auth::ClusterKey => Some(Identity::Keyed),
             Auth::SameUser => identity.or(state.identity),
         };
+        state.node = agreement.node.clone();
+        if let (Some(node), Some(nodes)) = (&state.node, &self.config.nodes)
+            && let Err(why) = nodes.current().still_admits(node)
+        {
+            // It was revoked in the middle of the handshake.
+            self.end(peer, PeerError::Unauthorised(why.to_string()), sink);
+            return true;
+        }
         self.come_up(peer, agreement, sink);
         true
     }
@@ -426,7 +449,7 @@ fn connect_error(error: &io::Error, target: &SocketAddr) -> PeerError {
 
 /// Says to a connection that was just made why it ends. Best effort: a fresh socket takes so few bytes.
 fn refuse(config: &TcpConfig, socket: &OwnedFd, refusal: Refusal) {
-    let mut handshake = Tcp::handshake(config, Role::Responder, socket, None);
+    let mut handshake = Tcp::handshake(config, Role::Responder, socket, None, None);
     handshake.refuse(refusal);
     let bytes = handshake.take_output();
     let _ = net::send_pieces(socket, &[net::Piece::Bytes(&bytes)]);

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use causeway_sys::secret::Secret;
 
+use crate::nodes::Nodes;
+
 /// The most connections with one peer that can be asked for.
 pub const MAX_CONNECTIONS: u8 = causeway_wire::tcp::MAX_CONNECTIONS;
 
@@ -13,6 +15,8 @@ pub struct TcpConfig {
     /// The cluster's key. Both sides of a connection hold the same, or neither holds one; without
     /// it, only processes of the same user on this host are talked to, over loopback addresses.
     pub key: Option<Secret>,
+    /// With a key: each side of a connection proves which node it is, and talks to no side that does not.
+    pub nodes: Option<Nodes>,
     /// With a key: whether connections are encrypted. It is done if either side wants it, or speaks a format without
     /// the alternative: each record is authenticated. An attacker that can read the network then reads everything, and can
     /// still not change, forge, repeat or reorder anything.
@@ -43,6 +47,7 @@ impl Default for TcpConfig {
     fn default() -> Self {
         Self {
             key: None,
+            nodes: None,
             encrypt: true,
             connect_timeout: Duration::from_secs(5),
             liveness_timeout: Duration::from_secs(30),
@@ -69,6 +74,7 @@ impl std::fmt::Debug for TcpConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TcpConfig")
             .field("key", &self.key)
+            .field("nodes", &self.nodes)
             .field("encrypt", &self.encrypt)
             .field("connect_timeout", &self.connect_timeout)
             .field("liveness_timeout", &self.liveness_timeout)

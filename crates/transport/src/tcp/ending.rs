@@ -11,6 +11,7 @@ use super::slots::{Origin, PeerState};
 use crate::blocking::Blocking;
 use crate::error::PeerError;
 use crate::method::{Peer, Silence, Sink};
+use crate::nodes::Membership;
 use crate::session::Session;
 
 impl Tcp {
@@ -33,6 +34,7 @@ impl Tcp {
         }
         state.link = None;
         state.identity = None;
+        state.node = None;
         state.dying = None;
         let (subflows, ticket) = (std::mem::take(&mut state.subflows), state.ticket.take());
         match state.origin {
@@ -65,6 +67,27 @@ impl Tcp {
             }
         }
         self.close_subflows(subflows, ticket);
+    }
+
+    /// Ends the connections with nodes that do not count any more.
+    pub(super) fn end_rejected(&mut self, membership: &Membership, sink: &mut dyn Sink) {
+        let rejected = |state: &mut Box<PeerState>| {
+            let why = membership.still_admits(state.node.as_deref()?).err()?;
+            Some((state.handle, why))
+        };
+        let rejected: Vec<_> = self.slots.iter_mut().filter_map(rejected).collect();
+        for (peer, why) in rejected {
+            let Some(state) = self.slots.get(peer) else {
+                continue; // it has ended with the peer that it was a subflow of
+            };
+            tracing::warn!(address = %state.address, %why, "a TCP connection is ended");
+            let cause = PeerError::Unauthorised(why.to_string());
+            match (&state.origin, state.is_shown()) {
+                (&Origin::Subflow { of, .. }, _) => self.end(of, cause, sink),
+                (_, true) => self.end(peer, cause, sink),
+                (_, false) => self.end(peer, cause, &mut Silence),
+            }
+        }
     }
 
     /// The caller drops a peer. What was accepted for it is still sent, if that is possible soon.

@@ -8,6 +8,11 @@
 //!   ◄───────────────────────────── Noise: e, ee
 //!   Accept: a subflow's ticket, or nothing ─────────►   as a transport message
 //!
+//!   Noise: psk, e ─────────────────────────────►   with it, and keys of nodes (`crate::nodes`)
+//!   ◄──────────── Noise: e, ee, s, es, certificate
+//!   Noise: s, se, certificate; Accept ─────────►
+//!   ◄──────────────────────────────────── Accept   as a transport message
+//!
 //!   ◄──────────────────────────────────── Accept   without: each side has asked the kernel
 //!   Accept ────────────────────────────────────►   which user owns the other end
 //! ```
@@ -15,26 +20,32 @@
 //! The initiator's `Accept` proves that it holds the key in this very exchange: the first Noise
 //! message alone could be a recording by a side that has the same numbers. Both hellos, with a number drawn by each side, are the Noise prologue, so that no attacker on the way
 //! can talk the two sides out of encryption. If neither side wants it, what travels is authenticated all the same, with keys
-//! of the same exchange. A side that does not like the other answers `Refuse`
+//! of the same exchange. Sides of which one demands to know nodes and the other does not refuse each other: neither does with less. A side that does not like the other answers `Refuse`
 //! with the reason, which the other reports.
+
+use std::sync::Arc;
 
 use causeway_sys::secret::Secret;
 use causeway_wire::codec::Malformed;
 use causeway_wire::formats::Formats;
 use causeway_wire::tcp::{
     AUTHENTICATED_FROM, Auth, HELLO_BYTES, Hello, Holder, MAX_CONNECTIONS, MAX_STEP_PAYLOAD,
-    Purpose, Refusal, STEP_HEADER_BYTES, Step, StepKind, TICKET_BYTES, Ticket,
+    NODES_FROM, Purpose, Refusal, STEP_HEADER_BYTES, Step, StepKind, TICKET_BYTES, Ticket,
 };
 
 use crate::error::PeerError;
+use crate::nodes::Certificate;
+use crate::nodes::exchange::{Exchange, Failed, LONGEST_MESSAGE, Proving};
 use crate::tags::TagKeys;
-use crate::trust::refused;
+use crate::trust::{NO_NODE, NODE_DEMANDED, refused};
 
 /// The Noise protocol: no static keys, the cluster's key as pre-shared key from the first message.
 /// The cipher is the faster one that is safe on both sides' processors: AES without instructions for
 /// it is slow, or tells its key by its timing.
 const NOISE_AES: &str = "Noise_NNpsk0_25519_AESGCM_BLAKE2s";
 const NOISE_CHACHA: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+
+const _: () = assert!(LONGEST_MESSAGE <= MAX_STEP_PAYLOAD);
 
 /// Whether this processor has instructions for AES-GCM and AEGIS, whose implementation uses those for AES together with AVX only.
 pub fn has_fast_aes() -> bool {
@@ -72,6 +83,8 @@ pub struct Terms {
     pub ticket: Option<Ticket>,
     /// What this process speaks: [`causeway_wire::tcp::FORMATS`].
     pub formats: Formats,
+    /// With the cluster's key: each side has to prove which node it is, and what is known of nodes.
+    pub nodes: Option<Proving>,
 }
 
 /// Which side began.
@@ -96,6 +109,8 @@ pub struct Agreement {
     pub connections: u8,
     /// To a responder: the ticket of a subflow.
     pub ticket: Option<Ticket>,
+    /// The other side's node, if it has proven which it is.
+    pub node: Option<Arc<Certificate>>,
 }
 
 /// What protects the records of a connection.
@@ -120,20 +135,31 @@ pub struct Unverified {
     pub cause: PeerError,
 }
 
-/// What the last step brought: the protection, if any, and a subflow's ticket.
+/// What the last step brought: the protection, if any, a subflow's ticket and the other side's node.
+#[derive(Default)]
 struct Agreed {
     protection: Option<Protection>,
     ticket: Option<Ticket>,
+    node: Option<Arc<Certificate>>,
 }
 
 enum State {
     Hello,
     Noise(Box<snow::HandshakeState>),
-    /// With the cluster's key: the initiator still has to prove that it is there. Behind that, records have tags if there are keys
-    /// for them.
-    Proof(Box<snow::TransportState>, Option<Box<TagKeys>>),
+    Nodes(Box<Exchange>),
+    /// With the cluster's key: the other side still has to prove that it is there, or that it takes this side's node.
+    Proof(Box<Sealed>),
     Accept,
     Over,
+}
+
+/// What a finished exchange gives.
+struct Sealed {
+    noise: Box<snow::TransportState>,
+    /// Records have tags if there are keys for them.
+    tags: Option<Box<TagKeys>>,
+    /// The other side's node, if the exchange has shown it.
+    node: Option<Arc<Certificate>>,
 }
 
 /// See the module's page. Feed [`Handshake::input`] and send what [`Handshake::take_output`] gives
@@ -154,8 +180,12 @@ pub struct Handshake {
 impl Handshake {
     /// Begins.
     pub fn new(role: Role, terms: Terms) -> Self {
+        let mut formats = terms.formats;
+        if terms.nodes.is_some() {
+            formats.lowest = formats.lowest.max(NODES_FROM);
+        }
         let ours = Hello {
-            formats: terms.formats,
+            formats,
             auth: match terms.key {
                 Some(_) => Auth::ClusterKey,
                 None => Auth::SameUser,
@@ -163,6 +193,7 @@ impl Handshake {
             encrypt: terms.encrypt && terms.key.is_some(),
             holder: terms.holder,
             fast_aes: terms.fast_aes,
+            nodes: terms.nodes.is_some(),
             connections: terms.connections.clamp(1, MAX_CONNECTIONS),
             purpose: match terms.ticket {
                 Some(_) => Purpose::Subflow,
@@ -244,14 +275,15 @@ impl Handshake {
                     agreed
                 }
             };
-            if let Some(Agreed { protection, ticket }) = agreed {
+            if let Some(agreed) = agreed {
                 self.state = State::Over;
                 return Ok(Some(Agreement {
                     auth: self.ours.auth,
-                    protection,
+                    protection: agreed.protection,
                     rest: std::mem::take(&mut self.partial),
                     connections: self.connections,
-                    ticket,
+                    ticket: agreed.ticket,
+                    node: agreed.node,
                 }));
             }
         }
@@ -280,6 +312,13 @@ impl Handshake {
                 return Err(PeerError::Unauthorised(
                     "it demands the cluster's key, and this process has none".to_owned(),
                 ));
+            }
+            _ => {}
+        }
+        match (self.ours.nodes, theirs.nodes) {
+            (true, false) => return Err(self.refuse_with(Refusal::NodeNeeded, NO_NODE.to_owned())),
+            (false, true) => {
+                return Err(self.refuse_with(Refusal::NoNode, NODE_DEMANDED.to_owned()));
             }
             _ => {}
         }
@@ -340,6 +379,16 @@ impl Handshake {
                 Role::Responder => builder.build_responder(),
             }
         };
+        if let Some(proving) = self.terms.nodes.clone() {
+            let initiates = self.role == Role::Initiator;
+            let mut exchange = Exchange::new(initiates, self.fast_aes, key, proving, &prologue)
+                .map_err(broken_noise)?;
+            if initiates {
+                self.write_exchange(&mut exchange)?;
+            }
+            self.state = State::Nodes(Box::new(exchange));
+            return Ok(());
+        }
         let mut noise = build().map_err(broken_noise)?;
         if self.role == Role::Initiator {
             self.write_noise(&mut noise)?;
@@ -369,15 +418,8 @@ impl Handshake {
         }
         match (std::mem::replace(&mut self.state, State::Over), step.kind) {
             (State::Noise(noise), StepKind::Noise) => self.on_noise(noise, step.payload),
-            (State::Proof(mut noise, tags), StepKind::Accept) => {
-                let mut proof = [0; MAX_STEP_PAYLOAD];
-                let Ok(len) = noise.read_message(step.payload, &mut proof) else {
-                    return Err(self.wrong_key());
-                };
-                let ticket = self.shown_ticket(proof.get(..len).unwrap_or_default())?;
-                let protection = Some(protection(noise, tags));
-                Ok(Some(Agreed { protection, ticket }))
-            }
+            (State::Nodes(exchange), StepKind::Noise) => self.on_exchange(exchange, step.payload),
+            (State::Proof(sealed), StepKind::Accept) => self.on_proof(*sealed, step.payload),
             (State::Accept, StepKind::Accept) => {
                 let mut ticket = None;
                 match self.role {
@@ -387,8 +429,10 @@ impl Handshake {
                     }
                     Role::Responder => ticket = self.shown_ticket(step.payload)?,
                 }
-                let protection = None;
-                Ok(Some(Agreed { protection, ticket }))
+                Ok(Some(Agreed {
+                    ticket,
+                    ..Agreed::default()
+                }))
             }
             _ => Err(PeerError::Protocol(
                 "its handshake steps come in the wrong order".to_owned(),
@@ -408,28 +452,102 @@ impl Handshake {
         if self.role == Role::Responder {
             self.write_noise(&mut noise)?;
         }
-        let tags = (!self.encrypt).then(|| Box::new(TagKeys::of(&mut noise, self.fast_aes)));
-        let mut transport = Box::new(noise.into_transport_mode().map_err(broken_noise)?);
+        let sealed = self.seal(noise, None)?;
         if self.role == Role::Responder {
-            self.state = State::Proof(transport, tags);
+            self.state = State::Proof(Box::new(sealed));
             return Ok(None);
         }
-        let mut proof = [0; MAX_STEP_PAYLOAD];
-        let len = transport
-            .write_message(&self.proof(), &mut proof)
-            .map_err(broken_noise)?;
-        self.step(
-            StepKind::Accept,
-            Refusal::None,
-            proof.get(..len).unwrap_or_default(),
-        );
-        Ok(Some(Agreed {
-            protection: Some(protection(transport, tags)),
-            ticket: None,
-        }))
+        let sealed = self.accept(sealed)?;
+        Ok(Some(sealed.agreed(None)))
     }
 
-    /// What the initiator's `Accept` carries.
+    /// Takes a message of the exchange that shows nodes.
+    fn on_exchange(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        payload: &[u8],
+    ) -> Result<Option<Agreed>, PeerError> {
+        exchange.read(payload).map_err(|failed| match failed {
+            Failed::WrongKey => self.wrong_key(),
+            Failed::Malformed(error) => {
+                self.refuse(Refusal::Forged);
+                malformed(error)
+            }
+            Failed::Rejected(why) => self.refuse_with(why.refusal(), why.to_string()),
+        })?;
+        if !exchange.is_finished() {
+            self.write_exchange(&mut exchange)?;
+        }
+        if !exchange.is_finished() {
+            self.state = State::Nodes(exchange);
+            return Ok(None);
+        }
+        let Some((noise, node)) = exchange.finish() else {
+            return Err(self.wrong_key());
+        };
+        let mut sealed = self.seal(noise, Some(node))?;
+        if self.role == Role::Initiator {
+            sealed = self.accept(sealed)?;
+        }
+        self.state = State::Proof(Box::new(sealed));
+        Ok(None)
+    }
+
+    /// Takes the other side's `Accept`, where it is a transport message.
+    fn on_proof(
+        &mut self,
+        mut sealed: Sealed,
+        payload: &[u8],
+    ) -> Result<Option<Agreed>, PeerError> {
+        let mut proof = [0; MAX_STEP_PAYLOAD];
+        let Ok(len) = sealed.noise.read_message(payload, &mut proof) else {
+            return Err(self.wrong_key());
+        };
+        let shown = proof.get(..len).unwrap_or_default();
+        if self.role == Role::Initiator {
+            return match shown {
+                [] => Ok(Some(sealed.agreed(None))),
+                _ => Err(unfitting()),
+            };
+        }
+        let ticket = self.shown_ticket(shown)?;
+        if sealed.node.is_some() {
+            // The initiator waits for it: until then its node could be refused.
+            sealed = self.accept(sealed)?;
+        }
+        Ok(Some(sealed.agreed(ticket)))
+    }
+
+    fn write_exchange(&mut self, exchange: &mut Exchange) -> Result<(), PeerError> {
+        let message = exchange.write().map_err(broken_noise)?;
+        self.step(StepKind::Noise, Refusal::None, &message);
+        Ok(())
+    }
+
+    /// The keys that a finished exchange gives.
+    fn seal(
+        &self,
+        mut noise: Box<snow::HandshakeState>,
+        node: Option<Arc<Certificate>>,
+    ) -> Result<Sealed, PeerError> {
+        let tags = (!self.encrypt).then(|| Box::new(TagKeys::of(&mut noise, self.fast_aes)));
+        let noise = Box::new(noise.into_transport_mode().map_err(broken_noise)?);
+        Ok(Sealed { noise, tags, node })
+    }
+
+    /// Sends an `Accept` as a transport message.
+    fn accept(&mut self, mut sealed: Sealed) -> Result<Sealed, PeerError> {
+        let mut proof = [0; MAX_STEP_PAYLOAD];
+        let len = sealed
+            .noise
+            .write_message(&self.proof(), &mut proof)
+            .map_err(broken_noise)?;
+        let shown = proof.get(..len).unwrap_or_default();
+        self.step(StepKind::Accept, Refusal::None, shown);
+        Ok(sealed)
+    }
+
+    /// What this side's `Accept` carries: an initiator's the ticket of a subflow.
     fn proof(&self) -> Vec<u8> {
         let ticket = self.terms.ticket.as_ref();
         ticket.map_or(Vec::new(), |ticket| ticket.0.to_vec())
@@ -440,15 +558,18 @@ impl Handshake {
         match (self.ours.purpose, <[u8; TICKET_BYTES]>::try_from(bytes)) {
             (Purpose::Peer, _) if bytes.is_empty() => Ok(None),
             (Purpose::Subflow, Ok(ticket)) => Ok(Some(Ticket(ticket))),
-            _ => Err(PeerError::Protocol(
-                "its last handshake step does not fit what the connection is for".to_owned(),
-            )),
+            _ => Err(unfitting()),
         }
     }
 
     fn wrong_key(&mut self) -> PeerError {
-        self.refuse(Refusal::WrongKey);
-        PeerError::Unauthorised("it holds another cluster key".to_owned())
+        self.refuse_with(Refusal::WrongKey, "it holds another cluster key".to_owned())
+    }
+
+    /// Refuses the other side. Returns what that means here.
+    fn refuse_with(&mut self, refusal: Refusal, why: String) -> PeerError {
+        self.refuse(refusal);
+        PeerError::Unauthorised(why)
     }
 
     fn step(&mut self, kind: StepKind, refusal: Refusal, payload: &[u8]) {
@@ -461,11 +582,23 @@ impl Handshake {
     }
 }
 
-fn protection(noise: Box<snow::TransportState>, tags: Option<Box<TagKeys>>) -> Protection {
-    match tags {
-        Some(keys) => Protection::Authenticated(keys),
-        None => Protection::Encrypted(noise),
+impl Sealed {
+    fn agreed(self, ticket: Option<Ticket>) -> Agreed {
+        let protection = match self.tags {
+            Some(keys) => Protection::Authenticated(keys),
+            None => Protection::Encrypted(self.noise),
+        };
+        Agreed {
+            protection: Some(protection),
+            ticket,
+            node: self.node,
+        }
     }
+}
+
+fn unfitting() -> PeerError {
+    let what = "its last handshake step does not fit what the connection is for";
+    PeerError::Protocol(what.to_owned())
 }
 
 fn malformed(error: Malformed) -> PeerError {

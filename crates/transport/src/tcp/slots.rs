@@ -1,6 +1,7 @@
 //! The table of peers, and what is kept for each.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use causeway_wire::tcp::Ticket;
@@ -10,6 +11,7 @@ use crate::address::Address;
 use crate::error::PeerError;
 use crate::half_open::Entry;
 use crate::method::{Identity, Peer};
+use crate::nodes::Certificate;
 use crate::session::{Bounds, Session};
 use crate::table::Table;
 
@@ -42,6 +44,8 @@ pub(super) struct PeerState {
     pub(super) origin: Origin,
     pub(super) address: Address,
     pub(super) identity: Option<Identity>,
+    /// Its node, if it has proven which that is.
+    pub(super) node: Option<Arc<Certificate>>,
     pub(super) link: Option<Link>,
     pub(super) session: Session,
     /// Its subflows, also those that do not stand yet.
@@ -73,6 +77,7 @@ impl PeerState {
             origin,
             address,
             identity: None,
+            node: None,
             link: None,
             session: Session::new(bounds),
             subflows: Vec::new(),

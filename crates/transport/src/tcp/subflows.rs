@@ -87,7 +87,8 @@ impl Tcp {
         let of = *self.tickets.get(&ticket)?;
         let state = self.slots.shown(of)?;
         let has_place = state.subflows.len() + 1 < usize::from(self.config.connections);
-        let same = self.slots.get(subflow)?.identity == state.identity;
+        let subflow = self.slots.get(subflow)?;
+        let same = subflow.identity == state.identity && subflow.node == state.node;
         (has_place && same && state.is_up()).then_some(of)
     }
 

@@ -3,6 +3,7 @@
 
 mod half_open;
 mod hostile;
+mod nodes;
 mod remote_memory;
 mod subflows;
 mod support;

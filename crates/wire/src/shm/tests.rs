@@ -35,7 +35,7 @@ fn records_have_these_bytes() {
         nonce: 0,
         process: PROCESS,
     });
-    let preamble = *b"CWSM\x05\0\x01\x01";
+    let preamble = *b"CWSM\x05\0\x01\x02";
     golden(
         &hello,
         &[
@@ -88,6 +88,23 @@ fn records_have_these_bytes() {
     golden(&challenge, &[&[10][..], &nonce, &[7; PROOF_BYTES]].concat());
     let proof = Record::Proof(Proof([8; PROOF_BYTES]));
     golden(&proof, &[&[11][..], &[8; PROOF_BYTES]].concat());
+    golden(&Record::Node(vec![9; 3]), &[12, 3, 0, 0, 0, 9, 9, 9]);
+    let longest = Record::Node(vec![9; MAX_NODE_MESSAGE]).to_bytes();
+    assert!(longest.len() <= MAX_RECORD_BYTES);
+    assert!(Record::from_bytes(&longest).is_ok());
+    let longer = Record::Node(vec![9; MAX_NODE_MESSAGE + 1]).to_bytes();
+    assert!(Record::from_bytes(&longer).is_err());
+    // A caller that demands to know nodes states format 7 alone.
+    let caller = Record::Hello(Hello {
+        formats: Formats::only(NODES),
+        flags: FLAG_KEYED | FLAG_NODES,
+        ring_bytes: 32 << 10,
+        region_slots: 8192,
+        nonce: u128::from_le_bytes(nonce),
+        process: PROCESS,
+    });
+    let head = b"\x01CWSM\x07\0\x06\0\0\x80\0\0\0\x20\0\0";
+    golden(&caller, &[&head[..], &nonce, &process].concat());
 }
 
 #[test]
@@ -103,8 +120,9 @@ fn another_format_or_a_doorbell_bit_that_is_not_there_is_refused() {
         (1, 4, true),
         (5, 3, true),
         (6, 0, true),
-        (7, 0, false),
-        (7, 9, false),
+        (7, 0, true),
+        (8, 0, false),
+        (8, 9, false),
     ] {
         (hello[5], hello[8]) = (lowest, above);
         let read = Record::from_bytes(&hello);

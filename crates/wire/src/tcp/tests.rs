@@ -14,10 +14,11 @@ fn hello_has_its_golden_bytes_both_ways() {
             descriptor: 0x0807_0605,
         },
         fast_aes: true,
+        nodes: false,
         connections: 4,
         purpose: Purpose::Subflow,
     };
-    let golden = *b"causeway\x05\x00\x01\x01\x00\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x01";
+    let golden = *b"causeway\x05\x00\x01\x01\x00\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x02";
     assert_eq!(hello.encode(), golden);
     assert_eq!(Hello::decode(&golden), Ok(hello));
     // Who does not want encryption says so to those alone that authenticate without it.
@@ -25,7 +26,7 @@ fn hello_has_its_golden_bytes_both_ways() {
         encrypt: false,
         ..hello
     };
-    let golden = *b"causeway\x05\x00\x01\x01\x01\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x01";
+    let golden = *b"causeway\x05\x00\x01\x01\x01\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x02";
     assert_eq!(unencrypted.encode(), golden);
     assert_eq!(Hello::decode(&golden), Ok(unencrypted));
 }
@@ -42,6 +43,7 @@ fn hello_of_a_build_of_format_5_has_its_golden_bytes_both_ways() {
                 descriptor: 0x0807_0605,
             },
             fast_aes: true,
+            nodes: false,
             connections: 4,
             purpose: Purpose::Subflow,
         };
@@ -54,8 +56,37 @@ fn hello_of_a_build_of_format_5_has_its_golden_bytes_both_ways() {
 }
 
 #[test]
+fn hello_of_a_side_that_demands_to_know_nodes_has_its_golden_bytes_both_ways() {
+    let hello = Hello {
+        formats: Formats::only(NODES_FROM),
+        auth: Auth::ClusterKey,
+        encrypt: true,
+        holder: Holder {
+            pid: 0x0403_0200,
+            descriptor: 0x0807_0605,
+        },
+        fast_aes: true,
+        nodes: true,
+        connections: 4,
+        purpose: Purpose::Peer,
+    };
+    let golden = *b"causeway\x07\x00\x01\x01\x00\x02\x03\x04\x05\x06\x07\x08\x03\x04\x00\x00";
+    assert_eq!(hello.encode(), golden);
+    assert_eq!(Hello::decode(&golden), Ok(hello));
+    // It takes a key, and no format without nodes.
+    for (at, value) in [(8, 6), (10, 0), (20, 4)] {
+        let mut bad = golden;
+        bad[at] = value;
+        if at == 8 {
+            bad[23] = 1;
+        }
+        assert!(Hello::decode(&bad).is_err(), "byte {at} = {value}");
+    }
+}
+
+#[test]
 fn hello_with_a_key_refuses_what_no_side_states_of_encryption() {
-    let golden = *b"causeway\x05\x00\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\x01";
+    let golden = *b"causeway\x05\x00\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\x02";
     assert!(Hello::decode(&golden).is_ok());
     for (at, value) in [(11, 0), (11, 2), (12, 2), (12, 0xff)] {
         let mut bad = golden;
@@ -107,7 +138,8 @@ fn hello_refuses_every_unknown_value() {
         (4, 9, true),
         (5, 1, true),
         (6, 1, true),
-        (7, 1, false),
+        (7, 1, true),
+        (8, 1, false),
     ] {
         let mut hello = with(lowest, above);
         let formats = Formats::stated(lowest.into(), above);
@@ -148,8 +180,13 @@ fn steps_have_their_golden_bytes_and_wait_for_the_rest() {
     let (step, _) = Step::decode(b"\x03\x07\x00\x00").unwrap().unwrap();
     assert_eq!(step.refusal, Refusal::NoDescriptors);
     assert!(Step::decode(b"\x04\x00\x00\x00").is_err());
-    assert!(Step::decode(b"\x01\x08\x00\x00").is_err());
-    assert!(Step::decode(b"\x01\x00\x81\x00").is_err(), "too long");
+    let (step, _) = Step::decode(b"\x03\x0e\x00\x00").unwrap().unwrap();
+    assert_eq!(step.refusal, Refusal::WrongRole);
+    assert!(Step::decode(b"\x01\x0f\x00\x00").is_err());
+    let longest = (MAX_STEP_PAYLOAD as u16).to_le_bytes();
+    assert_eq!(Step::decode(&[1, 0, longest[0], longest[1]]), Ok(None));
+    let longer = (MAX_STEP_PAYLOAD as u16 + 1).to_le_bytes();
+    assert!(Step::decode(&[1, 0, longer[0], longer[1]]).is_err());
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Well-formed inputs of what methods put on connections, datagrams and shared rings.
 
 use causeway_wire::codec::Wire;
+use causeway_wire::formats::Formats;
+use causeway_wire::node::{Certificate, files};
 use causeway_wire::{atomic, datagram, shm, tcp, vi};
 
 pub(in crate::decoders) fn virtual_interfaces() -> Vec<Vec<u8>> {
@@ -38,6 +40,7 @@ pub(in crate::decoders) fn openings() -> Vec<Vec<u8>> {
             descriptor: 5,
         },
         fast_aes: true,
+        nodes: false,
         connections: 2,
         purpose: tcp::Purpose::Subflow,
     };
@@ -52,8 +55,13 @@ pub(in crate::decoders) fn openings() -> Vec<Vec<u8>> {
         holder: tcp::Holder::drawn([9; 8]),
         ..hello
     };
+    let node = tcp::Hello {
+        formats: Formats::only(tcp::NODES_FROM),
+        nodes: true,
+        ..keyed
+    };
     (steps.into_iter())
-        .flat_map(|step| [(hello, step), (keyed, step)])
+        .flat_map(|step| [(hello, step), (keyed, step), (node, step)])
         .map(|(hello, (kind, refusal, payload))| {
             let mut bytes = hello.encode().to_vec();
             let step = tcp::Step {
@@ -224,6 +232,40 @@ fn process() -> shm::Process {
     }
 }
 
+fn certificate() -> Certificate {
+    Certificate {
+        serial: 1,
+        expires: u64::MAX,
+        key: [2; 32],
+        authority: [3; 32],
+        name: "node7".into(),
+        roles: vec!["client".into(), "io3".into()],
+        signature: [4; 64],
+    }
+}
+
+pub(in crate::decoders) fn certificates() -> Vec<Vec<u8>> {
+    vec![certificate().to_bytes()]
+}
+
+pub(in crate::decoders) fn node_files() -> Vec<Vec<u8>> {
+    let digits = "0123456789abcdef".repeat(4);
+    let revoked = files::Revoked {
+        entries: vec![(7, "node7".into()), (8, "io-9".into())],
+    };
+    let register = files::Register {
+        certificates: vec![certificate(); 2],
+    };
+    [
+        format!("{}{digits}\n", files::NodeFile::head(&certificate())),
+        format!("{}{digits}\n", files::AuthorityFile::head()),
+        revoked.to_text(),
+        register.to_text(),
+    ]
+    .map(String::into_bytes)
+    .into()
+}
+
 pub(in crate::decoders) fn shm_records() -> Vec<Vec<u8>> {
     [
         shm::Record::Hello(shm::Hello {
@@ -258,6 +300,7 @@ pub(in crate::decoders) fn shm_records() -> Vec<Vec<u8>> {
             proof: shm::Proof([5; shm::PROOF_BYTES]),
         }),
         shm::Record::Proof(shm::Proof([6; shm::PROOF_BYTES])),
+        shm::Record::Node(vec![7; 100]),
     ]
     .iter()
     .map(Wire::to_bytes)

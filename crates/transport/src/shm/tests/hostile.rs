@@ -166,15 +166,15 @@ fn callers_that_share_a_format_are_welcome_and_others_are_told_of_both() {
     for (record, theirs) in [
         (HELLO_OF_FORMAT_4.to_vec(), "format 4 "),
         (foreign(1, 3), "formats 1 to 4 "),
-        (foreign(7, 0), "format 7 "),
-        (foreign(7, 248), "formats 7 to 255 "),
+        (foreign(8, 0), "format 8 "),
+        (foreign(8, 247), "formats 8 to 255 "),
     ] {
         let reason = refusal(&mut host, &address, &record, &files);
         for named in [theirs, &FORMATS.to_string(), "run builds"] {
             assert!(reason.contains(named), "{reason}");
         }
     }
-    for (lowest, above) in [(0, 0), (0, 9), (7, 250)] {
+    for (lowest, above) in [(0, 0), (0, 9), (8, 250)] {
         let reason = refusal(&mut host, &address, &foreign(lowest, above), &files);
         assert!(reason.contains("format"), "{reason}");
     }
@@ -197,7 +197,7 @@ fn a_called_process_of_another_format_is_named_to_the_caller() {
     };
     for (record, named) in [
         (refused.to_bytes(), ["the words of", "other side"]),
-        (stating(&welcome, 7, 2), ["formats 7 to 9", &ours]),
+        (stating(&welcome, 8, 2), ["formats 8 to 10", &ours]),
         (stating(&welcome, 1, 3), ["formats 1 to 4", &ours]),
         (stating(&welcome, 9, 250), ["format", "unknown"]),
     ] {

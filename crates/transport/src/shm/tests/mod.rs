@@ -3,6 +3,7 @@
 mod claims;
 mod death;
 mod hostile;
+mod nodes;
 mod packets;
 mod park;
 mod pieces;

@@ -37,6 +37,7 @@ pub(super) fn terms(key: Option<[u8; 32]>, encrypt: bool, holder: Holder) -> Ter
         connections: 1,
         ticket: None,
         formats: FORMATS,
+        nodes: None,
     }
 }
 

@@ -213,7 +213,7 @@ fn nobody_on_the_way_chooses_the_protection() {
             assert_eq!(encrypted, wanted.contains(&true));
         }
         // What the caller wants, as format 5 and as format 6 have it; that it holds a key; that it speaks format 6.
-        for (at, bit) in [(11, 1), (12, 1), (10, 1), (23, 1)] {
+        for (at, bit) in [(11, 1), (12, 1), (10, 1), (23, 2)] {
             let (agreements, _) = talk(sides(), |hello| hello[at] ^= bit);
             assert!(agreements.iter().all(Option::is_none), "byte {at}");
         }
@@ -349,7 +349,8 @@ fn builds_that_share_a_format_understand_each_other_and_others_name_both() {
             (1, 254, true),
             (6, 0, true),
             (6, 2, true),
-            (7, 2, false),
+            (7, 2, true),
+            (8, 2, false),
         ] {
             let theirs = Formats::stated(lowest, above).unwrap();
             for other in [0, 1] {
@@ -365,7 +366,7 @@ fn builds_that_share_a_format_understand_each_other_and_others_name_both() {
                 }
                 for error in errors {
                     let said = error.unwrap().reason();
-                    for part in [&theirs.to_string(), "formats 5 to 6", "run builds"] {
+                    for part in [&theirs.to_string(), "formats 5 to 7", "run builds"] {
                         assert!(said.contains(part), "{theirs}: {said}");
                     }
                 }
@@ -382,12 +383,12 @@ fn a_caller_of_format_4_is_refused_for_its_format() {
     let error = responder.input(hello, &mut |_| Ok(())).unwrap_err();
     let said = error.reason();
     assert!(
-        said.contains("format 4") && said.contains("formats 5 to 6"),
+        said.contains("format 4") && said.contains("formats 5 to 7"),
         "{said}"
     );
     let reply = responder.take_output();
     assert_eq!(reply[..9], *b"causeway\x05");
-    assert_eq!(reply[23], 1);
+    assert_eq!(reply[23], 2);
     assert_eq!(reply[24..], [3, 1, 0, 0]);
 }
 
@@ -402,7 +403,7 @@ fn formats_that_are_none_end_the_handshake() {
 
 #[test]
 fn nobody_on_the_way_chooses_the_cipher_the_connections_or_the_format() {
-    for (at, bit) in [(20, 1), (21, 2), (23, 1), (23, 2)] {
+    for (at, bit) in [(20, 1), (20, 2), (21, 2), (23, 1), (23, 2)] {
         let (agreements, _) = talk(with_key([true, true]), |hello| hello[at] ^= bit);
         assert!(agreements.iter().all(Option::is_none), "byte {at}");
     }

@@ -1,0 +1,66 @@
+//! What a configuration says of nodes.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use causeway_bmi::nodes::{CLIENT, Nodes, PublicKey};
+
+/// The section `[nodes]`.
+#[derive(Debug, Clone)]
+pub struct NodesEntry {
+    /// Whose certificates are accepted.
+    pub authorities: Vec<PublicKey>,
+    /// The file with the certificate and the key of the node that reads the configuration.
+    pub node_file: PathBuf,
+    /// The list of revoked certificates.
+    pub revoked_file: PathBuf,
+    /// What was read from the files, for all copies of the configuration.
+    pub(super) known: Arc<OnceLock<Nodes>>,
+}
+
+impl PartialEq for NodesEntry {
+    fn eq(&self, other: &Self) -> bool {
+        let said = |entry: &Self| {
+            let files = (entry.node_file.clone(), entry.revoked_file.clone());
+            (entry.authorities.clone(), files)
+        };
+        said(self) == said(other)
+    }
+}
+
+impl Eq for NodesEntry {}
+
+impl NodesEntry {
+    /// What a configuration says. Nothing is read yet.
+    pub fn new(authorities: Vec<PublicKey>, node_file: PathBuf, revoked_file: PathBuf) -> Self {
+        Self {
+            authorities,
+            node_file,
+            revoked_file,
+            known: Arc::default(),
+        }
+    }
+}
+
+/// A public key of 64 hexadecimal digits.
+pub fn parse_public_key(text: &str) -> Option<PublicKey> {
+    let digits = text.as_bytes();
+    let mut key = PublicKey::default();
+    if digits.len() != 2 * key.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(key)
+}
+
+/// The hexadecimal digits of a public key.
+pub fn public_key_digits(key: &PublicKey) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A server of that name could not be told from clients.
+pub(super) fn is_reserved(server: &str) -> bool {
+    server == CLIENT
+}

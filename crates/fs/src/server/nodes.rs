@@ -1,0 +1,153 @@
+//! Which nodes may ask a server for what, where they have to prove which they are; and how a running server learns of changes.
+
+use std::path::{Path, PathBuf};
+
+use causeway_bmi::Waker;
+use causeway_bmi::nodes::{CLIENT, Certificate, Nodes};
+use causeway_wire::fs::{Errno, Failure, Operation};
+
+use crate::config::{ConfigError, Configuration};
+use crate::error::failure;
+
+/// What nodes may ask for.
+#[derive(Debug)]
+pub(super) struct NodeRules {
+    /// The name of the metadata server, which is the only server that makes requests.
+    metadata: String,
+}
+
+impl NodeRules {
+    /// The rules of a configuration; `None` if nodes do not have to prove which they are.
+    pub(super) fn of(configuration: &Configuration) -> Option<Self> {
+        configuration.nodes.as_ref()?;
+        let metadata = configuration.servers.get(configuration.metadata_server())?;
+        Some(Self {
+            metadata: metadata.name.clone(),
+        })
+    }
+
+    /// Refuses a request that is not for this node to make.
+    pub(super) fn check(
+        &self,
+        node: Option<&Certificate>,
+        operation: &Operation,
+    ) -> Result<(), Failure> {
+        let Some(node) = node else {
+            let message = "the connection does not prove which node is at its other end";
+            return Err(failure(Errno::EPERM, message.to_owned()));
+        };
+        let may_lead = node.has_role(&self.metadata);
+        let (may, wanted) = match operation {
+            Operation::Hello { .. } => return Ok(()),
+            Operation::Enroll { .. } => (may_lead, self.metadata.as_str()),
+            // The metadata server removes and registers, as a client of I/O servers.
+            _ => (may_lead || node.has_role(CLIENT), CLIENT),
+        };
+        if may {
+            return Ok(());
+        }
+        let Certificate { name, roles, .. } = node;
+        Err(failure(
+            Errno::EPERM,
+            format!(
+                "node {name} has the roles {}, and this takes the role {wanted}: `causeway fs node add {name} --renew --role {wanted}` and its \
+                 other roles where the cluster's authority is",
+                roles.join(", ")
+            ),
+        ))
+    }
+}
+
+/// Whether this process's own node may be this server: nobody would talk to it otherwise.
+pub(super) fn check_own(nodes: &Nodes, server: &str) -> Result<(), String> {
+    let membership = nodes.current();
+    let own = membership.member().certificate();
+    match own.has_role(server) {
+        true => Ok(()),
+        false => Err(format!(
+            "this host's node file is that of node {}, which has the roles {} and not {server}: write one with `causeway fs node add` where the \
+             cluster's authority is",
+            own.name,
+            own.roles.join(", ")
+        )),
+    }
+}
+
+/// Has a running server read again which authorities it accepts, which certificates were revoked, and its own certificate and key.
+#[derive(Debug)]
+pub struct ReloadHandle {
+    configuration: Configuration,
+    file: PathBuf,
+    waker: Waker,
+}
+
+impl ReloadHandle {
+    pub(super) fn new(configuration: &Configuration, file: &Path, waker: Waker) -> Option<Self> {
+        configuration.nodes.as_ref()?;
+        Some(Self {
+            configuration: configuration.clone(),
+            file: file.to_owned(),
+            waker,
+        })
+    }
+
+    /// Reads them. Connections with nodes that do not count any more end at once. If anything is wrong, everything stays as it was.
+    pub fn reload(&self) -> Result<(), ConfigError> {
+        self.configuration.reload_nodes(&self.file)?;
+        self.waker.wake();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_wire::fs::Incarnation;
+
+    use super::*;
+
+    fn node(roles: &[&str]) -> Certificate {
+        Certificate {
+            serial: 1,
+            expires: 2,
+            key: [3; 32],
+            authority: [4; 32],
+            name: "somebody".to_owned(),
+            roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+            signature: [5; 64],
+        }
+    }
+
+    #[test]
+    fn each_request_takes_the_role_that_makes_it() {
+        let rules = NodeRules {
+            metadata: "meta".to_owned(),
+        };
+        let hello = Operation::Hello {
+            layout_from: 0,
+            timeout_s: 1,
+        };
+        let enroll = Operation::Enroll {
+            index: 0,
+            incarnation: Incarnation(1),
+            replace: true,
+        };
+        let query = Operation::StorageStatus;
+        for (roles, may) in [
+            (&["client"][..], [true, false, true]),
+            (&["meta"], [true, true, true]),
+            (&["io0"], [true, false, false]),
+            (&["client", "io0"], [true, false, true]),
+            (&["io0", "meta"], [true, true, true]),
+        ] {
+            let node = node(roles);
+            let asked = [&hello, &enroll, &query];
+            let allowed = asked.map(|operation| rules.check(Some(&node), operation).is_ok());
+            assert_eq!(allowed, may, "{roles:?}");
+        }
+        let failure = rules.check(Some(&node(&["io0"])), &query).unwrap_err();
+        for part in ["somebody", "io0", "--role client"] {
+            assert!(failure.message.contains(part), "{}", failure.message);
+        }
+        assert!(rules.check(None, &query).is_err());
+    }
+}

@@ -1,0 +1,108 @@
+//! The cluster's authority: it signs the certificates of nodes. Its key is needed where nodes are added, and nowhere else.
+
+use std::io;
+use std::path::Path;
+
+use causeway_sys::random;
+use causeway_sys::secret::Secret;
+use causeway_sys::trusted_file::{Refused, Use};
+use causeway_wire::node::files::{AuthorityFile, MAX_KEY_FILE_BYTES};
+use causeway_wire::node::{Certificate, PublicKey, SIGNATURE_BYTES};
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
+use zeroize::Zeroizing;
+
+use super::member::read_text;
+
+/// The key that signs. The library for signatures makes copies of it while it signs, which it does not overwrite.
+#[derive(Debug)]
+pub struct Authority {
+    seed: Secret,
+    public: PublicKey,
+}
+
+impl Authority {
+    /// A new one, drawn at random.
+    pub fn draw() -> io::Result<Self> {
+        Self::of_seed(Secret::draw()?).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// The one that has this seed. `None` never happens: every seed of 32 bytes is one.
+    fn of_seed(seed: Secret) -> Option<Self> {
+        let pair = Ed25519KeyPair::from_seed_unchecked(seed.expose()).ok()?;
+        let public = pair.public_key().as_ref().try_into().ok()?;
+        Some(Self { seed, public })
+    }
+
+    /// Reads an authority's file.
+    pub fn of_file(path: &Path) -> Result<Self, Refused> {
+        let text = read_text(path, Use::Key, MAX_KEY_FILE_BYTES)?;
+        let file = AuthorityFile::parse(&text).map_err(|e| Refused::Distrusted(e.to_string()))?;
+        let authority = Secret::of_digits(file.key).and_then(Self::of_seed);
+        authority.ok_or_else(|| Refused::Distrusted("its key is none".to_owned()))
+    }
+
+    /// The text of its file.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        let (head, digits) = (AuthorityFile::head(), self.seed.digits());
+        // Nothing is left behind by growing.
+        let mut text = Zeroizing::new(String::with_capacity(head.len() + digits.len() + 1));
+        text.push_str(&head);
+        text.push_str(&digits);
+        text.push('\n');
+        text
+    }
+
+    /// Its public key, which configurations list.
+    pub fn public_key(&self) -> PublicKey {
+        self.public
+    }
+
+    /// A certificate with a serial of its own. `name` and `roles` have to be names ([`super::is_name`]), and there is at least one role and at
+    /// most [`causeway_wire::node::MAX_ROLES`].
+    pub fn sign(
+        &self,
+        key: PublicKey,
+        name: &str,
+        roles: &[String],
+        expires: u64,
+    ) -> io::Result<Certificate> {
+        let mut roles = roles.to_vec();
+        roles.sort();
+        roles.dedup();
+        let mut certificate = Certificate {
+            serial: u64::from_le_bytes(random::bytes()?),
+            expires,
+            key,
+            authority: self.public,
+            name: name.to_owned(),
+            roles,
+            signature: [0; SIGNATURE_BYTES],
+        };
+        let pair = Ed25519KeyPair::from_seed_unchecked(self.seed.expose())
+            .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        let signature = pair.sign(&certificate.signed_bytes());
+        certificate.signature.copy_from_slice(signature.as_ref());
+        Ok(certificate)
+    }
+}
+
+/// Whether the authority that a certificate names has signed it.
+pub(super) fn has_signed(certificate: &Certificate) -> bool {
+    let Certificate {
+        authority,
+        signature,
+        ..
+    } = certificate;
+    let public = UnparsedPublicKey::new(&ED25519, authority);
+    public
+        .verify(&certificate.signed_bytes(), signature)
+        .is_ok()
+}
+
+/// How messages name a public key: by its first digits.
+pub fn fingerprint(key: &PublicKey) -> String {
+    key.iter()
+        .take(6)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}

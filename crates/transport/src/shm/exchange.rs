@@ -1,0 +1,102 @@
+//! How two processes that share memory prove to each other which nodes they are: the exchange of [`crate::nodes`], in records.
+//!
+//! The caller sends its first message behind its greeting, which is the exchange's prologue, and nothing into its ring before it is welcomed.
+
+use std::sync::Arc;
+
+use causeway_sys::secret::Secret;
+use causeway_sys::socket::RecordSocket;
+use causeway_wire::codec::Wire as _;
+use causeway_wire::node::Certificate;
+use causeway_wire::shm::{Hello, Record};
+
+use super::proof::Caller;
+use crate::error::PeerError;
+use crate::nodes::exchange::{Exchange, Failed, Proving};
+
+/// Whether the other side has closed. What it said before can still be read.
+pub(super) fn is_closed(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+    )
+}
+
+/// What a caller has to be shown, and shows, before it is welcomed.
+pub(super) enum Proofs {
+    /// That both hold the cluster's key.
+    Key(Caller),
+    /// That, and which nodes they are.
+    Nodes(Box<Exchange>),
+}
+
+impl Proofs {
+    /// Whether the accepting side may welcome us now: its node, if it has shown that.
+    pub(super) fn check_welcome(self) -> Result<Option<Arc<Certificate>>, PeerError> {
+        match self {
+            Self::Key(caller) => caller.check_welcome().map(|()| None),
+            Self::Nodes(exchange) => match exchange.finish() {
+                Some((_, node)) => Ok(Some(node)),
+                None => Err(PeerError::Unauthorised(
+                    "it does not prove which node it is".to_owned(),
+                )),
+            },
+        }
+    }
+}
+
+/// Begins an exchange of which this greeting is the prologue. Both processes run on one processor.
+pub(super) fn begin(
+    initiates: bool,
+    key: &Secret,
+    proving: Proving,
+    hello: &Hello,
+) -> Result<Box<Exchange>, PeerError> {
+    let prologue = Record::Hello(*hello).to_bytes();
+    let fast_aes = crate::tcp::handshake::has_fast_aes();
+    Exchange::new(initiates, fast_aes, key, proving, &prologue)
+        .map(Box::new)
+        .map_err(|error| broken(&error))
+}
+
+fn broken(error: &snow::Error) -> PeerError {
+    PeerError::Broken(format!("the Noise handshake cannot go on: {error}"))
+}
+
+/// Takes a message, and sends the next one if there is one.
+pub(super) fn go_on(
+    exchange: &mut Exchange,
+    message: &[u8],
+    socket: &RecordSocket,
+) -> Result<(), PeerError> {
+    exchange.read(message).map_err(|failed| match failed {
+        Failed::WrongKey => PeerError::Unauthorised("it holds another cluster key".to_owned()),
+        Failed::Malformed(error) => PeerError::Protocol(error.to_string()),
+        Failed::Rejected(why) => PeerError::Unauthorised(why.to_string()),
+    })?;
+    match exchange.is_finished() {
+        true => Ok(()),
+        false => say(exchange, socket),
+    }
+}
+
+/// Sends this side's next message.
+pub(super) fn say(exchange: &mut Exchange, socket: &RecordSocket) -> Result<(), PeerError> {
+    let message = exchange.write().map_err(|error| broken(&error))?;
+    match socket.send(&Record::Node(message).to_bytes(), &[]) {
+        // What it has said before is read next.
+        Err(error) if is_closed(&error) => Ok(()),
+        sent => sent.map_err(|error| PeerError::of_system(&error)),
+    }
+}
+
+/// What the other side is told that is refused in the middle of an exchange: it knows itself what its certificate says.
+pub(super) fn told(cause: &PeerError) -> PeerError {
+    match cause {
+        PeerError::Unauthorised(why) => {
+            PeerError::Unauthorised(format!("the process there says of this one: {why}"))
+        }
+        other => other.clone(),
+    }
+}
