@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use causeway_bmi::Waker;
-use causeway_sys::entering::{self, BROKEN, Entry, FREE, Next, PARENTS};
+use causeway_sys::entering::{self, BROKEN, Called, Entry, FREE, Next, PARENTS, Wait};
 
 use crate::error::{BMI_EHANDLE, BMI_EINTERNAL, BMI_ELIMIT, BMI_ESYSTEM, Failure};
 use crate::instance::{Instance, duration_us};
@@ -190,11 +190,12 @@ pub(crate) fn call(
     // SAFETY: this thread is inside, so no other uses the instance until it leaves; `live` is not 0, so it is
     // there.
     let instance = unsafe { &mut **slot.instance.get() };
+    let mut called = Called::default();
     // What `catch_unwind` takes it moves to and fro, so it gets a pointer to the call and not the call.
     let mut run = || {
         let code = body(instance).unwrap_or_else(Failure::report);
         if slot.entry.is_shared() {
-            slot.entry.note_changes(instance.bmi.changes());
+            called = slot.entry.note_changes(instance.bmi.changes(), |_| true);
             instance.bmi.check_parked();
         }
         code
@@ -203,10 +204,12 @@ pub(crate) fn call(
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(code) => {
             slot.entry.leave();
+            called.wake();
             code
         }
         Err(_) => {
             slot.entry.close(BROKEN);
+            called.wake();
             interrupt_wait(handle, |_| {});
             refusal(BROKEN).report()
         }
@@ -256,10 +259,11 @@ fn wait_shared(
     let entry = &slot(handle).entry;
     let until = Instant::now().checked_add(left);
     let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
-    let mut waits_for_all = false;
+    let mut wait = Wait::default();
     let mut parked = None;
     loop {
-        let mut next = Next::Return;
+        let mut next = (Next::Return, Called::default());
+        let mut awake = Duration::ZERO;
         let code = call(handle, |instance| {
             if let Some(parked) = parked.take() {
                 instance.bmi.finish_wait(parked);
@@ -268,21 +272,30 @@ fn wait_shared(
             let code = body(instance, Duration::ZERO);
             let is_time_up = left().is_some_and(|left| left.is_zero());
             let is_over = !matches!(code, Ok(0)) || is_time_up || entry.take_wake_request();
-            next = entry.next(&mut waits_for_all, is_over, || {
-                let parked = instance.bmi.prepare_wait(until);
+            if is_over && wait.is_for_all() {
+                instance.bmi.end_wait();
+            }
+            // Any change may be what is waited for.
+            let awaited = (!is_over).then_some(None);
+            next = entry.next(&mut wait, awaited, |watched| {
+                debug_assert_eq!(watched, [], "no operation is named");
+                let parked = instance.bmi.prepare_wait(until, &[]);
                 instance.bmi.take_interrupted();
                 parked
             });
+            awake = instance.bmi.awake_beside();
             code
         });
+        let (next, called) = next;
+        called.wake();
         match next {
             Next::Return => return code,
             Next::Again => {}
-            Next::Park(mut wait) => {
-                wait.wait();
-                parked = Some(wait);
+            Next::Park(mut pastime) => {
+                pastime.wait();
+                parked = Some(pastime);
             }
-            Next::Follow(seen) => entry.wait_for_changes(seen, left()),
+            Next::Follow => entry.follow(&wait, awake, left()),
         }
     }
 }

@@ -13,7 +13,7 @@
 //!
 //! Inside, the protocol's state is apart from the methods ([`conversations`](crate::conversations)): `driving` and
 //! `posting` do with methods what it asks for, `connections` and `connect` know which peer is behind which handle, `callers`
-//! which of them are one, `listening` where others reach us, `messages` looks at those that wait for receives, `progress` polls, `sleep` sleeps, `parked` lets others in meanwhile, `memory_waits` waits for what
+//! which of them are one, `listening` where others reach us, `messages` looks at those that wait for receives, `progress` polls, `sleep` sleeps, `parked` lets others in meanwhile, `yielding` yields, `memory_waits` waits for what
 //! other processes do in shared memory, `watch` shows observers what is going on and `stall` tells of operations that make no progress. `loopback` is how a process sends to itself.
 
 mod callers;
@@ -32,6 +32,7 @@ mod progress;
 mod sleep;
 mod stall;
 mod watch;
+mod yielding;
 
 #[cfg(test)]
 mod tests;

@@ -355,6 +355,13 @@ impl<M: Matcher> Shared<M> {
         }
     }
 
+    /// Whether an operation is done, or not there any more.
+    #[inline]
+    pub(crate) fn is_done(&self, id: OpId) -> bool {
+        let op = self.ops.find(id.0).and_then(|op| self.ops.get(op));
+        op.is_none_or(|op| matches!(op.state, State::Done))
+    }
+
     /// Takes a done operation out, as the caller asked.
     pub(crate) fn take_done(&mut self, id: OpId) -> Result<Option<Completion>, Error> {
         let op = self.ops.find_entry(id.0).ok_or(Error::Stale("operation"))?;

@@ -8,6 +8,10 @@ pub use causeway_wire::watch::Count;
 
 pub use crate::clock::Clock;
 
+/// A tag under which nothing is sent: a receive for it ends with the connection of its peer. Where nothing comes under it, nothing is
+/// missed, and it is never told as an operation that makes no progress.
+pub const END_OF_CONNECTION: u64 = u64::MAX;
+
 /// A message's tag.
 pub type Tag = u64;
 

@@ -413,6 +413,22 @@ impl Policy {
         }
     }
 
+    /// Whether a wait is going on.
+    #[inline]
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.wait.is_some()
+    }
+
+    /// How long a thread that has another one wait for all stays awake beside it.
+    #[inline]
+    pub(crate) fn awake_beside(&self) -> Duration {
+        match self.contention.competitors() {
+            Competitors::None => self.limit,
+            Competitors::Waiting => self.contended_limit(),
+            Competitors::CpuBound => Duration::ZERO,
+        }
+    }
+
     /// Whether a wait for something in shared memory is going on.
     pub(crate) fn waits_for_memory(&self) -> bool {
         let wait = self.wait.as_ref();

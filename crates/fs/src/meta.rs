@@ -20,7 +20,7 @@
 //! # Parts, in reading order
 //! [`store`] (ordered keys and values; the records are `causeway_wire::store`'s), `overlay` (a batch's
 //! view of its own changes), `query` and `walk` (records, permissions, paths), `change` (names and
-//! counts, stored twice), `names`, `rename`, `files`, `xattrs` (the operations), `layout` and `layout_changes` (which I/O servers there
+//! counts, stored twice), `opens` and `orphans` (files that lose their last name while they are open), `names`, `rename`, `files`, `xattrs` (the operations), `layout` and `layout_changes` (which I/O servers there
 //! are),
 //! `session` (each change happens once), `service` (batches), `check` (finding and repairing what is wrong).
 
@@ -31,6 +31,8 @@ mod files;
 mod layout;
 mod layout_changes;
 mod names;
+pub(crate) mod opens;
+mod orphans;
 mod overlay;
 mod query;
 mod rename;

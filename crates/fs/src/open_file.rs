@@ -47,7 +47,7 @@ pub enum Whence {
     Hole,
 }
 
-/// An open file.
+/// An open file. It stays as long as it is open, also when others have removed or replaced its name (`docs/locks.md`).
 pub struct OpenFile {
     pub(crate) clients: Arc<Clients>,
     flags: OpenFlags,
@@ -335,13 +335,7 @@ fn open(client: &mut Client, path: &[u8], flags: OpenFlags, mode: u16) -> Result
 
 /// Opens without the content that could come along: bytes written between opening and reading must be read.
 fn find(client: &mut Client, path: &[u8], flags: OpenFlags) -> Result<File, Error> {
-    client
-        .stat(path, !flags.no_follow)
-        .map(File::new)
-        .map_err(|error| Error {
-            operation: "open",
-            ..error
-        })
+    client.open_held(path, !flags.no_follow)
 }
 
 fn make(client: &mut Client, path: &[u8], flags: OpenFlags, mode: u16) -> Result<File, Error> {
@@ -350,7 +344,7 @@ fn make(client: &mut Client, path: &[u8], flags: OpenFlags, mode: u16) -> Result
         mode,
         ..CreateOptions::default()
     };
-    match client.create(Place::from(path), &options) {
+    match client.create_held(Place::from(path), &options) {
         // The name is a directory's, or that of a link to the file.
         Err(error) if error.errno == Errno::EEXIST && !flags.exclusive => find(client, path, flags),
         made => made,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use causeway_wire::fs::Errno;
 
 use crate::Error;
-use crate::client::{Client, ClientOptions, Locks};
+use crate::client::{Client, ClientOptions, Locks, Shared};
 use crate::config::Configuration;
 
 /// The least time that a call gets: one that has waited for long may still reach a server that replies.
@@ -36,7 +36,7 @@ pub struct Clients {
     /// Set once a thread has found no client free: from then on, files are spread over all of them.
     is_shared: AtomicBool,
     next: AtomicUsize,
-    locks: Arc<Locks>,
+    shared: Shared,
     last_lock_number: AtomicU64,
 }
 
@@ -66,8 +66,8 @@ impl Clients {
         options: &ClientOptions,
         count: usize,
     ) -> Result<Self, Error> {
-        let locks = Arc::new(Locks::new(configuration, options));
-        let first = Client::with_locks(configuration, options.clone(), Arc::clone(&locks))?;
+        let shared = Shared::new(configuration, options)?;
+        let first = Client::sharing(configuration, options.clone(), &shared)?;
         let mut slots = vec![Slot::Idle(Box::new(first))];
         slots.resize_with(count.max(1), || Slot::Empty);
         Ok(Self {
@@ -78,7 +78,7 @@ impl Clients {
             returned: Condvar::new(),
             is_shared: AtomicBool::new(false),
             next: AtomicUsize::new(0),
-            locks,
+            shared,
             last_lock_number: AtomicU64::new(0),
         })
     }
@@ -90,7 +90,7 @@ impl Clients {
 
     /// The locks of all of them.
     pub fn locks(&self) -> &Arc<Locks> {
-        &self.locks
+        &self.shared.locks
     }
 
     /// The largest number of clients.
@@ -146,10 +146,10 @@ impl Clients {
                 };
                 let client = match &mut borrowed.client {
                     Some(client) => client,
-                    none => none.insert(Box::new(Client::with_locks(
+                    none => none.insert(Box::new(Client::sharing(
                         &self.configuration,
                         self.options.clone(),
-                        Arc::clone(&self.locks),
+                        &self.shared,
                     )?)),
                 };
                 client.limit(left.max(LEAST_TIME));

@@ -7,8 +7,7 @@
 //!
 //! Reading order: [`options`] (what `-o` takes) and [`session`] (mounting, serving, unmounting); `requests` (those of
 //! the kernel), `operations` (what they mean) with `allocation` (holes), `stored` (how much of files with holes is stored) and `xattrs` (extended attributes), `clients` (which client carries them out, for whom, and for how long),
-//! `open_files` (the open files of this mount), `listing` (directories that are being read), `unlinked` (open files that have lost
-//! their last name), `locks` (locks of ranges) with `signals` (of programs that wait for them), `attributes` (attributes and error numbers as the kernel has them).
+//! `open_files` (the open files of this mount), `listing` (directories that are being read), `locks` (locks of ranges) with `signals` (of programs that wait for them), `attributes` (attributes and error numbers as the kernel has them).
 //!
 //! `docs/mount.md` says what programs can rely on. What it does not do: it keeps nothing that was written, so that all
 //! data is at the servers when `write` returns; and `flock` is the kernel's own, which other mounts do not see.
@@ -28,5 +27,4 @@ mod requests;
 pub mod session;
 mod signals;
 mod stored;
-mod unlinked;
 mod xattrs;

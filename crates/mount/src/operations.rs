@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions, File, Space};
@@ -19,7 +18,6 @@ use crate::lock_handles::LockHandles;
 use crate::open_files::{OpenFiles, Shared};
 use crate::signals::Waits;
 use crate::stored::StoredBytes;
-use crate::unlinked::{PLACE, Unlinked};
 
 /// Entries of a directory that are asked for at a time.
 const PAGE: u32 = 1000;
@@ -31,7 +29,6 @@ pub(crate) struct Mounted {
     io_servers: Vec<usize>,
     pub(crate) files: OpenFiles,
     stored: StoredBytes,
-    unlinked: Unlinked,
     directories: Mutex<Directories>,
     /// Programs that wait for locks.
     pub(crate) waits: Arc<Waits>,
@@ -57,13 +54,12 @@ pub(crate) enum New<'a> {
 }
 
 impl Mounted {
-    pub(crate) fn new(clients: Clients, io_servers: Vec<usize>, unlinked: Unlinked) -> Self {
+    pub(crate) fn new(clients: Clients, io_servers: Vec<usize>) -> Self {
         Self {
             clients,
             io_servers,
             files: OpenFiles::default(),
             stored: StoredBytes::default(),
-            unlinked,
             directories: Mutex::default(),
             waits: Arc::default(),
             lock_handles: LockHandles::default(),
@@ -71,22 +67,7 @@ impl Mounted {
         }
     }
 
-    /// How often [`Self::renew`] has to be called.
-    pub(crate) fn renewal(&self) -> Duration {
-        self.unlinked.renewal()
-    }
-
-    /// Carries out periodic work.
-    pub(crate) fn renew(&self) {
-        self.unlinked.renew(&self.clients);
-    }
-
-    /// Removes what the mount has left at the servers.
-    pub(crate) fn end(&self) {
-        self.unlinked.end(&self.clients);
-    }
-
-    /// The attributes that programs see of a node: a name among the unlinked does not count.
+    /// The attributes that programs see of a node.
     fn shown(&self, node: &Node) -> Shown {
         Shown {
             device: node.body.device(),
@@ -95,10 +76,7 @@ impl Mounted {
     }
 
     /// The same of what is no device.
-    fn shown_with(&self, object: ObjectId, mut attributes: Attributes) -> Shown {
-        if attributes.kind == Kind::File && self.files.is_unlinked(object) {
-            attributes.links = attributes.links.saturating_sub(1);
-        }
+    fn shown_with(&self, object: ObjectId, attributes: Attributes) -> Shown {
         Shown {
             object,
             attributes,
@@ -111,9 +89,6 @@ impl Mounted {
     }
 
     pub(crate) fn lookup(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome<Shown> {
-        if is_hidden(parent, name) {
-            return Err(Failed(Errno::ENOENT));
-        }
         let found = self
             .clients
             .for_user(user, false, |client| {
@@ -192,12 +167,8 @@ impl Mounted {
         name: &[u8],
         new: &New<'_>,
     ) -> Outcome<Shown> {
-        if is_hidden(parent, name) {
-            return Err(Failed(Errno::EPERM));
-        }
         let at = || Place::from((parent, name));
-        // A member of a directory's group keeps the set-group-ID bit, so the group has to be known.
-        let is_for_group = matches!(*new, New::Directory { mode } | New::File { mode } | New::Special { mode, .. } if mode & 0o2000 != 0);
+        let is_for_group = matches!(*new, New::Directory { mode } | New::File { mode } | New::Special { mode, .. } if is_for_group(mode));
         let node = self
             .clients
             .for_user(user, is_for_group, |client| match *new {
@@ -229,10 +200,19 @@ impl Mounted {
         mode: u16,
         exclusive: bool,
     ) -> Outcome<Shown> {
-        let _creation = self.files.begin_creation();
-        match self.make(user, parent, name, &New::File { mode }) {
-            Ok(shown) => {
-                self.files.add(shown.object);
+        let at = || Place::from((parent, name));
+        let options = CreateOptions {
+            exclusive: true,
+            mode,
+            ..CreateOptions::default()
+        };
+        let made = self.clients.for_user(user, is_for_group(mode), |client| {
+            client.create_held(at(), &options)
+        });
+        match made {
+            Ok(file) => {
+                let shown = self.shown(&file.node);
+                *self.files.open(shown.object).lock() = Some(file);
                 Ok(shown)
             }
             Err(Failed(Errno::EEXIST)) if !exclusive => Err(Failed(Errno::ESTALE)),
@@ -242,14 +222,9 @@ impl Mounted {
 
     /// Removes a name of a file.
     pub(crate) fn unlink(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome {
-        let _removal = self.files.begin_removal();
-        let kept = self.keep_if_last(user, parent, name)?;
         let place = Place::from((parent, name));
-        let removed = self.clients.for_user(user, false, |client| match kept {
-            Some(object) => client.unlink_object(place.clone(), object),
-            None => client.unlink(place.clone()),
-        });
-        self.undo_unless(removed, kept)
+        self.clients
+            .for_user(user, false, |client| client.unlink(place.clone()))
     }
 
     pub(crate) fn remove_directory(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome {
@@ -265,18 +240,8 @@ impl Mounted {
         to: (ObjectId, &[u8]),
         no_replace: bool,
     ) -> Outcome {
-        if is_hidden(to.0, to.1) {
-            return Err(Failed(Errno::EPERM));
-        }
-        let _removal = (!no_replace).then(|| self.files.begin_removal());
-        let kept = match no_replace {
-            true => None,
-            false => self.keep_if_last(user, to.0, to.1)?,
-        };
-        let renamed = self
-            .clients
-            .for_user(user, false, |client| client.rename(from, to, no_replace));
-        self.undo_unless(renamed, kept)
+        self.clients
+            .for_user(user, false, |client| client.rename(from, to, no_replace))
     }
 
     /// Swaps the objects that two names stand for.
@@ -286,66 +251,8 @@ impl Mounted {
         first: (ObjectId, &[u8]),
         second: (ObjectId, &[u8]),
     ) -> Outcome {
-        if is_hidden(first.0, first.1) || is_hidden(second.0, second.1) {
-            return Err(Failed(Errno::EPERM));
-        }
         self.clients
             .for_user(user, false, |client| client.exchange(first, second))
-    }
-
-    /// Called before a name is removed: if it is the last one of a file that is open here, gives the file a name among the
-    /// unlinked, and returns the file.
-    fn keep_if_last(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome<Option<ObjectId>> {
-        if self.files.is_empty() {
-            return Ok(None);
-        }
-        let Shown {
-            object, attributes, ..
-        } = match self.lookup(user, parent, name) {
-            Ok(found) => found,
-            Err(Failed(Errno::ENOENT)) => return Ok(None),
-            Err(failed) => return Err(failed),
-        };
-        let is_last = attributes.kind == Kind::File && attributes.links == 1;
-        if !is_last || !self.files.is_open(object) {
-            return Ok(None);
-        }
-        match self
-            .clients
-            .own(|client| self.unlinked.keep(client, object))
-        {
-            Ok(()) => {}
-            // The user who mounted the file system may lack the right to; then the file goes with its name.
-            Err(Failed(Errno::EACCES | Errno::EPERM)) => return Ok(None),
-            Err(failed) => return Err(failed),
-        }
-        if !self.files.set_unlinked(object, true) {
-            // The file was closed meanwhile.
-            self.release(object);
-            return Ok(None);
-        }
-        Ok(Some(object))
-    }
-
-    /// Undoes [`Self::keep_if_last`] if the name is still there.
-    fn undo_unless(&self, done: Outcome, kept: Option<ObjectId>) -> Outcome {
-        if let (Err(_), Some(object)) = (done, kept) {
-            self.files.set_unlinked(object, false);
-            self.release(object);
-        }
-        done
-    }
-
-    fn release(&self, object: ObjectId) {
-        let released = self
-            .clients
-            .own(|client| self.unlinked.release(client, object));
-        if released.is_err() {
-            tracing::warn!(
-                object = object.0,
-                "a closed file's name among the unlinked could not be removed; it stays until this mount ends"
-            );
-        }
     }
 
     /// Opens a file; truncates it if asked to. `drop_privileges` clears the set-user-ID and set-group-ID bits of a file that is
@@ -370,9 +277,7 @@ impl Mounted {
 
     /// Handles the last close of a handle.
     pub(crate) fn close(&self, object: ObjectId) {
-        if let Some(_removal) = self.files.close(object) {
-            self.release(object);
-        }
+        self.files.close(object);
     }
 
     /// Carries out something on a file's content with the file's client.
@@ -454,9 +359,6 @@ impl Mounted {
         loop {
             while let Some(entry) = listing.entry(position) {
                 position += 1;
-                if is_hidden(directory, &entry.name) {
-                    continue;
-                }
                 if !take(position, entry) {
                     return Ok(());
                 }
@@ -476,6 +378,11 @@ impl Mounted {
     pub(crate) fn space(&self) -> Outcome<Space> {
         self.clients.own(|client| client.space(&self.io_servers))
     }
+}
+
+/// Whether something with this mode is made for a group that has to be known: a member of a directory's group keeps the set-group-ID bit.
+fn is_for_group(mode: u16) -> bool {
+    mode & 0o2000 != 0
 }
 
 /// Changes a file's content. With `drop_privileges` its set-user-ID and set-group-ID bits, as far as they are known, are cleared before,
@@ -527,22 +434,17 @@ fn unprivileged(mode: u16) -> Option<u16> {
     (mode & dropped != 0).then_some(mode & !dropped)
 }
 
-/// Whether the name is that of the directory of unlinked files, which programs do not see.
-fn is_hidden(parent: ObjectId, name: &[u8]) -> bool {
-    parent == ObjectId::ROOT && name == PLACE
-}
-
-/// The file as it is known, or as it is now if it is not known or `again`.
+/// The file as it is known, or as it is now if it is not known or is opened, which also holds it.
 fn known_file<'a>(
     client: &mut Client,
     known: &'a mut Option<File>,
     object: ObjectId,
-    again: bool,
+    opens: bool,
 ) -> Result<&'a mut File, Error> {
     let file = match known.take() {
         Some(mut file) => {
-            let seen = match again {
-                true => client.open_again(&mut file),
+            let seen = match opens {
+                true => client.hold_again(&mut file),
                 false => Ok(()),
             };
             // A file with unsynced data must stay known, whatever happens.
@@ -550,6 +452,7 @@ fn known_file<'a>(
             seen?;
             return Ok(file);
         }
+        None if opens => client.open_object_held(object)?,
         None => client.open_object(object)?,
     };
     Ok(known.insert(file))

@@ -42,7 +42,7 @@ const IGNORED: &[&str] = &[
     "diratime",
 ];
 /// Options of this file system.
-const OWN: &[&str] = &["config", "via", "lease"];
+const OWN: &[&str] = &["config", "via"];
 
 impl FromStr for Options {
     type Err = UnknownOption;

@@ -136,7 +136,6 @@ impl Filesystem for RequestHandler {
     }
 
     fn destroy(&mut self) {
-        self.mounted.end();
         let _ = self.ended.send(());
     }
 

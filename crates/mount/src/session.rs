@@ -6,14 +6,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_fs::client::ClientOptions;
 use causeway_fs::config::Configuration;
-use causeway_fs::dev::random_identity;
 use causeway_wire::fs::ObjectId;
 use fuser::BackgroundSession;
 use rustix::io::Errno;
@@ -25,7 +23,6 @@ use crate::locks::watch_signals;
 use crate::operations::Mounted;
 use crate::options::Options;
 use crate::requests::RequestHandler;
-use crate::unlinked::Unlinked;
 
 /// The type of Causeway's file systems in the table of mounts.
 const TYPE: &str = "fuse.causeway";
@@ -47,8 +44,6 @@ pub struct Spec<'a> {
     pub options: &'a Options,
     /// Threads that serve requests, and clients that they share.
     pub threads: usize,
-    /// How long open files that have lost their names are kept if the mount dies, or is stopped.
-    pub lease: Duration,
 }
 
 /// A directory where something can be mounted.
@@ -62,14 +57,12 @@ pub struct MountPoint {
 type Serving = Arc<Mutex<Option<Served>>>;
 
 struct Served {
-    mounted: Arc<Mounted>,
     /// The mount's entry in the table of mounts, once known: it distinguishes this mount from one on top of it.
     entry: Option<Entry>,
 }
 
 /// A mounted file system that this process serves.
 pub struct Mount {
-    mounted: Arc<Mounted>,
     serving: Serving,
     ended: Receiver<()>,
     session: BackgroundSession,
@@ -202,11 +195,8 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     probe.stat_object(ObjectId::ROOT)?;
     drop(probe);
     let clients = Clients::connect(spec.configuration, &spec.client, spec.threads)?;
-    let number = random_identity().doing(what)?;
     let io_servers = spec.configuration.io_servers();
-    let unlinked = Unlinked::new(number, spec.lease);
-    let mounted = Arc::new(Mounted::new(clients, io_servers, unlinked));
-    mounted.renew();
+    let mounted = Arc::new(Mounted::new(clients, io_servers));
     watch_signals(&mounted).doing(what)?;
     let (sender, ended) = channel();
     let handler = RequestHandler {
@@ -224,15 +214,11 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
         let session = fuser::Session::new(handler, directory, &config)
             .and_then(fuser::Session::spawn)
             .map_err(|error| refused(what(), &error))?;
-        let mounted = Arc::clone(&mounted);
         // It is the first one.
         let _ = mounted
             .forgets
             .set(forget_by(session.notifier()).doing(what)?);
-        *serving = Some(Served {
-            mounted,
-            entry: None,
-        });
+        *serving = Some(Served { entry: None });
         session
     };
     match directory.metadata() {
@@ -241,7 +227,6 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
                 served.entry = mounted_at(directory);
             }
             Ok(Mount {
-                mounted,
                 serving: Arc::clone(&spec.at.serving),
                 ended,
                 session,
@@ -292,10 +277,8 @@ impl MountPoint {
 impl Mount {
     /// Serves until the file system is unmounted.
     pub fn serve(self) {
-        let renewal = self.mounted.renewal();
-        while self.ended.recv_timeout(renewal) == Err(RecvTimeoutError::Timeout) {
-            self.mounted.renew();
-        }
+        // The sender goes at the latest with the last thread that serves requests.
+        let _ = self.ended.recv();
         // Another file system may be mounted there by now: dropping the session would unmount it.
         lock(&self.serving).take();
         std::mem::forget(self.session);
@@ -305,7 +288,7 @@ impl Mount {
 impl Unmounter {
     /// Unmounts the file system. Files that are open fail from then on.
     pub fn unmount(self) {
-        let Some(Served { mounted, entry }) = lock(&self.serving).take() else {
+        let Some(Served { entry }) = lock(&self.serving).take() else {
             return;
         };
         let place = &self.directory;
@@ -320,7 +303,6 @@ impl Unmounter {
         if let Err(failure) = unmounted {
             tracing::warn!("{failure}");
         }
-        mounted.end();
     }
 }
 

@@ -17,11 +17,11 @@ use causeway_mpi::error::{Codes, Error, Result};
 use causeway_mpi::group::Group;
 use causeway_mpi::info::Info;
 use causeway_mpi::operation::Operation;
-use causeway_mpi::process::{Active, Parked, Process, Waited, Waker};
+use causeway_mpi::process::{Active, OpId, Parked, Process, Waited, Waker};
 use causeway_mpi::schedule::Call;
 use causeway_mpi::status::Status;
 use causeway_mpi::table::{Kind, Table};
-use causeway_sys::entering::{self, Entry, Next, PARENTS};
+use causeway_sys::entering::{self, Called, Entry, Next, PARENTS, Wait};
 use causeway_sys::memory::{BorrowedSpan, ForeignMemory, Memory};
 
 use crate::keys::{Keys, Values};
@@ -35,6 +35,8 @@ const PREDEFINED_TYPES: usize = 0x100;
 /// See the module's page.
 pub(crate) struct Library {
     pub(crate) process: Option<Process>,
+    /// Its rank, for messages about errors while it parts from the others, too, and later.
+    pub(crate) rank: Option<u32>,
     /// The process has parted from the others.
     pub(crate) is_over: bool,
     pub(crate) infos: Table<Info>,
@@ -200,16 +202,18 @@ impl Inside {
     #[inline(never)]
     fn leave_in_turn(&mut self) {
         let entry = &INSTANCE.entry;
+        let mut called = Called::default();
         if let Some(process) = &mut self.library().process
             && !std::thread::panicking()
         {
             if entry.is_shared() {
-                entry.note_changes(process.changes());
+                called = entry.note_changes(process.changes(), |op| process.is_done(op));
                 process.check_parked();
             }
             standby::leave(process);
         }
         entry.leave();
+        called.wake();
     }
 }
 
@@ -297,7 +301,7 @@ pub(crate) fn interrupt() {
 /// Has all threads that wait look for themselves: what they wait for may have come otherwise than by a message.
 pub(crate) fn wake_all() {
     if INSTANCE.entry.is_shared() {
-        INSTANCE.entry.wake_waiters();
+        INSTANCE.entry.call_all();
         interrupt();
     }
 }
@@ -355,6 +359,7 @@ impl Library {
         }
         Self {
             process: None,
+            rank: None,
             is_over: false,
             infos: Table::new(Kind::Info, abi::ERR_INFO),
             groups: Table::new(Kind::Group, abi::ERR_GROUP),
@@ -584,7 +589,7 @@ pub(crate) fn wait_for<T>(mut wait: impl FnMut(&mut Process) -> Result<Waited<T>
         match with(|process, _| wait(process))? {
             Waited::Done(done) => return Ok(done),
             Waited::Call(call) => run(&call)?,
-            Waited::NotYet => return wait_among_threads(&mut wait),
+            Waited::NotYet(_) => return wait_among_threads(&mut wait),
         }
     }
 }
@@ -604,30 +609,37 @@ fn wait_among_threads<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>
 
 fn wait_in_turns<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
     let entry = &INSTANCE.entry;
-    let mut waits_for_all = false;
+    let mut turn = Wait::default();
     let mut parked: Option<Parked> = None;
     loop {
-        let (found, next) = with(|process, _| {
+        let (found, (next, called), awake) = with(|process, _| {
             if let Some(parked) = parked.take() {
                 process.finish_wait(parked);
             }
             let found = wait(process);
-            let is_over = !matches!(found, Ok(Waited::NotYet));
-            let next = entry.next(&mut waits_for_all, is_over, || process.prepare_wait());
-            Ok((found, next))
+            let awaited = match &found {
+                Ok(Waited::NotYet(op)) => Some(op.map(OpId::to_raw)),
+                _ => None,
+            };
+            if awaited.is_none() && turn.is_for_all() {
+                process.end_wait();
+            }
+            let next = entry.next(&mut turn, awaited, |watched| process.prepare_wait(watched));
+            Ok((found, next, process.awake_beside()))
         })?;
+        called.wake();
         match next {
             Next::Return => match found? {
                 Waited::Done(done) => return Ok(done),
                 Waited::Call(call) => run(&call)?,
-                Waited::NotYet => {}
+                Waited::NotYet(_) => {}
             },
             Next::Again => {}
-            Next::Park(mut sleep) => {
-                sleep.wait();
-                parked = Some(sleep);
+            Next::Park(mut pastime) => {
+                pastime.wait();
+                parked = Some(pastime);
             }
-            Next::Follow(seen) => entry.wait_for_changes(seen, None),
+            Next::Follow => entry.follow(&turn, awake, None),
         }
     }
 }
@@ -755,11 +767,11 @@ pub(crate) fn call_handler(function: usize, handle: &mut Handle, code: c_int) {
 #[cold]
 fn die(name: &str, error: &Error) -> ! {
     let text = enter(|library| {
-        let rank = library.process.as_ref().map(Process::rank);
         let class = library
             .codes
             .class_of(error.code())
             .unwrap_or(abi::ERR_UNKNOWN);
+        let rank = library.rank;
         let rank = rank.map_or_else(String::new, |rank| format!("rank {rank}: "));
         Ok(format!(
             "causeway: {rank}{name}: {error} (error class {class})\n"

@@ -8,6 +8,7 @@ use causeway_mpi::error::Result;
 use causeway_mpi::point::{Mode, Received, Route};
 use causeway_mpi::process::{Active, Waited};
 use causeway_mpi::request::{FINISHED, Plan};
+use causeway_mpi::status::Status as Known;
 
 use crate::library::{Inside, complete, wait_for, with};
 use crate::types::{Handle, Status, write_status};
@@ -106,6 +107,23 @@ unsafe fn send_keeping(
     unsafe { keep(start_send(buffer, route, mode)?, request) }
 }
 
+/// Writes the status of a receive, also of one whose message did not fit.
+///
+/// # Safety
+/// The pointer is null or valid for writes.
+#[inline]
+unsafe fn settle(done: Result<Known>, status: *mut Status) -> Result<()> {
+    let known = match &done {
+        Ok(known) => Some(*known),
+        Err(error) => error.status(),
+    };
+    if let Some(known) = known {
+        // SAFETY: the caller's promise.
+        unsafe { write_status(status, known) };
+    }
+    done.map(drop)
+}
+
 /// Receives a message that may have come, or what else is unusual.
 ///
 /// # Safety
@@ -117,11 +135,7 @@ unsafe fn receive_waiting(
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the caller's promise.
-    unsafe {
-        let done = complete(start_receive(buffer, route)?)?;
-        write_status(status, done);
-    }
-    Ok(())
+    unsafe { settle(complete(start_receive(buffer, route)?), status) }
 }
 
 /// Starts to receive a message that may have come, or what else is unusual.
@@ -236,15 +250,14 @@ pub(crate) unsafe fn recv(
             }
         };
         let done = match received {
-            Received::Done(done) => done?,
-            Received::Waits(active) => complete(active)?,
+            Received::Done(done) => done,
+            Received::Waits(active) => complete(active),
             Received::Unusual => {
                 return receive_waiting((buf, count, datatype), route, status);
             }
         };
-        write_status(status, done);
+        settle(done, status)
     }
-    Ok(())
 }
 
 pub(crate) unsafe fn irecv(
@@ -340,7 +353,7 @@ pub(crate) unsafe fn sendrecv(
         }
         let done = complete(receive);
         sent?;
-        write_status(status, done?);
+        settle(done, status)?;
     }
     Ok(())
 }
@@ -374,9 +387,9 @@ pub(crate) unsafe fn sendrecv_replace(
             })
         })?;
         let receive = start_receive((buf, count, datatype), from)?;
-        let done = complete(receive)?;
+        let done = complete(receive);
+        settle(done, status)?;
         complete(send)?;
-        write_status(status, done);
     }
     Ok(())
 }
@@ -583,8 +596,8 @@ pub(crate) unsafe fn mrecv(
 ) -> Result<()> {
     // SAFETY: the caller keeps MPI's contract.
     unsafe {
-        let done = complete(start_message((buf, count, datatype), message)?)?;
-        write_status(status, done);
+        let done = complete(start_message((buf, count, datatype), message)?);
+        settle(done, status)?;
     }
     Ok(())
 }

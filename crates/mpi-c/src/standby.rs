@@ -39,10 +39,10 @@ impl StandbyMemory for Standby {
         &self.waiting
     }
     fn sleep(&self, calls: u64) {
-        futex::wait(&self.calls, calls, None);
+        futex::wait_here(&self.calls, calls, None);
     }
     fn wake(&self) {
-        futex::wake(&self.calls);
+        futex::wake_here(&self.calls);
     }
 }
 

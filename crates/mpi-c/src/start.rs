@@ -75,6 +75,7 @@ pub(crate) fn begin(level: c_int) -> Result<()> {
         for setting in SETTINGS.iter().filter(|setting| changed(setting.what)) {
             process.apply(&library.tools.settings, setting.what)?;
         }
+        library.rank = Some(process.rank());
         library.process = Some(process);
         if has_own_thread {
             progress::start()?;

@@ -95,7 +95,7 @@ fn open(
     how: Opening,
     (info, servers): (&Info, usize),
 ) -> Result<File, Error> {
-    let find = |client: &mut Client| client.stat(path, true).map(File::new);
+    let find = |client: &mut Client| client.open_held(path, true);
     let file = match how.create {
         false => find(client)?,
         true => {
@@ -109,7 +109,7 @@ fn open(
                 distribution: hints::distribution(info, servers),
                 ..usual
             };
-            match client.create(Place::from(path), &options) {
+            match client.create_held(Place::from(path), &options) {
                 // A directory, or a link to what is meant.
                 Err(error) if error.errno == Errno::EEXIST && !how.exclusive => find(client)?,
                 made => made?,

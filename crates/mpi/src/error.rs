@@ -6,6 +6,7 @@ use std::fmt;
 use causeway_engine::types::{Error as EngineError, OpError};
 
 use crate::abi;
+use crate::status::Status;
 
 /// Why a call failed. Small, as every call returns one.
 #[derive(Debug, Clone)]
@@ -16,6 +17,7 @@ struct Body {
     code: i32,
     text: String,
     communicator: Option<usize>,
+    status: Option<Status>,
 }
 
 /// A call's result.
@@ -29,6 +31,7 @@ impl Error {
             code,
             text: text.into(),
             communicator: None,
+            status: None,
         }))
     }
 
@@ -37,6 +40,18 @@ impl Error {
     pub fn on(mut self, communicator: usize) -> Self {
         self.0.communicator = Some(communicator);
         self
+    }
+
+    /// The same error, of a receive whose message had this status.
+    #[must_use]
+    pub fn with_status(mut self, status: Status) -> Self {
+        self.0.status = Some(status);
+        self
+    }
+
+    /// The status of the message that was received all the same, or did not fit.
+    pub fn status(&self) -> Option<Status> {
+        self.0.status
     }
 
     /// The communicator whose error handler is to be called, if the call itself names none.

@@ -15,7 +15,7 @@
 //!   values, [`record`] what a launcher is told, [`abi`] the numbers of the standard ABI.
 //!
 //! All progress is made inside calls. Nothing here calls functions of the program: a wait that comes to one returns it
-//! ([`process::Waited::Call`]), so that such a function may call MPI in its turn.
+//! ([`process::Waited::Call`]), so that such a function may call MPI in its turn. Where several threads call (`threads`), none waits inside.
 //!
 //! What this room does not do: pointers, C strings and callbacks, which are the C surface's (`causeway-mpi-c`).
 
@@ -61,6 +61,7 @@ pub mod start;
 pub mod status;
 pub mod steps;
 pub mod table;
+mod threads;
 pub mod told;
 pub mod tool;
 pub mod topology;

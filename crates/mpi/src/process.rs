@@ -3,9 +3,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use causeway_engine::types::{
-    Addr, Completion, Error as EngineError, OpError, OpId, Posted, Queue,
-};
+pub use causeway_engine::types::OpId;
+use causeway_engine::types::{Addr, Completion, Error as EngineError, OpError, Posted, Queue};
 use causeway_engine::{Awaited, Endpoint, MemoryStep};
 pub use causeway_engine::{Parked, STANDBY_DELAY, Waker};
 
@@ -88,8 +87,19 @@ pub enum Waited<T> {
     Done(T),
     /// A function of the program is to be called before anything else.
     Call(crate::schedule::Call),
-    /// Not yet: where several threads call ([`Process::share`]), the caller lets others in before it asks again.
-    NotYet,
+    /// Not yet: where several threads call ([`Process::share`]), the caller lets others in before it asks again. The wait does not end
+    /// before this operation is done, if it is one, unless more goes on than messages.
+    NotYet(Option<OpId>),
+}
+
+impl<T> Waited<T> {
+    /// What has not come yet comes with this operation, and not before.
+    pub(crate) fn until_done(self, op: OpId) -> Self {
+        match self {
+            Self::NotYet(_) => Self::NotYet(Some(op)),
+            other => other,
+        }
+    }
 }
 
 /// An operation that is going on, or is done.
@@ -385,7 +395,8 @@ impl Process {
             _ => return self.wait_for_news(|process| process.poll(active)),
         };
         if !self.is_quiet() || self.has_threads {
-            return self.wait_for_news(|process| process.poll(active));
+            let waited = self.wait_for_news(|process| process.poll(active))?;
+            return Ok(waited.until_done(op));
         }
         let done = self.wait_for_message(op, active.communicator, is_receive);
         done.map(Waited::Done)
@@ -466,7 +477,7 @@ impl Process {
             return Ok(match self.look(ready)? {
                 Waited::Done(Some(done)) => Waited::Done(done),
                 Waited::Call(call) => Waited::Call(call),
-                Waited::Done(None) | Waited::NotYet => Waited::NotYet,
+                Waited::Done(None) | Waited::NotYet(_) => Waited::NotYet(None),
             });
         }
         loop {
@@ -507,47 +518,9 @@ impl Process {
                         return Ok(Waited::Call(call));
                     }
                 }
-                MemoryStep::Park => return Ok(Waited::NotYet),
+                MemoryStep::Park => return Ok(Waited::NotYet(None)),
             }
         }
-    }
-
-    /// Several threads call from now on: waits return [`Waited::NotYet`] instead of waiting in here. What ends a wait that
-    /// was [prepared](Process::prepare_wait) is returned.
-    pub fn share(&mut self) -> Waker {
-        self.has_threads = true;
-        self.endpoint.waker()
-    }
-
-    /// Makes progress until something has happened, and returns `None`; or what to sleep in while other threads use the process,
-    /// until something may. Each of them ends with [`Process::check_parked`].
-    pub fn prepare_wait(&mut self) -> Option<Parked> {
-        let parked = self.endpoint.prepare_wait(None);
-        self.endpoint.take_interrupted();
-        parked
-    }
-
-    /// The same for a thread that makes progress while others compute: it does not poll.
-    pub fn prepare_sleep(&mut self) -> Option<Parked> {
-        let parked = self.endpoint.prepare_sleep();
-        self.endpoint.take_interrupted();
-        parked
-    }
-
-    /// Ends a wait that was prepared.
-    pub fn finish_wait(&mut self, parked: Parked) {
-        self.endpoint.finish_wait(parked);
-        self.endpoint.take_interrupted();
-    }
-
-    /// Wakes the thread that sleeps, if what this one has done concerns it.
-    pub fn check_parked(&mut self) {
-        self.endpoint.check_parked();
-    }
-
-    /// Differs from what it was before if anything has happened that a wait may be for.
-    pub fn changes(&self) -> (u64, usize) {
-        self.endpoint.changes()
     }
 
     /// Makes some progress, and asks `ready` once.
@@ -709,7 +682,8 @@ impl Process {
 
     #[cold]
     fn failed(&mut self, communicator: usize, error: OpError, is_receive: bool) -> Result<Status> {
-        let peer = self.process_of(self.endpoint.envelope().peer);
+        let envelope = self.endpoint.envelope();
+        let peer = self.process_of(envelope.peer);
         let rank = self.communicator(communicator);
         let rank = rank.map_or(peer as i32, |communicator| {
             communicator.rank_of_number(peer)
@@ -718,6 +692,11 @@ impl Process {
             OpError::Cancelled => Ok(Status::cancelled()),
             // That the receive has too little room is the receiver's error.
             OpError::TooLarge { .. } if !is_receive => Ok(Status::of_send()),
+            OpError::TooLarge { room, .. } => {
+                // No more is to be read than there is room for.
+                let status = Status::of_message(rank, envelope.tag as u32 as i32, room);
+                Err(Error::from(error).on(communicator).with_status(status))
+            }
             OpError::Peer { cause, .. } => {
                 let text = format!("rank {rank}: {cause}");
                 Err(Error::new(abi::ERR_PROC_ABORTED, text).on(communicator))

@@ -177,11 +177,16 @@ fn done(status: Status, error: Option<Error>, general: Option<General>) -> Outco
     }
 }
 
+/// The status of what has failed: that of its message, if it had one.
+fn status_of(error: &Error) -> Status {
+    error.status().unwrap_or(Status::empty())
+}
+
 /// What has become of a request that was no persistent one.
 fn over(result: Result<Status>) -> Outcome {
     let (status, error) = match result {
         Ok(status) => (status, None),
-        Err(error) => (Status::empty(), Some(error)),
+        Err(error) => (status_of(&error), Some(error)),
     };
     Outcome::Done {
         status,
@@ -336,7 +341,8 @@ impl Process {
             ),
             Err(error) => {
                 let failed = Active::failed(error.clone(), communicator);
-                (failed, done(Status::empty(), Some(error), general))
+                let status = status_of(&error);
+                (failed, done(status, Some(error), general))
             }
         };
         self.requests.get_mut(handle)?.generalize().active = Some(active);
@@ -396,9 +402,26 @@ impl Process {
             Outcome::Pending => Ok(None),
             other => Ok(Some(other)),
         };
-        match ready(self)? {
-            Some(outcome) => Ok(Waited::Done(outcome)),
-            None => self.wait_for_news(ready),
+        if let Some(outcome) = ready(self)? {
+            return Ok(Waited::Done(outcome));
+        }
+        let waited = self.wait_for_news(ready)?;
+        Ok(match (&waited, self.pending_message(handle)) {
+            (Waited::NotYet(_), Some(op)) => waited.until_done(op),
+            _ => waited,
+        })
+    }
+
+    /// The operation that a request is not done before, if it is one of a message.
+    fn pending_message(&self, handle: usize) -> Option<OpId> {
+        match *self.requests.find(handle)? {
+            // One from any source is an error, too, when a process is lost.
+            Request::Message(Pending {
+                op,
+                from_any: false,
+                ..
+            }) => (!self.endpoint.is_done(op)).then_some(op),
+            _ => None,
         }
     }
 
@@ -482,7 +505,11 @@ impl Process {
                 None => match self.wait_for_any_request(handle(at))? {
                     Waited::Done(outcome) => other(at, outcome),
                     Waited::Call(call) => return Ok(Waited::Call(call)),
-                    Waited::NotYet => return Ok(Waited::NotYet),
+                    Waited::NotYet(first) => {
+                        // Messages mostly come in the order of their requests: until the last is there, there is no use in looking.
+                        let last = self.pending_message(handle(many - 1));
+                        return Ok(Waited::NotYet(last.or(first)));
+                    }
                 },
             }
             *next = at + 1;

@@ -45,6 +45,19 @@ def test_files_are_opened_as_the_built_in_function_opens_them(client, place):
             client.open(path, mode)
 
 
+def test_an_open_file_outlives_its_name(client, place):
+    path = place + "/removed"
+    client.write(path, b"content")
+    other = causeway.Client(client.config)
+    with client.open(path, "r+b", 0) as file:
+        other.unlink(path)
+        other.write(path, b"another")
+        assert file.write(b"CON") == 3
+        file.seek(0)
+        assert file.read() == b"CONtent"
+        assert client.read(path) == b"another"
+
+
 def test_locks_exclude_other_open_files_and_ctrl_c_ends_a_wait(client, place):
     path = place + "/locked"
     client.write(path, b"content")

@@ -41,7 +41,10 @@ const PROGRAMS: [&str; 4] = ["life_low", "life_high", "mg", "lu"];
 
 /// What the text leaves open.
 const WORDS: [(&str, &[&str]); 6] = [
-    ("ts_dptbl.moved", &["keeps its own", "changes"]),
+    (
+        "ts_dptbl.moved",
+        &["keeps its own", "keeps its quantum", "changes"],
+    ),
     ("ts_dptbl.woken", &["always", "once in a while"]),
     ("messages.waits", &["spin", "give up"]),
     ("messages.collectives", &["spin", "give up"]),

@@ -2,21 +2,22 @@
 //!
 //! A thread enters by one compare-and-swap and leaves by one store. An instance that one thread uses pays nothing for others that
 //! might enter: a thread that has to wait pays for the ordering, with a system call that puts a fence into all threads of the process
-//! ([`membarrier`]). Once threads have met in an instance several times, each thread that leaves it has a fence of its own instead.
+//! ([`membarrier`]). Where threads meet so often that this takes a noticeable part of the time, each thread that leaves has a fence of its own instead.
 //!
 //! A thread that has to wait interrupts the wait of the thread inside, if that one waits for messages, and sleeps until it leaves.
 //! A thread that calls again and again keeps none out: the lock hands the instance to one that has waited for long ([`crate::lock`]).
 //!
-//! Of several threads that wait in one instance, one waits for all: it polls inside, then sleeps outside until peers send
-//! something, and ends its wait when anything has completed or arrived. The others sleep until a thread that leaves has seen
-//! such a change, then test for themselves. While the first one sleeps, the instance is free: a thread that posts pays
-//! nothing for it, and wakes it only if it has left something to be polled, completed or timed, which is for the instance
-//! to say. While it polls, it is interrupted.
+//! Of several threads that wait in one instance, one waits for all: it polls inside, and yields the processor or sleeps outside until peers
+//! send something. The others follow ([`crate::followers`]): each says what it waits for, and is called when that is there. While the first
+//! one is outside, the instance is free: a thread that posts pays nothing for it, and wakes it only if it has left something to be
+//! polled, completed or timed, which is for the instance to say. While it polls, it is interrupted.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use crate::followers::{self, AWAKE, PlaceMemory};
 use crate::lock::{self, LockMemory, NUMBER_BITS};
 pub use crate::lock::{BROKEN, FREE, PARENTS};
 use crate::{futex, membarrier};
@@ -29,10 +30,54 @@ pub fn prepare() {
     ASYMMETRIC.store(membarrier::register(), Relaxed);
 }
 
-/// After so many fences in all threads, each that leaves has one of its own.
-const MANY_FENCES: u64 = 16;
-/// Every thread has seen that: threads that wait to enter have only their own, too.
-const OWN_FENCES: u64 = u64::MAX;
+/// How threads that leave are ordered with threads that want in: these put a fence into all threads.
+const ASYMMETRIC_FENCES: u64 = 0;
+/// Threads that leave have a fence each from now on; one that wants in may not have seen that.
+const SWITCHING: u64 = 1;
+/// All threads have seen that, and those that want in have only their own, too.
+const OWN_FENCES: u64 = 2;
+
+/// After so many fences in all threads it is looked how much of the time went by in them.
+const FENCES: u32 = 16;
+/// Threads have fences of their own if more than one part of the time in so many went by so: those make a short call some hundredths
+/// longer.
+const MOST_OF_TIME: u32 = 32;
+
+/// Fences in all threads since this was last looked at.
+struct Fencing {
+    since: Option<Instant>,
+    count: u32,
+    took: Duration,
+}
+
+impl Fencing {
+    /// There was one, which began then. Returns whether they take too much time.
+    fn count(&mut self, began: Instant) -> bool {
+        let since = *self.since.get_or_insert(began);
+        self.took += began.elapsed();
+        self.count += 1;
+        if self.count < FENCES {
+            return false;
+        }
+        let is_too_much = self.took * MOST_OF_TIME > since.elapsed();
+        *self = Self::NONE;
+        is_too_much
+    }
+
+    const NONE: Self = Self {
+        since: None,
+        count: 0,
+        took: Duration::ZERO,
+    };
+}
+
+/// A thread that wants in looks so often again at least, and is taken for one that looked so often at most. A look takes some tens of
+/// nanoseconds, falling asleep and being woken some microseconds.
+const FEWEST_LOOKS: u32 = 16;
+const MOST_LOOKS: u32 = 64;
+
+/// Most operations that a thread polls for on behalf of all. Where more threads wait, it polls for any change.
+const MOST_WATCHED: usize = 16;
 
 /// Which thread is inside an instance, and which wait.
 pub struct Entry {
@@ -41,20 +86,24 @@ pub struct Entry {
     wanted: AtomicU64,
     wakes: AtomicU64,
     asked: AtomicU64,
-    /// Fences in all threads so far, or [`OWN_FENCES`].
-    heavy_fences: AtomicU64,
+    /// How often threads looked lately that got in without sleeping.
+    usual_looks: AtomicU32,
+    /// [`ASYMMETRIC_FENCES`], [`SWITCHING`] or [`OWN_FENCES`].
+    fences: AtomicU64,
+    fencing: Mutex<Fencing>,
     /// The thread inside waits, or is about to.
     in_wait: AtomicBool,
     /// Several threads use the instance.
     shared: AtomicBool,
     /// A wait shall end.
     wake_requested: AtomicBool,
-    /// A thread waits for all.
-    has_waiter: AtomicBool,
-    /// Raised with each change, and the instance's counts at the last one. Written by the thread inside.
-    changes: AtomicU64,
-    /// Threads that sleep until there are changes, or are about to.
-    followers: AtomicU64,
+    /// Not 0: a thread waits for all.
+    waiter: AtomicU64,
+    /// Threads that follow. Changed inside only, and looked at outside by threads that have all of them look for themselves.
+    followers: Mutex<Vec<Listed>>,
+    /// How many they are.
+    following: AtomicUsize,
+    /// The instance's counts when they were last looked at. Written by the thread inside.
     completions: AtomicU64,
     arrived: AtomicUsize,
 }
@@ -66,10 +115,93 @@ pub enum Next<P> {
     Return,
     /// It tests again.
     Again,
-    /// It waits for all: it sleeps outside, and finishes this wait when it comes in again.
+    /// It waits for all: it passes its time outside, and finishes this wait when it comes in again.
     Park(P),
-    /// It sleeps until there are changes beyond these ([`Entry::wait_for_changes`]).
-    Follow(u64),
+    /// It follows the thread that waits for all ([`Entry::follow`]).
+    Follow,
+}
+
+/// What a thread waits for that follows: the instance's name for an operation that ends its wait, or any change.
+pub type Awaited = Option<u64>;
+
+/// A thread's wait, from its first look to its last.
+#[derive(Default)]
+pub struct Wait {
+    is_for_all: bool,
+    place: Option<Arc<Place>>,
+    is_listed: bool,
+}
+
+impl Wait {
+    /// Whether the thread waits for all.
+    pub fn is_for_all(&self) -> bool {
+        self.is_for_all
+    }
+}
+
+/// Where a thread looks that follows.
+struct Place {
+    state: AtomicU64,
+}
+
+/// A thread that follows.
+struct Listed {
+    place: Arc<Place>,
+    awaited: Awaited,
+}
+
+/// Followers that were called and sleep: they are woken when the caller is outside, where they find the lock free.
+#[derive(Default)]
+#[must_use = "they sleep"]
+pub struct Called(Vec<Arc<Place>>);
+
+impl Called {
+    /// Wakes them.
+    #[inline]
+    pub fn wake(self) {
+        for place in self.0 {
+            place.wake();
+        }
+    }
+}
+
+impl PlaceMemory for Place {
+    type Word = AtomicU64;
+
+    fn state(&self) -> &AtomicU64 {
+        &self.state
+    }
+
+    fn sleep(&self, state: u64) -> bool {
+        futex::wait_here(&self.state, state, None)
+    }
+
+    fn wake(&self) {
+        futex::wake_here(&self.state);
+    }
+}
+
+/// A place as its own thread sees it, whose time is up at a moment.
+struct OwnPlace<'a> {
+    place: &'a Place,
+    until: Option<Instant>,
+}
+
+impl PlaceMemory for OwnPlace<'_> {
+    type Word = AtomicU64;
+
+    fn state(&self) -> &AtomicU64 {
+        &self.place.state
+    }
+
+    fn sleep(&self, state: u64) -> bool {
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        futex::wait_here(&self.place.state, state, self.until.map(left))
+    }
+
+    fn wake(&self) {
+        self.place.wake();
+    }
 }
 
 impl Default for Entry {
@@ -86,13 +218,15 @@ impl Entry {
             wanted: AtomicU64::new(0),
             wakes: AtomicU64::new(0),
             asked: AtomicU64::new(0),
-            heavy_fences: AtomicU64::new(0),
+            usual_looks: AtomicU32::new(0),
+            fences: AtomicU64::new(ASYMMETRIC_FENCES),
+            fencing: Mutex::new(Fencing::NONE),
             in_wait: AtomicBool::new(false),
             shared: AtomicBool::new(false),
             wake_requested: AtomicBool::new(false),
-            has_waiter: AtomicBool::new(false),
-            changes: AtomicU64::new(0),
-            followers: AtomicU64::new(0),
+            waiter: AtomicU64::new(0),
+            followers: Mutex::new(Vec::new()),
+            following: AtomicUsize::new(0),
             completions: AtomicU64::new(0),
             arrived: AtomicUsize::new(0),
         }
@@ -102,8 +236,13 @@ impl Entry {
     pub fn reset(&self) {
         self.shared.store(false, Relaxed);
         self.wake_requested.store(false, Relaxed);
-        self.has_waiter.store(false, Relaxed);
+        self.waiter.store(0, Relaxed);
         self.in_wait.store(false, Relaxed);
+        // In a forked child a thread of the parent may have been at the list. It has no others to follow there.
+        if let Ok(mut listed) = self.followers.try_lock() {
+            listed.clear();
+        }
+        self.following.store(0, Relaxed);
     }
 
     /// Of [`crate::lock`].
@@ -157,13 +296,12 @@ impl Entry {
     /// Leaves for good: others find the instance in this state.
     pub fn close(&self, state: u64) {
         lock::close(self, state);
-        self.wake_waiters();
+        self.call_all();
     }
 
     /// Forgets the threads of the parent. Called in a child, whose only thread this is.
     pub fn disown(&self) {
         self.wanted.store(0, Relaxed);
-        self.followers.store(0, Relaxed);
         self.state.store(PARENTS, Relaxed);
     }
 
@@ -191,79 +329,157 @@ impl Entry {
         self.wake_requested.load(SeqCst) && self.wake_requested.swap(false, SeqCst)
     }
 
-    /// Whether this thread, which is inside, is the one that waits for all.
-    fn begin_waiting_for_all(&self) -> bool {
-        !self.has_waiter.swap(true, Relaxed)
-    }
-
-    fn end_waiting_for_all(&self) {
-        self.has_waiter.store(false, Relaxed);
-    }
-
-    /// What a thread does next that is inside and waits; `waits_for_all` is its own, false at first. `is_over` says that it has
-    /// what it waits for, or gives up. `prepare` polls until there are changes, and returns `None`, or what to sleep in outside.
+    /// What a thread does next that is inside and waits: for what it has found `awaited`, or for nothing any more, since it has what it
+    /// waits for or gives up. `prepare` polls until one of these operations is done, or anything has changed if there are none, and
+    /// returns `None`, or how to pass the time outside. Followers that this call has called are to be woken outside.
     pub fn next<P>(
         &self,
-        waits_for_all: &mut bool,
-        is_over: bool,
-        prepare: impl FnOnce() -> Option<P>,
-    ) -> Next<P> {
-        if is_over {
-            if std::mem::take(waits_for_all) {
-                self.end_waiting_for_all();
-            }
-            // Another takes over waiting for all.
-            self.wake_waiters();
-            return Next::Return;
+        wait: &mut Wait,
+        awaited: Option<Awaited>,
+        prepare: impl FnOnce(&[u64]) -> Option<P>,
+    ) -> (Next<P>, Called) {
+        if wait.is_listed {
+            self.unlist(wait);
         }
-        *waits_for_all = *waits_for_all || self.begin_waiting_for_all();
-        if !*waits_for_all {
-            return Next::Follow(self.changes_seen());
+        let Some(awaited) = awaited else {
+            return (Next::Return, self.end_wait_for_all(wait));
+        };
+        if !wait.is_for_all && self.waiter.load(Relaxed) != 0 {
+            self.list(wait, awaited);
+            return (Next::Follow, Called::default());
         }
+        wait.is_for_all = true;
+        self.waiter.store(1, SeqCst);
         let mut next = Next::Again;
         if self.begin_wait() {
             // Threads that come in have to know: this one may wait here although no other has met it.
             self.share();
-            next = prepare().map_or(Next::Again, Next::Park);
+            let mut watched = [0; MOST_WATCHED];
+            let watched = self.watched(awaited, &mut watched);
+            next = prepare(watched).map_or(Next::Again, Next::Park);
         } else {
             // It has nothing to do before they have been in.
             lock::ask_to_hand_over(self);
         }
         self.end_wait();
-        next
+        (next, Called::default())
     }
 
-    /// For [`Entry::wait_for_changes`].
-    fn changes_seen(&self) -> u64 {
-        self.changes.load(Relaxed)
+    /// A thread's wait is over. Another takes over waiting for all, unless one does.
+    fn end_wait_for_all(&self, wait: &mut Wait) -> Called {
+        let was_for_all = std::mem::take(&mut wait.is_for_all);
+        if was_for_all {
+            followers::end_waiter(&self.waiter);
+        }
+        if self.following.load(Relaxed) == 0 || self.waiter.load(Relaxed) != 0 {
+            return Called::default();
+        }
+        let listed = self.listed();
+        let Some(next) = followers::successor(listed.iter().map(|one| &*one.place)) else {
+            return Called::default();
+        };
+        let is_next = |one: &&Listed| std::ptr::eq(&*one.place, next);
+        let next = listed.iter().find(is_next);
+        let next = next.filter(|one| followers::call(&*one.place));
+        Called(next.map(|one| one.place.clone()).into_iter().collect())
     }
 
-    /// Wakes waiting threads if these counts differ from those of the last call. Only inside.
-    #[cold]
-    pub fn note_changes(&self, (completions, arrived): (u64, usize)) {
+    fn listed(&self) -> MutexGuard<'_, Vec<Listed>> {
+        self.followers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread follows from now on.
+    fn list(&self, wait: &mut Wait, awaited: Awaited) {
+        let place = wait.place.get_or_insert_with(|| {
+            Arc::new(Place {
+                state: AtomicU64::new(AWAKE),
+            })
+        });
+        place.state.store(AWAKE, Relaxed);
+        let place = place.clone();
+        let mut listed = self.listed();
+        listed.push(Listed { place, awaited });
+        self.following.store(listed.len(), Relaxed);
+        wait.is_listed = true;
+    }
+
+    fn unlist(&self, wait: &mut Wait) {
+        wait.is_listed = false;
+        let Some(place) = &wait.place else {
+            return;
+        };
+        let mut listed = self.listed();
+        listed.retain(|one| !Arc::ptr_eq(&one.place, place));
+        self.following.store(listed.len(), Relaxed);
+    }
+
+    /// What a thread polls for that waits for all: operations, or none if any of the threads waits for any change.
+    fn watched<'a>(&self, own: Awaited, room: &'a mut [u64; MOST_WATCHED]) -> &'a [u64] {
+        let listed = self.listed();
+        let all = std::iter::once(own).chain(listed.iter().map(|one| one.awaited));
+        let mut count = 0;
+        for awaited in all {
+            let (Some(awaited), Some(free)) = (awaited, room.get_mut(count)) else {
+                return &[];
+            };
+            *free = awaited;
+            count += 1;
+        }
+        &room[..count]
+    }
+
+    /// Calls followers if these counts differ from those of the last call: those whose operation is done, and those that wait for any
+    /// change. Only inside.
+    #[inline]
+    pub fn note_changes(
+        &self,
+        (completions, arrived): (u64, usize),
+        is_done: impl Fn(u64) -> bool,
+    ) -> Called {
         let known = (self.completions.load(Relaxed), self.arrived.load(Relaxed));
-        if known != (completions, arrived) {
-            // Written inside only.
-            self.completions.store(completions, Relaxed);
-            self.arrived.store(arrived, Relaxed);
-            self.wake_waiters();
+        if known == (completions, arrived) {
+            return Called::default();
+        }
+        // Written inside only.
+        self.completions.store(completions, Relaxed);
+        self.arrived.store(arrived, Relaxed);
+        match self.following.load(Relaxed) {
+            0 => Called::default(),
+            _ => self.call(|awaited| awaited.is_none_or(&is_done)),
         }
     }
 
-    /// Wakes all waiting threads, so that each tests for itself.
-    pub fn wake_waiters(&self) {
-        self.changes.fetch_add(1, SeqCst);
-        // One that is not counted yet finds the change before it sleeps.
-        if self.followers.load(SeqCst) > 0 {
-            futex::wake(&self.changes);
-        }
+    /// Calls followers that wait for this.
+    #[inline(never)]
+    fn call(&self, is_for: impl Fn(Awaited) -> bool) -> Called {
+        let listed = self.listed();
+        let called = listed.iter().filter(|one| is_for(one.awaited));
+        let called = called.filter(|one| followers::call(&*one.place));
+        Called(called.map(|one| one.place.clone()).collect())
     }
 
-    /// Sleeps, outside, until there is a change since `seen`.
-    pub fn wait_for_changes(&self, seen: u64, limit: Option<Duration>) {
-        self.followers.fetch_add(1, SeqCst);
-        futex::wait(&self.changes, seen, limit);
-        self.followers.fetch_sub(1, SeqCst);
+    /// Has all followers look for themselves.
+    pub fn call_all(&self) {
+        self.call(|_| true).wake();
+    }
+
+    /// Follows, outside: until this thread is called, until no thread waits for all, or for `limit`. It stays awake for so long.
+    pub fn follow(&self, wait: &Wait, awake: Duration, limit: Option<Duration>) {
+        let Some(place) = &wait.place else {
+            return;
+        };
+        let began = Instant::now();
+        let until = limit.and_then(|limit| began.checked_add(limit));
+        let own = OwnPlace { place, until };
+        let awake = limit.map_or(awake, |limit| limit.min(awake));
+        while !followers::is_to_enter(&own, &self.waiter) {
+            if began.elapsed() >= awake {
+                return followers::sleep(&own, &self.waiter);
+            }
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -289,24 +505,23 @@ impl LockMemory for Entry {
     }
 
     fn heavy_fence(&self) {
-        let before = self.heavy_fences.load(SeqCst);
-        if before == OWN_FENCES {
+        if self.fences.load(SeqCst) == OWN_FENCES {
             return fence(SeqCst);
         }
-        let is_enough = before + 1 == MANY_FENCES;
-        let counted = self
-            .heavy_fences
-            .compare_exchange(before, before + 1, SeqCst, SeqCst);
+        let began = Instant::now();
         membarrier::heavy();
-        if counted.is_ok() && is_enough {
+        let fencing = &mut *self.fencing.lock().unwrap_or_else(PoisonError::into_inner);
+        if fencing.count(began) && self.fences.load(SeqCst) == ASYMMETRIC_FENCES {
+            self.fences.store(SWITCHING, SeqCst);
             // From this fence on all threads that leave see that they need their own.
-            self.heavy_fences.store(OWN_FENCES, SeqCst);
+            membarrier::heavy();
+            self.fences.store(OWN_FENCES, SeqCst);
         }
     }
 
     #[inline(always)]
     fn light_fence(&self) {
-        let is_asymmetric = self.heavy_fences.load(Relaxed) < MANY_FENCES;
+        let is_asymmetric = self.fences.load(Relaxed) == ASYMMETRIC_FENCES;
         membarrier::light(is_asymmetric && ASYMMETRIC.load(Relaxed));
     }
 
@@ -318,11 +533,29 @@ impl LockMemory for Entry {
         &self.asked
     }
 
+    fn looks(&self) -> u32 {
+        // Some more than usual, so that what is usual may grow.
+        2 * self.usual_looks.load(Relaxed) + FEWEST_LOOKS
+    }
+
+    fn looked(&self, looks: u32, is_inside: bool) {
+        // Threads may overwrite each other's: it is only an estimate.
+        let usual = self.usual_looks.load(Relaxed);
+        let usual = match is_inside {
+            true => usual - usual / 8 + looks.min(MOST_LOOKS) / 8,
+            false => usual / 2,
+        };
+        self.usual_looks.store(usual, Relaxed);
+    }
+
     fn sleep(&self, wakes: u64) {
-        futex::wait(&self.wakes, wakes, None);
+        futex::wait_here(&self.wakes, wakes, None);
     }
 
     fn wake(&self) {
-        futex::wake(&self.wakes);
+        futex::wake_here(&self.wakes);
     }
 }
+
+#[cfg(test)]
+mod tests;

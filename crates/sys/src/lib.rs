@@ -6,7 +6,7 @@
 //! credentials), [`memfd`] and [`mapping`] (memory that both see), [`epoll`] (sleeping on all of
 //! them), [`futex`] (sleeping on a word of that memory), [`membarrier`] (fences that only the slow
 //! side pays for) and [`attach`] (copying from and to another process's memory). [`net`] and
-//! [`datagram`] are the sockets between hosts. [`lock`] and [`entering`] are how the threads of a program share one instance, [`standby`] is how one thread makes progress for the others. [`sleepers`] is how
+//! [`datagram`] are the sockets between hosts. [`lock`], [`followers`] and [`entering`] are how the threads of a program share one instance, [`standby`] is how one thread makes progress for the others. [`sleepers`] is how
 //! processes wake each other that share memory. A forked child must not touch
 //! what its parent shares with other processes: code that does asks [`fork`] first whether it still runs in the process that made it. The
 //! modules [`aliasing`], [`calendar`], [`choice`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pinned`], [`pmix`], [`prices`], [`process`], [`random`], [`secret`], [`shared`], [`small`],
@@ -26,6 +26,7 @@ mod diag;
 pub mod entering;
 pub mod epoll;
 pub mod extended;
+pub mod followers;
 pub mod fork;
 pub mod futex;
 pub mod inherited;

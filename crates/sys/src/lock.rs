@@ -8,6 +8,9 @@
 //! processor would switch with each call. A thread that was woken several times and never found the lock free asks for it: the next
 //! thread that leaves stores `HANDED` with its own number, and does not enter again before another thread has.
 //!
+//! Most threads are inside for less time than it takes to fall asleep: one that wants in looks for about as long as it has
+//! lately taken those that got in while they looked. Where looking is in vain, as on the processor of the thread inside, it soon ends.
+//!
 //! Threads sleep on a count of their own ([`LockMemory::wakes`]). It is odd while a thread that was woken has not fallen
 //! asleep again: then none sleeps. One that is about to sleep makes it even, and looks at the state once more; one that leaves, having
 //! changed the state, makes it odd and wakes all if it is even. So either sees what the other has done.
@@ -52,6 +55,10 @@ pub trait LockMemory {
     fn heavy_fence(&self);
     /// The fence of a thread that leaves.
     fn light_fence(&self);
+    /// How often a thread that wants in looks again before it sleeps.
+    fn looks(&self) -> u32;
+    /// A thread got in, or gave up and sleeps, after so many looks.
+    fn looked(&self, looks: u32, is_inside: bool);
     /// Sleeps while [`LockMemory::wakes`] is this; may return early.
     fn sleep(&self, wakes: u64);
     /// Wakes all that sleep.
@@ -87,6 +94,7 @@ pub fn enter(
     lock.heavy_fence();
     let by_this_thread = handed_by(lock);
     let (mut about_to_sleep, mut in_vain) = (None, 0);
+    let (most_looks, mut looks) = (lock.looks(), 0);
     let entered = loop {
         let state = lock.state().load(Relaxed);
         if !is_live() {
@@ -94,11 +102,20 @@ pub fn enter(
         }
         if state == FREE || is_handed(state) && state != by_this_thread {
             if lock.state().replace(state, INSIDE, Acquire) {
+                if in_vain == 0 {
+                    lock.looked(looks, true);
+                }
                 break Ok(());
             }
         } else if state != INSIDE && state != by_this_thread {
             break Err(state);
+        } else if looks < most_looks {
+            looks += 1;
+            std::hint::spin_loop();
         } else if let Some(wakes) = about_to_sleep.take() {
+            if in_vain == 0 {
+                lock.looked(looks, false);
+            }
             interrupt();
             lock.sleep(wakes);
             in_vain += 1;

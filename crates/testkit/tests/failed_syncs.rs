@@ -43,6 +43,7 @@ fn request(slot: u16, sequence: u64, operation: Operation) -> Request {
         sequence,
         caller: Caller::default(),
         capability: None,
+        opening: None,
         operation,
     }
 }

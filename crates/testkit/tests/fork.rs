@@ -187,7 +187,7 @@ fn touch(parent: &mut Parent, listen: &str) {
         assert_forked("testsome", bmi.testsome(&[], idle, &mut done));
         assert!(bmi.wait(context, idle), "testing says what is wrong");
     }
-    assert!(bmi.prepare_wait(None).is_none());
+    assert!(bmi.prepare_wait(None, &[]).is_none());
     bmi.check_parked();
     let sent = bmi.post_send(address, &data, TAG, context, 0);
     assert_forked("post_send", sent);
@@ -220,8 +220,12 @@ fn touch(parent: &mut Parent, listen: &str) {
 fn prepare_wait(bmi: &mut Bmi) -> Parked {
     let mut patience = Patience::new("a wait is prepared");
     loop {
-        if let Some(parked) = bmi.prepare_wait(None) {
-            return parked;
+        if let Some(mut parked) = bmi.prepare_wait(None, &[]) {
+            if parked.is_sleep() {
+                return parked;
+            }
+            parked.wait();
+            bmi.finish_wait(parked);
         }
         patience.spend();
     }

@@ -26,6 +26,7 @@ mod locks;
 mod moment;
 mod needs;
 mod objects;
+mod opens;
 mod place;
 mod regions;
 mod sums;
@@ -42,9 +43,10 @@ pub use identity::{
 pub use locks::{Lock, LockFamily, LockHolder, LockRange};
 pub use moment::Moment;
 pub use objects::{
-    Attributes, Body, DataFault, Distribution, DistributionHint, Kind, Node, ObjectId,
-    ScrubPosition, SetAttributes, SetXattrMode, StripedFile, Timestamp, XattrName,
+    Attributes, Body, DataFault, Distribution, DistributionHint, Entry, Kind, Node, ObjectId,
+    ObjectPath, ScrubPosition, SetAttributes, SetXattrMode, StripedFile, Timestamp, XattrName,
 };
+pub use opens::{MAX_NAMED_FILES, OpenHandle, Opening};
 pub use place::Place;
 pub use regions::{Reach, Region, Regions};
 pub use sums::WantedSums;
@@ -89,6 +91,9 @@ pub struct Request {
     /// The right to carry the operation out, where it [needs](Operation::needs) one. Requests of formats before
     /// [`formats::CAPABILITIES`] have none.
     pub capability: Option<Capability>,
+    /// If the file that the operation finds or makes is opened, for whom: of [`Operation::Lookup`], [`Operation::GetNode`] and
+    /// [`Operation::Create`]. Formats before [`formats::OPENS`] leave it out.
+    pub opening: Option<Opening>,
     /// What.
     pub operation: Operation,
 }
@@ -436,6 +441,22 @@ pub enum Operation {
         wait: u64,
     },
 
+    /// Closes files. Those that are not known are no error. Returns [`ReplyBody::Done`].
+    CloseFiles {
+        /// As for [`Opening`].
+        session: u128,
+        /// At most [`MAX_NAMED_FILES`].
+        handles: Vec<u64>,
+    },
+    /// From a program that has these files open, by a connection that the session lasts as long as. Returns
+    /// [`ReplyBody::Objects`] with those that are gone.
+    KeepFiles {
+        /// As for [`Opening`].
+        session: u128,
+        /// At most [`MAX_NAMED_FILES`].
+        files: Vec<OpenHandle>,
+    },
+
     /// Lists striped files in the order of their numbers. Returns [`ReplyBody::StripedFiles`].
     ListStriped {
         /// Only those behind this one.
@@ -772,26 +793,4 @@ pub enum ReplyBody {
     },
     /// A server's identity.
     Hello(Box<Greeting>),
-}
-
-/// A path of an object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObjectPath {
-    /// The object.
-    pub object: ObjectId,
-    /// The path, from the root.
-    pub path: Vec<u8>,
-}
-
-/// A directory entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Its name: not empty, neither `.` nor `..`, without slash and NUL.
-    pub name: Vec<u8>,
-    /// What it names.
-    pub object: ObjectId,
-    /// What kind of object that is.
-    pub kind: Kind,
-    /// The object's attributes, if asked for.
-    pub attributes: Option<Attributes>,
 }

@@ -9,6 +9,7 @@
 //! | `m` | [`Superblock`] |
 //! | `i` | [`Counter`]: object ids below this may be in use |
 //! | `n` | [`Counters`]: how many objects and removals there are |
+//! | `p` | [`Counter`] of 0: programs may have files open that are kept for them |
 //! | `y` | [`Counter`]: how often the layout has changed |
 //! | `v` index | [`ServerRecord`]: an I/O server of the layout |
 //! | `o` object | [`ObjectRecord`] |
@@ -17,6 +18,7 @@
 //! | `l` object directory name | nothing: a further name of an object, beside the one in its record |
 //! | `r` object | [`RemovalRecord`] |
 //! | `x` object | [`XattrsRecord`] |
+//! | `q` object | [`OrphanRecord`]: a file without a name that was open |
 //! | `s` client slot | [`SessionRecord`] |
 
 use alloc::string::String;
@@ -47,6 +49,8 @@ pub const GAPS_KEY: &[u8] = b"g";
 pub const COUNTERS_KEY: &[u8] = b"n";
 /// Key of the [`Counter`] of the layout's changes.
 pub const LAYOUT_EPOCH_KEY: &[u8] = b"y";
+/// Key of the [`Counter`] that is there while programs may have files open.
+pub const PROGRAMS_KEY: &[u8] = b"p";
 
 /// What a key names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +65,8 @@ pub enum Key {
     Counters,
     /// See [`LAYOUT_EPOCH_KEY`].
     LayoutEpoch,
+    /// See [`PROGRAMS_KEY`].
+    Programs,
     /// An I/O server of the layout, by its number.
     Server(u16),
     /// An object.
@@ -75,6 +81,8 @@ pub enum Key {
     Removal(ObjectId),
     /// An object's extended attributes.
     Xattrs(ObjectId),
+    /// A file without a name.
+    Orphan(ObjectId),
     /// The last change by a client's slot.
     Session(u128, u16),
 }
@@ -88,6 +96,7 @@ impl Key {
             Key::Gaps => GAPS_KEY.to_vec(),
             Key::Counters => COUNTERS_KEY.to_vec(),
             Key::LayoutEpoch => LAYOUT_EPOCH_KEY.to_vec(),
+            Key::Programs => PROGRAMS_KEY.to_vec(),
             Key::Server(index) => server_key(*index),
             Key::Object(object) => object_key(*object),
             Key::Content(object) => content_key(*object),
@@ -95,6 +104,7 @@ impl Key {
             Key::Link(object, directory, name) => link_key(*object, *directory, name),
             Key::Removal(object) => removal_key(*object),
             Key::Xattrs(object) => xattrs_key(*object),
+            Key::Orphan(object) => orphan_key(*object),
             Key::Session(client, slot) => session_key(*client, *slot),
         }
     }
@@ -118,6 +128,7 @@ impl Key {
             b'g' => Key::Gaps,
             b'n' => Key::Counters,
             b'y' => Key::LayoutEpoch,
+            b'p' => Key::Programs,
             b'v' => Key::Server(input.u16("key's server")?.swap_bytes()),
             b'o' => Key::Object(id(&mut input)?),
             b'c' => Key::Content(id(&mut input)?),
@@ -125,6 +136,7 @@ impl Key {
             b'l' => Key::Link(id(&mut input)?, id(&mut input)?, name(&mut input)?),
             b'r' => Key::Removal(id(&mut input)?),
             b'x' => Key::Xattrs(id(&mut input)?),
+            b'q' => Key::Orphan(id(&mut input)?),
             b's' => Key::Session(
                 input.u128("key's client")?.swap_bytes(),
                 input.u16("key's slot")?.swap_bytes(),
@@ -186,6 +198,11 @@ pub fn removal_key(object: ObjectId) -> Vec<u8> {
 /// Key of an [`XattrsRecord`].
 pub fn xattrs_key(object: ObjectId) -> Vec<u8> {
     key(b'x', &[&object.0.to_be_bytes()])
+}
+
+/// Key of an [`OrphanRecord`].
+pub fn orphan_key(object: ObjectId) -> Vec<u8> {
+    key(b'q', &[&object.0.to_be_bytes()])
 }
 
 /// Key of a [`SessionRecord`].
@@ -306,6 +323,14 @@ pub struct RemovalRecord {
     pub writes: u32,
 }
 
+/// A file that lost its last name while it was open, or may have been: it goes with the last program that has it open. Its
+/// [`ObjectRecord`] counts no links, and has no name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OrphanRecord {
+    /// When it lost its name.
+    pub since: Timestamp,
+}
+
 /// Most extended attributes of an object.
 pub const MAX_XATTRS: usize = 128;
 /// Most bytes of names and values of an object's extended attributes.
@@ -368,6 +393,7 @@ records! {
     }
     EntryRecord { object: wire, kind: wire }
     XattrsRecord { xattrs: list(8, MAX_XATTRS) }
+    OrphanRecord { since: wire }
     RemovalRecord { servers: u16s(usize::from(u16::MAX)), writes: u32 }
     SessionRecord { sequence: u64, lease_s: u32, reply: bytes(MAX_MESSAGE_BYTES) }
 }

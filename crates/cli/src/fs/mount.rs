@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_command::output::Output;
@@ -16,10 +15,6 @@ use serde_json::json;
 
 use super::session::{Session, Target};
 
-/// How long open files without a name outlive a mount that dies.
-const LEASE: Duration = Duration::from_secs(600);
-/// Allowed leases, in seconds.
-const LEASES_S: std::ops::RangeInclusive<u64> = 1..=86_400;
 /// What a detached mount writes once it replies to requests.
 const READY: &str = "ready";
 /// The working directory of a process that must not keep another one in use.
@@ -44,7 +39,7 @@ pub(crate) struct MountArguments {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Options as in mount(8): ro, allow_other, allow_root, noexec, nosuid, noatime, …; config=FILE and via=SCHEME as the
-    /// options of these names; lease=SECONDS: how long open files that lost their names outlive this mount's death [usual: 600]
+    /// options of these names
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// Serve in the foreground, until it is unmounted, SIGTERM or Ctrl-C
@@ -82,7 +77,7 @@ pub(crate) struct UnmountArguments {
 /// Runs `mount`.
 pub(crate) fn mount(arguments: MountArguments) -> Outcome {
     let mut target = arguments.target.clone();
-    let (options, lease) = read_options(&arguments.options, &mut target)?;
+    let options = read_options(&arguments.options, &mut target)?;
     let at = session::mount_point(&arguments.directory)?;
     let session = Session::open(&target)?;
     if !arguments.foreground && !arguments.background {
@@ -104,7 +99,6 @@ pub(crate) fn mount(arguments: MountArguments) -> Outcome {
         at: &at,
         options: &options,
         threads: arguments.threads.map_or_else(default_threads, usize::from),
-        lease,
     })?;
     match arguments.background {
         true => leave_terminal()?,
@@ -127,34 +121,20 @@ pub(crate) fn unmount(arguments: UnmountArguments) -> Outcome {
     Ok(())
 }
 
-/// The options given with `-o`, and the lease of unlinked files.
-fn read_options(texts: &[String], target: &mut Target) -> Outcome<(Options, Duration)> {
+/// The options given with `-o`.
+fn read_options(texts: &[String], target: &mut Target) -> Outcome<Options> {
     let text = texts.join(",");
-    let wrong = |why: String| {
-        Failure::usage(format!("reading -o {text}"), why)
+    let options: Options = text.parse().map_err(|error: UnknownOption| {
+        Failure::usage(format!("reading -o {text}"), error.to_string())
             .hint("see `causeway fs mount --help` for those that there are")
-    };
-    let options: Options = text
-        .parse()
-        .map_err(|error: UnknownOption| wrong(error.to_string()))?;
-    let mut lease = LEASE;
+    })?;
     for (name, value) in &options.others {
         match name.as_str() {
             "config" => target.config = Some(PathBuf::from(value)),
-            "via" => target.via = Some(value.clone()),
-            _ => {
-                let seconds = value.parse().ok().filter(|one| LEASES_S.contains(one));
-                let seconds = seconds.ok_or_else(|| {
-                    let (least, most) = (LEASES_S.start(), LEASES_S.end());
-                    wrong(format!(
-                        "`lease` is {least} to {most} seconds, not `{value}`"
-                    ))
-                })?;
-                lease = Duration::from_secs(seconds);
-            }
+            _ => target.via = Some(value.clone()),
         }
     }
-    Ok((options, lease))
+    Ok(options)
 }
 
 fn default_threads() -> usize {

@@ -156,6 +156,11 @@ impl<M: Matcher> Endpoint<M> {
         self.conversations.shared.take_done(op)
     }
 
+    /// Whether an operation is done, or not there any more. No progress is made.
+    pub fn is_done(&self, op: OpId) -> bool {
+        self.conversations.shared.is_done(op)
+    }
+
     /// Makes progress, without waiting. Returns whether anything happened.
     pub fn poll(&mut self) -> bool {
         self.check_process().is_ok() && self.progress()

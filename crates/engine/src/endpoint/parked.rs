@@ -10,38 +10,48 @@ use std::time::{Duration, Instant};
 
 use super::Endpoint;
 use super::progress::Awake;
-use super::sleep::{Announced, Parked, SleepOn, Woken};
+use super::sleep::{Announced, Parked, Pastime, SleepOn, Woken};
 use crate::conversations::Conversations;
 use crate::matcher::Matcher;
+use crate::types::OpId;
 use crate::waiting::Awaited;
 
 impl<M: Matcher> Endpoint<M> {
-    /// Makes progress as a wait does before it sleeps: until something completes or an unexpected message arrives,
-    /// [`Waker::wake`](super::Waker::wake) is called, or `until` has come. Then it returns `None`, and the caller
-    /// looks for what it waits for. Otherwise it returns what to sleep in while other threads use the endpoint.
+    /// Makes progress as a wait does before it sleeps: until one of the `watched` operations is done, or, if there are none, something
+    /// completes or an unexpected message arrives; until [`Waker::wake`](super::Waker::wake) is called, or `until` has come. Then it
+    /// returns `None`, and the caller looks for what it waits for. Otherwise it returns how to pass the time while other threads use
+    /// the endpoint: in a sleep, or by yielding the processor, which is never done in here, where it would keep them out.
     ///
     /// [`Endpoint::take_interrupted`] says whether it was the waker, here as after [`Endpoint::finish_wait`].
     ///
     /// One thread at a time is parked, on behalf of all that wait, which is for the callers to see to: what was prepared before and
     /// not finished is given up. Every thread that uses the endpoint while another is parked ends with
     /// [`Endpoint::check_parked`].
-    pub fn prepare_wait(&mut self, until: Option<Instant>) -> Option<Parked> {
+    pub fn prepare_wait(&mut self, until: Option<Instant>, watched: &[OpId]) -> Option<Parked> {
         if self.check_process().is_err() {
             return None;
         }
         self.end_parked();
         let before = self.changes();
-        let ready = |all: &Conversations<M>| all.shared.changes() != before;
-        let polls = self.policy.first_polls(Awaited::Messages);
-        if self.advance_to(polls, &ready) {
-            self.policy.arrived_at_once(Awaited::Messages);
-            return None;
+        let ready = |all: &Conversations<M>| {
+            let mut watched = watched.iter();
+            all.shared.changes() != before
+                && (watched.len() == 0 || watched.any(|op| all.shared.is_done(*op)))
+        };
+        // Behind a yield a wait goes on.
+        if !self.policy.is_waiting() {
+            let polls = self.policy.first_polls(Awaited::Messages);
+            if self.advance_to(polls, &ready) {
+                self.policy.arrived_at_once(Awaited::Messages);
+                return None;
+            }
         }
         let now = self.methods.read_clock();
         let mut decision = self.policy.begin(Awaited::Messages, now);
         loop {
-            match self.stay_awake(&mut decision, until, &ready) {
+            match self.stay_inside(&mut decision, until, &ready) {
                 Awake::Ready | Awake::TimeUp => return None,
+                Awake::Yield => return Some(Parked(Pastime::Yield(self.begin_yield()))),
                 Awake::Park => {}
             }
             if let Some(parked) = self.park_detached(until) {
@@ -94,10 +104,7 @@ impl<M: Matcher> Endpoint<M> {
             changes: self.changes(),
             is_woken: false,
         });
-        Some(Parked {
-            sleep,
-            number: self.sleeps,
-        })
+        Some(Parked(Pastime::Sleep(sleep, self.sleeps)))
     }
 
     /// Ends a wait that was prepared, whatever ended the sleep, and makes progress. One in whose place another was
@@ -106,8 +113,13 @@ impl<M: Matcher> Endpoint<M> {
         if self.check_process().is_err() {
             return;
         }
-        parked.sleep.ended(&mut self.methods);
-        let Some(announced) = self.parked.take_if(|last| last.number == parked.number) else {
+        let (sleep, number) = match parked.0 {
+            Pastime::Sleep(sleep, number) => (sleep, number),
+            // The caller looks for itself next, which makes progress.
+            Pastime::Yield(yielding) => return self.end_yield(&yielding),
+        };
+        sleep.ended(&mut self.methods);
+        let Some(announced) = self.parked.take_if(|last| last.number == number) else {
             return;
         };
         self.sleeper.end(&mut self.methods, announced.on);
@@ -177,5 +189,19 @@ impl<M: Matcher> Endpoint<M> {
     fn first_deadline(&self) -> Option<Instant> {
         let observation = self.watch.deadline(&self.conversations);
         self.methods.deadline().into_iter().chain(observation).min()
+    }
+
+    /// How long a thread that has another one wait for all stays awake beside it, yielding the processor.
+    #[inline]
+    pub fn awake_beside(&self) -> Duration {
+        self.policy.awake_beside()
+    }
+
+    /// A thread that has waited for all returns to its caller: what the next one waits for is something else.
+    pub fn end_wait(&mut self) {
+        if self.policy.is_waiting() {
+            let now = self.methods.read_clock();
+            self.policy.arrived(now);
+        }
     }
 }

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use causeway_sys::runnable::Runnable;
-use causeway_sys::thread;
 
 use super::Endpoint;
 use super::connections::Delivery;
 use super::methods::Polling;
 use super::sleep::{SleepOn, Woken};
+use super::yielding::Yielding;
 use crate::conversations::Conversations;
 use crate::matcher::Matcher;
 use crate::waiting::{Awaited, Decision, POLLS_PER_CALL, Yielded};
@@ -27,6 +27,8 @@ pub(super) enum Awake {
     /// What is waited for is there.
     Ready,
     TimeUp,
+    /// The thread is to yield the processor, which is left to a caller that lets other threads in.
+    Yield,
     /// The thread is to park: the policy says so, or another thread calls.
     Park,
 }
@@ -237,7 +239,7 @@ impl<M: Matcher> Endpoint<M> {
             match self.stay_awake(&mut decision, until, &ready) {
                 Awake::Ready => return true,
                 Awake::TimeUp => return false,
-                Awake::Park => {}
+                Awake::Yield | Awake::Park => {}
             }
             if let Some(ended) = self.park_once(until, &ready) {
                 return ended;
@@ -269,6 +271,25 @@ impl<M: Matcher> Endpoint<M> {
         ready: &impl Fn(&Conversations<M>) -> bool,
     ) -> Awake {
         loop {
+            match self.stay_inside(decision, until, ready) {
+                Awake::Yield => {
+                    let now = self.yield_processor();
+                    *decision = self.policy.resume(now);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Polls as the policy says, until it says to yield or to park.
+    #[inline]
+    pub(super) fn stay_inside(
+        &mut self,
+        decision: &mut Decision,
+        until: Option<Instant>,
+        ready: &impl Fn(&Conversations<M>) -> bool,
+    ) -> Awake {
+        loop {
             // Another thread's call ends a wait, and is taken where parking is prepared: progress may go on for ever.
             if self.sleeper.is_called() {
                 return Awake::Park;
@@ -287,10 +308,7 @@ impl<M: Matcher> Endpoint<M> {
                         return Awake::TimeUp;
                     }
                 }
-                Decision::Yield => {
-                    let now = self.yield_processor();
-                    *decision = self.policy.resume(now);
-                }
+                Decision::Yield => return Awake::Yield,
                 Decision::Park => {
                     let has_moved = self.methods.have_moved();
                     *decision = self.policy.before_parking(has_moved, self.methods.now());
@@ -340,26 +358,29 @@ impl<M: Matcher> Endpoint<M> {
     /// Yields the processor, measuring what the policy wants to know of it. Returns the time afterwards.
     #[cold]
     pub(super) fn yield_processor(&mut self) -> Instant {
-        let wanted = self.policy.wants_switches();
-        let switches = || wanted.then(thread::switches).flatten();
-        let before = switches();
-        let from = self.methods.read_clock();
-        std::thread::yield_now();
-        let until = self.methods.read_clock();
-        let switched = before.map(|before| switches() != Some(before));
+        let mut yielding = self.begin_yield();
+        yielding.pass();
+        self.end_yield(&yielding);
+        self.methods.read_clock()
+    }
+
+    /// A yield that other threads may use the endpoint during.
+    pub(super) fn begin_yield(&self) -> Yielding {
+        Yielding::new(self.methods.clock.clone(), self.policy.wants_switches())
+    }
+
+    /// The policy learns of a yield.
+    pub(super) fn end_yield(&mut self, yielding: &Yielding) {
+        let Some(took) = yielding.took() else {
+            return;
+        };
         // Where parking is cheap, parked processes are served as well, and nothing is to be told apart.
-        let is_wanted = self.policy.wants_run_queue(until - from);
+        let is_wanted = self.policy.wants_run_queue(took.until - took.from);
         let run_queue = match is_wanted && self.methods.is_parking_costly() {
             true => self.run_queue(),
             false => None,
         };
-        self.policy.yielded(Yielded {
-            from,
-            until,
-            switched,
-            run_queue,
-        });
-        until
+        self.policy.yielded(Yielded { run_queue, ..took });
     }
 
     /// Threads in the run queue of a processor, if the system says.

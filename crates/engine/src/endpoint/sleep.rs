@@ -19,6 +19,7 @@ use causeway_sys::fork::Owner;
 use causeway_transport::{Park, Parking, WakeFlag};
 
 use super::methods::Methods;
+use super::yielding::Yielding;
 use crate::clock::Clock;
 
 /// What a sleep ended by.
@@ -301,21 +302,33 @@ impl Sleep {
     }
 }
 
-/// A wait that was prepared, to sleep in without the endpoint. Made by [`Endpoint::prepare_wait`](super::Endpoint::prepare_wait), and given back to
-/// [`Endpoint::finish_wait`](super::Endpoint::finish_wait).
+/// How to pass the time of a wait that was prepared, without the endpoint. Made by
+/// [`Endpoint::prepare_wait`](super::Endpoint::prepare_wait), and given back to [`Endpoint::finish_wait`](super::Endpoint::finish_wait).
 #[derive(Debug)]
 #[must_use = "the endpoint is armed until the wait is finished"]
-pub struct Parked {
-    pub(super) sleep: Sleep,
-    pub(super) number: u64,
+pub struct Parked(pub(super) Pastime);
+
+#[derive(Debug)]
+pub(super) enum Pastime {
+    Yield(Yielding),
+    /// A sleep, and its number.
+    Sleep(Sleep, u64),
 }
 
 impl Parked {
-    /// Sleeps until there is something to make progress with, until a thread that uses the endpoint meanwhile or a
-    /// [`Waker`] ends the sleep, until the endpoint is dropped, or until the time is up. Also ends for no
+    /// Whether it is a sleep: otherwise a yield of the processor.
+    pub fn is_sleep(&self) -> bool {
+        matches!(self.0, Pastime::Sleep(..))
+    }
+
+    /// Yields the processor once, or sleeps until there is something to make progress with, until a thread that uses the endpoint
+    /// meanwhile or a [`Waker`] ends the sleep, until the endpoint is dropped, or until the time is up. A sleep also ends for no
     /// reason, and at once in a forked child.
     pub fn wait(&mut self) {
-        self.sleep.sleep();
+        match &mut self.0 {
+            Pastime::Yield(yielding) => yielding.pass(),
+            Pastime::Sleep(sleep, _) => sleep.sleep(),
+        }
     }
 }
 

@@ -22,6 +22,7 @@ use crate::conversations::Conversations;
 use crate::matcher::Matcher;
 use crate::operation::What;
 use crate::shared::Shared;
+use crate::types::END_OF_CONNECTION;
 
 /// How often the peers are observed, at most. That does not end a sleep.
 const INTERVAL: Duration = Duration::from_millis(40);
@@ -336,6 +337,9 @@ fn follow<M: Matcher>(
     indices.extend(receives);
     for index in indices {
         let op = &all.shared.ops[index];
+        if op.tag == END_OF_CONNECTION && matches!(op.what, What::Receive) {
+            continue;
+        }
         match op.what {
             What::Receive | What::Fetch => tally.receives += 1,
             What::Send | What::SendUnexpected => tally.sends += 1,

@@ -45,8 +45,9 @@
  *
  * WHAT OTHERS SEE
  *     A write is at the servers when its call returns, and every client sees it then. Names and attributes as well. What was
- *     written survives the loss of power once cwfs_fsync() of the file has returned 0. Servers do not know which
- *     files are open: one whose last name is removed is gone, and calls with it return -ESTALE.
+ *     written survives the loss of power once cwfs_fsync() of the file has returned 0. A file that is open stays until it is
+ *     closed, also when its last name is removed or replaced, by whomever. It ends with the process. cwfs_open() returns -EMFILE
+ *     if the process has as many files open as the metadata server permits, -ENFILE if all processes together have.
  *     What one call appends with O_APPEND, up to 64 MiB, lies in the file in one piece, however many processes append.
  *
  * PROCESSES

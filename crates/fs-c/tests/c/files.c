@@ -212,10 +212,13 @@ static void flags(cwfs_t *fs) {
     CHECK_IS(cwfs_write(fs, file, "late", 4), 4);
     CHECK_IS(cwfs_read(fs, other, text, sizeof text), 4);
     CHECK_IS(cwfs_close(fs, other), 0);
-    /* Gone with its last name. */
+    /* It stays without a name until it is closed. */
     CHECK_IS(cwfs_unlink(fs, "/log"), 0);
-    CHECK_IS(cwfs_pwrite(fs, file, "x", 1, 0), -ESTALE);
+    CHECK_IS(cwfs_pwrite(fs, file, "x", 1, 0), 1);
+    CHECK_IS(cwfs_pread(fs, file, text, sizeof text, 0), 4);
+    CHECK(memcmp(text, "xate", 4) == 0);
     CHECK_IS(cwfs_close(fs, file), 0);
+    CHECK_IS(cwfs_open(fs, &file, "/log", O_RDWR, 0), -ENOENT);
 }
 
 static void lists(cwfs_t *fs) {

@@ -45,10 +45,12 @@ static void post_and_test(cwfs_t *fs) {
     CHECK_IS(cwfs_test(fs, op, &done[0], -1), 1);
     CHECK_IS(done[0].result, 0);
     /* One that fails, with its text. */
+    reader = open_file(fs, "/posted", O_RDONLY);
     CHECK_IS(cwfs_unlink(fs, "/posted"), 0);
-    CHECK_IS(cwfs_post_write(fs, &op, file, data, 10, 0, &op), 0);
+    CHECK_IS(cwfs_post_write(fs, &op, reader, data, 10, 0, &op), 0);
     CHECK_IS(cwfs_test(fs, op, &done[0], -1), 1);
-    CHECK(done[0].result == -ESTALE && done[0].user_ptr == &op);
+    CHECK(done[0].result == -EBADF && done[0].user_ptr == &op);
+    CHECK_IS(cwfs_close(fs, reader), 0);
     CHECK(strlen(cwfs_last_error()) > 0);
     CHECK_IS(cwfs_testsome(fs, done, 16, -1), 0);
     /* Left behind: the instance ends all the same. */

@@ -1,6 +1,6 @@
 //! One call: a request to one server.
 
-use causeway_wire::fs::{Operation, WantedSums};
+use causeway_wire::fs::{Opening, Operation, WantedSums};
 
 use super::transfer::{IoKind, Piece, Turn};
 
@@ -13,6 +13,8 @@ pub(crate) struct Call {
     pub body: Body,
     /// Session slot of a mutation.
     pub(super) slot: Option<u16>,
+    /// For whom the file is opened that it finds or makes.
+    pub(super) opening: Option<Opening>,
 }
 
 /// The content of a request.
@@ -31,6 +33,7 @@ impl Call {
             server,
             body: Body::Plain(operation),
             slot: None,
+            opening: None,
         }
     }
 
@@ -40,6 +43,7 @@ impl Call {
             server,
             body: Body::Plain(operation),
             slot: Some(slot),
+            opening: None,
         }
     }
 
@@ -71,6 +75,7 @@ impl Call {
             server,
             body: Body::Data(kind, piece),
             slot: None,
+            opening: None,
         }
     }
 }

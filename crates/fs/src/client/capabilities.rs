@@ -12,7 +12,7 @@ use causeway_wire::fs::{Capability, Errno, Needs, ObjectId, Operation, Rights, T
 
 use super::call::{Body, Call};
 use super::call_error::CallError;
-use super::held::own;
+use super::held_capabilities::own;
 use super::pending::{PendingCall, State};
 use super::rpc::Rpc;
 use super::transfer::IoKind;

@@ -7,6 +7,7 @@ use causeway_bmi::{Memory, PeerReport};
 use causeway_wire::fs::{Caller, Errno};
 
 use super::call_error::CallError;
+use super::held::HeldFiles;
 use super::locks::Locks;
 use super::options::{ClientOptions, own_identity};
 use super::rpc::{Interrupter, Rpc};
@@ -27,21 +28,42 @@ pub struct Client {
     pub(super) record_stages: bool,
     pub(super) stages: Vec<Stage>,
     pub(super) locks: Arc<Locks>,
+    pub(super) held: Arc<HeldFiles>,
+}
+
+/// What the clients of a program share.
+pub(crate) struct Shared {
+    pub(crate) locks: Arc<Locks>,
+    held: Arc<HeldFiles>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        configuration: &Configuration,
+        options: &ClientOptions,
+    ) -> Result<Self, Error> {
+        let held = HeldFiles::new(configuration, options)
+            .map_err(|error| error.during("connect", configuration.name.as_bytes()))?;
+        Ok(Self {
+            locks: Arc::new(Locks::new(configuration, options)),
+            held: Arc::new(held),
+        })
+    }
 }
 
 impl Client {
     /// Prepares a client of a file system. Connections are made when they are needed, so servers that
     /// are down show only then.
     pub fn connect(configuration: &Configuration, options: ClientOptions) -> Result<Self, Error> {
-        let locks = Arc::new(Locks::new(configuration, &options));
-        Self::with_locks(configuration, options, locks)
+        let shared = Shared::new(configuration, &options)?;
+        Self::sharing(configuration, options, &shared)
     }
 
-    /// The same for one of several clients that share their locks.
-    pub(crate) fn with_locks(
+    /// The same for one of several clients that share their locks and open files.
+    pub(crate) fn sharing(
         configuration: &Configuration,
         options: ClientOptions,
-        locks: Arc<Locks>,
+        shared: &Shared,
     ) -> Result<Self, Error> {
         let caller = options.caller.unwrap_or_else(own_identity);
         let rpc = Rpc::new(configuration, caller, options.only_scheme.as_deref())
@@ -53,7 +75,8 @@ impl Client {
             verifiers: Verifiers::default(),
             record_stages: options.record_stages,
             stages: Vec::new(),
-            locks,
+            locks: Arc::clone(&shared.locks),
+            held: Arc::clone(&shared.held),
         })
     }
 

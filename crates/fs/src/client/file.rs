@@ -1,11 +1,15 @@
 //! Open files.
 
+use std::sync::Arc;
+
 use causeway_wire::fs::{Body, DistributionHint, Node, Reach};
 
 use super::call_error::CallError;
+use super::held_state::Held;
 use super::nodes::node_of;
 
-/// An open file: an object and its node. No server holds any state for it.
+/// An open file: an object and its node. It goes with its last name, unless it was opened to be held
+/// ([`Client::open_held`](super::Client::open_held)): then the metadata server keeps it as long as this, or a copy of it.
 #[derive(Debug, Clone)]
 pub struct File {
     /// The node as last received.
@@ -15,6 +19,7 @@ pub struct File {
     /// [`losses`](super::verifiers::Verifiers::losses) before the first change that no fsync has made durable.
     pub(super) unsynced_since: Option<u64>,
     pub(super) written: Option<Written>,
+    pub(super) held: Option<Arc<Held>>,
 }
 
 /// How [`Client::create`](super::Client::create) makes a file.
@@ -49,6 +54,7 @@ impl File {
             opened_content: None,
             unsynced_since: None,
             written: None,
+            held: None,
         }
     }
 
@@ -66,6 +72,17 @@ impl File {
             opened_content,
             ..Self::new(node)
         }
+    }
+
+    /// Whether the file is held, also when it has lost its names.
+    pub fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Takes over the node, and the content, of the same file as it was opened now.
+    pub(super) fn take_node(&mut self, opened: Self) {
+        self.node = opened.node;
+        self.opened_content = opened.opened_content;
     }
 
     /// Drops the content that came with the opening: the file's has changed, or may have, since others have had it locked.

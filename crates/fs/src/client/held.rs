@@ -1,88 +1,89 @@
-//! The capabilities that a client holds.
+//! Files that a program has open, so that the metadata server keeps them, also without a name.
+//!
+//! The request that finds or makes a file also opens it, under a handle of the program's, and carries the handles that were closed
+//! since. A close waits for nothing. A thread, which starts with the first file, has a connection of its own: it closes what no request
+//! has taken along, and when the server was started anew it says which files the program has open ([`super::held_thread`]).
 
-use std::collections::HashMap;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex};
 
-use causeway_wire::fs::{Capability, MAC_BYTES, ObjectId, Rights};
+use causeway_wire::fs::{Errno, ObjectId};
 
-use crate::capability_key::CapabilityKey;
+use super::call_error::CallError;
+use super::held_state::{BegunOpening, Held, Shared};
+use super::held_thread;
+use super::options::ClientOptions;
+use super::rpc::Interrupter;
+use crate::config::Configuration;
+use crate::locks::lock;
+use crate::threads::JoinOnDrop;
 
-/// Capabilities that are kept, in each of two generations; others are asked for again.
-const MOST: usize = 4096;
-/// How long what a metadata server makes for itself is good.
-const OWN_LIFETIME: Duration = Duration::from_secs(60);
-
-/// What a capability is for, to a client: the object (0 for all) and the user.
-type Of = (ObjectId, u32);
-
-/// The capabilities of a client.
-#[derive(Debug, Default)]
-pub(super) struct Capabilities {
-    /// Of a metadata server's own client, which makes what it needs.
-    pub(super) key: Option<CapabilityKey>,
-    recent: HashMap<Of, Held>,
-    older: HashMap<Of, Held>,
+/// All files that a program has open.
+pub(crate) struct HeldFiles {
+    configuration: Configuration,
+    options: ClientOptions,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<Thread>>,
 }
 
-/// One of them.
-#[derive(Debug)]
-pub(super) struct Held {
-    pub(super) capability: Capability,
-    /// From then on a call renews it first.
-    renew_at: Instant,
-    /// From then on it is worth nothing.
-    ends_at: Instant,
+struct Thread {
+    interrupter: Interrupter,
+    _thread: JoinOnDrop,
 }
 
-impl Capabilities {
-    /// Keeps one that came with the reply to a request that was sent at this instant.
-    pub(super) fn keep(&mut self, uid: u32, capability: Capability, sent: Instant) {
-        let lifetime = Duration::from_millis(capability.lifetime_ms.into());
-        let held = Held {
-            renew_at: sent + lifetime * 3 / 4,
-            ends_at: sent + lifetime,
-            capability,
-        };
-        if self.recent.len() >= MOST {
-            self.older = std::mem::take(&mut self.recent);
+impl HeldFiles {
+    pub(crate) fn new(
+        configuration: &Configuration,
+        options: &ClientOptions,
+    ) -> Result<Self, CallError> {
+        Ok(Self {
+            configuration: configuration.clone(),
+            options: options.clone(),
+            shared: Arc::new(Shared::new(super::rpc::random_client()?)),
+            thread: Mutex::default(),
+        })
+    }
+
+    /// Begins to open a file.
+    pub(super) fn begin(&self) -> BegunOpening {
+        self.shared.begin()
+    }
+
+    /// The server has opened the file.
+    pub(super) fn opened(&self, begun: BegunOpening, object: ObjectId) -> Result<Held, CallError> {
+        let held = Shared::opened(&self.shared, begun, object);
+        self.start_thread()?;
+        Ok(held)
+    }
+
+    /// The server has not opened the file, or that is not known.
+    pub(super) fn not_opened(&self, begun: BegunOpening, errno: Errno) {
+        self.shared.not_opened(begun, errno);
+    }
+
+    fn start_thread(&self) -> Result<(), CallError> {
+        let mut thread = lock(&self.thread);
+        if thread.is_some() {
+            return Ok(());
         }
-        self.recent.insert((held.capability.object, uid), held);
-    }
-
-    pub(super) fn find(&self, of: Of) -> Option<&Held> {
-        self.recent.get(&of).or_else(|| self.older.get(&of))
-    }
-
-    pub(super) fn forget(&mut self, of: Of) {
-        self.recent.remove(&of);
-        self.older.remove(&of);
-    }
-
-    /// Whether none is there that has one of these rights for a while longer; and whether the one that is there is worth nothing.
-    pub(super) fn lacks(&self, of: Of, rights: Rights, now: Instant) -> (bool, bool) {
-        match self.find(of) {
-            Some(held) if rights == Rights::NONE || held.capability.rights.has_any(rights) => {
-                (held.renew_at <= now, held.ends_at <= now)
-            }
-            _ => (true, true),
-        }
+        let rpc = held_thread::connect(&self.configuration, &self.options)?;
+        let interrupter = rpc.interrupter();
+        self.shared.set_waker(rpc.waker());
+        let shared = Arc::clone(&self.shared);
+        let started = JoinOnDrop::spawn("open files", move || held_thread::run(rpc, &shared));
+        let started = started.map_err(held_thread::not_started)?;
+        *thread = Some(Thread {
+            interrupter,
+            _thread: started,
+        });
+        Ok(())
     }
 }
 
-/// What a metadata server's own client shows.
-pub(super) fn own(key: &CapabilityKey, object: ObjectId, uid: u32, client: u128) -> Capability {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let mut capability = Capability {
-        object,
-        rights: Rights::OPERATE.with(Rights::SERVE),
-        uid,
-        node: 0,
-        client,
-        version: since.unwrap_or_default().as_millis() as u64,
-        lifetime_ms: OWN_LIFETIME.as_millis() as u32,
-        servers: u64::MAX,
-        mac: [0; MAC_BYTES],
-    };
-    key.sign(&mut capability);
-    capability
+impl Drop for HeldFiles {
+    fn drop(&mut self) {
+        self.shared.stop();
+        if let Some(thread) = &*lock(&self.thread) {
+            thread.interrupter.interrupt();
+        }
+    }
 }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use causeway_bmi::{Addr, Completion, ConnectionId, Memory, Posted};
+use causeway_bmi::{Addr, Completion, ConnectionId, END_OF_CONNECTION, Memory, Posted};
 use causeway_wire::fs::{
     Errno, Lock, LockHolder, LockRange, MAX_FAILURE_BYTES, ObjectId, Operation, Reply, ReplyBody,
 };
@@ -24,8 +24,6 @@ use crate::config::Configuration;
 const MESSAGE_BYTES: usize = 2 * MAX_FAILURE_BYTES;
 /// The least time that a call gets: one that had to wait for long may still reach a server that replies.
 const LEAST_TIME: Duration = Duration::from_millis(100);
-/// The server sends nothing under this tag: a receive for it ends with the connection.
-const NO_MESSAGE: u64 = u64::MAX;
 /// In the place of a wait's tag: the receive that ends with the connection.
 const WATCH: u64 = 0;
 
@@ -350,7 +348,7 @@ impl LockThread<'_> {
         let had_one = self.connection.is_some();
         self.connection = present;
         if present.is_some() {
-            let watched = self.receive(NO_MESSAGE, Memory::zeroed(1), WATCH);
+            let watched = self.receive(END_OF_CONNECTION, Memory::zeroed(1), WATCH);
             if let Err(error) = watched {
                 tracing::warn!(error.message, "the metadata server's end is not watched");
             }

@@ -7,7 +7,7 @@
 //! Reading order: `connection` (what a client is), `call`, `call_error`, `rpc`, `pending` and `replies` (requests, replies,
 //! repetition), `session`, `link`, `introduce` and `identity` (which server is at an address), `file`, `nodes`, `names` and
 //! `xattrs` (the name space), `transfer` (which bytes go where), `io` (reading and writing), `append` (writing behind the end),
-//! `locks`, `lock_state` and `lock_thread` (locks that exclude other clients), `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing),
+//! `locks`, `lock_state` and `lock_thread` (locks that exclude other clients), `held`, `held_state` and `held_thread` (files that are kept while they are open), `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing),
 //! `verifiers` and `losses` (writes that were lost before a sync), `maintain` (for operators), `stages` (where the time goes).
 
 mod allocation;
@@ -18,6 +18,9 @@ mod capabilities;
 mod connection;
 mod file;
 mod held;
+mod held_capabilities;
+mod held_state;
+mod held_thread;
 mod holes;
 mod identity;
 mod introduce;
@@ -46,6 +49,7 @@ mod xattrs;
 
 pub use allocation::Allocation;
 pub use connection::Client;
+pub(crate) use connection::Shared;
 pub use file::{CreateOptions, File};
 pub use identity::Layout;
 pub use lock_state::LockOwner;

@@ -1,5 +1,7 @@
 //! Names, attributes and directories: one request each to the metadata server.
 
+use std::sync::Arc;
+
 use causeway_wire::fs::{
     Attributes, DistributionHint, Entry, Errno, Kind, Node, ObjectId, Operation, Place, ReplyBody,
     SetAttributes,
@@ -168,8 +170,18 @@ impl Client {
     /// an fsync of the file must make durable stays known.
     pub fn open_again(&mut self, file: &mut File) -> Result<(), Error> {
         let opened = self.open_object(file.node.object)?;
-        file.node = opened.node;
-        file.opened_content = opened.opened_content;
+        file.take_node(opened);
+        Ok(())
+    }
+
+    /// As [`Client::open_again`], and holds the file from now on.
+    pub fn hold_again(&mut self, file: &mut File) -> Result<(), Error> {
+        if file.is_held() {
+            return self.open_again(file);
+        }
+        let opened = self.open_object_held(file.node.object)?;
+        file.held.clone_from(&opened.held);
+        file.take_node(opened);
         Ok(())
     }
 
@@ -178,6 +190,64 @@ impl Client {
         self.open_again(file)?;
         file.forget_content();
         Ok(())
+    }
+
+    /// As [`Client::stat`], and opens what is found, if it is a file: it stays as long as it is open, also without a name.
+    pub fn open_held(&mut self, at: impl Into<Place>, follow: bool) -> Result<File, Error> {
+        let place = at.into();
+        let subject = place.path.clone();
+        let operation = Operation::Lookup {
+            place,
+            follow,
+            content: false,
+        };
+        self.hold(Call::query(self.metadata, operation))
+            .map_err(|error| error.during("open", &subject))
+    }
+
+    /// As [`Client::open_object`] for a file that stays as long as it is open, also without a name.
+    pub fn open_object_held(&mut self, object: ObjectId) -> Result<File, Error> {
+        let operation = Operation::GetNode {
+            object,
+            content: true,
+        };
+        self.hold(Call::query(self.metadata, operation))
+            .and_then(|file| {
+                let mut opened = File::with_content(node_of(object, file.node)?);
+                opened.held = file.held;
+                Ok(opened)
+            })
+            .map_err(|error| error.during("open", &object_name(object)))
+    }
+
+    /// As [`Client::create`] for a file that stays as long as it is open, also without a name.
+    pub fn create_held(
+        &mut self,
+        at: impl Into<Place>,
+        options: &CreateOptions,
+    ) -> Result<File, Error> {
+        let place = at.into();
+        let subject = place.path.clone();
+        self.hold(Call::mutation(self.metadata, create(place, options), 0))
+            .map_err(|error| error.during("create", &subject))
+    }
+
+    /// Makes a call that finds or makes a file, and opens it with that.
+    fn hold(&mut self, mut call: Call) -> Result<File, CallError> {
+        let begun = self.held.begin();
+        call.opening = Some(begun.opening.clone());
+        match self.rpc.call(call).and_then(node) {
+            Ok(node) => {
+                let held = self.held.opened(begun, node.object)?;
+                let mut file = File::new(node);
+                file.held = Some(Arc::new(held));
+                Ok(file)
+            }
+            Err(error) => {
+                self.held.not_opened(begun, error.errno);
+                Err(error)
+            }
+        }
     }
 
     /// Makes (or, unless exclusive, opens) a file.

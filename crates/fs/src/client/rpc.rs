@@ -22,7 +22,7 @@ use causeway_wire::fs::{
 
 use super::call::{Body, Call};
 use super::call_error::CallError;
-use super::held::Capabilities;
+use super::held_capabilities::Capabilities;
 use super::identity::Layout;
 use super::link::{Known, Link};
 use super::pending::{Attempt, PendingCall, State, results};
@@ -458,6 +458,7 @@ impl Rpc {
             sequence: pending.call.slot.map_or(0, |_| pending.sequence),
             caller: self.caller.clone(),
             capability: self.capability_for(&operation),
+            opening: pending.call.opening.clone(),
             operation,
         };
         let reply = self
@@ -639,7 +640,7 @@ fn numbered(mut operation: Operation, pending: &PendingCall) -> Operation {
     operation
 }
 
-fn random_client() -> Result<u128, CallError> {
+pub(super) fn random_client() -> Result<u128, CallError> {
     let bytes = causeway_sys::random::bytes()
         .map_err(|e| CallError::local(Errno::EIO, format!("no random numbers: {e}")))?;
     Ok(u128::from_le_bytes(bytes))

@@ -13,8 +13,8 @@ use super::access::{self, AccessText};
 use super::nodes::{self, NodesEntry};
 use super::source::{Source, check_key_file};
 use super::types::{
-    ConfigError, Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS,
-    ServerEntry,
+    ConfigError, Configuration, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT,
+    Durability, MAX_SERVERS, ServerEntry,
 };
 use super::units::{parse_duration, parse_size};
 
@@ -23,6 +23,9 @@ const MAX_SOCKET_PATH: usize = 104;
 /// Shortest and longest timeout that make sense.
 const TIMEOUTS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(3600);
+
+/// Fewest and most files that one program may have open.
+const OPEN_FILES: std::ops::RangeInclusive<usize> = 1..=1 << 22;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,6 +38,7 @@ struct FileText {
     encrypt: Option<bool>,
     checksums: Option<bool>,
     tcp_connections: Option<Spanned<u64>>,
+    open_files: Option<Spanned<u64>>,
     distribution: Option<DistributionText>,
     access: Option<AccessText>,
     nodes: Option<Spanned<NodesText>>,
@@ -105,6 +109,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
         checksums: raw.checksums.unwrap_or(true),
         tcp_connections: tcp_connections(&source, raw.tcp_connections.as_ref())?,
         access: access::rules(&source, raw.access)?,
+        open_files: open_files(&source, raw.open_files.as_ref())?,
         servers,
     };
     Ok((configuration, key_line))
@@ -226,6 +231,21 @@ fn timeout(source: &Source<'_>, text: Option<&Spanned<String>>) -> Result<Durati
                     text.get_ref()
                 ),
             )
+        })
+}
+
+fn open_files(source: &Source<'_>, most: Option<&Spanned<u64>>) -> Result<usize, ConfigError> {
+    let Some(most) = most else {
+        return Ok(DEFAULT_OPEN_FILES);
+    };
+    let number = usize::try_from(*most.get_ref());
+    number
+        .ok()
+        .filter(|number| OPEN_FILES.contains(number))
+        .ok_or_else(|| {
+            let (least, most_of_all) = OPEN_FILES.into_inner();
+            let message = format!("`open_files` must be {least} to {most_of_all}");
+            source.error(&most.span(), message)
         })
 }
 

@@ -30,8 +30,8 @@ pub use membership::read_revoked;
 pub use nodes::{NodesEntry, parse_public_key, public_key_digits};
 pub use types::{
     AccessRules, AuditLevel, CapabilityRule, ConfigError, Configuration,
-    DEFAULT_CAPABILITY_LIFETIME, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS,
-    ServerEntry,
+    DEFAULT_CAPABILITY_LIFETIME, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT,
+    Durability, MAX_SERVERS, ServerEntry,
 };
 
 /// The environment variable that names a configuration file.

@@ -38,9 +38,11 @@ fn a_good_file_is_read_and_survives_printing() {
     assert_eq!(configuration.tcp_connections, 0);
     let printed = configuration.to_toml();
     assert_eq!(Configuration::parse(&printed, "p").unwrap(), configuration);
-    let text = GOOD.replacen("id =", "tcp_connections = 3\nid =", 1);
+    assert_eq!(configuration.open_files, DEFAULT_OPEN_FILES);
+    let text = GOOD.replacen("id =", "tcp_connections = 3\nopen_files = 70\nid =", 1);
     let configuration = Configuration::parse(&text, "c.toml").unwrap();
     assert_eq!(configuration.tcp_connections, 3);
+    assert_eq!(configuration.open_files, 70);
     let printed = configuration.to_toml();
     assert_eq!(Configuration::parse(&printed, "p").unwrap(), configuration);
 }
@@ -154,6 +156,7 @@ fn every_mistake_is_pointed_at() {
     complains("[\"tcp://node-1.example:7001\"]", "[]", 19, "no address");
     complains("name = \"lab\"\n", "", 1, "name");
     complains("id =", "tcp_connections = 17\nid =", 2, "1 to 16");
+    complains("id =", "open_files = 0\nid =", 2, "1 to 4194304");
     complains("id =", "key_file = \"key\"\nid =", 2, "absolute");
     let access = |line: &str, word: &str| {
         let section = format!("[access]\n{line}\n\n[distribution]");

@@ -2,7 +2,7 @@
 
 use super::access;
 use super::nodes::{NodesEntry, public_key_digits};
-use super::types::{Configuration, Durability, ServerEntry};
+use super::types::{Configuration, DEFAULT_OPEN_FILES, Durability, ServerEntry};
 use super::units::{duration, quoted, size};
 
 /// The file's text, with comments that explain it.
@@ -26,6 +26,12 @@ pub(super) fn print(configuration: &Configuration) -> String {
             format!("# Most TCP connections between two processes.\ntcp_connections = {most}\n")
         }
     };
+    let open_files = match configuration.open_files {
+        DEFAULT_OPEN_FILES => String::new(),
+        most => format!(
+            "# Most files that the metadata server keeps open for one program.\nopen_files = {most}\n"
+        ),
+    };
     let strip_size = match distribution.strip_size {
         0 => String::new(),
         bytes => format!("strip_size = \"{}\"\n", size(bytes.into())),
@@ -45,7 +51,7 @@ timeout = \"{timeout}\"
 encrypt = {encrypt}
 # Of the data in new files; verified whenever they are read.
 checksums = {checksums}
-{tcp_connections}
+{tcp_connections}{open_files}
 # How files are striped over I/O servers unless they say otherwise.
 [distribution]
 {strip_size}# 0: all I/O servers.

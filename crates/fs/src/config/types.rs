@@ -14,6 +14,8 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long capabilities are good where nothing else is said: also the longest that a change of permissions takes to reach an
 /// I/O server that cannot be told of it.
 pub const DEFAULT_CAPABILITY_LIFETIME: Duration = Duration::from_secs(60);
+/// Files that one program has open at most, where no number is given.
+pub const DEFAULT_OPEN_FILES: usize = 1 << 16;
 /// Most servers of one file system: indices of I/O servers are 16 bits wide.
 pub const MAX_SERVERS: usize = 4096;
 
@@ -42,6 +44,8 @@ pub struct Configuration {
     pub tcp_connections: u8,
     /// Who may do what, and what is noted of it.
     pub access: AccessRules,
+    /// Most files that the metadata server keeps open for one program.
+    pub open_files: usize,
     /// The servers, metadata server and I/O servers.
     pub servers: Vec<ServerEntry>,
 }

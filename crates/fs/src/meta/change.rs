@@ -16,6 +16,7 @@ use causeway_wire::store::{
 
 use super::fault::{Outcome, corrupt, fail, quoted};
 use super::layout::Layout;
+use super::opens::Opens;
 use super::overlay::Overlay;
 use super::query::{Found, Query, further_names, in_group, owns};
 use super::settings::Settings;
@@ -43,6 +44,9 @@ pub(super) struct Change<'a> {
     pub(super) caller: &'a Caller,
     pub(super) settings: &'a Settings,
     pub(super) layout: &'a Layout,
+    pub(super) opens: &'a Opens,
+    /// The disk has room for more than removals.
+    pub(super) has_room: bool,
     pub(super) now: Timestamp,
     /// Number for a new object, if the request makes one.
     pub(super) new_object: ObjectId,
@@ -252,7 +256,7 @@ impl Change<'_> {
     ) -> Outcome<()> {
         let last = found.record.kind() == Kind::Directory || found.record.links <= 1;
         if last {
-            return self.remove_object(found);
+            return self.remove_or_keep(found);
         }
         let Found { object, record } = &mut found;
         if (record.parent, record.name.as_slice()) == (directory, name) {
@@ -276,7 +280,7 @@ impl Change<'_> {
     }
 
     /// Removes an object, with a record for the reclaimer if it may have datafiles.
-    fn remove_object(&mut self, found: Found) -> Outcome<()> {
+    pub(super) fn remove_object(&mut self, found: Found) -> Outcome<()> {
         let Found { object, record } = found;
         self.state.remove(object_key(object));
         if self.state.get(&xattrs_key(object))?.is_some() {

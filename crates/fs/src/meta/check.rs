@@ -14,8 +14,8 @@ use causeway_wire::fs::{
     Body, Caller, CheckCursor, DistributionHint, Errno, Kind, MAX_NAME_BYTES, ObjectId, ReplyBody,
 };
 use causeway_wire::store::{
-    EntryRecord, Key, ObjectRecord, RemovalRecord, XattrsRecord, content_key, entry_key, link_key,
-    removal_key, xattrs_key,
+    EntryRecord, Key, ObjectRecord, OrphanRecord, RemovalRecord, XattrsRecord, content_key,
+    entry_key, link_key, orphan_key, removal_key, xattrs_key,
 };
 
 use super::change::Change;
@@ -31,7 +31,7 @@ const BATCH_FINDING_BYTES: usize = 16 << 10;
 /// directory, directories on the way up. One directory is never checked in parts.
 const BATCH_WORK: usize = 32 << 10;
 /// Kinds of records in the order in which they are checked; a cursor's phase is an index into this.
-const PHASES: &[u8] = b"elocrx";
+const PHASES: &[u8] = b"elocrxq";
 /// Steps upwards after which a directory counts as deep rather than on a loop.
 const MAX_STEPS: usize = 8192;
 /// The directory for objects that have lost their names.
@@ -62,6 +62,7 @@ enum Fix {
     RemoveContent(ObjectId),
     RemoveRemoval(ObjectId),
     RemoveXattrs(ObjectId),
+    RemoveOrphan(ObjectId),
 }
 
 /// One batch without repairing.
@@ -251,6 +252,22 @@ fn inspect(view: &dyn View, key: &[u8], effort: &mut Effort) -> Outcome<Vec<Find
                 fix: Fix::RemoveXattrs(object),
             }))
         }
+        Key::Orphan(object) => {
+            let record = view.get(key)?.unwrap_or_default();
+            let what = match (OrphanRecord::from_bytes(&record), find(view, object)?) {
+                (_, Lookup::Missing) => "does not exist",
+                (_, Lookup::Found(ObjectRecord { links: 1.., .. })) => "has a name",
+                (Err(_), _) => "has a damaged record of that",
+                (Ok(_), Lookup::Damaged | Lookup::Found(_)) => return Ok(Vec::new()),
+            };
+            Ok(found(true, || Finding {
+                text: format!(
+                    "object {} is noted as open without a name, and {what}",
+                    object.0
+                ),
+                fix: Fix::RemoveOrphan(object),
+            }))
+        }
         _ => Ok(Vec::new()),
     }
 }
@@ -387,7 +404,8 @@ fn inspect_object(view: &dyn View, object: ObjectId, effort: &mut Effort) -> Out
         }
         Lookup::Found(record) => record,
     };
-    if object != ObjectId::ROOT {
+    let is_orphan = record.links == 0 && view.get(&orphan_key(object))?.is_some();
+    if object != ObjectId::ROOT && !is_orphan {
         let first = names(view, record.parent, &record.name, object)?;
         if !first && let Some(other) = further_names(view, object).next() {
             let (directory, name) = other?;
@@ -406,7 +424,10 @@ fn inspect_object(view: &dyn View, object: ObjectId, effort: &mut Effort) -> Out
     match &record.body {
         Body::Directory(_) => inspect_directory(view, object, &record, effort),
         body => {
-            let mut findings = inspect_links(view, object, &record)?;
+            let mut findings = match is_orphan {
+                true => Vec::new(),
+                false => inspect_links(view, object, &record)?,
+            };
             let stuffed = matches!(body, Body::Stuffed { .. });
             if stuffed && record.size > 0 {
                 let content = view.get(&content_key(object))?.unwrap_or_default().len() as u64;
@@ -536,6 +557,8 @@ fn apply(change: &mut Change<'_>, fix: Fix) -> Outcome<bool> {
         }
         Fix::RemoveContent(object) => change.state.remove(content_key(object)),
         Fix::RemoveXattrs(object) => change.state.remove(xattrs_key(object)),
+        // An object without a name gets one in the next check.
+        Fix::RemoveOrphan(object) => change.state.remove(orphan_key(object)),
         Fix::RemoveRemoval(object) => {
             change.state.remove(removal_key(object));
             change.counters.removals = change.counters.removals.saturating_sub(1);
@@ -560,6 +583,7 @@ fn adopt(
     } else {
         record.parent = directory;
         record.name = name.to_vec();
+        record.links = record.links.max(1);
     }
     change.put_object(object, &record);
     Ok(())

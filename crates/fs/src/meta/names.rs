@@ -158,6 +158,15 @@ impl Change<'_> {
     /// Gives an object one more name.
     pub(super) fn hard_link(&mut self, object: ObjectId, place: &Place) -> Outcome<ReplyBody> {
         let mut found = self.found(object)?;
+        if found.record.links == 0 {
+            return fail(
+                Errno::ENOENT,
+                format!(
+                    "object {} has lost its last name, and gets no other",
+                    object.0
+                ),
+            );
+        }
         let (directory, name, slash) = self.resolve_new(place)?;
         let kind = found.record.kind();
         if kind == Kind::Directory {

@@ -1,17 +1,17 @@
 //! Batches of requests, each executed on top of the changes of those before it, and committed once.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock};
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Body, DistributionHint, Errno, Failure, Generation, Incarnation, MAX_STUFFED_BYTES, ObjectId,
-    Operation, Reply, ReplyBody, Request, Target, Timestamp,
+    Body, Caller, DistributionHint, Errno, Failure, Generation, Incarnation, MAX_STUFFED_BYTES,
+    ObjectId, Operation, Reply, ReplyBody, Request, Target, Timestamp,
 };
 use causeway_wire::store::{
     COUNTERS_KEY, Counter, Counters, GAPS_KEY, Gaps, MAX_GAPS, NEXT_OBJECT_KEY, ObjectRecord,
-    SUPERBLOCK_KEY, Superblock, object_key,
+    PROGRAMS_KEY, SUPERBLOCK_KEY, Superblock, object_key,
 };
 
 use super::change::Change;
@@ -20,6 +20,7 @@ use super::fault::{Outcome, corrupt, fail};
 use super::files::Written;
 use super::layout::{self, Layout};
 use super::names::NewFile;
+use super::opens::{Opens, Registered};
 use super::overlay::Overlay;
 use super::query::{Query, read_counters, read_record};
 use super::session::{Leases, Sessions, Verdict};
@@ -32,9 +33,13 @@ use crate::failed_syncs::FailureCount;
 use crate::files::sync_name;
 use crate::locks;
 
+mod reader;
 mod recovery;
 pub(super) mod removals;
 mod space;
+
+pub use reader::Reader;
+use reader::{Shared, SharedLayout, current, register_opening};
 
 /// Name of the file that exists once the store is not new.
 const MARKER: &str = "formatted";
@@ -64,8 +69,6 @@ fn binds_datafiles(request: &Request) -> bool {
 }
 
 type Opener = Box<dyn Fn() -> Result<Arc<dyn Store>, StoreError> + Send>;
-type Shared = Arc<RwLock<Option<Arc<dyn Store>>>>;
-type SharedLayout = Arc<RwLock<Arc<Layout>>>;
 
 /// The metadata of one file system. See the module for how it is driven.
 pub struct Service {
@@ -79,8 +82,9 @@ pub struct Service {
     incarnation: Incarnation,
     directory: Option<PathBuf>,
     failed_syncs: Option<Arc<FailureCount>>,
-    counters: Counters,
+    pub(super) counters: Counters,
     sessions: Sessions,
+    opens: Arc<Opens>,
     next_object: u64,
     reserved_until: u64,
     /// Numbers below this are not used any more.
@@ -88,13 +92,6 @@ pub struct Service {
     gaps: Gaps,
     /// Bytes that the store could not free last time.
     left_garbage_bytes: u64,
-}
-
-/// Serves requests that change nothing, from the last committed state. Cheap to clone.
-#[derive(Clone)]
-pub struct Reader {
-    store: Shared,
-    layout: SharedLayout,
 }
 
 impl Service {
@@ -156,6 +153,7 @@ impl Service {
                 ),
             );
         }
+        let opens = Arc::new(Opens::new(settings.open_files));
         let mut service = Self {
             settings,
             open,
@@ -167,6 +165,7 @@ impl Service {
             failed_syncs: None,
             counters: Counters::default(),
             sessions: Sessions::default(),
+            opens,
             next_object: 0,
             reserved_until: 0,
             least_object: 0,
@@ -182,12 +181,23 @@ impl Service {
         Reader {
             store: self.store.clone(),
             layout: self.layout.clone(),
+            opens: Arc::clone(&self.opens),
         }
     }
 
     /// How long replies are kept, which clients' time-outs extend.
     pub fn leases(&self) -> Leases {
         self.sessions.leases.clone()
+    }
+
+    /// The files that programs have open.
+    pub(crate) fn opens(&self) -> &Arc<Opens> {
+        &self.opens
+    }
+
+    /// Whether the store takes no changes until it has been opened again.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
     /// The incarnation of these metadata.
@@ -221,7 +231,12 @@ impl Service {
     }
 
     /// Commits a batch. After a failure, the store is recovered if that is possible at once.
-    fn commit(&mut self, store: Arc<dyn Store>, batch: &Batch, persist: Persist) -> Outcome<()> {
+    pub(super) fn commit(
+        &mut self,
+        store: Arc<dyn Store>,
+        batch: &Batch,
+        persist: Persist,
+    ) -> Outcome<()> {
         let committed = store.commit(batch, persist);
         drop(store);
         committed.map_err(|error| self.note_failure(error.into()))
@@ -262,13 +277,15 @@ impl Service {
         {
             self.make_room();
         }
-        match self.try_apply(requests, now) {
+        let replies = match self.try_apply(requests, now) {
             Ok(replies) => {
                 self.trim_journals();
                 replies
             }
             Err(failure) => self.replies_after_failure(requests, failure),
-        }
+        };
+        self.opens.end_batch();
+        replies
     }
 
     fn try_apply(&mut self, requests: &[Request], now: Timestamp) -> Outcome<Vec<Reply>> {
@@ -323,13 +340,15 @@ impl Service {
             caller: &request.caller,
         };
         if let Some(result) = query.execute(&request.operation) {
+            let result = result.and_then(|reply| self.opened(request, reply));
             return Reply { result };
         }
         let admitted = self
             .sessions
             .admit(&*state, request, self.settings.max_sessions);
-        if let Verdict::Done(reply) = admitted {
-            return reply;
+        if let Verdict::Done(Reply { result }) = admitted {
+            let result = result.and_then(|reply| self.opened(request, reply));
+            return Reply { result };
         }
         state.begin();
         let before = self.counters;
@@ -338,7 +357,11 @@ impl Service {
             Room::Removals(why) if needs_space(&request.operation) => {
                 fail(Errno::ENOSPC, why.as_str())
             }
-            Room::Removals(_) | Room::Enough => self.change(state, request, now),
+            Room::Removals(_) | Room::Enough => {
+                let has_room = *room == Room::Enough;
+                self.change(state, request, has_room, now)
+                    .and_then(|reply| self.opened(request, reply))
+            }
         };
         let result = match result {
             Ok(reply) => Ok(reply),
@@ -358,25 +381,51 @@ impl Service {
         &mut self,
         state: &mut Overlay,
         request: &Request,
+        has_room: bool,
         now: Timestamp,
     ) -> Outcome<ReplyBody> {
         self.reserve()?;
+        let operation = &request.operation;
+        self.with_change(state, &request.caller, has_room, now, |change| {
+            dispatch(change, operation)
+        })
+    }
+
+    /// Carries out a change on behalf of a caller.
+    pub(super) fn with_change<T>(
+        &mut self,
+        state: &mut Overlay,
+        caller: &Caller,
+        has_room: bool,
+        now: Timestamp,
+        work: impl FnOnce(&mut Change<'_>) -> Outcome<T>,
+    ) -> Outcome<T> {
         let layout = self.layout();
         let mut change = Change {
             layout: &layout,
+            opens: &self.opens,
+            has_room,
             state,
             counters: &mut self.counters,
-            caller: &request.caller,
+            caller,
             settings: &self.settings,
             now,
             new_object: ObjectId(self.next_object),
             used_new_object: false,
             least_version: self.least_object,
         };
-        let reply = dispatch(&mut change, &request.operation);
+        let done = work(&mut change);
         // A number is used up even if the request fails afterwards.
         self.next_object += u64::from(change.used_new_object);
-        reply
+        done
+    }
+
+    /// Notes that a request has opened a file, if it has, in the state of the batch.
+    fn opened(&self, request: &Request, reply: ReplyBody) -> Outcome<ReplyBody> {
+        match register_opening(&self.opens, request, &reply, None) {
+            Some(Registered::Full(why)) => Err(why),
+            _ => Ok(reply),
+        }
     }
 
     /// Sets object numbers aside, durably, before the last one is given out: none is ever given out again, even if
@@ -434,6 +483,7 @@ impl Service {
         self.skip_numbers(self.least_object);
         self.counters = read_counters(&*view)?;
         self.sessions.reload(&*view)?;
+        self.opens.set_marked(view.get(PROGRAMS_KEY)?.is_some());
         Ok(())
     }
 
@@ -540,8 +590,14 @@ impl Service {
             .map(|directory| directory.join(MARKER))
     }
 
-    fn store(&self) -> Outcome<Arc<dyn Store>> {
+    pub(super) fn store(&self) -> Outcome<Arc<dyn Store>> {
         current(&self.store)
+    }
+
+    /// What it was opened with.
+    #[cfg(test)]
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Advances the sessions' clock.
@@ -578,59 +634,6 @@ pub fn accept_loss(directory: &Path) -> Result<bool, Failure> {
     Ok(true)
 }
 
-impl Reader {
-    /// The I/O servers as of the last change that was committed.
-    pub fn layout(&self) -> Arc<Layout> {
-        locks::read(&self.layout).clone()
-    }
-
-    /// The reply to a request that changes nothing; `None` if the request is the [`Service`]'s.
-    pub fn answer(&self, request: &Request) -> Option<Reply> {
-        let read_only = matches!(
-            request.operation,
-            Operation::Lookup { .. }
-                | Operation::GetNode { .. }
-                | Operation::BeginAppend { .. }
-                | Operation::ReadDirectory { .. }
-                | Operation::MetadataStatus
-                | Operation::Exist { .. }
-                | Operation::ListStriped { .. }
-                | Operation::Paths { .. }
-                | Operation::Check { .. }
-                | Operation::GetXattr { .. }
-                | Operation::ListXattrs { .. }
-        );
-        if !read_only {
-            return None;
-        }
-        let view = match current(&self.store).and_then(|store| Ok(store.snapshot()?)) {
-            Ok(view) => view,
-            Err(failure) => {
-                return Some(Reply {
-                    result: Err(failure),
-                });
-            }
-        };
-        let result = match &request.operation {
-            // Most of a check is reading. Only repairs are changes, which the service carries out.
-            Operation::Check { after, repair } => {
-                match check::inspect_batch(&*view, &request.caller, after.as_ref()) {
-                    Ok(ReplyBody::Checked { findings, .. }) if *repair && !findings.is_empty() => {
-                        return None;
-                    }
-                    result => result,
-                }
-            }
-            operation => Query {
-                view: &*view,
-                caller: &request.caller,
-            }
-            .execute(operation)?,
-        };
-        Some(Reply { result })
-    }
-}
-
 /// Object numbers from this one on were not set aside.
 fn read_next_object(view: &dyn View) -> Outcome<u64> {
     let next: Counter = read_record(view, NEXT_OBJECT_KEY, "the record of numbers")?;
@@ -643,16 +646,6 @@ fn no_metadata(place: &str) -> Failure {
         "there are no metadata in {place}, where they should be: if its disk is not mounted, mount it; otherwise \
          restore the directory from a backup"
     ))
-}
-
-fn current(shared: &Shared) -> Outcome<Arc<dyn Store>> {
-    match &*locks::read(shared) {
-        Some(store) => Ok(Arc::clone(store)),
-        None => fail(
-            Errno::EIO,
-            "the metadata store failed and cannot be opened again; see the server's log",
-        ),
-    }
 }
 
 /// Whether an operation is refused on a full disk.

@@ -2,7 +2,7 @@
 
 use causeway_wire::fs::{DistributionHint, Generation, Incarnation};
 
-use crate::config::Durability;
+use crate::config::{DEFAULT_OPEN_FILES, Durability};
 
 /// The settings of a metadata service.
 #[derive(Debug, Clone)]
@@ -30,6 +30,8 @@ pub struct Settings {
     pub max_links: u32,
     /// Most slots that are remembered. Each takes some 150 bytes of memory.
     pub max_sessions: usize,
+    /// Most files that one program has open. Each takes some 150 bytes of memory.
+    pub open_files: usize,
     /// Requests that need space are refused while the disk has fewer free bytes than this, or than the store needs to
     /// free space; those that free space are not.
     pub reserve_bytes: u64,
@@ -60,6 +62,7 @@ impl Default for Settings {
             root_mode: 0o755,
             max_links: 65_000,
             max_sessions: 1 << 19,
+            open_files: DEFAULT_OPEN_FILES,
             reserve_bytes: 0,
             format: Format::Allowed,
         }

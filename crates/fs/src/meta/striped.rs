@@ -104,7 +104,7 @@ impl Query<'_> {
         let (mut names, mut at) = (Vec::new(), object);
         while at != ObjectId::ROOT {
             let found = unless_corrupt(find_object(self.view, at))?;
-            let Some(record) = found.flatten() else {
+            let Some(record) = found.flatten().filter(|record| record.links > 0) else {
                 return Ok(None);
             };
             names.push(record.name);

@@ -14,6 +14,7 @@ mod durability;
 mod failed_syncs;
 mod faults;
 mod names;
+mod opens;
 mod permissions;
 mod sessions;
 mod xattrs;
@@ -65,6 +66,7 @@ impl Bench {
             sequence: 0,
             caller: self.caller.clone(),
             capability: None,
+            opening: None,
             operation,
         }
     }

@@ -2,16 +2,13 @@
 
 use std::time::Instant;
 
-use causeway_bmi::{Addr, Completion, Memory, OpId, Posted};
+use causeway_bmi::{Addr, Completion, END_OF_CONNECTION, Memory, OpId, Posted};
 use causeway_wire::fs::{Errno, Failure, ObjectId, Operation, Reply, ReplyBody, Request};
 
 use super::append_turns::{Waiting, Watched};
 use super::events::{Loop, Purpose};
 use super::ticket::{ReplyTo, Ticket};
 use crate::error::failure;
-
-/// Clients send nothing under this tag: a receive for it ends with their connection.
-const NO_MESSAGE: u64 = u64::MAX;
 
 impl Loop {
     /// Handles a client's request for a turn; the reply comes with the turn.
@@ -185,7 +182,7 @@ impl Loop {
         let into = [Memory::zeroed(1)];
         let posted = self
             .bmi
-            .post_recv(from, &into, NO_MESSAGE, self.context, user);
+            .post_recv(from, &into, END_OF_CONNECTION, self.context, user);
         match posted {
             Ok(Posted::Pending(receive)) => Some(receive),
             Ok(Posted::Complete(_)) | Err(_) => None,

@@ -32,6 +32,8 @@ pub(super) struct Wakeups {
     pub(super) registrar: Wakeup,
     /// I/O servers must be told of changed permissions.
     pub(super) teller: Teller,
+    /// Files without a name may have been closed.
+    pub(super) orphans: Wakeup,
 }
 
 /// Carries a batch out, and notifies the threads that it makes work for.

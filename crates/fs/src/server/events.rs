@@ -27,12 +27,13 @@ use super::io::Job;
 use super::lock_state::{LockState, WATCHES_LOCKS};
 use super::metadata::{Metadata, first_number};
 use super::nodes::NodeRules;
+use super::open_programs::{Programs, WATCHES_OPENS};
 use super::piece_io::PieceResult;
 use super::staging::Staging;
 use super::stop::StopHandle;
 use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
 use super::turns_seen::TurnsSeen;
-use super::{identity, reclaim, register, tell};
+use super::{identity, orphans, reclaim, register, tell};
 use crate::capability_key::CapabilityKey;
 use crate::config::{Configuration, Durability, ServerEntry};
 use crate::data::{Abandoned, Pool, Scratch, Store};
@@ -92,6 +93,7 @@ pub(super) struct Loop {
     pub(super) read: u64,
     pub(super) appends: Appends,
     pub(super) locks: LockState,
+    pub(super) programs: Programs,
     pub(super) turns_seen: TurnsSeen,
     // Threads beside the loop stop before the metadata, and all before the directory is released.
     beside: Vec<Background>,
@@ -205,11 +207,15 @@ fn open_metadata(
     )
     .map_err(|failure| format!("the metadata cannot be opened: {}", failure.message))?;
     let no_thread = |error: std::io::Error| format!("no thread can start: {error}");
-    let ours = || (configuration.clone(), metadata.service(), key.clone());
+    let service = metadata.service();
+    let opens = Arc::clone(metadata.reader().opens());
+    let (shared, timeout) = (Arc::clone(&service), configuration.timeout);
+    let orphans = orphans::start(shared, opens, wakeups.clone(), timeout).map_err(no_thread)?;
+    let ours = || (configuration.clone(), Arc::clone(&service), key.clone());
     let reclaimer = reclaim::start(ours(), wakeups.reclaimer).map_err(no_thread)?;
     let registrar = register::start(ours(), wakeups.registrar).map_err(no_thread)?;
     let teller = tell::start(ours(), wakeups.teller, deliver).map_err(no_thread)?;
-    Ok((metadata, vec![reclaimer, registrar, teller]))
+    Ok((metadata, vec![orphans, reclaimer, registrar, teller]))
 }
 
 impl Loop {
@@ -275,6 +281,7 @@ impl Loop {
             read: 0,
             appends: Appends::new(first_turn, configuration.timeout / 2),
             locks: LockState::default(),
+            programs: Programs::default(),
             turns_seen: TurnsSeen::default(),
             beside,
             metadata,
@@ -385,7 +392,9 @@ impl Loop {
             tracing::warn!(requests = self.busy(), "ending in the middle of requests");
         }
         self.beside.clear();
-        if self.metadata.is_some() {
+        if let Some(metadata) = &self.metadata {
+            let at_end = |failure: Failure| format!("metadata: {}", failure.message);
+            metadata.expect_no_open_files().map_err(at_end)?;
             let request = Request {
                 reply_tag: 0,
                 target: Target::default(),
@@ -394,14 +403,11 @@ impl Loop {
                 sequence: 0,
                 caller: Caller::default(),
                 capability: None,
+                opening: None,
                 operation: Operation::Commit,
             };
-            if let Some(metadata) = &self.metadata
-                && let Some(Reply {
-                    result: Err(failure),
-                }) = metadata.now(request)
-            {
-                return Err(format!("metadata: {}", failure.message));
+            if let Some(Reply { result }) = metadata.now(request) {
+                result.map_err(at_end)?;
             }
         }
         self.metadata = None;
@@ -476,6 +482,9 @@ impl Loop {
             }
             Purpose::Watch if ticket.slot == WATCHES_LOCKS => {
                 self.lock_watch_ended(ticket, &completion);
+            }
+            Purpose::Watch if ticket.slot == WATCHES_OPENS => {
+                self.open_watch_ended(ticket, &completion);
             }
             Purpose::Watch => self.watch_ended(ticket, &completion),
             Purpose::List => self.list_arrived(ticket, completion.result),
@@ -620,6 +629,9 @@ impl Loop {
 
     /// Carries a request out; `None` if its reply comes later.
     fn dispatch(&mut self, to: ReplyTo, request: Request) -> Result<Option<ReplyBody>, Failure> {
+        if let Some(opening) = &request.opening {
+            self.begin_opening(to, opening)?;
+        }
         match request.operation {
             Operation::Hello {
                 layout_from,
@@ -665,6 +677,13 @@ impl Loop {
             }
             Operation::TestLock { lock } => self.test_lock(&request, &lock).map(Some),
             Operation::CancelLock { wait } => Ok(Some(self.cancel_lock(request.client, wait))),
+            Operation::CloseFiles { session, handles } => {
+                self.close_files(session, &handles);
+                Ok(Some(ReplyBody::Done))
+            }
+            Operation::KeepFiles { session, files } => {
+                self.keep_files(to, session, &files).map(Some)
+            }
             Operation::AddServer { .. }
             | Operation::AcceptServer { .. }
             | Operation::DrainServer { .. } => {

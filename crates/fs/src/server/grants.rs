@@ -129,6 +129,7 @@ impl Loop {
             sequence: 0,
             caller: change.caller,
             capability: None,
+            opening: None,
             operation: Operation::GetNode {
                 object: node.object,
                 content: false,

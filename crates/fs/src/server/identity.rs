@@ -96,6 +96,7 @@ mod tests {
             sequence: 0,
             caller: Caller::default(),
             capability: None,
+            opening: None,
             operation,
         }
     }

@@ -156,6 +156,38 @@ impl Metadata {
         self.wakeups.teller.put(news);
     }
 
+    /// What requests read.
+    pub(super) fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// A program is about to open a file. The first time, that is recorded first. A disk that cannot record it can still be read.
+    pub(super) fn expect_open_files(&self) {
+        if !self.reader.opens().is_marked()
+            && let Err(failure) = lock(&self.service).mark_programs(true)
+        {
+            tracing::warn!(
+                failure.message,
+                "open files without a name may be gone if the server is started again now"
+            );
+        }
+    }
+
+    /// At the end of the server: if no program has a file open, the next start need not wait for any.
+    pub(super) fn expect_no_open_files(&self) -> Result<(), Failure> {
+        match self.reader.opens().is_empty() {
+            true => lock(&self.service).mark_programs(false),
+            false => Ok(()),
+        }
+    }
+
+    /// Programs have closed files: those without a name are to be removed.
+    pub(super) fn notify_of_orphans(&self) {
+        if self.reader.opens().has_released() {
+            self.wakeups.orphans.notify();
+        }
+    }
+
     /// The service, for threads that work beside the loop.
     pub(super) fn service(&self) -> SharedService {
         Arc::clone(&self.service)
@@ -212,6 +244,7 @@ fn settings(configuration: &Configuration) -> Settings {
         durability: configuration.durability,
         distribution: configuration.default_distribution(),
         io_servers: configuration.io_names(),
+        open_files: configuration.open_files,
         root_owner: (
             rustix::process::geteuid().as_raw(),
             rustix::process::getegid().as_raw(),
@@ -317,6 +350,7 @@ mod tests {
             sequence: 0,
             caller: Caller::default(),
             capability: None,
+            opening: None,
             operation: Operation::Commit,
         };
         (ticket, request)

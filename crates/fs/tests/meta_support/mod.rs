@@ -25,6 +25,7 @@ pub(crate) fn request(operation: Operation) -> Request {
         sequence: 0,
         caller: Caller::default(),
         capability: None,
+        opening: None,
         operation,
     }
 }

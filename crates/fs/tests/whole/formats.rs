@@ -110,7 +110,7 @@ fn counted(bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn clients_of_every_format_work_with_servers_of_this_build() {
-    // Clients before format 11 have no capabilities.
+    // Clients before format 12 have no capabilities.
     let fixture = Fixture::start_with(&Shape::default(), |configuration| {
         configuration.access.capabilities = CapabilityRule::Optional;
     });
@@ -123,6 +123,8 @@ fn clients_of_every_format_work_with_servers_of_this_build() {
         (8, &[5]),
         (9, &[5]),
         (10, &[5]),
+        (11, &[5]),
+        (12, &[5]),
     ] {
         let mut other = Other::new(format, behind_tag);
         let [metadata, io] =
@@ -198,13 +200,13 @@ fn requests_of_other_formats_are_refused_in_one_that_their_clients_read() {
     let cases: [(u8, &[u8], u8, &[&str]); 9] = [
         (1, &[], 1, &["format 1 ", &ours, "run builds"]),
         (4, &[], 4, &["format 4 ", &ours, "run builds"]),
-        (12, &[12], 11, &["format 12 ", &ours, "run builds"]),
-        (13, &[12], 11, &["formats 12 to 13 ", &ours, "run builds"]),
-        // It goes on in format 11.
-        (12, &[6], 11, &["formats 6 to 12 ", &ours]),
+        (13, &[13], 12, &["format 13 ", &ours, "run builds"]),
+        (14, &[13], 12, &["formats 13 to 14 ", &ours, "run builds"]),
+        // It goes on in format 12.
+        (13, &[6], 12, &["formats 6 to 13 ", &ours]),
         // Nonsense.
         (0, &[], 0, &["format"]),
-        (12, &[13], 11, &["format"]),
+        (13, &[14], 12, &["format"]),
         (7, &[8], 7, &["lowest format"]),
         (7, &[0], 7, &["lowest format"]),
     ];

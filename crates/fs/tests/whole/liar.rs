@@ -87,6 +87,7 @@ impl Liar {
                 groups: Vec::new(),
             },
             capability,
+            opening: None,
             operation,
         }
     }

@@ -14,6 +14,7 @@ mod integrity;
 mod kills;
 mod liar;
 mod locks;
+mod open_files;
 mod repeated;
 mod restored;
 mod shared;

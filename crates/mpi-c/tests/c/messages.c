@@ -192,6 +192,12 @@ static void exchanges(void) {
     CHECK(in == rank && status.MPI_SOURCE == 0);
 }
 
+static void is_truncated(const MPI_Status *status, int tag) {
+    int count;
+    OK(MPI_Get_count(status, MPI_INT, &count));
+    CHECK(status->MPI_SOURCE == partner() && status->MPI_TAG == tag && count == 2);
+}
+
 static void truncation(void) {
     int values[4] = {1, 2, 3, 4}, few[2], class;
     MPI_Request request;
@@ -201,7 +207,24 @@ static void truncation(void) {
     int code = MPI_Recv(few, 2, MPI_INT, partner(), 5, MPI_COMM_WORLD, &status);
     OK(MPI_Error_class(code, &class));
     CHECK(class == MPI_ERR_TRUNCATE);
+    /* The status is that of the message, which may be held, or found by a receive that waits, of any kind. */
+    is_truncated(&status, 5);
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    for (int tag = 6; tag < 10; tag++) {
+        int is_held = tag % 2, waits = tag < 8;
+        MPI_Request receive;
+        if (!is_held && !waits) OK(MPI_Irecv(few, 2, MPI_INT, MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &receive));
+        if (!is_held) OK(MPI_Barrier(MPI_COMM_WORLD));
+        OK(MPI_Isend(values, 4, MPI_INT, partner(), tag, MPI_COMM_WORLD, &request));
+        if (is_held) OK(MPI_Barrier(MPI_COMM_WORLD));
+        if (is_held && !waits) OK(MPI_Irecv(few, 2, MPI_INT, MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &receive));
+        memset(&status, 0, sizeof status);
+        code = waits ? MPI_Recv(few, 2, MPI_INT, MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &status) : MPI_Wait(&receive, &status);
+        OK(MPI_Error_class(code, &class));
+        CHECK(class == MPI_ERR_TRUNCATE);
+        is_truncated(&status, tag);
+        OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    }
     code = MPI_Send(values, 1, MPI_INT, size, 5, MPI_COMM_WORLD);
     OK(MPI_Error_class(code, &class));
     CHECK(class == MPI_ERR_RANK);

@@ -81,7 +81,7 @@ impl Process {
                 }
             }
         })?;
-        if !matches!(waited, Waited::NotYet) {
+        if !matches!(waited, Waited::NotYet(_)) {
             return Ok(waited);
         }
         let waited = self.wait_for_news(|process| process.poll(active));

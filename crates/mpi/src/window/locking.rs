@@ -47,7 +47,7 @@ impl Process {
         if let Place::Area(_) = self.window(handle)?.place {
             let waited = self.look_for_locks(handle, rank, exclusive);
             match waited {
-                Ok(Waited::NotYet) => {}
+                Ok(Waited::NotYet(_)) => {}
                 Err(_) => {
                     self.release_locks(handle)?;
                     return waited;
@@ -93,7 +93,7 @@ impl Process {
             }
         }
         if self.has_threads {
-            return Ok(Waited::NotYet);
+            return Ok(Waited::NotYet(None));
         }
         self.watch_memory(Awaited::Lock, |process| {
             Ok(process.try_locks(handle, rank, exclusive)?.then_some(()))

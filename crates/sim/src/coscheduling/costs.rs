@@ -224,6 +224,7 @@ fn table(section: &mut Section<'_>) -> Result<(Table, Woken, Moved), FileError> 
     let woken = section.word("woken", &words)?.value;
     let words = [
         ("keeps its own", Moved::KeepsItsOwn),
+        ("keeps its quantum", Moved::KeepsItsQuantum),
         ("changes", Moved::Changes),
     ];
     let moved = section.word("moved", &words)?.value;

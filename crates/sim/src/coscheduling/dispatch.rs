@@ -44,6 +44,9 @@ pub enum Moved {
     /// The own level: the thread has one quantum of the other level, then falls from its own, and if it blocks it returns at its own.
     #[default]
     KeepsItsOwn,
+    /// The own level and the own quantum: the thread has what is left of its quantum at the other level. (Solaris counts the quantum,
+    /// `ts_timeleft`, apart from the priority that decides on the queue.)
+    KeepsItsQuantum,
     /// Nothing: as if the class had given it the other level.
     Changes,
 }
@@ -169,10 +172,11 @@ impl Dispatcher {
         known.missed_raise = false;
     }
 
-    /// Puts a thread into the queue of a level for the driver, with that level's whole quantum.
+    /// Puts a thread into the queue of a level for the driver, with that level's whole quantum or what is left of its own.
     fn move_to(&mut self, thread: u16, level: u8) {
         match self.moved {
             Moved::KeepsItsOwn => self.dispatch_at(thread, level),
+            Moved::KeepsItsQuantum => self.threads[usize::from(thread)].level = level,
             Moved::Changes => self.place(thread, level),
         }
     }
@@ -415,6 +419,26 @@ mod tests {
             dispatcher.expire();
             assert_eq!(dispatcher.level(0), after, "{moved:?}");
         }
+    }
+
+    #[test]
+    fn a_boosted_thread_may_keep_what_is_left_of_its_quantum() {
+        let (woken, moved) = (Woken::RaisedOnceInAWhile, Moved::KeepsItsQuantum);
+        let mut dispatcher = Dispatcher::new(table(), woken, moved, 1);
+        dispatcher.begin(0);
+        running(&mut dispatcher);
+        dispatcher.expire();
+        running(&mut dispatcher);
+        dispatcher.used(5 * MILLISECOND);
+        let left = dispatcher.left(0);
+        assert_eq!(left, table()[49].quantum - 5 * MILLISECOND);
+        dispatcher.boost(0);
+        assert_eq!((dispatcher.level(0), dispatcher.left(0)), (HIGHEST, left));
+        dispatcher.lower(0, 7);
+        assert_eq!((dispatcher.level(0), dispatcher.left(0)), (7, left));
+        dispatcher.expire();
+        assert_eq!(dispatcher.level(0), 39);
+        assert_eq!(dispatcher.left(0), table()[39].quantum);
     }
 
     #[test]

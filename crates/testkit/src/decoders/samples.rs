@@ -14,6 +14,7 @@ mod datafiles;
 mod locks;
 mod messages;
 mod methods;
+mod opens;
 mod regions;
 
 pub(super) use datafiles::{datafile_headers, history, written_groups};
@@ -398,9 +399,16 @@ pub(super) fn requests() -> Vec<Vec<u8>> {
             groups: vec![4, 27],
         },
         capability: Some(capability()),
+        opening: None,
         operation,
     };
-    let mut all = Vec::new();
+    let mut all: Vec<Vec<u8>> = (opens::requests().into_iter())
+        .map(|(opening, operation)| fs::Request {
+            opening,
+            ..request(operation)
+        })
+        .map(|request| request.to_bytes(fs::formats::FORMATS))
+        .collect();
     for operation in operations().into_iter().chain(locks::operations()) {
         // Format 5 has no numbers of writes.
         let old = Formats::only(fs::formats::FORMATS.lowest);

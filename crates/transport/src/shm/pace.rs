@@ -30,6 +30,8 @@ pub(super) struct Pace {
     /// Polls that are let pass behind a look, and how many of them are left.
     polls: u8,
     left: u8,
+    /// Packets that were taken one a poll since there was none.
+    one_by_one: usize,
     /// The time of that look, as its caller gave it: callers that do nothing but poll read the clock for some polls together.
     at: Option<Instant>,
 }
@@ -42,6 +44,28 @@ impl Pace {
             self.look(packets);
         } else if self.looks > 0 || self.polls > 0 {
             *self = Self::default();
+        }
+    }
+
+    /// A packet was taken, and whether another has come is left to the next poll.
+    #[inline]
+    pub(super) fn took_one(&mut self) {
+        self.one_by_one += 1;
+    }
+
+    /// Packets that were taken in this way since there was none.
+    #[inline]
+    pub(super) fn one_by_one(&self) -> usize {
+        self.one_by_one
+    }
+
+    /// There is no packet. Those that were taken one by one were found in one look, as it were.
+    #[inline]
+    pub(super) fn found_none(&mut self, now: Instant, streams: bool) {
+        let packets = std::mem::take(&mut self.one_by_one);
+        if packets > 0 {
+            self.caught_up(packets, streams);
+            self.at = Some(now);
         }
     }
 
@@ -155,6 +179,22 @@ mod tests {
             pause(&mut pace) > 0
         });
         assert!(paused.count() < 20);
+    }
+
+    #[test]
+    fn packets_that_are_taken_one_by_one_count_together() {
+        let mut pace = Pace::default();
+        let now = Instant::now();
+        let mut pauses = Vec::new();
+        for packets in [2, 1, 3, 20, 20, 20] {
+            (0..packets).for_each(|_| pace.took_one());
+            pace.found_none(now, true);
+            pauses.push(pause(&mut pace));
+            // Polls that find none again are no looks.
+            pace.found_none(now, true);
+            assert_eq!(pause(&mut pace), 0);
+        }
+        assert_eq!(pauses, [0, 16, 32, 16, 8, 4]);
     }
 
     #[test]

@@ -230,6 +230,13 @@ impl Pair {
         self.pace.lets_pass(now) && self.producer.expects_reply()
     }
 
+    /// A poll at this time has found no packet.
+    #[inline]
+    pub(super) fn found_none(&mut self, now: Instant) {
+        self.ran_empty = true;
+        self.pace.found_none(now, self.producer.expects_reply());
+    }
+
     /// Sends a packet of the caller's.
     #[inline]
     pub(super) fn send(&mut self, parts: &(impl Parts + ?Sized)) -> Result<(), SendError> {

@@ -89,7 +89,7 @@ impl Shm {
                 if pair.consumer.is_ready() {
                     return;
                 }
-                pair.ran_empty = true;
+                pair.found_none(now);
             }
             // Without it, loads that run ahead have to be undone when the line changes.
             std::hint::spin_loop();
@@ -158,7 +158,7 @@ impl Shm {
                     break;
                 }
             } else {
-                pair.ran_empty = true;
+                pair.found_none(now);
                 if pair.consumer.found_empty() {
                     pair.ring_peer();
                 }
@@ -569,6 +569,7 @@ impl Shm {
 fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
     let alone = std::mem::take(&mut pair.ran_empty);
     let streams = pair.producer.expects_reply();
+    let before = if most == 1 { pair.pace.one_by_one() } else { 0 };
     for taken in 0..most {
         if alone && taken > 0 {
             pair.pace.caught_up(taken, streams);
@@ -596,7 +597,7 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
         if pair.paused && kind == SlotKind::Packet {
             return pair.put_aside();
         }
-        let queue = match taken {
+        let queue = match before + taken {
             0 if alone => Queue::None,
             0 => Queue::Begun,
             1..QUEUED => Queue::None,
@@ -628,5 +629,8 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
         if pair.consumer.consume(len) {
             pair.ring_peer();
         }
+    }
+    if most == 1 {
+        pair.pace.took_one();
     }
 }

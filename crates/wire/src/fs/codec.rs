@@ -137,6 +137,9 @@ variants!(Operation, "operation", {
     97 => Unlock { object: wire, family: wire, owner: u64, range: wire },
     98 => TestLock { lock: wire },
     99 => CancelLock { wait: u64 },
+    // 120 stands in front of an operation with an opening.
+    121 => CloseFiles { session: u128, handles: u64s(MAX_NAMED_FILES) },
+    122 => KeepFiles { session: u128, files: list(16, MAX_NAMED_FILES) },
 
     // 128 was a greeting without a layout.
     129 => Hello { layout_from: u16, timeout_s: u32 },

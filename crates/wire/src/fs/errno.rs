@@ -51,6 +51,8 @@ errnos! {
     ENOTDIR = 20, "not a directory";
     EISDIR = 21, "is a directory";
     EINVAL = 22, "invalid argument";
+    ENFILE = 23, "too many open files of all programs";
+    EMFILE = 24, "too many open files of one program";
     EFBIG = 27, "file too large";
     ENOSPC = 28, "no space left";
     EROFS = 30, "read-only file system";

@@ -23,7 +23,8 @@ use crate::formats::Formats;
 /// | 8 | turns of writes, and the operations of which [`Operation::lowest_format`] says so |
 /// | 9 | locks |
 /// | 10 | which files may have holes: `from` in [`Operation::Extend`], `sparse` in nodes; [`Operation::StoredData`]; pipes, sockets and devices |
-/// | 11 | capabilities, in requests and behind the bodies of replies |
+/// | 11 | files that are open: [`Request::opening`], [`Operation::CloseFiles`], [`Operation::KeepFiles`] |
+/// | 12 | capabilities, in requests and behind the bodies of replies |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
     highest: CAPABILITIES,
@@ -45,8 +46,10 @@ pub const EXTENDED: u8 = 8;
 pub const LOCKS: u8 = 9;
 /// The first format that tells files with holes from others, and has pipes, sockets and devices.
 pub const NODES: u8 = 10;
+/// The first format whose metadata servers keep files that are open.
+pub const OPENS: u8 = 11;
 /// The first format whose requests and replies have capabilities.
-pub const CAPABILITIES: u8 = 11;
+pub const CAPABILITIES: u8 = 12;
 
 /// What both sides call this protocol in their errors.
 const PROTOCOL: &str = "the file system's protocol";
@@ -58,6 +61,8 @@ const USUAL_BYTES: usize = 384;
 const EXTEND: u8 = 14;
 /// [`Operation::Write`] on the wire.
 const WRITE: u8 = 65;
+/// In front of an operation: an [`Opening`].
+const OPENING: u8 = 120;
 
 impl Operation {
     /// The lowest format that has this operation.
@@ -84,6 +89,7 @@ impl Operation {
             Operation::StoredData { .. }
             | Operation::Filled { .. }
             | Operation::MakeSpecial { .. } => NODES,
+            Operation::CloseFiles { .. } | Operation::KeepFiles { .. } => OPENS,
             Operation::Authorize | Operation::EndCapabilities { .. } => CAPABILITIES,
             _ => FORMATS.lowest,
         }
@@ -110,6 +116,12 @@ impl Request {
         self.caller.encode(&mut out);
         if formats.highest >= CAPABILITIES {
             put_option(&self.capability, &mut out, Wire::encode);
+        }
+        if let Some(opening) = &self.opening
+            && formats.highest >= OPENS
+        {
+            out.u8(OPENING);
+            opening.encode(&mut out);
         }
         match &self.operation {
             Operation::Write {
@@ -167,10 +179,18 @@ impl Request {
             sequence: input.u64("sequence")?,
             caller: Caller::decode(&mut input)?,
             capability: take_optional(format >= CAPABILITIES, &mut input)?,
+            opening: take_opening(format, &mut input)?,
             operation: take_operation(format, &mut input)?,
         };
         input.finish()?;
-        Ok((request, formats))
+        match (&request.opening, &request.operation) {
+            (None, _)
+            | (
+                _,
+                Operation::Lookup { .. } | Operation::GetNode { .. } | Operation::Create { .. },
+            ) => Ok((request, formats)),
+            _ => unknown("operation that opens a file", OPENING),
+        }
     }
 
     /// The formats that the client of a request speaks, as far as the request states them. The request's own format need not be known.
@@ -370,6 +390,15 @@ fn take_format(input: &mut Reader<'_>) -> Result<u8, Malformed> {
         format if FORMATS.has(format) => Ok(format),
         value => unknown("format of the file system's protocol", value),
     }
+}
+
+fn take_opening(format: u8, input: &mut Reader<'_>) -> Result<Option<Opening>, Malformed> {
+    let mut rest = input.clone();
+    if format < OPENS || rest.u8("operation")? != OPENING {
+        return Ok(None);
+    }
+    *input = rest;
+    Opening::decode(input).map(Some)
 }
 
 fn take_operation(format: u8, input: &mut Reader<'_>) -> Result<Operation, Malformed> {

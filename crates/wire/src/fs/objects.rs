@@ -275,3 +275,25 @@ impl Body {
         }
     }
 }
+
+/// A path of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectPath {
+    /// The object.
+    pub object: ObjectId,
+    /// The path, from the root.
+    pub path: Vec<u8>,
+}
+
+/// A directory entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name: not empty, neither `.` nor `..`, without slash and NUL.
+    pub name: Vec<u8>,
+    /// What it names.
+    pub object: ObjectId,
+    /// What kind of object that is.
+    pub kind: Kind,
+    /// The object's attributes, if asked for.
+    pub attributes: Option<Attributes>,
+}

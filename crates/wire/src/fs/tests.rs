@@ -6,6 +6,7 @@ mod data;
 mod formats;
 mod locks;
 mod nodes;
+mod opens;
 
 use alloc::format;
 use alloc::string::ToString;
@@ -678,6 +679,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
         (object(), any::<u64>())
             .prop_map(|(object, turn)| Operation::CancelAppend { object, turn }),
         locks::any_lock(),
+        opens::any_files(),
         vec(object(), 0..30).prop_map(|objects| Operation::Exist { objects }),
         (check_cursor(), any::<bool>())
             .prop_map(|(after, repair)| Operation::Check { after, repair }),
@@ -695,6 +697,7 @@ proptest! {
         ids: (u32, u32),
         groups in vec(any::<u32>(), 0..=MAX_GROUPS),
         operation in any_operation(),
+        closed in option::of(vec(any::<u64>(), 0..30)),
         lowest in 1..=FORMATS.highest,
     ) {
         let caller = Caller { uid: ids.0, gid: ids.1, groups };
@@ -704,8 +707,9 @@ proptest! {
             incarnation: Incarnation(target.2),
         };
         let capability = (slot % 2 == 0).then(capabilities::capability);
+        let opening = opens::any_opening_of(&operation, closed);
         let request = Request {
-            reply_tag, target, client, slot, sequence, caller, capability, operation,
+            reply_tag, target, client, slot, sequence, caller, capability, opening, operation,
         };
         let formats = Formats { lowest, highest: FORMATS.highest };
         let bytes = request.to_bytes(formats);

@@ -1,7 +1,7 @@
 //! Mounting where it cannot be, unmounting in every way, and what happens when processes die.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
+use super::files::objects;
 use super::{Mounted, can_mount, is_mounted, shell};
 use crate::stand::{Run, Stand, runs, send, until};
 
@@ -156,17 +157,15 @@ fn a_killed_mount_gives_errors_and_can_be_replaced() {
     assert_eq!(shell(mounted.path(), "ls -A"), "");
 }
 
-/// What a mount leaves that dies is removed by others, and nothing that one still has open.
+/// Of what a mount has open that dies nothing is left, and what programs on another one have open stays.
 #[test]
 fn unlinked_files_of_dead_mounts_are_removed() {
     if !can_mount() {
         return;
     }
     let stand = Stand::new();
-    let short = ["-o", "lease=2"];
-    let dead = Mounted::with(&stand, &stand.config, &short);
-    let alive = Mounted::with(&stand, &stand.config, &short);
-    let unlinked = |mounted: &Mounted| {
+    let (dead, alive) = (Mounted::new(&stand), Mounted::new(&stand));
+    let unlinked = |mounted: &Mounted, by: &Mounted| {
         let mut options = File::options();
         let mut file = options
             .read(true)
@@ -175,27 +174,67 @@ fn unlinked_files_of_dead_mounts_are_removed() {
             .open(mounted.at("file"))
             .unwrap();
         file.write_all(&[4; 100_000]).unwrap();
-        std::fs::remove_file(mounted.at("file")).unwrap();
+        std::fs::remove_file(by.at("file")).unwrap();
         file
     };
-    let directories = || {
-        let listed = stand.fs(&["ls", "/.causeway-unlinked"]).ok();
-        String::from_utf8(listed).unwrap().lines().count()
-    };
-    let (lost, kept) = (unlinked(&dead), unlinked(&alive));
-    assert_eq!(directories(), 2);
+    let (lost, kept) = (unlinked(&dead, &alive), unlinked(&alive, &dead));
+    assert_eq!(objects(&stand), 3);
     send(dead.pid(), Signal::KILL);
-    until("the dead mount's files are gone", || directories() == 1);
+    until("the dead mount's file is gone", || objects(&stand) == 2);
     drop(lost);
-    // The other one's lease was renewed all the time.
     let mut content = vec![0; 100_001];
     assert_eq!(kept.read_at(&mut content, 0).unwrap(), 100_000);
     drop(kept);
-    let mut alive = alive;
-    alive.unmount();
-    until("nothing is left", || directories() == 0);
-    let wrong = stand.fs(&["mount", "-o", "lease=0", "."]).fails(2);
-    assert!(wrong.contains("`lease`"), "{wrong}");
+    until("nothing is left", || objects(&stand) == 1);
+}
+
+/// Programs that have files open go on when the metadata server is killed and started again, and other mounts remove the names.
+#[test]
+fn programs_keep_their_open_files_when_the_metadata_server_is_killed() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let (one, other) = (Mounted::new(&stand), Mounted::new(&stand));
+    shell(one.path(), "seq 100000 > numbers; cp numbers more");
+    // A shell that has the files open, in the directory of the mount, while their names go by way of the other one.
+    let mut program = Command::new("sh")
+        .args([
+            "-euc",
+            "exec 3<numbers 4<>more; echo open; read go; cat <&3 | wc -l; echo las >&4; head -1 <&4; read go",
+        ])
+        .current_dir(one.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(program.stdout.take().unwrap());
+    let mut input = program.stdin.take().unwrap();
+    let mut said = || {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        line
+    };
+    assert_eq!(said(), "open\n");
+    std::fs::remove_file(other.at("numbers")).unwrap();
+    send(stand.pids[0], Signal::KILL);
+    until("the server has ended", || !runs(stand.pids[0]));
+    let mut server = stand.fs(&["serve", "--server", "meta"]).start();
+    shell(other.path(), "echo other > new; mv new more");
+    input.write_all(b"go\n").unwrap();
+    assert_eq!(said(), "100000\n");
+    // It has written over the first bytes of its own file.
+    assert_eq!(said(), "3\n");
+    assert_eq!(
+        std::fs::read_to_string(other.at("more")).unwrap(),
+        "other\n"
+    );
+    input.write_all(b"go\n").unwrap();
+    assert!(program.wait().unwrap().success());
+    until("nothing but the new file is left", || objects(&stand) == 2);
+    drop((one, other));
+    send(server.id() as i32, Signal::TERM);
+    server.wait().unwrap();
 }
 
 /// What was synced by way of a mount that is killed is there for others.

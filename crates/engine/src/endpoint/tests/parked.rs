@@ -12,8 +12,12 @@ const LONG: Duration = Duration::from_secs(60);
 fn park(node: &mut Node) -> Parked {
     let until = Instant::now() + LONG;
     loop {
-        if let Some(parked) = node.bmi.prepare_wait(Some(until)) {
-            return parked;
+        if let Some(mut parked) = node.bmi.prepare_wait(Some(until), &[]) {
+            if parked.is_sleep() {
+                return parked;
+            }
+            parked.wait();
+            node.bmi.finish_wait(parked);
         }
         node.bmi.take_interrupted();
         assert!(Instant::now() < until, "it never parks");
@@ -66,7 +70,7 @@ fn a_thread_posts_while_another_waits() {
                         return;
                     }
                     assert!(Instant::now() < until, "{medium:?}: it does not end");
-                    let Some(mut parked) = node.bmi.prepare_wait(Some(until)) else {
+                    let Some(mut parked) = node.bmi.prepare_wait(Some(until), &[]) else {
                         continue;
                     };
                     drop(node);

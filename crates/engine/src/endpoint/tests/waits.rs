@@ -209,6 +209,25 @@ fn a_stall_is_noticed_after_the_time_that_was_set_and_its_end_too() {
 }
 
 #[test]
+fn a_receive_that_waits_for_the_end_of_its_connection_is_no_stall() {
+    let config = Config {
+        stall_after: Duration::from_millis(20),
+        ..Config::default()
+    };
+    let (mut client, mut server, to, from) = pair("waits-end", config, Options::default());
+    client.send(to, &[memory(1, 10)], 7, 7);
+    server.recv(from, &[memory(0, 1)], END_OF_CONNECTION, 9);
+    let mut nodes = [&mut client, &mut server];
+    // One that waits for a message is told, and shows that there was time for it.
+    nodes[1].recv(from, &[memory(0, 1)], 8, 8);
+    let row = shown(&mut nodes, 1, |row| row.stalled);
+    assert_eq!(row.waiting.unwrap().tag, 8);
+    nodes[0].send(to, &[memory(1, 1)], 8, 10);
+    let row = shown(&mut nodes, 1, |row| !row.stalled);
+    assert_eq!(row.waiting, None);
+}
+
+#[test]
 fn nothing_is_shown_by_those_who_do_not_want_to() {
     let config = Config {
         publish: false,

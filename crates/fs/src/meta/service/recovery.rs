@@ -51,7 +51,7 @@ impl Service {
     /// read is written into new tables, and only once these are synced does a new journal begin, and is anything
     /// acknowledged by what it shows. Until that succeeds, changes are refused; as long
     /// as the disk takes nothing at all, the failed store is kept to be read.
-    pub(super) fn recover(&mut self) -> Outcome<()> {
+    pub(in crate::meta) fn recover(&mut self) -> Outcome<()> {
         if !self.has_failed {
             return Ok(());
         }

@@ -3,6 +3,8 @@
 //! Each run of a table is a workload with a strategy, so that runs go on in parallel. Completion times are means over
 //! some seeds, which decide when jobs begin and how unevenly they compute.
 
+#[cfg(test)]
+mod contradictions;
 mod judge;
 pub mod printed;
 

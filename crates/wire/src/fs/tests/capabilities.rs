@@ -1,4 +1,4 @@
-//! What format 11 has in addition: capabilities.
+//! What format 12 has in addition: capabilities.
 
 use super::formats::{from_hex, request};
 use super::*;
@@ -39,7 +39,7 @@ fn golden_capabilities() {
 
 /// Requests carry one behind the caller, replies behind their body; cut short, neither is accepted.
 #[test]
-fn messages_have_capabilities_from_format_11_on() {
+fn messages_have_capabilities_from_format_12_on() {
     let mut asks = request(Operation::StorageStatus);
     asks.capability = Some(capability());
     let bytes = asks.to_bytes(FORMATS);
@@ -62,7 +62,7 @@ fn messages_have_capabilities_from_format_11_on() {
         assert!(Reply::from_bytes_with(&bytes[..end]).is_err());
     }
     let older = done.to_bytes_with(&given, CAPABILITIES - 1);
-    assert_eq!(hex(&older), "0a0001");
+    assert_eq!(hex(&older), "0b0001");
 }
 
 #[test]

@@ -44,6 +44,7 @@ pub(super) fn request(operation: Operation) -> Request {
             groups: vec![5],
         },
         capability: None,
+        opening: None,
         operation,
     }
 }
@@ -118,6 +119,7 @@ fn golden_requests_of_each_format() {
         (only(7), "07", status.clone(), "47".to_owned()),
         (only(8), "08", status.clone(), "47".to_owned()),
         (only(10), "0a", status.clone(), "47".to_owned()),
+        (only(11), "0b", status.clone(), "47".to_owned()),
         (only(8), "08", extend(5, 0), extended("05")),
         // Of a hole.
         (only(8), "08", extend(0, NOT_KNOWN), extended("00")),
@@ -133,14 +135,15 @@ fn golden_requests_of_each_format() {
             write(3, repeated, 6),
             format!("{numbered} 0600000000000000"),
         ),
-        (only(9), "09", status, "47".to_owned()),
+        (only(9), "09", status.clone(), "47".to_owned()),
         (
             only(9),
             "09",
             Operation::CancelLock { wait: 6 },
             "63 0600000000000000".to_owned(),
         ),
-        (only(11), "0b", Operation::Authorize, "00 70".to_owned()),
+        (only(12), "0c", status.clone(), "00 47".to_owned()),
+        (only(12), "0c", Operation::Authorize, "00 70".to_owned()),
     ];
     for (formats, first, operation, expected) in cases {
         let lowest = match formats.highest {
@@ -218,8 +221,8 @@ fn what_other_clients_speak_is_known_as_far_as_they_say_it() {
         (&[4, 1][..], Some(Formats::only(4))),
         (&[1, 9], Some(Formats::only(1))),
         // Of newer ones, whose formats meet ours or do not.
-        (&[12, 6], Some(of(12, 6))),
-        (&[12, 12], Some(of(12, 12))),
+        (&[13, 6], Some(of(13, 6))),
+        (&[13, 13], Some(of(13, 13))),
         (&[200, 1], Some(of(200, 1))),
         // Ours.
         (&[5, 0], Some(Formats::only(5))),
@@ -227,7 +230,8 @@ fn what_other_clients_speak_is_known_as_far_as_they_say_it() {
         (&[8, 5], Some(of(8, 5))),
         (&[9, 5], Some(of(9, 5))),
         (&[10, 5], Some(of(10, 5))),
-        (&[11, 5], Some(FORMATS)),
+        (&[11, 5], Some(of(11, 5))),
+        (&[12, 5], Some(FORMATS)),
         // Nonsense.
         (&[0, 0], None),
         (&[12, 0], None),
@@ -286,7 +290,7 @@ fn refusals_say_which_format_to_use_and_name_both_sides() {
         errno: Errno::EPROTO,
         message: "words".into(),
     };
-    assert_eq!(refused_text(12, new.clone()), "words");
+    assert_eq!(refused_text(13, new.clone()), "words");
     let result = Err(new);
     for bytes in [
         Reply {

@@ -1,0 +1,202 @@
+//! The thread that has a program's connection for its open files: it closes files in the background, and tells the metadata server
+//! which files the program has open whenever that may not know it, since it was started anew or the connection was lost.
+
+use std::time::Duration;
+
+use causeway_bmi::{Addr, ConnectionId, END_OF_CONNECTION, Memory, Posted};
+use causeway_wire::fs::{Errno, MAX_NAMED_FILES, OpenHandle, Operation, ReplyBody};
+
+use super::call::Call;
+use super::call_error::{CallError, done, take_reply};
+use super::held_state::{GATHER, Shared, Work};
+use super::options::{ClientOptions, own_identity};
+use super::rpc::{EVENT, Rpc};
+use crate::config::Configuration;
+
+/// Pause after the server could not be told: a call has tried for the whole time-out, or was refused.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+
+/// A message layer for open files.
+pub(super) fn connect(
+    configuration: &Configuration,
+    options: &ClientOptions,
+) -> Result<Rpc, CallError> {
+    let caller = options.caller.clone().unwrap_or_else(own_identity);
+    Rpc::new(configuration, caller, options.only_scheme.as_deref())
+}
+
+/// The error that the thread cannot be started.
+pub(super) fn not_started(error: std::io::Error) -> CallError {
+    CallError::local(Errno::EAGAIN, format!("no thread can start: {error}"))
+}
+
+/// Serves until the end.
+pub(super) fn run(rpc: Rpc, shared: &Shared) {
+    let mut thread = HeldThread {
+        rpc,
+        shared,
+        connection: None,
+        keeps_none: false,
+        has_failed: false,
+    };
+    while !shared.is_stopping() {
+        let present = thread.connection();
+        if present.is_some() && present == thread.connection {
+            thread.work();
+        } else if shared.is_needed() {
+            thread.tell();
+        } else {
+            thread.wait(Duration::MAX);
+        }
+    }
+}
+
+struct HeldThread<'a> {
+    rpc: Rpc,
+    shared: &'a Shared,
+    /// By which the server was told what is open.
+    connection: Option<ConnectionId>,
+    /// It is of an earlier build, which keeps no files.
+    keeps_none: bool,
+    /// It could not be told, as the log says already.
+    has_failed: bool,
+}
+
+impl HeldThread<'_> {
+    fn wait(&mut self, most: Duration) {
+        self.rpc.wait_for_events(most);
+        self.rpc.events.clear();
+    }
+
+    fn addr(&mut self) -> Option<Addr> {
+        self.rpc.addr(self.rpc.metadata).ok()
+    }
+
+    fn connection(&mut self) -> Option<ConnectionId> {
+        let addr = self.addr()?;
+        self.rpc.bmi.connection(addr)
+    }
+
+    /// Tells the server all that is open.
+    fn tell(&mut self) {
+        self.connection = None;
+        let files = self.shared.begin_to_tell();
+        // An empty message, too, makes the connection one that the files stay open with.
+        let begun = self.keep(&[]);
+        let connection = self.connection();
+        self.keeps_none = begun
+            .as_ref()
+            .is_err_and(|error| error.errno == Errno::EOPNOTSUPP);
+        let told = match begun {
+            Err(_) if self.keeps_none => self.watch(),
+            begun => begun.and_then(|()| self.keep_all(&files, connection)),
+        };
+        let was_failing = self.has_failed;
+        self.has_failed = told.is_err();
+        if let Err(error) = told {
+            self.connection = None;
+            if self.shared.is_stopping() {
+                return;
+            }
+            if !was_failing {
+                tracing::warn!(
+                    error.message,
+                    "the metadata server could not be told which files are open; it is tried again until it succeeds"
+                );
+            }
+            self.wait(RETRY_PAUSE);
+        }
+    }
+
+    fn keep_all(
+        &mut self,
+        files: &[OpenHandle],
+        connection: Option<ConnectionId>,
+    ) -> Result<(), CallError> {
+        self.watch()?;
+        for files in files.chunks(MAX_NAMED_FILES) {
+            self.keep(files)?;
+        }
+        if self.connection() != connection || self.connection != connection {
+            let text = "the connection was lost meanwhile";
+            return Err(CallError::local(Errno::ECONNRESET, text));
+        }
+        self.shared.end_to_tell();
+        Ok(())
+    }
+
+    fn keep(&mut self, files: &[OpenHandle]) -> Result<(), CallError> {
+        let operation = Operation::KeepFiles {
+            session: self.shared.session,
+            files: files.to_vec(),
+        };
+        let reply = self.rpc.call(Call::query(self.rpc.metadata, operation))?;
+        let gone = take_reply!(reply, ReplyBody::Objects(objects) => objects)?;
+        if !gone.is_empty() {
+            tracing::warn!(
+                files = gone.len(),
+                "open files are gone, which lost their names while the connection with the metadata server was lost"
+            );
+        }
+        Ok(())
+    }
+
+    /// The end of the present connection ends the wait for events.
+    fn watch(&mut self) -> Result<(), CallError> {
+        let addr = self.rpc.addr(self.rpc.metadata)?;
+        self.connection = self.rpc.bmi.connection(addr);
+        let (context, into) = (self.rpc.context, [Memory::zeroed(1)]);
+        match self
+            .rpc
+            .bmi
+            .post_recv(addr, &into, END_OF_CONNECTION, context, EVENT)
+        {
+            Ok(Posted::Pending(_)) => Ok(()),
+            Ok(Posted::Complete(_)) => Err(CallError::local(Errno::ECONNRESET, "disconnected")),
+            Err(error) => Err(CallError::local(Errno::EIO, error.to_string())),
+        }
+    }
+
+    /// Carries out what there is to do, or waits for it.
+    fn work(&mut self) {
+        if self.keeps_none {
+            self.shared.forget_closed();
+            return self.wait(Duration::MAX);
+        }
+        let result = match self.shared.work() {
+            Work::Stop => return,
+            Work::Keep(files) => self.keep(&files),
+            Work::Close => {
+                // The next request that opens a file may take them along.
+                self.wait(GATHER);
+                self.close()
+            }
+            Work::Nothing => {
+                self.wait(Duration::MAX);
+                Ok(())
+            }
+        };
+        if let Err(error) = result {
+            // What the server knows is not known: it is told all of it.
+            tracing::debug!(error.message, "the metadata server's reply is missing");
+            self.connection = None;
+        }
+    }
+
+    fn close(&mut self) -> Result<(), CallError> {
+        let handles = self.shared.take_closed(MAX_NAMED_FILES);
+        if handles.is_empty() {
+            return Ok(());
+        }
+        let operation = Operation::CloseFiles {
+            session: self.shared.session,
+            handles: handles.clone(),
+        };
+        let reply = self.rpc.call(Call::query(self.rpc.metadata, operation));
+        let closed = reply.and_then(done);
+        if closed.is_err() {
+            self.shared.put_back(handles);
+        }
+        closed
+    }
+}

@@ -1,0 +1,167 @@
+//! Requests that change nothing, which any thread carries out at any time.
+
+use std::sync::{Arc, RwLock};
+
+use causeway_wire::fs::{
+    Errno, Kind, Node, ObjectId, OpenHandle, Operation, Reply, ReplyBody, Request,
+};
+
+use crate::locks;
+use crate::meta::check;
+use crate::meta::fault::{Outcome, fail};
+use crate::meta::layout::Layout;
+use crate::meta::opens::{Opens, Registered};
+use crate::meta::query::{Query, find_object};
+use crate::meta::store::Store;
+
+/// How often a file is looked for again that is opened while others are removed.
+const OPENING_TRIES: usize = 4;
+
+/// The store; empty only while a failed one cannot be opened again.
+pub(super) type Shared = Arc<RwLock<Option<Arc<dyn Store>>>>;
+pub(super) type SharedLayout = Arc<RwLock<Arc<Layout>>>;
+
+/// Serves requests that change nothing, from the last committed state. Cheap to clone.
+#[derive(Clone)]
+pub struct Reader {
+    pub(super) store: Shared,
+    pub(super) layout: SharedLayout,
+    pub(super) opens: Arc<Opens>,
+}
+
+impl Reader {
+    /// The I/O servers as of the last change that was committed.
+    pub fn layout(&self) -> Arc<Layout> {
+        locks::read(&self.layout).clone()
+    }
+
+    /// The files that programs have open.
+    pub(crate) fn opens(&self) -> &Arc<Opens> {
+        &self.opens
+    }
+
+    /// The reply to a request that changes nothing; `None` if the request is the [`Service`]'s.
+    pub fn answer(&self, request: &Request) -> Option<Reply> {
+        if request.opening.is_none() {
+            return self.read(request);
+        }
+        for _ in 0..OPENING_TRIES {
+            let epoch = self.opens.epoch();
+            let reply = self.read(request)?;
+            let Ok(body) = &reply.result else {
+                return Some(reply);
+            };
+            match register_opening(&self.opens, request, body, Some(epoch)) {
+                None | Some(Registered::Done) => return Some(reply),
+                Some(Registered::Full(why)) => return Some(Reply { result: Err(why) }),
+                Some(Registered::Outdated) => {}
+                Some(Registered::Removing) => break,
+            }
+        }
+        // It takes its place among the changes.
+        None
+    }
+
+    /// A program has these files open, as it says; returns those that are gone.
+    pub(crate) fn keep(&self, session: u128, files: &[OpenHandle]) -> Outcome<Vec<ObjectId>> {
+        let mut gone = Vec::new();
+        for file in files {
+            loop {
+                let epoch = self.opens.epoch();
+                let view = current(&self.store)?.snapshot()?;
+                let found = find_object(&*view, file.object)?;
+                let Some(record) = found.filter(|record| record.kind() == Kind::File) else {
+                    gone.push(file.object);
+                    break;
+                };
+                let is_orphan = record.links == 0;
+                match self.opens.register(session, *file, is_orphan, Some(epoch)) {
+                    Registered::Done => break,
+                    Registered::Full(why) => return Err(why),
+                    Registered::Removing => {
+                        let text = format!("object {} is being removed", file.object.0);
+                        return fail(Errno::RETRY, text);
+                    }
+                    Registered::Outdated => {}
+                }
+            }
+        }
+        Ok(gone)
+    }
+
+    fn read(&self, request: &Request) -> Option<Reply> {
+        let read_only = matches!(
+            request.operation,
+            Operation::Lookup { .. }
+                | Operation::GetNode { .. }
+                | Operation::BeginAppend { .. }
+                | Operation::ReadDirectory { .. }
+                | Operation::MetadataStatus
+                | Operation::Exist { .. }
+                | Operation::ListStriped { .. }
+                | Operation::Paths { .. }
+                | Operation::Check { .. }
+                | Operation::GetXattr { .. }
+                | Operation::ListXattrs { .. }
+        );
+        if !read_only {
+            return None;
+        }
+        let view = match current(&self.store).and_then(|store| Ok(store.snapshot()?)) {
+            Ok(view) => view,
+            Err(failure) => {
+                return Some(Reply {
+                    result: Err(failure),
+                });
+            }
+        };
+        let result = match &request.operation {
+            // Most of a check is reading. Only repairs are changes, which the service carries out.
+            Operation::Check { after, repair } => {
+                match check::inspect_batch(&*view, &request.caller, after.as_ref()) {
+                    Ok(ReplyBody::Checked { findings, .. }) if *repair && !findings.is_empty() => {
+                        return None;
+                    }
+                    result => result,
+                }
+            }
+            operation => Query {
+                view: &*view,
+                caller: &request.caller,
+            }
+            .execute(operation)?,
+        };
+        Some(Reply { result })
+    }
+}
+
+/// Notes what a request has opened, if it has opened a file.
+pub(super) fn register_opening(
+    opens: &Opens,
+    request: &Request,
+    reply: &ReplyBody,
+    epoch: Option<u64>,
+) -> Option<Registered> {
+    let (Some(opening), ReplyBody::Node(node)) = (&request.opening, reply) else {
+        return None;
+    };
+    let Node {
+        object, attributes, ..
+    } = **node;
+    let file = OpenHandle {
+        handle: opening.handle,
+        object,
+    };
+    let is_orphan = attributes.links == 0;
+    (attributes.kind == Kind::File).then(|| opens.register(opening.session, file, is_orphan, epoch))
+}
+
+pub(super) fn current(shared: &Shared) -> Outcome<Arc<dyn Store>> {
+    match &*locks::read(shared) {
+        Some(store) => Ok(Arc::clone(store)),
+        None => fail(
+            Errno::EIO,
+            "the metadata store failed and cannot be opened again; see the server's log",
+        ),
+    }
+}

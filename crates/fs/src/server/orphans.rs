@@ -1,0 +1,104 @@
+//! Removes files that have lost their names, once no program has them open.
+//!
+//! After a start of the server programs first say which files they have open, for as long as the grace lasts, if any program may have had
+//! some. Until then every file that loses its name is kept, and what an earlier run of the server has left.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use causeway_wire::fs::ObjectId;
+
+use super::background::{Background, Wake};
+use super::beside::{SharedService, Wakeups};
+use crate::clock;
+use crate::locks::lock;
+use crate::meta::opens::Opens;
+
+/// The grace lasts for this many time-outs of the configuration.
+const GRACE_TIMEOUTS: u32 = 3;
+/// Orphans removed in one batch.
+const BATCH: usize = 512;
+/// Pause after the metadata could not be changed: there is no event when they can be.
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
+
+/// Starts the thread, and the grace.
+pub(super) fn start(
+    service: SharedService,
+    opens: Arc<Opens>,
+    wakeups: Wakeups,
+    timeout: Duration,
+) -> std::io::Result<Background> {
+    let has_grace = opens.is_marked();
+    opens.keep_all(has_grace);
+    let wakeup = wakeups.orphans.clone();
+    let work = Orphans {
+        service,
+        opens,
+        wakeups,
+        grace_ends: has_grace.then(|| Instant::now() + timeout * GRACE_TIMEOUTS),
+        left: (!has_grace).then_some(None),
+    };
+    Background::start("orphans", wakeup, move || work.run())
+}
+
+struct Orphans {
+    service: SharedService,
+    opens: Arc<Opens>,
+    wakeups: Wakeups,
+    /// When what programs have not said to have open is removed; `None` if that is over.
+    grace_ends: Option<Instant>,
+    /// What an earlier run, or the grace, has left is looked through, and has been up to this object.
+    left: Option<Option<ObjectId>>,
+}
+
+impl Orphans {
+    fn run(mut self) {
+        loop {
+            let now = Instant::now();
+            let most = self
+                .grace_ends
+                .map(|end| end.saturating_duration_since(now));
+            let is_at_work = self.left.is_some() || self.opens.has_released();
+            let wake = match is_at_work {
+                true => self.wakeups.orphans.wait(Some(Duration::ZERO)),
+                false => self.wakeups.orphans.wait(most),
+            };
+            if wake == Wake::Stop {
+                return;
+            }
+            if self.grace_ends.is_some_and(|end| Instant::now() >= end) {
+                self.grace_ends = None;
+                self.opens.keep_all(false);
+                self.left = Some(None);
+            }
+            if let Err(reason) = self.batch() {
+                tracing::warn!(reason, "unlinked files that are closed stay for now");
+                if !self.wakeups.orphans.pause(RETRY_PAUSE) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Removes some.
+    fn batch(&mut self) -> Result<(), String> {
+        let released = self.opens.take_released(BATCH);
+        let removed = lock(&self.service).remove_orphans(&released, clock::now());
+        let mut removed = removed.map_err(|failure| {
+            self.opens.put_back(released);
+            failure.message
+        })?;
+        if let Some(after) = self.left {
+            let mut service = lock(&self.service);
+            let left = service.orphans(after, BATCH);
+            let left = left.map_err(|failure| failure.message)?;
+            let count = service.remove_orphans(&left, clock::now());
+            removed += count.map_err(|failure| failure.message)?;
+            self.left = left.last().map(|last| Some(*last));
+        }
+        if removed > 0 {
+            self.wakeups.reclaimer.notify();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! Several threads in one process: none waits inside. One of those that wait makes progress for all, and passes its time outside.
+
+use std::time::Duration;
+
+use causeway_engine::types::OpId;
+use causeway_engine::{Parked, Waker};
+
+use crate::process::Process;
+
+impl Process {
+    /// Several threads call from now on: waits return [`Waited::NotYet`](crate::process::Waited::NotYet) instead of waiting in here. What ends a wait that
+    /// was [prepared](Process::prepare_wait) is returned.
+    pub fn share(&mut self) -> Waker {
+        self.has_threads = true;
+        self.endpoint.waker()
+    }
+
+    /// Makes progress until one of these operations is done, or anything has happened if there are none or more goes on than
+    /// messages, and returns `None`; or how to pass the time while other threads use the process. Each of them ends with
+    /// [`Process::check_parked`].
+    pub fn prepare_wait(&mut self, watched: &[u64]) -> Option<Parked> {
+        let mut ops = Vec::new();
+        if self.is_quiet() {
+            ops.extend(watched.iter().copied().map(OpId::from_raw));
+        }
+        let parked = self.endpoint.prepare_wait(None, &ops);
+        self.endpoint.take_interrupted();
+        parked
+    }
+
+    /// Whether an operation is done, by the name that [`Process::prepare_wait`] has for it.
+    pub fn is_done(&self, op: u64) -> bool {
+        self.endpoint.is_done(OpId::from_raw(op))
+    }
+
+    /// How long a thread that has another one wait for all stays awake beside it, yielding the processor.
+    pub fn awake_beside(&self) -> Duration {
+        self.endpoint.awake_beside()
+    }
+
+    /// A thread that has waited for all returns to its caller.
+    pub fn end_wait(&mut self) {
+        self.endpoint.end_wait();
+    }
+
+    /// The same for a thread that makes progress while others compute: it does not poll.
+    pub fn prepare_sleep(&mut self) -> Option<Parked> {
+        let parked = self.endpoint.prepare_sleep();
+        self.endpoint.take_interrupted();
+        parked
+    }
+
+    /// Ends a wait that was prepared.
+    pub fn finish_wait(&mut self, parked: Parked) {
+        self.endpoint.finish_wait(parked);
+        self.endpoint.take_interrupted();
+    }
+
+    /// Wakes the thread that sleeps, if what this one has done concerns it.
+    pub fn check_parked(&mut self) {
+        self.endpoint.check_parked();
+    }
+
+    /// Differs from what it was before if anything has happened that a wait may be for.
+    pub fn changes(&self) -> (u64, usize) {
+        self.endpoint.changes()
+    }
+}
