@@ -5,22 +5,26 @@
 //! it is sent: that is one request for each file and lifetime. One that the I/O server says has ended is asked for anew, and the call
 //! repeated.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use causeway_wire::fs::formats::CAPABILITIES;
-use causeway_wire::fs::{Capability, Errno, Needs, ObjectId, Operation, Rights, Target};
+use causeway_wire::fs::formats::{CAPABILITIES, FORMATS};
+use causeway_wire::fs::{
+    Body as NodeBody, Capability, Errno, Needs, ObjectId, Operation, ReplyBody, Rights, Target,
+};
 
 use super::call::{Body, Call};
 use super::call_error::CallError;
 use super::held_capabilities::own;
-use super::pending::{PendingCall, State};
+use super::pending::{LONGEST_PAUSE, PendingCall, State};
 use super::rpc::Rpc;
 use super::transfer::IoKind;
 use crate::capability_key::CapabilityKey;
 
-/// How often a call is repeated with another capability. Pauses grow from call to call, up to a second in all, so that servers whose
-/// clocks differ by a little can be started again in the middle.
-const MOST_RENEWALS: u32 = 12;
+/// The part of a call's time that is spent on a capability which is good for a while longer.
+const EARLY_PART: u32 = 8;
+/// For how long a metadata server that has given none is not asked for others.
+const NONE_GIVEN: Duration = Duration::from_secs(60);
+
 /// The object and the rights that a request needs.
 fn needed(needs: Needs) -> Option<(ObjectId, Rights)> {
     match needs {
@@ -35,6 +39,14 @@ fn needs(call: &Call) -> Option<(ObjectId, Rights)> {
         Body::Plain(operation) => needed(operation.needs()),
         Body::Data(IoKind::Read, piece) => Some((piece.object, Rights::READ)),
         Body::Data(IoKind::Write, piece) => Some((piece.object, Rights::WRITE)),
+    }
+}
+
+/// Whether a metadata server that gives capabilities gives one with this reply.
+fn comes_with_one(reply: &ReplyBody) -> bool {
+    match reply {
+        ReplyBody::Node(node) => matches!(node.body, NodeBody::Striped { .. }),
+        reply => *reply == ReplyBody::Done,
     }
 }
 
@@ -57,7 +69,8 @@ impl Rpc {
     /// Asks for the capabilities that these calls lack. A call for which none is given ends with the metadata server's
     /// reason.
     pub(super) fn authorize_all(&mut self, pending_calls: &mut [PendingCall], deadline: Instant) {
-        if self.capabilities.key.is_some() {
+        let gives_none = |until: Instant| until > Instant::now();
+        if self.capabilities.key.is_some() || self.capabilities.none_until.is_some_and(gives_none) {
             return;
         }
         let (uid, now) = (self.caller().uid, Instant::now());
@@ -78,6 +91,12 @@ impl Rpc {
         if wanted.is_empty() {
             return;
         }
+        // A metadata server that does not reply must not take the time of calls that could be made all the same.
+        let is_early = wanted.iter().all(|(_, is_void)| !is_void);
+        let deadline = match is_early {
+            true => deadline.min(now + self.timeout / EARLY_PART),
+            false => deadline,
+        };
         let target = match self.metadata_target(deadline) {
             Ok(target) => target,
             Err(error) => return self.fail_unauthorized(pending_calls, &wanted, &error),
@@ -100,8 +119,17 @@ impl Rpc {
         let calls = wanted.iter().map(ask).collect();
         let replies = self.call_directly(calls, target, deadline);
         for (wanted, reply) in wanted.iter().zip(replies) {
-            if let Err(error) = reply {
-                self.fail_unauthorized(pending_calls, std::slice::from_ref(wanted), &error);
+            match reply {
+                Err(error) => {
+                    self.fail_unauthorized(pending_calls, std::slice::from_ref(wanted), &error);
+                }
+                Ok(reply) => {
+                    let (_, is_void) =
+                        (self.capabilities).lacks((wanted.0, uid), Rights::NONE, now);
+                    if is_void && comes_with_one(&reply) {
+                        self.capabilities.none_until = Some(now + NONE_GIVEN);
+                    }
+                }
             }
         }
     }
@@ -139,6 +167,20 @@ impl Rpc {
         }
     }
 
+    /// Whether a refused call was sent without a capability that one of the servers may want, or give, by now: it may be another build
+    /// than when this client last talked to it.
+    fn may_have_been_upgraded(&self, pending: &PendingCall) -> bool {
+        let Some((object, _)) = needs(&pending.call).filter(|_| !pending.was_renewed) else {
+            return false;
+        };
+        let has_none = self
+            .capabilities
+            .find((object, self.caller().uid))
+            .is_none();
+        let is_before = self.formats(pending.call.server).highest < CAPABILITIES;
+        self.capabilities.key.is_none() && (has_none || is_before)
+    }
+
     /// Prepares calls for another round whose capabilities have ended. Returns whether there are any.
     pub(super) fn renew_ended(
         &mut self,
@@ -151,26 +193,40 @@ impl Rpc {
             let State::Done(Err(error)) = &pending.state else {
                 continue;
             };
+            if error.errno == Errno::EACCES && self.may_have_been_upgraded(pending) {
+                pending.was_renewed = true;
+                pending.state = State::Waiting {
+                    until: Instant::now(),
+                };
+                let servers = [pending.call.server, self.metadata];
+                for server in servers {
+                    self.set_format(server, FORMATS.highest);
+                }
+                self.capabilities.none_until = None;
+                again = true;
+                continue;
+            }
             if error.errno != Errno::CAPABILITY_ENDED {
                 continue;
             }
+            self.capabilities.none_until = None;
             let error = error.clone();
             if let Some((object, _)) = needs(&pending.call) {
                 self.capabilities.forget((object, uid));
             }
-            if pending.renewals >= MOST_RENEWALS || Instant::now() >= deadline {
+            // A server whose clock is ahead takes none until that of the metadata server has come as far.
+            if Instant::now() + LONGEST_PAUSE >= deadline {
                 let errno = Errno::EACCES;
                 pending.state = State::Done(Err(CallError { errno, ..error }));
                 continue;
             }
-            pending.renewals += 1;
-            match pending.renewals {
-                1 => {
+            match std::mem::replace(&mut pending.was_renewed, true) {
+                false => {
                     pending.state = State::Waiting {
                         until: Instant::now(),
                     }
                 }
-                _ => pending.wait(error),
+                true => pending.wait(error),
             }
             again = true;
         }

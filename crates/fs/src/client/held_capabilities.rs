@@ -20,6 +20,8 @@ type Of = (ObjectId, u32);
 pub(super) struct Capabilities {
     /// Of a metadata server's own client, which makes what it needs.
     pub(super) key: Option<CapabilityKey>,
+    /// Until then the metadata server is not asked: it gives none.
+    pub(super) none_until: Option<Instant>,
     recent: HashMap<Of, Held>,
     older: HashMap<Of, Held>,
 }
@@ -69,16 +71,21 @@ impl Capabilities {
     }
 }
 
+/// The version of what is made now: microseconds since 1970.
+fn version() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
+}
+
 /// What a metadata server's own client shows.
 pub(super) fn own(key: &CapabilityKey, object: ObjectId, uid: u32, client: u128) -> Capability {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let mut capability = Capability {
         object,
         rights: Rights::OPERATE.with(Rights::SERVE),
         uid,
         node: 0,
         client,
-        version: since.unwrap_or_default().as_millis() as u64,
+        version: version(),
         lifetime_ms: OWN_LIFETIME.as_millis() as u32,
         servers: u64::MAX,
         mac: [0; MAC_BYTES],

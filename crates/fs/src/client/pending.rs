@@ -13,7 +13,7 @@ use crate::error::failure;
 
 /// Pauses before a request is repeated, since no event tells when a server runs again.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
-const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// A call in progress.
 pub(super) struct PendingCall {
@@ -31,8 +31,8 @@ pub(super) struct PendingCall {
     pub(super) sent_target: Target,
     /// The time-out has passed without a reply.
     pub(super) silent: bool,
-    /// How often its capability was renewed because a server said that it had ended.
-    pub(super) renewals: u32,
+    /// Its capability was renewed because a server said that it had ended.
+    pub(super) was_renewed: bool,
     /// It was sent again in a higher format than before.
     pub(super) raised: bool,
     /// An attempt ended without a reply: the server may still be carrying it out.
@@ -88,7 +88,7 @@ impl PendingCall {
             given_target,
             sent_target: Target::default(),
             silent: false,
-            renewals: 0,
+            was_renewed: false,
             raised: false,
             unfinished: false,
         }

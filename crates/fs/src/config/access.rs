@@ -16,12 +16,16 @@ use super::units::{duration, parse_duration, quoted};
 const LIFETIMES: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
 
+/// How long a change of permissions may wait for a server that does not reply.
+const TELL_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(60);
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AccessText {
     server_key_file: Option<Spanned<PathBuf>>,
     capabilities: Option<Spanned<String>>,
     capability_lifetime: Option<Spanned<String>>,
+    tell_timeout: Option<Spanned<String>>,
     root_squash: Option<bool>,
     audit: Option<Spanned<String>>,
 }
@@ -41,23 +45,31 @@ pub(super) fn rules(
         rules.capabilities = match rule.get_ref().as_str() {
             "required" => CapabilityRule::Required,
             "optional" => CapabilityRule::Optional,
+            "off" => CapabilityRule::Off,
             other => {
-                let message = format!("`{other}`: `required` and `optional` are allowed");
+                let message = format!("`{other}`: `required`, `optional` and `off` are allowed");
                 return Err(source.error(&rule.span(), message));
             }
         };
     }
-    if let Some(lifetime) = text.capability_lifetime {
-        rules.capability_lifetime = parse_duration(lifetime.get_ref())
-            .filter(|lifetime| LIFETIMES.contains(lifetime))
-            .ok_or_else(|| {
-                let message = format!(
-                    "`{}` is not a lifetime: a whole number and `ms`, `s` or `min`, from \"100 ms\" to \"1440 min\"",
-                    lifetime.get_ref()
-                );
-                source.error(&lifetime.span(), message)
-            })?;
-    }
+    let time = |given: Option<Spanned<String>>, default, range: &RangeInclusive<Duration>, what| {
+        let Some(given) = given else {
+            return Ok(default);
+        };
+        let parsed = parse_duration(given.get_ref()).filter(|time| range.contains(time));
+        parsed.ok_or_else(|| {
+            let (least, most) = (duration(*range.start()), duration(*range.end()));
+            let message = format!(
+                "`{}` is not {what}: a whole number and `ms`, `s` or `min`, from \"{least}\" to \"{most}\"",
+                given.get_ref()
+            );
+            source.error(&given.span(), message)
+        })
+    };
+    let lifetime = rules.capability_lifetime;
+    rules.capability_lifetime = time(text.capability_lifetime, lifetime, &LIFETIMES, "a lifetime")?;
+    let timeout = rules.tell_timeout;
+    rules.tell_timeout = time(text.tell_timeout, timeout, &TELL_TIMEOUTS, "a timeout")?;
     rules.root_squash = text.root_squash.unwrap_or(rules.root_squash);
     if let Some(audit) = text.audit {
         rules.audit = match audit.get_ref().as_str() {
@@ -82,6 +94,7 @@ pub(super) fn print(rules: &AccessRules) -> String {
     let capabilities = match rules.capabilities {
         CapabilityRule::Required => "required",
         CapabilityRule::Optional => "optional",
+        CapabilityRule::Off => "off",
     };
     let audit = match rules.audit {
         AuditLevel::Off => "off",
@@ -92,10 +105,13 @@ pub(super) fn print(rules: &AccessRules) -> String {
         "
 # Who may do what (docs/security.md).
 [access]
-{server_key_file}# optional: I/O servers also serve clients of builds without capabilities, which may then read and write everything.
+{server_key_file}# required, optional or off. optional: I/O servers also serve clients of builds without capabilities, which may then read and
+# write everything. off: there are none, and all clients may.
 capabilities = \"{capabilities}\"
 # How long I/O servers go by what the metadata server has said; changes of permissions are told them at once if they can be reached.
 capability_lifetime = \"{lifetime}\"
+# How long a change of permissions waits for I/O servers that do not reply; they are told later.
+tell_timeout = \"{tell_timeout}\"
 # true: root of other hosts is nobody.
 root_squash = {root_squash}
 # What servers log of requests: off, changes or all.
@@ -103,6 +119,7 @@ audit = \"{audit}\"
 ",
         server_key_file = server_key_file.unwrap_or_default(),
         lifetime = duration(rules.capability_lifetime),
+        tell_timeout = duration(rules.tell_timeout),
         root_squash = rules.root_squash,
     );
     if *rules != AccessRules::default() {

@@ -53,6 +53,7 @@ fn rules_of_access_are_read_and_survive_printing() {
 server_key_file = "/etc/causeway/servers.key"
 capabilities = "optional"
 capability_lifetime = "250 ms"
+tell_timeout = "700 ms"
 root_squash = true
 audit = "changes"
 
@@ -63,6 +64,7 @@ audit = "changes"
         server_key_file: Some("/etc/causeway/servers.key".into()),
         capabilities: CapabilityRule::Optional,
         capability_lifetime: Duration::from_millis(250),
+        tell_timeout: Duration::from_millis(700),
         root_squash: true,
         audit: AuditLevel::Changes,
     };
@@ -163,7 +165,10 @@ fn every_mistake_is_pointed_at() {
         complains("[distribution]", &section, 7, word);
     };
     access("server_key_file = \"key\"", "absolute");
-    access("capabilities = \"none\"", "`required` and `optional`");
+    access(
+        "capabilities = \"none\"",
+        "`required`, `optional` and `off`",
+    );
     access("capability_lifetime = \"1 ms\"", "lifetime");
     access("audit = \"some\"", "`off`, `changes` and `all`");
     access("root_squash = 1", "boolean");

@@ -14,6 +14,8 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long capabilities are good where nothing else is said: also the longest that a change of permissions takes to reach an
 /// I/O server that cannot be told of it.
 pub const DEFAULT_CAPABILITY_LIFETIME: Duration = Duration::from_secs(60);
+/// How long a change of permissions waits for I/O servers that do not reply, where nothing else is said.
+const DEFAULT_TELL_TIMEOUT: Duration = Duration::from_millis(500);
 /// Files that one program has open at most, where no number is given.
 pub const DEFAULT_OPEN_FILES: usize = 1 << 16;
 /// Most servers of one file system: indices of I/O servers are 16 bits wide.
@@ -75,6 +77,8 @@ pub struct AccessRules {
     pub capabilities: CapabilityRule,
     /// How long a capability is good before it must be renewed.
     pub capability_lifetime: Duration,
+    /// How long a change of permissions waits for I/O servers that do not reply.
+    pub tell_timeout: Duration,
     /// Whether root of other hosts is nobody.
     pub root_squash: bool,
     /// What servers log of requests.
@@ -89,6 +93,8 @@ pub enum CapabilityRule {
     /// They serve them: for as long as clients or the metadata server are of a build without capabilities. One that comes
     /// with a request is checked all the same.
     Optional,
+    /// There are none: the metadata server gives none, and I/O servers check none.
+    Off,
 }
 
 /// What servers log of requests. What they refuse is counted always.
@@ -109,6 +115,7 @@ impl Default for AccessRules {
             server_key_file: None,
             capabilities: CapabilityRule::Required,
             capability_lifetime: DEFAULT_CAPABILITY_LIFETIME,
+            tell_timeout: DEFAULT_TELL_TIMEOUT,
             root_squash: false,
             audit: AuditLevel::Off,
         }

@@ -3,15 +3,17 @@
 //! What a capability says is checked in the order in which its parts can be trusted: the code that proves its origin, then what it
 //! is for and whose it is, then its age (`docs/security.md`, Capabilities).
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use causeway_wire::fs::{
     Body, Caller, Capability, Errno, Failure, MAC_BYTES, Needs, Node, ObjectId, Request, Rights,
 };
 
-use super::callers::NOBODY;
+use super::callers::{NOBODY, is_operator};
 use super::ended::Ended;
 use super::given::Given;
+use super::versions::{self, Versions, micros};
 use crate::capability_key::{CapabilityKey, KeySource};
 use crate::config::{CapabilityRule, Configuration};
 use crate::error::failure;
@@ -25,8 +27,7 @@ pub(super) struct Access {
     source: KeySource,
     /// Once it could be read.
     key: Option<CapabilityKey>,
-    /// No capability is given out with a version below this.
-    next_version: u64,
+    versions: Versions,
     /// The highest version that a capability was found to have.
     newest_seen: u64,
     given: Given,
@@ -40,31 +41,39 @@ pub(super) struct Access {
     pub(super) granted: Option<Capability>,
 }
 
-/// The time of day in milliseconds since 1970: the versions of capabilities.
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default().as_millis() as u64
+/// For how long ends of capabilities matter: one is accepted from before its version on, by clocks that are behind, until its lifetime
+/// is over.
+pub(super) fn kept(lifetime: Duration) -> Duration {
+    lifetime + versions::tolerance(lifetime)
 }
 
 impl Access {
-    /// Of a server that starts; a metadata server makes the key if there is none.
-    pub(super) fn new(configuration: &Configuration, is_metadata: bool) -> Result<Self, String> {
+    /// Of a server that starts. A metadata server has its directory here, where it makes the key if there is none.
+    pub(super) fn new(
+        configuration: &Configuration,
+        metadata: Option<&Path>,
+    ) -> Result<Self, String> {
         let source = KeySource::of(configuration)?;
-        let key = match is_metadata {
-            true => Some(source.make(configuration.id)?),
-            false => source.read(configuration.id).ok(),
-        };
         let (rules, now) = (&configuration.access, Instant::now());
+        let lifetime = rules.capability_lifetime;
+        let (key, versions) = match metadata {
+            Some(directory) => (
+                Some(source.make(configuration.id)?),
+                Versions::open(directory, lifetime)?,
+            ),
+            None => (source.read(configuration.id).ok(), Versions::none()),
+        };
+        let kept = kept(lifetime);
         Ok(Self {
             file_system: configuration.id,
             rule: rules.capabilities,
-            lifetime: rules.capability_lifetime,
+            lifetime,
             source,
             key,
-            next_version: 0,
+            versions,
             newest_seen: 0,
-            given: Given::new(rules.capability_lifetime, now),
-            ended: Ended::new(rules.capability_lifetime, now_ms(), now),
+            given: Given::new(kept, now),
+            ended: Ended::new(kept, versions::clock(), now),
             refused: 0,
             shown_refused: 0,
             granted: None,
@@ -74,6 +83,11 @@ impl Access {
     /// The key, which a metadata server always has.
     pub(super) fn key(&self) -> Option<&CapabilityKey> {
         self.key.as_ref()
+    }
+
+    /// Whether it checks the capabilities that come with requests.
+    pub(super) fn is_checking(&self) -> bool {
+        self.rule != CapabilityRule::Off
     }
 
     /// Reads the key again: the metadata may be others.
@@ -101,7 +115,8 @@ impl Access {
         }
         let bits = distribution.servers.iter().copied();
         let servers = bits.fold(0, |all, number| all | Capability::server_bit(number));
-        self.given.note(node.object, Instant::now());
+        self.given
+            .note(node.object, &node.attributes, Instant::now());
         self.make(node.object, rights, caller.uid, client, servers)
     }
 
@@ -118,15 +133,16 @@ impl Access {
         client: u128,
         servers: u64,
     ) -> Option<Capability> {
-        let key = self.key.as_ref()?;
-        self.next_version = self.next_version.max(now_ms());
+        let is_on = self.rule != CapabilityRule::Off;
+        let key = self.key.as_ref().filter(|_| is_on)?;
+        let version = self.versions.current(versions::clock());
         let mut capability = Capability {
             object,
             rights,
             uid,
             node: 0,
             client,
-            version: self.next_version,
+            version,
             lifetime_ms: lifetime_ms(self.lifetime),
             servers,
             mac: [0; MAC_BYTES],
@@ -135,20 +151,21 @@ impl Access {
         Some(capability)
     }
 
-    /// The permissions of an object have changed. Returns the version up to which its capabilities have ended, if any may be good
-    /// otherwise.
-    pub(super) fn end_given(&mut self, object: ObjectId) -> Option<u64> {
-        if !self.given.may_have(object, Instant::now()) {
+    /// The permissions of an object have changed to these. Returns the version up to which its capabilities have ended, if any may be
+    /// good otherwise that gives more.
+    pub(super) fn end_given(&mut self, node: &Node) -> Option<u64> {
+        let (object, now) = (node.object, Instant::now());
+        if self.rule == CapabilityRule::Off || !self.given.may_exceed(object, &node.attributes, now)
+        {
             return None;
         }
-        let version = self.next_version.max(now_ms());
-        self.next_version = version + 1;
-        Some(version)
+        self.given.ended(object);
+        Some(self.versions.end(versions::clock()))
     }
 
     /// Notes that objects' capabilities have ended up to a version each.
     pub(super) fn end(&mut self, ended: impl Iterator<Item = (ObjectId, u64)>) {
-        let newest = self.newest_seen.max(now_ms());
+        let newest = self.newest_seen.max(versions::clock());
         let now = Instant::now();
         for (object, version) in ended {
             let newest = match version {
@@ -163,22 +180,22 @@ impl Access {
     /// Refuses a request that needs a right which its capability does not prove. `server` is this server's number.
     pub(super) fn check(&mut self, request: &Request, server: Option<u16>) -> Result<(), Failure> {
         let needs = request.operation.needs();
-        if needs == Needs::Nothing {
+        if needs == Needs::Nothing || self.rule == CapabilityRule::Off {
             return Ok(());
         }
         let Some(capability) = &request.capability else {
             return match self.rule {
-                CapabilityRule::Optional => Ok(()),
+                CapabilityRule::Optional | CapabilityRule::Off => Ok(()),
                 CapabilityRule::Required => Err(refused(
-                    "the request comes without a capability of the metadata server, as those of earlier builds do: upgrade the \
-                     client and the metadata server, or have `capabilities = \"optional\"` in the configuration until then"
+                    "the request comes without a capability of the metadata server, as those of earlier builds do, and where the \
+                     metadata server has `capabilities = \"off\"`: upgrade the client and the metadata server, or have `capabilities = \"optional\"` in the configuration until then"
                         .to_owned(),
                 )),
             };
         };
         self.check_origin(capability)?;
         check_scope(capability, request, needs, server).map_err(refused)?;
-        let now = now_ms();
+        let now = versions::clock();
         self.check_age(capability, now)?;
         self.newest_seen = self.newest_seen.max(capability.version);
         Ok(())
@@ -210,24 +227,27 @@ impl Access {
     }
 
     fn check_age(&self, capability: &Capability, now: u64) -> Result<(), Failure> {
-        let lifetime = capability.lifetime_ms.min(lifetime_ms(self.lifetime));
-        let ends = capability.version.saturating_add(lifetime.into());
+        let lifetime = self
+            .lifetime
+            .min(Duration::from_millis(capability.lifetime_ms.into()));
+        let ends = capability.version.saturating_add(micros(lifetime));
+        let latest = now.saturating_add(micros(versions::tolerance(self.lifetime)));
         let why = if now > ends {
             "it has expired"
-        } else if capability.version > now.saturating_add(lifetime.into()) {
+        } else if capability.version > latest {
             "it is from the future"
         } else if self.ended.has_ended(capability.object, capability.version) {
             "permissions have changed, or the file was removed, since it was given out"
         } else {
             return Ok(());
         };
-        let age = (i128::from(now) - i128::from(capability.version)) as f64 / 1000.0;
+        let age = (i128::from(now) - i128::from(capability.version)) as f64 / 1e6;
         Err(failure(
             Errno::CAPABILITY_ENDED,
             format!(
                 "the capability has ended: {why}; by this server's clock it is {age} s old, and good for {} s: if new ones \
-                 are refused, too, set the clocks of the servers",
-                f64::from(lifetime) / 1000.0
+                 are refused, too, set the clocks of the servers, and start the metadata server again if its clock was set back",
+                lifetime.as_secs_f64()
             ),
         ))
     }
@@ -281,7 +301,7 @@ fn check_scope(
     }
     let uid = request.caller.uid;
     // Root of a client's node may be nobody to the metadata server alone, which it reaches in another way.
-    let is_squashed = uid == 0 && capability.uid == NOBODY;
+    let is_squashed = is_operator(uid) && capability.uid == NOBODY;
     if capability.uid != uid && !is_squashed {
         return refuse(format!(
             "the capability is user {}'s, and user {uid} shows it",

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use causeway_bmi::{Addr, Identity};
+use causeway_bmi::Identity;
 use causeway_wire::fs::{
     Caller, Errno, Failure, Needs, ObjectId, Operation, Place, Request, Rights,
 };
@@ -17,8 +17,9 @@ use crate::config::AuditLevel;
 const RATE: f64 = 200.0;
 /// Lines that may come at once.
 const BURST: f64 = 1000.0;
-/// Requests whose outcome is awaited. Those of clients that end before their reply stay until there are so many.
-const MOST_OPEN: usize = 1024;
+/// Requests whose outcome is awaited, more than may wait for locks and turns. Those of clients that end before their reply stay until
+/// there are so many.
+const MOST_OPEN: usize = 16_384;
 
 /// A request of which a line is to tell.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(super) struct Record {
     verb: &'static str,
     object: u64,
     name: String,
+    /// The second name, of operations that have two.
+    to: String,
     /// Whether its success is told, too.
     always: bool,
 }
@@ -38,7 +41,9 @@ pub(super) struct Record {
 #[derive(Debug)]
 pub(super) struct Audit {
     level: AuditLevel,
-    open: HashMap<(Addr, u64), Record>,
+    /// By a number of their own: clients choose tags.
+    open: HashMap<u64, Record>,
+    last: u64,
     /// How many lines may come now.
     allowance: f64,
     counted: Instant,
@@ -50,6 +55,7 @@ impl Audit {
         Self {
             level,
             open: HashMap::new(),
+            last: 0,
             allowance: BURST,
             counted: now,
             left_out: 0,
@@ -61,25 +67,19 @@ impl Audit {
         self.level != AuditLevel::Off
     }
 
-    /// Begins the record of a request, whose caller claims to be who it says, unless nothing is to be noted.
+    /// Begins the record of a request, whose caller claims to be who it says, and returns the record's number.
     pub(super) fn begin(
         &mut self,
-        (from, tag): (Addr, u64),
         identity: Option<Identity>,
         address: impl FnOnce() -> Option<String>,
         request: &Request,
-    ) {
+    ) -> u64 {
         let (object, place) = subject(&request.operation);
         let Caller { uid, gid, .. } = request.caller;
         let node = match identity {
             Some(Identity::Local { pid, .. }) => format!("here, process {pid}"),
             _ => address().unwrap_or_default(),
         };
-        let name = place.map_or_else(String::new, |place| {
-            String::from_utf8_lossy(&place.path)
-                .escape_debug()
-                .collect()
-        });
         if self.open.len() >= MOST_OPEN {
             self.left_out += self.open.len() as u64;
             self.open.clear();
@@ -90,18 +90,21 @@ impl Audit {
             gid,
             verb: verb(&request.operation),
             object: object.0,
-            name,
+            name: escaped(place),
+            to: escaped(second(&request.operation)),
             always: self.level == AuditLevel::All || changes(&request.operation),
         };
-        self.open.insert((from, tag), record);
+        self.last += 1;
+        self.open.insert(self.last, record);
+        self.last
     }
 
     /// Tells the outcome of a request.
-    pub(super) fn end(&mut self, from: Addr, tag: u64, failure: Option<&Failure>, now: Instant) {
+    pub(super) fn end(&mut self, number: u64, failure: Option<&Failure>, now: Instant) {
         if self.open.is_empty() {
             return;
         }
-        let Some(record) = self.open.remove(&(from, tag)) else {
+        let Some(record) = self.open.remove(&number) else {
             return;
         };
         let errno = failure.map(|failure| failure.errno);
@@ -120,6 +123,7 @@ impl Audit {
             verb,
             object,
             name,
+            to,
             ..
         } = record;
         let outcome = match errno {
@@ -130,7 +134,7 @@ impl Audit {
         };
         let left_out = std::mem::take(&mut self.left_out);
         tracing::info!(
-            node, uid, gid, verb, object, name, outcome, left_out, "audit"
+            node, uid, gid, verb, object, name, to, outcome, left_out, "audit"
         );
     }
 
@@ -214,6 +218,24 @@ fn subject(operation: &Operation) -> (ObjectId, Option<&Place>) {
             Needs::Any(_) | Needs::Nothing => (ObjectId(0), None),
         },
     }
+}
+
+/// The second name of an operation that has two.
+fn second(operation: &Operation) -> Option<&Place> {
+    match operation {
+        Operation::Rename { to: place, .. } | Operation::Exchange { second: place, .. } => {
+            Some(place)
+        }
+        _ => None,
+    }
+}
+
+/// A name as it is in a line, with everything escaped that could end it.
+fn escaped(place: Option<&Place>) -> String {
+    place.map_or_else(String::new, |place| {
+        let name = String::from_utf8_lossy(&place.path);
+        name.escape_debug().collect()
+    })
 }
 
 /// What an operation is called in a line.

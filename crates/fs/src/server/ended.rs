@@ -16,7 +16,7 @@ const MOST: usize = 1 << 16;
 /// Ends of capabilities.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// How long capabilities are good at most.
+    /// For how long an end matters.
     lifetime: Duration,
     /// All that are not younger than this have ended.
     floor: u64,
@@ -38,8 +38,12 @@ impl Ended {
         }
     }
 
-    /// Ends the object's capabilities up to this version. `newest` is above all versions that were ever seen.
+    /// Ends the object's capabilities up to this version; those of all objects for object 0. `newest` is above all versions that were ever seen.
     pub(super) fn end(&mut self, object: ObjectId, version: u64, newest: u64, now: Instant) {
+        if object == ObjectId(0) {
+            self.floor = self.floor.max(version);
+            return;
+        }
         let age = now.saturating_duration_since(self.since);
         if age >= self.lifetime {
             self.older = std::mem::take(&mut self.recent);
@@ -89,17 +93,21 @@ mod tests {
         assert!(!ended.has_ended(one, 200) && ended.has_ended(two, 210));
         ended.end(two, 230, 300, start + 5 * LIFETIME);
         assert!(ended.has_ended(two, 230) && ended.older.is_empty());
+        let len = ended.recent.len();
+        ended.end(ObjectId(0), 250, 300, start + 5 * LIFETIME);
+        assert!(ended.has_ended(one, 250) && !ended.has_ended(two, 251));
+        assert_eq!(ended.recent.len(), len);
     }
 
     #[test]
     fn more_ends_than_are_kept_end_all() {
         let start = Instant::now();
         let mut ended = Ended::new(LIFETIME, 100, start);
-        for object in 0..MOST as u64 {
+        for object in 1..=MOST as u64 {
             ended.end(ObjectId(object), 200, 300, start);
         }
-        assert!(!ended.has_ended(ObjectId(MOST as u64), 250));
-        ended.end(ObjectId(MOST as u64), 200, 300, start);
+        assert!(!ended.has_ended(ObjectId(MOST as u64 + 1), 250));
+        ended.end(ObjectId(MOST as u64 + 1), 200, 300, start);
         assert!(ended.has_ended(ObjectId(7), 300) && !ended.has_ended(ObjectId(7), 301));
         assert_eq!(ended.recent.len(), 1);
     }

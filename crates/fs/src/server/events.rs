@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
-use causeway_bmi::{Addr, Bmi, Completion, Context, Memory, Posted, Unexpected, Waker};
+use causeway_bmi::{Bmi, Completion, Context, Memory, Posted, Unexpected, Waker};
 use causeway_sys::waits;
 use causeway_wire::codec::Malformed;
 use causeway_wire::fs::formats::{FORMATS, format_of_refusal, refusal_text};
@@ -20,7 +20,7 @@ use super::append_turns::{Appends, set_turns_aside};
 use super::audit::Audit;
 use super::background::Background;
 use super::beside::{Deliver, Wakeups};
-use super::callers::{Callers, check_operator, squash};
+use super::callers::{Callers, check_operator};
 use super::follow_up::FollowUp;
 use super::home::Home;
 use super::io::Job;
@@ -65,12 +65,12 @@ pub(super) struct Loop {
     /// Of the host, as clients see it.
     pub(super) boot: u128,
     stop: StopHandle,
-    callers: Callers,
+    pub(super) callers: Callers,
     pub(super) access: Access,
     pub(super) audit: Audit,
-    root_squash: bool,
+    pub(super) root_squash: bool,
     /// If nodes have to prove which they are.
-    node_rules: Option<NodeRules>,
+    pub(super) node_rules: Option<NodeRules>,
     pub(super) entries: Vec<Option<Entry>>,
     free: Vec<u16>,
     generation: u32,
@@ -234,7 +234,10 @@ impl Loop {
             waker: bmi.waker(),
         };
         let (mut metadata, mut beside, mut first_turn) = (None, Vec::new(), 0);
-        let access = Access::new(configuration, entry.metadata)?;
+        let access = Access::new(
+            configuration,
+            entry.metadata.then_some(entry.directory.as_path()),
+        )?;
         if let Some(key) = access.key().filter(|_| entry.metadata) {
             let (opened, threads) = open_metadata(configuration, &home, key, mailbox.clone())?;
             (metadata, beside) = (Some(opened), threads);
@@ -565,8 +568,8 @@ impl Loop {
             from,
             tag: request.reply_tag,
             format: formats.highest,
+            record: self.begin_audit(from, &request),
         };
-        self.begin_audit(from, &request);
         let result = match self.admit(from, &mut request) {
             Ok(()) => self.dispatch(to, request),
             Err(failure) => Err(failure),
@@ -596,35 +599,16 @@ impl Loop {
             (Some(tag), Some(asked)) => {
                 let format = format_of_refusal(asked);
                 let result = Err(failure(Errno::EPROTO, reason));
-                self.respond(ReplyTo { from, tag, format }, &Reply { result });
+                let to = ReplyTo {
+                    from,
+                    tag,
+                    format,
+                    record: 0,
+                };
+                self.respond(to, &Reply { result });
             }
             _ => self.bmi.release(from),
         }
-    }
-
-    /// Refuses a request of a caller that claims another identity, or for another server.
-    fn admit(&mut self, from: Addr, request: &mut Request) -> Result<(), Failure> {
-        let identity = self.bmi.identity(from);
-        self.callers
-            .verify(from, identity, &request.caller)
-            .inspect_err(|failure| {
-                tracing::warn!(failure.message, "a caller's claimed identity is refused");
-            })?;
-        self.check_right(request)?;
-        if self.root_squash {
-            squash(identity, request);
-        }
-        if let Some(rules) = &self.node_rules {
-            let node = self.bmi.node(from);
-            rules
-                .check(node.as_deref(), &request.operation)
-                .inspect_err(|failure| {
-                    tracing::warn!(failure.message, "a node's request is refused");
-                })?;
-        }
-        identity::check(&self.identity, request).inspect_err(|failure| {
-            tracing::debug!(failure.message, "a request for another server");
-        })
     }
 
     /// Carries a request out; `None` if its reply comes later.

@@ -6,14 +6,42 @@ use causeway_wire::fs::{Capability, Errno, Failure, Operation, Reply, ReplyBody,
 
 use super::access::distribution_of;
 use super::audit::is_refusal;
-use super::callers::check_operator;
+use super::callers::{check_operator, squash};
 use super::events::{EntryState, Loop};
 use super::follow_up::FollowUpKind;
+use super::identity;
 use super::news::News;
 use super::ticket::{ReplyTo, Ticket};
 use crate::error::failure;
 
 impl Loop {
+    /// Refuses a request of a caller that claims another identity, or for another server.
+    pub(super) fn admit(&mut self, from: Addr, request: &mut Request) -> Result<(), Failure> {
+        let identity = self.bmi.identity(from);
+        self.callers
+            .verify(from, identity, &request.caller)
+            .inspect_err(|failure| {
+                tracing::warn!(failure.message, "a caller's claimed identity is refused");
+            })?;
+        if let Some(rules) = &self.node_rules {
+            let node = self.bmi.node(from);
+            rules
+                .check(node.as_deref(), &request.operation)
+                .inspect_err(|failure| {
+                    tracing::warn!(failure.message, "a node's request is refused");
+                })?;
+        }
+        // Before the right, which another server may have given: who is wrong here is told where it is.
+        identity::check(&self.identity, request).inspect_err(|failure| {
+            tracing::debug!(failure.message, "a request for another server");
+        })?;
+        self.check_right(request)?;
+        if self.root_squash {
+            squash(identity, &mut request.caller);
+        }
+        Ok(())
+    }
+
     /// Shows observers how many requests were refused, once there are more.
     pub(super) fn show_refused(&mut self) {
         if self.access.shown_refused == self.access.refused {
@@ -38,8 +66,8 @@ impl Loop {
     /// Refuses who is no operator. Who shows a capability for it, which [`Loop::check_right`] has found good, is one.
     pub(super) fn check_operator(&self, request: &Request, doing: &str) -> Result<(), Failure> {
         match request.capability {
-            Some(_) => Ok(()),
-            None => check_operator(&request.caller, doing),
+            Some(_) if self.access.is_checking() => Ok(()),
+            _ => check_operator(&request.caller, doing),
         }
     }
 
@@ -85,13 +113,14 @@ impl Loop {
         }
     }
 
-    /// Begins the record of a request that has come.
-    pub(super) fn begin_audit(&mut self, from: Addr, request: &Request) {
-        if self.audit.is_on() {
-            let address = || self.bmi.reverse_lookup(from);
-            let (identity, tag) = (self.bmi.identity(from), request.reply_tag);
-            self.audit.begin((from, tag), identity, address, request);
+    /// Begins the record of a request that has come, and returns its number; 0 if there is none.
+    pub(super) fn begin_audit(&mut self, from: Addr, request: &Request) -> u64 {
+        if !self.audit.is_on() {
+            return 0;
         }
+        let address = || self.bmi.reverse_lookup(from);
+        let identity = self.bmi.identity(from);
+        self.audit.begin(identity, address, request)
     }
 
     /// Counts a refusal, and ends the record of a request.
@@ -99,7 +128,7 @@ impl Loop {
         let failed = reply.result.as_ref().err();
         let is_refused = failed.is_some_and(|failure| is_refusal(failure.errno));
         self.access.refused += u64::from(is_refused);
-        self.audit.end(to.from, to.tag, failed, self.round_at);
+        self.audit.end(to.record, failed, self.round_at);
     }
 
     /// The capability that goes with the reply to a change. The reply may be one that was remembered, whose node is older
@@ -157,7 +186,7 @@ impl Loop {
         let Some(distribution) = distribution_of(node) else {
             return false;
         };
-        let Some(version) = self.access.end_given(node.object) else {
+        let Some(version) = self.access.end_given(node) else {
             return false;
         };
         let news = News {

@@ -112,7 +112,13 @@ impl Loop {
             let (from, format) = (known.from, known.format);
             // The end of the message releases it.
             self.bmi.retain(from);
-            self.respond(ReplyTo { from, tag, format }, &Reply { result });
+            let to = ReplyTo {
+                from,
+                tag,
+                format,
+                record: 0,
+            };
+            self.respond(to, &Reply { result });
         }
     }
 

@@ -53,6 +53,8 @@ mod tell;
 mod ticket;
 mod turns;
 mod turns_seen;
+mod untold;
+mod versions;
 
 pub use error::ServerError;
 pub use format::{format, is_formatted};

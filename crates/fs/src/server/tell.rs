@@ -1,26 +1,23 @@
 //! Tells I/O servers that permissions have changed, before the client that has changed them gets its reply.
 //!
-//! A server that cannot be told delays the reply by one [`ROUND`] at most. It goes by the old permissions for as long as a
-//! capability is good that it can still verify; one that is down has forgotten all of them when it starts.
+//! A server that cannot be told delays the reply by half a second at most. It goes by the old permissions until it is told later, or
+//! all capabilities of before have expired; one that is down has forgotten all of them when it starts.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use causeway_sys::waits;
-use causeway_wire::fs::ObjectId;
 
+use super::access::kept;
 use super::background::{Background, Wake};
 use super::beside::{Deliver, Ours, SharedService};
 use super::news::{News, Teller};
 use super::reclaim::connect;
+use super::untold::{Ends, Untold};
 use crate::capability_key::CapabilityKey;
 use crate::client::Client;
 use crate::config::Configuration;
 
-/// How long I/O servers have to reply.
-const ROUND: Duration = Duration::from_millis(500);
-/// For how long a server that could not be told is not asked again, so that it delays few changes.
-const LEFT_OUT: Duration = Duration::from_secs(5);
 /// Objects in one request.
 const MOST: usize = 2048;
 /// How long the connections to I/O servers are kept without work. No change waits for that.
@@ -33,13 +30,14 @@ pub(super) fn start(
     deliver: Deliver,
 ) -> std::io::Result<Background> {
     let wakeup = teller.wakeup.clone();
+    let untold = Untold::new(kept(configuration.access.capability_lifetime));
     let work = Work {
         configuration,
         service,
         key,
         teller,
         client: None,
-        left_out: BTreeMap::new(),
+        untold,
     };
     Background::start("tell", wakeup, move || work.run(&deliver))
 }
@@ -50,16 +48,18 @@ struct Work {
     key: CapabilityKey,
     teller: Teller,
     client: Option<Client>,
-    /// Servers that could not be told, and until when they are left out.
-    left_out: BTreeMap<u16, Instant>,
+    untold: Untold,
 }
 
 impl Work {
     fn run(mut self, deliver: &Deliver) {
         loop {
-            let most = waits::tidy_after(KEEP).filter(|_| self.client.is_some());
+            let tidy = waits::tidy_after(KEEP).filter(|_| self.client.is_some());
+            let again = self.untold.next(Instant::now());
+            let most = [tidy, again].into_iter().flatten().min();
             match self.teller.wakeup.wait(most) {
                 Wake::Stop => return,
+                Wake::TimedOut if again.is_some() => self.tell(&[]),
                 Wake::TimedOut => self.client = None,
                 Wake::Notified => {
                     let news = self.teller.take();
@@ -71,19 +71,23 @@ impl Work {
         }
     }
 
+    /// Tells these, and what is to be told again.
     fn tell(&mut self, news: &[News]) {
         let now = Instant::now();
-        self.left_out.retain(|_, until| *until > now);
-        let mut by_server: BTreeMap<u16, Vec<(ObjectId, u64)>> = BTreeMap::new();
+        let mut by_server: BTreeMap<u16, Ends> = BTreeMap::new();
         for news in news {
             for &server in &news.servers {
-                if !self.left_out.contains_key(&server) {
-                    let ended = by_server.entry(server).or_default();
-                    ended.push((news.object, news.version));
-                }
+                let ended = by_server.entry(server).or_default();
+                ended.push((news.object, news.version));
             }
         }
-        let calls: Vec<(u16, Vec<(ObjectId, u64)>)> = by_server
+        let mut due: BTreeMap<u16, Ends> = self.untold.all_due(now).into_iter().collect();
+        for (server, ends) in by_server {
+            if let Some(all) = self.untold.now_due(server, ends, now) {
+                due.insert(server, all);
+            }
+        }
+        let calls: Vec<(u16, Ends)> = due
             .into_iter()
             .flat_map(|(server, ended)| {
                 let parts = ended.chunks(MOST).map(<[_]>::to_vec);
@@ -97,15 +101,27 @@ impl Work {
             Ok(client) => client.end_capabilities(&calls),
             Err(why) => calls.iter().map(|_| Err(why.clone())).collect(),
         };
-        for ((server, _), result) in calls.iter().zip(results) {
-            let Err(why) = result else { continue };
+        let (now, mut failed) = (Instant::now(), BTreeMap::new());
+        for ((server, ended), result) in calls.iter().zip(results) {
+            if let Err(why) = result {
+                let (_, ends): &mut (String, Ends) =
+                    failed.entry(*server).or_insert_with(|| (why, Ends::new()));
+                ends.extend(ended);
+            }
+        }
+        for server in calls.iter().map(|(server, _)| server) {
+            if !failed.contains_key(server) && self.untold.done(*server) {
+                tracing::info!("I/O server number {server} knows of changed permissions now");
+            }
+        }
+        for (server, (why, ends)) in failed {
             tracing::warn!(
                 why,
-                "I/O server number {server} was not told of changed permissions: it goes by the old ones until \
-                 capabilities expire, {:?} from now at the latest",
-                self.configuration.access.capability_lifetime
+                "I/O server number {server} was not told of changed permissions: it goes by the old ones until it is, \
+                 which is tried again, or until capabilities expire, {:?} from now at the latest",
+                kept(self.configuration.access.capability_lifetime)
             );
-            self.left_out.insert(*server, now + LEFT_OUT);
+            self.untold.failed(server, ends, now);
             // The layout may have changed.
             self.client = None;
         }
@@ -115,7 +131,8 @@ impl Work {
         let client = match self.client.take() {
             Some(client) => client,
             None => {
-                let client = connect(&self.configuration, &self.service, &self.key, ROUND)?;
+                let round = self.configuration.access.tell_timeout;
+                let client = connect(&self.configuration, &self.service, &self.key, round)?;
                 self.teller.wakeup.interrupts(&client);
                 client
             }

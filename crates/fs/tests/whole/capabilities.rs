@@ -6,15 +6,17 @@
 use std::time::{Duration, Instant};
 
 use causeway_fs::client::CreateOptions;
-use causeway_fs::config::Configuration;
+use causeway_fs::config::{CapabilityRule, Configuration};
 use causeway_sys::secret::Secret;
 use causeway_wire::fs::formats::FORMATS;
 use causeway_wire::fs::{
     Body, Caller, Capability, Errno, Incarnation, Needs, ObjectId, Operation, Place, Region,
     Regions, ReplyBody, Request, Rights, SetAttributes, WantedSums,
 };
+use rustix::process::Signal;
 
 use crate::cluster::{Fixture, Shape, client, pattern};
+use crate::faults::{halt, signal};
 use crate::liar::{Answer, GENEROUS, Liar};
 
 const OWNER: u32 = 1000;
@@ -33,6 +35,7 @@ fn guarded(configuration: &mut Configuration) {
     };
     configuration.key_file = write("key", 1);
     configuration.access.server_key_file = write("server-key", 2);
+    configuration.access.tell_timeout = GENEROUS;
 }
 
 fn start(change: impl FnOnce(&mut Configuration)) -> Fixture {
@@ -484,6 +487,67 @@ fn a_change_of_permissions_ends_capabilities_before_it_is_acknowledged() {
     assert_eq!(owner.capability(object).rights, Rights::NONE);
 }
 
+/// An I/O server that does not reply holds a change of permissions up for a while only. It is told when it replies again, also of what has
+/// changed while it was not asked.
+#[test]
+fn a_server_that_did_not_reply_is_told_of_changed_permissions_later() {
+    let fixture = start(|configuration| {
+        configuration.access.tell_timeout = Duration::from_millis(500);
+        // Nothing expires meanwhile.
+        configuration.access.capability_lifetime = Duration::from_secs(24 * 3600);
+    });
+    let objects = [b"/one" as &[u8], b"/two"].map(|path| store(&fixture, path, OWNER, 0o666));
+    let mut owner = Liar::new(&fixture, 0x1, OWNER);
+    let mut other = Liar::new(&fixture, 0x2, OTHER);
+    let old = objects.map(|object| other.capability(object));
+    for (object, old) in objects.iter().zip(&old) {
+        assert!(other.ask(1, read(*object), old).is_ok());
+    }
+    let stopped = fixture.cluster.pid(1).unwrap();
+    halt(stopped);
+    for object in objects {
+        owner.set_mode(object, 0o600);
+    }
+    signal(stopped, Signal::CONT);
+    let begun = Instant::now();
+    for (object, old) in objects.iter().zip(&old) {
+        while other.ask(1, read(*object), old).is_ok() {
+            assert!(begun.elapsed() < GENEROUS, "it is never told");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        refused(
+            other.ask(1, read(*object), old),
+            &[Errno::CAPABILITY_ENDED],
+            "told later",
+        );
+    }
+}
+
+/// With capabilities off, nothing is given, asked for, or checked.
+#[test]
+fn without_capabilities_clients_work_as_before_and_ask_for_none() {
+    let mut fixture = start(|configuration| {
+        configuration.access.capabilities = CapabilityRule::Off;
+    });
+    let object = store(&fixture, b"/file", 0, 0o600);
+    let expected = content(&fixture, b"/file");
+    let mut liar = Liar::new(&fixture, 0xbad, 0);
+    assert_eq!(liar.node(object).1, None);
+    assert!(liar.ask_with(1, read(object), None, |_| {}).is_ok());
+    let mut client = client(fixture.cluster.configuration());
+    client.act_for(Caller::default());
+    let mut file = client.open(b"/file" as &[u8]).unwrap();
+    let mut bytes = vec![0; LEN];
+    client.read_at(&mut file, 0, &mut bytes).unwrap();
+    // It learned with the first read that there are none.
+    fixture.cluster.kill(0).unwrap();
+    for _ in 0..20 {
+        bytes.fill(0);
+        assert_eq!(client.read_at(&mut file, 0, &mut bytes).unwrap(), LEN);
+        assert!(bytes == expected);
+    }
+}
+
 #[test]
 fn a_removed_files_capabilities_end_and_its_datafiles_stay_gone() {
     let fixture = start(|_| {});
@@ -542,7 +606,7 @@ fn a_server_that_starts_trusts_no_capability_of_before() {
 #[test]
 fn expired_capabilities_are_refused_and_renewed_under_long_transfers() {
     let fixture = start(|configuration| {
-        configuration.access.capability_lifetime = Duration::from_millis(100);
+        configuration.access.capability_lifetime = Duration::from_millis(300);
     });
     let object = store(&fixture, b"/file", OWNER, 0o600);
     let mut owner = Liar::new(&fixture, 0x1, OWNER);

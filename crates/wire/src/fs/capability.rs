@@ -55,7 +55,7 @@ pub struct Capability {
     pub node: u64,
     /// The client that it was given to ([`Request::client`](super::Request::client)).
     pub client: u128,
-    /// When it was given, in milliseconds since 1970 by the metadata server's clock, which never goes back for this. Those
+    /// When it was given, in microseconds since 1970 by the metadata server's clock, which never goes back for this. Those
     /// that were given before the object's permissions changed have ended.
     pub version: u64,
     /// How long it is good, in milliseconds.

@@ -25,7 +25,57 @@ impl Operation {
             | Self::Scrub { .. }
             | Self::AcceptData { .. } => Needs::Any(Rights::OPERATE),
             Self::Enroll { .. } | Self::EndCapabilities { .. } => Needs::Any(Rights::SERVE),
-            _ => Needs::Nothing,
+            // The metadata server checks these itself, or they say nothing of any object. A new operation must be in one of the
+            // lists.
+            Self::Lookup { .. }
+            | Self::GetNode { .. }
+            | Self::Create { .. }
+            | Self::MakeDirectory { .. }
+            | Self::SymbolicLink { .. }
+            | Self::MakeSpecial { .. }
+            | Self::HardLink { .. }
+            | Self::Rename { .. }
+            | Self::Exchange { .. }
+            | Self::Unlink { .. }
+            | Self::RemoveDirectory { .. }
+            | Self::ReadDirectory { .. }
+            | Self::SetAttributes { .. }
+            | Self::Grow { .. }
+            | Self::Truncate { .. }
+            | Self::FinishTruncate { .. }
+            | Self::Extend { .. }
+            | Self::Filled { .. }
+            | Self::WriteStuffed { .. }
+            | Self::BeginUnstuff { .. }
+            | Self::FinishUnstuff { .. }
+            | Self::SetXattr { .. }
+            | Self::RemoveXattr { .. }
+            | Self::GetXattr { .. }
+            | Self::ListXattrs { .. }
+            | Self::Commit
+            | Self::MetadataStatus
+            | Self::Exist { .. }
+            | Self::Check { .. }
+            | Self::AddServer { .. }
+            | Self::DrainServer { .. }
+            | Self::AcceptServer { .. }
+            | Self::EndSession
+            | Self::Authorize
+            | Self::Append { .. }
+            | Self::BeginAppend { .. }
+            | Self::EndAppend { .. }
+            | Self::CancelAppend { .. }
+            | Self::Lock { .. }
+            | Self::Unlock { .. }
+            | Self::TestLock { .. }
+            | Self::CancelLock { .. }
+            | Self::CloseFiles { .. }
+            | Self::KeepFiles { .. }
+            | Self::ListStriped { .. }
+            | Self::Paths { .. }
+            | Self::Clock
+            | Self::StorageStatus
+            | Self::Hello { .. } => Needs::Nothing,
         }
     }
 }
