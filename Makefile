@@ -1,4 +1,4 @@
-# What can be done here. `make` alone lists it; `make demo` and `make test` set up all they need.
+# Targets of this repository. `make` alone lists them; `make demo` and `make test` set up all they need.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -26,7 +26,7 @@ SEED ?=
 MOUNT_ROUNDS ?= 50
 # Numbers of processes of `make test-mpi4py`.
 MPI4PY_RANKS ?= 1 2 3 4 8
-# What `make mpi4py-smoke` runs: the modules that reach most of the library in a few seconds.
+# Modules of `make mpi4py-smoke`: those that reach most of the library in a few seconds.
 MPI4PY_SMOKE := test_attributes test_cco_buf test_cco_nb_buf test_cco_obj_inter test_comm test_comm_inter test_comm_topo \
 	test_exceptions test_file test_group test_info test_op test_p2p_buf_part test_p2p_obj test_request \
 	test_dynproc test_session test_spawn test_status test_threads test_util_pkl5 test_win
@@ -35,7 +35,7 @@ MPI4PY_SMOKE := test_attributes test_cco_buf test_cco_nb_buf test_cco_obj_inter 
 TEST_THREADS ?= $(shell nproc)
 # The older revision of `make older`.
 REV ?= HEAD~60
-# What `make test` runs beside the tests, which compiles more than it tests.
+# Targets that `make test` runs beside the tests: they compile more than they test.
 BESIDE ?= loom same check
 # Further arguments, such as `make demo ARGS="--tree /usr/share/doc"`.
 ARGS ?=
@@ -46,15 +46,15 @@ demo: build ## Store a real tree in a parallel file system on this machine, kill
 	@# By way of cargo, so that the demonstration finds the toolchain whose files it stores.
 	$(CARGO) run --release --locked --quiet -p causeway-cli -- demo $(ARGS)
 
-# Most tests wait for other processes most of the time. What compiles most of the time uses the processors meanwhile, with the
-# lowest priority. Its output comes at the end, behind that of the tests.
+# Most tests wait for other processes most of the time. The targets in BESIDE, which mostly compile, use the processors meanwhile, with the
+# lowest priority. Their output comes at the end, behind that of the tests.
 test: format ## Everything: style, unit, conformance, kill and fault tests, decoders, loom
 	@mkdir -p $(TARGET)
 	@nice -n 19 $(MAKE) $(BESIDE) >$(TARGET)/beside.log 2>&1 & beside=$$!; \
 	trap 'kill $$beside 2>/dev/null || true' EXIT; \
 	$(MAKE) unit waits-smoke mpi4py-smoke python-smoke; \
 	trap - EXIT; \
-	echo "make test: waiting for what runs beside the tests: $(BESIDE)"; \
+	echo "make test: waiting for the targets beside the tests: $(BESIDE)"; \
 	if wait $$beside; then cat $(TARGET)/beside.log; else \
 		cat $(TARGET)/beside.log; echo "make test: one of these has failed: $(BESIDE)"; exit 1; fi
 	@awk '/^test result:/ { passed += $$4; failed += $$6 } \
@@ -78,15 +78,15 @@ unit: ## Tests of every room, conformance of every method, real processes killed
 	tools/mount-needs
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --locked 2>&1 | tee $(TARGET)/test.log
 
-# `unit` has built what this runs: of the whole workspace, as with one package named its dependencies would have other
+# `unit` has built these tests, of the whole workspace: with one package named its dependencies would have other
 # features and be built again. See crates/sys/src/waits.rs.
 waits-smoke: ## A part of `make waits`, some seconds long
 	CAUSEWAY_WAITS=events $(CARGO) test --workspace --locked --quiet --test messages -- \
 		shm_with_attach tcp_without_key mem
 	CAUSEWAY_WAITS=events $(CARGO) test --workspace --locked --quiet --test whole -- integrity
 
-# What is no test in the debug build of the whole workspace. Because examples belong to it, dependencies have the features that they
-# have in `unit`; without examples most of them would be built again.
+# The debug build of the whole workspace without tests. With examples, dependencies have the same features as
+# in `unit`; without examples most of them would be built again.
 DEBUG_BUILD := build --workspace --lib --bins --examples --locked --quiet
 
 # With the debug build of the command, which `unit` has made, and of the library, which its tests have: that checks overflows
@@ -146,8 +146,8 @@ fuzz: ## Fuzz every decoder, FUZZ_SECONDS each (default 60), as many at a time a
 fuzz-smoke: ## The same for five seconds each
 	$(MAKE) fuzz FUZZ_SECONDS=5
 
-# What `cargo fuzz` would pass, so that nothing has to be installed: libFuzzer wants to know which
-# branches were taken and what was compared, and the address sanitizer reports stray accesses.
+# The flags of `cargo fuzz`, so that nothing has to be installed: libFuzzer needs the branches taken and the
+# values compared, and the address sanitizer reports stray accesses.
 # Stable Rust hides these switches behind RUSTC_BOOTSTRAP.
 FUZZ_FLAGS := --cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module \
 	-Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -200,11 +200,11 @@ test-mount: ## The mount: programs on it, 100,000 files, servers killed under a 
 		--test cli mount:: -- --nocapture --test-threads=1
 
 # There is no target for the thread sanitizer. Tried: -Zsanitizer=thread with
-# -Cunsafe-allow-abi-mismatch=sanitizer, on the shm tests. All that it reported as races was no race: the
+# -Cunsafe-allow-abi-mismatch=sanitizer, on the shm tests. None of its reports was a race: the
 # test harness's channel and a OnceLock's value (the standard library is not built for it; -Zbuild-std
 # needs the component rust-src), and a ring where another test's ring had been (it does not see unmapping
-# by a bare system call). And it would miss real ones: two ends have two mappings of a ring, of which it
-# cannot know that they are the same memory. loom and the conformance suite look for races instead.
+# by a bare system call). And it would miss real ones: the two ends have two mappings of a ring, which it
+# does not recognise as the same memory. loom and the conformance suite look for races instead.
 asan: ## The rooms with unsafe code, and conformance of methods and messages, under the address sanitizer
 	ASAN_OPTIONS=allocator_may_return_null=1 \
 		LSAN_OPTIONS=suppressions=$(CURDIR)/tools/asan-leaks:print_suppressions=0 \
@@ -232,15 +232,15 @@ peers: ## Install UCX, libfabric, Open MPI and MPICH to compare with (Debian's a
 compare: build ## Messages beside those libraries, with a report: compare.html
 	$(TARGET)/release/causeway bench compare --html compare.html $(ARGS)
 
-# An archive of a crate for C, with all that it needs; $(1) is `bmi`, `fs` or `mpi`, $(2) the profile. The debug build is made of
-# what the tests have built of the whole workspace: of one package alone its dependencies would have other features, and be built
+# An archive of a crate for C, with its dependencies; $(1) is `bmi`, `fs` or `mpi`, $(2) the profile. The debug build uses
+# the tests' build of the whole workspace: of one package alone its dependencies would have other features, and be built
 # again.
 archived = $(CARGO) $(if $(filter dev,$(2)),build --workspace --example $(1)_archive,rustc --profile $(2) -p causeway-$(1)-c \
 	--lib --crate-type staticlib) --locked --quiet
 archive = $(if $(filter dev,$(2)),$(TARGET)/debug/examples/lib$(1)_archive.a,$(TARGET)/$(2)/libcauseway_$(1)_c.a)
 
 # The C library. rustc gives a cdylib a version script of its own, which knows no versions; so this links
-# an archive, all of it, and lets the linker drop what the exported calls do not need.
+# an archive, all of it, and lets the linker drop the parts that the exported calls do not need.
 bmi: ## The message layer for C: libcauseway_bmi.so
 	$(call archived,bmi,$(BMI_PROFILE))
 	$(CC) -shared -o $(BMI_OUT)/$(BMI_REAL) $(LDFLAGS) -Wl,-soname,$(BMI_SONAME) \
@@ -248,8 +248,8 @@ bmi: ## The message layer for C: libcauseway_bmi.so
 		-Wl,--whole-archive $(call archive,bmi,$(BMI_PROFILE)) -Wl,--no-whole-archive \
 		-Wl,--gc-sections -Wl,-z,defs,-z,relro,-z,now -lgcc_s -lpthread -ldl -lm -lc
 
-# The same for the file system, and an archive in which nothing but the calls of the header can be seen: what else a Rust
-# archive defines would meet that of another one.
+# The same for the file system, and an archive that exports only the calls of the header: other symbols of a Rust
+# archive would collide with those of another one.
 fs-c: ## The file system for C: libcauseway_fs.so, libcauseway_fs.a
 	$(call archived,fs,$(BMI_PROFILE))
 	$(CC) -shared -o $(BMI_OUT)/$(FS_REAL) $(LDFLAGS) -Wl,-soname,$(FS_SONAME) \
@@ -342,7 +342,7 @@ mpi-install: mpi ## MPI alone: header, library, causeway-mpicc, causeway-mpicxx;
 	@if [ "$(MPI_PLAIN_NAMES)" = yes ]; then for name in mpicc mpicxx; do \
 		ln -sf causeway-$$name $(DESTDIR)$(PREFIX)/bin/$$name; done; fi
 
-uninstall: ## Take away what install has put into PREFIX
+uninstall: ## Remove the files that install has put into PREFIX
 	@link=$(DESTDIR)/sbin/mount.causeway; \
 		[ "$$(readlink $$link)" != $(PREFIX)/sbin/mount.causeway ] || rm $$link
 	rm -f $(DESTDIR)$(PREFIX)/bin/causeway $(DESTDIR)$(PREFIX)/sbin/mount.causeway $(BMI_HEADER) $(BMI_PC) \
@@ -353,7 +353,7 @@ uninstall: ## Take away what install has put into PREFIX
 		[ "$$(readlink $$link)" != causeway-$$name ] || rm $$link; done
 	-rmdir $(dir $(BMI_HEADER)) 2>/dev/null
 
-# With cargo's own goes all that was built, for fuzzing as well. What has broken a decoder stays, in
+# Removes all builds, those for fuzzing as well. Inputs that have broken a decoder stay in
 # fuzz/artifacts.
 clean: ## Remove everything that was built, and the inputs that fuzzing has collected
 	$(CARGO) clean

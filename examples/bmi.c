@@ -13,7 +13,7 @@ enum { TAG = 1, SECOND_US = 1000000 };
 static bmi_t *bmi;
 static bmi_context_t context;
 
-static int check(int rc) { /* what any call answers, or the end of the program */
+static int check(int rc) { /* the result of any call, or the end of the program */
     if (rc >= 0) return rc;
     fprintf(stderr, "bmi: %s\n", BMI_last_error());
     exit(1);
@@ -23,7 +23,7 @@ static int64_t finish(int posted, bmi_op_t *op, int64_t *size) { /* waits for an
     struct bmi_completion done = {0};
     if (check(posted) == 1) return *size; /* it has completed already */
     for (int waited = 1; check(BMI_test(bmi, *op, &done, SECOND_US)) == 0; waited++)
-        if (waited == 10) check(BMI_cancel(bmi, *op)); /* nobody answers: it ends with an error */
+        if (waited == 10) check(BMI_cancel(bmi, *op)); /* without a server it ends with an error */
     check(done.error);
     return done.actual_size;
 }
@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
         int64_t size = (int64_t)strlen(argv[3]), got = 0;
         char answer[4096];
         check(BMI_addr_lookup(bmi, &server, argv[2]));
-        /* The receive first, so that the answer finds it, however soon it comes. */
+        /* The receive first, so that the reply finds it, however soon it arrives. */
         int rc = BMI_post_recv(bmi, &op, server, answer, sizeof answer, &got, TAG, context, NULL);
         finish(BMI_post_sendunexpected(bmi, &sent, server, argv[3], size, TAG, context, NULL), &sent, &size);
         printf("%.*s\n", (int)finish(rc, &op, &got), answer);

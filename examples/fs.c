@@ -11,7 +11,7 @@
 enum { PIECE = 4 << 20 };
 static char buffer[PIECE];
 
-static int64_t check(int64_t rc) { /* what any call returns, or the end of the program */
+static int64_t check(int64_t rc) { /* the result of any call, or the end of the program */
     if (rc >= 0) return rc;
     fprintf(stderr, "fs: %s\n", cwfs_last_error());
     exit(1);
@@ -29,7 +29,7 @@ static void put(cwfs_t *fs, const char *from, const char *to) {
     cwfs_file_t out;
     check(cwfs_open(fs, &out, to, O_CREAT | O_WRONLY | O_TRUNC, 0644));
     for (size_t count; (count = fread(buffer, 1, PIECE, in)) > 0;) check(cwfs_write(fs, out, buffer, count));
-    check(cwfs_fsync(fs, out)); /* what was written survives a loss of power */
+    check(cwfs_fsync(fs, out)); /* written bytes survive a loss of power */
     check(cwfs_close(fs, out));
     fclose(in);
 }

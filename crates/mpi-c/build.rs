@@ -136,7 +136,7 @@ fn is_observed(function: &Function) -> bool {
     function.result == "int" && !module.starts_with('=') && listed && !local
 }
 
-/// What is said of a call: its name, its number in the list, and those arguments that tell what it waits for.
+/// The record of a call for observers: its name, its number in the list, and the arguments that name its peer.
 fn observed_call(function: &Function, name: &str, number: usize, large: bool) -> String {
     let plain = |param: &&Param| param.array.is_empty() && !param.ty.contains('*');
     let find = |names: &[&str]| {

@@ -1,4 +1,4 @@
-//! Tells the program which commit it was built from, where there is one.
+//! Passes the commit to the program that it was built from, where there is one.
 
 use std::path::Path;
 use std::process::Command;

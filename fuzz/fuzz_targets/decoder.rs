@@ -1,5 +1,5 @@
-//! Feeds libFuzzer's inputs to the decoder that the environment variable `DECODER` names. All decoders share one program:
-//! what takes long is to build it.
+//! Feeds libFuzzer's inputs to the decoder that the environment variable `DECODER` names. All decoders share one program,
+//! as building takes long.
 #![no_main]
 
 use std::sync::LazyLock;

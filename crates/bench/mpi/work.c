@@ -1,4 +1,4 @@
-/* A master deals out work of 10 to 16 KiB to whoever is free, and takes the results: the pattern of a parallel simplification
+/* A master deals out work of 10 to 16 KiB to free workers, and takes the results: the pattern of a parallel simplification
  * of meshes. A unit is a cluster of a mesh's vertices, each with its normal. It is split into eight along its principal axes,
  * each of which is represented by a vertex with the mean position and normal; the vertices come back in the order of their
  * parts. */

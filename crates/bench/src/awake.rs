@@ -28,7 +28,7 @@ impl Awake {
             let stop = Arc::clone(&awake.stop);
             let thread = std::thread::Builder::new().name("awake".to_owned());
             let spin = move || {
-                // Without the low priority the thread would take time from what is measured.
+                // Without the low priority the thread would take time from the measurement.
                 if pin::pin_to_cpu(cpu)
                     .and_then(|()| pin::give_way_to_all())
                     .is_ok()

@@ -190,7 +190,7 @@ impl Classes {
     }
 
     /// A label in a word or two: `near`, `far`, `far 2`, `mixed`, `unknown`. The nearest class of a run is called near,
-    /// whatever its distance: near and far are words of one run, nanoseconds those of all.
+    /// at any distance: near and far are relative to one run, nanoseconds compare all.
     pub(crate) fn name(label: Label) -> String {
         match label {
             Label::Class(0) => "near".to_owned(),

@@ -92,7 +92,7 @@ impl Layer {
         }
     }
 
-    /// Waits for what was posted. Returns the bytes moved.
+    /// Waits for the posted operations. Returns the bytes moved.
     #[inline]
     pub(crate) fn complete(&mut self, begun: Begun) -> Outcome<u64> {
         match begun {
@@ -195,7 +195,7 @@ impl Begun {
     }
 }
 
-/// What a message of `size` bytes holds when its content is compared.
+/// The content of a message of `size` bytes, when contents are compared.
 pub(crate) fn content(size: usize) -> Vec<u8> {
     (0..size)
         .map(|at| (at.wrapping_mul(2_654_435_761) >> 7) as u8)

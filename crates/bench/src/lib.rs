@@ -1,9 +1,9 @@
 //! `causeway bench …`: figures with the machine's limits beside them, from one run.
 //!
-//! | part | what it holds |
+//! | part | contents |
 //! |---|---|
 //! | `outcome` | a benchmark in progress, and its rows as table, report and JSON |
-//! | `participants`, `sizes` | names of what is measured; sizes of messages |
+//! | `participants`, `sizes` | names of measured libraries; sizes of messages |
 //! | `task` | the processes that measure: the program itself, started again |
 //! | `layer`, `batches`, `awake` | what those processes share: an instance of BMI, times by parts, processors kept awake |
 //! | `distance`, `parts` | how far apart the two processors are; which parts of a measurement may be compared |

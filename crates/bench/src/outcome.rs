@@ -35,7 +35,7 @@ pub(crate) struct Presentation {
 /// A goal and its outcome.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Verdict {
-    /// What is measured.
+    /// The measured quantity.
     pub(crate) goal: String,
     /// The bound of the ratio.
     pub(crate) wanted: String,

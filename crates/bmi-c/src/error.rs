@@ -144,7 +144,7 @@ fn peer(cause: &PeerError) -> c_int {
         PeerError::Disconnected => BMI_EDISCONNECTED,
         PeerError::Full(_) => BMI_EFULL,
         PeerError::Exhausted(_) => BMI_ESYSTEM,
-        // Whatever else may happen to a peer breaks the connection.
+        // Every other failure of a peer breaks the connection.
         _ => BMI_EBROKEN,
     }
 }

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
 
-use causeway_bmi::Waker;
+use causeway_bmi::{Parked, Waker};
 use causeway_sys::entering::{self, BROKEN, Called, Entry, FREE, Next, PARENTS, Wait};
 
 use crate::error::{BMI_EHANDLE, BMI_EINTERNAL, BMI_ELIMIT, BMI_ESYSTEM, Failure};
@@ -260,7 +260,9 @@ fn wait_shared(
     let until = Instant::now().checked_add(left);
     let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
     let mut wait = Wait::default();
-    let mut parked = None;
+    let mut parked: Option<Parked> = None;
+    // The instance's changes when the thread went out to yield.
+    let mut seen = None;
     loop {
         let mut next = (Next::Return, Called::default());
         let mut awake = Duration::ZERO;
@@ -269,7 +271,11 @@ fn wait_shared(
                 instance.bmi.finish_wait(parked);
                 instance.bmi.take_interrupted();
             }
-            let code = body(instance, Duration::ZERO);
+            // Behind a yield there is nothing to test for unless something has changed.
+            let code = match seen.take() == Some(instance.bmi.changes()) {
+                true => Ok(0),
+                false => body(instance, Duration::ZERO),
+            };
             let is_time_up = left().is_some_and(|left| left.is_zero());
             let is_over = !matches!(code, Ok(0)) || is_time_up || entry.take_wake_request();
             if is_over && wait.is_for_all() {
@@ -281,6 +287,8 @@ fn wait_shared(
                 debug_assert_eq!(watched, [], "no operation is named");
                 let parked = instance.bmi.prepare_wait(until, &[]);
                 instance.bmi.take_interrupted();
+                let is_yield = parked.as_ref().is_some_and(|parked| !parked.is_sleep());
+                seen = is_yield.then(|| instance.bmi.changes());
                 parked
             });
             awake = instance.bmi.awake_beside();
@@ -395,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_in_a_code_and_only_finalizing_works_after_it() {
+    fn after_a_panic_every_call_but_finalizing_returns_an_error() {
         let (broken, sound) = (start(), start());
         let mut watches = Vec::new();
         for handle in [broken, sound] {
@@ -422,11 +430,15 @@ mod tests {
         assert_eq!(BMI_finalize(broken), BMI_EHANDLE);
         assert_eq!(BMI_finalize(sound), 0);
         let is_gone: Vec<bool> = watches.iter().map(|watch| watch.is_gone()).collect();
-        assert_eq!(is_gone, [false, true], "what a broken one has stays");
+        assert_eq!(
+            is_gone,
+            [false, true],
+            "the state of a broken instance is kept"
+        );
         assert_eq!(guard(|| panic!("a test")), BMI_EINTERNAL);
     }
 
-    /// Each thread is inside alone, and all of them come in.
+    /// Each thread is inside alone, and all of them enter.
     #[test]
     fn threads_take_turns() {
         const THREADS: usize = 4;
@@ -451,9 +463,9 @@ mod tests {
         assert_eq!(BMI_finalize(std::ptr::without_provenance_mut(handle)), 0);
     }
 
-    /// One waits for all, the others sleep: a thread that goes back to waiting disturbs none.
+    /// One thread waits for all, the others sleep: a thread that resumes waiting wakes none of them.
     #[test]
-    fn threads_that_wait_do_not_keep_each_other_awake() {
+    fn waiting_threads_do_not_wake_each_other() {
         const THREADS: usize = 3;
         let handle = start().addr();
         let tests = AtomicUsize::new(0);

@@ -60,7 +60,7 @@ fn option(option: c_int, value: i64) -> Result<InfoOption, Failure> {
 pub extern "C" fn BMI_set_info(bmi: *mut Handle, addr: u64, which: c_int, value: i64) -> c_int {
     call(bmi, |instance| {
         let option = option(which, value)?;
-        // 0 stands for all addresses.
+        // 0 means all addresses.
         let addr = (addr != 0).then_some(Addr::from_raw(addr));
         instance.bmi.set_info(addr, option)?;
         Ok(0)

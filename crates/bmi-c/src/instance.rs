@@ -1,4 +1,4 @@
-//! What is behind a handle.
+//! Instances, by handle.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use causeway_bmi::{Bmi, Completion, Config, OpId, Unexpected};
 use crate::error::Failure;
 use crate::memory::Describer;
 
-/// What a handle stands for.
+/// The instance of a handle.
 pub(crate) struct Instance {
     pub(crate) bmi: Bmi,
     pub(crate) memory: Describer,
@@ -31,7 +31,7 @@ impl Instance {
         })
     }
 
-    /// Ends it: what was sent leaves, as far as there is room for it, the rest is dropped.
+    /// Ends it: sent messages leave, as far as there is room for them, the rest are dropped.
     pub(crate) fn end(mut self: Box<Self>) {
         // Progress is made whether or not the context exists.
         let nothing = causeway_bmi::Context::from_raw(0);

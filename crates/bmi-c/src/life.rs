@@ -25,7 +25,7 @@ pub struct BmiConfig {
     pub listen: *const c_char,
     /// 32 bytes, or null.
     pub key: *const u8,
-    /// See [`Config::eager_limit`]. For this and the next: 0 stands for the usual value.
+    /// See [`Config::eager_limit`]. For this and the next: 0 means the usual value.
     pub eager_limit: i64,
     /// See [`Config::unexpected_limit`].
     pub unexpected_limit: i64,
@@ -60,7 +60,7 @@ fn bytes(value: i64, what: &str) -> Result<usize, Failure> {
 /// `config` is null or points to as many bytes as its first member says.
 unsafe fn known_part(config: *const BmiConfig) -> Result<BmiConfig, Failure> {
     const KNOWN: usize = size_of::<BmiConfig>();
-    // SAFETY: null pointers and zeros are what the members allow.
+    // SAFETY: the members allow null pointers and zeros.
     let mut ours: BmiConfig = unsafe { std::mem::zeroed() };
     if config.is_null() {
         return Ok(ours);

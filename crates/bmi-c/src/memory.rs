@@ -329,8 +329,8 @@ mod tests {
         unsafe { Memory::registered(start, buffer.len()) }
     }
 
-    /// What methods know of a buffer as a whole, such as a registration, is found again by a pointer to any part of it, in any
-    /// kind of call. There is no event when a program frees memory that it has not registered: that has no identity.
+    /// Methods find their state of a whole buffer, such as a registration, by a pointer to any part of it, in any
+    /// kind of call. There is no event when a program frees memory that it has not registered: such memory has no identity.
     #[test]
     fn pointers_into_buffers_have_the_identity_of_the_buffer() {
         let mut describer = Describer::default();
@@ -349,7 +349,7 @@ mod tests {
         // SAFETY: the array lives to the end of the test, and nothing uses the description.
         let registered = unsafe { Memory::registered(start, 100) };
         let named = describer.registered.insert(registered.clone());
-        // Memory of the instance's stays what it is.
+        // Memory of the instance keeps its identity.
         describer.registered.insert(registered_again(&buffers[0]));
         let [id, other_id] = buffers.each_ref().map(Memory::id);
         assert!(id.is_some() && other_id.is_some() && id != other_id);
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_mapped_for_writing_too_can_be_written() {
+    fn a_buffer_with_one_writable_mapping_is_writable() {
         let mut buffers = Buffers::default();
         let block = Memory::zeroed(1000);
         let whole = buffers.insert(block.clone());

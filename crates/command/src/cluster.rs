@@ -18,7 +18,7 @@ pub struct Spec {
     pub directory: PathBuf,
     /// Number of I/O servers.
     pub servers: usize,
-    /// What an acknowledgement promises.
+    /// The promise of an acknowledgement.
     pub durability: Durability,
     /// Reachable over TCP on the loopback interface too.
     pub tcp: bool,

@@ -1,17 +1,17 @@
-//! What the command says when something fails: what, why, and what to do about it.
+//! Failures as the command reports them: the operation, the reason, and the remedy.
 
 use std::fmt;
 
 /// The end of a command that did not succeed.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// What was being done.
+    /// The operation.
     pub what: String,
     /// Why it failed.
     pub why: String,
-    /// What the user can do, if that is known.
+    /// The remedy, if one is known.
     pub hint: Option<String>,
-    /// The process's exit code: 1 if what was asked for failed, 2 for wrong use.
+    /// The process's exit code: 1 if the operation failed, 2 for wrong use.
     pub code: u8,
     /// Everything has been said already; only the exit code is left.
     pub silent: bool,
@@ -27,7 +27,7 @@ pub struct Failure {
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// What was asked for failed.
+    /// A failed operation.
     pub fn new(what: impl Into<String>, why: impl fmt::Display) -> Self {
         Self {
             what: what.into(),
@@ -74,7 +74,7 @@ impl Failure {
         }
     }
 
-    /// Adds what to do.
+    /// Adds the remedy.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -91,9 +91,9 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Adds "what was being done" to errors of the standard library.
+/// Adds the operation to errors of the standard library.
 pub trait Doing<T> {
-    /// Names what was being done when the error came.
+    /// Names the operation that failed.
     fn doing(self, what: impl FnOnce() -> String) -> Outcome<T>;
 }
 

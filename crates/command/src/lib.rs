@@ -1,4 +1,4 @@
-//! What the commands of Causeway share: their output, the cleaning up behind them, and their worker processes.
+//! Common parts of Causeway's commands: their output, the cleaning up behind them, and their worker processes.
 //!
 //! Reading order: [`failure`] (what went wrong, in three parts) and [`output`] (a terminal, a pipe or one JSON object),
 //! [`progress`]; [`shutdown`] (what must not outlive a command: children, temporary files, a changed terminal) and

@@ -154,7 +154,7 @@ fn print_failure(failure: &Failure) {
     eprint_line(&format!("{label} {failure}"));
 }
 
-/// A name's bytes as text: what cannot be shown is escaped as `\xNN`, so that no name can drive a
+/// A name's bytes as text: unprintable ones are escaped as `\xNN`, so that no name can drive a
 /// terminal and all names stay distinct.
 pub fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());

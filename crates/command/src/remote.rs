@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_taken_apart_and_put_together() {
+    fn paths_are_split_and_joined() {
         assert_eq!(join(b"/", b"a"), b"/a");
         assert_eq!(join(b"/a", b"b"), b"/a/b");
         assert_eq!(base_name(b"/a/b"), b"b");

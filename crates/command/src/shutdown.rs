@@ -1,4 +1,4 @@
-//! What must not outlive the command: child processes, temporary files and directories.
+//! Objects that must not outlive the command: child processes, temporary files and directories.
 //!
 //! An ordinary end, an error and a signal all pass through [`exit`] or a registration's `Drop`. A
 //! command that is itself killed with SIGKILL leaves no process behind either: children end when their
@@ -60,7 +60,7 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     passing: BTreeMap::new(),
 });
 
-/// What the command has to clean up elsewhere than on this machine.
+/// Objects that the command has to remove elsewhere than on this machine.
 static CLEANUP: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 
 /// Restores the terminal.

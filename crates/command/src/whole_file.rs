@@ -39,7 +39,7 @@ pub fn write_with(
     let temporary = tempfile::Builder::new()
         .prefix(PREFIX)
         .suffix(SUFFIX)
-        // The mode is what the user's mask allows, not that of a private temporary file.
+        // The mode is that of the user's mask, not that of a private temporary file.
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(directory_of(&target))
         .doing(doing)?;
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_leaves_what_was_there_and_nothing_else() {
+    fn a_failed_write_leaves_the_old_file_and_nothing_else() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("result");
         write(&path, b"before").unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_devices_stay_what_they_are() {
+    fn links_and_devices_are_written_through() {
         let directory = tempfile::tempdir().unwrap();
         let (file, link) = (directory.path().join("file"), directory.path().join("link"));
         std::fs::write(&file, b"before").unwrap();

@@ -54,7 +54,7 @@ pub fn serve<T: Task>(run: impl FnOnce(T, &mut Channel) -> Outcome) -> Outcome {
 /// The longest line that either side accepts.
 const MAX_LINE_BYTES: u64 = 64 << 20;
 
-/// What a worker tells its command.
+/// A worker's message to its command.
 #[derive(Debug)]
 pub enum Event<M> {
     /// A message.
@@ -214,7 +214,7 @@ fn ends_within(child: &mut Child, wait: Duration) -> bool {
     }
 }
 
-/// What a worker's line holds.
+/// The content of a worker's line.
 #[derive(Debug, Serialize, Deserialize)]
 enum Line<M> {
     Message(M),
@@ -288,7 +288,7 @@ impl Channel {
         }
     }
 
-    /// Tells the command why this worker ends.
+    /// Reports to the command why this worker ends.
     pub fn fail(failure: &Failure) {
         // The command may be gone too.
         let failed = Line::<()>::Failed(failure.to_string());

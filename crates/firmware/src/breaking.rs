@@ -34,7 +34,7 @@ impl Firmware {
         self.request_service(vi);
     }
 
-    /// Tells the peer that this end is gone.
+    /// Notifies the peer that this end is closed.
     pub(crate) fn tell_peer(&mut self, vi: u32, reason: RefuseReason, card: &mut impl Card) {
         let control = &mut self.vi_mut(vi).control;
         control.refuse = Some(reason);
@@ -70,7 +70,7 @@ impl Firmware {
         self.finish_closing(vi);
     }
 
-    /// Drops the connection's frames, and ends what is in progress.
+    /// Drops the connection's frames, and ends operations in progress.
     fn flush(&mut self, vi: u32, card: &mut impl Card) {
         let owner = self.vi_mut(vi);
         owner.tx.overdue_at = None;

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::settings::Limits;
 
-/// What a buffer was taken for.
+/// The use of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     Sending,

@@ -1,5 +1,5 @@
-//! What the kernel's driver calls to set things up and to take them down. Memory is taken here, as
-//! much as what is set up will ever need.
+//! Calls of the kernel's driver to set objects up and to take them down. Memory is allocated here, as
+//! much as the objects will ever need.
 
 use causeway_wire::vi::COMPLETION_BYTES;
 

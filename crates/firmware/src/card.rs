@@ -1,4 +1,4 @@
-//! What the program needs from the card that it runs on: charges for named steps of work, and transfers of the three
+//! The program's requirements of the card that it runs on: charges for named steps of work, and transfers of the three
 //! DMA engines. The driver implements [`Card`].
 
 use crate::setup::{BufferId, NodeId, QueueId, Side, Time, ViId};
@@ -151,11 +151,11 @@ pub struct DmaRequest<'a> {
     /// Which message: the number of its doorbell on this card, in the order they were noticed; an
     /// arriving frame has the number of the receive descriptor that it fills, or 0. For traces.
     pub message: u64,
-    /// What to move.
+    /// The memory to move.
     pub transfer: Transfer<'a>,
 }
 
-/// What a transfer moves. [`Transfer::engine`] says which engine does it.
+/// A transfer. [`Transfer::engine`] returns the engine that does it.
 #[derive(Debug, Clone, Copy)]
 pub enum Transfer<'a> {
     /// Reads a descriptor, or the rest of a long one; finishes with its bytes.
@@ -273,7 +273,7 @@ impl Transfer<'_> {
     }
 }
 
-/// What is reported to the kernel's driver.
+/// A report to the kernel's driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Report {
     /// A process armed a work queue, and a descriptor of it has completed.
@@ -306,7 +306,7 @@ pub enum Breakage {
     Silence,
     /// The peer refused an access to its memory.
     Remote,
-    /// The peer's frames were malformed, or broke what was agreed.
+    /// The peer's frames were malformed, or broke the protocol.
     Protocol,
     /// The peer reports that its end broke.
     Peer,

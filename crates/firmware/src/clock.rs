@@ -42,7 +42,7 @@ impl Clock {
         self.reading
     }
 
-    /// Charges the channel for the bytes by which a message exceeds what was reserved.
+    /// Charges the channel for the bytes by which a message exceeds the reservation.
     pub(crate) fn charge_excess(&mut self, bytes: u32) {
         let excess = bytes.saturating_sub(self.message_bytes);
         if self.is_reserved() && excess > 0 {

@@ -17,7 +17,7 @@ impl Firmware {
     }
 
     /// Writes the status of a work queue's first descriptor if that is done: one at a time, so that they
-    /// complete in order whatever the engine does.
+    /// complete in order even if the engine finishes writes in another one.
     fn report_first(&mut self, vi: u32, side: Side, card: &mut impl Card) {
         let queue = self.vi(vi).queue(side);
         let Some(&op) = queue.ops.front() else {

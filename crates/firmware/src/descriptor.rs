@@ -1,4 +1,4 @@
-//! Descriptors in progress: what they request, checked once, and how far they have come.
+//! Descriptors in progress: their requests, checked once, and their progress.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -223,7 +223,7 @@ pub(crate) enum Verdict {
     Bad(u32),
 }
 
-/// What a descriptor is checked against.
+/// The limits that a descriptor is checked against.
 pub(crate) struct Rules<'a> {
     pub(crate) memory: &'a Memory,
     pub(crate) tag: u32,
@@ -233,7 +233,7 @@ pub(crate) struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    /// Checks the bytes that have been read, and notes in `op` what they request.
+    /// Checks the bytes that have been read, and records their request in `op`.
     pub(crate) fn check(&self, op: &mut Op, slot: u32, slots: &Slots) -> Verdict {
         let bytes = &slots.get(slot)[..op.fetched.min(slots.slot_bytes())];
         let Ok(control) = Control::decode(bytes) else {

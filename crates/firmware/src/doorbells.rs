@@ -228,9 +228,9 @@ mod tests {
         }
     }
 
-    /// Whatever exists and is rung, polling one after the other finds what was told to be ahead.
+    /// For all interfaces and rung doorbells, polling one after the other finds the doorbells that were reported ahead.
     #[test]
-    fn what_is_ahead_is_what_polling_one_by_one_finds() {
+    fn reading_ahead_finds_the_same_doorbells_as_polling_one_by_one() {
         let mut random = causeway_wire::random::SplitMix64::new(1);
         let mut number = |below| random.below(below);
         for _ in 0..300 {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn polls_skip_what_does_not_exist() {
+    fn polls_skip_interfaces_that_do_not_exist() {
         let mut bells = with(&[0, 3, 70, 299]);
         assert_eq!(polled(&mut bells).ahead(), None);
         bells.ring(70, Side::Send);

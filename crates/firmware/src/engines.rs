@@ -50,7 +50,7 @@ pub(crate) enum HostWork {
     },
 }
 
-/// What the network send engine sends: a data frame, or a control frame, made only when the engine takes it.
+/// A frame of the network send engine: a data frame, or a control frame, made only when the engine takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NetWork {
     Frame(u32),
@@ -168,7 +168,7 @@ impl Linked for Frame {
     }
 }
 
-/// An engine's queue: what waits for it, what it holds, and what it has finished.
+/// An engine's queue: waiting, present and finished transfers.
 #[derive(Debug)]
 pub(crate) struct EngineQueue<T> {
     pub(crate) waiting: Stamped<T>,

@@ -1,4 +1,4 @@
-//! Inputs and turns: inputs note what the hardware did as events, turns handle them in the order of the
+//! Inputs and turns: inputs record actions of the hardware as events, turns handle them in the order of the
 //! discipline.
 
 use causeway_wire::vi::{FrameHeader, FrameKind, flag};
@@ -54,7 +54,7 @@ fn number(processor: Processor) -> usize {
 }
 
 impl Firmware {
-    /// Notes what the hardware did, at no cost to the card's processors. An input that makes no sense is counted
+    /// Records an action of the hardware, at no cost to the card's processors. An invalid input is counted
     /// ([`Firmware::ignored_inputs`]) and ignored.
     pub fn input(&mut self, now: Time, input: Input<'_>) {
         self.now = self.now.max(now);

@@ -1,4 +1,4 @@
-//! What happens to the card, and what the program returns from a turn.
+//! Inputs of the card, and results of a turn.
 
 use crate::card::{Engine, Token};
 use crate::setup::{BufferId, Processor, QueueId, Side, ViId};

@@ -246,7 +246,7 @@ mod tests {
             memory.register(region(0x1000, 1, &[0])),
             Err(SetUpError::Full { what: "region" })
         );
-        memory.deregister(old).expect("it is there");
+        memory.deregister(old).expect("the region is registered");
         let new = memory.register(region(0x1000, 1, &[0])).expect("a page");
         assert_ne!(old, new);
         assert!(!memory.allows(old, 0x1000, 1, 7, Right::Local));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_not_registered() {
+    fn invalid_memory_is_not_registered() {
         let mut memory = Memory::new(&Settings::default());
         for (base, bytes, pages) in [
             (0x1000, 0, &[0][..]),

@@ -121,7 +121,7 @@ impl Firmware {
             header.immediate = reason as u32;
             control.refused = refuse;
         } else if !wanted {
-            // A frame carried what the control frame was to carry: that is not sent.
+            // A data frame has carried the content of the control frame: that is not sent.
             control.queued = false;
             self.finish_closing(vi);
             return;

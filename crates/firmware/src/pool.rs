@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-/// The number that stands for no slot.
+/// The number that means no slot.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// A fixed number of slots, each taken or free.

@@ -150,7 +150,7 @@ impl Firmware {
         Processed::Yes
     }
 
-    /// Counts bytes of a read that have come, and completes the requests that they answer.
+    /// Counts bytes of a read that have arrived, and completes the requests that they belong to.
     fn advance_read(&mut self, vi: u32, number: u32, bytes: u32) {
         let op = &mut self.ops[number];
         op.read_bytes += bytes;

@@ -52,7 +52,7 @@ pub enum Retransmission {
     /// Everything from the lost frame on; the receiver keeps nothing that is out of order.
     #[default]
     GoBack,
-    /// Only what was lost; the receiver keeps what came ahead of it.
+    /// Only lost frames; the receiver keeps later ones that have arrived.
     Selective,
 }
 
@@ -166,7 +166,7 @@ pub struct BestEffort {
     pub in_progress: u32,
 }
 
-/// What a card can do, for admission control. A message of n bytes and f frames takes
+/// The capacity of a card, for admission control. A message of n bytes and f frames takes
 /// `*_message + f * *_frame` of a processor, and of an engine n bytes at its rate plus its constants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capacity {
@@ -268,7 +268,7 @@ impl Default for BestEffort {
 ///   the descriptor that it reads ahead: 44 µs. What depends on the length is taken into each frame.
 /// - Data goes down in 16 KiB / 126 µs = 130 MB/s; besides, descriptor and status take the bus 2 µs each.
 ///
-/// The simulated card saturates there: a test of the simulator holds what is admitted against what it carries.
+/// The simulated card saturates there: a test of the simulator compares admitted traffic with carried traffic.
 impl Default for Capacity {
     fn default() -> Self {
         Self {
@@ -286,7 +286,7 @@ impl Default for Capacity {
     }
 }
 
-/// Settings that no card can have: which field is wrong, and what it may be.
+/// Settings that no card can have: the wrong field, and its allowed values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{field} must be {allowed}")]
 pub struct SettingsError {

@@ -1,4 +1,4 @@
-//! What the kernel's driver and the processes' library set up: names, virtual interfaces, regions,
+//! Objects that the kernel's driver and the processes' library set up: names, virtual interfaces, regions,
 //! completion queues, connections, classes of channels.
 
 /// Virtual time, in picoseconds since a moment of the driver's choice; never goes back.
@@ -55,7 +55,7 @@ pub enum Reliability {
     Reception,
 }
 
-/// What a virtual interface is created with.
+/// Attributes of a new virtual interface.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ViAttributes {
     /// Memory that its descriptors name must carry this tag.
@@ -103,7 +103,7 @@ pub struct Region<'a> {
 
 /// A completion queue: a ring of 16-byte entries ([`wire::vi`](causeway_wire::vi)'s `Completion`) in
 /// registered memory, zeroed by its owner. The card never writes outside of it. That no entry is
-/// overwritten before it is read is up to the owner, who knows how many descriptors were posted.
+/// overwritten before it is read is up to the owner, which knows how many descriptors were posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompletionQueue {
     /// Virtual address of the first entry, aligned to 16 bytes.
@@ -191,7 +191,7 @@ pub enum SetUpError {
         /// The kind of object that was named.
         what: &'static str,
     },
-    /// Something still uses the object; try again when what was posted has completed.
+    /// The object is still in use; try again when posted descriptors have completed.
     #[error("the {what} is still in use")]
     Busy {
         /// The kind of object that is in use.

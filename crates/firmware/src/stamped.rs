@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_without_stamps_passes_nobody() {
+    fn a_queue_without_stamps_overtakes_no_other() {
         for stamps in [false, true] {
             let mut queue = Stamped::new(100, stamps);
             assert!((0..100).all(|value| queue.push(0, value) == 0));

@@ -96,7 +96,7 @@ pub(crate) enum Destination {
 pub(crate) struct Arrival {
     /// The network receive engine holds the buffer.
     pub(crate) awaited: bool,
-    /// The program was told of the frame when its header had come.
+    /// The program was notified of the frame when its header had arrived.
     pub(crate) begun: bool,
     /// The program has finished with the frame, whose rest is still arriving.
     pub(crate) unwanted: bool,

@@ -22,7 +22,7 @@ pub(crate) enum State {
     Idle,
     /// Connected; descriptors of both sides are carried out.
     Connected,
-    /// An error; whatever is posted is flushed until the driver disconnects.
+    /// An error; all posted descriptors are flushed until the driver disconnects.
     Broken,
     /// Disconnected; becomes idle as soon as everything posted is flushed.
     Closing,
@@ -169,12 +169,12 @@ pub(crate) struct Vi {
     pub(crate) tx: Sending,
     pub(crate) rx: Receiving,
     pub(crate) control: Control,
-    /// VirtualClocks of what it sends and receives.
+    /// VirtualClocks of its sent and received messages.
     pub(crate) outgoing: Clock,
     pub(crate) incoming: Clock,
     /// It is in the queue of virtual interfaces to serve.
     pub(crate) needs_service: bool,
-    /// The refusal that tells its peer of the closing is still to be sent.
+    /// The refusal that notifies its peer of the closing is still to be sent.
     pub(crate) parting: bool,
     /// More was posted than there was room for.
     pub(crate) overrun: bool,

@@ -122,7 +122,7 @@ pub(crate) fn call(
     if guarded == BROKEN {
         instance.set_broken();
     }
-    // The last holder ends the instance, whatever happens then.
+    // The last holder ends the instance, also after a panic.
     match catch_unwind(AssertUnwindSafe(|| drop(instance))) {
         Ok(()) => guarded,
         Err(_) => Failure::broken().report(),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_in_a_code_and_only_disconnecting_works_after_it() {
+    fn after_a_panic_every_call_but_disconnecting_returns_an_error() {
         let (broken, sound) = (start(), start());
         assert_eq!(call(broken, |_| panic!("a test")), BROKEN);
         assert_eq!(call(broken, |_| Ok(7)), BROKEN);

@@ -1,4 +1,4 @@
-//! Instances: what handles stand for.
+//! Instances, by handle.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

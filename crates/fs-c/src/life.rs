@@ -26,11 +26,11 @@ const MOST_CLIENTS: u32 = 256;
 pub struct CwfsOptions {
     /// `sizeof(struct cwfs_options)` in the caller's header.
     pub size: usize,
-    /// Most calls that are carried out concurrently; 0 stands for the usual number.
+    /// Most calls that are carried out concurrently; 0 means the usual number.
     pub clients: u32,
     /// Reserved; zero.
     pub reserved: u32,
-    /// How long a call may take, in microseconds; 0 stands for the configuration's time-out.
+    /// How long a call may take, in microseconds; 0 means the configuration's time-out.
     pub timeout_us: i64,
 }
 

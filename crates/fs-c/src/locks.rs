@@ -8,7 +8,7 @@ use causeway_wire::fs::{Errno, LockRange};
 use crate::error::Failure;
 use crate::handle::{Handle, call};
 
-/// What a wait that was cancelled returns.
+/// The result of a cancelled wait.
 fn ended(error: causeway_fs::Error) -> Failure {
     match error.errno {
         Errno::ECANCELED => Failure::new(libc::EINTR, error.text()),

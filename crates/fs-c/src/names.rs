@@ -21,7 +21,7 @@ pub const CWFS_EXCHANGE: c_uint = 4;
 /// A symbolic link is not followed.
 pub const CWFS_NOFOLLOW: c_uint = 2;
 
-/// Nanoseconds that stand for the time of the call.
+/// Nanoseconds that mean the time of the call.
 pub const CWFS_NOW: i64 = 1_073_741_823;
 /// Nanoseconds of a time that is not set.
 pub const CWFS_OMIT: i64 = 1_073_741_822;
@@ -58,7 +58,7 @@ pub struct CwfsStat {
     pub modified: CwfsTime,
     /// Last change of attributes.
     pub changed: CwfsTime,
-    /// Bytes of a file's strips; 0 for what is no file.
+    /// Bytes of a file's strips; 0 for other objects.
     pub strip_size: u32,
     /// Number of a file's servers.
     pub servers: u32,

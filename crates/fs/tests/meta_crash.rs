@@ -1,6 +1,6 @@
 //! The metadata service in a process that is killed, and over journals with torn ends.
 //!
-//! A child process applies numbered batches and says so after each. It is killed with SIGKILL at some
+//! A child process applies numbered batches and reports each. It is killed with SIGKILL at some
 //! moment. Then the store must hold exactly the batches up to the last acknowledged one, or one more;
 //! and asking for that one again must make it happen exactly once. This program has its own `main`,
 //! because it is the child too.
@@ -331,7 +331,7 @@ fn torn_journals_open_to_a_prefix() {
         let prefix = prefix.unwrap_or_else(|| panic!("case {case}, {at} of {len}: no prefix"));
         assert_eq!(findings(&service), [""; 0], "case {case}");
         lost += u64::from((prefix as u64) < BATCHES);
-        // It goes on from there, and what it does then is there after the next opening.
+        // It goes on from there, and later batches are found by the next opening.
         for number in prefix as u64..BATCHES {
             apply(&mut service, number);
         }

@@ -1,5 +1,5 @@
-//! Flipped bits in everything that the metadata store keeps: what was acknowledged is right, or the store is
-//! refused by a sentence that names the file.
+//! Flipped bits in all files of the metadata store: acknowledged changes are right, or the store is
+//! refused with an error that names the file.
 //!
 //! `CAUSEWAY_ALL_BITS=1` flips every bit of every file; without it, one in some.
 
@@ -309,9 +309,9 @@ fn a_store_with_a_damaged_journal_is_opened_only_when_the_loss_is_accepted() {
     open(directory.path()).expect("opens");
 }
 
-/// After power loss, what was never synced may be gone or torn; what was is not.
+/// After power loss, bytes that were never synced may be missing or torn; synced ones are not.
 #[test]
-fn after_power_loss_damage_is_told_from_a_torn_end_by_what_was_synced() {
+fn after_power_loss_damage_is_distinguished_from_a_torn_end_by_the_synced_length() {
     for persist in [Persist::Power, Persist::Process] {
         let directory = temporary();
         let store = Fjall::open(directory.path()).expect("opens");
@@ -368,7 +368,7 @@ fn nothing_is_taken_for_a_new_store_unless_that_is_asked_for() {
     let full = directory.path().join("full");
     fill(&full, 3);
     Service::open(&full, refusing()).expect("opens what is there");
-    // Each part on its own gone: never an empty file system.
+    // Each part removed on its own: never an empty file system.
     for part in [
         "version",
         "mark",

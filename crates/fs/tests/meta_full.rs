@@ -28,7 +28,7 @@ const ROUNDS_VARIABLE: &str = "CAUSEWAY_FULL_DISK_ROUNDS";
 /// Files of one batch, and bytes of each.
 const BATCH: usize = 64;
 const FILE_BYTES: usize = 3000;
-/// Giving space back while nothing is asked takes as long as it takes; this is only so that a defect ends the
+/// Freeing space in the background has no time limit; this one only lets a defect end the
 /// test.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -93,7 +93,7 @@ fn a_store_opens_on_a_disk_that_others_have_filled() {
             drop(service);
             // A change was cut off for lack of room: opening puts it aside, and begins a new journal.
             let journal = journals(&disk).pop().expect("a journal");
-            let mut bytes = std::fs::read(&journal).expect("is there");
+            let mut bytes = std::fs::read(&journal).expect("the journal can be read");
             let end = bytes.iter().rposition(|byte| *byte != 0).expect("changes");
             bytes.truncate(end + 1);
             bytes.extend_from_within(..20);

@@ -227,8 +227,8 @@ proptest! {
     }
 }
 
-/// Merging tables forgets removals, and with the last of them the highest numbers of changes. What is committed
-/// after that must not be taken for something that is in tables already.
+/// Merging tables forgets removals, and with the last of them the highest numbers of changes. Later commits
+/// must not be taken for changes that are in tables already.
 #[test]
 fn nothing_is_lost_behind_removals_that_were_forgotten() {
     each(&DURABLE, |open, directory| {

@@ -1,4 +1,4 @@
-//! What the ABI tells of itself, and what a Fortran layer above the library has said of Fortran (MPI 5.0 §20.2, §20.3).
+//! Queries of the ABI, and properties of Fortran that a Fortran layer above the library has set (MPI 5.0 §20.2, §20.3).
 
 use std::ffi::{c_int, c_void};
 

@@ -17,7 +17,7 @@ use crate::types::{Handle, count_of};
 /// A buffer as a call describes it: address, count, datatype.
 type Described = (*const c_void, i64, Handle);
 
-/// What is accessed.
+/// The accessed memory.
 #[derive(Clone, Copy)]
 struct Target {
     rank: c_int,
@@ -184,7 +184,7 @@ unsafe fn combined(op: Op, (base, many, of): Described, target: Target) -> Resul
     }
 }
 
-/// The same, and tells what it was before.
+/// The same, with the old values as the result.
 ///
 /// # Safety
 /// MPI's contract for the buffers of an access.
@@ -297,7 +297,7 @@ with_target! {
         );
 }
 
-/// Changes one integer at once, if it is one that this can be done with, and tells what it was before. Returns whether it was done. An
+/// Changes one integer at once where that is possible, and writes its old value to `result`. Returns whether it was done. An
 /// operand is NULL where the operation needs none.
 ///
 /// # Safety

@@ -18,7 +18,7 @@ type Delete = unsafe extern "C" fn(Handle, c_int, usize, usize) -> c_int;
 /// The values of predefined keys, which stay where they are.
 static VALUES: [c_int; 3] = [c_int::MAX, 0, abi::ANY_SOURCE];
 
-/// What has attributes.
+/// Kinds of objects with attributes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Holder {
     pub(crate) kind: Kind,

@@ -74,14 +74,14 @@ pub(crate) unsafe fn comm_compare(comm1: Handle, comm2: Handle, result: *mut c_i
     Ok(())
 }
 
-/// Has all processes of a communicator tell each other what they need to make another one.
+/// Has all processes of a communicator exchange the values that they need to make another one.
 fn tell(comm: Handle, values: [i64; 2]) -> Result<Told> {
     let (active, told) = with(|process, _| process.tell(comm, values))?;
     complete(active)?;
     Ok(told)
 }
 
-/// Has all processes of a communicator tell each other numbers, as many as each has. Returns those of all, in the order of
+/// Has all processes of a communicator exchange numbers, as many as each has. Returns those of all, in the order of
 /// ranks.
 pub(crate) fn tell_all(comm: Handle, numbers: &[c_int]) -> Result<Vec<c_int>> {
     let (lengths, told) = with(|process, _| process.tell(comm, [numbers.len() as i64, 0]))?;
@@ -306,7 +306,7 @@ pub(crate) unsafe fn comm_create_from_group(
     Ok(())
 }
 
-/// Has two groups tell each other what they have to know.
+/// Has two groups exchange their contacts.
 pub(crate) fn talk(meeting: &mut Meeting) -> Result<()> {
     let mut went = Ok(());
     while let Some(active) = with(|process, _| process.go_on(meeting, went))? {

@@ -235,7 +235,7 @@ pub(crate) unsafe fn type_dup(old: Handle, new: *mut Handle) -> Result<()> {
     let made = Datatype::duplicate(&get(old)?)?;
     let handle = enter(|library| library.types.insert(made))?;
     if let Err(error) = crate::attributes::copy_all(Holder::Datatype(old), handle) {
-        // What was copied already goes as it would with the datatype.
+        // Copied data are sent as they would be with the datatype.
         crate::attributes::delete_all(Holder::Datatype(handle))?;
         enter(|library| library.types.remove(handle))?;
         return Err(error);

@@ -15,7 +15,7 @@ use crate::communicator::{comm_free, made, meet, talk};
 use crate::library::{complete, enter, with};
 use crate::types::{Handle, read_text, write_text};
 
-/// Whether this process is the root, which alone looks at some arguments.
+/// Whether this process is the root, which alone reads some arguments.
 fn is_root(comm: Handle, root: c_int) -> Result<bool> {
     with(|process, _| {
         let communicator = process.communicator(comm)?;
@@ -90,7 +90,7 @@ pub(crate) unsafe fn comm_connect(
     unsafe { meet_at(port_name, (comm, root), Process::connect, newcomm) }
 }
 
-/// What processes at both ends of a socket tell each other: which of them has the port, and its name.
+/// The exchange of processes at both ends of a socket: which of them has the port, and its name.
 fn join(descriptor: c_int) -> Result<Handle> {
     let failed = |error: std::io::Error| {
         let text = format!("the descriptor {descriptor}: {error}");
@@ -119,7 +119,7 @@ pub(crate) unsafe fn comm_join(fd: c_int, intercomm: *mut Handle) -> Result<()> 
 pub(crate) unsafe fn comm_disconnect(comm: *mut Handle) -> Result<()> {
     // SAFETY: the caller's pointer, as MPI has it.
     let handle = unsafe { comm.read() };
-    // What was sent before has arrived when all are here.
+    // Earlier messages have arrived when all processes are here.
     let barrier = with(|process, _| {
         let steps = process.barrier(handle)?;
         process.begin(steps.called("MPI_Comm_disconnect"))

@@ -1,4 +1,4 @@
-//! Files: opening, closing, and what is set for them (MPI 5.0 §14.2, §14.3, §14.5, §14.6).
+//! Files: opening, closing, and their settings (MPI 5.0 §14.2, §14.3, §14.5, §14.6).
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -31,7 +31,7 @@ unsafe fn blocking(fh: Handle, elements: Elements, what: What, status: *mut Stat
     Ok(())
 }
 
-/// What is done at once is a request that is done.
+/// An access that is done at once gets a completed request.
 ///
 /// # Safety
 /// As [`transfer`]; the pointer is valid for writes.

@@ -1,4 +1,4 @@
-//! Generalized requests (MPI 5.0 §13.2): the program does what they stand for itself.
+//! Generalized requests (MPI 5.0 §13.2): the program carries their operations out itself.
 //!
 //! Functions of the program's are called outside of the library, so that they may call it.
 
@@ -29,7 +29,7 @@ fn extra(general: General) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(general.extra)
 }
 
-/// Has the program tell the status.
+/// Has the program fill in the status.
 ///
 /// # Safety
 /// The functions are those that the program gave to `MPI_Grequest_start`.
@@ -40,7 +40,7 @@ pub(crate) unsafe fn query(general: General, status: &mut Status) -> Result<()> 
     outcome(code, "query")
 }
 
-/// Has the program let go of what is its own.
+/// Has the program release its own state.
 ///
 /// # Safety
 /// As [`query`].

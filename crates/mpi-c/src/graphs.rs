@@ -215,7 +215,7 @@ pub(crate) unsafe fn dist_graph_create(
         destination: edge[1],
         weight: edge[2],
     });
-    // Those who give no edges do not know.
+    // Processes that give no edges do not know.
     let is_weighted = match all.get(3) {
         Some(is) => *is != 0,
         None => is_weighted,

@@ -161,7 +161,7 @@ pub(crate) unsafe fn info_get_nthkey(info: Handle, n: c_int, key: *mut c_char) -
     Ok(())
 }
 
-/// What is known of how the program was started (MPI 5.0 §11.2.1); the arguments are those of `main`, if they are known.
+/// How the program was started, as far as it is known (MPI 5.0 §11.2.1); the arguments are those of `main`, if they are known.
 fn environment(arguments: &[&[u8]]) -> Result<Info> {
     let mut info = Info::default();
     let mut set = |key: &str, value: &[u8]| match value.is_empty() {

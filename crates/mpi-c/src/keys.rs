@@ -29,7 +29,7 @@ pub(crate) struct Key {
     pub(crate) extra: usize,
 }
 
-/// A key, and who needs it.
+/// A key, and the number of objects that have a value for it.
 #[derive(Debug)]
 struct Kept {
     key: Key,

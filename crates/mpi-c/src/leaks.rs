@@ -23,7 +23,7 @@ fn plain(handles: impl Iterator<Item = Handle>) -> Vec<String> {
 }
 
 impl Library {
-    /// Tells of what was not freed.
+    /// Reports objects that were not freed.
     pub(crate) fn report_leaks(&self) {
         let Some(process) = &self.process else {
             return;
@@ -52,7 +52,7 @@ impl Library {
         ];
         let rank = process.rank();
         for line in lines.into_iter().flatten() {
-            // One write, so that lines of several processes do not mix; if it fails, there is nobody to tell.
+            // One write, so that lines of several processes do not mix; a failure cannot be reported anywhere.
             let text = format!("causeway: rank {rank}: MPI_Finalize: {line}\n");
             let _ = std::io::stderr().write_all(text.as_bytes());
         }

@@ -37,7 +37,7 @@ fn make(comm: Handle) -> Result<()> {
     with(|process, _| process.end_area(sharing))
 }
 
-/// What is reduced: operands, where the result goes, and by which operation. A buffer is none where the call has none.
+/// A reduction: operands, place of the result, and operation. A buffer is `None` where the call has none.
 #[derive(Clone, Copy)]
 struct Reduced {
     from: Option<(In, i64)>,

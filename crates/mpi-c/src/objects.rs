@@ -1,4 +1,4 @@
-//! What the library keeps of sessions, and of what was said of Fortran.
+//! The library's state of sessions, and properties of Fortran that were set.
 
 use causeway_mpi::info::Info;
 
@@ -11,7 +11,7 @@ pub(crate) struct Session {
     pub(crate) hints: Info,
 }
 
-/// What was said of Fortran.
+/// Properties of Fortran that were set.
 #[derive(Debug, Default)]
 pub(crate) struct Fortran {
     pub(crate) info: Option<Info>,

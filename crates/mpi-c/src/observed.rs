@@ -1,7 +1,7 @@
 //! What `causeway run` is shown of this process: which call each thread is in, all the time, in a page that the launcher maps,
 //! too; and, if it asks for that, a record of the calls ([`causeway_mpi::record`]).
 //!
-//! Without such a launcher a call pays for the look at a pointer; with it, for six stores.
+//! Without such a launcher a call pays for the check of a pointer; with it, for six stores.
 
 use std::cell::Cell;
 use std::os::fd::AsRawFd;
@@ -30,7 +30,7 @@ pub(crate) struct Slot {
 
 const _: () = assert!(size_of::<Slot>() == call::SLOT_BYTES);
 
-/// The slot of the first thread; null if nobody asks.
+/// The slot of the first thread; null without a launcher that observes.
 static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
 /// Several threads call.
 static HAS_THREADS: AtomicBool = AtomicBool::new(false);
@@ -53,7 +53,7 @@ pub(crate) struct Call {
     /// The communicator, or another object.
     pub(crate) object: Handle,
     pub(crate) count: i64,
-    /// The datatype of what is counted; 0 if nothing is.
+    /// The datatype of the counted elements; 0 if there are none.
     pub(crate) datatype: Handle,
 }
 
@@ -225,7 +225,7 @@ fn map(path: &Path, page: usize, list: u64) -> Option<()> {
     let file = file.read(true).write(true).open(path).ok()?;
     let begin = page.checked_mul(call::PAGE_BYTES)?;
     let end = begin.checked_add(call::PAGE_BYTES)? as u64;
-    // It is sealed against becoming shorter, so that what is mapped stays.
+    // It is sealed against becoming shorter, so that mapped pages stay valid.
     causeway_sys::memfd::checked_len(&file)
         .ok()
         .filter(|len| *len >= end)?;

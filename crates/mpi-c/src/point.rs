@@ -512,7 +512,7 @@ pub(crate) unsafe fn iprobe(
     Ok(())
 }
 
-/// What is there now, after some progress.
+/// The result of `ready` now, after some progress.
 pub(crate) fn at_once<T>(
     mut ready: impl FnMut(&mut causeway_mpi::Process) -> Result<Option<T>>,
 ) -> Result<Option<T>> {

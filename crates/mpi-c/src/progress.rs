@@ -1,8 +1,9 @@
 //! A thread that makes progress while the program's threads compute, if the user switches it on (`CAUSEWAY_MPI_PROGRESS=thread`).
 //!
-//! It is for operations that go on when a call returns: requests, and whatever else asks for progress. As long as there are any, and no thread of the
-//! program waits, it waits for messages as a thread of the program would, one of several that take turns. While one of the program's
-//! waits, which makes progress itself, and while nothing goes on, it sleeps, and the next call that leaves something going on wakes it.
+//! It serves operations that are in progress when a call returns, such as requests. As long as there are any, and no thread of
+//! the program waits, it waits for messages as a thread of the program would, one of several that take turns. It sleeps while a
+//! thread of the program waits, which makes progress itself, and while no operation is in progress; the next call that leaves one
+//! wakes it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -49,7 +50,7 @@ pub(crate) fn end() {
     }
 }
 
-/// Sleeps until a call leaves something going on, and a while longer, as the waiting policy has it.
+/// Sleeps until a call leaves an operation in progress, and a while longer, as the waiting policy has it.
 fn sleep(calls: u64) {
     standby::sleep(&STANDBY, calls);
     std::thread::sleep(STANDBY_DELAY);

@@ -12,7 +12,7 @@ use crate::library::{enter, wait_for, with};
 use crate::point::at_once;
 use crate::types::{Handle, NumbersOut, Status, array, write_empty_status};
 
-/// What has become of a request, in the end: its status, if there is one, and its error. Calls the functions of a generalized one.
+/// The outcome of a request: its status, if there is one, and its error. Calls the functions of a generalized one.
 ///
 /// # Safety
 /// The pointer is valid for writes.
@@ -46,7 +46,7 @@ unsafe fn conclude(outcome: Outcome, request: *mut Handle) -> (Option<Status>, O
     (Some(status), error)
 }
 
-/// Writes what has become of a request where the program wants it. Returns its error.
+/// Writes the outcome of a request into the program's status. Returns its error.
 ///
 /// # Safety
 /// The pointers are valid for writes, or the status is null.

@@ -137,7 +137,7 @@ pub(crate) unsafe fn finalize() -> Result<()> {
     if !STAGE.is_initialized.load(Relaxed) {
         return Err(Error::new(abi::ERR_OTHER, "MPI_Init was not called"));
     }
-    // Before anything ends, so that what is called for these attributes can use MPI (MPI 5.0 §11.2.4).
+    // Before anything ends, so that the delete functions of these attributes can use MPI (MPI 5.0 §11.2.4).
     let deleted = [abi::COMM_SELF, abi::COMM_WORLD]
         .map(|comm| crate::attributes::delete_all(Holder::Communicator(comm)));
     enter(|library| {

@@ -1,4 +1,4 @@
-//! What tools can set and look at (MPI 5.0 chapter 15). Errors are returned: no error handler is called.
+//! The tool information interface (MPI 5.0 chapter 15). Errors are returned: no error handler is called.
 //!
 //! There are no events, no sources of them, and no enumerations: the standard allows for none.
 #![allow(clippy::too_many_arguments, reason = "they are the standard's")]
@@ -14,7 +14,7 @@ use crate::types::{Handle, read_text, write_text};
 
 /// Handles of settings are their indices from here on; those of sessions and measures likewise.
 const FIRST: Handle = 0x1000;
-/// Bits of a measure's handle that tell its place in its session.
+/// Bits of a measure's handle with its place in its session.
 const PLACE_BITS: u32 = 16;
 
 /// Enters for a tool.
@@ -43,7 +43,7 @@ unsafe fn put<T>(into: *mut T, value: T) {
     }
 }
 
-/// Writes text where the tool wants it; tells its length with the end.
+/// Writes text into the tool's buffer; returns its length with the end.
 ///
 /// # Safety
 /// `len` is null or valid for reads and writes, and `into` is null or has room for as many bytes as it says.
@@ -294,7 +294,7 @@ impl Library {
         found.ok_or_else(|| Error::new(abi::T_ERR_INVALID_SESSION, "no such session"))
     }
 
-    /// The place in its session that a handle stands for, which is an index of what is measured.
+    /// The place of a handle in its session, which is an index of the session's measures.
     fn place(&mut self, session: Handle, handle: Handle) -> Result<&mut Option<c_int>> {
         let places = self.session(session)?;
         let within = handle.checked_sub(session << PLACE_BITS);
@@ -367,7 +367,7 @@ pub(crate) unsafe fn t_pvar_read(session: Handle, handle: Handle, buf: *mut c_vo
     Ok(())
 }
 
-/// What cannot be done with variables that always count and are only read. With all handles of a session it is done to
+/// Calls that are impossible with variables that always count and are only read. With all handles of a session it is done to
 /// none of them.
 fn refuse(session: Handle, handle: Handle, class: c_int, text: &str) -> Result<()> {
     tools(|library| {
@@ -449,7 +449,7 @@ pub(crate) unsafe fn t_category_get_num_events(index: c_int, into: *mut c_int) -
     Ok(())
 }
 
-/// Functions of objects of which there are none: whatever is named is none.
+/// Functions of kinds of objects that this library has none of: every name is unknown.
 macro_rules! of_nothing {
     ($($name:ident($($ty:ty),*) = $class:expr;)*) => {$(
         pub(crate) unsafe fn $name($(_: $ty),*) -> Result<()> {

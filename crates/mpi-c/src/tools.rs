@@ -10,6 +10,6 @@ pub(crate) struct Tools {
     /// How often `MPI_T_init_thread` was called more often than `MPI_T_finalize`.
     pub(crate) users: u32,
     pub(crate) settings: Settings,
-    /// Handles of what is measured that are open, by session.
+    /// Open handles of measures, by session.
     pub(crate) sessions: Vec<Option<Vec<Option<c_int>>>>,
 }

@@ -10,7 +10,7 @@ use crate::communicator::split_by;
 use crate::library::with;
 use crate::types::{Handle, array};
 
-/// Looks at the grid of a communicator, and at the rank of this process.
+/// Reads the grid of a communicator, with the rank of this process.
 fn of_grid<R>(comm: Handle, body: impl FnOnce(&Cartesian, c_int) -> Result<R>) -> Result<R> {
     with(|process, _| {
         let communicator = process.communicator(comm)?;

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 
-/// Any handle: the ABI's are pointers, which nobody follows.
+/// Any handle: the ABI's are pointers, which are never followed.
 pub(crate) type Handle = usize;
 
 /// The address of a function of the program's.
@@ -165,7 +165,7 @@ pub(crate) enum NumbersOut {
 }
 
 impl NumbersOut {
-    /// What is there.
+    /// Reads the number.
     ///
     /// # Safety
     /// The pointer is valid for reads.
@@ -213,7 +213,7 @@ pub(crate) fn count_of(count: i64) -> Result<u64> {
         .map_err(|_| Error::new(abi::ERR_COUNT, format!("the count {count} is negative")))
 }
 
-/// Copies text into the program's memory, cut to `most` bytes with the end; tells its length.
+/// Copies text into the program's memory, cut to `most` bytes with the end; returns its length.
 ///
 /// # Safety
 /// `into` has room for so many bytes, and `len`, if it is not null, for one.

@@ -1,4 +1,4 @@
-//! Windows (MPI 5.0 §12.2, §12.5): making and freeing them, what is known of them, epochs.
+//! Windows (MPI 5.0 §12.2, §12.5): making and freeing them, their attributes, epochs.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -236,7 +236,7 @@ pub(crate) unsafe fn win_unlock_all(win: Handle) -> Result<()> {
     unlock(win, None)
 }
 
-/// A flush of a rank, or of all. What is done at the target is done here too.
+/// A flush of a rank, or of all. Accesses that are done at the target are done here too.
 #[inline]
 fn checked_flush(win: Handle, rank: Option<c_int>) -> Result<()> {
     let is_done = {

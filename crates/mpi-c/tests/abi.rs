@@ -9,7 +9,7 @@ mod header;
 #[path = "../abi/table.rs"]
 mod table;
 
-/// Where another library's header of the same ABI lies, to be compared with: a directory with `mpi_abi.h`.
+/// Directory of another library's `mpi_abi.h`, to compare with.
 const OTHER: &str = "CAUSEWAY_MPI_ABI_INCLUDE";
 
 fn here(path: &str) -> PathBuf {
@@ -26,7 +26,7 @@ fn the_header_is_that_of_the_lists() {
     );
 }
 
-/// A C file that holds of the ABI: values of all constants, layouts, and types of all functions.
+/// A C file of assertions about the ABI: values of all constants, layouts, and types of all functions.
 fn assertions() -> String {
     let mut code = String::from("#include <stddef.h>\n");
     let list = std::fs::read_to_string(here("../mpi/abi/constants.txt")).expect("the list");

@@ -11,7 +11,7 @@ use causeway_fs::config::Configuration;
 /// The client of one file system.
 pub(crate) struct Connection {
     pub(crate) configuration: Configuration,
-    /// `None` until something is asked of the servers: a process that only opens files that another one tells it of has none.
+    /// `None` until the first request to the servers: a process that only joins files that another one has opened has none.
     pub(crate) client: Mutex<Option<Client>>,
 }
 

@@ -15,7 +15,7 @@ use crate::hints;
 
 /// Extents that are handed over at a time: a list of them goes to each server in one request.
 const EXTENTS: usize = 1 << 16;
-/// The client library names up to 256 spans of memory in a request; what lies in more is packed there anyway.
+/// The client library names up to 256 spans of memory in a request; data in more spans are packed there anyway.
 const LEAST_FRAGMENT: u64 = 4096;
 
 /// See the module's page.
@@ -36,7 +36,7 @@ fn regions(extents: &[Extent]) -> Vec<Region> {
     extents.iter().map(region).collect()
 }
 
-/// The node that another process of the program tells of.
+/// The node from the process of the program that has opened the file.
 pub(crate) fn node_of(told: &[u8]) -> io::Result<Node> {
     Node::from_bytes(told).map_err(|error| {
         let text = format!("what the process with rank 0 has told of the file: {error}");
@@ -123,7 +123,7 @@ impl Storage for FsFile {
         EXTENTS
     }
 
-    /// The node, so that nobody asks the metadata server for it once more.
+    /// The node, so that no other process requests it of the metadata server once more.
     fn told(&self) -> Vec<u8> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let mut node = file.node.clone();

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_checked() {
+    fn text_from_the_opening_process_is_checked() {
         let files = CausewayFiles::default();
         let how = Opening {
             read: true,

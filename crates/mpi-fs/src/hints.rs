@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_none_are_ignored() {
+    fn invalid_values_are_ignored() {
         let of = |hints: &[(&str, &str)]| distribution(&info(hints), 4);
         assert_eq!(of(&[]), None);
         assert_eq!(

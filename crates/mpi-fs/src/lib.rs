@@ -4,7 +4,7 @@
 //! process, which connects when it is first needed. [`file`](mod@file) is an open file: lists of extents of a view become lists of the
 //! client library, which go to each server in one request. [`hints`] are those of the program.
 //!
-//! What this crate does not do: whatever MPI's processes do together. That is in `causeway_mpi::io`, the same for all kinds of storage.
+//! This crate does not do the joint steps of MPI's processes. Those are in `causeway_mpi::io`, the same for all kinds of storage.
 #![forbid(unsafe_code)]
 
 mod connection;

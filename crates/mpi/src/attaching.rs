@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// Names the command `causeway`, if it is neither beside the library nor in `PATH`.
 pub const COMMAND: &str = "CAUSEWAY_COMMAND";
 
-/// Where this library's file lies, as the kernel shows what is mapped.
+/// The path of this library's file, from the kernel's list of mappings.
 fn library() -> Option<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let path = maps

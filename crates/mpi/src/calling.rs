@@ -1,4 +1,4 @@
-//! How processes of programs that were started apart reach each other, and what they say before they have a communicator.
+//! How processes of separately started programs reach each other, and their messages before they have a communicator.
 
 use causeway_engine::Memory;
 use causeway_engine::types::{Addr, Completion, OpError, Posted};
@@ -189,7 +189,7 @@ impl Process {
             coming: None,
             heard: None,
         };
-        // What cannot be received, cannot be replied to.
+        // A message that cannot be received cannot be replied to.
         if self.receive_call(&mut hearing, call, CALLS).is_ok() {
             self.ports.hearings.insert(at, hearing);
         }
@@ -227,7 +227,7 @@ impl Process {
         (active, at)
     }
 
-    /// Whether something was heard, which [`Process::take_heard`] returns then.
+    /// Whether a message has arrived, which [`Process::take_heard`] returns then.
     pub(crate) fn poll_hearing(&mut self, at: u32) -> Result<Option<Status>> {
         let Some(mut hearing) = self.ports.hearings.remove(&at) else {
             return Err(Error::new(
@@ -300,7 +300,7 @@ impl Process {
         }
     }
 
-    /// What was heard, and the number that the engine knows its sender by.
+    /// A received message, and the engine's number of its sender.
     pub(crate) fn take_heard(&mut self, at: u32) -> Option<Result<(Said, u32)>> {
         let (bytes, from) = self.ports.hearings.remove(&at)?.heard?;
         let said = Said::from_bytes(&bytes).map_err(|error| {

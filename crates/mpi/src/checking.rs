@@ -17,7 +17,7 @@ pub(crate) fn is_on() -> bool {
 /// What a process says of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Described {
-    /// What it calls.
+    /// The called function.
     pub(crate) name: &'static str,
     /// The root, if there is one.
     pub(crate) root: i32,
@@ -29,7 +29,7 @@ pub(crate) struct Described {
 
 /// No rank is the root.
 const NO_ROOT: i32 = i32::MIN;
-/// So many bytes stand for nothing said.
+/// So many bytes stand for no description.
 const NO_BYTES: u64 = u64::MAX;
 
 impl Default for Described {
@@ -49,7 +49,7 @@ const NAME: usize = 40;
 pub(crate) const BYTES: usize = NAME + 4 + 4 + 8 + 8;
 
 impl Described {
-    /// As it is told to others.
+    /// Its encoding for the other processes.
     pub(crate) fn encode(&self) -> Memory {
         let mut bytes = self.name.as_bytes()[..self.name.len().min(NAME)].to_vec();
         bytes.resize(NAME, 0);
@@ -61,7 +61,7 @@ impl Described {
     }
 }
 
-/// A description that was told, in words.
+/// A received description, in words.
 fn in_words(told: &[u8]) -> String {
     let (name, rest) = told.split_at(NAME);
     let len = name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
@@ -87,12 +87,12 @@ fn in_words(told: &[u8]) -> String {
     text
 }
 
-/// What all processes have told, to be compared.
+/// The descriptions of all processes, to be compared.
 #[derive(Debug)]
 pub(crate) struct Comparison {
     /// The descriptions, of each process of the group that is compared.
     pub(crate) told: Vec<Memory>,
-    /// Whether all that was told has to be the same everywhere; over inter-communicators, only names have to be.
+    /// Whether the whole description has to be the same everywhere; over inter-communicators, only names have to be.
     pub(crate) is_whole: bool,
 }
 

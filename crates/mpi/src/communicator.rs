@@ -23,7 +23,7 @@ pub(crate) enum Channel {
     Collectives = 1,
     /// Communicators that a part of the processes makes.
     Making = 2,
-    /// What senders of partitioned messages tell their receivers, and the partitions.
+    /// Descriptions of partitioned messages for their receivers, and the partitions.
     Partitioned = 5,
     Partitions = 6,
 }

@@ -1,4 +1,4 @@
-//! Who the processes are that this one knows, of its own program and of others, and how this one is reached.
+//! The processes that this one knows, of its own program and of others, and the addresses of this one.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub const DIRECTORY: &str = "CAUSEWAY_RUN_DIRECTORY";
 /// set; all processes have the same.
 pub const METHODS: &str = "CAUSEWAY_MPI_METHODS";
 
-/// A file with the key, as 64 hexadecimal digits, by which programs know each other that were started apart and connect by
+/// A file with the key, as 64 hexadecimal digits, by which separately started programs authenticate each other that connect by
 /// `tcp`. Without it, each program draws a key of its own.
 pub const KEY_FILE: &str = "CAUSEWAY_MPI_KEY_FILE";
 
@@ -51,13 +51,13 @@ impl Methods {
     }
 }
 
-/// A process whatever others call it: the number of its world, and its rank there.
+/// A process's identity, the same in all processes: the number of its world, and its rank there.
 pub(crate) type Identity = (u64, u32);
 
 /// See the module's page.
 #[derive(Debug)]
 pub(crate) struct Contacts {
-    /// This process, as others are told of it.
+    /// This process's contact for others.
     pub(crate) own: Contact,
     /// By this process's numbers of them.
     identities: Vec<Identity>,
@@ -102,7 +102,7 @@ impl Contacts {
         self.by_identity.get(&identity).copied()
     }
 
-    /// Who the process with this number is.
+    /// The identity of the process with this number.
     pub(crate) fn identity(&self, process: u32) -> Option<Identity> {
         self.identities.get(process as usize).copied()
     }
@@ -144,7 +144,7 @@ pub(crate) fn check_file_formats(whose: &str, theirs: Formats) -> Result<()> {
     }
 }
 
-/// What is the same for processes that can share memory, and no others: the machine since it was started, the network and the
+/// A value that is the same exactly for processes that can share memory: the machine since it was started, the network and the
 /// files that they see. Without shared memory every process is on a host of its own.
 pub(crate) fn host(methods: Methods) -> Result<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_are_found_by_who_they_are() {
+    fn processes_are_found_by_their_identity() {
         let methods = Methods {
             shm: true,
             tcp: true,

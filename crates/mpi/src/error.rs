@@ -195,7 +195,7 @@ const CLASSES: &[(i32, &str)] = &[
 pub struct Codes {
     /// By code: its class, and its text.
     added: BTreeMap<i32, (i32, String)>,
-    /// The text of the latest error of each code, for people who ask what a code means.
+    /// The text of the latest error of each code, for `MPI_Error_string`.
     latest: BTreeMap<i32, String>,
 }
 

@@ -86,10 +86,10 @@ mod tests {
         info.set(b"b", b"3").expect("a key");
         assert_eq!(info.key(0).expect("there are two"), b"b");
         assert_eq!(info.get(b"b").expect("a key"), Some(&b"3"[..]));
-        info.delete(b"b").expect("it is there");
+        info.delete(b"b").expect("the key exists");
         assert_eq!(info.key(0).expect("there is one"), b"a");
         assert_eq!(
-            info.delete(b"b").expect_err("it is gone").code(),
+            info.delete(b"b").expect_err("the key is deleted").code(),
             abi::ERR_INFO_NOKEY
         );
         assert_eq!(

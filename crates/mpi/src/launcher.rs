@@ -1,4 +1,4 @@
-//! What a process and its launcher say to each other: who am I, how many are we, and what the others have published. Launchers
+//! The protocol of a process and its launcher: rank, size, and values that the other processes have published. Launchers
 //! speak PMI-1 ([`causeway_wire::pmi`]) over a descriptor, or PMIx, whose library is loaded for that.
 
 use std::io::{self, Read, Write};
@@ -66,7 +66,7 @@ const ADVICE: &str = "start the program with causeway run, with MPICH's mpiexec 
 /// An error if this process seems to be one of several, whose launcher says nothing that this library understands: as many
 /// programs of one process each are worse than none.
 fn check_alone() -> Result<()> {
-    // How many processes a launcher says that there are, and what it lacks.
+    // The number of processes by a launcher's variables, and what such a launch lacks.
     let sizes = [
         (
             "OMPI_COMM_WORLD_SIZE",
@@ -87,7 +87,7 @@ fn check_alone() -> Result<()> {
         ("PALS_NRANKS", "PALS, which speaks a protocol of its own"),
     ];
     for (variable, launcher) in sizes {
-        // What is no number says nothing here.
+        // Other values than numbers are ignored.
         let size = number_of(variable).ok().flatten().unwrap_or(1);
         // A shell that was started by srun has its variables, too; its own children are no tasks.
         let is_task =
@@ -229,7 +229,7 @@ impl Launcher {
         i32::try_from(number).ok()
     }
 
-    /// Tells the launcher that this process ends in order.
+    /// Notifies the launcher that this process ends in order.
     pub fn finish(&mut self) -> Result<()> {
         match self {
             Self::Alone => Ok(()),
@@ -252,7 +252,7 @@ impl Launcher {
     }
 }
 
-/// The variable in which a program that is started finds what was published for it.
+/// The variable with the values that were published for a started program.
 fn variable(key: &str) -> String {
     key.to_uppercase().replace('-', "_")
 }
@@ -280,7 +280,7 @@ impl Pmix {
     }
 
     fn get(&mut self, owner: u32, key: &str) -> Result<String> {
-        // What was published for this program stands in the environment.
+        // The values published for this program are in the environment.
         match std::env::var(variable(key)) {
             Ok(value) if self.is_spawned => Ok(value),
             _ => self.client.get(owner, key).map_err(failed),
@@ -348,7 +348,7 @@ impl Pmi {
             .ok_or_else(|| failed(format_args!("no value for {key}")))
     }
 
-    /// Starts programs: a command for each of them, and one answer to all.
+    /// Starts programs: a command for each of them, and one reply to all.
     fn spawn(&mut self, programs: &[Program], published: &[(&str, String)]) -> Result<()> {
         let mut text = String::new();
         for (at, program) in programs.iter().enumerate() {
@@ -383,12 +383,12 @@ impl Pmi {
         })
     }
 
-    /// Sends a command and waits for its answer.
+    /// Sends a command and waits for the reply.
     fn ask(&mut self, command: &Command, answer: &'static str) -> Result<Command> {
         self.exchange(&command.encode(), command.name(), answer)
     }
 
-    /// Sends the text of commands and waits for an answer.
+    /// Sends the text of commands and waits for a reply.
     fn exchange(&mut self, text: &str, name: &str, answer: &'static str) -> Result<Command> {
         let lost = |error: io::Error| failed(format_args!("{name}: {error}"));
         self.stream.write_all(text.as_bytes()).map_err(lost)?;

@@ -1,7 +1,7 @@
 //! How communicators are made and freed (MPI 5.0 §7.4).
 //!
-//! Each process numbers its communicators itself. Processes that make one together tell each other their numbers, with
-//! whatever else they have to know, and messages carry the number that their receiver knows the communicator by. So there is
+//! Each process numbers its communicators itself. Processes that make one together exchange their numbers, with
+//! all other values that they need, and messages carry the receiver's number of the communicator. So there is
 //! nothing to agree on, and several can be made at the same time, in any order.
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) fn reached(peer: Peer, number: i64) -> Result<Peer> {
     })
 }
 
-/// Steps that tell all processes the words of each, in the order in which they go round.
+/// Steps that send the words of each process to all, in the order in which they go round.
 pub(crate) fn telling(
     steps: &mut Steps,
     place: Place,
@@ -50,7 +50,7 @@ pub(crate) fn telling(
     Ok(())
 }
 
-/// Steps that tell all processes values of `size` bytes, of which each has as many as the first value says that it has told
+/// Steps that send all processes values of `size` bytes, of which each has as many as the first value states that it has sent
 /// before. Returns where those of all are in the end.
 pub(crate) fn telling_more(
     steps: &mut Steps,
@@ -95,7 +95,7 @@ impl Process {
         Ok(number)
     }
 
-    /// Starts to tell all processes of a communicator this process's number of a new one and two values of the caller's.
+    /// Starts to send all processes of a communicator this process's number of a new one and two values of the caller's.
     pub fn tell(&mut self, communicator: usize, values: [i64; 2]) -> Result<(Active, Told)> {
         let number = self.number()?;
         let sites = self.sites(communicator)?;
@@ -119,7 +119,7 @@ impl Process {
         Ok((self.begin(steps)?, told))
     }
 
-    /// Starts to tell the processes of a group the same.
+    /// Starts to send the same to the processes of a group.
     fn tell_among(
         &mut self,
         (communicator, rank): (usize, u32),
@@ -142,7 +142,7 @@ impl Process {
         Ok((self.begin_among(steps, among), told))
     }
 
-    /// Starts to tell all processes numbers: each as many as the first value that it has told before. Returns where those of all
+    /// Starts to send all processes numbers: each as many as the first value that it has sent before. Returns where those of all
     /// are in the end.
     pub fn tell_numbers(&mut self, told: &Told, numbers: &[i32]) -> Result<(Active, Memory)> {
         let place = self.place(told.communicator)?;
@@ -152,7 +152,7 @@ impl Process {
         Ok((self.begin(steps)?, all))
     }
 
-    /// The processes of a communicator that have told something, with what they have told: the local ones, and the remote ones.
+    /// The processes of a communicator with the values that they have sent: the local ones, and the remote ones.
     #[expect(clippy::type_complexity, reason = "it has no use elsewhere")]
     fn members(
         &self,
@@ -242,14 +242,14 @@ impl Process {
         Ok((active, told))
     }
 
-    /// Makes a communicator of the same processes, all of which have told their numbers.
+    /// Makes a communicator of the same processes, which have all sent their numbers.
     pub(crate) fn duplicate_by(&mut self, told: &Told) -> Result<usize> {
         let (local, _) = self.members(told)?;
         let local = Vec::from_iter(local.into_iter().map(|(member, _)| member));
         self.add_below(told, &local, &[])
     }
 
-    /// All processes have told their numbers of a duplicate.
+    /// All processes have sent their numbers of a duplicate.
     pub(crate) fn settle_made(&mut self, told: &Told) -> Result<()> {
         let new = self.communicators.get_mut(told.new)?;
         let all = new.everyone.iter().zip(told.all());
@@ -262,7 +262,7 @@ impl Process {
         Ok(())
     }
 
-    /// Makes a communicator of those with the same colour, in the order of their keys: the two values that were told. `None`
+    /// Makes a communicator of the processes with the same colour, in the order of their keys: the two values that were sent. `None`
     /// for those whose colour is `MPI_UNDEFINED`, and for those of an inter-communicator with no process of the same colour in the other group.
     pub fn split(&mut self, told: &Told) -> Result<Option<usize>> {
         let (local, remote) = self.members(told)?;
@@ -285,7 +285,7 @@ impl Process {
         self.add_below(told, &local, &remote).map(Some)
     }
 
-    /// The two values that a process tells for [`Process::create`]: whether it is in the group, and its rank there.
+    /// The two values that a process sends for [`Process::create`]: whether it is in the group, and its rank there.
     pub fn place_in(&self, group: &Group) -> [i64; 2] {
         match group.rank_of(self.rank) {
             Some(rank) => [1, rank.into()],
@@ -317,7 +317,7 @@ impl Process {
         self.add_below(told, &local, &remote).map(Some)
     }
 
-    /// Starts to make a communicator of a group of processes of another one, by these alone. The tag tells several of them from
+    /// Starts to make a communicator of a group of processes of another one, by these alone. The tag distinguishes several of them from
     /// each other.
     pub fn tell_group(
         &mut self,
@@ -385,7 +385,7 @@ impl Process {
         })
     }
 
-    /// Makes the communicator of a group whose processes have told their numbers. Its error handler is that of `handler_of`,
+    /// Makes the communicator of a group whose processes have sent their numbers. Its error handler is that of `handler_of`,
     /// if it is no other.
     pub fn create_of_group(
         &mut self,
@@ -411,7 +411,7 @@ impl Process {
         self.set_session(new, group.session())
     }
 
-    /// Makes one communicator of both groups of an inter-communicator; each process has told whether its group is to come
+    /// Makes one communicator of both groups of an inter-communicator; each process has sent whether its group is to come
     /// last.
     pub fn merge(&mut self, told: &Told) -> Result<usize> {
         let (local, remote) = self.members(told)?;
@@ -451,7 +451,7 @@ impl Process {
         Ok(self.communicators.remove(handle)?.error_handler)
     }
 
-    /// The host of this process, as a colour for [`Process::split`]: the same for those that share memory, of whatever
+    /// The host of this process, as a colour for [`Process::split`]: the same for processes that share memory, of whatever
     /// program.
     pub fn host(&self) -> i64 {
         hash(self.contacts.own.host.as_bytes()) & i64::MAX

@@ -101,7 +101,7 @@ impl Matcher for Mpi {
         self.receives.arrive(peer, word)
     }
 
-    /// No receive that leaves source or tag open may stand before it.
+    /// No receive with an open source or tag may precede it.
     fn is_next_for(&mut self, receive: u32) -> Option<(u32, u64)> {
         self.receives.is_next_for(receive)
     }
@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Patterns looked at for each receive that is posted, each message that gets one, each that is held and each that is taken, in
+    /// Patterns examined for each receive that is posted, each message that gets one, each that is held and each that is taken, in
     /// an order that is not that of posting. The memory is there before.
     fn cost(many: u32) -> f64 {
         let mut matcher = Mpi::default();

@@ -1,8 +1,8 @@
 //! How two groups make an inter-communicator: those of one program (MPI 5.0 §7.6), and those of programs that were started apart
 //! (§11.7 to §11.9).
 //!
-//! The processes of each group tell each other their numbers of the new communicator and how they are reached; the leaders tell each
-//! other, and tell their groups. Leaders are one communicator's, or one has a port that the other calls at. A program that is
+//! The processes of each group exchange their numbers of the new communicator and their addresses; the leaders exchange those of their
+//! groups, and send them to their groups. Leaders are one communicator's, or one has a port that the other calls at. A program that is
 //! started by another one's processes calls at a port of these.
 
 use causeway_engine::Memory;
@@ -54,10 +54,10 @@ enum Talk {
     Replied(Said),
 }
 
-/// What becomes of a leader's talk.
+/// The next step of a leader's exchange.
 enum Next {
     Wait(Talk, Active),
-    /// This is what the group is to be told.
+    /// This is to be sent to the group.
     Over(Said),
 }
 
@@ -74,13 +74,13 @@ pub struct Meeting {
     group: Vec<u32>,
     /// The session that they come from.
     session: Option<usize>,
-    /// The numbers of the group, once they are told, and where all say how they are reached.
+    /// The numbers of the group, once they have arrived, and the memory for the addresses of all.
     told: Told,
     contacts: Memory,
     /// How the leader reaches the other one, unless that has failed.
     other: Option<Result<Other>>,
     talk: Option<Talk>,
-    /// Of the leader's answer to its group: bytes of what follows, the error's class, and how many processes were to be started.
+    /// Of the leader's result for its group: bytes that follow, the error's class, and how many processes were to be started.
     head: Memory,
     answer: Memory,
     stage: u32,
@@ -92,7 +92,7 @@ pub struct Meeting {
     codes: Vec<i32>,
 }
 
-/// The words of the leader's answer.
+/// The words of the leader's result.
 const HEAD: usize = 3;
 
 fn words_of(memory: &Memory) -> [u64; HEAD] {
@@ -118,7 +118,7 @@ fn said_nothing() -> Error {
 
 impl Process {
     /// Begins to make an inter-communicator of the processes of `local` and those of another communicator, whose leader has
-    /// the rank `remote_leader` in `peer`, which only the local leader looks at.
+    /// the rank `remote_leader` in `peer`, which only the local leader reads.
     pub fn meet(
         &mut self,
         local: usize,
@@ -308,7 +308,7 @@ impl Process {
         Ok(Some(self.begin_among(steps, meeting.local.clone())))
     }
 
-    /// The processes of the own group, as others are told of them.
+    /// The contacts of the own group for other processes.
     fn members_told(&self, meeting: &Meeting) -> Result<Vec<Member>> {
         let bytes = meeting.contacts.to_vec();
         let mut input = Reader::new(&bytes);
@@ -340,7 +340,7 @@ impl Process {
         self.talking(meeting, begun)
     }
 
-    /// Returns what this leader waits for next; after an error, it tells its group.
+    /// Returns the leader's next operation to wait for; after an error, it notifies its group.
     fn talking(&mut self, meeting: &mut Meeting, next: Result<Next>) -> Result<Active> {
         match next {
             Ok(Next::Wait(talk, active)) => {
@@ -352,7 +352,7 @@ impl Process {
         }
     }
 
-    /// Ends the leaders' exchange: this leader tells its group the outcome.
+    /// Ends the leaders' exchange: this leader sends its group the outcome.
     fn end_talk(&mut self, meeting: &mut Meeting, said: Result<Said>) -> Result<Active> {
         if let Some(port) = meeting.port.take() {
             self.shut_port(port);

@@ -1,4 +1,4 @@
-//! Messages that a matching probe has found: only those who have the handle receive them (MPI 5.0 §3.8.2).
+//! Messages that a matching probe has found: they are received only by their handle (MPI 5.0 §3.8.2).
 
 use causeway_engine::types::Taken;
 

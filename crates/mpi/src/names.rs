@@ -1,5 +1,5 @@
 //! Names under which programs find each other's ports (MPI 5.0 §11.8.4): files in a directory of the user's, so that they hold among
-//! whatever was started by whatever launcher, on one host, or on all that share the directory.
+//! programs of every launcher, on one host, or on all that share the directory.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_is_found_until_it_is_taken_back() {
+    fn a_published_name_is_found_until_it_is_unpublished() {
         let names = names("found");
         let name = b"a/../b \xff";
         assert_eq!(
@@ -146,19 +146,23 @@ mod tests {
         names.publish(name, b"old", lives).expect("it is new");
         let twice = names
             .publish(name, b"other", lives)
-            .expect_err("it is there");
+            .expect_err("the name is published");
         assert_eq!(twice.code(), abi::ERR_SERVICE);
         let replaced = names.publish(name, b"port", |old| old == b"old");
         replaced.expect("the old one is gone");
-        assert_eq!(names.look_up(name).expect("it is there"), b"port");
+        assert_eq!(names.look_up(name).expect("the name is published"), b"port");
         let other = names
             .unpublish(name, b"other")
             .expect_err("it has another port");
         assert_eq!(other.code(), abi::ERR_SERVICE);
-        names.unpublish(name, b"port").expect("it is there");
+        names
+            .unpublish(name, b"port")
+            .expect("the name is published");
         assert!(names.unpublish(name, b"port").is_err());
         assert_eq!(
-            fs::read_dir(&names.directory).expect("it is there").count(),
+            fs::read_dir(&names.directory)
+                .expect("the directory exists")
+                .count(),
             0
         );
         fs::remove_dir(&names.directory).expect("it is empty");

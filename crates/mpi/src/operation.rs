@@ -19,7 +19,7 @@ pub struct Operation {
     pub commutes: bool,
 }
 
-/// An operation with what it is applied to.
+/// An operation with its operands' type.
 #[derive(Debug, Clone)]
 pub(crate) enum Combine {
     /// One of the standard's.

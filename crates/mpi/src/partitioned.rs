@@ -1,7 +1,7 @@
 //! Partitioned messages (MPI 5.0 §4.2): each partition goes as soon as the sender says that it is ready.
 //!
-//! When a send is made, it tells the receiver how many partitions it has, and the tag of the first; receives are matched with
-//! sends by that. Then each partition is a message of its own, whatever partitions the receiver has.
+//! A new send notifies the receiver how many partitions it has, and of the tag of the first; receives are matched with
+//! sends by that. Then each partition is a message of its own, independently of the receiver's partitions.
 
 use causeway_engine::Memory;
 use causeway_engine::types::Posted;
@@ -123,7 +123,7 @@ impl Process {
         Ok(active)
     }
 
-    /// Receives the messages of a receive that has been started, if the sender has told of them.
+    /// Receives the messages of a started receive, if the sender's description has arrived.
     fn receive_messages(&mut self, at: u32) -> Result<()> {
         let it = self.partitioned_at(at)?;
         let (Some((first, size)), Some(peer), false) = (it.messages, it.peer, it.is_send) else {
@@ -269,7 +269,7 @@ impl Process {
         if !it.is_started {
             return Ok(true);
         }
-        // The request stays as it is, with what has become of it.
+        // The request stays as it is, with its outcome.
         self.peek(request)?;
         let it = self.partitioned_at(at)?;
         let has = !it.is_started || it.has_arrived(part);
@@ -279,7 +279,7 @@ impl Process {
         Ok(has)
     }
 
-    /// Lets go of a partitioned message, once it is done.
+    /// Releases a partitioned message, once it is done.
     pub(crate) fn drop_partitioned(&mut self, at: u32, is_active: bool) {
         let Some(it) = self.partitioned.get_mut(at as usize) else {
             return;

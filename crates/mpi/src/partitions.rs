@@ -1,4 +1,4 @@
-//! What is known of a partitioned message.
+//! State of a partitioned message.
 
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ pub(crate) struct Partitioned {
     pub(crate) telling: Option<OpId>,
     /// The tag of the first message and the bytes of each, when that is known.
     pub(crate) messages: Option<(u32, u64)>,
-    /// What goes on, by message.
+    /// Operations in progress, by message.
     pub(crate) pending: Vec<(OpId, usize)>,
     /// Sender: partitions that are ready. Receiver: messages that have arrived.
     pub(crate) marked: Vec<bool>,
@@ -70,7 +70,7 @@ impl Partitioned {
         marked.is_some_and(|all| all.iter().all(|marked| *marked))
     }
 
-    /// A receive knows what its sender has told.
+    /// Reads the sender's description into a receive.
     pub(crate) fn learn(&mut self) {
         let told = self.told.to_vec();
         let four = |at: usize| told[at..at + 4].try_into().map_or(0, u32::from_ne_bytes);

@@ -42,7 +42,7 @@ pub struct Route {
 /// prefers is known only later.
 const WHOLE_BEFORE_CONNECTED: u64 = 8 << 10;
 
-/// What has become of a receive that was tried.
+/// Outcome of a receive that was tried.
 #[derive(Debug)]
 pub enum Received {
     /// No receive has been posted, and no message taken.
@@ -53,7 +53,7 @@ pub enum Received {
     Waits(Active),
 }
 
-/// The short ways, for messages that lie in one piece. What is unusual about a message, or wrong with it, is left to the other
+/// The short ways, for messages in one piece. Unusual messages and errors are left to the other
 /// functions: then nothing has been done.
 impl Process {
     /// Sends a message in the standard mode if it can leave at once. Returns whether it has.
@@ -89,7 +89,7 @@ impl Process {
         Some(self.keep_receive(op, (route.communicator, from_any)))
     }
 
-    /// Receives a message that has not come, if nothing else goes on.
+    /// Receives a message that has not arrived, if no other operation is in progress.
     #[inline(always)]
     pub fn receive_alone(&mut self, into: &Memory, route: Route) -> Received {
         if self.has_threads || !self.is_quiet() {
@@ -103,7 +103,7 @@ impl Process {
         if from_any && self.endpoint.losses() != 0 {
             return Received::Unusual;
         }
-        // Other requests may be of receives that what comes besides is for.
+        // Other requests may be receives for messages that arrive besides.
         let takes_one = self.requests.is_empty() || from_any;
         let caller = (self.posts, 0);
         match self
@@ -232,7 +232,7 @@ impl Process {
         Ok(())
     }
 
-    /// Posts a send that no request stands for, of memory that is the send's own.
+    /// Posts a send without a request, of memory that the send owns.
     pub(crate) fn post_unattended(
         &mut self,
         to: Addr,

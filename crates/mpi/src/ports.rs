@@ -117,11 +117,11 @@ pub(crate) struct Call {
 #[derive(Debug)]
 pub(crate) struct Hearing {
     pub(crate) what: What,
-    /// The communicator of those who wait for it with this process.
+    /// The communicator of the processes that wait for it with this one.
     pub(crate) group: usize,
     /// The message that is being received.
     pub(crate) coming: Option<(OpId, Memory, u32)>,
-    /// What was said, and the number of the process that has said it.
+    /// A message, and the number of its sender.
     pub(crate) heard: Option<(Vec<u8>, u32)>,
 }
 
@@ -132,7 +132,7 @@ pub(crate) enum What {
     Call(u32),
     /// The reply of this process under this tag.
     Reply(u32, Peer),
-    /// A call that is refused as soon as it is known who calls.
+    /// A call that is refused as soon as its caller is known.
     Refused,
 }
 
@@ -142,14 +142,14 @@ pub(crate) struct Ports {
     /// Those that the program has opened.
     pub(crate) open: BTreeSet<u32>,
     last: u32,
-    /// The program has opened some: calls have to be looked at from then on, since those at ports that were closed are refused.
+    /// The program has opened some: calls have to be processed from then on, since those at closed ports are refused.
     is_asked: bool,
     pub(crate) calls: BTreeMap<u32, VecDeque<Call>>,
     pub(crate) hearings: BTreeMap<u32, Hearing>,
 }
 
 impl Ports {
-    /// Whether calls have to be looked at all the time.
+    /// Whether calls have to be processed all the time.
     #[inline]
     pub(crate) fn are_asked(&self) -> bool {
         self.is_asked
@@ -162,7 +162,7 @@ impl Ports {
         tag
     }
 
-    /// Has calls be looked at all the time.
+    /// Has calls be processed all the time.
     pub(crate) fn be_asked(&mut self) {
         self.is_asked = true;
     }

@@ -27,7 +27,7 @@ fn refused(what: impl Into<String>) -> Error {
     Error::new(abi::ERR_SPAWN, what)
 }
 
-/// Text that a launcher can be told.
+/// Text that the launchers' protocol can carry.
 fn text(bytes: &[u8], what: &str) -> Result<String> {
     let text = std::str::from_utf8(bytes);
     let text = text.map_err(|_| refused(format!("{what} is not UTF-8")))?;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_launcher_cannot_be_told_is_refused() {
+    fn text_that_a_launcher_protocol_cannot_carry_is_refused() {
         let none = Info::default();
         let argument: &[u8] = b"a\nb";
         for (command, arguments, most, class) in [

@@ -1,7 +1,7 @@
 //! What this process did, written to a file for its launcher: calls, and messages with their receives
 //! ([`causeway_wire::run::Event`]).
 //!
-//! There is one record in a process. When it is off, which is usual, each message costs a look at a flag. Lines are gathered in
+//! There is one record in a process. When it is off, which is usual, each message costs the check of a flag. Lines are gathered in
 //! memory of bounded size and written when it is full; a process that is killed loses those.
 
 use std::collections::HashMap;
@@ -57,7 +57,7 @@ pub fn start(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Writes what was gathered.
+/// Writes the gathered lines.
 pub fn flush() {
     if let Some(record) = lock().as_mut() {
         record.write();
@@ -86,7 +86,7 @@ fn with(body: impl FnOnce(&mut Record)) {
 impl Record {
     fn add(&mut self, event: &Event) {
         event.encode(&mut self.lines);
-        // Most lines are far shorter than what is left.
+        // Most lines are far shorter than the remaining room.
         if self.lines.len() > GATHERED - 512 {
             self.write();
         }

@@ -48,13 +48,13 @@ struct Schedule {
     steps: Vec<Step>,
     at: usize,
     communicator: usize,
-    /// How messages are told from those of other operations: which of a communicator's contexts it is, the
+    /// How messages are distinguished from those of other operations: which of a communicator's contexts it is, the
     /// number that it has here, and the tag.
     channel: Channel,
     context: u32,
     tag: u32,
     peers: Arc<[Peer]>,
-    /// Sends and receives that are going on.
+    /// Sends and receives in progress.
     pending: Vec<OpId>,
     /// A function of the program's is being called.
     is_calling: bool,
@@ -110,19 +110,19 @@ impl Schedules {
         }
     }
 
-    /// Whether nothing is going on.
+    /// Whether nothing is in progress.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty() && self.orphans.is_empty()
     }
 
-    /// Whether a schedule is all that goes on.
+    /// Whether a schedule is the only operation in progress.
     #[inline]
     pub(crate) fn is_only(&self, at: u32) -> bool {
         self.places.get(at).is_some() && self.places.len() == 1 && self.orphans.is_empty()
     }
 
-    /// The sends and receives of a schedule that are going on.
+    /// The sends and receives of a schedule in progress.
     fn pending(&self, at: u32) -> &[OpId] {
         let schedule = self.get(at);
         schedule.map_or(&[], |schedule| &schedule.pending)
@@ -155,7 +155,7 @@ impl Schedules {
     }
 }
 
-/// Whom steps are done with, and how their messages are told from others.
+/// The peers of steps, and how their messages are distinguished from others.
 #[derive(Debug, Clone)]
 pub(crate) struct Among {
     pub(crate) channel: Channel,
@@ -273,7 +273,7 @@ impl Process {
         }
     }
 
-    /// Ends a schedule because one of its messages has failed. The other processes are told: they may wait for messages that
+    /// Ends a schedule because one of its messages has failed. The other processes are notified: they may wait for messages that
     /// this one would have sent.
     fn fail(&mut self, at: u32, error: OpError) {
         let Some(schedule) = self.schedules.get(at) else {
@@ -295,13 +295,13 @@ impl Process {
         for (to, word) in told {
             let is_lost = self.endpoint.loss(to).is_some();
             if to != own && !is_lost {
-                // One that cannot be told any more is told by the loss of the connection.
+                // A process that cannot be notified any more notices the loss of the connection.
                 let _ = self.post_unattended(to, &[], word, NO_OWNER);
             }
         }
     }
 
-    /// Ends a schedule with an error; what is going on is cancelled.
+    /// Ends a schedule with an error; operations in progress are cancelled.
     fn end_with(&mut self, at: u32, error: Error) {
         let Some(schedule) = self.schedules.get_mut(at) else {
             return;
@@ -313,7 +313,7 @@ impl Process {
         }
     }
 
-    /// Looks whether another process has given up an operation that goes on here.
+    /// Checks whether another process has given up an operation that is in progress here.
     fn look_for_failure(&mut self, at: u32) -> Result<()> {
         let Some(schedule) = self.schedules.get(at) else {
             return Ok(());
@@ -345,7 +345,7 @@ impl Process {
         Ok(())
     }
 
-    /// Does what can be done now.
+    /// Does all steps that can be done now.
     fn advance(&mut self, at: u32) {
         let key = self.schedules.places.key(at);
         let queue = self.schedules.queue;
@@ -454,7 +454,7 @@ impl Process {
         }
     }
 
-    /// Waits for a schedule that is all that goes on, until it is done, or a function of the program is to be called. Of several
+    /// Waits for a schedule that is the only operation in progress, until it is done, or a function of the program is to be called. Of several
     /// sends and receives any may fail, so that only a single one is waited for alone.
     pub(crate) fn wait_for_steps(&mut self, at: u32) -> Result<Option<Call>> {
         loop {

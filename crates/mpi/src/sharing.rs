@@ -20,7 +20,7 @@ pub struct Sharing {
     len: usize,
     /// Whether this process takes part in it: if one does not, none gets the memory.
     is_wanted: bool,
-    /// What this process has exported for it, and to whom.
+    /// This process's exports for it, and their peers.
     exported: Vec<(Addr, RegionDescriptor)>,
     stage: Stage,
     memory: Option<Memory>,
@@ -31,9 +31,9 @@ enum Stage {
     New,
     /// They send the first one something.
     Met,
-    /// The first one tells the others their regions; this one's comes here.
+    /// The first process sends the others their regions; this process's arrives here.
     Sent(Memory),
-    /// They tell each other whether they have mapped the memory.
+    /// The processes exchange whether they have mapped the memory.
     Mapped(Told),
     Over,
 }
@@ -110,7 +110,7 @@ impl Process {
         self.begin(steps)
     }
 
-    /// The first process tells each its region of the memory, or none.
+    /// The first process sends each its region of the memory, or none.
     fn offer_memory(&mut self, sharing: &mut Sharing) -> Result<Active> {
         let communicator = self.communicator(sharing.communicator)?;
         let (rank, members) = (communicator.rank(), communicator.group().members().to_vec());
@@ -122,7 +122,7 @@ impl Process {
                     .iter()
                     .all(|member| self.hosts[*member as usize] == host);
             let offered = share.then(|| self.export_memory(sharing, &members));
-            // That there is no memory for it, all are told in this way.
+            // If there is no memory for it, no process gets a region.
             if let Some(Ok(exported)) = offered {
                 regions = exported;
             }

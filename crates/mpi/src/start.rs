@@ -38,7 +38,7 @@ fn tcp_key_of(rank: u32) -> String {
 /// send and a receive that match complete, whatever else goes on, MPI 5.0 §3.5); this one bounds what one process can have another keep to
 /// 300 MB, and each of these messages is an operation of its sender, too.
 const ANNOUNCED: u32 = 1 << 20;
-/// A process replies to its first caller when it is inside of MPI next: it may compute for long before. That it has died is told
+/// A process replies to its first caller when it is inside of MPI next: it may compute for long before. Its death is reported
 /// by its socket. So this says only when a host is given up that does not reply at all.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 /// What rank 0 publishes where `tcp` is used: the key by which the processes of this program know each other, in hexadecimal
@@ -200,7 +200,7 @@ fn read_published(rank: u32, text: &str) -> Result<Published> {
     })
 }
 
-/// What an endpoint is like. A program may start many sends before anybody receives, and then do what needs other messages:
+/// Settings of an endpoint. A program may start many sends before any process receives, and then do operations that need other messages:
 /// these must not wait behind those that have no receive yet.
 fn config() -> Config {
     Config {
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_states_formats_and_without_them_means_the_first() {
+    fn published_contacts_state_formats_and_without_them_mean_the_first() {
         let of = |lowest, highest| Formats { lowest, highest };
         let unstated = "b/net:[1]/mnt:[2];shm:///tmp/a,b;c;1f";
         let stated = "b/net:[1]/mnt:[2];mpi://2-3,shm:///tmp/a,b;c;1f";

@@ -1,4 +1,4 @@
-//! What is known of a message that was received, or of another operation that is done (MPI 5.0 §3.2.5).
+//! The status of a received message, or of another completed operation (MPI 5.0 §3.2.5).
 
 use crate::abi;
 

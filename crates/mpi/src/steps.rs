@@ -40,7 +40,7 @@ pub(crate) enum Step {
 pub struct Steps {
     pub(crate) communicator: usize,
     pub(crate) list: Vec<Step>,
-    /// What is to be done in the end.
+    /// Steps to be done at the end.
     last: Vec<Step>,
     /// Where rank 0 of the processes that are spoken of is among everyone, and how many those are.
     rotation: (u32, u32),

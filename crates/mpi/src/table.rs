@@ -1,4 +1,4 @@
-//! Tables of the objects that handles stand for.
+//! Tables of objects by handle.
 //!
 //! A handle is a number of at most 30 bits that is none of the ABI's own (those are below 4096): what kind of object it is, how
 //! often its place in the table was used before, and the place. So one that was freed, or is of another kind, is recognised,
@@ -196,7 +196,7 @@ impl<T> Table<T> {
         place.object.take().ok_or_else(|| self.none(handle))
     }
 
-    /// The object of a handle, if it is one of this table, to be looked at and dropped.
+    /// The object of a handle, if it is one of this table, to be read and dropped.
     #[inline]
     pub fn hold(&mut self, handle: usize) -> Option<Held<'_, T>> {
         let at = handle & (PLACES - 1);
@@ -236,7 +236,7 @@ mod tests {
         assert!(a >= 4096 && i32::try_from(a).is_ok());
         assert_eq!(table.get(a).copied().ok(), Some("a"));
         assert_eq!(table.remove(a).ok(), Some("a"));
-        assert_eq!(table.get(a).expect_err("it is gone").code(), 9);
+        assert_eq!(table.get(a).expect_err("the object is removed").code(), 9);
         let c = table.insert("c").expect("there is room");
         assert_ne!(a, c);
         assert!(table.get(a).is_err() && table.remove(a).is_err());

@@ -1,12 +1,12 @@
-//! What processes tell each other when they make a communicator together.
+//! Values that processes exchange when they make a communicator together.
 
 use causeway_engine::Memory;
 
-/// What one process tells the others: its number of the new communicator, and two values more.
+/// Values of one process for the others: its number of the new communicator, and two more.
 pub(crate) const WORDS: usize = 3;
 pub(crate) const BYTES: usize = WORDS * 8;
 
-/// What processes have told each other when its operation is done.
+/// The exchanged values, once the operation is done.
 #[derive(Debug, Clone)]
 pub struct Told {
     pub(crate) communicator: usize,

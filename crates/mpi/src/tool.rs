@@ -1,4 +1,4 @@
-//! What tools can set and look at (MPI 5.0 chapter 15): lists of variables, all of them numbers of 64 bits.
+//! Variables of the tool information interface (MPI 5.0 chapter 15), all of them numbers of 64 bits.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ pub enum Setting {
     EagerLimit,
     /// Longest spin before a wait sleeps, microseconds.
     Spin,
-    /// Time after which a stall is told, seconds.
+    /// Time after which a stall is reported, seconds.
     StallAfter,
     /// Bytes that a process collects at a time in collective access to files.
     FileBuffer,
 }
 
-/// What is measured.
+/// A measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "their descriptions say it")]
 pub enum Measure {
@@ -154,7 +154,7 @@ pub struct Category {
     pub description: &'static str,
     /// Indices of its settings.
     pub settings: &'static [i32],
-    /// Indices of what is measured in it.
+    /// Indices of its measures.
     pub measures: &'static [i32],
 }
 
@@ -218,7 +218,7 @@ impl Process {
         Ok(self.endpoint.set_info(None, option)?)
     }
 
-    /// What was measured.
+    /// Measured values.
     pub fn measured(&self, measure: Measure) -> u64 {
         let Activity {
             unexpected_waiting,

@@ -164,7 +164,7 @@ impl Client {
         })
     }
 
-    /// The number of a device, 0 of what is none.
+    /// The number of a device, 0 for other objects.
     fn device(&self, py: Python<'_>, path: PyBackedBytes) -> PyResult<u32> {
         self.with(py, |client| Ok(client.stat(&*path, false)?.body.device()))
     }

@@ -261,7 +261,7 @@ impl File {
         self.with(py, |file| file.unlock(wanted))
     }
 
-    /// What is in the way of a lock: whether it is exclusive, its first byte, its length (0: without an end), and its process.
+    /// A conflicting lock: whether it is exclusive, its first byte, its length (0: without an end), and its process.
     fn lock_holder(
         &self,
         py: Python<'_>,
@@ -320,7 +320,7 @@ impl File {
     }
 }
 
-/// What is to be locked: a range, or the whole file.
+/// The part to lock: a range, or the whole file.
 fn wanted(part: Option<(u64, u64)>) -> PyResult<Wanted> {
     let Some((first, len)) = part else {
         return Ok(Wanted::Whole);

@@ -301,14 +301,14 @@ def test_a_waiting_call_lets_other_threads_run(place):
         client.write("/large", bytes(1 << 20))
         pid = running.pids["io0"]
         os.kill(pid, signal.SIGSTOP)
-        # Its threads go on until the signal has reached them.
+        # The process's threads run until the signal has reached them.
         while _state(pid) != "T":
             time.sleep(0.001)
         seen = []
         reader = threading.Thread(target=lambda: seen.append(client.read("/large")))
         try:
             reader.start()
-            # If the reader kept Python's lock, this would not be reached before it is over.
+            # If the reader kept Python's lock, this line would not be reached before the read has ended.
             assert not seen
         finally:
             os.kill(pid, signal.SIGCONT)
@@ -380,7 +380,7 @@ def _state(pid):
 
 
 def _is_running(pid):
-    # One that has ended stays until its parent asks.
+    # An ended process stays until its parent waits for it.
     return _state(pid) not in (None, "Z")
 
 

@@ -1,4 +1,4 @@
-//! What the measurements were made on.
+//! The machine of the measurements.
 
 use serde::{Deserialize, Serialize};
 

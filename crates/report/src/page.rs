@@ -30,7 +30,7 @@ pub struct Key {
     pub colour: usize,
     /// A dashed line, as limits have.
     pub dashed: bool,
-    /// What it stands for.
+    /// Its meaning.
     pub text: String,
 }
 
@@ -79,7 +79,7 @@ pub enum Extent {
 
 /// A plot's heading, explanation and legend.
 pub struct Figure<'a> {
-    /// Its heading: what it shows.
+    /// Its heading.
     pub title: &'a str,
     /// How to read it.
     pub caption: &'a str,
@@ -104,7 +104,7 @@ impl Page {
         }
     }
 
-    /// Adds the most important figures: value, what it is, whether it is good (or neither).
+    /// Adds the most important figures: value, name, whether it is good (or neither).
     pub fn cards(&mut self, cards: &[(String, String, Option<bool>)]) {
         self.head.push_str("<div class=\"cards\">\n");
         for (value, label, good) in cards {

@@ -356,12 +356,12 @@ pub fn by_size(
     curves(width, &lines, &axes, x_name, y_name)
 }
 
-/// What the axes of curves are.
+/// The axes of curves.
 #[derive(Debug, Clone, Copy)]
 pub struct Axes<'a> {
-    /// What goes to the right, with its unit.
+    /// The horizontal axis, with its unit.
     pub x_title: &'a str,
-    /// What goes up, with its unit.
+    /// The vertical axis, with its unit.
     pub y_title: &'a str,
     /// Equal ratios to the right take equal room.
     pub logarithmic_x: bool,

@@ -1,4 +1,4 @@
-//! Rows of measurements: what the terminal's table, the HTML report and the JSON are made from.
+//! Rows of measurements, for the terminal's table, the HTML report and the JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::table::Table;
 /// One measured figure, as it stands in every benchmark's JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What was measured, as a path: `latency/shm`, `create/many-dirs/4-clients`.
+    /// The measurement, as a path: `latency/shm`, `create/many-dirs/4-clients`.
     pub case: String,
     /// `causeway`, `limit`, or a peer with its version.
     #[serde(rename = "who")]
@@ -62,7 +62,7 @@ impl Row {
         }
     }
 
-    /// The median as a card for the top of a report: value, what it is, neither good nor bad.
+    /// The median as a card for the top of a report: value, name, neither good nor bad.
     pub fn card(&self, label: &str) -> (String, String, Option<bool>) {
         (
             figure_text(&self.metric, self.median),

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn places_stay_on_the_board_whatever_the_figure() {
+    fn positions_stay_inside_the_plot_for_every_value() {
         for scale in [
             Scale::linear(0.0, 0.0, 10.0, 90.0),
             Scale::logarithmic(0.0, 0.0, 10.0, 90.0),

@@ -1,4 +1,4 @@
-//! What admission control gives away by default is what the calibrated card of the QoS study carries.
+//! By default admission control admits as much as the calibrated card of the QoS study carries.
 
 use causeway_firmware::{Direction, Firmware, SetUpError, Traffic, ViAttributes};
 use causeway_sim::engine::MILLISECOND;
@@ -57,7 +57,7 @@ fn missing(shape: Shape, channels: usize, message_bytes: u32) -> u64 {
 }
 
 #[test]
-fn what_is_admitted_is_carried_and_a_third_more_is_not() {
+fn admitted_traffic_is_carried_and_a_third_more_is_not() {
     for (direction, shape) in [
         (Direction::Outgoing, Shape::OneToMany(4)),
         (Direction::Incoming, Shape::ManyToOne(4)),

@@ -13,7 +13,7 @@ fn costs() -> Costs {
     Costs::shipped().expect("the profile is right")
 }
 
-/// A platform on which everything begins at once, and nothing else goes on.
+/// A platform on which all processes begin at once, and no daemons run.
 fn quiet() -> Costs {
     let mut costs = costs();
     costs.host.job_skew = 1;
@@ -30,7 +30,7 @@ fn outcome(costs: &Costs, strategy: Strategy, jobs: &[Program]) -> Outcome {
         seed: 1,
         probe: None,
     };
-    run(&experiment).expect("it ends")
+    run(&experiment).expect("the run ends")
 }
 
 /// A job of the ranks that are given; others are not there.
@@ -90,7 +90,7 @@ fn waiting_for_long_is_computed_and_not_stepped() {
 }
 
 #[test]
-fn what_computes_shares_a_processor_evenly() {
+fn computing_processes_share_a_processor_evenly() {
     let jobs: Vec<Program> = (0..4)
         .map(|_| programs::sequential("s", 0, 2 * SECOND))
         .collect();
@@ -155,7 +155,7 @@ fn an_outcome_depends_on_its_seed_and_nothing_else() {
             seed,
             probe: Some(SECOND / 10),
         };
-        run(&experiment).expect("it ends")
+        run(&experiment).expect("the run ends")
     };
     assert_eq!(with(3), with(3));
     assert_ne!(with(3), with(4));
@@ -221,7 +221,7 @@ fn parts(costs: &Costs, strategy: Strategy, jobs: &[Program]) -> (Outcome, Vec<f
         seed: 1,
         probe: Some(SECOND / 2),
     };
-    let outcome = run(&experiment).expect("it ends");
+    let outcome = run(&experiment).expect("the run ends");
     let first_end = outcome.jobs.iter().map(|job| job.ended).min().unwrap_or(0);
     // All have begun after two seconds.
     let probes: Vec<&Vec<f64>> = outcome
@@ -258,8 +258,8 @@ fn fair_boost_gives_each_kind_of_job_its_share() {
         programs::disk_bound("disk", 0, work, sleep, 4_000),
     ];
     let (outcome, parts) = parts(&costs, Strategy::FB, &jobs);
-    // What waits for its device for nine tenths of its time wants a tenth of the processor, and has that; the others
-    // share what it leaves.
+    // A process that waits for its device for nine tenths of its time wants a tenth of the processor, and gets it; the others
+    // share the rest.
     let (disk, others) = parts.split_last().expect("there are four");
     assert!((0.09..=0.1).contains(disk), "{parts:?}");
     assert_equal(others, "others");
@@ -294,7 +294,7 @@ fn fair_boost_is_as_fast_as_periodic_boost_and_fair_in_every_workload() {
 #[test]
 fn tables_and_figures_of_chapter_6_are_held_against_their_text() {
     for number in ["6.4", "6.5", "6.6", "6.7"] {
-        let table = catalogue::table(number).expect("it is there");
+        let table = catalogue::table(number).expect("a table of the catalogue");
         let mut cells = Vec::new();
         for task in Entry::Table(table)
             .tasks(Effort::Quick)

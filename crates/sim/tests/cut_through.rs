@@ -1,5 +1,5 @@
-//! Frames that leave while their data still comes from host memory: what it gains, and that no byte leaves before it
-//! has come.
+//! Frames that leave while their data still comes from host memory: the gain in time, and that no byte leaves before it
+//! has arrived.
 
 use std::collections::BTreeMap;
 

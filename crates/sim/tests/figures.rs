@@ -106,7 +106,7 @@ fn is_open(cell: &table::Cell) -> bool {
     cell.case == "svia/bulk/0"
 }
 
-/// Each claim that is open holds on another assumption about what the text leaves open, but for one; the report shows it.
+/// Each open claim but one holds on another assumption about a detail that the text leaves open; the report shows it.
 #[test]
 fn open_claims_depend_on_what_the_text_leaves_open() {
     for open::Open {
@@ -148,15 +148,15 @@ fn open_claims_depend_on_what_the_text_leaves_open() {
     }
 }
 
-/// What fig. 5.8 says depends on the step that puts a frame into the queue, which the profile has at 8 cycles.
+/// The statements of fig. 5.8 depend on the step that puts a frame into the queue, which takes 8 cycles in the profile.
 #[test]
-fn fig_5_8_tells_what_it_comes_to_with_a_dear_queue() {
+fn fig_5_8_is_reported_also_with_an_expensive_queue() {
     for verdict in verdicts("5.8") {
         let [dear] = verdict.alternatives.as_slice() else {
             panic!("{verdict:?}");
         };
         assert!(verdict.holds && dear.assumed.contains("248 cycles"));
-        // With the host engine's price the latency gains nothing any more, and θ still does.
+        // With the host engine's cost the latency gains nothing any more, and θ still does.
         assert_eq!(dear.holds, verdict.claim.contains("jitter"), "{verdict:?}");
         assert!(verdict.full_evidence().contains("if putting a frame"));
     }
@@ -231,8 +231,8 @@ fn table_5_2_of_svia_is_what_its_stages_add_up_to() {
             (stages..stages * 1.1 + 4.0).contains(&simulated),
             "{bytes} bytes: {simulated:.1} µs, stages {stages:.1} µs"
         );
-        // Long messages cost what they do without the wait for the network engine, short ones what they do without
-        // descriptors besides.
+        // Long messages cost as much as without the wait for the network engine, short ones as much as without descriptors
+        // as well.
         let case = match bytes {
             4_096.. => "svia/bulk-without-net-wait/0",
             _ => "svia/bulk-without-net-wait-and-descriptors/0",
@@ -248,7 +248,7 @@ fn table_5_2_of_svia_is_what_its_stages_add_up_to() {
 }
 
 #[test]
-fn a_figure_that_does_not_exist_is_told_with_those_that_do() {
+fn the_error_for_an_unknown_figure_lists_the_known_ones() {
     let error = figures::points("9.9", Effort::Quick).expect_err("there is none");
     assert!(error.to_string().contains("4.4, 4.5"), "{error}");
 }

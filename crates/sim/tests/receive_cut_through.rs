@@ -1,5 +1,5 @@
-//! Frames whose data goes to host memory while they still come in: what it gains, and that no byte lands before it has
-//! come.
+//! Frames whose data goes to host memory while they still come in: the gain in time, and that no byte lands before it has
+//! arrived.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ fn a_message_of_one_frame_gains_the_shorter_of_its_two_transfers() {
                 gain <= shorter + 8 * MICROSECOND,
                 "{name}: {bytes} B gain {gain} ps"
             );
-            // Both directions gain together what each gains alone, but for what one of them has to wait for the other.
+            // Both directions together gain the sum of both alone, less the time for which one waits for the other.
             let both = took[0].saturating_sub(took[3]);
             assert!(both >= gain, "{name}: {bytes} B gain {both} ps with both");
         }
@@ -94,7 +94,7 @@ fn transfers(record: &Record) -> Vec<(Time, [Time; 2])> {
         .collect()
 }
 
-/// Also where frames come in pauses, as they themselves follow data that other transfers keep from coming.
+/// Also where frames come in with pauses, as they follow data that other transfers delay.
 #[test]
 fn no_data_lands_before_its_frame() {
     for name in ["qos", "via", "munet", "present"] {

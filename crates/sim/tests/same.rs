@@ -63,7 +63,7 @@ fn one_node_stands_for_all() {
     }
 }
 
-/// Does one thing after the other.
+/// Runs steps in order.
 struct Script(std::vec::IntoIter<Action>);
 
 impl Process for Script {
@@ -145,10 +145,10 @@ fn a_timeline_follows_a_message_from_doorbell_to_completion() {
 }
 
 #[test]
-fn who_waits_for_ever_is_told() {
+fn a_program_that_waits_forever_is_reported() {
     let mut world = two_nodes(false);
     let Ended::Deadlock(who) = world.run(u64::MAX) else {
-        panic!("nobody sends");
+        panic!("no process sends");
     };
     assert_eq!(who.len(), 2);
     assert!(

@@ -7,7 +7,7 @@ use causeway_sim::workloads::design::Design;
 use causeway_sim::workloads::quality::{self, Experiment, Flow, Shape};
 use causeway_sim::workloads::scaling::{self, Extent, Kind, Load, Order, Peers};
 
-/// What a node may take: then 4,096 of them take an eighth of 8 GiB at most.
+/// Most memory of a node: then 4,096 of them take an eighth of 8 GiB at most.
 const BYTES_PER_NODE: u64 = (1 << 30) / 4_096;
 
 fn profile(name: &str) -> Profile {

@@ -18,7 +18,7 @@ const PAGE: usize = 4096;
 const SPREAD: usize = 32;
 /// Copies of at most so many bytes are not made by the instruction.
 pub const STEP_BYTES: usize = 2048;
-/// What is copied to find out.
+/// Bytes copied for the measurement.
 const SAMPLE_BYTES: usize = 8192;
 /// How much longer a copy takes where the instruction slows down (28 times, measured); others differ by up to two.
 const SLOWDOWN: f64 = 5.0;

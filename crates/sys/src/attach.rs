@@ -15,7 +15,7 @@ pub const MAX_SPANS: usize = 1024;
 /// Bytes of a page, as far as addresses are compared within it.
 const PAGE: usize = 4096;
 
-/// What is copied through the buffer at a time.
+/// Bytes copied through the buffer at a time.
 const BUFFER_BYTES: usize = 64 << 10;
 
 thread_local! {

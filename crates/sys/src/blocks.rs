@@ -10,10 +10,10 @@ use std::ptr::NonNull;
 
 use crate::memory::Memory;
 
-/// What is wrong with a part that is asked for.
+/// The error of a requested part.
 const OUTSIDE: &str = "a part outside of a span";
 
-/// Bytes to copy from. They may be written by others meanwhile, which makes what is copied any mixture.
+/// Bytes to copy from. Others may write them meanwhile, which makes the copy any mixture.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     base: NonNull<u8>,

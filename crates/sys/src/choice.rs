@@ -18,7 +18,7 @@ const COMPARED: u32 = 16;
 /// The other way is preferred from the next cycle on if it has taken less than this part of the time.
 const BETTER: f64 = 15.0 / 16.0;
 
-/// Whose turn it is among so many ways, and what they have taken. See the module's page.
+/// The way whose turn it is among so many, and the times that they have taken. See the module's page.
 #[derive(Debug)]
 pub struct Choice<const WAYS: usize> {
     preferred: usize,
@@ -187,7 +187,7 @@ impl<const WAYS: usize> ShortChoice<WAYS> {
 mod tests {
     use super::*;
 
-    /// How long a piece of 100 units takes that takes so many ns when nothing disturbs it: every tenth turn ten times as long.
+    /// Time of a piece of 100 units that takes so many ns when undisturbed: every tenth turn takes ten times as long.
     fn time(piece: u32, nanos: u64) -> Duration {
         let disturbed = if piece % 160 < 16 { 10 } else { 1 };
         Duration::from_nanos(nanos * disturbed)
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// What passes between two turns counts for neither way, and turns of no work do not count.
+    /// Time between two turns counts for neither way, and turns without work do not count.
     #[test]
     fn turns_are_timed_from_their_beginnings_to_their_ends() {
         let (mut choice, mut clock) = (Choice::<2>::new(1), Instant::now());

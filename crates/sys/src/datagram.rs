@@ -220,7 +220,7 @@ pub fn send_many(socket: impl AsFd, datagrams: &[(SocketAddr, &[u8])]) -> io::Re
     }
 }
 
-/// Receives what is there, each datagram into its own part of `room` of `slot_bytes`. Each one's sender and bytes are
+/// Receives all waiting datagrams, each into its own part of `room` of `slot_bytes`. Each one's sender and bytes are
 /// appended to `into`. Returns how many there were.
 pub fn receive_many(
     socket: impl AsFd,
@@ -394,7 +394,7 @@ fn extended_errno(message: &libc::msghdr) -> i32 {
     0
 }
 
-/// The owner of the one socket of this host that receives what is sent to exactly `address`; `None` if
+/// The owner of the one socket of this host that receives datagrams to exactly `address`; `None` if
 /// there is none, or more than one. By the kernel's table in /proc.
 pub fn owner(address: SocketAddr) -> io::Result<Option<Owner>> {
     let path = match address {
@@ -456,7 +456,7 @@ mod tests {
                 assert_eq!(from, a);
                 assert_eq!(room[range], sent[..]);
             }
-            // What does not fit its slot is left out.
+            // Bytes beyond the slot are left out.
             assert_eq!(receive_many(&other, &mut room, 700, &mut got).unwrap(), 4);
             assert_eq!(got.len(), 2);
             assert_eq!(receive_many(&other, &mut room, 700, &mut got).unwrap(), 0);
@@ -480,7 +480,7 @@ mod tests {
         }
     }
 
-    /// A datagram that the kernel itself finds too large is reported without an address. Left there, the report would
+    /// The kernel reports a datagram that it finds too large itself without an address. An unread report would
     /// keep the socket's descriptor readable for ever.
     #[test]
     fn reports_without_an_address_are_taken_too() {
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_question_finds_the_same_owner_and_no_wildcards() {
+    fn the_direct_look_up_finds_the_same_owner_and_no_wildcards() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let (_one, a, other, b) = pair(address);
             let mut owners = crate::net::Owners::default();
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_oneself_is_wide() {
+    fn the_mtu_to_the_own_host_is_large() {
         assert!(path_bytes(&"127.0.0.1:9".parse().unwrap()).unwrap() >= 1500);
     }
 }

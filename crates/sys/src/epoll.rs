@@ -75,7 +75,7 @@ impl Epoll {
         let _ = epoll::delete(&self.set, descriptor);
     }
 
-    /// Appends what is ready now to `ready`, at most 64 at a time.
+    /// Appends the events that are ready now to `ready`, at most 64 at a time.
     pub fn check(&self, ready: &mut Vec<Ready>) -> io::Result<()> {
         let now = Timespec {
             tv_sec: 0,

@@ -25,7 +25,7 @@ mod tests {
 
     #[test]
     fn open_descriptors_are_copied_and_others_refused() {
-        let file = std::fs::File::open("/dev/null").expect("it is there");
+        let file = std::fs::File::open("/dev/null").expect("the device exists");
         let copy = descriptor(file.as_raw_fd()).expect("it is open");
         assert_ne!(copy.as_raw_fd(), file.as_raw_fd());
         assert!(descriptor(-1).is_err());

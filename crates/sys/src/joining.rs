@@ -23,7 +23,7 @@ pub enum Joined {
     Second(Vec<u8>),
 }
 
-/// Tells the process at the other end of the connected socket with this number a text, and learns its text. Of the two
+/// Exchanges a text with the process at the other end of the connected socket with this number. Of the two
 /// processes the one with the larger text comes first; two of the same text are one process. The socket is as it was before: nothing is left in it, and whether it waits
 /// is not changed. Waits as long as the other process takes.
 pub fn exchange(number: RawFd, text: &[u8]) -> io::Result<Joined> {
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_learn_of_each_other_and_leave_nothing_in_the_socket() {
+    fn two_processes_exchange_texts_and_leave_the_socket_empty() {
         let (mut a, mut b) = UnixStream::pair().expect("a pair");
         b.set_nonblocking(true).expect("it can be set");
         let there = b.as_raw_fd();
@@ -105,12 +105,12 @@ mod tests {
         assert_eq!(other.join().expect("it ends"), Joined::First);
         a.write_all(b"x").expect("there is room");
         let mut byte = [0];
-        b.read_exact(&mut byte).expect("it is there");
+        b.read_exact(&mut byte).expect("the byte is in the socket");
         assert_eq!(byte, *b"x");
     }
 
     #[test]
-    fn one_that_says_nothing_or_too_much_is_an_error() {
+    fn an_empty_or_too_long_text_is_an_error() {
         let (a, b) = UnixStream::pair().expect("a pair");
         drop(b);
         assert!(exchange(a.as_raw_fd(), b"a").is_err());

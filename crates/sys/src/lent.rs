@@ -13,10 +13,10 @@ pub struct Buffer {
     pub len: usize,
 }
 
-// SAFETY: an address and a number. Who makes `Memory` of it vouches for the bytes.
+// SAFETY: an address and a number. The code that makes `Memory` of it vouches for the bytes.
 unsafe impl Send for Buffer {}
 
-/// What is done with the buffers.
+/// Access to the buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// They are written.

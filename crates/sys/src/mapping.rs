@@ -102,7 +102,7 @@ impl Mapping {
     }
 }
 
-/// Keeps a mapping out of forked children: what they wrote there would reach this process and its peers. Without
+/// Keeps a mapping out of forked children: their writes would reach this process and its peers. Without
 /// effect where the kernel cannot; children of this library do not touch it in any case.
 pub(crate) fn keep_from_children(base: NonNull<u8>, len: usize) {
     // SAFETY: callers give a whole mapping of their own; it stays as it is in this process.

@@ -122,7 +122,7 @@ mod tests {
 
     /// Opening the FIFO would wait for a writer.
     #[test]
-    fn what_is_no_memory_file_is_not_even_opened() {
+    fn a_file_other_than_a_memory_file_is_not_opened() {
         let dir = std::env::temp_dir().join(format!("causeway-foreign-{}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
         let place = dir.join("file");
@@ -172,7 +172,7 @@ mod tests {
         let own = Memory::map_object(file.try_clone().unwrap(), 64 << 10, 1).unwrap();
         own.make_present().unwrap();
         own.write_at(40_000, &[7]);
-        // Kernels before 5.14 leave the rest to the first touch.
+        // Kernels before 5.14 allocate the remaining pages at the first touch.
         assert!(has_all_pages(&file) || !kernel_populates());
         import.make_present().unwrap();
         import.write_at(40_001, &[8]);

@@ -39,7 +39,7 @@ unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
-/// Tells when the bytes of a [`Memory`] have been given up by every holder, without holding them.
+/// Shows when every holder has dropped the bytes of a [`Memory`], without holding them.
 #[derive(Debug, Clone)]
 pub struct MemoryWatch {
     backing: Weak<Backing>,
@@ -356,7 +356,7 @@ impl Memory {
     /// shareable object any more. For memory that a failed process may still access. Has no effect on memory of other
     /// kinds, or twice.
     ///
-    /// What other threads write to the bytes meanwhile may be lost.
+    /// Concurrent writes of other threads to the bytes may be lost.
     pub fn detach(&self) -> std::io::Result<()> {
         use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous, mremap_fixed, munmap};
         let Backing {
@@ -751,7 +751,7 @@ mod tests {
             let part = memory.slice(2..4);
             assert_eq!((part.id(), part.allocation().len()), (None, 2));
         });
-        // Not even at the same place is it taken for another's, as long as it is watched.
+        // As long as it is watched, no other memory gets its identity, even at the same address.
         let (id, watch) = (memory.id(), memory.watch());
         drop((memory, part, whole));
         assert!(watch.is_gone());

@@ -73,12 +73,12 @@ pub fn send_pieces(socket: impl AsFd, pieces: &[Piece<'_>]) -> io::Result<Option
     unless_blocked(sent)
 }
 
-/// Receives what is there into `buffer`. `Ok(None)` means nothing now, `Ok(Some(0))` the end.
+/// Receives waiting bytes into `buffer`. `Ok(None)` means none now, `Ok(Some(0))` the end.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     unless_blocked(rustix::net::recv(socket, buffer, RecvFlags::DONTWAIT).map(|(_, count)| count))
 }
 
-/// Receives what is there into `spans`, in order, and what is more into `rest`.
+/// Receives waiting bytes into `spans`, in order, and further ones into `rest`.
 ///
 /// # Panics
 /// If a span is for reading only.
@@ -161,7 +161,7 @@ pub fn accept(listener: impl AsFd) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Begins to connect; the socket becomes writable when [`connected`] can tell the outcome.
+/// Begins to connect; the socket becomes writable when [`connected`] can return the outcome.
 pub fn connect(address: &SocketAddr) -> io::Result<OwnedFd> {
     let socket = stream(address)?;
     match rustix::net::connect(&socket, address) {
@@ -194,7 +194,7 @@ pub fn tune(socket: impl AsFd, vanished: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether both ends of a connection are on this host, whatever address they use.
+/// Whether both ends of a connection are on this host, by any of its addresses.
 pub fn stays_on_this_host(socket: impl AsFd) -> io::Result<bool> {
     Ok(is_same_host(
         local_address(&socket)?,
@@ -208,7 +208,7 @@ pub fn is_same_host(ours: SocketAddr, theirs: SocketAddr) -> bool {
     ours.is_loopback() || ours == theirs
 }
 
-/// Keeps what is between the two ends small enough for the processor's caches: the kernel would let
+/// Keeps the bytes between the two ends few enough for the processor's caches: the kernel would let
 /// it grow to megabytes, which halves the bandwidth (`docs/tcp-engine.md`). Between hosts it has to
 /// cover bandwidth times delay, and the kernel knows better.
 fn tune_for_loopback(socket: BorrowedFd<'_>) -> io::Result<()> {
@@ -308,7 +308,7 @@ pub fn peer_address(socket: impl AsFd) -> io::Result<SocketAddr> {
 /// The owner of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
-    /// The user who made it.
+    /// The user that made it.
     pub uid: u32,
     /// Its inode number, by which a process can be found to hold it. Never 0.
     pub inode: u64,
@@ -475,7 +475,7 @@ mod tests {
         for end in [&one, &other] {
             assert!(stays_on_this_host(end).unwrap());
             tune(end, Duration::from_secs(30)).unwrap();
-            // The kernel counts twice what was asked for, for its own records.
+            // The kernel doubles the requested size, for its own records.
             let send = sockopt::socket_send_buffer_size(end).unwrap();
             assert!(send <= 2 * LOOPBACK_SEND_BYTES, "{send}");
         }

@@ -8,14 +8,14 @@ pub enum Patience {
     /// There is none.
     #[default]
     Over,
-    /// Nobody has looked yet.
+    /// Not checked yet.
     Fresh,
     /// Until then.
     Until(Instant),
 }
 
 impl Patience {
-    /// Whether one goes on looking: `most` from the first look on. Reads the clock, unless it is over.
+    /// Whether to go on checking: for `most` from the first check on. Reads the clock, unless the time is over.
     #[inline]
     pub fn lasts(&mut self, most: Duration) -> bool {
         match self {
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_runs_from_the_first_look_on() {
+    fn the_time_runs_from_the_first_check() {
         let most = Duration::from_micros(5);
         let start = Instant::now();
         let mut patience = Patience::Fresh;

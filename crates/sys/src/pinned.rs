@@ -1,10 +1,10 @@
-//! The process at the other end of a Unix socket, held so that what is done by its number is done to that process.
+//! The process at the other end of a Unix socket, held so that operations by its number affect that process only.
 //!
 //! A number is not a process: when one ends, another may get its number, and one that starts another program
 //! keeps its number with other memory. What holds is the kernel's handle of the memory (`/proc/PID/mem`), opened while the kernel's
 //! handle of the process (`SO_PEERPIDFD`) said that the number was still its own: the first is of no use any more as
 //! soon as the process has ended or has another program. Cross-memory attach takes a number all the same, so
-//! [`Pinned::number`] looks first, once in each tick of the kernel's clock (1 to 10 ms): a look at each copy would cost a noticeable part
+//! [`Pinned::number`] checks first, once in each tick of the kernel's clock (1 to 10 ms): a check at each copy would cost a noticeable part
 //! of it, and numbers do not come back sooner by chance. On purpose, a process can make it so; but it can only become one of its own
 //! user's that the kernel lets this process reach, as processes of other users are not shared memory with.
 //!
@@ -29,7 +29,7 @@ use crate::socket::RecordSocket;
 pub struct Mark {
     /// Where it lies.
     pub address: u64,
-    /// What it is, as long as the process does not end.
+    /// Its identity, as long as the process does not end.
     pub value: u64,
 }
 
@@ -63,7 +63,7 @@ impl Pinned {
         let number = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
         let process = match socket.peer_process() {
             Ok(process) => Some(process),
-            // A kernel before 6.5: what has the number now may be another process, as the mark shows.
+            // A kernel before 6.5: the number may be another process's now, as the mark shows.
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
                 pidfd_open(number, PidfdFlags::empty()).ok()
             }
@@ -173,7 +173,7 @@ mod tests {
 
     const PATH: &str = "CAUSEWAY_SYS_TEST_CHANGELING";
 
-    /// The child of the tests below: says where its mark is, waits for a record, and starts another program that keeps its socket.
+    /// The child of the tests below: sends the address of its mark, waits for a record, and starts another program that keeps its socket.
     #[test]
     fn a_changeling_plays_its_role() {
         let Some(path) = std::env::var_os(PATH) else {
@@ -229,7 +229,7 @@ mod tests {
         (child, socket, mark)
     }
 
-    /// What is known of the child with each handle that a kernel may give.
+    /// The state of the child by each kind of handle that a kernel may provide.
     fn all_ways(socket: &RecordSocket, mark: Mark) -> Vec<Pinned> {
         let pid = socket.peer().unwrap().pid;
         let with = |handle| Pinned {
@@ -258,7 +258,7 @@ mod tests {
         };
         assert!(Pinned::new(&socket, lie).is_err());
         socket.send(b"go", &[]).unwrap();
-        // What the new program repeats has come to it, so it runs. In front of it is what the test has printed.
+        // The new program repeats its input, so it runs. The test's own output precedes that.
         child.stdin.as_mut().unwrap().write_all(b"?!").unwrap();
         let (mut out, mut byte) = (Vec::new(), [0]);
         while !out.ends_with(b"?!") {
@@ -266,7 +266,7 @@ mod tests {
             assert_eq!(from.read(&mut byte).unwrap(), 1, "it ended early");
             out.push(byte[0]);
         }
-        // Nothing else tells.
+        // No other sign distinguishes them.
         assert_eq!(socket.peer().unwrap().pid, pid);
         assert!(!socket.is_hung_up());
         for pinned in &pinned {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_ended_is_not_pinned_whoever_has_its_number() {
+    fn a_process_that_has_ended_is_not_pinned_even_if_its_number_is_in_use() {
         let (mut child, socket, mark) = changeling();
         let pinned = all_ways(&socket, mark);
         child.kill().unwrap();

@@ -7,7 +7,7 @@ use crate::attach::{self, LocalSpans, RemoteSpans};
 use crate::memory::Memory;
 use crate::timing::lowest;
 
-/// What is copied to find out what a byte takes: more than the nearest cache of most processors holds twice.
+/// Bytes copied to measure the cost of a byte: more than the nearest cache of most processors holds twice.
 const SAMPLE_BYTES: usize = 32 << 10;
 
 /// Bytes of a page.

@@ -17,7 +17,7 @@ pub const SECRET_BYTES: usize = 32;
 /// Bytes of the mapping: the kernel rounds up to a page.
 const MAPPED_BYTES: usize = 4096;
 
-/// The most bytes of a key file that are looked at.
+/// The most bytes of a key file that are read.
 const LONGEST_FILE: usize = 4096;
 
 /// A key. Clones are references to the same bytes; `Debug` does not show them.
@@ -39,7 +39,7 @@ impl Secret {
     /// Takes the bytes over and overwrites the caller's.
     pub fn take(bytes: &mut [u8; SECRET_BYTES]) -> Self {
         let page = Page::new();
-        // SAFETY: the page has room for them, and nobody else has it yet.
+        // SAFETY: the page has room for them, and is not shared yet.
         unsafe { page.at.write(*bytes) };
         bytes.zeroize();
         Self(Arc::new(page))
@@ -50,7 +50,7 @@ impl Secret {
         random::bytes().map(|mut bytes| Self::take(&mut bytes))
     }
 
-    /// The one that 64 hexadecimal digits stand for.
+    /// The key of 64 hexadecimal digits.
     pub fn of_digits(text: &str) -> Option<Self> {
         let mut bytes = [0; SECRET_BYTES];
         if text.len() != 2 * SECRET_BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -116,7 +116,7 @@ impl std::fmt::Debug for Secret {
 
 impl Page {
     fn new() -> Self {
-        // SAFETY: a new mapping at an address of the kernel's choice touches nobody else's memory.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
         let mapped = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -152,7 +152,7 @@ impl Drop for Page {
     fn drop(&mut self) {
         self.wipe();
         if self.is_mapped {
-            // SAFETY: `new` has mapped exactly this, and nobody refers to it any more.
+            // SAFETY: `new` has mapped exactly this, and there is no reference to it any more.
             let _ = unsafe { munmap(self.at.as_ptr().cast(), MAPPED_BYTES) };
         } else {
             // SAFETY: `new` has leaked exactly this box.

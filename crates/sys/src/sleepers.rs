@@ -1,10 +1,11 @@
-//! Processes that sleep until something in the memory that they share has happened, and how the process finds them that makes it happen.
+//! Processes that sleep until a change in the memory that they share, and how the process that makes the change finds them.
 //!
-//! Each process has a bit in a word of that memory. One that is about to sleep sets it, looks once more, and sleeps until it is sent a
-//! notice. One that has changed what others may sleep for reads the bits, clears those of processes whose wait is over, and sends a notice to each of them.
-//! There is a full fence between the change and the reading of bits, and one between the setting of a bit and the last look: either the
-//! one sees the bit, or the other sees the change. A process that was sent a notice and has to sleep on sets its bit again: it may have been
-//! taken on account of what the process was waiting for before.
+//! Each process has a bit in a word of that memory. A process that is about to sleep sets it, checks its condition once more, and
+//! sleeps until it is sent a notice. A process that has changed a word for which others may sleep reads the bits, clears those of
+//! processes whose wait is over, and sends a notice to each of them. There is a full fence between the change and the reading of
+//! bits, and one between the setting of a bit and the last check: either the one sees the bit, or the other sees the change. A
+//! process that was sent a notice and has to sleep on sets its bit again: it may have been cleared for the condition of an
+//! earlier wait.
 //!
 //! The memory may also hold a lock that a process has alone or several share ([`try_lock`]).
 
@@ -15,7 +16,7 @@ use crate::word::{Word, fence};
 #[cfg(all(loom, test))]
 mod model;
 
-/// The process of this bit is about to sleep. It looks once more before it does.
+/// The process of this bit is about to sleep. It checks its condition once more before it does.
 pub fn announce(bits: &impl Word, bit: u32) {
     bits.fetch_or(1 << bit, SeqCst);
     fence(SeqCst);

@@ -1,9 +1,9 @@
-//! What the threads of a program, and one that makes progress in their stead while they compute, tell each other.
+//! Synchronization between the threads of a program and one that makes progress in their stead while they compute.
 //!
-//! The thread makes progress with what calls have left going on, as long as no thread of the program waits, which makes progress itself.
+//! The thread makes progress on operations that calls have left, as long as no thread of the program waits, which makes progress itself.
 //! Otherwise it is idle: it sleeps on a count of calls. A thread of the program that leaves the library behind something that goes on wakes
-//! it. The thread says that it is idle before it looks at what goes on, and the program's threads look whether it is idle behind
-//! what they have begun, and behind the end of a wait: either the thread sees that, or they see that it is idle.
+//! it. The thread announces that it is idle before it checks for operations, and the program's threads check whether it is idle after
+//! they have begun operations, and after a wait: either the thread sees these operations, or they see that it is idle.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -28,7 +28,7 @@ pub trait StandbyMemory {
     fn wake(&self);
 }
 
-/// The thread begins a round: it is to sleep on this count of calls unless it finds something to do. `true` if it is to look for that, inside
+/// The thread begins a round: it is to sleep on this count of calls unless it finds operations. `true` if it is to check for these, inside
 /// of the library.
 pub fn begin_round(memory: &impl StandbyMemory) -> (u64, bool) {
     let calls = memory.calls().load(SeqCst);
@@ -37,7 +37,7 @@ pub fn begin_round(memory: &impl StandbyMemory) -> (u64, bool) {
     (calls, memory.waiting().load(SeqCst) == 0)
 }
 
-/// The thread is inside of the library, and looks at what goes on.
+/// The thread is inside of the library, and checks for operations.
 pub fn look(memory: &impl StandbyMemory) {
     memory.idle().store(0, SeqCst);
 }

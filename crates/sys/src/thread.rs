@@ -8,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 const STACK_BYTES: usize = 128 << 10;
 
 /// Starts a thread with a small stack that no signal of the process is delivered to: the program's handlers
-/// run where they would run without this thread, and interrupt what they would interrupt.
+/// run in the threads in which they would run without this one.
 ///
 /// # Errors
 /// If the system refuses another thread.
@@ -115,7 +115,7 @@ pub fn take_short_slices() {
 mod tests {
     use super::*;
 
-    /// What `/proc` tells about a thread's mask of blocked signals.
+    /// A thread's mask of blocked signals in `/proc`.
     fn blocked() -> u64 {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let line = status.lines().find(|line| line.starts_with("SigBlk:"));

@@ -1,5 +1,5 @@
-//! Files that say what a program is to do or hold its keys: whose they have to be, and who may change them, before they are believed.
-//! As `ssh` does it: the caller's own or root's, and nobody else's to write; a key nobody else's to read either.
+//! Files that configure a program or hold its keys: required owners and permissions before they are used.
+//! The rules are those of `ssh`: owned by the caller or root, and not writable by others; a key not readable by others either.
 
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
@@ -29,7 +29,7 @@ pub enum Use {
 pub enum Refused {
     /// It cannot be opened.
     Unreadable(io::Error),
-    /// What is wrong with it, and what helps.
+    /// The error, and the remedy.
     Distrusted(String),
 }
 
@@ -42,9 +42,9 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Opens a file that somebody has named, if it is to be believed. What was checked is what is read, whatever becomes of the name.
+/// Opens a named file, if it may be used. The checked file is the one that is read, also if the name changes.
 pub fn open(path: &Path, used: Use) -> Result<File, Refused> {
-    // Whatever has that name, opening it neither waits nor has an effect.
+    // Opening an object of any kind neither waits nor has an effect.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
@@ -55,8 +55,8 @@ pub fn open(path: &Path, used: Use) -> Result<File, Refused> {
     Ok(file)
 }
 
-/// Whether files are believed that were only found in the directory of `path`, not named by anybody: its owner has to be the caller or root, and
-/// not everybody may put something there, unless it is sticky.
+/// Whether files may be used that were found in the directory of `path`, not named: its owner has to be the caller or root, and
+/// others may not write to it, unless it is sticky.
 pub fn check_place(path: &Path) -> Result<(), Refused> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_where_others_may_put_it_is_used_only_if_it_is_named() {
+    fn a_file_where_others_may_put_one_is_used_only_if_it_is_named() {
         let folder = folder("place");
         let file = folder.join("file");
         for (mode, fits) in [(0o755, true), (0o775, true), (0o1777, true), (0o777, false)] {

@@ -1,5 +1,5 @@
-//! What the operating system says about other processes. Apart from the other tests: a child has its parent's descriptors until
-//! it runs its own program, and what other tests have just closed stays open so long.
+//! The operating system's view of other processes. Separate from the other tests: a child has its parent's descriptors until
+//! it runs its own program, and keeps descriptors open that other tests have just closed.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use causeway_sys::process::is_stopped;
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
-fn a_stopped_process_is_told_from_one_that_runs() {
+fn a_stopped_process_is_distinguished_from_a_running_one() {
     assert!(!is_stopped(std::process::id() as i32));
     assert!(!is_stopped(0));
     let mut child = Command::new("sleep")

@@ -1,7 +1,7 @@
 //! A method of another crate, which moves registered memory only, as a network adapter does, and has none of the abilities that
 //! a method may lack: no atomics, no protection per peer, no news of a peer's death.
 //!
-//! It is another method, `mem` unless told otherwise, under a scheme of its own, behind tables of which memory may be moved.
+//! It wraps another method, `mem` by default, under a scheme of its own, behind tables of registered memory.
 //! Tests read the tables from outside, also after an endpoint has taken the method.
 
 use std::collections::HashMap;
@@ -93,12 +93,12 @@ impl Tables {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registrations that were ever made.
+    /// Number of registrations made so far.
     pub fn made(&self) -> u64 {
         self.lock().made
     }
 
-    /// Registrations that there are now.
+    /// Number of present registrations.
     pub fn len(&self) -> usize {
         self.lock().spans.len()
     }

@@ -1,8 +1,8 @@
-//! Bodies that feed bytes from elsewhere to every decoder: shared by the fuzz target under
+//! Bodies that feed arbitrary bytes to every decoder: shared by the fuzz target under
 //! `fuzz/` and by `tests/decoders.rs`, which feeds them seeded random and mutated inputs.
 //!
-//! A body panics when a decoder breaks a promise: nothing that arrives makes it panic, and what it
-//! accepts is encoded to the very bytes that it accepted, so that no two encodings mean the same.
+//! A body panics when a decoder breaks a promise: no input makes it panic, and an accepted
+//! input is encoded to the same bytes again, so that no two encodings mean the same.
 //!
 //! State machines that take events rather than bytes are fed with events that the bytes choose.
 //!
@@ -86,14 +86,14 @@ pub fn all() -> &'static [Decoder] {
     }
 }
 
-/// What is accepted has exactly one encoding.
+/// An accepted input has exactly one encoding.
 fn canonical<T: Wire + PartialEq + Debug>(bytes: &[u8]) {
     if let Ok(value) = T::from_bytes(bytes) {
         assert!(value.to_bytes() == bytes, "another encoding: {value:?}");
     }
 }
 
-/// In each format, what is accepted has exactly one encoding.
+/// In each format, an accepted input has exactly one encoding.
 fn fs_request(bytes: &[u8]) {
     if let Ok((request, formats)) = fs::Request::from_bytes(bytes) {
         let again = request.to_bytes(formats);
@@ -102,7 +102,7 @@ fn fs_request(bytes: &[u8]) {
     }
 }
 
-/// The same of replies. One that refuses another format is none of its own, whatever was asked.
+/// The same of replies. A refusal of another format does not count as a reply of its own, for every request.
 fn fs_reply(bytes: &[u8]) {
     if let Ok((reply, capability, format)) = fs::Reply::from_bytes_with(bytes) {
         assert!(
@@ -118,7 +118,7 @@ fn fs_reply(bytes: &[u8]) {
     }
 }
 
-/// Lines, in two pieces: what is understood says the same when it is written and read again.
+/// Lines, in two pieces: an accepted line means the same when it is written and read again.
 fn pmi_lines(bytes: &[u8]) {
     let mut lines = pmi::Lines::default();
     for piece in bytes.chunks(bytes.len() / 2 + 1) {
@@ -132,7 +132,7 @@ fn pmi_lines(bytes: &[u8]) {
     }
 }
 
-/// A line of an event file: what is understood says the same when it is written and read again.
+/// A line of an event file: an accepted line means the same when it is written and read again.
 fn run_event(bytes: &[u8]) {
     let Ok(line) = std::str::from_utf8(bytes) else {
         return;
@@ -175,7 +175,7 @@ fn store_record(bytes: &[u8]) {
     }
 }
 
-/// What is accepted is written the same way again.
+/// An accepted input is written the same way again.
 fn home_file(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -218,7 +218,7 @@ fn store_key(bytes: &[u8]) {
     }
 }
 
-/// What is encoded again is understood the same way.
+/// An accepted input means the same when it is encoded and decoded again.
 fn bmi_packet(bytes: &[u8]) {
     let Ok((header, body)) = bmi::decode(bytes) else {
         return;
@@ -273,7 +273,7 @@ fn tcp_opening(bytes: &[u8]) {
     let Ok(parsed) = tcp::Hello::decode(hello) else {
         return;
     };
-    // Of formats that this build does not speak only what all have is read.
+    // Of formats that this build does not speak only the fields common to all formats are read.
     if tcp::FORMATS.common(parsed.formats).is_some() {
         assert_eq!(parsed.encode(), *hello);
     }
@@ -314,7 +314,7 @@ fn one_datagram(bytes: &[u8]) {
             datagram::begin_segment(prefix, number, &mut again);
             again.extend_from_slice(sealed);
         }
-        // Of other formats no more than the prefix is known.
+        // Of other formats only the prefix is known.
         Ok(Datagram::Foreign(prefix, _)) => {
             assert_eq!(datagram::Prefix::peek(bytes), Ok(prefix));
             return;
@@ -377,9 +377,9 @@ fn tcp_frames(bytes: &[u8]) {
 }
 
 /// The state machine behind the frames, with two connections (subflows), exports and transfers of its own. A byte
-/// 0xfe ends what comes on one connection, and the other goes on. Whatever comes, each transfer ends once and
-/// memory that is not exported for writing stays as it is. The placement of a packet is cancelled when something
-/// comes on the second connection meanwhile.
+/// 0xfe ends the input of one connection, and the other goes on. With any input, each transfer ends once and
+/// memory that is not exported for writing stays as it is. The placement of a packet is cancelled when bytes
+/// arrive on the second connection meanwhile.
 fn tcp_session(bytes: &[u8]) {
     #[derive(Default)]
     struct Seen(Vec<u64>, Placements<Peer>);
@@ -469,7 +469,7 @@ fn shm_ring(bytes: &[u8]) {
         let word = u64::from_le_bytes(*word);
         if let Ok(slot) = shm::SlotWord::unpack(word) {
             assert_eq!(slot.pack(), word);
-            // However long it claims to be, the number of slots is computed without overflow.
+            // For every length that a packet claims, the number of slots is computed without overflow.
             let _ = shm::slots_of(slot.len as usize);
         }
         canonical::<shm::Internal>(packet);
@@ -500,7 +500,7 @@ fn address(bytes: &[u8]) {
     }
 }
 
-/// A configuration that is accepted prints a file that means the same; one that is not says where.
+/// An accepted configuration prints a file that means the same; the error for a refused one names the place.
 fn configuration(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -518,7 +518,7 @@ fn configuration(bytes: &[u8]) {
     }
 }
 
-/// Values that decoders are bad at.
+/// Values at the limits of decoders.
 const EDGES: [u64; 8] = [0, 1, 0x7f, 0xff, 0xffff, 0x7fff_ffff, 0xffff_ffff, u64::MAX];
 
 /// Changes `bytes` in one to four ways: bits, bytes, fields, cuts, repetitions, insertions.

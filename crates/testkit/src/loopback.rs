@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::process;
 
-/// The first of the ports that are given; all are below those that kernels choose by themselves.
+/// The first port; all are below the range from which kernels choose by themselves.
 const FIRST: u16 = 10_000;
 /// They are given out to processes in blocks.
 const BLOCK: u16 = 200;
@@ -19,7 +19,7 @@ const MOST_BLOCKS: usize = 8;
 /// The ports of this process.
 struct Ports {
     /// Numbers of the blocks, and the sockets by which other processes see that they are taken: the kernel closes them
-    /// when the process ends, however it does.
+    /// when the process ends, also when it is killed.
     blocks: Vec<(u16, UnixListener)>,
     given: usize,
 }

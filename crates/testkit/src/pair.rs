@@ -18,7 +18,7 @@ pub struct Side {
 }
 
 impl Side {
-    /// Nothing has been posted to this instance.
+    /// An instance without operations.
     ///
     /// # Panics
     /// If there is no room for a context.
@@ -61,9 +61,9 @@ impl Side {
 
 /// Two sides that have met.
 pub struct Pair {
-    /// The one that called.
+    /// The side that called.
     pub client: Side,
-    /// The one that listens.
+    /// The side that listens.
     pub server: Side,
     /// The server, for the client.
     pub to: Addr,

@@ -1,4 +1,4 @@
-//! Bounded waiting: every loop that waits for another process or thread has a limit, and says what it waited for.
+//! Bounded waiting: every loop that waits for another process or thread has a limit, and names the awaited event when it fails.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ impl Patience {
     /// Spends one round of the loop; lets other threads run now and then.
     ///
     /// # Panics
-    /// When the time is up, saying what was waited for.
+    /// When the time is up, naming the awaited event.
     #[track_caller]
     pub fn spend(&mut self) {
         self.rounds = self.rounds.wrapping_add(1);
@@ -55,7 +55,7 @@ impl Patience {
 /// Calls `attempt` until it returns something, sleeping a little in between.
 ///
 /// # Panics
-/// When [`GENEROUS`] time is up, saying what was waited for.
+/// When [`GENEROUS`] time is up, naming the awaited event.
 #[track_caller]
 pub fn eventually<T>(awaited: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let mut patience = Patience::new(awaited);

@@ -1,11 +1,11 @@
-//! What a sink needs for direct placement (`Sink::receive_buffer`): receive buffers for every second packet that is offered.
+//! Direct placement in sinks of tests (`Sink::receive_buffer`): receive buffers for every second packet that is offered.
 
 use std::collections::BTreeMap;
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{PLACEMENT_HEAD_BYTES, Spans};
 
-/// A packet's head, and the receive buffers for what is behind it.
+/// A packet's head, and the receive buffers for the rest.
 #[derive(Debug)]
 struct Placement {
     head: [u8; PLACEMENT_HEAD_BYTES],
@@ -68,7 +68,7 @@ impl<K: Ord + std::fmt::Debug> Placements<K> {
         self.forget(&from)
     }
 
-    /// Returns the packet that is being placed as far as it has come, since the rest will not come: its sender is
+    /// Returns the packet that is being placed as far as it has arrived, since the rest will not arrive: its sender is
     /// gone, or its placement was cancelled.
     ///
     /// # Panics

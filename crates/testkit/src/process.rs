@@ -2,7 +2,7 @@
 //! for real.
 //!
 //! A test calls [`part`] first: in the ordinary run it returns `None` and the test goes on; in a
-//! child it returns what the child shall do. [`Child::spawn`] runs the test binary again with
+//! child it returns the child's role. [`Child::spawn`] runs the test binary again with
 //! exactly that test selected:
 //!
 //! ```no_run
@@ -22,7 +22,7 @@
 //! }
 //! ```
 //!
-//! A child sends its test lines; what the test harness prints is passed over.
+//! A child sends its test lines; output of the test harness is ignored.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitStatus, Stdio};
@@ -62,7 +62,7 @@ pub fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What this process shall do, if it is a child.
+/// The role of this process, if it is a child.
 #[derive(Debug)]
 pub struct Part {
     /// The role that [`Child::spawn`] named.
@@ -72,7 +72,7 @@ pub struct Part {
 }
 
 /// The part that this process plays; `None` if it is no child of [`Child::spawn`]. A child ends
-/// with its parent, however that ends.
+/// with its parent, also if that is killed.
 pub fn part() -> Option<Part> {
     let role = std::env::var(ROLE).ok()?;
     std::thread::spawn(|| {
@@ -164,7 +164,7 @@ impl Child {
         Pid::from_child(&self.process)
     }
 
-    /// Stops the child where it stands; the operation is over when it no longer runs.
+    /// Stops the child; returns when it no longer runs.
     pub fn stop(&self) {
         kill_process(self.handle(), Signal::STOP).expect("the child can be stopped");
         let path = format!("/proc/{}/stat", self.pid());

@@ -1,5 +1,5 @@
 //! A file server with replies that a test scripts: it speaks the file system's protocol over TCP, is metadata server and
-//! I/O server at once, and has a tiny tree of its own for whatever the script leaves alone.
+//! I/O server at once, and has a tiny tree of its own for requests that the script leaves alone.
 //!
 //! ```text
 //! /        object 1
@@ -40,20 +40,20 @@ pub const SMALL: ObjectId = ObjectId(5);
 const FILE_SYSTEM: u128 = 0x00c0_ffee;
 const NAME: &str = "all";
 
-/// What goes back for a request.
+/// The response to a request.
 #[derive(Debug, Clone)]
 pub enum Response {
-    /// What an honest server sends.
+    /// The correct response.
     Honest,
     /// This result.
     Reply(ReplyBody),
-    /// These bytes, whatever they mean.
+    /// These bytes, valid or not.
     Bytes(Vec<u8>),
     /// The same, under a tag that belongs to no request.
     WrongTag,
 }
 
-/// Chooses replies: gets each operation, and the result that an honest server would send.
+/// Chooses replies: gets each operation, and the correct result.
 pub type Script = Box<dyn FnMut(&Operation, &ReplyBody) -> Response + Send>;
 
 /// The formats that a server speaks, which can be changed while it runs: as if another build of it were started.
@@ -129,7 +129,7 @@ impl Drop for ScriptedServer {
         self.stopping.store(true, Ordering::Release);
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // The test has seen as a client what went wrong there.
+            // The test has seen the error as a client.
             let _ = thread.join();
         }
     }
@@ -186,7 +186,7 @@ impl Serving {
         }
     }
 
-    /// Writes what `/f` holds into the client's memory, as much as fits.
+    /// Writes the content of `/f` into the client's memory, as much as fits.
     fn bring(&mut self, to: Addr, memory: &[RegionDescriptor]) {
         let mut left = FILE_BYTES;
         let mut parts = Vec::new();
@@ -202,20 +202,20 @@ impl Serving {
             self.bmi
                 .post_transfer(to, Direction::Put, &[content], &parts, self.context, 0);
         if let Ok(Posted::Pending(op)) = posted {
-            // The client reports what went wrong.
+            // The client reports the error.
             let _ = self.bmi.test(op, Duration::from_secs(10));
         }
     }
 
     fn send(&mut self, to: Addr, tag: u64, bytes: Vec<u8>) {
         let message = Memory::from_vec(bytes);
-        // A client that has gone wants no reply.
+        // A client that has disconnected needs no reply.
         let _ = self.bmi.post_send(to, &[message], tag, self.context, 0);
     }
 }
 
-/// What a server that speaks `ours` says of a request that has none of these formats. Servers of one format say it in that one,
-/// and know nothing of others.
+/// The refusal of a server that speaks `ours` to a request in none of these formats. Servers of one format send it in that format,
+/// without the range of their formats.
 fn refusal(ours: Formats, request: &[u8]) -> Vec<u8> {
     let asked = request.first().copied().unwrap_or_default();
     let theirs = Request::formats_of(request).unwrap_or(Formats::only(asked));
@@ -233,7 +233,7 @@ fn refusal(ours: Formats, request: &[u8]) -> Vec<u8> {
     Reply { result }.to_bytes(format)
 }
 
-/// The result that an honest server sends.
+/// The correct result.
 fn honest_result(operation: &Operation) -> Result<ReplyBody, Failure> {
     let known = |object| match node(object) {
         Some(node) => Ok(ReplyBody::Node(Box::new(node))),
@@ -348,7 +348,7 @@ pub fn entry(name: &[u8], object: ObjectId) -> Entry {
     }
 }
 
-/// One of the objects, as an honest server describes it.
+/// The correct description of one of the objects.
 pub fn node(object: ObjectId) -> Option<Node> {
     let distribution = Distribution {
         strip_size: 64 << 10,
@@ -403,7 +403,7 @@ pub fn node(object: ObjectId) -> Option<Node> {
     })
 }
 
-/// The result of a read of small data that says so many `bytes`, of a datafile of `size`, and carries `carried`.
+/// The result of a read of small data that states so many `bytes`, of a datafile of `size`, and carries `carried`.
 pub fn transferred(bytes: u64, size: u64, carried: u64) -> ReplyBody {
     ReplyBody::Transferred {
         bytes,
@@ -415,7 +415,7 @@ pub fn transferred(bytes: u64, size: u64, carried: u64) -> ReplyBody {
     }
 }
 
-/// What the server says of itself.
+/// The server's own identity.
 pub fn greeting() -> Greeting {
     let generation = Generation(7);
     Greeting {

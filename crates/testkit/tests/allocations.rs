@@ -21,7 +21,7 @@ fn instance(method: &str, name: &str, dir: &tempfile::TempDir) -> Bmi {
     };
     let config = Config {
         listen: vec![listen],
-        // What observers are shown is made several times a second, not for each message.
+        // Rows for observers are made several times a second, not for each message.
         publish: false,
         ..Config::default()
     };
@@ -126,9 +126,9 @@ fn large_messages_allocate_nothing() {
     }
 }
 
-/// What is given to the caller of an unexpected message is its own: one buffer for each message, and no more.
+/// The caller owns the buffer of an unexpected message: one buffer for each message, and no more.
 #[test]
-fn unexpected_messages_allocate_what_their_receiver_keeps() {
+fn unexpected_messages_allocate_one_buffer_each() {
     let dir = tempfile::tempdir().unwrap();
     for method in METHODS {
         let mut pair = pair(method, &dir);
@@ -144,7 +144,7 @@ fn unexpected_messages_allocate_what_their_receiver_keeps() {
             };
             send(WARM_UP);
             let allocations = least(|| send(COUNTED));
-            // Lists of what is to be fetched and granted may grow now and then.
+            // Lists of pending fetches and grants may grow now and then.
             let most = (1 + 8 * packets(method)) * COUNTED + COUNTED / 10;
             assert!(allocations <= most, "{method}, {size} bytes: {allocations}");
         }

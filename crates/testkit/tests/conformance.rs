@@ -35,7 +35,7 @@ impl Factory for InProcess {
     }
 }
 
-/// A method of another crate, which moves registered memory only and lacks what a method may lack.
+/// A method of another crate, which moves registered memory only and lacks all optional abilities.
 struct Registering;
 
 impl Factory for Registering {
@@ -70,10 +70,10 @@ impl Factory for RegisteringBetweenProcesses {
     }
 }
 
-/// A test that others keep from the processor for some seconds has not been refused.
+/// A node that other programs keep from the processor for some seconds must not be given up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// `shm`, with or without leave to reach into the peer's memory directly.
+/// `shm`, with or without cross-memory attach.
 struct SharedMemory {
     attach: AttachPolicy,
     addresses: ShmAddresses,
@@ -170,7 +170,7 @@ impl Factory for Datagrams {
     }
 }
 
-/// `udp` over loopback, with a network that loses, doubles and reorders some of what comes.
+/// `udp` over loopback, with a network that loses, doubles and reorders some datagrams.
 struct Lossy;
 
 impl Factory for Lossy {
@@ -195,7 +195,7 @@ impl Factory for Lossy {
     }
 }
 
-/// Queues of three packets and pieces of a few bytes: every corner is met all the time.
+/// Queues of three packets and pieces of a few bytes, so that limits are reached all the time.
 const TIGHT: mem::Options = mem::Options {
     queue_packets: 3,
     max_packet: 4096 + 256,
@@ -246,8 +246,8 @@ conformance!(tcp_encrypted, ENCRYPTED);
 conformance!(udp_without_key, PLAIN);
 conformance!(udp_with_key, SEALED);
 
-/// What holds whatever is lost. When a peer is served or woken is not among it: that may take until
-/// what was lost has been sent again.
+/// Rules that hold with any losses. How soon a peer is served or woken is none of them: that may take until
+/// lost packets have been sent again.
 mod udp_with_losses {
     use super::*;
     conformance_tests! { Lossy;

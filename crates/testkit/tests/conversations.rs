@@ -61,7 +61,7 @@ fn every_message_in_pieces_arrives() {
 }
 
 #[test]
-fn faults_hurt_nothing_else_with_messages_in_pieces() {
+fn faults_affect_only_their_operations_with_messages_in_pieces() {
     let [received, parts] = every_second_in_pieces(true);
     assert!(received > 1000 && parts > 500, "{received} {parts}");
 }
@@ -78,12 +78,12 @@ fn every_message_arrives_with_wildcards() {
 }
 
 #[test]
-fn faults_hurt_nothing_else_by_tag() {
+fn faults_affect_only_their_operations_by_tag() {
     assert!(twice::<ByTag>(plan(true))[0] > 1000);
 }
 
 #[test]
-fn faults_hurt_nothing_else_with_wildcards() {
+fn faults_affect_only_their_operations_with_wildcards() {
     let [received, from_any] = twice::<Mpi>(plan(true));
     assert!(received > 1000 && from_any > 100);
 }

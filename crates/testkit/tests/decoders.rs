@@ -5,7 +5,7 @@ use causeway_testkit::random::{Random, seed};
 
 /// How many inputs each decoder gets.
 const INPUTS: usize = 300_000;
-/// A whole machine behind the decoder takes its time: so many inputs less for it.
+/// A whole state machine behind the decoder takes longer: so many times fewer inputs for it.
 const SLOWER: &[(&str, usize)] = &[("firmware", 100)];
 
 #[test]

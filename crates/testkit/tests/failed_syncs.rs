@@ -1,5 +1,5 @@
 //! Syncs fail while servers work: nothing that was acknowledged afterwards is lost with the power, and every client
-//! that wrote what a failed sync was to make durable gets an error.
+//! with data of a failed sync gets an error.
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use causeway_wire::fs::{
     Caller, Errno, ObjectId, Operation, Place, ReplyBody, Request, Target, Timestamp,
 };
 
-/// What is failed is one for the whole process.
+/// The switch for failing syncs is one for the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Files of a run, two with each batch.
@@ -115,7 +115,7 @@ fn run(
             .zip(replies)
             .filter(|(_, reply)| reply.result.is_ok());
         acknowledged.extend(done.map(|(name, _)| name));
-        // What is read is at least what was acknowledged.
+        // The files that are found include all acknowledged ones.
         let found = names(&service);
         assert!(
             found.is_superset(&acknowledged),
@@ -209,7 +209,7 @@ fn errno(outcome: Result<(), causeway_fs::Error>) -> Option<Errno> {
     outcome.err().map(|error| error.errno)
 }
 
-/// One client's sync fails; each client with something unsynced gets one error, and those that write again succeed.
+/// One client's sync fails; each client with unsynced data gets one error, and clients that write again succeed.
 #[test]
 fn a_failed_sync_is_reported_to_each_writer_once() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -235,7 +235,7 @@ fn a_failed_sync_is_reported_to_each_writer_once() {
             write(client, &mut file);
             files.push(file);
         }
-        // The last one has synced before.
+        // The last client has synced before.
         assert_eq!(errno(clients[3].fsync(&mut files[3])), None);
         for number in 0..3 {
             write(&mut clients[number], &mut files[number]);
@@ -260,7 +260,7 @@ fn a_failed_sync_is_reported_to_each_writer_once() {
         assert_eq!(errno(clients[3].fsync(&mut files[3])), None);
         open.insert(2, (clients.remove(2), files.remove(2)));
     });
-    // The server's process starts again: what was in memory is as lost as before.
+    // The server's process is restarted: the data that were in memory stay lost.
     with_servers(&configuration, || {
         let (mut client, mut file) = open.remove(&2).unwrap();
         assert_eq!(errno(client.fsync(&mut file)), Some(Errno::EIO));

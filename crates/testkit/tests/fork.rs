@@ -1,5 +1,5 @@
-//! A forked child and the instances of its parent: the child gets errors that name what is wrong, and whatever it does with them,
-//! down to dropping them, the parent and its peers go on as if it were not there.
+//! A forked child and the instances of its parent: the child gets clear errors, and no call of its
+//! own, not even dropping the instances, disturbs the parent or its peers.
 //!
 //! A program of its own, since test processes have threads, and only a process without them can be copied whole.
 
@@ -18,7 +18,7 @@ const TAG: u64 = 3;
 /// Goes by rendezvous over every method.
 const LARGE: usize = 1 << 20;
 const MOMENT: Duration = Duration::from_millis(1);
-/// Sleeps before which an instance parks on its descriptors; then it has a thread that listens to them.
+/// So many sleeps until an instance parks; then it has a relay thread that waits on its descriptors.
 const SLEEPS: u32 = 40;
 
 struct Node {
@@ -75,7 +75,7 @@ impl Node {
             let bytes = usize::from_le_bytes(request.data.try_into().unwrap());
             let data = [Memory::from_vec(vec![7; bytes])];
             let sent = (self.bmi).post_send(request.from, &data, TAG, self.context, 0);
-            // Completions are of no interest: the caller says whether it has got everything.
+            // Completions are not needed: the caller reports whether it has received all bytes.
             let _ = sent.unwrap();
             self.bmi.release(request.from);
         }
@@ -87,13 +87,13 @@ impl Node {
     }
 }
 
-/// Two instances of the parent, and what they have of each other.
+/// Two instances of the parent, and their handles for each other.
 struct Parent {
     server: Node,
     client: Node,
-    /// The server as the client knows it, by method.
+    /// The client's addresses of the server, by method.
     addresses: BTreeMap<String, Addr>,
-    /// The client as the server knows it.
+    /// The server's address of the client.
     buffer: Memory,
     plain: Memory,
     region: RegionDescriptor,
@@ -140,7 +140,7 @@ impl Parent {
         }
     }
 
-    /// Goes on until the child ends, and then some.
+    /// Goes on until the child ends, and a little longer.
     fn go_on_beside(&mut self, child: i32) {
         let child = Pid::from_raw(child).unwrap();
         let mut patience = Patience::new("the child ends");
@@ -158,7 +158,7 @@ impl Parent {
     }
 }
 
-/// The shared mappings of this library's that the process has.
+/// This library's shared mappings in the process.
 fn shared_mappings() -> Vec<String> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let ours = maps.lines().filter(|line| line.contains("memfd:causeway"));
@@ -171,7 +171,7 @@ fn assert_forked<T: std::fmt::Debug>(what: &str, result: Result<T, Error>) {
     assert!(error.to_string().contains("after fork()"), "{error}");
 }
 
-/// Everything that can be called, with what the parent has.
+/// Every call, with the parent's instances.
 fn touch(parent: &mut Parent, listen: &str) {
     let (address, region) = (parent.addresses[listen], parent.region);
     let Node { bmi, context } = &mut parent.client;
@@ -185,7 +185,7 @@ fn touch(parent: &mut Parent, listen: &str) {
         let tested = bmi.testunexpected(1, idle, &mut unexpected);
         assert_forked("testunexpected", tested);
         assert_forked("testsome", bmi.testsome(&[], idle, &mut done));
-        assert!(bmi.wait(context, idle), "testing says what is wrong");
+        assert!(bmi.wait(context, idle), "testing reports the reason");
     }
     assert!(bmi.prepare_wait(None, &[]).is_none());
     bmi.check_parked();
@@ -216,7 +216,7 @@ fn touch(parent: &mut Parent, listen: &str) {
     bmi.disconnect(address);
 }
 
-/// A wait that the parent has prepared, and not begun.
+/// A wait that the parent has prepared but not begun.
 fn prepare_wait(bmi: &mut Bmi) -> Parked {
     let mut patience = Patience::new("a wait is prepared");
     loop {
@@ -231,10 +231,10 @@ fn prepare_wait(bmi: &mut Bmi) -> Parked {
     }
 }
 
-/// Operations in flight when the parent forked are not the child's either.
+/// Operations in flight when the parent forked do not belong to the child either.
 fn touch_operation(parent: &mut Parent, posted: &Posted) {
     let Posted::Pending(op) = posted else {
-        panic!("nothing was sent for it");
+        panic!("no message was sent for it");
     };
     let bmi = &mut parent.client.bmi;
     assert_forked("test", bmi.test(*op, Duration::ZERO));
@@ -245,7 +245,7 @@ fn touch_operation(parent: &mut Parent, posted: &Posted) {
 fn play_child(mut parent: Parent, mut parked: Parked, listen: &str, posted: &Posted) {
     assert_eq!(shared_mappings(), Vec::<String>::new());
     touch_operation(&mut parent, posted);
-    // What it sleeps on is the parent's.
+    // The prepared sleep is the parent's: the wait returns.
     parked.wait();
     parent.client.bmi.finish_wait(parked);
     touch(&mut parent, listen);
@@ -253,7 +253,7 @@ fn play_child(mut parent: Parent, mut parked: Parked, listen: &str, posted: &Pos
     let kept = parent.buffer.clone();
     drop(parent);
     drop(kept);
-    // Its own instance is one like any other.
+    // The child's own instance works.
     let mut own = Node::new(&[]);
     let server = own.bmi.lookup(listen).unwrap();
     for bytes in [8, LARGE] {
@@ -276,7 +276,7 @@ fn main() {
     let waiting = (parent.client.bmi).post_recv(shm, &into, TAG + 1, parent.client.context, 0);
     let waiting = waiting.unwrap();
     for _ in 0..3 {
-        // What the child drops is its copy of what the parent goes on using.
+        // The child drops its copies of objects that the parent goes on using.
         let parked = prepare_wait(&mut parent.client.bmi);
         let mut copied = Some((parent, parked));
         let child = run_in_child(|| {

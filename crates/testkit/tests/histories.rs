@@ -1,8 +1,8 @@
-//! Names and sizes are linearizable, whatever happens to the metadata server: histories of several clients
-//! are recorded while it is killed, stopped and restarted, and checked.
+//! Names and sizes are linearizable: histories of several clients
+//! are recorded while the metadata server is killed, stopped and restarted, and checked.
 //!
 //! A call that times out may have happened, may happen later, or never; all others happen between their call
-//! and their return, in one order that explains what all clients saw. The histories of one round concern fresh
+//! and their return, in one order that explains the results of all clients. The histories of one round concern fresh
 //! files, so that few calls of unknown outcome meet in one of them.
 #![forbid(unsafe_code)]
 
@@ -27,13 +27,13 @@ const GROUPS: usize = 4;
 const NAMES: usize = 3;
 /// Calls of each client in a round.
 const CALLS: usize = 60;
-/// Time-out of clients that wait until a server is there again.
+/// Time-out of clients that wait until a server is restarted.
 const PATIENT: Duration = Duration::from_secs(30);
 /// Time-out of clients.
 const IMPATIENT: Duration = Duration::from_millis(300);
 
 /// Not a test of its own: the servers of the other tests are this program, run with this test and two
-/// more arguments. Without them it shows what a server says to a configuration that is not there.
+/// more arguments. Without them it checks a server's error for a missing configuration.
 #[test]
 fn server_process() {
     if std::env::var_os("CAUSEWAY_TEST_SERVER").is_none() {
@@ -82,7 +82,7 @@ fn client(configuration: &Configuration, timeout: Duration) -> Client {
     Client::connect(&configuration, ClientOptions::default()).unwrap()
 }
 
-/// What a client recorded, with the group that it belongs to.
+/// A client's record, with the group that it belongs to.
 type Recorded<C, R> = Vec<(usize, Event<C, R>)>;
 
 /// A client and its part of the histories.
@@ -95,7 +95,7 @@ struct Recorder<'a> {
     sizes: Recorded<SizeCall, SizeReturn>,
 }
 
-/// Whether an error leaves open what has happened.
+/// Whether the outcome of a call with this error is unknown.
 fn is_unknown(error: &causeway_fs::Error) -> bool {
     matches!(
         error.errno,
@@ -152,7 +152,7 @@ impl Recorder<'_> {
 
     fn call_size(&mut self, group: usize, call: SizeCall) {
         let path = self.path(group, u8::MAX);
-        // Opening is no part of the history: the file is there all the time.
+        // Opening is no part of the history: the file exists all the time.
         let mut file = match self.client.open(&path) {
             Ok(file) => file,
             Err(error) => {
@@ -223,7 +223,7 @@ fn pause(random: &mut Random, ms: usize) {
     std::thread::sleep(Duration::from_micros(random.below(ms * 1000) as u64));
 }
 
-/// Something that happens to the metadata server in the middle of a round.
+/// A fault of the metadata server in the middle of a round.
 fn disturb(cluster: &mut DevCluster, random: &mut Random) {
     pause(random, 60);
     match random.below(4) {
@@ -249,7 +249,7 @@ fn disturb(cluster: &mut DevCluster, random: &mut Random) {
 /// A call of a group of calls that concern each other.
 type Grouped<M> = (usize, Event<<M as Model>::Call, <M as Model>::Return>);
 
-/// Why a history cannot be.
+/// Why a history is not linearizable.
 fn judge<M: Model>(what: &str, model: &M, group: usize, all: &[Grouped<M>]) -> Result<usize, String>
 where
     M::Call: Clone,
@@ -340,8 +340,8 @@ fn rounds(count: usize, sabotage: Option<Sabotage>) -> Result<usize, String> {
     let directory = tempfile::tempdir().unwrap();
     let mut cluster = cluster(directory.path(), sabotage);
     let seed = random::seed(1);
-    // What is taken away shows only where a kill comes between a change and its reply, and the client waits for the next server:
-    // there are more kills, and clients that wait for long.
+    // The weakness shows only where a kill comes between a change and its reply, and the client waits for the next server:
+    // there are more kills, and clients with long time-outs.
     let faults = match sabotage {
         Some(_) => (4, PATIENT),
         None => (0, IMPATIENT),

@@ -1,4 +1,4 @@
-//! Keeps the house in order: a test for style and structure, each rule with what to do instead.
+//! A test for style and structure; each rule says what to do instead.
 //!
 //! [`tree`] reads the repository, [`rust`] knows just enough of Rust's syntax, [`imports`] which files use which; the
 //! rules are here.
@@ -65,7 +65,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// The rooms that may use `unsafe`; clippy checks that every block says why it is sound.
-/// `bmi-c`, `mpi-c` and `fs-c` are made of pointers that C gives, and `python` lends the memory of Python's objects.
+/// `bmi-c`, `mpi-c` and `fs-c` work with pointers of C programs, and `python` passes on the memory of Python's objects.
 const UNSAFE_ROOMS: &[&str] = &["sys", "transport", "bmi-c", "mpi-c", "fs-c", "python"];
 
 /// A file of more lines needs a reason.
@@ -324,15 +324,15 @@ const SLEEPERS: &[&str] = &[
     "crates/bench/src/",
     "crates/command/src/workers.rs",
     "crates/fs/src/dev.rs",
-    // The metadata server meets other servers in its own time, and sends no event when it has.
+    // The metadata server connects to other servers in the background, and sends no event then.
     "crates/fs/src/client/introduce.rs",
-    // The last reader of a store that is closed lets go of its lock without an event.
+    // The last reader of a closed store releases its lock without an event.
     "crates/fs/src/meta/service/space.rs",
     // The engine's threads write tables, and send no event when they have.
     "crates/fs/src/meta/store/fjall/reclaim.rs",
     // Storage that tests have stall.
     "crates/fs/src/sabotage.rs",
-    // It lets the program go on for a moment before it makes progress in its stead; nothing waits for it.
+    // It lets the program continue for a moment before it makes progress in its stead; no thread waits for it.
     "crates/mpi-c/src/progress.rs",
     // Another process holds the lock, for moments; there is nothing to wait on.
     "crates/sys/src/socket.rs",
@@ -340,7 +340,7 @@ const SLEEPERS: &[&str] = &[
 /// Files that may end the process.
 const EXITS: &[&str] = &["crates/command/src/shutdown.rs"];
 
-/// What must not stand in any file: places of one machine, and sources of packages other than
+/// Texts that no file may contain: paths of one machine, and sources of packages other than
 /// the public registry.
 fn private_places() -> Vec<String> {
     [
@@ -405,7 +405,7 @@ fn rooms_use_only_what_they_may() {
     fail_if_any("arrows between rooms", &found);
 }
 
-/// Files that use each other in circles, by room: no more than there are. A room that is not named has none.
+/// Most files that use each other in circles, by room. A room that is not named has none.
 const CIRCLES: &[(&str, usize)] = &[
     ("wire", 4),
     ("sys", 5),
@@ -451,7 +451,7 @@ fn unsafe_stays_in_its_rooms() {
 }
 
 #[test]
-fn files_can_be_held_in_the_head() {
+fn files_have_at_most_so_many_lines() {
     let tree = Tree::read();
     let mut found = Vec::new();
     for file in tree.rust() {
@@ -506,9 +506,9 @@ fn banned_calls_are_not_made() {
     }
 }
 
-/// The alarm itself works.
+/// The check itself works.
 #[test]
-fn banned_calls_would_be_found() {
+fn banned_calls_are_found() {
     let text = "fn a() { b().unwrap(); }\n// c.unwrap() in words\n#[cfg(test)]\nmod tests {\n    \
                 fn d() { e.unwrap(); std::thread::sleep(f); }\n}\nfn g() { h.unwrap() }\n";
     let in_room = |path: &str| {
@@ -523,7 +523,7 @@ fn banned_calls_would_be_found() {
 }
 
 #[test]
-fn nothing_names_one_machine() {
+fn no_file_names_one_machine() {
     let tree = Tree::read();
     let mut found = Vec::new();
     for file in &tree.files {
@@ -545,7 +545,7 @@ fn nothing_names_one_machine() {
     fail_if_any("places of one machine", &found);
 }
 
-/// What the room of formats has that is none.
+/// Files in the room of formats that are no formats.
 const NOT_A_FORMAT: &[&str] = &["formats", "random"];
 
 #[test]
@@ -592,7 +592,7 @@ fn every_rust_file_is_part_of_something() {
     fail_if_any("dead files", &found);
 }
 
-/// What makes servers lose data is compiled into tests only.
+/// Code that makes servers lose data is compiled into tests only.
 #[test]
 fn only_tests_enable_sabotage() {
     let tree = Tree::read();
@@ -609,7 +609,7 @@ fn only_tests_enable_sabotage() {
 }
 
 #[test]
-fn every_crate_takes_part_in_the_house_rules() {
+fn every_crate_inherits_lints_and_publishing_of_the_workspace() {
     let tree = Tree::read();
     let mut found = Vec::new();
     for (room, _) in ARROWS {
@@ -626,7 +626,7 @@ fn every_crate_takes_part_in_the_house_rules() {
 
 /// Links between our own pages lead somewhere, and pages name only `make` targets that exist.
 #[test]
-fn pages_tell_the_truth_about_files_and_targets() {
+fn links_and_make_targets_in_pages_exist() {
     let tree = Tree::read();
     let makefile = &tree.get("Makefile").expect("a Makefile").text;
     let targets: BTreeSet<_> = makefile

@@ -1,4 +1,4 @@
-//! What a server without requests costs, after everything has gone wrong that can: next to nothing. Processor
+//! A server without requests costs next to nothing, also after every kind of fault. Processor
 //! time is measured, and how often the server's thread has slept, not how long something took: a loaded machine
 //! changes neither.
 
@@ -78,15 +78,15 @@ impl Server {
         }
     }
 
-    /// Sends, whatever becomes of it.
+    /// Sends; the result is ignored.
     fn send(&mut self, to: Addr, len: usize) {
         let data = [Memory::zeroed(len)];
         let posted = self.bmi.post_send(to, &data, TAG, self.context, 0);
         self.unfinished += usize::from(matches!(posted, Ok(Posted::Pending(_))));
     }
 
-    /// Waits until all that was sent has arrived or failed. Over UDP, the server probes a silent peer before it knows
-    /// that the peer is gone.
+    /// Waits until all messages have arrived or failed. Over UDP, the server probes a silent peer before it reports
+    /// the peer down.
     fn finish(&mut self) {
         let limit = Instant::now() + Duration::from_secs(60);
         while self.unfinished > 0 {
@@ -95,7 +95,7 @@ impl Server {
         }
     }
 
-    /// What the thread costs while nothing happens: processor time, and how often it slept.
+    /// Cost of the thread without requests: processor time, and number of sleeps.
     fn rests(&mut self) -> (Duration, u64) {
         let (busy, sleeps) = (process::thread_time(), sleeps());
         let end = Instant::now() + REST;
@@ -179,7 +179,7 @@ fn trouble(server: &mut Server, test: &str, address: &str, dir: &Path) {
     }
     server.work_for(MOMENT * 30);
     killed.kill();
-    // Small and large ones, to those that are gone, and to those that do not take them.
+    // Small and large messages, to clients that have ended and to clients that do not receive them.
     for at in before..before + 10 {
         server.send(server.callers[at].from, 100);
         server.send(server.callers[at].from, 1 << 20);

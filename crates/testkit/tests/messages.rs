@@ -12,7 +12,7 @@ use causeway_transport::shm::{AttachPolicy, Shm, ShmConfig};
 use causeway_transport::tcp::{Tcp, TcpConfig};
 use causeway_transport::udp::{Udp, UdpConfig};
 
-/// A peer that is stopped is not yet one that refuses.
+/// A stopped peer must not be reported as refusing.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(50);
 
 struct SharedMemory {
@@ -97,7 +97,7 @@ impl Medium for Datagrams {
     }
 }
 
-/// Between threads; it knows no other processes, so only waits and pairs are tested.
+/// Between threads; `mem` does not reach other processes, so only waits and pairs are tested.
 struct Threads;
 
 impl Medium for Threads {

@@ -64,7 +64,7 @@ fn a_method_of_another_crate_is_built_ranked_and_found() {
 }
 
 #[test]
-fn it_carries_packets_as_any_other() {
+fn a_method_of_another_crate_carries_packets() {
     let mut constructors = Constructors::new();
     let make = || Adapter::new(Options::default()).expect("an eventfd");
     constructors.add("adapter", Box::new(move |_| Ok(Box::new(make()))));

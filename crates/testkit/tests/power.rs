@@ -1,9 +1,9 @@
-//! Power is lost while servers work: what was acknowledged as synced is there afterwards, for every file that
-//! the servers keep, and nothing else is damaged.
+//! Power is lost while servers work: acknowledged syncs survive, for every file of
+//! the servers, and nothing else is damaged.
 //!
-//! Metadata and I/O servers run on a disk that remembers what was synced (`causeway_testkit::power`). At syncs,
-//! where a state ends that a program may rely on, copies of the disk are taken, with what clients knew at that
-//! moment. From each copy come several states that a crash may leave; on each, the servers start again and
+//! Metadata and I/O servers run on a disk that records syncs (`causeway_testkit::power`). At syncs,
+//! where a state ends that a program may rely on, copies of the disk are taken, with the clients' knowledge of that
+//! moment. Each copy gives several states that a crash may leave; on each, the servers start again and
 //! everything is read. Some crash once more while they recover.
 //!
 //! `CAUSEWAY_CRASHES=n` tries more states, `CAUSEWAY_SEED=n` others.
@@ -28,7 +28,7 @@ const USUAL_CRASHES: usize = 40;
 const CRASHES_OF_ONE: usize = 4;
 /// Operations of a run.
 const OPERATIONS: usize = 40;
-/// Bytes of a block: what power loss may tear when part of it was written.
+/// Bytes of a block, which power loss may tear when part of it was written.
 const BLOCK: u64 = 4096;
 /// Bytes of the disk.
 const CAPACITY: u64 = 1 << 30;
@@ -54,7 +54,7 @@ enum Operation {
     Unlink(String),
 }
 
-/// What clients know: the files that are certainly there, and what is going on.
+/// The clients' knowledge: the files that certainly exist, and the operations in progress.
 #[derive(Debug, Clone, Default)]
 struct Ledger {
     files: BTreeMap<String, Arc<Vec<u8>>>,
@@ -217,7 +217,7 @@ fn with_servers<R>(
     })
 }
 
-/// Copies of the disk at syncs, with what clients knew then.
+/// Copies of the disk at syncs, with the clients' knowledge of then.
 type Copies = Arc<Mutex<Vec<(Disk, Ledger)>>>;
 
 /// Lets a client work, and takes about `wanted` copies meanwhile.
@@ -237,7 +237,7 @@ fn copies(durability: Durability, seed: u64, wanted: usize) -> Result<Vec<(Disk,
     }
     with_servers(&configuration, 1, || {
         let mut client = client(&configuration);
-        // The servers are there: from now on everything counts.
+        // The servers have started: from now on every sync counts.
         client.stat(b"/", true).map_err(|error| error.to_string())?;
         let (into, known) = (Arc::clone(&copies), Arc::clone(&ledger));
         let mut dice = Random::new(!seed);
@@ -263,8 +263,8 @@ fn copies(durability: Durability, seed: u64, wanted: usize) -> Result<Vec<(Disk,
     Ok(copies)
 }
 
-/// Starts servers on what a crash has left, and compares everything with what was known. Sometimes returns
-/// what the disk held while the servers recovered.
+/// Starts servers on a disk after a crash, and compares all files with the clients' knowledge. Sometimes returns
+/// a copy of the disk from while the servers recovered.
 fn verify(
     left: &Disk,
     ledger: &Ledger,
@@ -357,7 +357,7 @@ fn check_files(client: &mut Client, ledger: &Ledger) -> Result<(), String> {
             _ => check_exact(client, name, content),
         },
         Some(Operation::Large(name, content)) => match read(client, name, 0, content.len() + 1) {
-            // Not there, or there without what was not synced.
+            // Missing, or without the unsynced bytes.
             Err(error) if error.errno == Errno::ENOENT || is_loss(&error) => Ok(()),
             Err(error) => Err(error.to_string()),
             Ok(found) => check_bytes(name, &found, 0, |at| vec![0, content[at as usize]]),
@@ -446,7 +446,7 @@ fn check_truncated(client: &mut Client, name: &str, old: &[u8], size: u64) -> Re
     check_bytes(name, &found, 0, |at| vec![old[at as usize]])
 }
 
-/// There are no names but those that are known.
+/// There are no other names than the known ones.
 fn check_names(client: &mut Client, ledger: &Ledger) -> Result<(), String> {
     let root = client.stat(b"/", true).map_err(|error| error.to_string())?;
     let (entries, _) = client
@@ -535,7 +535,7 @@ fn relaxed_data_survive_loss_of_power_once_committed() {
     hold(Durability::Relaxed);
 }
 
-/// A server that leaves a sync out is found.
+/// A server that omits a sync is caught.
 #[test]
 fn dropped_syncs_are_noticed() {
     let _alone = lock(&ALONE);

@@ -52,7 +52,7 @@ impl Pair {
         self.pair.run(1, 1);
     }
 
-    /// Both wait, until they have come to as many registrations.
+    /// Both wait until they have so many registrations.
     fn rest(&mut self, client: usize, server: usize) {
         let until = Instant::now() + Duration::from_secs(60);
         let pair = &mut self.pair;
@@ -91,7 +91,7 @@ fn memory_is_registered_once_for_many_messages_and_until_it_is_freed() {
     pair.rest(0, 1);
     drop(theirs);
     pair.rest(0, 0);
-    // What is allocated next, wherever it lies, is registered anew.
+    // The next allocation, at any address, is registered anew.
     pair.send(&[filled(6)], &[filled(0)]);
     assert_eq!(pair.client.made(), 2);
 }
@@ -119,7 +119,7 @@ fn exports_and_transfers_of_callers_share_the_registrations() {
 }
 
 #[test]
-fn as_many_registrations_are_kept_as_there_may_be() {
+fn registrations_are_kept_up_to_the_limit() {
     let mut pair = Pair::new("bound");
     let theirs = filled(0);
     let many = MAX_REGISTRATIONS + 20;
@@ -131,12 +131,12 @@ fn as_many_registrations_are_kept_as_there_may_be() {
     }
     assert_eq!(pair.client.len(), MAX_REGISTRATIONS);
     assert_eq!(pair.client.made(), many as u64);
-    // The latest is still there, the first is not.
+    // The latest registration is still kept, the first is not.
     pair.send(&ours[many - 1..], std::slice::from_ref(&theirs));
     assert_eq!(pair.client.made(), many as u64);
     pair.send(&ours[..1], std::slice::from_ref(&theirs));
     assert_eq!(pair.client.made(), many as u64 + 1);
-    // One list of more than are kept is moved all the same.
+    // A list of more pieces of memory than registrations are kept is moved as well.
     let parts: Vec<_> = ours.iter().map(|memory| memory.slice(0..300)).collect();
     pair.send(&parts, &[theirs.slice(0..300 * many)]);
     let expected = (0..many).flat_map(|n| [n as u8; 300]);
@@ -161,12 +161,12 @@ fn foreign_memory_is_registered_for_each_use() {
         });
         assert_eq!(theirs.to_vec(), [7; LARGE]);
         assert_eq!(pair.client.made(), round);
-        assert!(pair.client.is_empty(), "nothing tells when it is freed");
+        assert!(pair.client.is_empty(), "no event reports when it is freed");
     }
 }
 
 #[test]
-fn a_full_adapter_gives_up_what_is_only_kept() {
+fn a_full_adapter_evicts_cached_registrations() {
     let mut pair = Pair::new("full");
     pair.client.limit(3);
     let theirs = filled(0);
@@ -176,7 +176,7 @@ fn a_full_adapter_gives_up_what_is_only_kept() {
         assert_eq!(theirs.to_vec(), memory.to_vec());
     }
     assert_eq!(pair.client.made(), 10);
-    // What does not fit at all fails, with the reason, and what was registered for it is given up or kept.
+    // A list that does not fit at all fails with the reason, and its registrations are ended or kept.
     let region = (pair.pair.server.bmi).export(pair.pair.from, &theirs, Access::Write);
     let part = region.unwrap().part(0, 500);
     let local: Vec<_> = ours

@@ -1,5 +1,5 @@
-//! Processes that run out of file descriptors: both sides get an error that says what is short and where, and the next client is served as
-//! soon as there are some again.
+//! Processes that run out of file descriptors: both sides get an error that names the shortage and the process, and the next client is
+//! served as soon as descriptors are free again.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ const TAG: u64 = 3;
 /// Descriptors that a process has left.
 const FEW: u64 = 12;
 const MANY_CLIENTS: usize = 40;
-/// How many a client has left, one time after the other: it lacks them for every step of a connection.
+/// Descriptors that a client has left, one time after the other: they run out at every step of a connection.
 const CLIENT_HAS: [u64; 5] = [0, 1, 2, 3, FEW];
 
 struct Node {
@@ -162,7 +162,7 @@ fn a_server_without_descriptors_says_so_and_serves_again_when_it_has_some() {
             }
         }
         assert!(!served.is_empty() && refused > 0, "{scheme}");
-        // One that stays connected is served all the while.
+        // A client that stays connected is served all the while.
         assert!(matches!(served[0].request(&at), Ok(2)), "{scheme}");
         served.truncate(served.len() / 2);
         let mut next = Node::new(&[]);

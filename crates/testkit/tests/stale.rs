@@ -1,4 +1,4 @@
-//! Writes and reads that a client has given up, on storage that stalls: they never come after what was done since,
+//! Writes and reads that a client has given up, on storage that stalls: they never take effect after later operations,
 //! and never touch memory that serves another purpose.
 #![forbid(unsafe_code)]
 
@@ -19,7 +19,7 @@ use causeway_wire::fs::{
 
 /// There is one storage to freeze in this process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-/// What an operation on frozen storage is given.
+/// The memory of an operation on frozen storage.
 const IMPATIENT: Duration = Duration::from_millis(80);
 const PATIENT: Duration = Duration::from_secs(60);
 const PATH: &[u8] = b"/file";
@@ -98,7 +98,7 @@ fn read(client: &mut Client, file: &mut File, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// What each case begins with: a file of zeros, and an impatient client that has it open.
+/// The start of each case: a file of zeros, and an impatient client that has it open.
 fn each_case(mut case: impl FnMut(&Configuration, Client, File, Memory)) {
     let _one = ONE_AT_A_TIME.lock();
     for tcp in [false, true] {
@@ -135,7 +135,7 @@ fn a_write_that_was_given_up_does_not_come_after_a_later_one() {
         sabotage::freeze(true);
         let failure = write(&mut hasty, &mut file, &memory).unwrap_err();
         assert_eq!(failure.errno, Errno::ETIMEDOUT, "{failure}");
-        // What the memory holds next belongs to no write.
+        // The next contents of the memory belong to no write.
         fill(&memory, b'x');
         let mut patient = client(configuration, PATIENT);
         let mut other = patient.open(PATH).unwrap();
@@ -151,7 +151,7 @@ fn a_write_that_was_given_up_does_not_come_after_a_later_one() {
         let bytes = read(&mut patient, &mut other, memory.len());
         let wrong = bytes.iter().position(|byte| *byte != b'2');
         assert_eq!(wrong, None, "{:?}", wrong.map(|at| bytes[at] as char));
-        // Nothing comes later either.
+        // No write takes effect later either.
         patient.fsync(&mut other).unwrap();
         assert!(read(&mut patient, &mut other, memory.len()) == bytes);
     });

@@ -1,4 +1,4 @@
-//! Stalls between real processes: what the waiting process logs and shows, as another process sees it.
+//! Stalls between real processes: the log and the rows of the waiting process, as another process sees them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const MOMENT: Duration = Duration::from_millis(20);
 const HELLO: u64 = 1;
 const TAG: u64 = 7;
 const LARGE: usize = 4 << 20;
-/// More than sockets hold.
+/// More bytes than sockets hold.
 const HUGE: usize = 64 << 20;
 
 /// A child's instance.
@@ -97,7 +97,7 @@ fn play_peer(part: &Part) -> ! {
             "receive" => node.recv(unexpected[0].from, HUGE),
             _ => {}
         }
-        // What was posted is on its way.
+        // The posted message is on its way.
         (0..10).for_each(|_| node.work());
         part.report("met");
     }
@@ -123,7 +123,7 @@ fn play_waiter(part: &Part) -> ! {
         "send, then rest" => {
             node.send(peer, HUGE);
             part.report("posted");
-            // The peer does its part meanwhile.
+            // The peer makes progress meanwhile.
             let file = format!("{dir}/resume");
             eventually("the parent goes on", || {
                 Path::new(&file).exists().then_some(())
@@ -180,17 +180,17 @@ impl Pair {
         pair
     }
 
-    /// Tells the children something, by a file.
+    /// Makes a file that the children wait for.
     fn tell(&self, what: &str) {
         std::fs::write(self.dir.path().join(what), b"").expect("a file");
     }
 
     fn page(&self) -> Observer {
         let pid = self.waiter.pid().cast_unsigned();
-        Observer::new(pid).expect("the waiter can be looked at")
+        Observer::new(pid).expect("the waiter can be observed")
     }
 
-    /// Waits until a stall was reported twice; returns what is shown and what was logged first.
+    /// Waits until a stall was reported twice; returns the published row and the first log message.
     fn stall(&self) -> (PeerRow, String) {
         let page = self.page();
         let row = eventually("the stall is reported twice", || {
@@ -239,10 +239,10 @@ fn a_send_whose_receive_is_never_posted() {
             assert_eq!(row.pid, pair.peer.pid().cast_unsigned());
             assert!(line.contains(&format!("(pid {}, ", row.pid)), "{line}");
         }
-        // It moves again, and that is reported once.
+        // The operation moves again, and that is reported once.
         pair.tell("mend");
         let page = pair.page();
-        let end = eventually("the end of the stall is told", || {
+        let end = eventually("the end of the stall is reported", || {
             let lines = lines(&page);
             lines
                 .into_iter()
@@ -327,11 +327,11 @@ fn a_message_that_a_stopped_process_does_not_write() {
 }
 
 #[test]
-fn a_transfer_that_a_stopped_process_does_not_take() {
+fn a_transfer_to_a_stopped_process() {
     if let Some(part) = process::part() {
         play(&part);
     }
-    let test = "a_transfer_that_a_stopped_process_does_not_take";
+    let test = "a_transfer_to_a_stopped_process";
     let pair = Pair::new(test, "tcp", "receive", "send, then rest", false);
     let peer = Observer::new(pair.peer.pid().cast_unsigned()).expect("the peer shows itself");
     eventually("the peer is ready to be written to", || {
@@ -348,7 +348,7 @@ fn a_transfer_that_a_stopped_process_does_not_take() {
     );
     let expected = "a transfer does not get on (0 B of 64.0 MiB moved)";
     assert!(line.contains(expected), "{line}");
-    // It gets on as soon as the other one does.
+    // It goes on as soon as the other process does.
     pair.peer.resume();
     let page = pair.page();
     eventually("the transfer ends", || {
@@ -373,11 +373,11 @@ fn a_connection_that_a_stopped_process_does_not_accept() {
 }
 
 #[test]
-fn a_process_can_be_looked_at_while_it_is_stopped_and_leaves_nothing() {
+fn a_stopped_process_can_be_observed_and_an_ended_one_leaves_no_page() {
     if let Some(part) = process::part() {
         play(&part);
     }
-    let test = "a_process_can_be_looked_at_while_it_is_stopped_and_leaves_nothing";
+    let test = "a_stopped_process_can_be_observed_and_an_ended_one_leaves_no_page";
     let mut pair = Pair::new(test, "shm", "idle", "send", false);
     pair.stall();
     pair.waiter.stop();

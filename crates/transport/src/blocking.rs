@@ -1,7 +1,7 @@
 //! Waits inside one call: the only place of this room that reads the clock.
 //!
 //! While such a call lasts, its caller cannot say how late it has become. There are few: a method that is dropped lets
-//! what it accepted leave first, and revoking memory waits for the peer that is writing it at this moment.
+//! accepted packets leave first, and revoking memory waits for the peer that is writing it at this moment.
 
 use std::time::{Duration, Instant};
 

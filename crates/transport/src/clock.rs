@@ -7,7 +7,7 @@ use std::time::Instant;
 pub(crate) struct Clock(Option<Instant>);
 
 impl Clock {
-    /// Takes the caller's time; returns the later of it and what was known.
+    /// Takes the caller's time; returns the later of it and the latest known time.
     #[inline]
     pub(crate) fn advance(&mut self, now: Instant) -> Instant {
         let now = self.0.map_or(now, |latest| latest.max(now));

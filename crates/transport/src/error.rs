@@ -13,7 +13,7 @@ pub enum Error {
     BadAddress {
         /// The text as given.
         address: String,
-        /// What is wrong with it.
+        /// The error in it.
         reason: &'static str,
     },
     /// No method of this name is registered.
@@ -29,7 +29,7 @@ pub enum Error {
     System {
         /// What was being done, with the path or address concerned.
         what: String,
-        /// The operating system's answer.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -148,7 +148,7 @@ impl PeerError {
         }
     }
 
-    /// The reason alone, to be told to the peer, which says itself what it is the reason of.
+    /// The reason alone, to be sent to the peer, which adds what it is the reason of.
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::Refused(reason)

@@ -2,7 +2,7 @@
 //!
 //! They have places of their own, so that they never take one from a peer. Each *source* (a user of this host, or
 //! another host) has at most half of them; when all are taken, the source that has the most of them makes room.
-//! So whatever one source does, a connection from another gets a place at once, and its handshake is over long
+//! So under a flood of one source a connection from another gets a place at once, and its handshake is over long
 //! before it would be its turn to make room.
 
 use std::collections::{BTreeSet, HashMap};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::method::Peer;
 
-/// Where a connection comes from, as far as that can be told before it proves anything.
+/// The source of a connection, as far as it is known before the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
     /// A user of this host, as the kernel tells.
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_makes_room_for_itself_and_for_those_that_have_less() {
+    fn a_source_makes_room_for_itself_and_for_sources_with_less() {
         let now = Instant::now();
         let half_open = &mut HalfOpen::new(8, Duration::from_secs(5));
         let (loud, calm) = (Source::User(1), Source::User(2));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_bring_about_is_logged_seldom() {
+    fn events_caused_by_others_are_logged_seldom() {
         let mut limit = LogLimit::default();
         let logged = (0..100).filter(|&at| limit.allows(Duration::from_secs(at)));
         assert_eq!(logged.count(), 10);

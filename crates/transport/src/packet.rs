@@ -99,7 +99,7 @@ impl<'a> Packet<'a> {
         bytes
     }
 
-    /// Replaces what is in `into` by a copy of the bytes from `offset` on.
+    /// Replaces the content of `into` by a copy of the bytes from `offset` on.
     ///
     /// # Panics
     /// If `offset` is behind the end.

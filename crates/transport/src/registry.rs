@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_socket_is_passed_over_unless_it_is_all_there_is() {
+    fn an_absent_socket_is_skipped_unless_it_is_the_only_address() {
         let found = candidates(&SCHEMES, "shm:///no/such,tcp://h:1").unwrap();
         assert_eq!(texts(&found), ["tcp://h:1"]);
         assert_eq!(found.passed_over.len(), 1);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use crate::address::Address;
 use crate::error::Error;
 
-/// Takes `host:port` apart. The host may be a name, an IPv4 address, or an IPv6 address in brackets.
+/// Splits `host:port`. The host may be a name, an IPv4 address, or an IPv6 address in brackets.
 fn split<'a>(address: &'a Address, scheme: &str) -> Result<(&'a str, u16), Error> {
     let bad = |reason| Error::BadAddress {
         address: address.to_string(),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_is_wrong() {
+    fn errors_name_the_wrong_part() {
         for (text, expected) in [
             ("shm://x:1", "scheme"),
             ("tcp://host", "port is missing"),

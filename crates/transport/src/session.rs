@@ -126,7 +126,7 @@ pub struct Session {
     /// Accepted transfers that are not complete.
     transfers: usize,
     notify_bytes: usize,
-    /// Whether the caller was told to wait.
+    /// Whether a send of the caller's would have blocked.
     blocked: bool,
     probe_reply_waits: bool,
     next_id: u64,
@@ -179,7 +179,7 @@ impl Session {
         std::iter::once(&mut self.main).chain(&mut self.subflows)
     }
 
-    /// One more subflow stands; returns its number.
+    /// One more subflow is established; returns its number.
     pub fn add_subflow(&mut self) -> usize {
         self.may_overtake = true;
         self.subflows.push(Connection::default());
@@ -320,7 +320,7 @@ impl Session {
         })
     }
 
-    /// Ends an export at once: what is committed is copied, what is arriving is discarded.
+    /// Ends an export at once: committed bytes are copied, arriving ones are discarded.
     pub fn unexport(&mut self, key: u64) {
         if self.exports.remove(&key).is_none() {
             return;
@@ -356,7 +356,7 @@ impl Session {
         self.main.outbox.push_short(&header.encode(), &[], 0);
     }
 
-    /// Tells the peer how it broke the protocol.
+    /// Sends the peer how it broke the protocol.
     pub fn send_protocol_error(&mut self, text: &str) {
         let mut end = text.len().min(causeway_wire::tcp::MAX_ERROR_TEXT);
         while !text.is_char_boundary(end) {
@@ -466,7 +466,7 @@ impl Session {
         any
     }
 
-    /// Whether a caller that was told to wait shall be told now that there is room.
+    /// Whether room is to be reported now to a caller whose send would have blocked.
     pub fn take_writable(&mut self) -> bool {
         let owed = self.owes_writable();
         self.blocked &= !owed;
@@ -561,7 +561,7 @@ impl Session {
         }
     }
 
-    /// Ends every transfer and export, and forgets what was not sent.
+    /// Ends every transfer and export, and drops unsent bytes.
     pub fn fail(&mut self, cause: &PeerError, peer: Peer, sink: &mut dyn Sink) {
         for connection in self.connections_mut() {
             connection.outbox = Outbox::default();
@@ -607,7 +607,7 @@ impl Session {
         self.pausing.is_on = false;
     }
 
-    /// Whether a packet is held back: whatever comes now is kept behind it.
+    /// Whether a packet is held back: all later input is kept behind it.
     pub fn is_stopped(&self) -> bool {
         self.pausing.is_stopped()
     }
@@ -622,7 +622,7 @@ impl Session {
         self.pausing.held_bytes()
     }
 
-    /// After [`Session::resume`], takes what was kept. Returns whether there was anything.
+    /// After [`Session::resume`], takes kept input. Returns whether there was any.
     pub fn take_held(&mut self, peer: Peer, sink: &mut dyn Sink) -> Result<bool, PeerError> {
         if !self.has_held() {
             return Ok(false);
@@ -632,7 +632,7 @@ impl Session {
         Ok(true)
     }
 
-    /// The connection has ended: delivers what was held back of it.
+    /// The connection has ended: delivers packets that were held back.
     pub fn flush_held(&mut self, peer: Peer, sink: &mut dyn Sink) {
         self.resume();
         // How it has ended is known by now.
@@ -649,7 +649,7 @@ impl Session {
         }
     }
 
-    /// Tells the peer that this process lives, though it does not read what the peer sends.
+    /// Signals the peer that this process lives, though it does not read its bytes.
     pub fn send_keepalive(&mut self) {
         let header = Header::new(Kind::ProbeReply, 0);
         self.main.outbox.push_short(&header.encode(), &[], 0);

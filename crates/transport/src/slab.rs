@@ -16,10 +16,10 @@ pub struct Slab<T> {
     len: usize,
 }
 
-/// What has no next entry.
+/// Marks the end of the list.
 const NONE: u32 = u32::MAX;
 
-/// Generations are below this. Keys with the highest bit are free for other uses, such as naming listeners in epoll's answers.
+/// Generations are below this. Keys with the highest bit are free for other uses, such as naming listeners in epoll's events.
 const GENERATIONS: u32 = 1 << 31;
 
 /// No entry has this generation.
@@ -31,7 +31,7 @@ struct Entry<T> {
     generation: u32,
     /// The next free entry, or [`IN_USE`].
     next_free: u32,
-    /// What is left from the last use, or a blank, if the entry is free.
+    /// The value of the last use, or a blank, if the entry is free.
     value: T,
 }
 

@@ -1,4 +1,4 @@
-//! What is kept for each peer, by its handle, which is the entry's key. A handle is good until what it names is removed: the next
+//! State of each peer, by its handle, which is the entry's key. A handle is good until its entry is removed: the next
 //! one with that index has another generation.
 
 use crate::method::Peer;

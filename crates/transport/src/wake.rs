@@ -1,9 +1,9 @@
-//! How another thread ends a wait: a flag that is looked at inside the preparation of every sleep.
+//! How another thread ends a wait: a flag that is checked inside the preparation of every sleep.
 //!
-//! The thread that waits announces that it is about to sleep, fences, and only then looks at the flag; a
-//! thread that wants the wait to end sets the flag, fences, and only then looks for an announcement. So
+//! The waiting thread announces that it is about to sleep, fences, and only then checks the flag; a
+//! thread that wants the wait to end sets the flag, fences, and only then checks for an announcement. So
 //! either the waiter sees the flag and does not sleep, or the caller sees the announcement and wakes. A
-//! look before the announcement proves nothing: what comes between the two would be slept through.
+//! check before the announcement proves nothing: a call between the two would be slept through.
 //!
 //! Where the waiter announces itself depends on what it sleeps on. On descriptors, it is this flag's own
 //! [`WakeFlag::begin_sleep`]; parked in a method, it is the method's ([`Method::prepare_park`](crate::Method::prepare_park)).

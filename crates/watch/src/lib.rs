@@ -1,4 +1,4 @@
-//! What a process shows of itself to an observer: what its message layer is doing, and its latest log
+//! The state of a process for observers: the status of its message layer, and its latest log
 //! events.
 //!
 //! Both lie in one page, a memory file that the process maps and writes ([`page`]). An observer finds
@@ -14,7 +14,7 @@
 //!
 //! Read [`page`], then [`observer`], then [`log`].
 //!
-//! What this crate does not do: know what a message is, or start threads.
+//! This crate does not interpret messages, and starts no threads.
 #![forbid(unsafe_code)]
 
 pub mod log;

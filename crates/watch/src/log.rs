@@ -43,7 +43,7 @@ pub enum StartError {
     /// The process has a subscriber already.
     #[error("this process logs already")]
     Taken,
-    /// `$CAUSEWAY_LOG` is nonsense.
+    /// `$CAUSEWAY_LOG` is invalid.
     #[error("${MASKS_VARIABLE}: {0}")]
     Masks(#[from] MaskError),
     /// The log file cannot be opened.
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(outside.masks(), "off,watch=debug/off");
         say();
         assert_eq!(outside.events(99).len(), 5, "nothing is recorded any more");
-        // Nonsense from outside changes nothing.
+        // Invalid requests from outside change nothing.
         let asked = outside.ask("loud").unwrap();
         apply_request();
         assert!(outside.has_applied(asked));
@@ -317,8 +317,8 @@ mod tests {
         assert_eq!(lines[5], "the latest 5 log events were:");
         assert_eq!(lines.len(), 11, "{file}");
 
-        // From inside and outside at once: what is shown is what is in force, and the latest request is the one that
-        // is acknowledged.
+        // From inside and outside at once: the published mask is the one in force, and the latest request is
+        // acknowledged.
         let requests = std::thread::scope(|scope| {
             let setters = [1, 2, 3].map(|thread| {
                 scope.spawn(move || {

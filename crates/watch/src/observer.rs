@@ -36,7 +36,7 @@ pub enum ObserveError {
     Page {
         /// The process.
         pid: u32,
-        /// What is wrong with the page.
+        /// The error in the page.
         why: String,
     },
     /// The system refused.
@@ -318,9 +318,9 @@ mod tests {
         })
     }
 
-    /// Everything that concerns the page of this process, which its tests share.
+    /// All tests of this process's page, which they share.
     #[test]
-    fn a_process_can_be_looked_at() {
+    fn a_process_can_be_observed() {
         let page = own().unwrap();
         let pid = std::process::id();
         let seen = Observer::new(pid).unwrap();
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_nonsense_is_read_without_harm() {
+    fn a_page_of_random_bytes_is_read_without_harm() {
         let mut file = causeway_sys::memfd::create_fixed("test", wire::PAGE_BYTES).unwrap();
         let mapping = Mapping::new(&file, wire::PAGE_BYTES).unwrap();
         let mut random = causeway_wire::random::SplitMix64::new(1);
@@ -370,7 +370,7 @@ mod tests {
         }
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let page = Observer::open(std::process::id(), path.into()).unwrap();
-        // What is asked for reaches the file that was opened, whatever the descriptor is now.
+        // A request reaches the file that was opened, also if the descriptor now names another file.
         let other = causeway_sys::memfd::create_fixed("other", wire::PAGE_BYTES).unwrap();
         let other_words = Mapping::new(&other, wire::PAGE_BYTES).unwrap();
         rustix::io::dup2(&other, &mut file).unwrap();
@@ -384,7 +384,7 @@ mod tests {
             .word(word::MAGIC)
             .store(wire::MAGIC, Ordering::Relaxed);
         assert!(page.check().unwrap_err().to_string().contains("format"));
-        // Texts, events and rows that claim anything.
+        // Texts, events and rows with arbitrary bytes.
         mapping
             .word(word::NEXT_EVENT)
             .store(u64::MAX, Ordering::Relaxed);

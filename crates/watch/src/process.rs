@@ -1,4 +1,4 @@
-//! What the kernel tells about processes.
+//! Processes, as the kernel describes them.
 
 use rustix::time::{ClockId, clock_gettime};
 

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_of_others_is_shown_as_it_is() {
+    fn control_characters_of_texts_are_replaced() {
         let text = "a\x1b[2J\u{202e}gpj.\u{2066}é\u{2069}\u{9b}\n\u{200d}";
         assert_eq!(plain(text), "a?[2J?gpj.?é???\u{200d}");
     }

@@ -1,4 +1,4 @@
-//! What a process that panics leaves.
+//! The log events that a panicking process prints.
 #![forbid(unsafe_code)]
 
 use std::process::{Command, Stdio};

@@ -11,16 +11,16 @@ pub const OPERATION_BYTES: usize = 17;
 /// Encoded size of an [`Outcome`].
 pub const OUTCOME_BYTES: usize = 9;
 
-/// What is done to the word, in one step. Arithmetic wraps.
+/// The change of the word, in one step. Arithmetic wraps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Adds a value.
     FetchAdd(u64),
     /// Writes `new` if the word is `expected`.
     CompareSwap {
-        /// What the word has to be.
+        /// The value that the word has to have.
         expected: u64,
-        /// What it becomes.
+        /// Its new value.
         new: u64,
     },
 }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_bytes_are_refused() {
         let mut operation = Operation::FetchAdd(1).to_bytes();
         operation[9] = 1;
         assert!(

@@ -63,7 +63,7 @@ pub const FLAG_BUSY_SERVER: u8 = 2;
 pub const FLAG_IN_PARTS: u8 = 4;
 
 codes! {
-    /// What a packet is.
+    /// The kind of a packet.
     pub enum Kind: "packet kind" {
         /// First packet in each direction: the formats that its sender speaks ([`Formats`]), and the first grant. The
         /// highest format stands in the lower half of [`Header::regions`], or 0 if it is the lowest, too.
@@ -120,7 +120,7 @@ codes! {
 /// What every packet starts with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What the packet is.
+    /// The kind of the packet.
     pub kind: Kind,
     /// `FLAG_*`.
     pub flags: u8,
@@ -129,7 +129,7 @@ pub struct Header {
     /// Bytes of window that the sender of this packet grants to its receiver, in addition to what
     /// it has granted before.
     pub credit: u32,
-    /// The message's tag, or what the kind says.
+    /// The message's tag, or the word that the kind defines.
     pub word: u64,
 }
 
@@ -473,7 +473,7 @@ fn decode_refusal(input: &mut Reader<'_>) -> Result<Refusal, Malformed> {
 
 fn decode_regions(header: &Header, input: &mut Reader<'_>) -> Result<Regions, Malformed> {
     let count = usize::from(header.regions);
-    // No allocation beyond what the packet can hold.
+    // No allocation beyond the packet's length.
     if count * 25 > input.remaining() {
         return Err(Malformed::Truncated {
             field: "region list",

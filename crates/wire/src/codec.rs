@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 pub(crate) mod fields;
 
-/// Why bytes from elsewhere were refused. Carries what was being read, never the bytes.
+/// Why bytes from elsewhere were refused. Names the field that was being read, never the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// The input ended inside `field`.
@@ -232,7 +232,7 @@ impl Writer {
         self.bytes.len()
     }
 
-    /// What was written from byte `start` on.
+    /// The bytes written from `start` on.
     pub(crate) fn written(&self, start: usize) -> &[u8] {
         self.bytes.get(start..).unwrap_or_default()
     }

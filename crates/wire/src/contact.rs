@@ -1,5 +1,5 @@
 //! What processes of MPI programs tell each other so that programs that were started apart can meet (MPI 5.0 chapter 11.7 to
-//! 11.9): who they are, how they are reached, and which formats of MPI's messages they speak.
+//! 11.9): their identities, addresses, and formats of MPI's messages.
 //!
 //! The formats stand among a process's addresses, as one of the scheme `mpi`: `mpi://1-2`. Builds that do not know it pass over an
 //! address whose scheme is that of none of their methods, and so understand everything besides.
@@ -29,7 +29,7 @@ pub const FILES: u8 = 2;
 /// What builds speak that do not state it.
 const UNSTATED: Formats = Formats::only(1);
 
-/// What the formats stand behind.
+/// The prefix of stated formats.
 const SCHEME: &str = "mpi://";
 
 /// Most bytes of one text: a host, or the addresses of a process.
@@ -90,7 +90,7 @@ pub struct Member {
     pub contact: Contact,
 }
 
-/// What the roots of two groups tell each other, and then their groups.
+/// The messages of the roots of two groups to each other, and then to their groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meeting {
     /// A group wants to meet the group of the process that has a port.

@@ -1,4 +1,4 @@
-//! The format of datafiles: what an I/O server keeps of a striped file (`docs/formats/datafile.md`).
+//! The format of datafiles, an I/O server's part of a striped file (`docs/formats/datafile.md`).
 //!
 //! Page 0 is a [`Header`], with [`WrittenGroups`] behind it. Then follow groups: one page of sums, then [`GROUP_BLOCKS`] blocks of data.
 //! Offsets are computed, never stored, and data pages stay aligned. The file ends where the data ends,
@@ -43,7 +43,7 @@ pub fn earlier_format(bytes: &[u8]) -> Option<u32> {
 }
 
 codes! {
-    /// What the sums of a datafile are.
+    /// The kind of a datafile's sums.
     pub enum Algorithm: "checksum algorithm" {
         /// There are no sums; their pages are holes.
         None = 0,
@@ -63,7 +63,7 @@ codes! {
 }
 
 codes! {
-    /// What an interruption has left behind, until a scrub has gone through the whole datafile.
+    /// Traces of an interruption, until a scrub has gone through the whole datafile.
     #[derive(PartialOrd, Ord)]
     pub enum Trust: "datafile trust" {
         /// Nothing: every block matches its latest sum.
@@ -91,7 +91,7 @@ pub struct Header {
     pub version: u64,
     /// The size in bytes when the datafile was last marked clean. Means nothing while it is dirty.
     pub size: u64,
-    /// What the sums are.
+    /// The kind of the sums.
     pub algorithm: Algorithm,
     /// Whether it was written since it was last marked clean.
     pub state: State,
@@ -226,7 +226,7 @@ mod tests {
         let crc = 0x1234_5678;
         assert_eq!(binding.sum(0, crc), 4_263_370_489);
         assert_eq!(binding.sum(u64::MAX, crc), 2_186_343_669);
-        // 0 stands for a block that was never written.
+        // 0 means a block that was never written.
         let mask = binding.sum(7, 0);
         assert_eq!(binding.sum(7, mask), 1);
         let others = [
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_files_length_tells_the_size() {
+    fn a_datafiles_length_gives_the_size() {
         let group = GROUP_BYTES;
         for size in [
             0,

@@ -57,7 +57,7 @@ pub const ACK_BYTES: usize = 8 + 8 * BITMAP_WORDS + 8 + 8;
 /// Words of an [`Ack::bitmap`].
 pub const BITMAP_WORDS: usize = 4;
 
-/// What a datagram adds to the data that it carries, at most.
+/// Most bytes that a datagram adds to its data.
 pub const OVERHEAD_BYTES: usize = PREFIX_BYTES + 8 + SEGMENT_BYTES + ACK_BYTES + TAG_BYTES;
 
 /// The largest datagram there is: what IPv4 and UDP leave of 64 KiB.
@@ -66,7 +66,7 @@ pub const MAX_DATAGRAM_BYTES: usize = 65_507;
 /// A datagram that every path is taken to carry.
 pub const SAFE_DATAGRAM_BYTES: usize = 1_200;
 
-/// How far the stream may run ahead of what was received, before the first [`Ack::limit`].
+/// How far the stream may run ahead of received bytes, before the first [`Ack::limit`].
 pub const FIRST_LIMIT: u64 = 64 * 1024;
 
 /// The pre-shared key of processes that have none: no secret, but with it one handshake serves both cases.
@@ -83,7 +83,7 @@ const _: () = assert!(OVERHEAD_BYTES + 1024 <= SAFE_DATAGRAM_BYTES);
 const _: () = assert!(CHECK_BYTES <= TAG_BYTES);
 
 codes! {
-    /// What a datagram is.
+    /// The kind of a datagram.
     pub enum Kind: "datagram kind" {
         /// The caller requests a connection; first without a cookie, then with the one that it got.
         Open = 1,
@@ -141,10 +141,10 @@ impl Prefix {
     }
 }
 
-/// What the two sides of a connection tell each other before they trust each other.
+/// The messages of both sides of a connection before they trust each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Greeting {
-    /// What the sender speaks.
+    /// The sender's formats.
     pub formats: Formats,
     /// How the sender authenticates.
     pub auth: Auth,
@@ -152,7 +152,7 @@ pub struct Greeting {
     pub refusal: Refusal,
     /// For [`Auth::SameUser`]: which process holds the sender's socket. Zeros otherwise.
     pub holder: Holder,
-    /// Proof that the caller receives what is sent to its address, or zeros.
+    /// Proof that the caller receives datagrams to its address, or zeros.
     pub cookie: [u8; COOKIE_BYTES],
     /// A Noise handshake message in openings with a cookie and in acceptances, or zeros.
     pub noise: [u8; NOISE_BYTES],
@@ -208,7 +208,7 @@ impl Greeting {
     }
 }
 
-/// What has arrived at the sender of a segment.
+/// Numbers of datagrams that have arrived at the sender of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack {
     /// For how long the largest number has been here, in microseconds.
@@ -326,7 +326,7 @@ pub fn encode_reset(to: u64, from: u64, out: &mut Vec<u8>) {
     seal_with_check(start, out);
 }
 
-/// What a datagram turned out to be.
+/// A decoded datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Datagram<'a> {
     /// An opening, a cookie, an acceptance or a refusal.

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stated_is_read_or_refused() {
+    fn stated_formats_are_read_or_refused() {
         for formats in [
             Formats::only(1),
             Formats::stated(5, 2).unwrap(),

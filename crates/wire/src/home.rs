@@ -1,4 +1,4 @@
-//! What a server's directory says of itself: small text files (`docs/formats/home.md`).
+//! The files that identify a server's directory: small texts (`docs/formats/home.md`).
 //!
 //! | file | content |
 //! |---|---|
@@ -136,7 +136,7 @@ impl<'a> Lines<'a> {
             .ok_or(Unreadable::Line { line, field })
     }
 
-    /// Fails unless nothing follows, and `written`, the one encoding of what was read, is the text.
+    /// Fails unless nothing follows, and `written`, the one encoding of the decoded value, is the text.
     fn finish<T>(mut self, value: T, text: &str, written: &str) -> Result<T, Unreadable> {
         let (line, field) = (self.line + 1, "end");
         match self.lines.next() {
@@ -206,7 +206,7 @@ impl DirectoryIdentity {
         lines.finish(identity, text, &written)
     }
 
-    /// What a part of the directory says.
+    /// The content of a part's file in the directory.
     pub fn part(&self, part: Part) -> PartIdentity {
         PartIdentity {
             part,

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_lines_are_refused() {
         for line in [
             &b""[..],
             b"   ",

@@ -7,7 +7,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What the state grows by with each number: 2⁶⁴ divided by the golden ratio.
+/// The increment of the state with each number: 2⁶⁴ divided by the golden ratio.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Number `index` of the sequence of `seed`: each of its bits depends on all bits of both.

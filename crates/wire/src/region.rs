@@ -12,7 +12,7 @@ pub const MAX_FRAGMENTS: usize = 1 << 20;
 /// A list of regions. One region, the usual case, takes no memory of its own.
 pub type Regions = SmallVec<[RegionDescriptor; 1]>;
 
-/// Names a span of another process's registered memory: what the owner hands out, and all that
+/// Names a span of another process's registered memory: the owner's description, and all that
 /// the holder needs to read or write it.
 ///
 /// `key` is unguessable enough to catch mistakes and revoked regions, not a secret: peers are

@@ -55,7 +55,7 @@ pub mod call {
     pub const SLOTS_OFFSET: usize = 64;
     /// Bytes of a slot: four words, and room so that threads do not share a line of the cache.
     pub const SLOT_BYTES: usize = 64;
-    /// What stands for no peer and for no tag.
+    /// The value for no peer and for no tag.
     pub const NONE: i32 = i32::MIN;
 
     /// The word that states formats.
@@ -147,7 +147,7 @@ pub enum Event {
     Received(Message, u64),
 }
 
-/// What stands for the processes of an inter-communicator.
+/// The value for the processes of an inter-communicator.
 pub const NO_GROUP: &str = "?";
 
 /// Processes in an order, as text: `4-6,0` is 4, 5, 6 and 0.

@@ -1,4 +1,4 @@
-//! What processes of an MPI program tell each other about windows of memory (MPI 5.0 chapter 12): accesses to memory that
+//! Messages between processes of an MPI program about windows of memory (MPI 5.0 chapter 12): accesses to memory that
 //! cannot be reached directly, their results, and what orders accesses.
 //!
 //! Each notice travels as one unexpected message of the message layer. Those of one sender arrive in their order.
@@ -34,9 +34,9 @@ pub struct Access {
     pub operation: u16,
     /// The ABI's handle of the elements' datatype.
     pub datatype: u16,
-    /// The sender's number for what is to be told of the elements as they were; 0 if nothing is.
+    /// The sender's number for the reply with the old elements; 0 if there is none.
     pub reply: u64,
-    /// What the reply repeats for the sender: where its data belong.
+    /// Repeated by the reply for the sender: where its data belong.
     pub at: u64,
     /// The elements.
     pub runs: Vec<Run>,
@@ -104,14 +104,14 @@ pub enum Notice {
         /// The receiver's number of the window.
         window: u32,
     },
-    /// The sender has lost a process that the window belongs to, and goes on without a collective operation.
+    /// The sender has lost a process of the window, and continues without a collective operation.
     Broken {
         /// The receiver's number of the window.
         window: u32,
         /// The rank of the process.
         rank: u32,
     },
-    /// Nothing: a connection tells whether the other process lives.
+    /// Nothing: a connection shows whether the other process lives.
     Hello,
 }
 

@@ -68,14 +68,14 @@ pub(crate) enum Order {
     BeActive { milliseconds: u64 },
 }
 
-/// What a process reports.
+/// The report of a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Report {
     Listening(String),
     Ready,
     /// A client's mean microseconds from a request to its reply.
     Asked(f64),
-    /// What a link measured.
+    /// The measurements of a link.
     Passed(Passed),
     Done,
 }

@@ -6,7 +6,7 @@ use causeway_report::units::size_text;
 
 use super::trial::Gap;
 
-/// What is shown in place of a figure that a participant lacks.
+/// Text in place of a figure that a participant lacks.
 pub(crate) fn gap(gaps: &[Gap], participant: &str, case: &str) -> Option<&'static str> {
     let mut gaps = gaps.iter();
     let gap = gaps.find(|gap| gap.participant == participant && gap.trial.yields(case))?;

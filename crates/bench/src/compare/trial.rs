@@ -54,7 +54,7 @@ impl Pattern {
         }
     }
 
-    /// What it does, in a line.
+    /// Its description, in a line.
     pub(crate) fn summary(self) -> &'static str {
         match self {
             Self::Latency => "half of a round trip between two processes, by size; 99th percentile",
@@ -164,7 +164,7 @@ impl Trial {
 }
 
 impl Figure {
-    /// What an exchange showed: the figures that its pattern is judged by.
+    /// Results of an exchange: the figures that its pattern is judged by.
     pub(crate) fn of_exchange(trial: &Trial, spread: &Spread) -> Vec<Self> {
         let case = format!("{}/{}", trial.pattern.name(), trial.method);
         let mean = (format!("{case}/mean"), spread.mean_us);
@@ -183,7 +183,7 @@ impl Figure {
             .collect()
     }
 
-    /// What the clients of a server saw: fastest, mean and slowest, each by its mean.
+    /// Results of the clients of a server: fastest, mean and slowest, each by its mean.
     pub(crate) fn of_load(trial: &Trial, size: u64, latencies_us: &[f64]) -> Vec<Self> {
         let case = format!("load/{}/{}-clients", trial.method, latencies_us.len());
         let mean = latencies_us.iter().sum::<f64>() / latencies_us.len().max(1) as f64;
@@ -202,7 +202,7 @@ impl Figure {
         .collect()
     }
 
-    /// What a ring cost: time and processor time of a hop, and of waiting for a late message.
+    /// Costs of a ring: time and processor time of a hop, and of waiting for a late message.
     pub(crate) fn of_ring(method: &str, processes: usize, ring: &RingFigures) -> Vec<Self> {
         let case = format!("ring/{method}/{processes}-processes");
         [

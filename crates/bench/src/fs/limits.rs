@@ -1,4 +1,4 @@
-//! What the machine can do at best: `dd` on the same storage, in the same run.
+//! The limits of the machine: `dd` on the same storage, in the same run.
 
 use std::path::Path;
 use std::process::Command;
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dd_says_how_long_it_took() {
+    fn the_time_is_read_from_output_of_dd() {
         let said = "256+0 records in\n256+0 records out\n\
                     1073741824 bytes (1.1 GB, 1.0 GiB) copied, 0.512 s, 2.1 GB/s\n";
         assert_eq!(seconds_of(said), Some(0.512));

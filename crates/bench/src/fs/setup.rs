@@ -1,4 +1,4 @@
-//! What the measurements of the file system share: their settings, and file systems of their own.
+//! Common parts of the file system's measurements: their settings, and file systems of their own.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -104,7 +104,7 @@ impl Bench {
 
 /// A running file system and a client of it. Fields are dropped in this order.
 pub(crate) struct Setup {
-    /// The client, for what is not measured.
+    /// The client, for steps that are not measured.
     pub(crate) client: Client,
     /// The servers.
     pub(crate) cluster: Cluster,

@@ -25,7 +25,7 @@ pub(crate) struct Assignment {
     pub(crate) number: usize,
 }
 
-/// What a worker does next.
+/// An order to a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Writes its part of a file.
@@ -97,7 +97,7 @@ pub(crate) struct Tile {
     pub(crate) list: bool,
 }
 
-/// What a worker reports.
+/// A report of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// It is connected, or ready to begin an order.
@@ -148,7 +148,7 @@ pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
 }
 
 impl Worker {
-    /// Does what is not timed: opens the file of an order, and fills the memory that is written.
+    /// Does the untimed steps: opens the file of an order, and fills the memory that is written.
     fn prepare(&mut self, order: &Order) -> Outcome {
         let path = match order {
             Order::Write(part) | Order::Read(part) | Order::Compare(part) => &part.path,
@@ -367,7 +367,7 @@ impl Worker {
         Ok(count)
     }
 
-    /// Writes or reads a tile. What is read is compared in any case: memory speed is not what tiles
+    /// Writes or reads a tile. Bytes that are read are compared in any case: memory speed is not what tiles
     /// are about.
     fn tile(&mut self, tile: &Tile, write: bool) -> Outcome<u64> {
         let file = &mut self.opened()?;

@@ -22,7 +22,7 @@ const WORD_BYTES: usize = 8;
 /// Messages there and back before the times are taken.
 pub(crate) const WARM_UP_EXCHANGES: u64 = 10;
 
-/// What a side does before it sends.
+/// A side's work before it sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Between {
     /// Nothing.
@@ -51,7 +51,7 @@ impl Between {
     }
 }
 
-/// How often messages go there and back, and what the sides do in between.
+/// How often messages go there and back, and the work of both sides in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Exchange {
     /// Bytes of a message.
@@ -60,9 +60,9 @@ pub(crate) struct Exchange {
     pub(crate) rounds: u64,
     /// The longest time; 0 for no limit. Only messages of eight bytes and more can carry that the time is over.
     pub(crate) milliseconds: u64,
-    /// What the leading side does before it sends.
+    /// Work of the leading side before it sends.
     pub(crate) lead: Between,
-    /// What the other one does before it replies.
+    /// Work of the other side before it replies.
     pub(crate) follow: Between,
 }
 
@@ -88,7 +88,7 @@ impl Exchange {
     }
 }
 
-/// What an exchange showed: times of one way, in microseconds.
+/// Results of an exchange: times of one way, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spread {
     pub(crate) mean_us: f64,
@@ -98,7 +98,7 @@ pub(crate) struct Spread {
     pub(crate) cpu_us: f64,
 }
 
-/// What one side of an exchange saw.
+/// Measurements of one side of an exchange.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Side {
     /// The leading side's mean, median and 99th percentile; none from the other one.
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_other_side_does_in_between_is_not_part_of_the_way() {
+    fn time_at_the_other_side_is_not_part_of_the_latency() {
         let (lead, follow) = exchanged(Exchange {
             size: 8,
             rounds: 5,
@@ -363,7 +363,7 @@ mod tests {
         });
         assert_eq!((lead.rounds, follow.rounds), (5, 5));
         let [_, median, _] = lead.times.unwrap();
-        // A way takes some microseconds; on a machine with much else to do, some milliseconds.
+        // One way takes some microseconds; on a busy machine, some milliseconds.
         assert!(median < 100_000.0, "{median}");
     }
 

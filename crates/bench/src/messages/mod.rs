@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     benchmark.finish(page::draw)
 }
 
-/// What is measured of messages of one size.
+/// Measurements of messages of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     /// Half of a round trip.
@@ -278,7 +278,7 @@ mod tests {
         let name = trials.last().unwrap().name();
         assert_eq!(name, "bandwidth of 100,000 B over tcp");
         let limits = trials.iter().filter_map(Trial::limit).count();
-        // Small ones over shm, all over tcp, and what is worth copying.
+        // Small ones over shm, all over tcp, and sizes that are worth copying.
         assert_eq!(limits, 2 + 4 + 3);
     }
 

@@ -1,4 +1,4 @@
-//! Two processes that exchange messages as the command orders, and what they measured.
+//! Two processes that exchange messages as the command orders, and their measurements.
 
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -108,7 +108,7 @@ impl Pair {
         Ok(place)
     }
 
-    /// Connects both ends over a method, and returns the address; what they had open before is closed.
+    /// Connects both ends over a method, and returns the address; earlier connections are closed.
     pub(crate) fn open(&mut self, method: &str) -> Outcome<String> {
         let listen = match method {
             "tcp" => "tcp://127.0.0.1:0".to_owned(),
@@ -122,7 +122,7 @@ impl Pair {
         })
     }
 
-    /// Has both ends carry out an order. Returns what they report, the leading end first.
+    /// Has both ends carry out an order. Returns their reports, the leading end first.
     fn carry_out(&mut self, order: &Order) -> Outcome<Vec<Report>> {
         self.pool.send(FOLLOW, order)?;
         self.pool.send(LEAD, order)?;

@@ -83,7 +83,7 @@ pub(crate) enum Order {
     Check { size: usize, allocate: bool },
 }
 
-/// What an end reports.
+/// The report of an end.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// It has begun and pinned itself.

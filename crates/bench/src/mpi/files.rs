@@ -28,7 +28,7 @@ const OPENERS: [u32; 2] = [1, 8];
 const LOCAL: &str = "local-files";
 /// Where memory can be used as storage.
 const MEMORY: &str = "/dev/shm";
-/// What can be left out.
+/// Parts that can be left out.
 const PATTERNS: [&str; 3] = ["tile", "nested", "open"];
 
 /// Measure access of MPI's ranks to one file

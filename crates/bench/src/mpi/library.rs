@@ -45,7 +45,7 @@ pub(super) struct Library {
     options: Vec<&'static str>,
     /// The program that was built for this library alone, if one was.
     program: Option<PathBuf>,
-    /// A directory for what the launcher leaves behind.
+    /// A directory for files that the launcher leaves behind.
     scratch: Option<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! Which parts are compared, and what is said of the others.
+//! Which parts are compared, and notes about the others.
 
 use super::*;
 
@@ -40,7 +40,7 @@ fn values(findings: &Findings, participant: &str) -> Vec<f64> {
 }
 
 #[test]
-fn only_parts_of_one_class_are_compared_and_the_others_stand_apart() {
+fn only_parts_of_one_class_are_compared_and_others_are_listed_separately() {
     let all = [
         ("a", NEAR, 0.1),
         ("b", FAR, 0.5),
@@ -95,7 +95,7 @@ fn the_class_that_all_have_is_chosen() {
 }
 
 #[test]
-fn figures_of_unknown_distance_are_kept_and_compared_only_if_nothing_better_is_there() {
+fn figures_of_unknown_distance_are_compared_only_without_better_ones() {
     let known = [("a", NEAR, 0.1), ("b", NEAR, 0.2)];
     let unknown = [
         ("a", UNKNOWN, 0.3),
@@ -125,7 +125,7 @@ fn figures_of_unknown_distance_are_kept_and_compared_only_if_nothing_better_is_t
 }
 
 #[test]
-fn what_has_no_partner_is_said() {
+fn parts_without_a_counterpart_are_reported() {
     let parts = parts(
         2,
         &[

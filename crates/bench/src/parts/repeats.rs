@@ -105,8 +105,8 @@ mod tests {
         Figure::latency("latency/shm", 8, 1.0).into_iter().collect()
     }
 
-    /// Measures `runs` times; `distance` says where the processors are while a participant is measured for the so
-    /// manieth time. Returns the participants in the order in which they were measured, too.
+    /// Measures `runs` times; `distance` returns the processors' distance during each measurement of a
+    /// participant, by its number. Returns the participants in the order of measurement as well.
     fn measured(runs: u32, distance: impl Fn(&str, usize) -> Option<f64>) -> (Parts, Vec<String>) {
         let mut order: Vec<String> = Vec::new();
         let parts = run(plan(runs), &SILENT, |_, _, participant| {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_repeated_while_the_processors_stay() {
+    fn nothing_is_repeated_while_distances_stay_the_same() {
         let (parts, order) = measured(3, |_, _| Some(NEAR));
         assert_eq!(order, ["a", "b", "a", "b", "a", "b"]);
         assert!(parts.missing().is_empty());
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lacks_parts_is_measured_again_until_it_has_enough() {
+    fn participants_that_lack_parts_are_measured_again_until_they_have_enough() {
         let near_from_the_third = |name: &str, time: usize| match name {
             "b" if time < 3 => Some(FAR),
             _ => Some(NEAR),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn repeating_ends_after_as_many_runs_again_and_says_what_has_no_partner() {
+    fn repeating_is_bounded_and_parts_without_a_counterpart_are_reported() {
         let never_alike = |name: &str, _| Some(if name == "a" { NEAR } else { FAR });
         let (parts, order) = measured(3, never_alike);
         assert!(
@@ -170,13 +170,13 @@ mod tests {
             notes.contains("its figures are compared with nothing"),
             "{notes}"
         );
-        // The figures are there all the same.
+        // The figures are shown nevertheless.
         let shown = parts.findings().rows().len() + parts.other_rows().len();
         assert_eq!(shown, 2);
     }
 
     #[test]
-    fn what_cannot_be_run_any_more_is_not_repeated() {
+    fn participants_that_fail_are_not_repeated() {
         let mut order: Vec<String> = Vec::new();
         let parts = run(plan(4), &SILENT, |_, _, participant| {
             order.push(participant.to_owned());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_distance_everything_is_measured_as_often_as_wanted_and_kept() {
+    fn without_a_distance_all_requested_runs_are_kept() {
         let (parts, order) = measured(3, |_, _| None);
         assert_eq!(order.len(), 6);
         let rows = parts.findings().rows();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_what_measures_ends_it() {
+    fn a_failed_measurement_ends_the_run() {
         let failed = run(plan(3), &SILENT, |_, _, _| {
             Err(Failure::new("measuring", "it is gone"))
         });

@@ -1,4 +1,4 @@
-/* What C can get wrong: null pointers, stale and invented handles, sizes, two threads in one instance. */
+/* Mistakes of C programs: null pointers, stale and invented handles, sizes, two threads in one instance. */
 #include "common.h"
 
 #include <limits.h>
@@ -164,7 +164,7 @@ static void pointers_and_sizes(struct layer *layer, bmi_addr_t peer) {
     CHECK_IS(BMI_get_info(bmi, 0, 4711, &value), BMI_EINVAL);
     CHECK_IS(BMI_get_info(bmi, peer + 1, BMI_CONNECTED, &value), BMI_EHANDLE);
     CHECK_IS(BMI_get_info(bmi, 0, BMI_CONNECTED, NULL), BMI_EINVAL);
-    /* Texts are cut off, and say how long they are. */
+    /* Texts are cut off, and their whole length is returned. */
     int length = BMI_addr_rev_lookup(bmi, peer, NULL, 0);
     CHECK(length > 8);
     CHECK_IS(BMI_addr_rev_lookup(bmi, peer, text, 4), length);
@@ -172,7 +172,7 @@ static void pointers_and_sizes(struct layer *layer, bmi_addr_t peer) {
     CHECK_IS(BMI_addr_rev_lookup(bmi, peer, NULL, 4), BMI_EINVAL);
 }
 
-/* No size ends the program, whatever the memory would be for. */
+/* No size ends the program, for every kind of memory. */
 static void sizes_of_memory(struct layer *layer, bmi_addr_t self) {
     static const char *const others[] = {"tcp://127.0.0.1:1", "udp://127.0.0.1:1", "shm:///nowhere/s"};
     static const int64_t sizes[] = {INT64_MAX, INT64_MAX - 4096, (int64_t)1 << 62, (int64_t)1 << 46};

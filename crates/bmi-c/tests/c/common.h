@@ -16,12 +16,12 @@
 /* Longer than anything takes on a slow machine; a program that hangs is ended by it. */
 #define LIMIT_S 120
 
-/* Where the program is, for the handler of the alarm, and the server that it waits for. */
+/* The program's present place, for the handler of the alarm, and the server that it waits for. */
 static const char *volatile check_file = "";
 static volatile sig_atomic_t check_line;
 static volatile pid_t server_pid;
 
-/* Says where the program hangs, has its server say the same, and ends it. */
+/* Prints where the program hangs, has its server print the same, and ends it. */
 static inline void report_hang(int signal_) {
     char text[256];
     int length = snprintf(text, sizeof text, "process %d hangs; the last check begun is %s:%d\n", (int)getpid(),

@@ -94,7 +94,7 @@ int main(int argc, char **argv) {
     CHECK(strcmp(second.address, first.address) == 0);
     CHECK_IS(ask(&layer, server, 3), 5);
 
-    /* One that hangs is dropped. */
+    /* A hanging peer is dropped. */
     CHECK(kill(second.pid, SIGSTOP) == 0);
     int rc = BMI_post_recv(layer.bmi, &ops[0], server, buffer, sizeof buffer, NULL, 5, layer.context, NULL);
     CHECK_IS(rc, 0);

@@ -59,7 +59,7 @@ int main(int argc, char **argv) {
     CHECK(WIFEXITED(status));
     CHECK_IS(WEXITSTATUS(status), 0);
 
-    /* Whatever the child has tried, the parent is where it was. */
+    /* The child's calls have changed nothing in the parent. */
     struct layer client = open_layer(NULL);
     bmi_op_t op;
     CHECK(BMI_post_sendunexpected(client.bmi, &op, look_up(&client, address), "later", 5, 9, client.context, NULL) >=

@@ -1,4 +1,4 @@
-/* What belongs to the whole process, and a library leaves as it is: what happens on signals, limits, the mask of file modes. */
+/* State of the whole process that a library must not change: dispositions of signals, limits, the mask of file modes. */
 #ifndef PROCESS_H
 #define PROCESS_H
 
@@ -42,7 +42,7 @@ static inline void look_at_process(struct process_state *state) {
     umask(state->mask);
 }
 
-/* What has changed, or NULL. */
+/* The changed part, or NULL. */
 static inline const char *what_changed(const struct process_state *before) {
     static struct process_state now;
     look_at_process(&now);

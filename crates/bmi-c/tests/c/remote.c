@@ -3,10 +3,10 @@
 
 enum { SIZE = 1 << 20, PART = 4096, GO = 1, REGIONS = 2, MAPPED = 3 };
 
-/* What the program is called with; only there can memory be mapped. */
+/* Whether the program runs over shared memory; memory can be mapped only there. */
 static int is_shm;
 
-/* What the client sends out of its mappings. */
+/* Messages that the client sends out of its mappings. */
 static void take_mapped(struct layer *layer, bmi_addr_t client) {
     char *taken = malloc(SIZE);
     CHECK_IS(recv_from(layer, client, taken, SIZE, MAPPED), SIZE);

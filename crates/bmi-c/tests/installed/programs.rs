@@ -1,6 +1,6 @@
 //! C programs, compiled against the installed header and library, under the address and undefined
-//! behaviour sanitizers, or under valgrind (`make valgrind`), which checks the library, too. What leaks
-//! fails.
+//! behaviour sanitizers, or under valgrind (`make valgrind`), which checks the library, too. A leak is a
+//! failure.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ fn command(program: &Path) -> Command {
             "--show-leak-kinds=definite",
             "--errors-for-leak-kinds=definite",
         ])
-        // The peers that the programs fork are looked at as well.
+        // Forked peers are checked as well.
         .arg("--trace-children=yes")
         .arg(program);
     command
@@ -96,7 +96,7 @@ fn threads() {
 }
 
 #[test]
-fn what_belongs_to_the_process_stays_as_it_is() {
+fn state_of_the_whole_process_is_unchanged() {
     over_both("unchanged");
 }
 
@@ -153,9 +153,9 @@ fn warnings_are_written_unless_the_log_is_off() {
     assert_eq!(status.unwrap().code(), Some(0));
 }
 
-/// The alarm itself works, for what the library hands out, too.
+/// Leaks are found, also of memory that the library hands out.
 #[test]
-fn a_leak_would_be_found() {
+fn a_leak_is_found() {
     let program = compile(&source("leak"), "leak");
     let output = run(command(&program).arg("tcp://127.0.0.1:0"));
     let error = String::from_utf8_lossy(&output.stderr);
@@ -171,7 +171,7 @@ fn a_leak_would_be_found() {
     );
 }
 
-/// A server that is ended with the test, whatever becomes of it.
+/// A server that is ended with the test, whether that fails or not.
 struct Server(Child);
 
 impl Drop for Server {
@@ -224,9 +224,9 @@ fn the_example_serves_requests() {
     assert_eq!(wrong.unwrap().code(), Some(2));
 }
 
-/// Packing for another place, and taking away again.
+/// Installing into a staging directory, and uninstalling.
 #[test]
-fn what_is_installed_is_uninstalled() {
+fn uninstalling_removes_all_installed_files() {
     let stage = LIBRARY.scratch("stage");
     let settings = [
         format!("DESTDIR={}", stage.display()),

@@ -1,4 +1,4 @@
-//! Benchmarks run, verify their data and speak the common language. No figure is judged here.
+//! Benchmarks run, verify their data and print rows of the common form. No figure is judged here.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::demo::{check_report, check_rows};
 use super::stand::Run;
 
-/// Runs a benchmark in `here`; what it said in JSON, checked as far as all of them are alike.
+/// Runs a benchmark in `here`. Returns its JSON, after the checks that are the same for all benchmarks.
 fn measured(here: &Path, name: &str, arguments: &str) -> Value {
     let words = arguments.split_whitespace();
     let words: Vec<&str> = ["bench", name, "--json"].into_iter().chain(words).collect();
@@ -84,7 +84,7 @@ fn the_file_system_is_measured() {
     assert_eq!(left, ["fs.html"]);
 }
 
-/// The distance of the processors is known or said not to be, for every row and as a whole.
+/// Every row, and the run as a whole, states the distance of the processors, or that it is unknown.
 fn check_distances(said: &Value) {
     let known = |name: &Value| {
         let name = name.as_str().unwrap();
@@ -232,7 +232,7 @@ fn sizes_are_drawn_from_the_seed_that_is_printed() {
 }
 
 #[test]
-fn a_peer_that_talks_nonsense_is_a_note_and_not_a_failure() {
+fn invalid_output_of_a_peer_library_is_a_note_and_not_a_failure() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let programs = here.join("peers/mpich/bin");

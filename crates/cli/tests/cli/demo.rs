@@ -16,7 +16,7 @@ fn make_tree(top: &Path) {
             std::fs::write(path.join(format!("f{file}")), vec![file as u8; size]).unwrap();
         }
     }
-    // Lies on every server, and is read while one is away.
+    // Lies on every server, and is read while one is killed.
     let large: Vec<u8> = (0..9 << 20).map(|at: usize| (at >> 8) as u8).collect();
     std::fs::write(top.join("large"), large).unwrap();
     std::os::unix::fs::symlink("d0/sub/f3", top.join("link")).unwrap();
@@ -53,7 +53,10 @@ fn the_demonstration_stores_loses_recovers_and_reports() {
     assert!(said["compared"].as_u64().unwrap() >= 3 * 62);
     let victim = said["victim"].as_str().unwrap();
     let faults = said["faults"].as_array().unwrap();
-    assert!(!faults.is_empty(), "no client met the dead server");
+    assert!(
+        !faults.is_empty(),
+        "no client had an operation at the killed server"
+    );
     assert!(
         faults
             .iter()
@@ -129,7 +132,7 @@ fn an_interrupted_demonstration_leaves_nothing() {
     assert!(!servers.is_empty());
     send(child.id() as i32, Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    until("processes are gone", || {
+    until("the processes have ended", || {
         servers.iter().all(|pid| !runs(*pid))
     });
     assert_eq!(std::fs::read_dir(&storage).unwrap().count(), 0);

@@ -1,4 +1,4 @@
-//! Files go in and come out as they were.
+//! Files are stored and read back unchanged.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,14 +9,14 @@ use std::time::{Duration, SystemTime};
 
 use super::stand::{Stand, one_object};
 
-/// Bytes that cannot be mistaken for others.
+/// Bytes that differ from place to place and seed to seed.
 fn content(len: usize, seed: u8) -> Vec<u8> {
     (0..len)
         .map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8 ^ seed)
         .collect()
 }
 
-/// A tree with everything in it that trees have.
+/// A tree with every kind of object that commands copy.
 fn make_tree(top: &Path) {
     fs::create_dir_all(top.join("deep/er/est")).unwrap();
     fs::create_dir_all(top.join("empty")).unwrap();
@@ -165,7 +165,7 @@ fn pipes_carry_files() {
 }
 
 #[test]
-fn names_are_changed_as_asked() {
+fn names_are_changed() {
     let stand = Stand::new();
     let ok = |arguments: &[&str]| stand.fs(arguments).ok();
     let listed = |path: &str| String::from_utf8(stand.fs(&["ls", path]).ok()).unwrap();
@@ -198,7 +198,7 @@ fn names_are_changed_as_asked() {
 }
 
 #[test]
-fn attributes_are_changed_as_asked() {
+fn attributes_are_changed() {
     let stand = Stand::new();
     let ok = |arguments: &[&str]| stand.fs(arguments).ok();
     let entry = |path: &str| stand.fs(&["stat", "--json", path]).json()["entries"][0].clone();
@@ -278,7 +278,7 @@ fn scripts_get_one_object() {
 }
 
 #[test]
-fn copying_says_what_is_in_the_way() {
+fn errors_of_copying_name_the_obstacle() {
     let stand = Stand::new();
     let here = stand.directory.path();
     fs::write(here.join("one"), b"1").unwrap();

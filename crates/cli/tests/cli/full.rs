@@ -10,7 +10,7 @@ const TEST: &str = "full::a_full_metadata_disk_recovers_by_removing_without_a_re
 const CHILD: &str = "CAUSEWAY_CLI_FULL_CHILD";
 /// The smallest disk that metadata are made on.
 const DISK: &str = "size=16m";
-/// More files than fit, of as many bytes as may lie beside the metadata.
+/// More files than fit, of as many bytes as are stored beside the metadata.
 const FILES: usize = 600;
 const FILE_BYTES: usize = 16 << 10;
 
@@ -63,7 +63,7 @@ fn child(directory: &Path) {
         for part in [disk, "remove files", "causeway fs df"] {
             assert!(said.contains(part), "round {round}: {said}");
         }
-        // Until not even a short change fits.
+        // Until even short changes are refused.
         let refused = (0..FILES).find(|number| {
             let left = stand
                 .fs(&["put", "one", &format!("/many/one{number}")])

@@ -1,4 +1,4 @@
-//! Every verb explains itself.
+//! Help of every verb.
 
 use std::path::Path;
 

@@ -44,7 +44,7 @@ fn the_largest_file_is_copied_as_fast_as_its_data() {
     stand.fs(&["fsck"]).ok();
 }
 
-/// What is written where holes cannot be kept has the zeros of all holes.
+/// Where an output cannot have holes, their zeros are written.
 #[test]
 fn cat_writes_the_zeros_of_holes() {
     let stand = Stand::new();

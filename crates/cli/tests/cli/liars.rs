@@ -1,5 +1,5 @@
-//! Servers that lie: the command ends with an error that reports the lie, writes nothing outside
-//! the destination, and prints nothing that it was not told.
+//! Servers that send false replies: the command ends with an error that reports it, writes nothing outside
+//! the destination, and prints nothing that the server did not send.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use causeway_wire::fs::{
 
 use crate::stand::{Left, Run};
 
-/// A lie and what it is called.
+/// A name, and a change that makes a reply false.
 type Lie<Change> = (&'static str, Change);
 
 /// A directory with a destination for `get`, and things beside it that must stay untouched.
@@ -40,7 +40,7 @@ impl Place {
             .left()
     }
 
-    /// Runs a verb, which must fail and say why, and changes nothing outside `to`.
+    /// Runs a verb, which must fail with a reason, and change nothing outside `to`.
     fn refuses(&self, what: &str, arguments: &[&str]) -> String {
         let _ = std::fs::remove_dir_all(self.to());
         std::fs::create_dir(self.to()).unwrap();
@@ -93,9 +93,9 @@ const WALKS: [&[&str]; 5] = [
     &["du", "/"],
 ];
 
-/// Without lies, everything works: the refusals below are of the lies.
+/// Unchanged replies work: the refusals below are of the changes.
 #[test]
-fn the_scripted_server_can_be_honest() {
+fn unchanged_replies_of_the_scripted_server_work() {
     let place = Place::new(|_, _| Response::Honest);
     std::fs::create_dir(place.to()).unwrap();
     for arguments in [
@@ -117,7 +117,7 @@ fn the_scripted_server_can_be_honest() {
 }
 
 #[test]
-fn names_that_are_none_are_refused() {
+fn invalid_names_are_refused() {
     let long = vec![b'n'; 300];
     let lies: [(&str, Vec<&[u8]>); 9] = [
         ("an empty name", vec![b""]),
@@ -174,9 +174,9 @@ fn listings_that_never_end_are_refused() {
     }
 }
 
-/// What a check of the file system asks for goes forward, or it would never end, or end too soon.
+/// Cursors of a check of the file system must advance, or it would never end, or end too soon.
 #[test]
-fn a_check_that_does_not_go_on_is_refused() {
+fn a_check_whose_cursor_does_not_advance_is_refused() {
     type Reply = fn(&Operation) -> Option<ReplyBody>;
     let lies: [Lie<Reply>; 3] = [
         ("records", |operation| {
@@ -216,7 +216,7 @@ fn a_check_that_does_not_go_on_is_refused() {
     }
 }
 
-/// Changes what is said of one object, wherever it is described.
+/// Changes the attributes of one object in every reply that describes it.
 fn described(object: ObjectId, change: fn(&mut Node)) -> Place {
     Place::new(move |_, truth| match truth {
         ReplyBody::Node(node) if node.object == object => {
@@ -273,14 +273,14 @@ fn descriptions_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn another_object_than_was_asked_for_is_refused() {
+fn an_object_other_than_the_requested_one_is_refused() {
     let place = Place::new(|operation, _| match operation {
         Operation::GetNode { .. } | Operation::Extend { .. } => {
             Response::Reply(ReplyBody::Node(Box::new(node(SMALL).unwrap())))
         }
         _ => Response::Honest,
     });
-    // A walk asks for what it has met by number.
+    // A walk requests the objects that it has found by number.
     place.refuses("another object", &["get", "/", "to"]);
 }
 
@@ -292,7 +292,7 @@ fn links_that_lead_out_are_links_that_lead_out() {
     assert_eq!(left.code, Some(0), "{left:?}");
     let target = std::fs::read_link(place.to().join("l")).unwrap();
     assert_eq!(target, Path::new("../precious"));
-    // Again, over what is there: the link is replaced, not followed.
+    // Again, over the existing names: the link is replaced, not followed.
     assert_eq!(place.run(&["get", "/", "to"]).code, Some(0));
     place.is_untouched("a link");
     for target in [&b""[..], b"a\0b"] {
@@ -312,9 +312,9 @@ fn links_that_lead_out_are_links_that_lead_out() {
     }
 }
 
-/// What was not brought would be what the memory held before.
+/// Bytes that the server did not send would be earlier contents of the memory.
 #[test]
-fn reads_of_more_or_less_than_was_asked_for_are_refused() {
+fn reads_longer_or_shorter_than_requested_are_refused() {
     let n = FILE_BYTES;
     for (what, reply) in [
         ("fewer bytes than it says", transferred(n, n, n - 1)),
@@ -357,7 +357,7 @@ fn reads_of_more_or_less_than_was_asked_for_are_refused() {
 }
 
 #[test]
-fn replies_that_are_none_are_refused() {
+fn invalid_replies_are_refused() {
     let entries = Reply {
         result: Ok(listing(&[b"x"])),
     };
@@ -383,7 +383,7 @@ fn replies_that_are_none_are_refused() {
             place.refuses(what, verb);
         }
     }
-    // Of the right form, but for another question.
+    // Of the right form, but for another request.
     let place = Place::new(|operation, _| match operation {
         Operation::Hello { .. } => Response::Honest,
         _ => Response::Reply(ReplyBody::Objects(vec![FILE])),
@@ -405,7 +405,7 @@ fn replies_that_are_none_are_refused() {
 }
 
 #[test]
-fn greetings_of_others_are_refused() {
+fn greetings_with_a_wrong_identity_or_layout_are_refused() {
     let lies: [Lie<fn(&mut Greeting)>; 6] = [
         ("another file system", |said| said.identity.file_system += 1),
         ("another name", |said| {
@@ -442,9 +442,9 @@ fn greetings_of_others_are_refused() {
     }
 }
 
-/// Colours, titles of windows, keys pressed on the user's behalf: what servers say is shown, and does nothing.
+/// Control sequences in texts of servers (colours, window titles, simulated input) are shown escaped.
 #[test]
-fn what_servers_say_drives_no_terminal() {
+fn texts_of_servers_are_shown_without_control_sequences() {
     const DRIVES: &str = "\x1b]0;mine\x07\x1b[2J\u{9b}31m";
     let fails = |errno| Reply {
         result: Err(Failure {

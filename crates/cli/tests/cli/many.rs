@@ -14,7 +14,7 @@ fn many() -> usize {
     std::env::var("CAUSEWAY_MANY").map_or(1000, |text| text.parse().unwrap())
 }
 
-/// Runs a verb; what it counted must be right.
+/// Runs a verb; its counts must be right.
 #[track_caller]
 fn counts(stand: &Stand, arguments: &[&str], field: &str, expected: usize) {
     let begun = std::time::Instant::now();
@@ -51,7 +51,7 @@ fn check_clean(stand: &Stand, records: usize) {
     }
 }
 
-/// All verbs on a tree of `items` things without its top, of which `files` are files.
+/// All verbs on a tree of `items` objects without its top, of which `files` are files.
 fn use_tree(stand: &Stand, local: &Path, files: usize, items: usize) {
     let (local, back) = (local.to_str().unwrap(), stand.directory.path().join("back"));
     let all = items + 1;

@@ -1,4 +1,4 @@
-//! The file system as a directory: programs that know nothing of it, on real mounts.
+//! The file system as a directory: unmodified programs on real mounts.
 //!
 //! `tools/mount-needs` installs the programs. Where the kernel cannot mount (no `/dev/fuse`, or not the right to), these
 //! tests say so and do nothing.
@@ -91,7 +91,7 @@ impl Mounted {
         self.unmounted = true;
     }
 
-    /// It is unmounted in another way.
+    /// To be called when it was unmounted in another way.
     pub(crate) fn is_unmounted(&mut self) {
         assert!(!is_mounted(self.path()));
         self.unmounted = true;

@@ -66,7 +66,7 @@ fn a_file_that_is_replaced_all_the_time_is_read_whole() {
             let _ = fs::remove_dir_all(here.join("tree"));
             stand.fs(&["get", "/d", "tree"]).ok();
             assert!(is_version(&fs::read(here.join("tree/name")).unwrap()));
-            // Nothing of the file has been written out before it is read to the end.
+            // No byte of the file has been written out before it is read to the end.
             assert!(is_version(&stand.fs(&["cat", "/d/name"]).ok()));
             stand.fs(&["cp", "/d/name", "/copy"]).ok();
             stand.fs(&["cp", "-r", "/d", "/tree"]).ok();
@@ -102,7 +102,7 @@ fn verbs_on_a_name_that_is_replaced_all_the_time_succeed() {
 }
 
 #[test]
-fn what_has_been_written_out_is_not_continued_with_another_file() {
+fn output_of_a_file_is_not_continued_with_another_file() {
     let stand = Stand::new();
     let here = stand.directory.path();
     fs::write(here.join("old"), vec![1; 64 << 20]).unwrap();
@@ -112,7 +112,7 @@ fn what_has_been_written_out_is_not_continued_with_another_file() {
     let mut bytes = vec![0; 1];
     out.read_exact(&mut bytes).unwrap();
     stand.fs(&["put", "-", "/name"]).input(b"new").ok();
-    until("the old file is gone", || {
+    until("the old file is removed", || {
         stand.fs(&["fsck", "--json"]).json()["datafiles"] == 0
     });
     out.read_to_end(&mut bytes).unwrap();

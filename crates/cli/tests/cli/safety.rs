@@ -1,4 +1,4 @@
-//! Nothing is lost or falsified by wrong words, signals, other writers, odd files or links in the way.
+//! Wrong arguments, signals, other writers, odd files and links in the way lose or alter no data.
 
 use std::fs;
 use std::io::Write;
@@ -20,7 +20,7 @@ fn tree(stand: &Stand) -> String {
 }
 
 #[test]
-fn names_that_could_mean_more_are_refused_before_anything_happens() {
+fn ambiguous_names_are_refused_before_any_change() {
     let stand = Stand::new();
     stand.fs(&["mkdir", "-p", "/d/e", "/v/w", "/keep"]).ok();
     stand.fs(&["touch", "/d/file", "/keep/file", "/v/w/x"]).ok();
@@ -54,7 +54,7 @@ fn names_that_could_mean_more_are_refused_before_anything_happens() {
 }
 
 #[test]
-fn everything_named_is_looked_at_before_anything_is_removed_or_renamed() {
+fn all_names_are_checked_before_any_is_removed_or_renamed() {
     let stand = Stand::new();
     stand.fs(&["mkdir", "-p", "/a/b", "/into"]).ok();
     stand.fs(&["touch", "/a/b/x", "/file"]).ok();
@@ -89,7 +89,7 @@ fn everything_named_is_looked_at_before_anything_is_removed_or_renamed() {
     assert_eq!(listed(&stand, "/"), "file\ninto\n");
 }
 
-/// A local tree so deep that no path reaches its end, and what lies there.
+/// A local tree so deep that no path reaches its end, and the file there.
 fn make_deep(top: &Path) {
     fs::create_dir(top).unwrap();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -121,7 +121,7 @@ fn paths_longer_than_any_request_are_stored_fetched_copied_and_removed() {
     assert_eq!(listed(&stand, "/"), "");
 }
 
-/// Starts storing over `/kept` something that does not end, and waits until some of it is stored.
+/// Starts storing an endless input over `/kept`, and waits until some of it is stored.
 fn unending_put(stand: &Stand) -> Child {
     let mut child = stand.fs(&["put", "-", "/kept"]).start();
     let mut input = child.stdin.take().unwrap();
@@ -142,7 +142,7 @@ fn unending_put(stand: &Stand) -> Child {
 }
 
 #[test]
-fn an_interrupted_writer_leaves_what_was_there_and_nothing_else() {
+fn an_interrupted_writer_leaves_the_old_file_and_nothing_else() {
     let stand = Stand::new();
     stand.fs(&["put", "-", "/kept"]).input(b"old").ok();
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
@@ -160,7 +160,7 @@ fn an_interrupted_writer_leaves_what_was_there_and_nothing_else() {
 }
 
 #[test]
-fn a_killed_writer_leaves_what_was_there_and_what_can_be_found() {
+fn a_killed_writer_leaves_the_old_file_and_a_temporary_one_that_can_be_found() {
     let stand = Stand::new();
     stand.fs(&["put", "-", "/kept"]).input(b"old").ok();
     let mut child = unending_put(&stand);
@@ -173,7 +173,7 @@ fn a_killed_writer_leaves_what_was_there_and_what_can_be_found() {
     assert_eq!(copied["unfinished_skipped"], 1);
     let names = fs::read_dir(stand.directory.path().join("back")).unwrap();
     assert_eq!(names.count(), 1);
-    // It might be still written to: not before a day has passed.
+    // A writer may still be at work: it is not removed before a day has passed.
     let removed = stand.fs(&["rm", "--json", "--partial", "/"]).json();
     assert_eq!(removed["removed"], 0);
     let removed = stand
@@ -203,7 +203,7 @@ fn writers_killed_at_any_moment_leave_the_old_or_the_new() {
     }
 }
 
-/// Which writer's `/file` is; it must be wholly that one's.
+/// The writer whose content `/file` has; it must be all of one writer.
 fn whole(stand: &Stand, len: usize) -> Result<u8, String> {
     let left = stand.fs(&["cat", "/file"]).left();
     if left.code != Some(0) {
@@ -220,7 +220,7 @@ fn whole(stand: &Stand, len: usize) -> Result<u8, String> {
 }
 
 #[test]
-fn of_writers_at_the_same_time_one_wins_wholly() {
+fn the_file_of_one_of_several_writers_is_kept_whole() {
     let stand = Stand::new();
     let here = stand.directory.path();
     for len in [2_000, 700_000] {
@@ -254,7 +254,7 @@ fn of_writers_at_the_same_time_one_wins_wholly() {
 }
 
 #[test]
-fn in_place_keeps_names_and_distribution_only_when_asked() {
+fn only_inplace_copies_keep_names_and_distribution() {
     let stand = Stand::new();
     let servers = |path: &str| {
         let node = stand.fs(&["stat", "--json", path]).json();
@@ -318,7 +318,7 @@ fn a_file_copied_onto_itself_stays() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_read_or_left_out_but_never_empty() {
+fn other_than_regular_files_are_read_or_left_out_but_never_empty() {
     let stand = Stand::new();
     let here = stand.directory.path();
     let pipe = here.join("pipe");
@@ -332,7 +332,7 @@ fn what_is_no_regular_file_is_read_or_left_out_but_never_empty() {
     }
     stand.fs(&["put", "/dev/stdin", "/in"]).input(b"data").ok();
     assert_eq!(stand.fs(&["cat", "/in"]).ok(), b"data");
-    // In a tree it would be waited for for ever.
+    // In a tree the command would wait for it for ever.
     fs::create_dir(here.join("tree")).unwrap();
     fs::rename(&pipe, here.join("tree/pipe")).unwrap();
     fs::write(here.join("tree/file"), b"x").unwrap();
@@ -482,7 +482,7 @@ fn links_owners_and_times_are_kept() {
     fs::set_permissions(here.join("tree/first"), mode).unwrap();
     stand.fs(&["put", "tree", "/tree"]).ok();
     stand.fs(&["cp", "-rp", "/tree", "/copy"]).ok();
-    // Once more over what is there.
+    // Once more over the existing files.
     stand.fs(&["put", "tree/.", "/tree"]).ok();
     for path in ["/tree", "/copy"] {
         let node = stand
@@ -509,7 +509,7 @@ fn links_owners_and_times_are_kept() {
         assert_eq!(back("sub").uid(), 1234);
         fs::remove_dir_all(here.join("back")).unwrap();
     }
-    // A copy that is root's does not lend root's identity.
+    // A copy owned by root has no set-id bits.
     stand.fs(&["cp", "/tree/first", "/mine"]).ok();
     let node = stand.fs(&["stat", "--json", "/mine"]).json();
     assert_eq!(node["entries"][0]["uid"], 0);
@@ -517,7 +517,7 @@ fn links_owners_and_times_are_kept() {
 }
 
 #[test]
-fn what_is_not_kept_is_counted_and_said_once() {
+fn lost_attributes_are_counted_and_reported_once() {
     let stand = Stand::new();
     let here = stand.directory.path();
     fs::create_dir(here.join("tree")).unwrap();
@@ -539,7 +539,7 @@ fn what_is_not_kept_is_counted_and_said_once() {
 }
 
 #[test]
-fn wrong_words_are_one_object_for_scripts() {
+fn wrong_use_is_reported_as_one_json_object() {
     let directory = tempfile::tempdir().unwrap();
     for arguments in [
         &["fs", "put", "--json"][..],
@@ -564,7 +564,7 @@ fn wrong_words_are_one_object_for_scripts() {
 }
 
 #[test]
-fn a_writer_that_fails_leaves_what_was_there_and_nothing_else() {
+fn a_writer_that_fails_leaves_the_old_file_and_nothing_else() {
     let stand = Stand::new();
     let here = stand.directory.path();
     stand.fs(&["put", "-", "/kept"]).input(b"old").ok();

@@ -1,4 +1,4 @@
-//! Stored bytes that change by themselves, as users meet them.
+//! Stored bytes that change by themselves, as the commands report them.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn largest_file(directory: &Path) -> (u64, PathBuf) {
 }
 
 #[test]
-fn a_flipped_bit_is_found_and_never_got() {
+fn a_flipped_bit_is_found_and_never_returned() {
     let stand = Stand::new();
     let here = stand.directory.path();
     let bytes: Vec<u8> = (0..3_000_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
@@ -62,14 +62,14 @@ fn a_flipped_bit_is_found_and_never_got() {
     let said = stand.fs(&["scrub", "--server", "io9"]).fails(2);
     assert!(said.contains("io0, io1"), "{said}");
 
-    // Written anew, everything is as it should be.
+    // Rewritten blocks are right again.
     stand.fs(&["put", "file", "/d/file"]).ok();
     stand.fs(&["scrub"]).ok();
     assert!(stand.fs(&["cat", "/d/file"]).ok() == bytes);
 }
 
 #[test]
-fn what_is_shorter_than_the_metadata_say_is_found() {
+fn a_datafile_shorter_than_the_metadata_say_is_found() {
     let stand = Stand::new();
     let here = stand.directory.path();
     std::fs::write(here.join("file"), vec![1; 1_000_000]).unwrap();
@@ -77,7 +77,7 @@ fn what_is_shorter_than_the_metadata_say_is_found() {
     let objects = here.join("causeway-dev/io0/data/objects");
     let (_, datafile) = largest_file(&objects);
     let file = std::fs::File::options().write(true).open(datafile).unwrap();
-    // What is left is whole.
+    // The remaining blocks are whole.
     file.set_len(physical(8 << 12)).unwrap();
     let left = stand.fs(&["scrub", "--json"]).left();
     assert_eq!(left.code, Some(1), "{}", left.err);

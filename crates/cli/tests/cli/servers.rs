@@ -127,7 +127,7 @@ fn a_server_that_was_killed_can_be_started_at_once() {
 }
 
 #[test]
-fn a_server_that_has_lost_its_enrollment_says_what_to_do() {
+fn the_error_of_a_server_without_enrollment_names_the_remedy() {
     let stand = Stand::new();
     let bytes = vec![42; 5 << 20];
     stand.fs(&["put", "-", "/file"]).input(&bytes).ok();
@@ -156,7 +156,7 @@ fn a_server_that_has_lost_its_enrollment_says_what_to_do() {
 }
 
 #[test]
-fn a_file_system_goes_on_where_it_ended() {
+fn a_restarted_file_system_has_its_files() {
     let mut stand = Stand::new();
     stand.fs(&["put", "-", "/kept"]).input(b"kept").ok();
     stand.end(Signal::TERM);

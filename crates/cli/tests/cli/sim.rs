@@ -38,7 +38,7 @@ fn median(said: &Value, case: &str, participant: &str, size: u64) -> Option<f64>
 }
 
 #[test]
-fn what_there_is_is_listed() {
+fn list_names_tables_figures_profiles_and_scenarios() {
     let said = sim(Path::new("/"), "list --json").json();
     let has = |list: &str, key: &str, name: &str| {
         let list = said[list].as_array().unwrap();
@@ -94,7 +94,7 @@ fn table_5_1_has_the_papers_coordinates() {
 }
 
 #[test]
-fn a_figure_stands_beside_what_the_text_says_whatever_the_threads() {
+fn a_figure_is_held_against_the_text_with_any_number_of_threads() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let mut outputs = Vec::new();
@@ -143,7 +143,7 @@ fn finished_runs_are_used_again_and_nothing_else_is() {
     std::fs::write(path(&before[1]), b"{\"parameters\":").unwrap();
     // Of another run under this one's name.
     std::fs::copy(path(&before[3]), path(&before[2])).unwrap();
-    // A name that is not computed will show that it was taken from here.
+    // A name that no run computes shows that the row was taken from this file.
     let text = std::fs::read_to_string(path(&before[3])).unwrap();
     assert!(text.contains("(C1,NI"), "{text}");
     assert_eq!(run(), first);
@@ -170,7 +170,7 @@ fn an_interrupted_paper_leaves_finished_runs_only() {
     send(child.id() as i32, Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(names(here), ["causeway-paper.unfinished"]);
-    // What was being written when the interrupt came has another name, and is passed over.
+    // A file that was being written at the interrupt has another name, and is ignored.
     for name in names(&unfinished) {
         if name.ends_with(".partial") {
             continue;
@@ -389,7 +389,7 @@ fn a_run_has_a_report() {
 }
 
 #[test]
-fn rows_say_what_their_fields_are_called() {
+fn rows_of_json_name_their_fields() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let file = example("channels.toml");
@@ -425,15 +425,15 @@ fn rows_say_what_their_fields_are_called() {
     assert!(number(&middle["use"], "card-processor") > 0.01, "{middle}");
 }
 
-/// Interrupted, `run` goes on where it was, and says in the end what it says without interruption.
+/// An interrupted `run` is continued by the next one, and its output is that of a run without interruption.
 #[test]
-fn an_interrupted_run_goes_on_and_finds_the_same() {
+fn an_interrupted_run_is_continued_with_the_same_result() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let text = std::fs::read_to_string(example("sweep.toml")).unwrap();
     std::fs::write(here.join("s.toml"), &text).unwrap();
     let whole = sim(here, "run s.toml --json --jobs 2").ok();
-    assert_eq!(names(here), ["s.toml"], "what was kept meanwhile is gone");
+    assert_eq!(names(here), ["s.toml"], "the stored runs are removed");
     let mut child = sim(here, "run s.toml --json --jobs 1").start();
     let kept = here.join("s.unfinished");
     let finished = || std::fs::read_dir(&kept).map_or(0, Iterator::count);
@@ -491,7 +491,7 @@ fn the_uplink_of_the_example_limits_it() {
 }
 
 #[test]
-fn native_time_is_said_to_differ() {
+fn output_warns_that_native_time_differs() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     std::fs::write(here.join("n.toml"), format!("{PING}time = \"native\"\n")).unwrap();
@@ -502,10 +502,10 @@ fn native_time_is_said_to_differ() {
     assert_eq!(said["reproducible"], false);
 }
 
-/// Interrupted again and again, `paper` goes on where it was, and says in the end what it says without interruption. One
+/// `paper`, interrupted again and again, continues each time, and its output is that of a run without interruption. One
 /// chapter has enough runs for this.
 #[test]
-fn an_interrupted_paper_goes_on_and_finds_the_same() {
+fn an_interrupted_paper_is_continued_with_the_same_result() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let paper = |results: &str, jobs: u32| {
@@ -713,7 +713,7 @@ fn hostile_scenarios_are_refused_where_they_are_wrong() {
 
 /// A network that loses what a process waits for.
 #[test]
-fn who_waits_for_whom_is_said() {
+fn a_stalled_run_reports_which_process_waits_for_which() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let text = "profile = \"via\"\ndesign = \"Base\"\nsizes = [\"4 KiB\"]\n[workload]\nkind = \"exchange\"\nnodes = 4\n\

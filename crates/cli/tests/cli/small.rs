@@ -10,7 +10,7 @@ use super::stand::{Stand, one_object, until};
 /// More than are in flight at once, and no multiple of that.
 const FILES: usize = 150;
 
-/// The round whose command is killed when some of its files can be seen.
+/// The round whose command is killed when some of its files are visible.
 const LATE: u64 = 7;
 
 /// Makes a directory of small files, all of which contain `word` and their number.
@@ -107,5 +107,5 @@ fn a_killed_put_of_small_files_leaves_each_old_or_new() {
         let partial = |name: &String| name.contains("partial");
         assert!(!names(&stand, "/d").iter().any(partial));
     }
-    assert!(changed > 0, "what was seen is not there");
+    assert!(changed > 0, "files that were seen are missing");
 }

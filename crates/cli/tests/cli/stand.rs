@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Nothing in these tests takes nearly as long, however busy the machine.
+/// Far longer than anything in these tests takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// An invocation of the command under construction.
@@ -24,7 +24,7 @@ pub(crate) struct Run {
     user: Option<u32>,
 }
 
-/// What an invocation left.
+/// Outcome of an invocation.
 #[derive(Debug)]
 pub(crate) struct Left {
     pub(crate) code: Option<i32>,
@@ -99,7 +99,7 @@ impl Run {
         self.command().spawn().unwrap()
     }
 
-    /// Runs it to its end, which comes in bounded time. Whatever it does, it never panics and never
+    /// Runs it to its end, which comes in bounded time. It never panics and never
     /// sends colours into a pipe.
     pub(crate) fn left(&self) -> Left {
         let mut child = self.start();
@@ -257,7 +257,7 @@ impl Stand {
         (child, config, pids.collect())
     }
 
-    /// Starts it by TCP as well, as another user, with a key of that user's. The second configuration and key are root's.
+    /// Starts it over TCP as well, as another user, with a key of that user's. The second configuration and key are root's.
     pub(crate) fn keyed_of_user(user: u32) -> (Self, PathBuf) {
         let mut stand = Self::of_user(Some(user), &["--tcp"]);
         stand.end(Signal::TERM);
@@ -328,7 +328,7 @@ impl Drop for Stand {
             self.end(Signal::TERM);
         }
         for server in &mut self.others {
-            // One that a test has killed is gone already.
+            // A server that a test has killed is gone already.
             let _ = server.kill();
             let _ = server.wait();
         }
@@ -342,8 +342,8 @@ pub(crate) fn write_as(file: &Path, text: &str, mode: u32, owner: Option<u32>) {
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Sends a signal to a process that these tests have started. One that is to stop has stopped then: its threads go on until the
-/// signal has reached them.
+/// Sends a signal to a process that these tests have started. After SIGSTOP it waits until all threads have stopped: they run
+/// until the signal has reached them.
 pub(crate) fn send(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     if signal == Signal::STOP {
@@ -368,7 +368,7 @@ pub(crate) fn runs(pid: i32) -> bool {
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
-        assert!(Instant::now() < deadline, "never: {what}");
+        assert!(Instant::now() < deadline, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -11,14 +11,14 @@ fn here() -> &'static Path {
     Path::new("/")
 }
 
-/// What `causeway top` sees of one process.
+/// The rows of `causeway top` for one process.
 fn seen(pid: i32) -> Value {
     let pid = pid.to_string();
     let arguments = ["top", "--json", "--interval", "0.05", "--pid", &pid];
     Run::new(here(), &arguments).json()["processes"][0].clone()
 }
 
-/// What `causeway log PID --dump` has recorded.
+/// The output of `causeway log PID --dump`.
 fn texts(pid: i32) -> Vec<String> {
     let log = Run::new(here(), &["log", &pid.to_string(), "--dump", "--json"]).json();
     let events = log["events"].as_array().unwrap();
@@ -105,7 +105,7 @@ fn servers_and_what_they_do_can_be_seen_without_their_help() {
         table.contains("STATE") && table.contains("WAITS"),
         "{table}"
     );
-    // Its log, too, and it can be left a request.
+    // Its log can be read as well, and a request left for it.
     assert!(texts(server).iter().any(|text| text.starts_with("called")));
     let set = [
         "log",
@@ -160,7 +160,7 @@ fn a_client_that_waits_for_a_stopped_server_is_seen_to_wait() {
 }
 
 #[test]
-fn processes_that_cannot_be_looked_at_are_told_apart() {
+fn processes_that_cannot_be_observed_are_reported_as_such() {
     let said = Run::new(here(), &["log", "4294967295"]).fails(1);
     assert!(said.contains("there is no process 4294967295"), "{said}");
     // A process that has nothing to do with the message layer.
@@ -188,7 +188,7 @@ fn processes_that_cannot_be_looked_at_are_told_apart() {
 }
 
 #[test]
-fn masks_come_from_the_environment_and_nonsense_is_refused() {
+fn masks_are_read_from_the_environment_and_invalid_ones_refused() {
     let stand = Stand::new();
     let file = stand.directory.path().join("log");
     stand

@@ -79,14 +79,14 @@ fn a_normal_user_runs_and_uses_a_file_system() {
 /// Files of root in a user's file system: the user gets what permissions allow, learns what a copy lacks, and others
 /// get nothing.
 #[test]
-fn owners_are_kept_apart_and_what_is_not_restored_is_said() {
+fn owners_are_kept_apart_and_unrestored_attributes_are_reported() {
     let (Some(user), _) = user() else {
         eprintln!("left out: only root can be two users");
         return;
     };
     let (stand, roots) = Stand::keyed_of_user(user);
     let at = stand.directory.path();
-    // Root reaches a user's servers as everybody does: with the key, and not through memory.
+    // Root reaches a user's servers as other users do: with the key, and not over shared memory.
     let as_root = |arguments: &[&str]| Run::new(at, arguments).config(&roots);
     for (name, mode) in [("tool", 0o4755), ("key", 0o600)] {
         file(&stand, name, mode, None);
@@ -118,9 +118,9 @@ fn owners_are_kept_apart_and_what_is_not_restored_is_said() {
     stand.fs(&["rm", "/key"]).user(Some(user)).ok();
 }
 
-/// A third user, and root without a key, get in nowhere, even with the configuration in hand; and nobody uses one of others.
+/// A third user, and root without a key, are refused even with the configuration; and no user uses another user's configuration.
 #[test]
-fn other_users_and_their_configurations_stay_outside() {
+fn other_users_are_refused_and_their_configurations_not_used() {
     let (Some(user), _) = user() else {
         eprintln!("left out: only root can be two users");
         return;
@@ -141,7 +141,7 @@ fn other_users_and_their_configurations_stay_outside() {
             assert!(said.contains("user"), "{said}");
         }
     }
-    // Found, not named, in the directory of somebody else.
+    // Found, not named, in another user's directory.
     let said = Run::new(at, &["fs", "ls", "/"]).fails(2);
     assert!(
         said.contains(&format!("belongs to user {user}: name the file")),
@@ -152,7 +152,7 @@ fn other_users_and_their_configurations_stay_outside() {
     assert!(said.contains("chmod go-w"), "{said}");
     set_mode(&stand.config, 0o644);
     stand.fs(&["ls", "/"]).user(Some(user)).ok();
-    // One that may not be read is not one that does not exist.
+    // A file without read permission is reported, not treated as missing.
     set_mode(at, 0o700);
     let said = Run::new(Path::new("/"), &["fs", "ls", "/"])
         .config(&stand.config)

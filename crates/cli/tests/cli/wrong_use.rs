@@ -1,4 +1,4 @@
-//! Wrong use and bad input: exit code 2, and words that help.
+//! Wrong use and bad input: exit code 2, and messages that help.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -105,7 +105,7 @@ fn wrong_arguments_are_refused() {
     }
 }
 
-/// It is told what was meant, only where it stands in the place of a verb.
+/// A verb of `causeway fs` without `fs` gets a suggestion; other words, and verbs in other positions, do not.
 #[test]
 fn a_verb_without_fs_is_understood() {
     let said = fails(&["put", "f", "/f"]);

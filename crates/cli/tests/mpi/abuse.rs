@@ -1,4 +1,4 @@
-//! What users do to a library: wrong arguments, too much of everything, processes that die in the midst of it, or come late.
+//! Abuse of the library: wrong arguments, very many objects, processes that die in the middle or start late.
 
 use crate::{compile, run, run_with};
 
@@ -24,7 +24,7 @@ fn a_killed_rank_is_an_error_of_every_family_of_calls() {
     let file = scratch.path().join("file");
     let file = file.to_str().expect("a path in UTF-8");
     for methods in ["shm", "tcp"] {
-        // Microseconds until it is killed in the midst of everything, or before all.
+        // Microseconds until it is killed, in the middle of operations or before them.
         for delay in ["0", "900", "20000"] {
             let allowed = [("CAUSEWAY_MPI_METHODS", methods)];
             let output = run_with(3, &program, &[file, delay], &allowed);

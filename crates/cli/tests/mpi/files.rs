@@ -1,5 +1,5 @@
-//! MPI's files on the parallel file system: what runs on the operating system's files runs there too, and the client library finds what
-//! was written.
+//! MPI's files on the parallel file system: programs for the operating system's files run there too, and the client library reads
+//! the files that they have written.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -50,7 +50,7 @@ impl Running {
         self.cluster.configuration_file().display().to_string()
     }
 
-    /// What the client library finds in a file.
+    /// A file's content, read by the client library.
     fn content(&self, path: &str) -> Vec<u8> {
         let configuration = self.cluster.configuration();
         let client = Client::connect(configuration, ClientOptions::default());
@@ -79,7 +79,7 @@ impl Running {
 const PATIENT: Duration = Duration::from_secs(50);
 
 #[test]
-fn what_runs_on_files_of_the_operating_system_runs_on_those_of_the_parallel_file_system() {
+fn the_test_of_local_files_passes_on_the_parallel_file_system() {
     let running = start(PATIENT);
     let program = compile("files");
     for processes in [1, 2, 3, 7] {
@@ -96,7 +96,7 @@ fn array() -> Vec<u8> {
 }
 
 #[test]
-fn the_client_library_finds_what_ranks_have_written_alone_and_together() {
+fn the_client_library_reads_files_that_ranks_have_written_alone_and_together() {
     let running = start(PATIENT);
     let program = compile("files-parallel");
     let hints: [&[&str]; 4] = [
@@ -144,7 +144,7 @@ fn a_configuration_is_named_by_a_hint_too() {
 }
 
 #[test]
-fn hints_beyond_the_servers_open_files_all_the_same() {
+fn hints_beyond_the_number_of_servers_do_not_keep_files_from_opening() {
     let running = start(PATIENT);
     let program = compile("files-parallel");
     let many = ["striping_factor", "1000", "start_iodevice", "1000"];

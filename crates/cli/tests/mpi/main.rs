@@ -98,8 +98,8 @@ fn compile(name: &str) -> PathBuf {
     program
 }
 
-/// Runs a program with so many processes; one that hangs is ended after a minute. Those that live when one has died have almost
-/// that long to notice, as others may use the processors.
+/// Runs a program with so many processes; one that hangs is ended after a minute. The survivors of a dead process have almost
+/// that long to notice, as other programs may use the processors.
 fn run(processes: u32, program: &Path, arguments: &[&str]) -> Output {
     run_with(processes, program, arguments, &[])
 }
@@ -167,7 +167,7 @@ fn messages_with_gaps() {
 }
 
 #[test]
-fn more_messages_than_are_held() {
+fn more_unexpected_messages_than_fit() {
     succeeds("pressure");
 }
 
@@ -240,7 +240,7 @@ fn a_thread_makes_progress_while_the_program_computes() {
     assert!(errors.contains("CAUSEWAY_MPI_PROGRESS is"), "{errors}");
 }
 
-/// The same program with counts of both types. Over tcp, nothing is done in memory that all have.
+/// The same program with counts of both types. Over tcp, no operation uses shared memory.
 #[test]
 fn every_form_of_every_operation_that_has_counts() {
     for name in ["counts-int", "counts-large"] {
@@ -267,7 +267,7 @@ fn each_receive_gets_the_message_that_the_rules_give_it() {
 }
 
 #[test]
-fn what_objects_say_of_themselves_and_are_in_fortran() {
+fn properties_of_objects_and_their_fortran_handles() {
     succeeds("objects");
 }
 
@@ -297,7 +297,7 @@ fn persistent_operations_and_neighbours() {
 }
 
 #[test]
-fn requests_of_other_kinds_and_what_the_library_tells() {
+fn generalized_requests_and_queries_of_the_library() {
     succeeds("requests");
 }
 
@@ -379,7 +379,7 @@ fn methods_are_those_that_are_allowed() {
     assert!(errors.contains("carrier-pigeon"), "{errors}");
 }
 
-/// Ranks in two network namespaces: what shares memory does, the others use tcp.
+/// Ranks in two network namespaces: ranks that can share memory do, the others use tcp.
 #[test]
 fn ranks_on_two_hosts() {
     if Command::new("ip").arg("-V").output().is_err() {

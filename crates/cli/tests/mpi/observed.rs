@@ -1,4 +1,4 @@
-//! What a launcher says of a program that hangs, and what it writes of what a program did.
+//! Hang reports, timelines and traces of the launcher.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -15,7 +15,7 @@ fn launcher(arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn a_hang_is_told_with_its_cause() {
+fn a_hang_is_reported_with_its_cause() {
     let program = compile("hangs");
     let program = program.to_str().expect("UTF-8");
     let mut child = launcher(&["-n", "3", "--stall", "0.2", program])
@@ -32,7 +32,7 @@ fn a_hang_is_told_with_its_cause() {
         "1 messages without a receive",
         "1 of 3 processes are in MPI_Barrier and wait for rank 0, which is in MPI_Recv, and for rank 2",
     ];
-    // The next report comes when the wait has doubled; sooner or later all have got as far as they get.
+    // The next report comes when the wait has doubled; in the end all ranks are in their last call.
     while let Some(missing) = wanted.iter().find(|part| !said.contains(*part)) {
         let read = errors.read(&mut bytes).expect("its errors");
         assert!(read > 0, "{missing:?} is not in\n{said}");
@@ -46,7 +46,7 @@ fn a_hang_is_told_with_its_cause() {
 }
 
 #[test]
-fn a_process_that_shows_nothing_is_said_to() {
+fn a_process_that_has_not_called_mpi_init_is_reported_as_such() {
     let mut child = launcher(&["-n", "1", "sleep", "60"])
         .stderr(Stdio::piped())
         .spawn()
@@ -77,7 +77,7 @@ fn a_process_that_shows_nothing_is_said_to() {
 }
 
 #[test]
-fn those_that_live_when_one_has_died_have_as_long_as_was_asked_for() {
+fn survivors_of_a_dead_rank_have_the_requested_time() {
     let script = "if [ $PMI_RANK = 0 ]; then exit 3; fi; sleep 2.2; echo lived";
     for (grace, lived) in [("50", true), ("0.1", false)] {
         let output = launcher(&["-n", "2", "--grace", grace, "sh", "-c", script]).output();

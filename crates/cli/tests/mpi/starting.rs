@@ -25,7 +25,7 @@ fn succeeded(output: &Output, what: &str) {
 }
 
 #[test]
-fn what_belongs_to_the_process_stays_as_it_is() {
+fn state_of_the_whole_process_is_unchanged() {
     let program = compile("unchanged");
     let with_thread = [("CAUSEWAY_MPI_PROGRESS", "thread")];
     for environment in [&[][..], &with_thread] {
@@ -64,7 +64,7 @@ fn a_process_that_was_started_alone_starts_others() {
 }
 
 #[test]
-fn started_processes_that_die_are_reported_and_their_parents_told() {
+fn deaths_of_started_processes_are_reported_also_to_their_parents() {
     let program = compile("spawn");
     let output = run(2, &program, &["dies"]);
     let said = String::from_utf8_lossy(&output.stdout);
@@ -86,9 +86,9 @@ fn started_processes_that_die_are_reported_and_their_parents_told() {
 }
 
 #[test]
-fn what_is_started_and_is_no_mpi_program_keeps_nobody_waiting() {
+fn a_started_program_without_mpi_keeps_no_process_waiting() {
     let program = compile("spawn");
-    // Nothing but their launcher ends those that wait, soon.
+    // Only their launcher ends the waiting ranks soon.
     let output = run_by("shm,tcp", 2, &program, &["silent"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     let reported = "rank 0 of spawned program 1 has ended without MPI_Finalize";
@@ -139,7 +139,7 @@ fn a_port_of_a_process_that_has_ended_is_an_error() {
 }
 
 #[test]
-fn those_who_meet_at_a_port_notice_that_the_other_one_dies() {
+fn processes_that_meet_at_a_port_notice_the_death_of_the_other() {
     let program = compile("ports");
     for what in ["server-dies", "client-dies"] {
         let output = run(2, &program, &[what]);
@@ -189,7 +189,7 @@ fn launchers_that_do_not_fit_are_explained() {
             "{errors}"
         );
     }
-    // One process is one process, and what is meant to be alone may be.
+    // A single process needs no launcher, and several do not where the environment asks for that.
     for environment in [
         &[("OMPI_COMM_WORLD_SIZE", "1")][..],
         &[("SLURM_STEP_NUM_TASKS", "2")],
@@ -202,7 +202,7 @@ fn launchers_that_do_not_fit_are_explained() {
     }
 }
 
-/// Of two hosts, one has a part of those who start others.
+/// Of two hosts, one has a part of the ranks that start others.
 #[test]
 fn programs_on_two_hosts_start_others() {
     if Command::new("ip").arg("-V").output().is_err() {

@@ -31,7 +31,7 @@ fn windows_of_every_kind() {
 }
 
 #[test]
-fn random_accesses_do_what_they_do_to_arrays() {
+fn random_accesses_agree_with_plain_arrays() {
     succeeds_over_all("windows-model");
 }
 
@@ -61,7 +61,7 @@ fn a_killed_rank_ends_waits_for_its_locks_and_epochs() {
     let program = compile("windows-death");
     for what in ["fence", "exclusive", "shared", "start", "wait", "flush"] {
         if what != "flush" {
-            // The memory of a dead process is still there where it is shared.
+            // Shared memory of a dead process can still be accessed.
             is_told(&program, "shm", "allocate", what);
         }
         is_told(&program, "shm", "create", what);

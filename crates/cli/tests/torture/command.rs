@@ -71,7 +71,7 @@ pub(crate) fn scrub(config: &Path) -> Result<Scrubbed, String> {
     let said = format!("{} {}", out.trim(), left.err.trim());
     let found: serde_json::Value = match out.lines().find(|line| line.contains("\"damaged\"")) {
         Some(line) => serde_json::from_str(line).map_err(|error| format!("{error}: {said}"))?,
-        None if left.code == 0 => return Err(format!("a scrub says nothing: {said}")),
+        None if left.code == 0 => return Err(format!("a scrub prints nothing: {said}")),
         None => serde_json::Value::Null,
     };
     let damaged = found["damaged"].as_array();
@@ -111,7 +111,10 @@ impl Commander {
             left.err.trim()
         ));
         if left.code != 0 && !conditions.admitted && !conditions.excuses_verb(Some(ANYWHERE)) {
-            return Err(format!("nothing excuses this: {arguments:?}: {}", left.err));
+            return Err(format!(
+                "no fault excuses this: {arguments:?}: {}",
+                left.err
+            ));
         }
         Ok(left)
     }
@@ -310,7 +313,7 @@ impl Commander {
                 .map_err(|wrong| format!("{path}: {}", wrong.0));
         }
         if !conditions.excuses_verb(Some(ANYWHERE)) || err.contains("there is no \"") {
-            return Err(format!("nothing excuses this: {path}: {err}"));
+            return Err(format!("no fault excuses this: {path}: {err}"));
         }
         content
             .check(0, found.len() as u64, &found, None, |_| true)
@@ -348,7 +351,9 @@ impl Commander {
         match (scrubbed.code, &scrubbed.damaged[..]) {
             (0, []) => Ok(()),
             (_, []) if conditions.excuses_verb(Some(ANYWHERE)) => Ok(()),
-            _ => Err(format!("nothing is damaged, and a scrub says {scrubbed:?}")),
+            _ => Err(format!(
+                "nothing is damaged, and a scrub reports {scrubbed:?}"
+            )),
         }
     }
 

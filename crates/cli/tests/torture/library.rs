@@ -129,7 +129,10 @@ impl Actor {
         if conditions.admitted || conditions.excuses(spread, error.errno) {
             return Ok(());
         }
-        Err(format!("nothing excuses this: {error} [{:?}]", error.errno))
+        Err(format!(
+            "no fault excuses this: {error} [{:?}]",
+            error.errno
+        ))
     }
 
     /// Does one operation.
@@ -289,7 +292,7 @@ impl Actor {
             Err(error) => return self.excused(conditions, None, &error),
         };
         if files.is_empty() && !conditions.admitted {
-            return Err(format!("{path} is there, but must not be"));
+            return Err(format!("{path} exists, but must not"));
         }
         let most = files
             .iter()

@@ -211,7 +211,10 @@ impl Sharer {
         self.note(format!("  failed: {error}"));
         match conditions.excuses(Some(Spread::Both), error.errno) {
             true => Ok(()),
-            false => Err(format!("nothing excuses this: {error} [{:?}]", error.errno)),
+            false => Err(format!(
+                "no fault excuses this: {error} [{:?}]",
+                error.errno
+            )),
         }
     }
 
@@ -322,7 +325,7 @@ fn value(bytes: &Memory, block: usize) -> Result<u64, String> {
     match first == word(value, block) {
         true => Ok(value),
         false => Err(format!(
-            "block {block} of {PATH} holds what was never written there: {first:#x}"
+            "block {block} of {PATH} holds bytes that were never written there: {first:#x}"
         )),
     }
 }

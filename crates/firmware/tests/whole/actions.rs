@@ -106,7 +106,7 @@ fn shadow_queues_save_the_descriptors_transfer() {
     assert!(!receiving.contains(&"read receive descriptor"));
 }
 
-/// Two messages at once on two connections: what the sending card does, in order.
+/// Two messages at once on two connections: actions of the sending card, in order.
 fn two_at_once(settings: &Settings) -> Vec<Done> {
     let mut world = World::pair(settings);
     let pairs = [0, 1].map(|_| world.connect(0, 1, level(Reliability::Unreliable)));
@@ -359,7 +359,7 @@ fn silent_doorbells_are_polled_in_bulk() {
         turn = node.turn(step, Processor::First);
     }
     assert_eq!(distances.len(), 2);
-    // A walk round polls one itself before it says how many are ahead.
+    // A round polls one doorbell itself before it returns how many are ahead.
     assert!((97..=99).contains(&distances[1]), "{distances:?}");
 }
 
@@ -376,7 +376,7 @@ fn a_reserved_channel_overtakes_best_effort_in_the_queues() {
         let node = &mut world.nodes[0];
         node.firmware
             .reserve(reserved, Direction::Outgoing, traffic)
-            .expect("it fits");
+            .expect("the reservation fits");
         world.settle();
         world.nodes[0].card.logs = true;
         let from = world.nodes[0].host.span(2000);

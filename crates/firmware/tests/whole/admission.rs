@@ -48,7 +48,7 @@ fn reserve(node: &mut Node, direction: Direction, traffic: Traffic) -> Result<()
 }
 
 #[test]
-fn a_refusal_names_what_lacks_and_offers_what_fits() {
+fn a_refusal_names_the_missing_resource_and_offers_a_rate_that_fits() {
     let mut node = Node::new(card());
     // 4000 bytes: 40 us of the processor, so 22,500 messages or 90 MB/s can be reserved.
     let refused = refusal(reserve(&mut node, Direction::Outgoing, constant(120 * MB)));

@@ -1,4 +1,4 @@
-//! The data path takes no memory: counted, on a card that takes none itself.
+//! The data path allocates no memory: counted, on a card that allocates none itself.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ const MEMORY: u64 = 1 << 20;
 const BASE: u64 = 1 << 20;
 const MOST: usize = 256;
 
-/// A card that notes what it is asked for in places that it has.
+/// A card that records requests in queues allocated beforehand.
 struct Quiet {
     host: VecDeque<(Token, Option<(u64, usize)>)>,
     net: VecDeque<(Token, [u8; FRAME_HEADER_BYTES], u32)>,
@@ -62,7 +62,7 @@ impl Card for Quiet {
     }
 }
 
-/// A card connected to itself; host memory is where the bus says.
+/// A card connected to itself; host memory lies at its bus address.
 struct Loop {
     firmware: Firmware,
     card: Quiet,
@@ -153,7 +153,7 @@ impl Loop {
         self.firmware.input(self.now, input);
     }
 
-    /// Everything that can happen does, deadlines included.
+    /// Processes all events, deadlines included.
     fn rest(&mut self) {
         loop {
             self.now += 1000;
@@ -245,7 +245,7 @@ impl Loop {
                     self.post(vi, Side::Receive, at, Control::default(), &[there]);
                 }
             }
-            // Without reliability what comes before its descriptor is noticed is dropped.
+            // Without reliability a frame that arrives before the card has seen its descriptor is dropped.
             self.rest();
             for vi in 0..2 {
                 self.post(vi, Side::Send, slot(vi, 2), sending, &[here]);
@@ -264,7 +264,7 @@ impl Loop {
 }
 
 #[test]
-fn no_memory_is_taken_after_set_up() {
+fn no_memory_is_allocated_after_set_up() {
     for (name, settings) in designs() {
         for reliability in LEVELS {
             for retransmission in [Retransmission::GoBack, Retransmission::Selective] {

@@ -34,7 +34,7 @@ fn place(log: &[Done], of: &Done, after: usize) -> usize {
 }
 
 #[test]
-fn a_frame_is_handed_over_when_its_data_begins_to_come() {
+fn a_frame_is_passed_on_when_its_data_begins_to_arrive() {
     for name in NAMES {
         let (mut world, _, [sent, received]) = being_read(&design(name), Reliability::Unreliable);
         world.rest();
@@ -101,7 +101,7 @@ fn a_connection_that_ends_between_loses_no_buffer() {
                 assert_eq!(disconnected, Ok(()), "{name}");
                 world.nodes[ends.0].wake();
                 if round == 2 {
-                    // An engine that does not wait as it should is no reason to fill a buffer that others have.
+                    // Even if the engine does not wait as it must, no buffer of others is filled.
                     world.nodes[0].finish(world.now, Engine::NetSend);
                 }
                 world.rest();

@@ -148,7 +148,7 @@ fn cutting(settings: Settings) -> Settings {
     }
 }
 
-/// The same, taking frames up that still come in.
+/// The same, processing frames that still come in.
 fn receiving(settings: Settings) -> Settings {
     Settings {
         receive_cut_through: true,
@@ -162,7 +162,7 @@ pub(crate) fn design(name: &str) -> Settings {
     found.expect("a design of that name").1
 }
 
-/// Bytes that tell their place.
+/// Bytes that differ from place to place.
 pub(crate) fn pattern(count: u32, seed: u32) -> Vec<u8> {
     (0..count)
         .map(|at| (at.wrapping_mul(31).wrapping_add(seed * 7) >> 2) as u8)

@@ -1,4 +1,4 @@
-//! Random and mutated treatments of a card: the short form of what `make fuzz` does with coverage.
+//! Random and mutated event sequences for a card: the short form of `make fuzz`, without coverage.
 
 use causeway_wire::random::SplitMix64;
 
@@ -7,7 +7,7 @@ use crate::world::{chance, fuzz};
 const ROUNDS: u64 = 4000;
 
 #[test]
-fn a_card_survives_whatever_happens_to_it() {
+fn a_card_survives_any_sequence_of_events() {
     let samples = fuzz::samples();
     for sample in &samples {
         fuzz::feed(sample);

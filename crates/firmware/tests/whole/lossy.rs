@@ -11,10 +11,10 @@ use crate::designs::{LEVELS, designs, pattern};
 use crate::world::host::Span;
 use crate::world::{Faults, World, chance, level};
 
-/// A message that the peer is told of.
+/// A message that consumes a receive descriptor at the peer.
 struct Message {
     bytes: Vec<u8>,
-    /// What its receive completes with.
+    /// The status with which its receive completes.
     bits: u32,
     /// An RDMA write's place in the peer's memory.
     written: Option<Span>,
@@ -126,7 +126,7 @@ impl Way {
         (done.bits, bytes, into)
     }
 
-    /// Everything has happened that should have.
+    /// Every operation has completed as it must.
     fn check_reliable(&self, world: &World) {
         for &descriptor in &self.sends {
             let done = world.nodes[self.from].status(descriptor);
@@ -167,7 +167,7 @@ impl Way {
             }
             let found = std::iter::from_fn(|| rest.pop_front())
                 .find(|message| message.bytes == bytes && message.bits == bits);
-            assert!(found.is_some(), "receive {at} has what was not sent");
+            assert!(found.is_some(), "receive {at} has bytes that were not sent");
         }
     }
 }

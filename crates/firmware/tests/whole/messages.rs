@@ -1,4 +1,4 @@
-//! Completion queues, errors, flushing, sleeping: what processes and drivers see.
+//! Completion queues, errors, flushing, sleeping, as processes and drivers see them.
 
 use causeway_firmware::{
     Breakage, Input, Region, Reliability, Report, SetUpError, Side, ViAttributes, ViId,
@@ -36,7 +36,7 @@ fn a_completion_queue_gathers_both_sides_in_order_and_goes_round() {
             world.nodes[0].send(world.now, a, &[from]);
             world.settle();
             let entries = world.nodes[1].host.completions(place, 5);
-            // In the second round the first entries have lost their mark again.
+            // In the second round the mark of the first entries is cleared again.
             let expected = if round < 5 { round + 1 } else { 9 - round };
             assert_eq!(entries.len(), expected, "{name}");
             assert!(entries.iter().all(|entry| entry.receive && entry.vi == b.0));
@@ -235,7 +235,7 @@ fn memory_of_another_tag_is_out_of_reach() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_reported_once() {
+fn unreachable_descriptors_are_reported_once() {
     for (name, settings) in designs() {
         let mut world = World::pair(&settings);
         let (a, _) = joined(&mut world, Reliability::Unreliable);
@@ -267,7 +267,10 @@ fn disconnecting_flushes_everything_and_the_interface_can_be_used_again() {
                 posted.push(node.send(world.now, a, &[span]));
                 world.step();
             }
-            world.nodes[0].firmware.disconnect(a).expect("it is there");
+            world.nodes[0]
+                .firmware
+                .disconnect(a)
+                .expect("the interface exists");
             world.nodes[0].wake();
             world.rest();
             for descriptor in posted {
@@ -276,7 +279,7 @@ fn disconnecting_flushes_everything_and_the_interface_can_be_used_again() {
                 let without = bits & !allowed;
                 assert_eq!(without, status::DONE, "{name} {reliability:?} {bits:x}");
             }
-            // The other end has heard of it, or finds out when it sends.
+            // The other end has been notified, or finds out when it sends.
             let node = &mut world.nodes[1];
             let span = node.host.span(10);
             let late = node.send(world.now, b, &[span]);
@@ -286,7 +289,10 @@ fn disconnecting_flushes_everything_and_the_interface_can_be_used_again() {
                 0,
                 "{name}"
             );
-            world.nodes[1].firmware.disconnect(b).expect("it is there");
+            world.nodes[1]
+                .firmware
+                .disconnect(b)
+                .expect("the interface exists");
             world.nodes[1].wake();
             world.rest();
             world.join((0, a), (1, b));
@@ -301,7 +307,7 @@ fn disconnecting_flushes_everything_and_the_interface_can_be_used_again() {
             assert_eq!(arrived, status::DONE | status::RECEIVE, "{name}");
             for (at, vi) in [(0, a), (1, b)] {
                 let node = &mut world.nodes[at];
-                node.firmware.disconnect(vi).expect("it is there");
+                node.firmware.disconnect(vi).expect("the interface exists");
                 node.wake();
             }
             world.rest();
@@ -346,7 +352,7 @@ fn memory_in_use_stays_registered() {
     let handle = node.host.handle;
     let busy = Err(SetUpError::Busy { what: "region" });
     assert_eq!(node.firmware.deregister(handle), busy);
-    node.firmware.disconnect(b).expect("it is there");
+    node.firmware.disconnect(b).expect("the interface exists");
     node.wake();
     world.rest();
     assert_eq!(world.nodes[1].firmware.deregister(handle), Ok(()));
@@ -387,7 +393,7 @@ fn sleepers_are_woken_once() {
 }
 
 #[test]
-fn nonsense_is_counted_and_ignored() {
+fn operations_on_unknown_queues_are_counted_and_ignored() {
     let mut world = World::pair(&design("Base"));
     let (a, _) = joined(&mut world, Reliability::Unreliable);
     let node = &mut world.nodes[0];

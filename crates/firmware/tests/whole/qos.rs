@@ -33,7 +33,7 @@ fn shares(settings: &Settings, rates: [u64; 3]) -> [u32; 4] {
         let firmware = &mut world.nodes[0].firmware;
         firmware
             .reserve(*vi, Direction::Outgoing, traffic)
-            .expect("it fits");
+            .expect("the reservation fits");
     }
     let span = world.nodes[0].host.span(MESSAGE);
     let mut outstanding: Vec<Vec<u64>> = vec![Vec::new(); 4];

@@ -98,7 +98,7 @@ fn lists_are_read_with_one_completion() {
 }
 
 #[test]
-fn immediate_data_tells_of_a_write_after_its_last_byte() {
+fn immediate_data_announces_a_write_after_its_last_byte() {
     for (name, settings) in designs() {
         for reliability in LEVELS {
             for seed in 0..8 {
@@ -133,7 +133,7 @@ fn tell_of_a_write(name: &str, settings: &Settings, reliability: Reliability, se
     assert_eq!(contents(&world, 1, &to), bytes, "{name} {reliability:?}");
 }
 
-/// An operation that the peer has to refuse: its status and what the two cards report.
+/// An operation that the peer has to refuse: its status, and the reports of both cards.
 fn refused(
     settings: &Settings,
     bits: u16,
@@ -153,7 +153,7 @@ fn refused(
 }
 
 #[test]
-fn what_is_not_allowed_is_refused_and_tells_both_ends() {
+fn forbidden_accesses_are_refused_and_reported_at_both_ends() {
     for (name, settings) in designs() {
         let all = level(Reliability::Delivery);
         let no_write = ViAttributes {
@@ -207,7 +207,7 @@ fn a_fence_waits_for_reads() {
         let into = world.nodes[1].host.span(100);
         world.nodes[1].receive(world.now, b, &[into]);
         world.settle();
-        // What is read and what is then sent is the same memory.
+        // The read and the following send use the same memory.
         let local = spans(&mut world, 0, &[9000]);
         let from = spans(&mut world, 1, &[9000]);
         let bytes = pattern(9000, 8);

@@ -55,9 +55,9 @@ fn data_is_handed_over_before_the_frame_is_here_and_lands_after_it() {
     }
 }
 
-/// What is acknowledged has to be whole, and so has what carries its data in the descriptor.
+/// An acknowledged frame has to be whole, and so has one with its data in the descriptor.
 #[test]
-fn what_has_to_be_whole_is_taken_up_when_it_is() {
+fn a_frame_that_must_be_whole_is_processed_when_it_is() {
     for name in NAMES {
         for reliability in LEVELS {
             let mut world = World::pair(&design(name));
@@ -104,7 +104,7 @@ fn a_broken_frame_fails_the_receive_that_it_fills() {
     }
 }
 
-/// If frames of the message are still to come, these are dropped, and the receive is there for the next message.
+/// If frames of the message are still to come, these are dropped, and the receive stays for the next message.
 #[test]
 fn after_a_broken_frame_the_rest_of_its_message_is_dropped() {
     for name in NAMES {
@@ -125,7 +125,7 @@ fn after_a_broken_frame_the_rest_of_its_message_is_dropped() {
 
 /// The connection ends, or frames break by chance: no buffer is lost, and none is given away while a frame comes into it.
 #[test]
-fn no_buffer_is_lost_whatever_becomes_of_a_frame() {
+fn no_buffer_is_lost_when_a_frame_breaks_or_its_connection_ends() {
     for name in NAMES {
         let mut settings = design(name);
         settings.limits.receive_buffers = settings.net_receive + 1;

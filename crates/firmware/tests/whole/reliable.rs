@@ -1,4 +1,4 @@
-//! What the reliable levels promise, and what lost frames cost.
+//! Promises of the reliable levels, and retransmission of lost frames.
 
 use causeway_firmware::{Breakage, Reliability, Report, Retransmission, Settings, Step};
 use causeway_wire::vi::{FrameHeader, FrameKind, flag, status};
@@ -46,7 +46,7 @@ fn sent_again(retransmission: Retransmission) -> u32 {
 }
 
 #[test]
-fn selective_retransmission_sends_only_what_was_lost() {
+fn selective_retransmission_sends_only_lost_frames() {
     assert_eq!(sent_again(Retransmission::Selective), 1);
     assert!(sent_again(Retransmission::GoBack) > 1);
 }
@@ -88,7 +88,7 @@ fn a_silent_peer_breaks_the_connection_after_the_retries() {
     }
 }
 
-/// Something happens, but for the second node's host DMA engine, which does nothing; false if nothing can.
+/// Processes one event, but none of the second node's host DMA engine; false if there is none.
 fn step_without_host_dma(world: &mut World) -> bool {
     let held = std::mem::take(&mut world.nodes[1].card.running[0]);
     let stepped = world.step();

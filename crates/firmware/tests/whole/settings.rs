@@ -1,4 +1,4 @@
-//! Cards that cannot be.
+//! Settings that no card can have.
 
 use causeway_firmware::{DmaQueue, Firmware, Settings};
 
@@ -15,7 +15,7 @@ fn designs_of_the_thesis_are_possible() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_name() {
+fn invalid_settings_are_refused_by_name() {
     let cases: [(&str, Spoil); 22] = [
         ("host_dma", |s| s.host_dma = DmaQueue::Hardware(0)),
         ("net_send", |s| s.net_send = DmaQueue::Hardware(5000)),

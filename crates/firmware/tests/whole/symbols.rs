@@ -1,10 +1,10 @@
 //! The program runs where there is no operating system: its compiled library and that of `wire` need
-//! nothing but `core`, `alloc` and what every compiler brings along.
+//! nothing but `core`, `alloc` and the symbols that every compiler provides.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What compiled code may need beside Rust's own `core` and `alloc`.
+/// Symbols that compiled code may need beside Rust's own `core` and `alloc`.
 const ALLOWED: &[&str] = &[
     "memcpy",
     "memmove",
@@ -86,7 +86,7 @@ fn no_symbol_of_an_operating_system_is_needed() {
     let libraries = build();
     assert_eq!(libraries.len(), LIBRARIES.len(), "{libraries:?}");
     let symbols = undefined(&libraries);
-    assert!(symbols.len() > 20, "nm lists what there is: {symbols:?}");
+    assert!(symbols.len() > 20, "nm lists the symbols: {symbols:?}");
     let refused: Vec<_> = symbols
         .iter()
         .filter(|symbol| !is_allowed(symbol))
@@ -94,9 +94,9 @@ fn no_symbol_of_an_operating_system_is_needed() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// The alarm itself works.
+/// The check itself works.
 #[test]
-fn symbols_of_an_operating_system_would_be_found() {
+fn symbols_of_an_operating_system_are_found() {
     for symbol in [
         "write",
         "malloc",

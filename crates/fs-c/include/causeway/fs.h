@@ -305,7 +305,7 @@ int cwfs_fsync(cwfs_t *fs, cwfs_file_t file);
 int cwfs_flock(cwfs_t *fs, cwfs_file_t file, int operation);
 
 /*
- * cwfs_fcntl - lock a part of a file, unlock it, or ask who has it locked
+ * cwfs_fcntl - lock a part of a file, unlock it, or find the owner of a conflicting lock
  *
  * PARAMETERS
  *     command     F_SETLK, F_SETLKW (which waits) or F_GETLK of <fcntl.h>

@@ -1,4 +1,4 @@
-/* What C can get wrong: null pointers, closed and invented handles, sizes, texts. */
+/* Mistakes of C programs: null pointers, closed and invented handles, sizes, texts. */
 #include "common.h"
 
 /* Every call refuses a handle that is none, before it reads the other arguments. */

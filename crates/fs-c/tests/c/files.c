@@ -167,7 +167,7 @@ static void locks(cwfs_t *fs) {
     lock.l_type = F_UNLCK;
     CHECK_IS(cwfs_fcntl(fs, file, F_SETLK, &lock), 0);
     asked = (struct flock){.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
-    /* Whole files, which these do not exclude. */
+    /* Locks of whole files, which locks of ranges do not exclude. */
     CHECK_IS(cwfs_flock(fs, file, LOCK_EX), 0);
     CHECK_IS(cwfs_flock(fs, other, LOCK_SH | LOCK_NB), -EAGAIN);
     asked.l_type = F_RDLCK;
@@ -207,7 +207,7 @@ static void flags(cwfs_t *fs) {
     CHECK_IS(cwfs_open(fs, &file, "/log/x", O_CREAT | O_RDWR, 0644), -ENOTDIR);
     file = open_file(fs, "/log", O_RDWR | O_TRUNC);
     CHECK_IS(cwfs_pread(fs, file, text, 1, 0), 0);
-    /* What is written between opening and reading is read. */
+    /* Bytes written between opening and reading are read. */
     other = open_file(fs, "/log", O_RDONLY);
     CHECK_IS(cwfs_write(fs, file, "late", 4), 4);
     CHECK_IS(cwfs_read(fs, other, text, sizeof text), 4);

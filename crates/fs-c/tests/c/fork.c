@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
     CHECK(waitpid(pid, &status, 0) == pid);
     CHECK(WIFEXITED(status));
     CHECK_IS(WEXITSTATUS(status), 0);
-    /* Whatever the child has tried, the parent is where it was. */
+    /* The child's calls have changed nothing in the parent. */
     CHECK_IS(cwfs_stat(fs, "/of-the-child", &stat), 0);
     CHECK_IS(cwfs_post_read(fs, &op, file, text, 6, 0, NULL), 0);
     CHECK_IS(cwfs_test(fs, op, &done, -1), 1);

@@ -53,7 +53,7 @@ static void post_and_test(cwfs_t *fs) {
     CHECK_IS(cwfs_close(fs, reader), 0);
     CHECK(strlen(cwfs_last_error()) > 0);
     CHECK_IS(cwfs_testsome(fs, done, 16, -1), 0);
-    /* Left behind: the instance ends all the same. */
+    /* Posted operations do not keep the instance from ending. */
     for (int i = 0; i < 50; i++) CHECK_IS(cwfs_post_read(fs, &op, file, back, 10, 0, NULL), 0);
 }
 

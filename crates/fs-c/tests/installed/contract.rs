@@ -1,4 +1,4 @@
-//! Header, version script and library say the same.
+//! Header, version script and library agree.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
 //! C programs, compiled against the installed header and library, under the address and undefined
-//! behaviour sanitizers, with a file system of real server processes. What leaks fails.
+//! behaviour sanitizers, with a file system of real server processes. A leak is a failure.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -128,7 +128,7 @@ fn the_archive_does_what_the_shared_library_does() {
     assert_eq!(foreign, None);
 }
 
-/// The program tells when it is ready; then a server is killed, and later started again.
+/// The program prints when it is ready; then a server is killed, and later started again.
 #[test]
 fn a_killed_server_is_an_error_and_no_hang() {
     let program = LIBRARY.compile(&source("killed"), OPTIONS, "killed");
@@ -176,9 +176,9 @@ fn the_example_copies_files_in_and_out() {
     assert!(std::fs::read(&back).unwrap() == content);
 }
 
-/// Packing for another place, and taking away again.
+/// Installing into a staging directory, and uninstalling.
 #[test]
-fn what_is_installed_is_uninstalled() {
+fn uninstalling_removes_all_installed_files() {
     let stage = LIBRARY.scratch("stage");
     let settings = [
         format!("DESTDIR={}", stage.display()),

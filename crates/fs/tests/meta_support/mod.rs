@@ -1,4 +1,4 @@
-//! Asking a metadata service, and writing down all that it holds.
+//! Requests to a metadata service, and a dump of its contents.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -120,7 +120,7 @@ pub(crate) fn dump(service: &Service) -> Vec<String> {
     lines
 }
 
-/// What a whole check without repair finds.
+/// The findings of a whole check without repair.
 pub(crate) fn findings(service: &Service) -> Vec<String> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {

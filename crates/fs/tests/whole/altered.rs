@@ -11,9 +11,9 @@ use causeway_wire::fs::Errno;
 
 use crate::cluster::{Fixture, Shape, client};
 
-/// What the file consists of: the relay finds it in the stream.
+/// A mark that the file consists of: the relay finds it in the stream.
 const MARK: [u8; 16] = *b"--causeway-mark-";
-/// Bytes of the file, behind what is sent inside messages.
+/// Bytes of the file, more than is sent inside messages.
 const SIZE: usize = 300_000;
 
 /// A relay to a server, which flips a bit of the first mark in what the server sends, or is sent, this many times.
@@ -84,7 +84,7 @@ fn through_relay(fixture: &Fixture) -> (Relay, Client) {
 }
 
 #[test]
-fn what_changes_on_the_way_is_read_again_or_an_error() {
+fn data_altered_in_transit_are_read_again_or_an_error() {
     let fixture = Fixture::start(&Shape {
         servers: 1,
         tcp: true,
@@ -132,7 +132,7 @@ fn what_changes_on_the_way_is_read_again_or_an_error() {
 /// With a key and without encryption an attacker on the way sees the file's bytes, and changes none, in either direction: without checksums
 /// of the file system's, too.
 #[test]
-fn what_changes_on_the_way_of_an_authenticated_connection_arrives_nowhere() {
+fn data_altered_on_an_authenticated_connection_are_discarded() {
     let keys = tempfile::tempdir().unwrap();
     let key = keys.path().join("key");
     std::fs::write(&key, "5a".repeat(32)).unwrap();

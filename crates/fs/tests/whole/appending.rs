@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::cluster::{Fixture, Shape, client, pattern};
 
 const PATH: &[u8] = b"/log";
-/// Bytes in front of a record's content: who appended it, and its number there.
+/// Bytes in front of a record's content: the appender and its number of the record.
 const HEAD: usize = 16;
 
 /// Record `number` of an appender.
@@ -68,7 +68,7 @@ fn create(client: &mut Client) -> File {
     client.create(PATH, &CreateOptions::default()).unwrap()
 }
 
-/// A process that appends records of `len` bytes, says so after each, and ends after `count` or a failure.
+/// A process that appends records of `len` bytes, prints each number, and ends after `count` or a failure.
 fn append_records(configuration: &Path, appender: u64, len: usize, count: u64) {
     let configuration = Configuration::load(configuration).unwrap();
     let mut client = client(&configuration);
@@ -140,7 +140,7 @@ impl Appender {
     /// Waits for the next record; `false` at the end.
     fn next(&mut self) -> bool {
         for line in self.lines.by_ref().map_while(Result::ok) {
-            // Behind what the test program itself says, on the same line.
+            // Behind output of the test program itself, on the same line.
             if let Some((_, number)) = line.split_once("appended ") {
                 self.acknowledged.push(number.parse().unwrap());
                 return true;
@@ -158,7 +158,7 @@ impl Appender {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
     }
 
-    /// Waits for its end. What it was appending when it ended may be there, or not.
+    /// Waits for its end. The file may have the record that it was appending when it ended, or not.
     fn finish(mut self) -> Self {
         while self.next() {}
         self.process.wait().unwrap();
@@ -166,7 +166,7 @@ impl Appender {
     }
 }
 
-/// Everything that was acknowledged is there, in each appender's order; and of the others at most what came next.
+/// The file has all acknowledged records in each appender's order, and of the others at most the next one of each.
 fn check(appenders: &[Appender], found: &[(u64, u64)]) {
     let mut by_appender: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for (appender, number) in found {
@@ -221,7 +221,7 @@ fn a_killed_appender_leaves_no_hole_and_takes_no_record_along() {
             let mut appenders: Vec<Appender> = (0..4)
                 .map(|number| Appender::start(&fixture, number, len, count))
                 .collect();
-            // In the middle of whatever they do then.
+            // At any point of their work.
             for victim in &mut appenders[..2] {
                 for _ in 0..dice.below(count / 2) {
                     victim.next();
@@ -239,8 +239,8 @@ fn a_killed_appender_leaves_no_hole_and_takes_no_record_along() {
     }
 }
 
-/// It loses its turn to others. What it had on the way then overwrites nothing of theirs, also if the I/O servers were started again
-/// and do not know any more which turns they have seen.
+/// A stopped appender loses its turn to others. Its requests in flight overwrite none of their records, also if the I/O servers were
+/// restarted and have forgotten which turns they have seen.
 #[test]
 fn a_stopped_appender_does_not_keep_others_waiting() {
     std::thread::scope(|scope| {
@@ -286,7 +286,7 @@ fn stop_an_appender(len: usize, restart: bool) {
     fixture.cluster.stop().unwrap();
 }
 
-/// I/O servers forget which turns they have seen, the metadata server forgets whose turn it is.
+/// Restarted I/O servers forget which turns they have seen, a restarted metadata server which client has the turn.
 #[test]
 fn killed_servers_take_no_record_along() {
     const LEN: usize = 100_000;
@@ -313,7 +313,7 @@ fn killed_servers_take_no_record_along() {
     fixture.cluster.stop().unwrap();
 }
 
-/// What is appended while another client truncates the file begins at its end as it is then.
+/// A record appended while another client truncates the file begins at the file's end after that.
 #[test]
 fn a_truncation_leaves_no_zeros_before_what_is_appended() {
     const LEN: usize = 9000;
@@ -340,7 +340,7 @@ fn a_truncation_leaves_no_zeros_before_what_is_appended() {
     records(&content(&mut truncating), LEN);
 }
 
-/// Where the position is afterwards, and that records cross the border at which a file moves to the I/O servers.
+/// The position after an append, and records across the size at which a file moves to the I/O servers.
 #[test]
 fn small_and_large_records_of_two_clients_come_one_after_the_other() {
     let fixture = Fixture::start(&patient());

@@ -1,4 +1,4 @@
-//! What an fsync says when a server's host has lost power since the write.
+//! The result of an fsync after a server's host has lost power since the write.
 
 use causeway_fs::client::CreateOptions;
 use causeway_fs::config::Configuration;
@@ -55,11 +55,11 @@ fn fsync_fails_if_a_host_has_rebooted_since_the_write() {
         let error = client.fsync(&mut file).unwrap_err();
         assert_eq!(error.errno, Errno::EIO, "{error}");
         assert!(error.to_string().contains("lost power"), "{error}");
-        // What is written again is there to stay.
+        // Bytes that are written again can be synced.
         client.write_at(&mut file, 0, &bytes).unwrap();
         client.fsync(&mut file).unwrap();
     });
-    // What was synced before cannot be lost by it.
+    // Bytes that were synced before cannot be lost.
     on_boot(&configuration, 3, || {
         client.fsync(&mut file).unwrap();
         let mut into = vec![0; bytes.len()];

@@ -8,7 +8,7 @@ use causeway_fs::config::{Configuration, Durability};
 use causeway_fs::dev::{DevCluster, ServerCommand, random_identity};
 use causeway_wire::random::SplitMix64;
 
-/// What a test's file system is like.
+/// Options of a test's file system.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
     pub(crate) servers: usize,

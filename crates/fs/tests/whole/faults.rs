@@ -1,4 +1,4 @@
-//! Dead, hung and full servers; dead, hung and very many clients; nonsense.
+//! Dead, hung and full servers; dead, hung and very many clients; invalid input.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -36,7 +36,7 @@ pub(crate) fn halt(pid: u32) {
     }
 }
 
-/// A client that waits for long, whatever the configuration says: servers end what a client leaves undone after that time.
+/// A client with a long time-out instead of the configured one, after which servers end a client's unfinished work.
 fn patient_client(configuration: &Configuration) -> Client {
     client(&Configuration {
         timeout: GENEROUS,
@@ -82,7 +82,7 @@ fn dead_and_hung_servers_give_clear_errors_in_time() {
     let expect_failure = |client: &mut Client, file: &mut _| {
         let started = Instant::now();
         let mut into = vec![0; bytes.len()];
-        // Only for these: what is to succeed may take longer on a busy machine.
+        // Only for calls that must fail: calls that must succeed may take longer on a busy machine.
         client.limit(Duration::from_secs(1));
         let errors = [
             client.read_at(file, 0, &mut into).unwrap_err(),
@@ -95,7 +95,7 @@ fn dead_and_hung_servers_give_clear_errors_in_time() {
             assert!(text.contains("io1") && text.contains("shm://"), "{text}");
             assert!(text.contains("1 s"), "{text}");
         }
-        // Everything that does not need it goes on.
+        // Operations that do not need that server succeed.
         let mut other = client.create(b"/other", &on_server(0)).unwrap();
         client.write_at(&mut other, 0, &bytes).unwrap();
     };
@@ -128,7 +128,7 @@ fn a_full_disk_is_a_clear_error_and_nothing_else() {
         .is_ok_and(|status| status.success());
     if !mounted {
         // Without the right to mount, the same refusal comes from a read-only-like place: the store
-        // must say what the system says.
+        // must return the system's error.
         let settings = causeway_fs::data::Settings {
             owner: causeway_fs::data::Owner {
                 file_system: 1,
@@ -164,7 +164,7 @@ fn a_full_disk_is_a_clear_error_and_nothing_else() {
         .unwrap_err();
     assert_eq!(error.errno, Errno::ENOSPC, "{error}");
     assert!(error.to_string().contains("io1"), "{error}");
-    // What was acknowledged is there, and what does not need that disk works.
+    // Acknowledged bytes can be read, and operations that do not need that disk succeed.
     let check_kept = |client: &mut Client| {
         let mut file = client.open(b"/kept").unwrap();
         let mut bytes = vec![0; kept.len()];
@@ -193,7 +193,7 @@ fn a_full_disk_is_a_clear_error_and_nothing_else() {
     fixture.cluster.stop().unwrap();
 }
 
-/// Not a test of its own: what the processes of other tests do. Without its arguments it shows that a
+/// Not a test of its own: the work of other tests' processes. Without arguments it shows that a
 /// client without servers fails and does not hang.
 #[test]
 fn client_process() {
@@ -219,7 +219,7 @@ fn client_process() {
     std::process::exit(0);
 }
 
-/// Connects many clients to all servers, says so, and stays until standard input ends.
+/// Connects many clients to all servers, prints that, and stays until standard input ends.
 fn many(configuration: &Configuration, count: usize) -> Result<(), causeway_fs::Error> {
     let mut clients = Vec::new();
     for _ in 0..count {
@@ -302,7 +302,7 @@ fn killed_and_hung_clients_leave_nothing_behind() {
             if round % 2 == 0 {
                 worker.kill();
             } else {
-                // It takes no part any more, in the middle of any operation.
+                // It stops in the middle of any operation.
                 halt(worker.0.id());
             }
             let started = Instant::now();

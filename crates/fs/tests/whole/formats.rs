@@ -1,5 +1,5 @@
-//! Servers of this build and clients of others: what builds of each format sent works, byte by byte, and a client without a
-//! format in common is told so in a reply that it can read.
+//! Servers of this build and clients of others: requests of each format work byte by byte as those builds sent them, and a client
+//! without a common format gets an error in a reply that it can read.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl Other {
         }
     }
 
-    /// The reply to a request of which this is all behind the reply tag.
+    /// The reply to a request with these bytes behind the reply tag.
     fn send(&mut self, server: Addr, rest: &[u8]) -> Vec<u8> {
         self.tag += 1;
         let reply = [Memory::zeroed(MAX_MESSAGE_BYTES)];
@@ -87,7 +87,7 @@ impl Other {
             &operation.concat(),
         ];
         let reply = self.send(server, &rest.concat());
-        // In its own format, or it could not read it.
+        // In the client's own format, which it can read.
         let (reply, format) = Reply::from_bytes(&reply).unwrap();
         assert_eq!(format, self.format);
         reply.result
@@ -157,7 +157,7 @@ fn clients_of_every_format_work_with_servers_of_this_build() {
         }
         assert_eq!(objects[0], objects[1]);
 
-        // A write inside its request, with what its format has of it, and a read inside the reply.
+        // A write inside its request, with the fields of its format, and a read inside the reply.
         let object = objects[0].to_le_bytes();
         let numbered: &[u8] = match format {
             5 => &[],
@@ -201,7 +201,7 @@ fn clients_of_every_format_work_with_servers_of_this_build() {
 fn requests_of_other_formats_are_refused_in_one_that_their_clients_read() {
     let fixture = Fixture::start(&Shape::default());
     let ours = FORMATS.to_string();
-    // What the requests say, the format of the reply, and what it names.
+    // Formats that the requests state, the format of the reply, and the formats that it names.
     let cases: [(u8, &[u8], u8, &[&str]); 9] = [
         (1, &[], 1, &["format 1 ", &ours, "run builds"]),
         (4, &[], 4, &["format 4 ", &ours, "run builds"]),

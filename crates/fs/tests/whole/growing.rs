@@ -1,4 +1,4 @@
-//! Reads at the end of files that grow, and of files that others change.
+//! Reads at the end of files that grow, and of files that other clients change.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,7 +19,7 @@ fn create(client: &mut Client, content: &[u8]) -> File {
     client.create(PATH, &options).unwrap()
 }
 
-/// One client appends, others follow the end as `tail -f` does: what they read is what was written.
+/// One client appends, others follow the end as `tail -f` does and read the bytes that were written.
 #[test]
 fn the_end_of_a_growing_file_has_no_zeros() {
     const SIZE: usize = 24 << 20;
@@ -63,7 +63,7 @@ fn the_end_of_a_growing_file_has_no_zeros() {
     });
 }
 
-/// A handle reads what was written since it was opened, unless it was opened to be read once.
+/// A handle reads bytes that were written since it was opened, unless it was opened to be read once.
 #[test]
 fn a_small_file_is_read_as_it_is_now() {
     let fixture = Fixture::start(&Shape::default());

@@ -1,4 +1,4 @@
-//! Where the data of files are told to lie, and holes that are made.
+//! Reported data ranges of files, and making holes.
 
 use causeway_fs::client::{Allocation, Client, CreateOptions, File};
 use causeway_wire::fs::{Body, Errno, Region};
@@ -6,7 +6,7 @@ use causeway_wire::random::SplitMix64;
 
 use crate::cluster::{Fixture, Shape, pattern};
 
-/// Everything that was written lies in what is told to be data, and large holes do not.
+/// All written bytes lie in ranges reported as data, and large holes do not.
 #[test]
 fn data_between_holes_are_found() {
     let fixture = Fixture::start(&Shape::default());
@@ -49,9 +49,9 @@ fn is_sparse(file: &File) -> bool {
     matches!(file.node.body, Body::Striped { sparse: true, .. })
 }
 
-/// What is stored is what was written, to the block, whichever client wrote it; nobody need ask where there are no holes.
+/// Stored bytes are the written ones, to the block, for all clients; files without holes need no request to the I/O servers.
 #[test]
-fn what_is_stored_of_a_file_is_known() {
+fn stored_bytes_of_a_file_are_counted() {
     const BLOCK: u64 = 4096;
     for servers in [1, 3] {
         let fixture = Fixture::start(&Shape {
@@ -127,7 +127,7 @@ impl Model {
         self.bytes[from.min(len)..to.min(len)].fill(0);
     }
 
-    /// The file has these bytes, and holes nowhere but where they are zeros.
+    /// The file has these bytes, and holes only where these are zeros.
     fn check(&self, client: &mut Client, file: &mut File, context: &str) {
         let size = self.bytes.len() as u64;
         assert_eq!(file.node.attributes.size, size, "{context}");
@@ -221,7 +221,7 @@ fn holes_zeros_and_reserved_room_are_as_in_a_model_of_a_sparse_file() {
     }
 }
 
-/// Holes are where they were made, to the block, whichever servers the blocks lie on.
+/// Holes are where they were made, to the block, on every server.
 #[test]
 fn a_hole_that_is_made_is_found() {
     let fixture = Fixture::start(&Shape {
@@ -250,7 +250,7 @@ fn a_hole_that_is_made_is_found() {
     assert_eq!(client.seek_hole(&mut file, data).unwrap(), Some(size));
     assert_eq!(client.seek_hole(&mut file, size).unwrap(), None);
     assert_eq!(client.seek_data(&mut file, size).unwrap(), None);
-    // More than there is room for, and more than a file may have.
+    // More than the disks have room for, and more than a file may have.
     for (len, errnos) in [
         (1 << 50, [Errno::ENOSPC, Errno::EFBIG]),
         (u64::MAX / 2 + 1, [Errno::EFBIG; 2]),
@@ -265,9 +265,9 @@ fn a_hole_that_is_made_is_found() {
     assert_eq!(client.open(b"/file").unwrap().node.attributes.size, size);
 }
 
-/// A client that has opened a file before others changed it makes zeros of what is there now, and the file no longer than it is.
+/// A client that has opened a file before others changed it zeroes the present content, and does not make the file longer.
 #[test]
-fn zeros_are_made_of_what_other_clients_have_written() {
+fn zeroing_includes_data_that_other_clients_have_written() {
     for what in [Allocation::Punch, Allocation::Zero] {
         let fixture = Fixture::start(&Shape::default());
         let (mut client, mut other) = (fixture.client(), fixture.client());

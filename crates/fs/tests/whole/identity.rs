@@ -64,7 +64,7 @@ impl Rig {
         away
     }
 
-    /// Puts a directory back in the place of whatever is there, and starts the server on it.
+    /// Puts a directory back, replacing another one in its place, and starts the server on it.
     fn put_back(&mut self, name: &str, away: &Path) {
         if self.running.contains_key(name) {
             self.stop(name);
@@ -76,7 +76,7 @@ impl Rig {
         self.serve(name).unwrap();
     }
 
-    /// The server does not start, says these words, and changes nothing in any directory.
+    /// The server does not start, reports these words, and changes nothing in any directory.
     #[track_caller]
     fn refused(&mut self, name: &str, words: &[&str]) {
         let before = self.files_at_rest();
@@ -272,7 +272,7 @@ fn a_replaced_io_server_is_refused_until_it_is_accepted() {
     format(&rig.configuration, "io1").unwrap();
     rig.serve("io1").unwrap();
 
-    // A client that has known the old one, at the same address, and one that has not.
+    // A client that has used the old server at the same address, and a new client.
     for client in [&mut before, &mut rig.client()] {
         let error = fetch(client, b"/f").unwrap_err();
         assert_eq!(error.errno, Errno::WRONG_TARGET, "{error}");
@@ -303,7 +303,7 @@ fn a_replaced_io_server_is_refused_until_it_is_accepted() {
     await_generation(&mut operator, "io1");
     let again = store(&mut rig.client(), b"/g", 2);
     assert!(fetch(&mut before, b"/g").unwrap() == again);
-    // What was written to the old directory and not synced there will never be.
+    // Bytes that were written to the old directory and not synced are lost.
     let error = before.fsync(&mut written).unwrap_err();
     assert_eq!(error.errno, Errno::EIO, "{error}");
 }
@@ -335,7 +335,7 @@ fn an_io_server_that_has_lost_its_enrollment_is_refused_until_it_is_accepted() {
     let enrolled = rig.home("io1").join("enrolled");
     std::fs::remove_file(&enrolled).unwrap();
     rig.serve("io1").unwrap();
-    // One that was connected before, and a new one: both at once, not after the time-out.
+    // A client that was connected before, and a new one: both fail at once, not after the time-out.
     let begun = Instant::now();
     for mut client in [client, rig.client()] {
         let error = fetch(&mut client, b"/file").unwrap_err();
@@ -373,7 +373,7 @@ fn await_generation(client: &mut Client, name: &str) {
 }
 
 #[test]
-fn metadata_that_are_gone_or_new_do_not_touch_what_the_io_servers_have() {
+fn lost_or_new_metadata_do_not_touch_datafiles_of_the_io_servers() {
     let mut rig = Rig::start();
     let mut before = rig.client();
     let bytes = store(&mut before, b"/f", 1);
@@ -414,7 +414,7 @@ fn metadata_that_are_gone_or_new_do_not_touch_what_the_io_servers_have() {
     assert!(fetch(&mut rig.client(), b"/f").unwrap() == bytes);
 }
 
-/// With metadata that were formatted anew, no I/O server takes anything.
+/// With metadata that were formatted anew, no I/O server accepts requests.
 fn io_servers_take_nothing_from_new_metadata(rig: &Rig) {
     let mut client = rig.client();
     let mut file = client.create(b"/new", &CreateOptions::default()).unwrap();
@@ -507,7 +507,7 @@ fn new_files_use_added_servers_and_the_present_strip_size() {
         entry.addresses = vec![format!("shm://{}", rig.home("io2.sock").display())];
         entry
     };
-    // Where the entry stands does not matter.
+    // The order of entries does not matter.
     rig.configuration.servers.insert(0, entry);
     rig.configuration.distribution.strip_size = 128 << 10;
     format(&rig.configuration, "io2").unwrap();

@@ -1,4 +1,4 @@
-//! Data comes back as it was written, however it lies and travels.
+//! Data are read as they were written, for every distribution and way of transfer.
 
 use causeway_bmi::Memory;
 use causeway_fs::client::{Client, CreateOptions, File};
@@ -109,7 +109,7 @@ impl Checked {
             })
             .collect();
         if dice.below(2) == 0 {
-            // Not even any more, and not in order.
+            // Neither even nor in order any more.
             regions.reverse();
         }
         let total = (count * len) as usize;
@@ -270,7 +270,7 @@ fn lists_of_any_length_work() {
 #[test]
 fn offsets_reach_to_the_largest() {
     let fixture = Fixture::start(&Shape {
-        // Large strips and several servers keep datafiles within what local file systems take.
+        // Large strips and several servers keep datafiles within the limits of local file systems.
         servers: 4,
         strip_size: 1 << 20,
         ..Shape::default()

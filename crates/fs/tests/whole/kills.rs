@@ -1,4 +1,4 @@
-//! Servers killed at random moments under load: what was acknowledged is there afterwards.
+//! Servers killed at random moments under load: nothing acknowledged is lost.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ fn rounds() -> u64 {
         .unwrap_or(10)
 }
 
-/// What one worker knows of its directory.
+/// The state of one worker's directory, as far as it was acknowledged.
 struct Worker {
     directory: String,
     dice: SplitMix64,
@@ -52,7 +52,7 @@ impl Worker {
         self.files.keys().nth(at).cloned()
     }
 
-    /// One operation. Servers come back long before the time-out: none fails.
+    /// One operation. Servers are restarted long before the time-out: no operation fails.
     fn step(&mut self, client: &mut Client) {
         let choice = self.dice.below(10);
         let outcome = match (choice, self.some_file()) {
@@ -89,7 +89,7 @@ impl Worker {
         Ok(())
     }
 
-    /// A killed process loses nothing that was acknowledged, synced or not.
+    /// A killed process loses no acknowledged change, synced or not.
     fn sync_sometimes(
         &mut self,
         client: &mut Client,
@@ -147,7 +147,7 @@ impl Worker {
         self.check(client);
     }
 
-    /// Everything acknowledged is there, and nothing else.
+    /// The directory has everything that was acknowledged, and nothing else.
     fn check(&mut self, client: &mut Client) {
         for (name, expected) in &self.files {
             let mut file = client

@@ -55,7 +55,7 @@ fn errno<T: std::fmt::Debug>(result: Result<T, causeway_fs::Error>) -> Errno {
     result.unwrap_err().errno
 }
 
-/// Whoever has asked for something by these locks before has been heard by the server.
+/// The server has received all earlier requests of these locks' clients.
 fn is_asked(locks: &Locks, object: ObjectId) {
     locks.test(&lock(object, 99, false, range(0, 0))).unwrap();
 }
@@ -75,7 +75,7 @@ fn locks_exclude_other_clients_by_range_and_family() {
     assert_eq!(errno(try_range(true, 14, 14)), Errno::EAGAIN);
     try_range(false, 14, 15).unwrap();
     try_range(true, 20, u64::MAX).unwrap();
-    // Who is in the way, if anybody is.
+    // The owner of a conflicting lock, if there is one.
     let found = other.test(&lock(object, 1, false, range(0, 30))).unwrap();
     let found = found.expect("a lock");
     assert!(found.exclusive && found.pid == std::process::id());
@@ -108,7 +108,7 @@ fn locks_exclude_other_clients_by_range_and_family() {
     one.release(owner(object, 1)).unwrap();
     one.release(owner(object, 1)).unwrap();
     try_range(true, 0, u64::MAX).unwrap();
-    // What is no file cannot be locked.
+    // Only files can be locked.
     assert_eq!(
         errno(one.try_lock(&lock(ObjectId::ROOT, 1, true, range(0, 0)))),
         Errno::EINVAL
@@ -144,7 +144,7 @@ fn a_wait_ends_with_the_lock_or_by_being_cancelled() {
     one.unlock(owner(object, 1), LockRange::ALL).unwrap();
     third.wait().unwrap();
     assert_eq!(errno(one.try_lock(&wanted)), Errno::EAGAIN);
-    // What has ended is cancelled in vain.
+    // Cancelling a request that has ended has no effect.
     third.cancel();
     three.unlock(owner(object, 1), range(0, 5)).unwrap();
     three.unlock(owner(object, 1), range(6, 9)).unwrap();
@@ -153,7 +153,7 @@ fn a_wait_ends_with_the_lock_or_by_being_cancelled() {
 }
 
 #[test]
-fn owners_that_wait_for_each_other_are_told() {
+fn a_deadlock_of_owners_is_reported() {
     let fixture = Fixture::start(&patient());
     for count in [2, 3] {
         let mut clients: Vec<Client> = (0..count).map(|_| fixture.client()).collect();
@@ -174,7 +174,7 @@ fn owners_that_wait_for_each_other_are_told() {
         }
         let last = locks[count - 1];
         assert_eq!(errno(last.lock(&byte(count))), Errno::EDEADLK);
-        // It has what it had, and the others go on once it gives that back.
+        // It has its earlier locks, and the others go on once it releases them.
         assert_eq!(errno(locks[0].try_lock(&byte(count - 1))), Errno::EAGAIN);
         last.unlock(owner(object, 1), LockRange::ALL).unwrap();
         for (index, wait) in waits.iter().enumerate().rev() {
@@ -207,7 +207,7 @@ fn a_thousand_waiters_get_a_lock_one_after_the_other_in_the_order_in_which_they_
     }
     let mut holder = WAITERS;
     for number in 0..WAITERS {
-        // Nobody else has it meanwhile.
+        // No other client has it meanwhile.
         assert!(granted.try_recv().is_err());
         let last = locks[holder as usize % locks.len()];
         last.unlock(owner(object, holder), LockRange::ALL).unwrap();
@@ -235,7 +235,7 @@ fn locks_that_are_lost_with_their_server_are_reported_and_waits_begin_anew() {
     fixture.cluster.restart(0).unwrap();
     // The new server knows of no lock.
     wait.wait().unwrap();
-    // The old owner is told, whatever it does with that file.
+    // The old owner gets an error for every operation on that file.
     assert_eq!(errno(one.try_lock(&wanted)), Errno::LOCK_LOST);
     assert_eq!(errno(one.test(&wanted)), Errno::LOCK_LOST);
     let written = clients[0].write_at(&mut file, 0, b"x").map(drop);
@@ -245,7 +245,7 @@ fn locks_that_are_lost_with_their_server_are_reported_and_waits_begin_anew() {
         Errno::LOCK_LOST
     );
     assert_eq!(errno(one.check(object)), Errno::LOCK_LOST);
-    // With others it goes on, until it has taken note.
+    // Operations on other files go on until it has acknowledged the loss.
     one.try_lock(&lock(second, 1, true, range(0, 9))).unwrap();
     assert_eq!(
         errno(one.unlock(owner(object, 1), LockRange::ALL)),
@@ -261,7 +261,7 @@ fn locks_that_are_lost_with_their_server_are_reported_and_waits_begin_anew() {
 
 #[test]
 fn many_waits_of_one_client_begin_anew_each_once_when_the_server_is_started_again() {
-    // More than the client takes notice of at a time.
+    // More than the client receives notices for at a time.
     const WAITS: u64 = 200;
     let mut fixture = Fixture::start(&patient());
     let mut clients = [(); 2].map(|()| fixture.client());
@@ -285,7 +285,7 @@ fn many_waits_of_one_client_begin_anew_each_once_when_the_server_is_started_agai
         result.unwrap();
         other.unlock(owner(object, number), LockRange::ALL).unwrap();
     }
-    // Nothing is left of the waits at the server.
+    // The server has no waiting request left.
     one.release(owner(object, 0)).unwrap();
     one.try_lock(&lock(object, 0, true, LockRange::ALL))
         .unwrap();
@@ -315,7 +315,7 @@ fn an_owner_that_has_given_its_locks_back_part_by_part_loses_none_with_the_serve
 }
 
 /// Not a test of its own: lockers of the other tests are this program, run with this test and more arguments. It takes a lock on the file,
-/// says so, and has it until its input ends. Without arguments it does that with a file of its own.
+/// prints that, and holds it until its input ends. Without arguments it does that with a file of its own.
 #[test]
 fn locking_process() {
     if std::env::var_os("CAUSEWAY_TEST_LOCKER").is_none() {
@@ -370,10 +370,10 @@ impl Locker {
         }
     }
 
-    /// Waits until it says this.
+    /// Waits until it prints this.
     fn expect(&mut self, word: &str) {
         let mut said = self.lines.by_ref().map_while(Result::ok);
-        // Behind what the test program itself says, on the same line.
+        // Behind output of the test program itself, on the same line.
         assert!(
             said.any(|line| line.ends_with(word)),
             "it ended before it {word}"
@@ -398,7 +398,7 @@ impl Locker {
 }
 
 #[test]
-fn what_a_killed_client_has_or_waits_for_goes_to_others_and_a_stopped_one_keeps_it() {
+fn locks_and_waits_of_a_killed_client_pass_to_others_and_a_stopped_one_keeps_them() {
     for tcp in [false, true] {
         let fixture = Fixture::start(&Shape { tcp, ..patient() });
         let mut client = fixture.client();
@@ -410,11 +410,11 @@ fn what_a_killed_client_has_or_waits_for_goes_to_others_and_a_stopped_one_keeps_
         };
         let [mut first, second, mut third, mut fourth] = [(); 4].map(|()| start());
         first.expect("locked");
-        // One of those that wait, and the one that has it.
+        // One waiting process, and the owner.
         second.kill();
         first.kill();
         third.expect("locked");
-        // One that is stopped goes on to have it, as a process does on one machine.
+        // A stopped process keeps its lock, as on a local file system.
         third.signal(Signal::STOP);
         let wanted = lock(object, 1, false, range(5, 5));
         assert_eq!(errno(client.locks().try_lock(&wanted)), Errno::EAGAIN);

@@ -1,4 +1,4 @@
-//! Whole file systems of real server processes, held to what they promise.
+//! Whole file systems of real server processes.
 
 mod altered;
 mod appending;
@@ -22,7 +22,7 @@ mod trust;
 mod unlinked;
 
 /// Not a test of its own: the servers of the other tests are this program, run with this test and two
-/// more arguments. Without them it shows what a server says to a configuration that is not there.
+/// more arguments. Without them it checks a server's error for a missing configuration.
 #[test]
 fn server_process() {
     if std::env::var_os("CAUSEWAY_TEST_SERVER").is_none() {

@@ -1,4 +1,4 @@
-//! A write that is repeated after a lost connection does not undo what others have written since.
+//! A write that is repeated after a lost connection does not undo later writes of other clients.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use crate::cluster::{Fixture, Shape, client};
 const SIZE: usize = 4096;
 const PATH: &[u8] = b"/file";
 
-/// A relay to a server, which can keep back what the server sends, and break all connections.
+/// A relay to a server, which can discard the server's bytes, and break all connections.
 #[derive(Clone, Default)]
 struct Relay {
     withholds: Arc<AtomicBool>,
@@ -58,7 +58,7 @@ impl Relay {
     }
 }
 
-/// Passes bytes on until the stream ends, or lets them fall.
+/// Passes bytes on until the stream ends, or discards them.
 fn pass_on(mut from: TcpStream, mut to: TcpStream, withholds: &AtomicBool) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(count) = from.read(&mut buffer)
@@ -92,7 +92,7 @@ fn overwritten_between(restarts: bool) {
         mode: 0o644,
         ..CreateOptions::default()
     };
-    // Longer than what lies beside the metadata.
+    // Longer than files that are stored beside the metadata.
     let mut file = direct.create(PATH, &options).unwrap();
     direct.write_at(&mut file, 0, &vec![1; 1 << 20]).unwrap();
 

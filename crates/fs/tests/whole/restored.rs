@@ -1,4 +1,4 @@
-//! An older copy of the metadata is put back: files made since are gone, but never show up in others.
+//! An older copy of the metadata is put back: files made since are lost, but their bytes never appear in other files.
 
 use std::path::Path;
 use std::process::Command;
@@ -56,7 +56,7 @@ fn files_made_after_a_copy_of_the_metadata_do_not_come_back_in_others() {
     client.write_at(&mut file, LEN as u64 - 1, b"!").unwrap();
     client.read_at(&mut file, 0, &mut bytes).unwrap();
     assert!(bytes[..LEN - 1].iter().all(|byte| *byte == 0));
-    // The datafiles of the lost file are those of no file; that they may be deleted is not proven.
+    // The datafiles of the lost file belong to no file; they are not proven to be orphans.
     let ReplyBody::MetadataStatus { numbers, gaps, .. } = client.metadata_status().unwrap() else {
         panic!("no status");
     };
@@ -67,7 +67,7 @@ fn files_made_after_a_copy_of_the_metadata_do_not_come_back_in_others() {
     );
 }
 
-/// The datafiles have seen later truncations than the metadata know.
+/// The datafiles were truncated later than the metadata record.
 #[test]
 fn truncations_cut_after_a_copy_of_the_metadata_was_restored() {
     let mut fixture = Fixture::start(&Shape::default());
@@ -88,6 +88,6 @@ fn truncations_cut_after_a_copy_of_the_metadata_was_restored() {
     client.read_at(&mut file, 0, &mut bytes).unwrap();
     assert!(
         bytes.iter().all(|byte| *byte == 0),
-        "a truncation has discarded nothing"
+        "the truncation has discarded no byte"
     );
 }

@@ -7,7 +7,7 @@ use causeway_wire::fs::{Caller, Errno, SetAttributes};
 
 use crate::cluster::{Fixture, Shape, pattern};
 
-/// A client acts for whom it was told last.
+/// A client acts for the user that was set last.
 #[test]
 fn a_client_acts_for_one_user_after_the_other() {
     if !rustix::process::geteuid().is_root() {
@@ -46,7 +46,7 @@ fn a_client_acts_for_one_user_after_the_other() {
     assert_eq!(error.errno, Errno::EACCES, "{error}");
 }
 
-/// What an open file shows is what it was when it was opened again, in every form.
+/// After an open file was opened again, it shows the state of that moment, wherever its content is stored.
 #[test]
 fn a_file_that_is_opened_again_is_as_others_have_left_it() {
     let fixture = Fixture::start(&Shape::default());
@@ -62,7 +62,7 @@ fn a_file_that_is_opened_again_is_as_others_have_left_it() {
         let mut read = vec![0; len + 1];
         assert_eq!(one.read_at(&mut file, 0, &mut read).unwrap(), len);
         assert!(read[..len] == content);
-        // Our own write is seen, not what came with the opening.
+        // The own write is seen, not the content that came with the opening.
         one.open_again(&mut file).unwrap();
         one.write_at(&mut file, 0, b"own").unwrap();
         one.read_at(&mut file, 0, &mut read).unwrap();

@@ -1,4 +1,4 @@
-//! Stored data that is gone, short, another file's or damaged is an error that says where, never other bytes.
+//! Stored data that are missing, short, another file's or damaged are an error with their place, never other bytes.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ fn lost_and_damaged_data_are_errors_that_say_where() {
             "damaged on the disk",
         ),
     ];
-    // The first one: what the foreign one is a copy of.
+    // The first datafile, of which the foreign one is a copy.
     store(&mut client, b"/other", &bytes);
     for (name, _, _) in &harms {
         store(&mut client, format!("/{name}").as_bytes(), &bytes);
@@ -105,7 +105,7 @@ fn lost_and_damaged_data_are_errors_that_say_where() {
     assert_eq!(client.read_at(&mut other, 0, &mut read).unwrap(), LEN);
     assert!(read == bytes);
 
-    // fsck sees what headers and lengths tell, a scrub the rest.
+    // fsck checks headers and lengths, a scrub the rest.
     let checked = client.check_striped(ObjectId(0)).unwrap();
     assert_eq!((checked.next, checked.files), (None, 6));
     let faults: Vec<&str> = checked.found.iter().map(|f| &f.fault.text[..]).collect();
@@ -118,11 +118,11 @@ fn lost_and_damaged_data_are_errors_that_say_where() {
     assert!(scrubbed.end);
     let found = scrubbed.faults.iter();
     let damaged = found.filter(|fault| fault.text.contains("damaged on the disk"));
-    // The short one among them: what its last block lost.
+    // Among them the short datafile: the missing part of its last block.
     assert_eq!(damaged.count(), 2, "{:?}", scrubbed.faults);
     assert!(client.scrub(1, true, 1 << 30).unwrap().faults.is_empty());
 
-    // Whatever was wrong: content from nothing, or no file at all, is as good as ever.
+    // In each case, truncating to 0 and writing anew, or removing the file, repairs it.
     for (name, _, _) in &harms {
         let path = format!("/{name}");
         let mut file = client.open(path.as_bytes()).unwrap();
@@ -147,7 +147,7 @@ fn check_harmed(client: &mut Client, name: &str, text: &str, bytes: &[u8]) {
     let server = error.server.clone().unwrap_or_default();
     assert!(server.contains("io1"), "{error:?}");
     assert!(error.to_string().contains(text), "{name}: {error}");
-    // The strip of the other server, which of both that is.
+    // The strip of the other server can be read.
     let mut strip = vec![0; 64 << 10];
     let whole = (0..2).filter(|strip_number| {
         let offset = strip_number * (64 << 10) + (128 << 10);
@@ -214,7 +214,7 @@ fn files_that_change_under_readers_are_no_losses() {
 }
 
 #[test]
-fn without_checksums_everything_else_is_as_ever() {
+fn without_checksums_everything_else_stays_the_same() {
     let fixture = Fixture::start_with(&Shape::default(), |configuration| {
         configuration.checksums = false;
     });
@@ -247,12 +247,12 @@ fn without_checksums_everything_else_is_as_ever() {
 }
 
 #[test]
-fn what_is_no_proven_orphan_is_moved_aside() {
+fn datafiles_not_proven_to_be_orphans_are_moved_aside() {
     let fixture = Fixture::start(&Shape::default());
     let mut client = fixture.client();
     store(&mut client, b"/f", &pattern(3, LEN));
     let stored = datafiles(&fixture, 1);
-    // A copy under the number of a file that does not exist: its header says another one's.
+    // A copy under the number of a file that does not exist: its header names another object.
     let number = stored[0].file_name().and_then(|name| name.to_str());
     let number = u64::from_str_radix(number.unwrap(), 16).unwrap() | 0xfff;
     let orphan = stored[0].with_file_name(format!("{number:016x}"));

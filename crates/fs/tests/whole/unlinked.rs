@@ -26,7 +26,7 @@ fn wait_for_none(left: impl Fn() -> usize) {
     }
 }
 
-/// A write to a removed file fails, as does reserving room for it, and what they have stored does not stay.
+/// A write to a removed file fails, as does reserving space for it, and the bytes that they have stored are removed.
 #[test]
 fn a_change_after_the_removal_leaves_no_datafile() {
     let fixture = Fixture::start(&Shape::default());

@@ -69,7 +69,7 @@ static void arguments(void) {
     OK(MPI_Type_contiguous(2, MPI_INT, &plain));
     REFUSED(MPI_Send(value, 1, plain, 0, 0, w), MPI_ERR_TYPE);
     OK(MPI_Type_free(&plain));
-    /* What was freed is nothing any more, also where its place is used again. */
+    /* Freed handles stay invalid, also when their table entry is used again. */
     OK(MPI_Type_contiguous(2, MPI_INT, &type));
     plain = type;
     OK(MPI_Type_free(&type));
@@ -123,7 +123,7 @@ static void many(int communicators, int requests) {
     CHECK(sum == size * (size - 1) / 2);
     for (int i = 0; i < communicators; i++) OK(MPI_Comm_free(&all[i]));
     for (int i = 0; i < requests; i++) OK(MPI_Irecv(&numbers[i], 1, MPI_INT, from, i, MPI_COMM_WORLD, &open[i]));
-    /* The other way round: each finds its receive among all. */
+    /* The other way round: each message finds its receive among all. */
     for (int i = requests - 1; i >= 0; i--) {
         numbers[requests + i] = i * 3 + rank;
         OK(MPI_Isend(&numbers[requests + i], 1, MPI_INT, to, i, MPI_COMM_WORLD, &open[requests + i]));
@@ -153,7 +153,7 @@ static void many(int communicators, int requests) {
     free(numbers);
 }
 
-/* To oneself: complete as soon as both sides are there, without anybody else. */
+/* To oneself: complete as soon as both sides are posted, without another process. */
 static void oneself(void) {
     for (int count = 0; count <= 100000; count = count * 10 + 1) {
         int *from = calloc(count + 1, sizeof(int)), *to = calloc(count + 1, sizeof(int)), flag, done;

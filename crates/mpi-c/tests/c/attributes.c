@@ -35,7 +35,7 @@ static int delete_at_end(MPI_Comm comm, int key, void *value, void *state) {
     (void)key, (void)state;
     CHECK(comm == MPI_COMM_SELF);
     OK(MPI_Finalized(&flag));
-    /* The library works as ever. */
+    /* The library works as before. */
     CHECK(!flag && ended == before);
     OK(MPI_Barrier(MPI_COMM_SELF));
     ended++;
@@ -56,7 +56,7 @@ static void of_types(void) {
     OK(MPI_Type_set_attr(type, key, &value[0]));
     OK(MPI_Type_set_attr(type, plain, &value[1]));
     OK(MPI_Type_set_attr(type, silent, &value[2]));
-    /* What is there is deleted first. */
+    /* An existing value is deleted first. */
     OK(MPI_Type_set_attr(type, key, &value[2]));
     CHECK(deletes == 1 && copies == 0);
     OK(MPI_Type_dup(type, &twin));
@@ -79,7 +79,7 @@ static void of_types(void) {
     OK(MPI_Type_get_attr(type, other, &found, &flag));
     CHECK(flag && found == &value[2]);
     CHECK(refuses(MPI_Type_free_keyval(&(int){other}), MPI_ERR_KEYVAL));
-    /* A copy function that fails has nothing made. */
+    /* If a copy function fails, no duplicate is made. */
     OK(MPI_Type_create_keyval(refuse_copy, MPI_TYPE_NULL_DELETE_FN, &failing, NULL));
     OK(MPI_Type_set_attr(type, failing, value));
     CHECK(MPI_Type_dup(type, &twin) != MPI_SUCCESS);

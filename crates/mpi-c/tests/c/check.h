@@ -1,4 +1,4 @@
-/* What the test programs share: checks that name their line, and who and how many the processes are. */
+/* Shared by the test programs: checks that name their line, rank and size. */
 #ifndef CHECK_H
 #define CHECK_H
 #include <mpi.h>
@@ -18,7 +18,7 @@ static int rank, size;
 
 #define OK(call) CHECK((call) == MPI_SUCCESS)
 
-/* Whether the library is this project's: others may let pass what is an error. */
+/* Whether the library is this project's: others may not report every error. */
 static inline int is_ours(void) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int len;

@@ -1,4 +1,4 @@
-/* Groups and communicators: made, compared, named, freed; messages of one are none of another. */
+/* Groups and communicators: made, compared, named, freed; messages of one communicator are not received on another. */
 #include "check.h"
 
 static void duplicates(void) {

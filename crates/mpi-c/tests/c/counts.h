@@ -7,7 +7,7 @@
 static MPI_Comm comm;
 static int before, behind;
 
-/* What element `at` of the block is that process `of` has for process `for_whom`. */
+/* Element `at` of process `of`'s block for process `for_whom`. */
 static int value(int of, int for_whom, int at) {
     return of * 10007 + for_whom * 101 + at % 89;
 }
@@ -78,7 +78,7 @@ static void fill(struct blocks *made, int r, int of, int for_whom) {
 
 static void is(const struct blocks *made, int r, int of, int for_whom) {
     for (int i = 0; i < made->counts[r]; i++) CHECK(made->data[made->at[r] + i] == value(of, for_whom, i));
-    /* Nothing is written behind it. */
+    /* No byte behind it is written. */
     int end = (int)(made->at[r] + made->counts[r]), next = r + 1 < size ? (int)made->at[r + 1] : made->elements;
     for (int i = end; i < next; i++) CHECK(made->data[i] == -1);
 }
@@ -138,7 +138,7 @@ static void scattering(int n, int vary) {
 /* From every process to every other one. In place, two processes exchange as many elements as both say. */
 static void exchanging(int n, int vary) {
     struct blocks out = blocks(size, n, vary), in = blocks(size, n, vary);
-    /* What comes from process r is as long as what it has for this one. */
+    /* Process r's block for this process determines the received length. */
     for (int r = 0; r < size && vary; r++) in.counts[r] = out.counts[rank];
     struct blocks inward = blocks(size, vary ? n + 3 : n, vary);
     for (int r = 0; r < size && vary; r++) inward.counts[r] = out.counts[rank];
@@ -190,7 +190,7 @@ static void reducing(int n) {
           comm);
     FORMS(Scan, scan, EMPTY, SUMS(0, n, rank + 1), from, to, n, MPI_INT, MPI_SUM, comm);
     FORMS(Scan, scan, TAKEN, SUMS(0, n, rank + 1), MPI_IN_PLACE, to, n, MPI_INT, MPI_SUM, comm);
-    /* What rank 0 gets is not defined. */
+    /* The result of rank 0 is not defined. */
     FORMS(Exscan, exscan, EMPTY, SUMS(0, rank ? n : 0, rank), from, to, n, MPI_INT, MPI_SUM, comm);
     FORMS(Exscan, exscan, TAKEN, SUMS(0, rank ? n : 0, rank), MPI_IN_PLACE, to, n, MPI_INT, MPI_SUM, comm);
     FORMS(Reduce_scatter, reduce_scatter, EMPTY, SUMS(start, mine, size), from, to, parts, MPI_INT, MPI_SUM, comm);
@@ -204,7 +204,7 @@ static void reducing(int n) {
     free(parts), free(from), free(to);
 }
 
-/* In a ring: what is sent backward comes from the one behind. */
+/* In a ring: a block sent backward arrives from the process behind. */
 static void neighbours(int n) {
     MPI_Comm ring;
     int dims[1] = {size}, periods[1] = {1};

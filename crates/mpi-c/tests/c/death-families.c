@@ -116,7 +116,7 @@ static const struct {
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
-/* Everything that goes on among all, so that one can be killed in its midst. */
+/* Operations among all processes, so that one can be killed in the middle. */
 static int everything(void) {
     int code = o_allreduce();
     if (code == MPI_SUCCESS) code = o_alltoall();
@@ -154,7 +154,7 @@ int main(int argc, char **argv) {
     begin(&argc, &argv);
     CHECK(argc > 2);
     prepare(argv[1]);
-    /* After so many microseconds of everything, or at once. */
+    /* After so many microseconds of operations, or at once. */
     int delay = atoi(argv[2]);
     OK(everything());
     /* An operation may also fail where a process dies that had completed it, so rank 1 lives until all have. */
@@ -164,7 +164,7 @@ int main(int argc, char **argv) {
     }
     if (rank == 1) {
         if (delay == 0) raise(SIGKILL);
-        /* Nothing catches it. */
+        /* No handler: SIGALRM kills the process. */
         ualarm(delay, 0);
     }
     if (delay > 0) {

@@ -1,4 +1,4 @@
-/* One process is killed: the others are told, by name, whatever they wait for. */
+/* One process is killed: every call of the others that waits returns an error that names it. */
 #include "check.h"
 #include <signal.h>
 
@@ -13,7 +13,7 @@ static void begin_groups(void) {
     OK(MPI_Comm_free(&half));
 }
 
-/* All operations fail everywhere, also at processes that have nothing to do with the one that has died. */
+/* All operations fail at all processes, also at those that do not communicate with the dead one. */
 static int between_groups(const char *what) {
     int out = 0, in = 0, class;
     int code = strcmp(what, "inter-allreduce") == 0 ? MPI_Allreduce(&out, &in, 1, MPI_INT, MPI_SUM, inter)
@@ -41,7 +41,7 @@ int main(int argc, char **argv) {
     if (argc > 1 && strncmp(argv[1], "inter", 5) == 0) begin_groups();
     const char *shared = argc > 1 && strncmp(argv[1], "shared-", 7) == 0 ? argv[1] + 7 : NULL;
     for (int i = 0; shared && i < 10; i++) OK(in_shared_memory(shared, 0));
-    /* All have spoken with the one that dies. */
+    /* All processes have communicated with the one that dies. */
     if (rank == 1) {
         for (int r = 0; r < size; r++)
             if (r != 1) OK(MPI_Recv(&value, 1, MPI_INT, r, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
@@ -60,13 +60,13 @@ int main(int argc, char **argv) {
     fflush(stdout);
     CHECK(class == MPI_ERR_PROC_ABORTED);
     CHECK(strstr(text, "rank 1"));
-    /* Who receives from any source is told again: its message may have been the dead one's. */
+    /* Each receive from any source fails again: its message may have been the dead process's. */
     if (source == MPI_ANY_SOURCE) {
         code = MPI_Recv(&value, 1, MPI_INT, source, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         OK(MPI_Error_class(code, &class));
         CHECK(class == MPI_ERR_PROC_ABORTED);
     }
-    /* What all have is of no use any more. */
+    /* The memory that all share cannot be used any more. */
     if (shared) CHECK(in_shared_memory(shared, 1) != MPI_SUCCESS);
     return 3;
 }

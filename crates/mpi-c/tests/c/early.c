@@ -7,7 +7,7 @@ enum { MANY = 300000 };
 
 static char sent[MANY], got[MANY];
 
-/* Rank 0 has only to finalize while the others have not received yet. */
+/* Rank 0 is in MPI_Finalize while the others have not received yet. */
 static void sends(int bytes) {
     MPI_Request request;
     for (int r = 1; rank == 0 && r < size; r++) {

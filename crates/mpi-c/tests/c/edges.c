@@ -21,7 +21,7 @@ static void nobody(void) {
     OK(MPI_Send(&value, 1, MPI_INT, none, 0, w));
     OK(MPI_Ssend(&value, 1, MPI_INT, none, 0, w));
     OK(MPI_Rsend(&value, 1, MPI_INT, none, 0, w));
-    /* No buffer is attached, and none is needed for nobody; not all libraries see it so. */
+    /* No buffer is attached, and MPI_PROC_NULL needs none; not all libraries agree. */
     OK(MPI_Recv(&value, 1, MPI_INT, none, 3, w, &status));
     CHECK(is_of_nobody(&status));
     OK(MPI_Sendrecv(&value, 1, MPI_INT, none, 0, &other, 1, MPI_INT, none, 0, w, &status));
@@ -204,7 +204,7 @@ static void in_place(int n) {
     free(mine);
 }
 
-/* No elements: nothing is touched, whatever the buffers. */
+/* No elements: no memory is touched, for any buffer address. */
 static void nothing(void) {
     int counts[MOST] = {0}, displacements[MOST] = {0};
     MPI_Request request;
@@ -319,7 +319,7 @@ static void note(MPI_Comm *comm, int *code, ...) {
     last_comm = *comm;
 }
 
-/* An error goes to the handler of the communicator concerned, once, and the call returns its code. */
+/* The handler of the communicator is called once for an error, and the call returns its code. */
 static void handlers(void) {
     int value = 0, code, class;
     MPI_Comm copy;
@@ -347,7 +347,7 @@ static void handlers(void) {
     CHECK(called == 3 && last_comm == second);
     code = MPI_Bcast(&value, 1, MPI_INT, size, w);
     CHECK(called == 3 && code != MPI_SUCCESS);
-    /* One of several requests fails: which one, the statuses tell. */
+    /* One of several requests fails: the statuses show which. */
     int many[4] = {0}, room[4];
     OK(MPI_Irecv(room, 1, MPI_INT, rank, 1, copy, &requests[0]));
     OK(MPI_Irecv(room + 1, 1, MPI_INT, rank, 2, copy, &requests[1]));
@@ -387,7 +387,7 @@ static void freed(void) {
     CHECK(status.MPI_SOURCE == last);
     OK(MPI_Wait(&send, MPI_STATUS_IGNORE));
     for (int i = 0; i < N; i++) CHECK(got[2 * i] == last + 2 * i && (i == N - 1 || got[2 * i + 1] == -1));
-    /* A send that nobody waits for arrives. */
+    /* A send whose request is freed arrives. */
     OK(MPI_Isend(many, 1, MPI_INT, next, 9, w, &send));
     OK(MPI_Request_free(&send));
     CHECK(send == MPI_REQUEST_NULL);

@@ -35,7 +35,7 @@ static int done_by(int which, MPI_Comm comm) {
     }
 }
 
-/* The last rank calls another operation than the others do. All are told, and the right call behind it works. */
+/* The last rank calls another operation than the others do. All calls return the error, and the right call behind it works. */
 static void each_with_each(int is_last) {
     CHECK(size <= MOST);
     for (int i = 0; i < MOST; i++) ones[i] = 1, at[i] = i;

@@ -111,7 +111,7 @@ static void as_integers(void) {
     OK(MPI_Session_finalize(&session));
 }
 
-/* What a status says can be read and set by itself. */
+/* The fields of a status can be read and set one by one. */
 static void statuses(void) {
     MPI_Status status;
     MPI_Count count;
@@ -269,7 +269,7 @@ static void told_by_the_library(void) {
     OK(MPI_Get_address(&array[9], &last));
     CHECK(MPI_Aint_diff(last, first) == 7 * (MPI_Aint)sizeof(int));
     CHECK(MPI_Aint_add(first, 7 * sizeof(int)) == last);
-    /* Values of Fortran's logical type that were set are those that are told. */
+    /* Values of Fortran's logical type that were set are returned. */
     int yes = 1, no = 0, said_yes = 7, said_no = 7;
     OK(MPI_Abi_get_fortran_booleans(sizeof(int), &said_yes, &said_no, &set));
     if (!set) {

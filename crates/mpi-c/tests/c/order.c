@@ -54,14 +54,14 @@ static void send_all(void) {
     free(data);
 }
 
-/* The oldest message of a sender with this tag, or any, that nobody has got; -1 if there is none. */
+/* The oldest message of a sender with this tag, or any, that no receive has got; -1 if there is none. */
 static int oldest(int of, int tag) {
     for (int i = 0; i < MANY; i++)
         if (!message(of, i)->is_taken && (tag == MPI_ANY_TAG || message(of, i)->tag == tag)) return i;
     return -1;
 }
 
-/* A receive: what it asks for, its room, and what it got. */
+/* A receive: its pattern, its room, and its message. */
 struct receive {
     int source, tag, room, *into;
     MPI_Request request;
@@ -72,7 +72,7 @@ struct receive {
 static int choose(struct receive *made, const struct receive *other) {
     made->source = below(2) ? MPI_ANY_SOURCE : 1 + below(size - 1);
     made->tag = below(2) ? MPI_ANY_TAG : below(TAGS);
-    /* A receive that fails need not say whose message it was. */
+    /* A failed receive need not name the sender of its message. */
     made->room = made->source != MPI_ANY_SOURCE && below(5) == 0 ? 1 + below(largest) : largest;
     int left = 0;
     for (int r = 1; r < size; r++)
@@ -109,7 +109,7 @@ static void receive_all(void) {
     CHECK(first.into && second.into);
     while (left > 0) {
         if (below(20) == 0) usleep(below(500));
-        /* Now and then what has come is looked at, and then held. */
+        /* Now and then messages that have arrived are probed, and then held by the library. */
         if (below(10) == 0) OK(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, MPI_STATUS_IGNORE));
         if (!choose(&first, NULL)) continue;
         if (below(3) > 0) {

@@ -33,7 +33,7 @@ static void round_trip(int of_sender, int of_receiver) {
     OK(MPI_Request_free(&requests[1]));
 }
 
-/* One partition comes before the next one is ready: the receiver's answer is what makes it so. */
+/* One partition arrives before the next one is ready, which the receiver's reply triggers. */
 static void one_by_one(void) {
     if (size < 2 || rank > 1) return;
     int data[2] = {rank ? -1 : 5, rank ? -1 : 6}, flag = 0;

@@ -33,7 +33,7 @@ static void persistent(void) {
     OK(MPI_Alltoall_init(from_all, 1, MPI_INT, to_all, 1, MPI_INT, comm, MPI_INFO_NULL, &requests[many++]));
     OK(MPI_Scatter_init(parts, 1, MPI_INT, &part, 1, MPI_INT, 0, comm, MPI_INFO_NULL, &requests[many++]));
     OK(MPI_Reduce_scatter_block_init(from_all, &block, 1, MPI_INT, MPI_MAX, comm, MPI_INFO_NULL, &requests[many++]));
-    /* What lies in several pieces is put together at each start. */
+    /* Data in several pieces are packed at each start. */
     OK(MPI_Gather_init(strided, 1, two, every, 2, MPI_INT, 0, comm, MPI_INFO_NULL, &requests[many++]));
     OK(MPI_Send_init(&out, 1, MPI_INT, (rank + 1) % size, 3, comm, &requests[many++]));
     OK(MPI_Recv_init(&in, 1, MPI_INT, (rank + size - 1) % size, 3, comm, &requests[many++]));
@@ -59,7 +59,7 @@ static void persistent(void) {
     free(all), free(parts), free(from_all), free(to_all), free(every);
 }
 
-/* In a ring, also of one or two processes, what is sent backward comes from the one behind. */
+/* In a ring, also of one or two processes, a block sent backward arrives from the process behind. */
 static void ring(void) {
     MPI_Comm grid;
     int dims[1] = {size}, periods[1] = {1}, before = (rank + size - 1) % size, behind = (rank + 1) % size;
@@ -91,7 +91,7 @@ static void ring(void) {
     OK(MPI_Comm_free(&grid));
 }
 
-/* Each process tells of the edges of the next one, which go to rank 0 and to the next but one. */
+/* Each process states the edges of the next one, which go to rank 0 and to the next but one. */
 static void graph(void) {
     MPI_Comm comm;
     int source = (rank + 1) % size, degree = 2, to[2] = {0, (source + 1) % size}, weights[2] = {rank, 7};

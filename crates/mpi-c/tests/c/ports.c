@@ -11,7 +11,7 @@ static void is_of(int code, int expected) {
     CHECK(class == expected);
 }
 
-/* What both sides of a connection do. */
+/* Operations of both sides of a connection. */
 static void talk(MPI_Comm between, int is_client) {
     MPI_Comm all;
     int theirs, mine, sum, whole;
@@ -74,7 +74,7 @@ static void halves(void) {
     }
     if (rank == 0) OK(MPI_Close_port(port));
     OK(MPI_Barrier(MPI_COMM_WORLD));
-    /* Nobody is there any more: refused, while the one who had the port is busy with something else. */
+    /* The port is closed: a call is refused, while its former owner is busy with something else. */
     if (rank == 1) {
         OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
         is_of(MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &other), MPI_ERR_PORT);
@@ -84,7 +84,7 @@ static void halves(void) {
     OK(MPI_Comm_free(&half));
 }
 
-/* The one who has the port is killed while the other one calls there, or the other way round while they talk. */
+/* The owner of the port is killed while another process connects, or that process while they communicate. */
 static int dies(int is_server) {
     char port[MPI_MAX_PORT_NAME] = "";
     MPI_Comm other;
@@ -92,10 +92,10 @@ static int dies(int is_server) {
     if (rank == 0) OK(MPI_Open_port(MPI_INFO_NULL, port));
     OK(MPI_Bcast(port, sizeof port, MPI_CHAR, 0, MPI_COMM_WORLD));
     OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
-    /* Each one dies when the other one has ended what went before. */
+    /* Each process dies when the other one has completed the steps before. */
     if (is_server && rank == 0) {
         OK(MPI_Recv(&value, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-        /* By then it calls. */
+        /* By then the other process connects. */
         usleep(50000);
         raise(SIGKILL);
     }

@@ -2,7 +2,7 @@
  * (MPI 5.0 §3.5, progress). */
 #include "check.h"
 
-/* LONG_MESSAGES of LONG_WORDS are more than 32 MiB, what is held at most. */
+/* LONG_MESSAGES of LONG_WORDS are more than 32 MiB, the most that is held. */
 enum { MESSAGES = 10000, WORDS = 24, LONG_MESSAGES = 12000, LONG_WORDS = 768, PIECE = 100 };
 
 /* All send to rank 0, which takes the messages of the last rank first. */
@@ -39,7 +39,7 @@ static void all_at_once(void)
         CHECK(into[i][0] == i);
 }
 
-/* Messages that come in the order opposite to that of their receives. */
+/* Messages that arrive in the opposite order of their receives. */
 static void tags_backwards(void)
 {
     int next = (rank + 1) % size, last = (rank + size - 1) % size, data[PIECE], into = -1;

@@ -20,7 +20,7 @@ int main(int argc, char **argv) {
         OK(MPI_Isend(from, sizeof from, MPI_BYTE, next, 0, MPI_COMM_WORLD, &requests[0]));
         OK(MPI_Iallreduce(&in, &out, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[1]));
         if (rank == 0) {
-            /* Only the others' word ends this. */
+            /* Only a write of the other processes ends this. */
             while (__atomic_load_n(flags, __ATOMIC_ACQUIRE) != round * (size - 1)) continue;
         } else {
             OK(MPI_Wait(&requests[1], MPI_STATUS_IGNORE));

@@ -1,4 +1,4 @@
-/* Generalized requests; how datatypes were made; what the environment and the ABI tell. */
+/* Generalized requests; contents of datatypes; queries of the environment and the ABI. */
 #include "check.h"
 
 static int queried, freed, cancelled;

@@ -20,7 +20,7 @@ static const int limits[] = {1, 8, 100, 2000, MOST};
 static MPI_Datatype every_other;
 static _Thread_local int me, many;
 
-/* What process `r` has at place `i` in step `step`. */
+/* Element `i` of process `r` in step `step`. */
 static long value(int step, int r, int i) { return (long)step * 7919 + r * 104729 + i; }
 
 static long sum(int step, int i) {
@@ -29,7 +29,7 @@ static long sum(int step, int i) {
     return all;
 }
 
-/* Sleeps sometimes: then others find nobody, and sleep as well. */
+/* Sleeps sometimes: then other processes wait so long that they sleep as well. */
 static void pause_sometimes(int step) {
     if ((step + rank) % 97 == 0) usleep(500);
 }
@@ -121,7 +121,7 @@ static void one(MPI_Comm comm, int step) {
 
 static int steps;
 
-/* What a thread does. */
+/* The steps of a thread. */
 struct walk {
     MPI_Comm comm;
     unsigned seed;

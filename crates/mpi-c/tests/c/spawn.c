@@ -1,4 +1,4 @@
-/* Programs that start others: who is started, with what, and how the two talk. Started ones are this program again. */
+/* Programs that start others: ranks, arguments, and communication between both. The started program is this one again. */
 #include "check.h"
 #include <signal.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ static void talk(MPI_Comm between, int is_child) {
     CHECK(sum == MPI_UNEQUAL);
     OK(MPI_Group_free(&here));
     OK(MPI_Group_free(&there));
-    /* Everybody to everybody. */
+    /* From every process to every other one. */
     for (int other = 0; other < theirs; other++)
         OK(MPI_Send(&mine, 1, MPI_INT, other, 1 + is_child, between));
     for (int other = 0; other < theirs; other++) {
@@ -193,7 +193,7 @@ int main(int argc, char **argv) {
         return 3;
     }
     if (strcmp(what, "silent") == 0) {
-        /* What is started is no MPI program. */
+        /* The started program does not use MPI. */
         OK(MPI_Comm_spawn("true", MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children, MPI_ERRCODES_IGNORE));
         return 0;
     }
@@ -212,7 +212,7 @@ int main(int argc, char **argv) {
     OK(MPI_Info_set(info, "something-else", "x"));
     spawn(argv[0], "elsewhere", 4, info, 0, MPI_COMM_WORLD, 3);
     OK(MPI_Info_free(&info));
-    /* Of programs that are not there, some launchers tell in other ways. */
+    /* Some launchers report a missing program in other ways. */
     if (strcmp(what, "others") != 0) fails(MPI_COMM_WORLD, "/no/such/program", 1);
     fails(MPI_COMM_SELF, "", 0);
     /* The communicator is left open at the end. */

@@ -154,7 +154,7 @@ static void one_way(int from, int to, size_t bytes, size_t has, int way) {
         CHECK(class == (bytes > has ? MPI_ERR_TRUNCATE : MPI_SUCCESS));
         if (bytes <= has) {
             CHECK(bytes_in(&status) == (int)bytes && status.MPI_SOURCE == there);
-            /* Of memory whose pages come backwards, the first bytes lie elsewhere. */
+            /* In memory whose pages come backwards, the first bytes lie elsewhere. */
             if (to != 4 || bytes == has) CHECK(is_right(in, to, has, bytes, there));
         }
         free(in);
@@ -206,7 +206,7 @@ static void many(void) {
     OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-/* A receive and a send that are cancelled do nothing, and what comes behind them is not disturbed. */
+/* A cancelled receive and a cancelled send have no effect, and messages behind them arrive. */
 static void cancelled(void) {
     enum { BYTES = 1 << 18 };
     int there = partner(), flag;
@@ -247,7 +247,7 @@ static int die(int sends) {
     if (rank == 1) {
         if (sends) OK(MPI_Isend(memory, 1, type, 0, TAG, MPI_COMM_WORLD, &request));
         else OK(MPI_Irecv(memory, 1, type, 0, TAG, MPI_COMM_WORLD, &request));
-        /* Until something has come, or some calls in which something may have gone. */
+        /* Until some bytes have arrived, or for some calls in which bytes may have left. */
         for (int i = 0; sends ? i < 3 : memory[0] == value(0, 1); i++)
             OK(MPI_Test(&request, &flag, MPI_STATUS_IGNORE));
         raise(SIGKILL);

@@ -8,7 +8,7 @@ enum { THREADS = 4, ROUNDS = 200, MOST = 3000, WORK = 7, HANDED = 8 };
 
 static MPI_Comm communicators[THREADS];
 
-/* Messages round the ring, some of them larger than what travels eagerly. */
+/* Messages round the ring, some of them above the eager limit. */
 static void ring(int thread, int round)
 {
     static int sizes[] = {0, 1, 8, 100, MOST};
@@ -90,7 +90,7 @@ static void hand_over(void)
     }
 }
 
-/* A thread that receives whatever comes, while others send to it. */
+/* A thread that receives every message, while others send to it. */
 static void *serve(void *argument)
 {
     int left = THREADS * ROUNDS, value, total = 0;

@@ -1,4 +1,4 @@
-/* What tools set and look at (MPI 5.0 chapter 15), before and after MPI_Init. */
+/* The tool information interface (MPI 5.0 chapter 15), before and after MPI_Init. */
 #include "check.h"
 
 static void settings(void) {
@@ -13,7 +13,7 @@ static void settings(void) {
         int name_len = sizeof name;
         OK(MPI_T_cvar_get_info(index, name, &name_len, &verbosity, &type, NULL, text, &len, &bind, &scope));
         CHECK((int)strlen(name) == name_len - 1 && type == MPI_UNSIGNED_LONG_LONG && bind == MPI_T_BIND_NO_OBJECT);
-        /* Of the description there was room for the beginning. */
+        /* The buffer had room for the beginning of the description only. */
         CHECK(strlen(text) == 7 && len > 8);
         len = 8;
         OK(MPI_T_cvar_get_index(name, &found));

@@ -1,4 +1,4 @@
-/* Grids and graphs: made, asked, cut into parts. */
+/* Grids and graphs: made, queried, cut into parts. */
 #include "check.h"
 
 static void dimensions(void) {

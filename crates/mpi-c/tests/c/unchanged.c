@@ -1,4 +1,4 @@
-/* The library changes nothing that belongs to the whole process, whatever launcher has started it. */
+/* The library changes no state of the whole process, under every launcher. */
 #include "../../../bmi-c/tests/c/process.h"
 #include "check.h"
 

@@ -1,4 +1,4 @@
-/* One process is killed while others hold or wait for its lock, its fence, its memory: they are told, and nothing hangs. */
+/* One process is killed while others hold or wait for its lock, its fence, its memory: their calls return errors, and none hangs. */
 #include "check.h"
 #include <signal.h>
 
@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
         OK(MPI_Win_post(dying, 0, win));
     }
     if (strcmp(what, "wait") == 0 && rank == 1) raise(SIGKILL);
-    /* All have heard from the one that dies, and it from them. */
+    /* All processes have communicated with the one that dies. */
     for (int r = 0; rank == 1 && r < size; r++)
         if (r != 1) OK(MPI_Send(&value, 1, MPI_INT, r, 0, MPI_COMM_WORLD));
     for (int r = 0; rank == 1 && r < size; r++)
@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
     if (strcmp(what, "exclusive") == 0 || strcmp(what, "shared") == 0) code = MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
     if (strcmp(what, "start") == 0) code = MPI_Win_start(dying, 0, win);
     if (strcmp(what, "wait") == 0) code = MPI_Win_wait(win);
-    /* Until it is dead, this goes well. */
+    /* Until its death this succeeds. */
     while (strcmp(what, "flush") == 0 && code == MPI_SUCCESS) {
         code = MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, win);
         if (code == MPI_SUCCESS) code = MPI_Put(&value, 1, MPI_INT, 1, 0, 1, MPI_INT, win);

@@ -117,7 +117,7 @@ static void round_of(int number) {
     MPI_Datatype types[] = {MPI_INT8_T, MPI_INT16_T, MPI_INT32_T, MPI_INT64_T, MPI_FLOAT, MPI_DOUBLE};
     int type = draw(TYPES), order = draw(ORDERS), what = draw(WHATS);
     if (what == BXOR && type >= FLOAT) what = SUM;
-    /* Here each access is an epoch of its own, in which all take part. */
+    /* Here each access is an epoch of its own, of all processes. */
     int each = order == FENCE || order == OPENED ? 1 : EACH;
     for (int r = 0; r < size; r++)
         for (int i = 0; i < size * SLOT; i++) model[r][i] = what == PROD ? 1 : (int)draw(5);

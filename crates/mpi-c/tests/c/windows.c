@@ -81,7 +81,7 @@ static void derived(double *base, MPI_Win win) {
     OK(MPI_Type_free(&column));
 }
 
-/* Pairs have gaps, which are nobody's data. */
+/* Pairs have gaps, which hold no data. */
 static void pairs(void *base, MPI_Win win) {
     struct { double value; int index; } *own = base, mine[3], old[3];
     struct { short value; int index; } best = {7, 1}, was;
@@ -373,7 +373,7 @@ static void dynamic(void) {
     OK(MPI_Win_flush(right(), win));
     CHECK(got == value);
     if (strict) {
-        /* Outside of what is attached. */
+        /* Outside of attached memory. */
         int code = MPI_Get(&got, 1, MPI_INT, right(), 64, 1, MPI_INT, win);
         if (code == MPI_SUCCESS) code = MPI_Win_flush(right(), win);
         CHECK(class_of(code) == MPI_ERR_RMA_RANGE);

@@ -10,7 +10,7 @@ use crate::process::Process;
 use crate::steps::{Step, Steps};
 
 impl Process {
-    /// Has all processes tell each other what they call, and compare it, before anything else.
+    /// Has all processes exchange and compare descriptions of their calls before the operation.
     pub(crate) fn prepend_comparison(&self, steps: &mut Steps) -> Result<()> {
         let sites = self.sites(steps.communicator)?;
         let (place, rotation) = sites.all();

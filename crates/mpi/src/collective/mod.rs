@@ -43,7 +43,7 @@ use crate::process::Process;
 use crate::steps::Steps;
 
 impl Process {
-    /// Where this process stands in a communicator, which has one group.
+    /// This process's place in a communicator of one group.
     pub(crate) fn place(&self, communicator: usize) -> Result<Place> {
         let sites = self.sites(communicator)?;
         match sites.remote {
@@ -55,7 +55,7 @@ impl Process {
         }
     }
 
-    /// Where this process stands in a communicator of any kind.
+    /// This process's place in a communicator of any kind.
     pub(crate) fn sites(&self, communicator: usize) -> Result<Sites> {
         let communicator = self.communicator(communicator)?;
         Ok(Sites {
@@ -68,7 +68,7 @@ impl Process {
         })
     }
 
-    /// A barrier: in round k, each process tells the one 2^k behind it and hears from the one 2^k before it.
+    /// A barrier: in round k, each process sends to the one 2^k behind it and receives from the one 2^k before it.
     pub fn barrier(&mut self, communicator: usize) -> Result<Steps> {
         let (Place { rank, size }, rotation) = self.sites(communicator)?.all();
         let mut steps = Steps::on(communicator);
@@ -76,7 +76,7 @@ impl Process {
         let nothing = temporary(0)?;
         let mut distance = 1;
         while distance < size {
-            // What comes finds its receive: all send at the same time.
+            // Messages find their receives posted: all send at the same time.
             steps.receive((rank + size - distance) % size, nothing.clone());
             steps.send((rank + distance) % size, nothing.clone());
             steps.fence();

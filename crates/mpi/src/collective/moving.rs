@@ -163,13 +163,13 @@ impl Process {
         if from.is_none()
             && let Blocks::Each(each) = into
         {
-            // What is in its place there has to be in its place here, too.
+            // A part that lies in place at the root has to lie in place here, too.
             let packed = steps.packed(each[own].as_buffer())?;
             if packed.as_ptr() != sides.into[own].as_ptr() {
                 steps.copy(&packed, &sides.into[own]);
             }
         }
-        // What was just written is slower to read for others than what was not.
+        // Bytes that were just written are slower to read for other processes than older ones.
         let first = sides.from.first().unwrap_or(&sides.into[own]);
         ring(&mut steps, place, &sides.into, first);
         if let Some(from) = sides.from.first() {

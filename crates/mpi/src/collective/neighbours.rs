@@ -39,7 +39,7 @@ impl Process {
         let all = self.neighbours(communicator)?;
         let mut steps = Steps::on(communicator);
         let from = from.packed(&mut steps)?;
-        // What is not received must not be unpacked.
+        // A block that is not received must not be unpacked.
         for (at, rank) in in_order(&all.sources) {
             let into = into.staging_at(at, &mut steps)?;
             steps.receive(rank, into);

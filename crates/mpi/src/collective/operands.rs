@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::operation::{Combine, Operation};
 use crate::steps::Steps;
 
-/// What is reduced.
+/// Operands of a reduction.
 #[derive(Debug, Clone)]
 pub struct Reduction {
     /// The operands here; nothing if they are where the result goes.
@@ -21,7 +21,7 @@ pub struct Reduction {
     /// Elements.
     pub count: u64,
     pub(crate) what: Combine,
-    /// What is to be copied first: operands that do not lie as functions of the program want them, from and to.
+    /// Copies to be made first, from and to: operands whose layout differs from that of the program's functions.
     laid_out: Vec<(Memory, Memory)>,
     /// Where the result lies, and where the program wants it, if that is elsewhere.
     deliver: Option<(Memory, Memory)>,
@@ -167,7 +167,7 @@ pub(super) fn deliver_parts(steps: &mut Steps, place: Place, blocks: &[Memory]) 
     steps.fence();
 }
 
-/// Each process combines what it has with what those that differ in one bit have, lowest bit first.
+/// Each process combines its part with those of the processes whose number differs in one bit, lowest bit first.
 pub(super) fn reduce_by_tree(
     steps: &mut Steps,
     place: Place,

@@ -1,4 +1,4 @@
-//! Where a process stands among those of a communicator.
+//! The place of a process in a communicator.
 
 /// The rank of this process and the number of processes.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +27,7 @@ impl Place {
     }
 }
 
-/// Where this process stands in a communicator of one or two groups.
+/// This process's place in a communicator of one or two groups.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sites {
     /// In the local group.

@@ -17,7 +17,7 @@ use crate::steps::Steps;
 
 /// From so many bytes on, an allreduce goes round a ring.
 const LONG_ALLREDUCE: usize = 8 << 10;
-/// Blocks go round a ring in pieces of so many bytes: what has come is combined while it is in the cache.
+/// Blocks go round a ring in pieces of so many bytes: each piece is combined while it is in the cache.
 const SEGMENT: usize = 256 << 10;
 
 /// A scan's kind.
@@ -166,8 +166,8 @@ impl Process {
     }
 }
 
-/// In round k, processes exchange what they have with those whose number differs in bit k. Those that are too many for a power of
-/// two have a neighbour stand in for them.
+/// In round k, processes exchange their results with those whose number differs in bit k. A neighbour takes the part of each
+/// process beyond the largest power of two.
 fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Result<()> {
     let Place { rank, size } = place;
     let power = 1 << size.ilog2();
@@ -199,7 +199,7 @@ fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Res
     while mask < power {
         let partner = number ^ mask;
         let there = stands_for(partner);
-        // What comes finds its receive: the partner sends at the same time.
+        // The message finds its receive posted: the partner sends at the same time.
         steps.receive(there, other.clone());
         steps.send(there, own.clone());
         steps.fence();
@@ -235,7 +235,7 @@ fn reduce_scatter_by_ring(
     let unit = of.unit().max(1);
     let longest = blocks.iter().map(Memory::len).max().unwrap_or(0);
     let segment = (SEGMENT / unit).max(1) * unit;
-    // What has come in one round goes on in the next.
+    // A block received in one round is sent in the next.
     let between = if size > 2 { longest.min(segment) } else { 0 };
     let between = [scratch(between)?, scratch(between)?];
     let mut done = 0;

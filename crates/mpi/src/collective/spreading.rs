@@ -17,7 +17,7 @@ pub(crate) fn shares(memory: &Memory, unit: usize, blocks: u32) -> Vec<Memory> {
     let mut all: Vec<Memory> = (0..blocks)
         .map(|at| memory.slice(bound(at) * unit..bound(at + 1) * unit))
         .collect();
-    // What is no whole unit goes with the last.
+    // A part of a unit goes with the last whole one.
     if let Some(last) = all.last_mut() {
         *last = memory.slice(bound(blocks - 1) * unit..memory.len());
     }

@@ -104,7 +104,7 @@ macro_rules! basics {
                 }
             }
 
-            /// What it consists of.
+            /// Its components.
             pub const fn form(self) -> Form {
                 match self {
                     $(Self::$variant => basics!(@form $form($($of),+)),)*
@@ -221,7 +221,7 @@ impl Basic {
         }
     }
 
-    /// Where a pair's index lies; 0 for what is no pair.
+    /// The offset of a pair's index; 0 for other types.
     pub const fn index_offset(self) -> usize {
         match self.form() {
             Form::One(_) => 0,

@@ -1,4 +1,4 @@
-//! Constructors (MPI 5.0 §5.1.2–§5.1.10): each is a loop, a list, or both, over what it is made of.
+//! Constructors (MPI 5.0 §5.1.2–§5.1.10): each is a loop, a list, or both, over its component types.
 
 use super::basic::Basic;
 use super::bounds::Bounds;
@@ -403,7 +403,7 @@ impl Datatype {
         precision: i32,
         range: i32,
     ) -> Result<Self, Error> {
-        // Decimal digits and exponents of the three IEEE formats, as Fortran's `precision` and `range` tell them.
+        // Decimal digits and exponents of the three IEEE formats, as Fortran's `precision` and `range` return them.
         const LIMITS: [(i32, i32); 3] = [(6, 37), (15, 307), (33, 4931)];
         let fits = |asked: i32, limit: i32| asked == UNDEFINED || (0..=limit).contains(&asked);
         let found = LIMITS

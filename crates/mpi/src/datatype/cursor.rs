@@ -123,7 +123,7 @@ pub struct Cursor<'a> {
     root: Frame<'a>,
     root_size: u64,
     frames: SmallVec<[Frame<'a>; 6]>,
-    /// What is left of the piece that comes next.
+    /// The rest of the next piece.
     next: Piece,
     /// That piece's length as a whole.
     whole: u64,

@@ -230,7 +230,7 @@ fn quad_to_extended(bits: u128) -> u128 {
     let mut kept = magnitude >> MORE;
     let lost = magnitude & ((1 << MORE) - 1);
     if is_finite {
-        // What is rounded up beyond the largest fraction gets the next exponent.
+        // A fraction rounded up beyond the largest one gets the next exponent.
         let half = 1 << (MORE - 1);
         if lost > half || lost == half && kept & 1 == 1 {
             kept += 1;

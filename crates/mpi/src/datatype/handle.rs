@@ -249,7 +249,7 @@ impl Datatype {
         }
     }
 
-    /// In how many contiguous pieces the data of one lie; pieces that happen to be adjacent may count apart.
+    /// Number of contiguous pieces of one element's data; pieces that happen to be adjacent may count separately.
     pub fn pieces(&self) -> u64 {
         self.map().layout.shape.pieces()
     }
@@ -326,7 +326,7 @@ impl Datatype {
     }
 }
 
-/// Datatypes that hold each other are let go of one after the other: the chain may be longer than a stack is deep.
+/// Datatypes that hold each other are dropped one after the other: the chain may be longer than a stack is deep.
 impl Drop for Inner {
     fn drop(&mut self) {
         let mut held = std::mem::take(&mut self.contents.datatypes).into_vec();

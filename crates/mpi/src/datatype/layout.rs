@@ -82,7 +82,7 @@ impl Shape {
         }
     }
 
-    /// Contiguous pieces, where those of neighbouring rounds of a loop count apart.
+    /// Contiguous pieces, where those of neighbouring rounds of a loop count separately.
     pub(crate) fn pieces(&self) -> u64 {
         match self {
             Self::Empty => 0,
@@ -92,7 +92,7 @@ impl Shape {
         }
     }
 
-    /// Whether both are known to be the same without comparing what they are made of.
+    /// Whether both are known to be the same without comparing their components.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Empty, Self::Empty) => true,

@@ -28,7 +28,7 @@ pub enum Place {
     Ordered,
 }
 
-/// What is to be done.
+/// The operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct What {
     /// To write, not to read.
@@ -39,7 +39,7 @@ pub struct What {
     pub together: bool,
 }
 
-/// Checks what is to be done, and says with what.
+/// Checks the operation; returns its state of the file, and the bytes of data.
 fn begin(
     caller: &mut impl Caller,
     file: usize,

@@ -1,4 +1,4 @@
-//! Those who carry operations of several steps out.
+//! Callers, which carry operations of several steps out.
 
 use causeway_engine::Memory;
 
@@ -54,7 +54,7 @@ pub(crate) fn numbers_in<const N: usize>(bytes: &[u8]) -> Vec<[i64; N]> {
         .collect()
 }
 
-/// Tells all processes how a step has ended here: it has failed if it has failed anywhere.
+/// Sends all processes the outcome of a step here: it has failed if it has failed anywhere.
 pub(crate) fn agree<T>(
     caller: &mut impl Caller,
     communicator: usize,
@@ -87,7 +87,7 @@ fn class_of<T>(result: &Result<T>) -> i64 {
         .into()
 }
 
-/// This process's result, if all have told that theirs is good, with the same arguments. Each has told the class of its error,
+/// This process's result, if those of all processes are good, with the same arguments. Each has sent the class of its error,
 /// its arguments, and what else there is.
 fn judge<T, const N: usize>(
     all: &[[i64; N]],

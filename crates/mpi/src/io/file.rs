@@ -213,13 +213,13 @@ impl File {
         self.mode & mode != 0
     }
 
-    /// Where this process's pointer stands, in elementary types.
+    /// The position of this process's pointer, in elementary types.
     pub fn pointer(&self) -> Result<u64> {
         self.check_random()?;
         Ok(self.pointer)
     }
 
-    /// Where the shared pointer stands, in elementary types.
+    /// The position of the shared pointer, in elementary types.
     pub fn shared_pointer(&self) -> Result<u64> {
         self.shared()?.get()
     }

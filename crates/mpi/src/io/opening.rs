@@ -94,7 +94,7 @@ pub fn open(
     opened
 }
 
-/// What the first process has found, and tells the others.
+/// The first process's result, which it sends to the others.
 struct First {
     storage: Arc<dyn Storage>,
     told: Vec<u8>,
@@ -125,7 +125,7 @@ impl First {
         })
     }
 
-    /// The numbers that all processes need: bytes of what is told, where pointers begin, and how the shared one is found.
+    /// The numbers that all processes need: bytes of the first process's result, where pointers begin, and how the shared one is found.
     fn numbers(&self) -> Found {
         let name = self.shared.as_ref().and_then(|shared| shared.name().ok());
         let [process, descriptor, mark] = name.unwrap_or([-1; 3]);

@@ -23,7 +23,7 @@ use super::storage::Lock;
 #[derive(Debug, Clone)]
 pub(crate) struct SharedPointer {
     memory: Memory,
-    /// Opened by each process for itself: locks are those of what was opened.
+    /// Opened by each process for itself: locks belong to the open file.
     file: Arc<File>,
     /// One thread of this process at a time has the lock.
     turn: Arc<Mutex<()>>,
@@ -44,7 +44,7 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// Where the number lies that tells this memory from others, bytes.
+/// Offset of the number that distinguishes this memory from others, bytes.
 const MARK: usize = 8;
 const BYTES: usize = 16;
 
@@ -62,7 +62,7 @@ impl SharedPointer {
         })
     }
 
-    /// Makes one that stands somewhere.
+    /// Makes one at a position.
     pub(crate) fn make(at: u64) -> Result<Self> {
         let made = memfd::create_fixed("causeway-file-pointer", BYTES).and_then(Self::of);
         let made = made.map_err(|error| failed(&error))?;
@@ -123,7 +123,7 @@ impl SharedPointer {
         word.ok_or_else(|| Error::new(abi::ERR_INTERN, "the shared file pointer is no word"))
     }
 
-    /// Where it stands.
+    /// Its position.
     pub(crate) fn get(&self) -> Result<u64> {
         Ok(self.word(0)?.load(Ordering::SeqCst))
     }
@@ -148,7 +148,7 @@ mod tests {
     fn memory_with_another_mark_is_not_taken_for_it() {
         let made = SharedPointer::make(5).expect("memory");
         let name = made.name().expect("a name");
-        let found = SharedPointer::find(name).expect("it is there");
+        let found = SharedPointer::find(name).expect("the memory exists");
         assert_eq!(found.add(2).expect("it moves"), 5);
         assert_eq!(made.get().expect("it has moved"), 7);
         let [process, descriptor, mark] = name;

@@ -256,7 +256,7 @@ impl Storage for Posix {
     fn small_piece(&self, writes: bool) -> u64 {
         match writes {
             true => SMALL_WRITE,
-            // What lies close together is read together anyway.
+            // Adjacent extents are read together anyway.
             false => 0,
         }
     }

@@ -1,4 +1,4 @@
-//! What is set for an open file, most of it by all processes together: view, size, pointers, atomicity, hints.
+//! Settings of an open file, most of them by all processes together: view, size, pointers, atomicity, hints.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::file::File;
 use super::storage::{Storage, failed};
 use super::view::View;
 
-/// The displacement that stands for where the shared pointer is, in files that are read or written sequentially.
+/// The displacement that means the shared pointer's position, in files that are read or written sequentially.
 const DISPLACEMENT_CURRENT: i64 = -1;
 
 impl File {
@@ -52,7 +52,7 @@ impl File {
     }
 }
 
-/// A file's communicator and storage, if what is to be done with it is allowed.
+/// A file's communicator and storage, if the operation is allowed.
 fn opened(caller: &mut impl Caller, file: usize) -> Result<(usize, Arc<dyn Storage>)> {
     caller.with(|process| {
         let it = process.files.get(file)?;

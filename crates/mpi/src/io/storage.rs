@@ -38,7 +38,7 @@ pub struct Opening {
     pub create: bool,
     /// It must not be there.
     pub exclusive: bool,
-    /// Who may use a file that is made: the low nine bits as the operating system has them; its own choice if `None`.
+    /// Permissions of a new file: the low nine bits as the operating system has them; its own choice if `None`.
     pub permissions: Option<u32>,
 }
 
@@ -82,10 +82,10 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// Cuts the file, or makes it longer.
     fn resize(&self, size: u64) -> io::Result<()>;
 
-    /// Takes the space for the first so many bytes, and makes the file as long as that if it is shorter. What is there stays.
+    /// Reserves the space for the first so many bytes, and makes the file as long as that if it is shorter. Existing bytes stay.
     fn allocate(&self, size: u64) -> io::Result<()>;
 
-    /// Waits until what was written would survive a loss of power.
+    /// Waits until written bytes would survive a loss of power.
     fn sync(&self) -> io::Result<()>;
 
     /// Bytes of a piece below which it costs less to hand pieces to one process, which writes or reads many at a time,
@@ -99,7 +99,7 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// Extents that are best handed over at a time: at least 1.
     fn extents_at_a_time(&self) -> usize;
 
-    /// By what other processes can open the file ([`FileSystem::join`]). Empty if they open it by its name.
+    /// A description by which other processes can open the file ([`FileSystem::join`]). Empty if they open it by its name.
     fn told(&self) -> Vec<u8>;
 
     /// Learns what another process's [`Storage::told`] is after that one has changed the file for all.
@@ -111,12 +111,12 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// Whether [`Storage::lock`] works. Where it does not, processes that share memory lock among themselves.
     fn has_locks(&self) -> bool;
 
-    /// Locks the file against others that lock it: all of them if `exclusive`, else those who lock it exclusively. Waits
+    /// Locks the file against other locks: all of them if `exclusive`, else exclusive ones. Waits
     /// until that is possible.
     fn lock(&self, exclusive: bool) -> io::Result<Box<dyn Lock + '_>>;
 }
 
-/// An error of a file, with what was done to it.
+/// An error of a file, with the operation.
 pub(crate) fn failed(what: impl fmt::Display, error: &io::Error) -> Error {
     use io::ErrorKind as K;
     let class = match error.kind() {

@@ -18,7 +18,7 @@ use super::caller::{Caller, agree, numbers_in, tell};
 use super::storage::{Extent, failed};
 use super::transfer::Opened;
 
-/// Pieces of this many bytes are transferred by those who have them, even if hints ask for collecting.
+/// Pieces of this many bytes are transferred by their owners, even if hints ask for collecting.
 const LARGE_PIECE: u64 = 16 << 10;
 /// The parts of the file that processes collect begin at multiples of this.
 const BLOCK: u64 = 4096;
@@ -37,7 +37,7 @@ pub(crate) struct Access {
     span: Range<u64>,
 }
 
-/// Who collects what.
+/// The assignment of extents to collectors.
 pub(crate) struct Plan {
     /// What all touch.
     all: Range<u64>,
@@ -146,7 +146,7 @@ pub(crate) fn plan(caller: &mut impl Caller, access: &Access) -> Result<Option<P
     let opened = &access.opened;
     let rank = caller.with(|process| Ok(process.communicator(opened.communicator)?.rank()))?;
     let span = &access.span;
-    // How far apart pieces lie tells how many there are, without walking over them.
+    // The distance of pieces gives their number, without walking over them.
     let piece = match opened.view.mean_piece() {
         u64::MAX => span.end - span.start,
         piece => piece,
@@ -203,7 +203,7 @@ struct Wanted {
     data: Memory,
 }
 
-/// Tells each collector the extents that lie in its window. Returns those of all in this process's window.
+/// Sends each collector the extents that lie in its window. Returns those of all in this process's window.
 fn exchange_extents(
     caller: &mut impl Caller,
     communicator: usize,
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_mix_or_is_large_is_not_collected() {
+    fn separate_or_large_pieces_are_not_collected() {
         let large = 1 << 20;
         let of = |spans: &[[i64; 3]]| Plan::of(spans, LARGE_PIECE, (1 << 20, 2), 0);
         assert!(of(&[[0, 800, 8], [800, 1600, 8]]).is_none());
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_join_what_touches() {
+    fn adjacent_runs_are_joined() {
         let wanted = |extents: &[(u64, u64)]| Wanted {
             extents: extents
                 .iter()

@@ -107,7 +107,7 @@ impl Representation {
     }
 }
 
-/// What lies in a file where the program has this type: the type of the same kind with the size that `external32` has.
+/// The type in the file for this type of the program: that of the same kind with the size that `external32` has.
 fn external32_of(basic: Basic) -> Basic {
     match basic {
         Basic::Long => Basic::Int,
@@ -171,7 +171,7 @@ pub struct View {
     tile: Datatype,
 }
 
-/// Pieces of a file type that are looked at when it is checked: in one with more, the order of the first ones is.
+/// Pieces of a file type that its check reads: in one with more, only the order of the first ones is checked.
 const MOST_CHECKED: usize = 1 << 16;
 
 fn bad(text: &str) -> Error {

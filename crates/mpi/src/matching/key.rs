@@ -8,7 +8,7 @@ pub(super) const ANY_SOURCE: Kind = 2;
 /// How many kinds of patterns there are.
 pub(super) const KINDS: Kind = 4;
 
-/// A pattern as entries are found by it. What is open is 0.
+/// A pattern as the key of entries. An open field is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Key {
@@ -52,7 +52,7 @@ impl Key {
     }
 }
 
-/// How often this thread has looked at the pattern of an entry: the cost of matching, as tests count it.
+/// How often this thread has compared the pattern of an entry: the cost of matching, as tests count it.
 #[cfg(test)]
 pub(super) mod looks {
     use std::cell::Cell;

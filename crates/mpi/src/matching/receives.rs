@@ -3,7 +3,7 @@
 //! Mostly messages come in the order in which their receives were posted: a new receive is only put behind the others of
 //! its source (`recent`; those of any source have a line of their own), and the first of these is looked at when a
 //! message comes. Only if that does not match are all of them put into a hash table, once each, where a message is looked up
-//! once for each kind of pattern that is there. What is in the table is always older than what is recent in the same line.
+//! once for each kind of pattern present. Entries of the table are always older than recent ones in the same line.
 
 use causeway_engine::lists::{Bucket, Linked, Links, List};
 use causeway_engine::matcher::table::{Filed, Table};
@@ -35,7 +35,7 @@ struct Line {
 /// The line of receives from any source.
 const ANY: usize = 0;
 
-/// Recent receives of a line that are looked at to find out whether a receive is the next to get a message.
+/// Recent receives of a line that are compared to find out whether a receive is the next to get a message.
 const LOOKED_AT: usize = 16;
 
 #[inline(always)]
@@ -262,7 +262,7 @@ impl Receives {
         (oldest == Some(receive)).then_some((peer, word))
     }
 
-    /// The oldest recent receive of a line that a message belongs to; nothing if too many would have to be looked at.
+    /// The oldest recent receive of a line that a message matches; `None` if too many would have to be compared.
     fn first_recent(&self, line: usize, peer: u32, word: u64) -> Option<Option<u32>> {
         let mut at = self.lines[line].recent.first();
         for _ in 0..LOOKED_AT {

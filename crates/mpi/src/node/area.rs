@@ -11,7 +11,7 @@
 //! writing the phase's number; then it reads the slots of those whose data it needs. It publishes a phase only when it has read what it needs
 //! of the one before, and fills a slot only when all have published the phase behind the one that the slot was used for: by then all have read it.
 //!
-//! A process that has waited for long goes to sleep: it writes down the phase that it waits for, sets its bit, looks at the slots once more,
+//! A process that has waited for long goes to sleep: it writes down the phase that it waits for, sets its bit, checks the slots once more,
 //! and sleeps until it gets a notice. A process that has published a phase reads the bits before it waits itself, and sends a notice to each
 //! sleeper whose phase is complete ([`sleepers`]): either the sleeper sees that the phase is complete, or the
 //! publisher sees the sleeper's bit. So the process that completes a phase wakes those that sleep for it, and no other process does.
@@ -56,7 +56,7 @@ pub(crate) struct Area {
     next: AtomicU64,
     /// All have published the phases below.
     known: AtomicU64,
-    /// This process has looked for sleepers since it last published.
+    /// This process has checked for sleepers since it last published.
     is_told: AtomicBool,
 }
 
@@ -154,7 +154,7 @@ impl Area {
         self.is_told.store(false, Relaxed);
     }
 
-    /// Those that sleep for what is complete now; they get a notice each. To be called before this process waits or goes on with other things, if
+    /// Processes that sleep for the completed phase; they get a notice each. To be called before this process waits or does other work, if
     /// it has published anything.
     #[inline]
     pub(crate) fn sleepers(&self) -> u64 {
@@ -186,7 +186,7 @@ impl Area {
         sleepers::take(self.word(SLEEPERS), ready)
     }
 
-    /// Says what this process is going to sleep for. It looks once more before it does.
+    /// Announces the phase that this process is going to sleep for. It checks once more before it does.
     #[cold]
     pub(crate) fn announce(&self, of: Of, phase: u64) {
         let rank = match of {

@@ -10,10 +10,10 @@ use crate::sharing::Sharing;
 
 /// A communicator gets an area when it is used for the so-manieth time: many are made for a single operation.
 const USES: u32 = 3;
-/// Areas that a process has at a time. With 64 processes each has 4.2 MB, of which only what is used is memory.
+/// Areas that a process has at a time. With 64 processes each has 4.2 MB, of which only used pages are memory.
 const MOST_AREAS: usize = 32;
 
-/// What is known of a communicator's area.
+/// State of a communicator's area.
 pub(crate) enum Found {
     Area(Arc<Area>),
     /// It is to be made now.

@@ -1,8 +1,8 @@
 //! Collective operations in memory that all processes of a communicator have mapped, which are on one host then.
 //!
 //! Blocking operations of up to some size are done there (`area`, `operation`): each process writes its data where all read it, once, and
-//! nothing is matched. What is larger, or not blocking, or needs functions of the program, is done by messages
-//! ([`crate::collective`]), as is all in the checking mode. `docs/mpi-collectives.md` has the limits and what they were measured on.
+//! nothing is matched. Larger operations, nonblocking ones, and those with functions of the program are done by messages
+//! ([`crate::collective`]), as are all in the checking mode. `docs/mpi-collectives.md` has the limits and their measurements.
 //!
 //! The memory is [shared](crate::sharing) when a communicator is used for the third time (`making`), and freed with it. All processes decide alike:
 //! by the order of their blocking operations, and by sizes that MPI has them agree on. A wait polls for a while, then sleeps until it

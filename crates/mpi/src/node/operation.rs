@@ -11,7 +11,7 @@ use crate::buffer::OwnedBuffer;
 use crate::error::Result;
 use crate::reduction::Kernel;
 
-/// What is done. All memory is contiguous.
+/// The operation. All memory is contiguous.
 #[derive(Debug)]
 pub(crate) enum What {
     /// All come.
@@ -86,7 +86,7 @@ impl Parts {
     }
 }
 
-/// An operation that is going on.
+/// An operation in progress.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) area: Arc<Area>,
@@ -162,7 +162,7 @@ impl Operation {
         }
     }
 
-    /// Goes on as far as it can without waiting. Returns whether it is over.
+    /// Advances as far as it can without waiting. Returns whether it is over.
     #[inline]
     pub(crate) fn run(&mut self) -> bool {
         while self.at < self.phases {
@@ -187,7 +187,7 @@ impl Operation {
         true
     }
 
-    /// What it waits for.
+    /// The condition that it waits for.
     pub(crate) fn awaited(&self) -> (Of, u64) {
         let phase = self.first + self.at;
         match Area::before_filling(phase) {

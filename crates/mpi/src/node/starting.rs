@@ -19,7 +19,7 @@ struct Limit {
     more: u64,
 }
 
-/// Of what is broadcast.
+/// Of a broadcast block.
 const BROADCAST: Limit = Limit {
     two: 8 << 10,
     more: 64 << 10,
@@ -54,7 +54,7 @@ impl Limit {
 /// From so many bytes of all operands on, each of more than two processes combines a share.
 const LONG_FOR_ONE: u64 = 16 << 10;
 
-/// What has become of an operation.
+/// State of an operation.
 #[derive(Debug)]
 pub enum Started {
     /// It is over.
@@ -67,7 +67,7 @@ pub enum Started {
     ByMessages,
 }
 
-/// What is reduced by one of the standard's operations.
+/// A reduction by one of the standard's operations.
 #[derive(Debug)]
 pub struct Operands<'a> {
     /// The operands here; nothing if they are where the result goes.
@@ -108,7 +108,7 @@ fn staging(buffer: &Buffer<'_>, is_filled: bool) -> Result<Staging> {
     Ok((memory, Some(deliver)))
 }
 
-/// An error unless what is sent is as long as what is received.
+/// An error unless sent and received data have the same length.
 fn check_equal(sent: &Memory, received: usize) -> Result<()> {
     if sent.len() == received {
         return Ok(());
@@ -303,7 +303,7 @@ impl Process {
         let communicator = self.communicator(communicator)?;
         let valid = u32::try_from(root).ok();
         let valid = valid.filter(|root| *root < communicator.size());
-        // What is wrong with another, messages say.
+        // Errors of other roots are reported by the operation over messages.
         Ok(valid.filter(|_| communicator.remote.is_none()))
     }
 }

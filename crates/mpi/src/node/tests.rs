@@ -79,7 +79,7 @@ fn kernel() -> Kernel {
     Kernel::of(Op::Sum, Basic::Uint64).expect("integers have sums")
 }
 
-/// What a process does, where its result comes, and the result.
+/// A process's operation, the place of its result, and the expected result.
 fn begin(area: &Arc<Area>, at: usize, call: Call) -> (Operation, Memory, Vec<u64>) {
     let (rank, ranks, count) = (area.rank, area.ranks, call.count);
     let root = call.root % ranks;
@@ -203,7 +203,7 @@ fn begin(area: &Arc<Area>, at: usize, call: Call) -> (Operation, Memory, Vec<u64
     (Operation::new(Arc::clone(area), what, None), into, expected)
 }
 
-/// A process: what it does now, and where it stands in the calls.
+/// A process: its present operation, and its position in the calls.
 struct Walker {
     area: Arc<Area>,
     at: usize,
@@ -211,7 +211,7 @@ struct Walker {
 }
 
 impl Walker {
-    /// Does what it can of its present call. Returns whether it got on.
+    /// Advances its present call. Returns whether it made progress.
     fn step(&mut self, calls: &[Call]) -> bool {
         let Some(call) = calls.get(self.at) else {
             return false;
@@ -244,7 +244,7 @@ proptest! {
         for rank in order.iter().map(|rank| rank % ranks) {
             all[rank as usize].step(&calls);
         }
-        // Whatever was done so far, the rest can be done.
+        // In every state the remaining steps can be done.
         while all.iter().any(|walker| walker.at < calls.len()) {
             let before = all.iter().map(|walker| walker.at).sum::<usize>();
             for _ in 0..=2 * calls.iter().map(|call| call.count * 8 * ranks as usize / 64 + 2).sum::<usize>() {
@@ -256,7 +256,7 @@ proptest! {
                     break;
                 }
             }
-            prop_assert!(all.iter().map(|walker| walker.at).sum::<usize>() > before, "nobody gets on");
+            prop_assert!(all.iter().map(|walker| walker.at).sum::<usize>() > before, "no process makes progress");
         }
     }
 }

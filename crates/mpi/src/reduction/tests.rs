@@ -79,7 +79,7 @@ fn float<F: Float>(bytes: &[u8]) -> F {
     F::from_bits(u128::from_le_bytes(wide))
 }
 
-/// No-numbers are one.
+/// All not-a-numbers count as the same.
 fn bytes_of<F: Float>(number: F, len: usize) -> Vec<u8> {
     let bits = if number.is_nan() {
         F::NAN.to_bits()

@@ -12,7 +12,7 @@ pub struct Cartesian {
     pub periods: Vec<bool>,
 }
 
-/// A process's part of a grid that is taken apart (`MPI_Cart_sub`).
+/// A process's part of a grid that is divided (`MPI_Cart_sub`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// The part's grid.
@@ -145,7 +145,7 @@ impl Cartesian {
             let neighbour = |rank, label| Neighbour { rank, label };
             all.destinations.push(neighbour(before, backward));
             all.destinations.push(neighbour(behind, forward));
-            // What comes from the one before was sent forward.
+            // Blocks from the process before were sent forward.
             all.sources.push(neighbour(before, forward));
             all.sources.push(neighbour(behind, backward));
         }

@@ -2,7 +2,7 @@
 
 use super::error::{Error, check_rank, same_length};
 
-/// An edge that some process has told of (`MPI_Dist_graph_create`).
+/// An edge that some process has stated (`MPI_Dist_graph_create`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edge {
     /// The process that sends along it.
@@ -48,7 +48,7 @@ impl Adjacent {
         })
     }
 
-    /// Of the edges that all processes have told of, in the order of their ranks: those of one process
+    /// Of the edges that all processes have stated, in the order of their ranks: those of one process
     /// (`MPI_Dist_graph_create`). All processes must give their edges in one order, so that the edges between two are
     /// the same to both.
     pub fn of_edges(

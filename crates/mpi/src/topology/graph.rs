@@ -10,7 +10,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A graph of at most `size` processes. `index` tells for each process how many neighbours it and those before it have,
+    /// A graph of at most `size` processes. `index` has for each process how many neighbours it and those before it have,
     /// `edges` has all of them, one process's behind another's.
     pub fn new(index: &[i32], edges: &[i32], size: i32) -> Result<Self, Error> {
         let wrong = |what, value: usize, why| Error::Argument {

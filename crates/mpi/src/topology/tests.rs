@@ -133,7 +133,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_sent_to_one_side_of_a_ring_of_two_comes_from_the_other() {
+fn a_block_sent_to_one_side_of_a_ring_of_two_comes_from_the_other() {
     let ring = Cartesian::new(&[2], &[true], 2).expect("a ring");
     let of = Topology::Cartesian(ring).neighbours(0);
     let found: Vec<_> = of.sources.iter().map(|it| (it.rank, it.label)).collect();

@@ -16,18 +16,18 @@ use crate::process::{Active, Going, Process};
 use crate::reduction::Op;
 use crate::status::Status;
 
-/// What is done to the target's elements. (Its first part is a word of its own: one that is written in parts and read whole right afterwards costs
+/// The change of the target's elements. (Its first part is a word of its own: one that is written in parts and read whole right afterwards costs
 /// a tenth of a small access.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Action {
     /// They are replaced.
     Put,
-    /// They are told.
+    /// They are returned.
     Get,
-    /// They are combined with those of the origin, atomically, and told as they were before if there is a result.
+    /// They are combined with those of the origin, atomically, and their old values returned if there is a result.
     Combine(Op),
-    /// The one is replaced by the first of the origin's buffer if it equals the one to compare with, atomically, and told as it was before.
+    /// One element is replaced by the first of the origin's buffer if it equals the one to compare with, atomically, and its old value returned.
     CompareAndSwap,
 }
 
@@ -38,7 +38,7 @@ pub struct Access<'a> {
     pub action: Action,
     /// Where operands are.
     pub origin: Option<Buffer<'a>>,
-    /// What is compared with.
+    /// The element to compare with.
     pub compare: Option<Buffer<'a>>,
     /// Where results go.
     pub result: Option<Buffer<'a>>,
@@ -58,7 +58,7 @@ pub struct Access<'a> {
 #[derive(Debug, Clone, Copy)]
 struct Reached<'a> {
     memory: &'a Memory,
-    /// What is to be added to offsets in the window.
+    /// To be added to offsets in the window.
     base: i64,
 }
 
@@ -102,7 +102,7 @@ impl Access<'_> {
             && is_plain(&self.result)
     }
 
-    /// What it does to elements of predefined types.
+    /// Its effect on elements of predefined types.
     pub(super) fn act(&self) -> Result<Act> {
         match self.action {
             Action::Put => Act::combine(Op::Replace, Basic::Byte),
@@ -148,7 +148,7 @@ impl Access<'_> {
 }
 
 impl Window {
-    /// Where the hull of what is accessed lies, in bytes from the window's beginning.
+    /// The hull of the accessed bytes, in bytes from the window's beginning.
     #[inline]
     fn range(&self, rank: u32, access: &Access<'_>) -> Result<Range<i64>> {
         let unit = self.units[rank as usize] as i64;
@@ -274,7 +274,7 @@ impl Process {
         (rank, range): (u32, Range<i64>),
         access: &Access<'_>,
     ) -> Result<()> {
-        // Who combines once, combines again.
+        // A process that combines once combines again.
         let again = match (&access.action, &self.windows.latest) {
             (Action::Combine(op), Some(act)) => act.is(*op, access.basic()?),
             _ => false,
@@ -368,7 +368,7 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// Work with operands, what is compared with, and where results go.
+    /// Work with operands, the element to compare with, and the place of results.
     #[inline]
     fn new(handle: usize, rank: u32, act: Act, operands: [Option<&'a Memory>; 3]) -> Self {
         let [data, compare, into] = operands;

@@ -109,7 +109,7 @@ impl Area {
         (Stripe(word), (block + 1) << BLOCK_BITS)
     }
 
-    /// Tries to take the lock of a rank's memory. If that fails, returns who has it alone, if one has.
+    /// Tries to take the lock of a rank's memory. If that fails, returns the exclusive owner, if there is one.
     pub(super) fn try_lock(&self, of: u32, own: u32, exclusive: bool) -> Result<(), Option<u32>> {
         sleepers::try_lock(self.word(of, 0), own, exclusive)
     }
@@ -154,7 +154,7 @@ impl Stripe<'_> {
         taken.is_ok()
     }
 
-    /// Who has it, if one has.
+    /// The owner, if there is one.
     #[inline]
     pub(super) fn holder(&self) -> Option<u32> {
         let holder = self.0.load(Relaxed).checked_sub(1);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_exclude_and_tell_who_waits() {
+    fn locks_exclude_and_name_waiting_ranks() {
         let area = area(70);
         assert_eq!(area.try_lock(1, 5, true), Ok(()));
         assert_eq!(area.try_lock(1, 69, false), Err(Some(5)));

@@ -1,4 +1,4 @@
-//! What goes on between this process and the owners of memory that it accesses.
+//! State of accesses between this process and the owners of memory that it accesses.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,14 +10,14 @@ use crate::abi;
 use crate::communicator::Peer;
 use crate::error::{Error, Result};
 
-/// What goes on with one other process.
+/// State of accesses with one other process.
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) peer: Peer,
-    /// Accesses that it was told of, and those that it has done.
+    /// Accesses that it was notified of, and those that it has done.
     pub(super) sent: u64,
     pub(super) acknowledged: u64,
-    /// Its accesses that were done here, and how many of them it was told of.
+    /// Its accesses that were done here, and how many of them were reported to it.
     pub(super) handled: u64,
     pub(super) told: u64,
     pub(super) jobs: VecDeque<Job>,

@@ -13,7 +13,7 @@ use crate::reduction::{Kernel, Op};
 /// The largest predefined type, `MPI_C_LONG_DOUBLE_COMPLEX`, has so many bytes.
 const LARGEST: usize = 32;
 
-/// What is done to elements of a predefined type.
+/// The change of elements of a predefined type.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Act {
     what: What,
@@ -40,7 +40,7 @@ impl Act {
         Ok(Self::new(What::Combine(kernel, op), basic))
     }
 
-    /// Comparing, and swapping what is equal (MPI 5.0 §12.3.4).
+    /// Comparing, and swapping equal elements (MPI 5.0 §12.3.4).
     pub(super) fn compare_and_swap(basic: Basic) -> Self {
         Self::new(What::CompareAndSwap, basic)
     }
@@ -102,7 +102,7 @@ impl Act {
     }
 
     /// Works on `count` elements of `memory` from the byte `at` on, with operands from `data`; of a comparison, `compare` is the other one.
-    /// Tells first what they were, if that is asked for.
+    /// Returns their old values first, if there is a result.
     ///
     /// # Panics
     /// If the memory, or one of the others, has not so many.
@@ -215,7 +215,7 @@ impl Runs {
         while self.next < end {
             let limit = match self.size == self.unit {
                 true => (end - self.next) * self.size,
-                // What lies between the parts of a pair is no data, but goes with it.
+                // The gap between the parts of a pair is no data, but is copied with it.
                 false => {
                     cursor.seek(self.next * self.size);
                     self.size

@@ -1,4 +1,4 @@
-//! Windows by their handles, and the memory of those that programs look at or change.
+//! Windows by their handles, and the memory of those that programs read or change.
 
 use causeway_engine::Memory;
 
@@ -31,7 +31,7 @@ impl Process {
     }
 
     /// The part of the window's memory that belongs to a rank, as this process sees it: its bytes, its unit, and the memory if it can be reached
-    /// directly. `MPI_PROC_NULL` stands for the first that has any bytes.
+    /// directly. `MPI_PROC_NULL` means the first rank that has any bytes.
     pub fn shared_part(&self, handle: usize, rank: i32) -> Result<(u64, u64, Option<Memory>)> {
         let window = self.window(handle)?;
         let rank = match rank {

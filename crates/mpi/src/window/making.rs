@@ -1,6 +1,6 @@
 //! How windows are made and freed (MPI 5.0 §12.2).
 //!
-//! Processes tell each other the sizes and units of their memory, and make a communicator that belongs to the window; its
+//! Processes exchange the sizes and units of their memory, and make a communicator that belongs to the window; its
 //! number is the window's. If the window's memory is the library's to allocate, and all are on one host, they
 //! [share](crate::sharing) an area. Where that does not work, each allocates memory of its own. In the end all wait for each other, so that
 //! no process gets notices for a window that it does not know yet.
@@ -23,7 +23,7 @@ use crate::told::Told;
 /// What this process offers to a window.
 #[derive(Debug)]
 pub struct Offered {
-    /// What it is made by.
+    /// The function that makes it.
     pub flavor: Flavor,
     /// This process's memory, if it is the program's.
     pub memory: Option<Memory>,
@@ -52,7 +52,7 @@ pub struct Begun {
 #[derive(Debug)]
 enum Stage {
     New,
-    /// They tell each other sizes and units.
+    /// The processes exchange sizes and units.
     Told(Told),
     /// They come to have an area for all.
     Shared(Sharing),
@@ -61,7 +61,7 @@ enum Stage {
 }
 
 impl Begun {
-    /// Nothing was told yet.
+    /// No values were exchanged yet.
     pub fn new(offered: Offered, communicator: usize) -> Self {
         Self {
             offered,

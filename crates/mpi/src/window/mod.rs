@@ -5,8 +5,8 @@
 //! - **An area** (`area`): memory that all of them have mapped, where `MPI_Win_allocate` and `MPI_Win_allocate_shared` are called by
 //!   processes of one host. The accessing process uses loads and stores; the process whose memory it is takes no part.
 //!   Locks are words of the area.
-//! - **Memory of each process's own**: a process tells the owner what to do, and the owner does it when it is inside of MPI
-//!   (`sending` tells it, `serving` does it). Locks are asked for in the same way.
+//! - **Memory of each process's own**: a process sends the owner its accesses, and the owner does them when it is inside of MPI
+//!   (`sending`, `serving`). Locks are requested in the same way.
 //!
 //! `making` agrees on the kind when the window is made. So the two never meet in one window, and each has one way to make
 //! accumulates atomic, element by element, whatever their operation, datatype and count:

@@ -26,7 +26,7 @@ impl Window {
 }
 
 impl Window {
-    /// Orders accesses to memory that is reached directly with all later ones. Returns whether progress is to be made: one who waits
+    /// Orders accesses to memory that is reached directly with all later ones. Returns whether progress is to be made: a process that waits
     /// for others by looking at memory again and again does its part for them, too.
     #[inline]
     fn order(&mut self) -> bool {
@@ -223,7 +223,7 @@ impl Process {
         Ok(())
     }
 
-    /// What has gone wrong with accesses since.
+    /// Takes the error of accesses since the last call.
     pub(super) fn take_error(&mut self, handle: usize) -> Result<()> {
         self.window_mut(handle)?.error.take().map_or(Ok(()), Err)
     }

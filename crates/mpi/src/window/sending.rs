@@ -1,6 +1,6 @@
-//! Accesses to memory that its owner has to be told of: cut into notices, of which a bounded number is on the way to each process.
+//! Accesses to memory that its owner carries out: cut into notices, of which a bounded number is on the way to each process.
 //!
-//! What an access writes is copied when its notices are sent: small accesses at once, large ones as the owner tells that it has done
+//! The data of an access are copied when its notices are sent: small accesses at once, large ones as the owner reports that it has done
 //! those before. So the memory that they take here and there is bounded, and the call that begins one never waits.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -79,7 +79,7 @@ impl Process {
         Ok(access.is_request.then_some(operation))
     }
 
-    /// What goes on with a process.
+    /// The state of accesses with a process.
     pub(super) fn channel(&mut self, process: u32, peer: Peer) -> &mut Channel {
         let channels = &mut self.windows.channels;
         channels.entry(process).or_insert_with(|| Channel {
@@ -131,7 +131,7 @@ impl Process {
         }
     }
 
-    /// Has a process look again at what it waits for.
+    /// Has a process check its wait again.
     pub(crate) fn nudge(&mut self, to: Peer) {
         self.send_notice(to, &Notice::Hello);
     }
@@ -143,7 +143,7 @@ impl Process {
         let posted = self
             .endpoint
             .post_sendunexpected(to.addr, &bytes, TAG, queue, 0);
-        // That the other process is lost, all who wait for it find out for themselves.
+        // All waiting processes find out for themselves that the other process is lost.
         match posted {
             Ok(Posted::Pending(_)) => self.windows.sending += 1,
             _ => self.endpoint.flush(),
@@ -188,7 +188,7 @@ impl Process {
         error.map_or(Ok(Some(Status::empty())), Err)
     }
 
-    /// Forgets what goes on with a process that is lost.
+    /// Drops the state of accesses with a lost process.
     pub(super) fn forget_channel(&mut self, process: u32) {
         self.windows.channels.remove(&process);
         let operations = &mut self.windows.operations;
@@ -203,7 +203,7 @@ impl Process {
         }
     }
 
-    /// Tells all that have asked for accesses which ones are done.
+    /// Reports to all processes which of their accesses are done.
     pub(super) fn acknowledge(&mut self) {
         let channels = self.windows.channels.values_mut();
         let due = channels.filter(|channel| channel.told != channel.handled);

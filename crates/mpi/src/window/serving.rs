@@ -1,4 +1,4 @@
-//! What other processes' notices ask for, and watching those that are waited for.
+//! Requests of other processes' notices, and watching processes that are waited for.
 
 use std::time::Duration;
 
@@ -131,7 +131,7 @@ impl Process {
         self.window_mut(handle).ok()?.waiting.next()
     }
 
-    /// Does an access of another process's, and tells what it asks for.
+    /// Does an access of another process's, and sends the requested elements.
     fn serve_access(&mut self, from: u32, access: &wire::Access) {
         let peer = self.peers[from as usize];
         let done = self.do_access(access);
@@ -162,7 +162,7 @@ impl Process {
         }
     }
 
-    /// Does an access to this process's own memory; returns what was there. `None`, and nothing is changed, if it is not to be done.
+    /// Does an access to this process's own memory; returns the old elements. `None`, and nothing is changed, if it is not to be done.
     fn do_access(&mut self, access: &wire::Access) -> Option<Vec<u8>> {
         let window = self.windows.by_number.get(&access.window)?;
         let window = self.window(*window).ok()?;
@@ -214,7 +214,7 @@ impl Process {
         }
     }
 
-    /// Tells a rank of a window something.
+    /// Sends a rank of a window a notice.
     pub(super) fn tell_rank(&mut self, handle: usize, rank: u32, notice: &Notice) -> Result<()> {
         let window = self.window(handle)?;
         if rank == window.rank {
@@ -226,7 +226,7 @@ impl Process {
         Ok(())
     }
 
-    /// Tells all others that a collective operation of a window has failed here because a process is lost.
+    /// Notifies all others that a collective operation of a window has failed here because a process is lost.
     pub(super) fn tell_broken(&mut self, handle: usize) -> Result<()> {
         let Some((rank, _)) = self.lost_member(handle)? else {
             return Ok(());

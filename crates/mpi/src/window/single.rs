@@ -12,7 +12,7 @@ use crate::datatype::{Basic, Form, Scalar};
 use crate::process::Process;
 use crate::reduction::Op;
 
-/// What is done to the integer.
+/// The change of the integer.
 #[derive(Debug, Clone, Copy)]
 pub enum Change {
     /// It is combined with an operand.
@@ -36,7 +36,7 @@ impl Change {
         is_simple && basic.is_some_and(is_integer)
     }
 
-    /// What it makes of an integer.
+    /// The new value of an integer.
     #[inline]
     fn of(self, old: u64, operand: u64) -> u64 {
         match self {
@@ -49,8 +49,8 @@ impl Change {
 }
 
 impl Process {
-    /// Changes an integer of a rank's memory, and returns what it was before. Nothing is returned, and nothing done, where it cannot be done
-    /// here: then it is an access like any other, which also says what is wrong.
+    /// Changes an integer of a rank's memory, and returns its old value. `None`, and nothing is changed, where that cannot be done
+    /// here: then it is an access like any other, which also reports errors.
     #[inline(always)]
     pub fn change_integer(
         &mut self,

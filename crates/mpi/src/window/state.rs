@@ -1,4 +1,4 @@
-//! What is known of windows.
+//! State of windows.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -65,11 +65,11 @@ pub struct Window {
     pub(super) units: Vec<u64>,
     pub(super) place: Place,
     pub(super) epoch: Epoch,
-    /// What is known of each other process with regard to this window, by rank.
+    /// State of each other process with regard to this window, by rank.
     pub(super) others: Vec<Other>,
     /// Those that have, and wait for, the lock of this process's own memory.
     pub(super) waiting: Waiting,
-    /// What has gone wrong with accesses since it was last asked for.
+    /// An error of accesses that was not taken yet.
     pub(super) error: Option<Error>,
     pub(super) name: Vec<u8>,
     pub(super) attributes: Attributes,
@@ -92,7 +92,7 @@ pub(super) enum Place {
     Attached(Vec<Memory>),
 }
 
-/// What is known of another process with regard to a window.
+/// State of another process with regard to a window.
 #[derive(Debug, Default)]
 pub(super) struct Other {
     /// It has given this process its lock.
@@ -115,7 +115,7 @@ pub(crate) struct Windows {
     /// Gets and requests that are not done.
     pub(super) operations: HashMap<u64, Operation>,
     pub(super) last_operation: u64,
-    /// What was done last to elements that this process reaches.
+    /// The last change of elements that this process reaches.
     pub(super) latest: Option<Act>,
     /// Where notices complete, and how many have not.
     pub(super) queue: Queue,
@@ -151,7 +151,7 @@ impl Window {
         peer.map_or(u32::MAX, |peer| peer.context / CONTEXTS)
     }
 
-    /// What it was made by.
+    /// The function that made it.
     pub fn flavor(&self) -> Flavor {
         self.flavor
     }

@@ -52,7 +52,7 @@ proptest! {
         let datatype = plan.build(Width::Int).expect("small");
         let elements = Elements::new(datatype, count).expect("small");
         let all = map.times(count);
-        // Where entries overlap, the later of two has made the earlier one any number.
+        // Where entries overlap, the later one has overwritten bytes of the earlier one.
         let mut places = all.bytes();
         places.sort_unstable();
         prop_assume!(places.windows(2).all(|pair| pair[0] != pair[1]));

@@ -1,4 +1,4 @@
-//! Datatypes as the standard defines them: lists of predefined types and their displacements, without any cleverness.
+//! Datatypes as the standard defines them: plain lists of predefined types and their displacements.
 
 use causeway_mpi::datatype::{
     Basic, Combiner, Darray, Datatype, Distribution, Error, Form, Order, Width,
@@ -41,7 +41,7 @@ fn unzip(blocks: &[(i64, i64)]) -> (Vec<i64>, Vec<i64>) {
 }
 
 impl Plan {
-    /// The datatype that the code under test makes of it.
+    /// The datatype built by the code under test.
     pub(crate) fn build(&self, width: Width) -> Result<Datatype, Error> {
         let old = |plan: &Plan| plan.build(width);
         match self {

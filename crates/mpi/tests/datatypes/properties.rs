@@ -102,7 +102,7 @@ pub(crate) fn short_plans() -> impl Strategy<Value = (Plan, Map)> {
         })
 }
 
-/// What elements lie in: no byte like its neighbours.
+/// Memory of elements: no byte equals its neighbours.
 fn filled(elements: &Elements) -> Vec<u8> {
     let hull = elements.hull();
     (0..hull.end - hull.start)
@@ -215,7 +215,7 @@ proptest! {
             prop_assert_eq!(&part[..], &expected[at..end]);
             at = end;
         }
-        // And back, which writes what is data and nothing else.
+        // And back, which writes bytes of data only.
         let mut back = vec![0; memory.len()];
         let half = expected.len() / 3;
         for (position, part) in [(0, &expected[..half]), (half as u64, &expected[half..])] {
@@ -230,7 +230,7 @@ proptest! {
         prop_assert_eq!(back, model);
     }
 
-    /// Where elements of the target overlap, which the standard forbids, any of the bytes that belong there may be there.
+    /// Where elements of the target overlap, which the standard forbids, each byte may be that of any of these elements.
     #[test]
     fn copied_bytes_are_packed_and_unpacked(
         (from, _) in short_plans(),
@@ -326,7 +326,7 @@ proptest! {
 }
 
 impl Plan {
-    /// Whether it is committed without being so.
+    /// Whether it counts as committed without a commit.
     fn is_dup_of_named(&self) -> bool {
         match self {
             Self::Named(_) => true,

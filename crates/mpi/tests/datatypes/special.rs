@@ -29,7 +29,7 @@ fn huge_counts_cost_nothing() {
     let piece = |offset, len| Some(Piece { offset, len });
     assert_eq!(cursor.next_piece(u64::MAX), piece(0, 12));
     assert_eq!(cursor.next_piece(5), piece(20, 5));
-    // The third element's second vector's last piece's last byte, and what comes behind it.
+    // The third element's second vector's last piece's last byte, and the bytes behind it.
     let position = 2 * outer.size() + 2 * inner.size() - 1;
     let second = 2 * outer.extent() + 2 * inner.extent();
     cursor.seek(position);
@@ -56,7 +56,7 @@ fn huge_counts_cost_nothing() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn counts_and_extents_that_do_not_fit_are_refused() {
     let large = Datatype::contiguous(i64::MAX / 4, &int(), Width::Count).expect("it fits");
     assert_eq!(Elements::new(large.clone(), 2).err(), Some(Error::TooLarge));
     let twice = Datatype::contiguous(2, &large, Width::Count);
@@ -126,7 +126,7 @@ fn levels_are_bounded_and_chains_are_not() {
         );
     };
     assert_eq!((error, levels), (Error::TooDeep, MOST_LEVELS));
-    // What merges may be nested as long as one likes, and let go of.
+    // Mergeable datatypes may be nested to any depth, and freed.
     let mut chain = vector(2, 1, 2, &int());
     for _ in 0..200_000 {
         chain = Datatype::duplicate(&chain).expect("a duplicate");

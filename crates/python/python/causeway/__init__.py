@@ -8,9 +8,9 @@
             file.write("done\\n")
         print(client.read("/results.txt"))
 
-For pandas, pyarrow, zarr and whatever else uses fsspec, paths are URLs: ``causeway:///results.txt``.
+For pandas, pyarrow, zarr and other users of fsspec, paths are URLs: ``causeway:///results.txt``.
 
-What fails raises ``OSError`` (``FileNotFoundError``, ``TimeoutError``, ...) with ``errno`` and a text that says what to do. No call
+Failures raise ``OSError`` (``FileNotFoundError``, ``TimeoutError``, ...) with ``errno`` and a text that names the remedy. No call
 holds Python's lock while it waits.
 """
 

@@ -1,4 +1,4 @@
-"""The compiled part of the package. Paths are bytes; what fails raises OSError with errno and text."""
+"""The compiled part of the package. Paths are bytes; failures raise OSError with errno and text."""
 
 import builtins
 from collections.abc import Sequence

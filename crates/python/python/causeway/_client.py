@@ -21,7 +21,7 @@ LONGEST_PATH = 4096
 
 
 def to_bytes(path: Path) -> bytes:
-    """A path as the servers have it: any bytes but NUL."""
+    """A path as servers store it: any bytes but NUL."""
     path = os.fspath(path)
     if isinstance(path, str):
         path = path.encode("utf-8", "surrogateescape")
@@ -82,7 +82,7 @@ _PUNCH_HOLE = 2
 
 
 class LockHolder(NamedTuple):
-    """A lock that others have."""
+    """A lock of another owner."""
 
     exclusive: bool
     first: int
@@ -122,7 +122,7 @@ class RawFile(io.RawIOBase):
     def readall(self) -> bytes:
         parts = []
         if self._file.known_size < SMALL:
-            # Probably still: then one request does.
+            # Probably unchanged: then one request suffices.
             parts.append(self.read(SMALL))
             if len(parts[0]) < SMALL:
                 return parts[0]
@@ -167,11 +167,11 @@ class RawFile(io.RawIOBase):
         return self._file.seek(offset, whence)
 
     def allocate(self, offset: int, length: int, *, keep_size: bool = False) -> None:
-        """Reserves room on the servers' disks, and extends the file that far unless ``keep_size`` is set."""
+        """Reserves space on the servers' disks, and extends the file that far unless ``keep_size`` is set."""
         self._file.fallocate(_KEEP_SIZE if keep_size else 0, offset, length)
 
     def punch_hole(self, offset: int, length: int) -> None:
-        """Has a part read as zeros and gives its room back."""
+        """Makes a range read as zeros and frees its space."""
         self._file.fallocate(_PUNCH_HOLE | _KEEP_SIZE, offset, length)
 
     def tell(self) -> int:
@@ -192,22 +192,22 @@ class RawFile(io.RawIOBase):
     def lock(
         self, exclusive: bool = True, *, wait: bool = True, range: tuple[int, int] | None = None
     ) -> bool:
-        """Locks the whole file, or a range: its first byte, and how many there are (0: all behind it).
+        """Locks the whole file, or a range: its first byte, and the number of bytes (0: all behind it).
 
         Excludes every other open file, of any process on any host; a lock that is not exclusive excludes exclusive ones alone. Locks
-        of ranges and of whole files do not exclude each other. Returns False if others have it and it does not ``wait``.
+        of ranges and of whole files do not exclude each other. Returns False if another owner has it and it does not ``wait``.
         The lock ends with ``unlock``, ``close`` or the process.
         """
         return self._file.lock(exclusive, wait, range)
 
     def unlock(self, range: tuple[int, int] | None = None) -> None:
-        """Gives the lock of the whole file back, or those of a range."""
+        """Releases the lock of the whole file, or those of a range."""
         self._file.unlock(range)
 
     def lock_holder(
         self, exclusive: bool = True, *, range: tuple[int, int] | None = None
     ) -> LockHolder | None:
-        """A lock that is in the way of this one, if any is."""
+        """A lock that conflicts with this one, if there is any."""
         holder = self._file.lock_holder(exclusive, range)
         return LockHolder(*holder) if holder else None
 
@@ -225,12 +225,12 @@ class RawFile(io.RawIOBase):
 def _octets(memory: Any) -> memoryview:
     """An object's memory as bytes."""
     view = memoryview(memory)
-    # What is empty cannot be cast.
+    # Empty memory cannot be cast.
     return view.cast("B") if view.nbytes else memoryview(bytearray())
 
 
 def _unsupported(error: OSError) -> OSError:
-    # As files of Python's own say it.
+    # The text of Python's own files.
     return io.UnsupportedOperation(str(error)) if error.errno == errno.EBADF else error
 
 
@@ -245,7 +245,7 @@ class Client:
     def __init__(
         self, config: str | os.PathLike[str] | None = None, *, clients: int = 4, timeout: float | None = None
     ) -> None:
-        # Where it lies stays right if the working directory changes.
+        # The path stays valid if the working directory changes.
         self.config = os.path.abspath(config) if config is not None else None
         self._options: dict[str, Any] = {"clients": clients, "timeout": timeout}
         self._client = _causeway.Client(self.config, clients, timeout)
@@ -292,7 +292,7 @@ class Client:
         return text
 
     def open_raw(self, path: Path, mode: str = "rb", *, permissions: int = 0o644, sync: bool = False) -> RawFile:
-        """Opens a file in bytes, without a buffer: what `open` returns with `buffering=0`."""
+        """Opens a file in bytes, without a buffer, as `open` does with `buffering=0`."""
         letters = set(mode)
         if len(letters) != len(mode) or letters - set("rwxab+t") or len(letters & set("rwxa")) != 1:
             raise ValueError(f"invalid mode: {mode!r}")
@@ -380,7 +380,7 @@ class Client:
     unlink = remove
 
     def rename(self, source: Path, target: Path, *, replace: bool = True) -> None:
-        """Renames at once, in the place of what has the new name unless ``replace`` is false."""
+        """Renames at once, replacing an object of the new name unless ``replace`` is false."""
         self._client.rename(to_bytes(source), to_bytes(target), replace)
 
     def link(self, existing: Path, path: Path) -> None:
@@ -391,7 +391,7 @@ class Client:
         self._client.mknod(to_bytes(path), mode, device)
 
     def device(self, path: Path) -> int:
-        """The number of a device, as ``os.stat`` has it in ``st_rdev``; 0 of what is none."""
+        """The number of a device, as ``os.stat`` has it in ``st_rdev``; 0 for other objects."""
         return self._client.device(to_bytes(path))
 
     def symlink(self, target: Path, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A whole file system on this machine, for tests: what `causeway fs dev` starts."""
+"""A whole file system on this machine, for tests, started by `causeway fs dev`."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class CausewayFile(io.IOBase):
             self._temporary = None
 
     def discard(self) -> None:
-        """Removes what was written."""
+        """Removes the written file."""
         if self._temporary is not None:
             self.fs.client.remove(self._temporary)
             self._temporary = None
@@ -169,7 +169,7 @@ class CausewayFileSystem(AbstractFileSystem):
         path = stringify_path(path)
         for front in ("causeway://", "causeway::"):
             path = path.removeprefix(front)
-        # Without those of slashes that mean nothing.
+        # Without redundant slashes.
         return "/" + "/".join(part for part in path.split("/") if part)
 
     def unstrip_protocol(self, name: str) -> str:
@@ -202,7 +202,7 @@ class CausewayFileSystem(AbstractFileSystem):
         return self._follow(path, at)
 
     def _follow(self, path: str, link: Stat) -> dict[str, Any]:
-        # A link is shown as what it points to, as the local file system of fsspec does.
+        # A link is shown as its target, as in the local file system of fsspec.
         try:
             found = self._describe(path, self.client.stat(path))
         except OSError:
@@ -447,7 +447,7 @@ class CausewayFileSystem(AbstractFileSystem):
                 self._copy(reader, writer, callback)
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """Nothing is kept."""
+        """Does nothing, as nothing is cached."""
 
 
 def _range(file: RawFile, start: int | None, end: int | None) -> tuple[int, int]:

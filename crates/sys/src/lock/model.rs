@@ -69,7 +69,7 @@ impl LockMemory for Thread {
 }
 
 impl Thread {
-    /// Enters, counts and leaves; returns whether there was something to enter.
+    /// Enters, counts and leaves; returns whether the lock still guarded a value.
     fn enter_and_leave(&self) -> bool {
         let is_live = || self.shared.is_live.load(Relaxed);
         if !super::try_enter(self) && super::enter(self, is_live, || {}).is_err() {
@@ -84,7 +84,7 @@ impl Thread {
         was_live
     }
 
-    /// Enters and ends what the lock guards.
+    /// Enters and ends the guarded value.
     fn end(&self) {
         let is_live = || self.shared.is_live.load(Relaxed);
         if super::try_enter(self) || super::enter(self, is_live, || {}).is_ok() {
@@ -154,6 +154,6 @@ fn loom_three_threads_get_in() {
 }
 
 #[test]
-fn loom_the_lock_is_free_after_what_it_guards_has_ended() {
+fn loom_the_lock_is_released_after_the_guarded_value_has_ended() {
     explore(3, &[Thread::end, once_if_live, once_if_live]);
 }

@@ -66,7 +66,7 @@ impl Memory {
     }
 
     /// The same bytes, and a count of their own for what holds them: [`Memory::sharers`] of the result counts the result
-    /// and its clones, whoever else holds the bytes. To whatever gets it, it is a foreign buffer.
+    /// and its clones, apart from other holders of the bytes. For its users it is a foreign buffer.
     pub fn counted_apart(&self) -> Self {
         let apart = Self::whole(Backing {
             base: self.base,
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_apart_keeps_the_bytes() {
+    fn separately_counted_memory_keeps_the_bytes() {
         let memory = Memory::from_vec(vec![1, 2, 3]);
         let other = memory.clone();
         let apart = memory.slice(1..3).counted_apart();

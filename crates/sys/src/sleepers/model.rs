@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Acquire;
 
 use super::*;
 
-/// What comes by messages: a sleep ends with the next notice.
+/// Notices, which arrive as messages: each ends a sleep.
 #[derive(Default)]
 struct Mailbox {
     notices: Mutex<u32>,
@@ -106,16 +106,16 @@ fn meet<const N: usize>(phases: u64) {
 }
 
 #[test]
-fn loom_two_that_meet_again_and_again_wake_each_other() {
+fn loom_two_processes_in_repeated_phases_wake_each_other() {
     explore(4, || meet::<2>(2));
 }
 
 #[test]
-fn loom_the_last_of_three_wakes_those_that_sleep() {
+fn loom_the_last_of_three_wakes_the_sleepers() {
     explore(2, || meet::<3>(1));
 }
 
-/// A lock, those that wait for it, and what it guards.
+/// A lock, its waiting processes, and the guarded value.
 struct Guarded {
     lock: AtomicU64,
     waiting: AtomicU64,
@@ -177,13 +177,13 @@ fn share(run: [fn(&Guarded, u32); 3]) {
 }
 
 #[test]
-fn loom_a_lock_is_had_alone_and_those_that_wait_are_woken() {
+fn loom_an_exclusive_lock_excludes_and_its_waiters_are_woken() {
     explore(2, || {
         share([Guarded::change, Guarded::change, Guarded::change])
     });
 }
 
 #[test]
-fn loom_a_lock_is_shared_and_those_that_wait_are_woken() {
+fn loom_a_shared_lock_is_shared_and_its_waiters_are_woken() {
     explore(2, || share([Guarded::change, Guarded::read, Guarded::read]));
 }

@@ -1,5 +1,5 @@
 //! Every interleaving of a program's threads with the one that makes progress in their stead, explored by a model checker. The words are
-//! the model's, the code is the real one. The program ends when all that it has begun was done: a lost call shows as a deadlock.
+//! the model's, the code is the real one. The program ends when all its operations are complete: a lost call shows as a deadlock.
 
 use loom::sync::atomic::AtomicU64;
 use loom::sync::{Arc, Condvar, Mutex};
@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
 
-/// What the library guards: operations that go on, and whether the thread is to end.
+/// State behind the lock: operations in progress, and whether the thread is to end.
 #[derive(Default)]
 struct Library {
     pending: u32,
@@ -72,14 +72,14 @@ impl Shared {
         }
     }
 
-    /// A call that leaves an operation going on.
+    /// A call that leaves an operation in progress.
     fn begin(&self) {
         let mut library = self.library.lock().unwrap();
         library.pending += 1;
         leave(self, || library.pending > 0);
     }
 
-    /// A call that waits, while operations of other calls may go on, and one that lets the thread know of these.
+    /// A call that waits while operations of other calls may be in progress, and one that notifies the thread of these.
     fn wait(&self) {
         begin_wait(self);
         drop(self.library.lock().unwrap());
@@ -88,7 +88,7 @@ impl Shared {
         leave(self, || library.pending > 0);
     }
 
-    /// Waits until everything is done, which is up to the thread that makes progress: this one computes meanwhile.
+    /// Waits until the thread that makes progress has completed all operations: this one computes meanwhile.
     fn compute(&self) {
         let mut library = self.library.lock().unwrap();
         while library.pending > 0 {
@@ -142,16 +142,16 @@ fn begin_and_wait(shared: &Shared) {
 }
 
 #[test]
-fn loom_what_a_call_leaves_going_on_is_done() {
+fn loom_operations_that_a_call_leaves_are_completed() {
     explore(4, &[begin_twice]);
 }
 
 #[test]
-fn loom_what_goes_on_behind_a_wait_is_done() {
+fn loom_operations_are_completed_during_a_wait() {
     explore(4, &[begin_and_wait]);
 }
 
 #[test]
-fn loom_what_goes_on_behind_another_threads_wait_is_done() {
+fn loom_operations_are_completed_during_a_wait_of_another_thread() {
     explore(2, &[Shared::begin, Shared::wait]);
 }

@@ -1,6 +1,6 @@
-//! Remote atomics: what they do, on what, and that they are atomic.
+//! Remote atomics: results, allowed memory, and atomicity.
 //!
-//! A method that states none has to refuse them, which is all that is asked of it.
+//! A method that states none only has to refuse them.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -68,7 +68,7 @@ fn run<M: Method>(
     }
 }
 
-/// Both operations return the old value and change the word as they say, on memory of every kind.
+/// Both operations return the old value and change the word, on memory of every kind.
 pub fn return_what_was_there<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     if has_none(&mut pair) {
@@ -172,7 +172,7 @@ pub fn of_misaligned_words_fail<F: Factory>(factory: &F) {
         let result = run(&mut pair, FetchAdd(1), word(&odd, 0));
         assert_eq!(result, Err(TransferError::Misaligned));
         assert!(memory.to_vec().iter().all(|byte| *byte == 0));
-        // What counts is where the word lies in memory, not in the export.
+        // The word's address in memory counts, not its offset in the export.
         let target = odd.part(5, Atomic::BYTES);
         assert_eq!(run(&mut pair, FetchAdd(1), target), Ok(0));
         assert_eq!(value(&memory, 1), 1);
@@ -271,7 +271,7 @@ where
                 .map(|(node, to, region)| scope.spawn(move || client(node, to, region, ROUNDS)))
                 .collect();
             while clients.iter().any(|client| !client.is_finished()) {
-                // To the second not for ever: a client that compares would always find another value.
+                // The owner adds to the second word for a bounded time: otherwise a comparing client would always find another value.
                 let compared = own[0] % 16 == 0 && own[1] < 200;
                 for (at, own) in own[..=usize::from(compared)].iter_mut().enumerate() {
                     let word = memory.word(at * WORD).expect("an aligned word");
@@ -292,7 +292,7 @@ where
     }
 }
 
-/// When the peer goes, or is dropped, those that have not completed do so with an error: each once, and before the peer is reported down.
+/// When the peer ends, or is dropped, pending atomics complete with an error: each once, and before the peer is reported down.
 pub fn of_a_lost_peer_complete<F: Factory>(factory: &F) {
     const COUNT: usize = 40;
     for departs in [true, false] {

@@ -18,7 +18,7 @@ use crate::patience::Patience;
 use crate::process::Child;
 use crate::random::{Random, seed};
 
-/// What a death may look like: the kernel of a dead process closes what it had open.
+/// Causes that may be reported for a death: the kernel closes the descriptors of a dead process.
 fn is_death(cause: &PeerError) -> bool {
     matches!(
         cause,
@@ -37,7 +37,7 @@ fn kill<M: Method>(pair: &mut ProcessPair<M>) -> PeerError {
     cause
 }
 
-/// After its death the peer is absent: a send to the old handle finds that out.
+/// After its death the peer is absent: a send to the old handle reports that.
 pub fn of_an_idle_peer<F: Factory>(factory: &F, test: &str) {
     if ran_as_peer(factory) {
         return;
@@ -53,7 +53,7 @@ pub fn of_an_idle_peer<F: Factory>(factory: &F, test: &str) {
     assert!(is_absence(&cause), "{cause:?}");
 }
 
-/// What arrived before the death is an unbroken front of the stream, and nothing comes after.
+/// Packets that arrive are an unbroken front of the stream, and none arrives after the death was reported.
 pub fn of_a_peer_that_streams<F: Factory>(factory: &F, test: &str) {
     if ran_as_peer(factory) {
         return;
@@ -88,7 +88,7 @@ pub fn of_a_peer_that_streams<F: Factory>(factory: &F, test: &str) {
     }
 }
 
-/// The death of a peer whose packets are held back is reported, and what has come of them delivered before.
+/// The death of a peer whose packets are held back is reported, after the delivery of packets that had arrived.
 pub fn of_a_paused_peer<F: Factory>(factory: &F, test: &str) {
     if ran_as_peer(factory) {
         return;
@@ -221,7 +221,7 @@ pub fn in_the_middle_of_its_own_transfers<F: Factory>(factory: &F, test: &str) {
     }
 }
 
-/// A listener that was killed is replaced at the same address, whatever it left behind; the same
+/// A killed listener, which leaves its address behind, is replaced at the same address; the same
 /// handle reaches its successor.
 pub fn of_the_listener_then_restart<F: Factory>(factory: &F, test: &str) {
     if ran_as_peer(factory) {
@@ -246,7 +246,7 @@ pub fn of_the_listener_then_restart<F: Factory>(factory: &F, test: &str) {
     }
 }
 
-/// A caller that was killed is gone, and its handle stays so.
+/// The handle of a killed caller stays unusable.
 pub fn of_the_caller<F: Factory>(factory: &F, test: &str) {
     if ran_as_peer(factory) {
         return;
@@ -304,7 +304,7 @@ pub fn before_anything_was_sent<F: Factory>(factory: &F, test: &str) {
     assert!(is_absence(&cause), "{cause:?}");
 }
 
-/// The death of one peer concerns no other peer, not even transfers in progress.
+/// The death of one peer affects no other peer, not even transfers in progress.
 pub fn of_one_leaves_the_others_alone<F: Factory>(factory: &F, test: &str) {
     const LEN: usize = 16 << 20;
     if ran_as_peer(factory) {
@@ -476,8 +476,8 @@ pub fn no_wake_up_is_lost_between_processes<F: Factory>(factory: &F, test: &str)
     sleeper.check();
 }
 
-/// A peer that is stopped (by a debugger, by job control) holds up no other peer, and goes on where it
-/// was when it is resumed.
+/// A peer that is stopped (by a debugger, by job control) holds up no other peer, and continues when it
+/// is resumed.
 pub fn a_stopped_peer_blocks_no_other<F: Factory>(factory: &F, test: &str) {
     const LEN: usize = 4 << 20;
     if ran_as_peer(factory) {

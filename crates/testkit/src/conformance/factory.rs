@@ -1,4 +1,4 @@
-//! What a method gives to the suite.
+//! The interface between a method and the suite.
 
 use causeway_transport::{Address, Method};
 
@@ -20,7 +20,7 @@ pub trait Factory {
         self.address()
     }
 
-    /// An address that this method must refuse at once, however well-formed.
+    /// A well-formed address that this method must refuse at once.
     fn foreign(&self) -> Address {
         "nosuchmethod://somewhere"
             .parse()

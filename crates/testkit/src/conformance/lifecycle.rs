@@ -106,7 +106,7 @@ pub fn same_address_same_handle<F: Factory>(factory: &F) {
 }
 
 /// A listener that ends and another that takes its place: the caller's handle reaches the new
-/// one, and nothing of the old incarnation is left.
+/// one, and no packet or transfer of the old incarnation is left.
 pub fn a_restarted_peer_is_a_new_incarnation<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let theirs = Memory::from_vec(vec![1; 4096]);
@@ -161,9 +161,9 @@ pub fn a_departed_caller_is_gone<F: Factory>(factory: &F) {
     again.still_works();
 }
 
-/// To the side that disconnects nothing more of the peer is reported; to the other side its departure is.
+/// The side that disconnects gets no more events of the peer; the other side gets its departure.
 pub fn disconnecting_is_silent_here_and_noticed_there<F: Factory>(factory: &F) {
-    // By the side that connected.
+    // The side that connected disconnects.
     let mut pair = Pair::new(factory);
     pair.b_sends(b"not read any more");
     pair.a.disconnect(pair.to_b);
@@ -184,7 +184,7 @@ pub fn disconnecting_is_silent_here_and_noticed_there<F: Factory>(factory: &F) {
     assert_ne!(pair.to_b, to_b);
     assert_ne!(pair.to_a, to_a);
     pair.still_works();
-    // By the side that was connected to.
+    // The side that was connected to disconnects.
     let (to_a, to_b) = (pair.to_a, pair.to_b);
     pair.b.disconnect(to_a);
     pair.a.await_down(to_b);
@@ -221,7 +221,7 @@ pub fn disconnecting_ends_transfers_and_exports<F: Factory>(factory: &F) {
         "the memory is free again (the list holds one clone)"
     );
     pair.b.await_down(pair.to_a);
-    // The exports ended with the connection that they were for.
+    // The exports ended with their connection.
     let Pair { a, b, address, .. } = pair;
     let mut pair = Pair::meet(a, b, address);
     let list = List::simple(Direction::Get, &Memory::zeroed(100), {
@@ -267,7 +267,7 @@ pub fn a_departure_ends_transfers<F: Factory>(factory: &F) {
     }
 }
 
-/// Handles that were never given out, or have ended, are refused by every call, and nothing
+/// Handles that were never returned, or have ended, are refused by every call, and nothing
 /// panics.
 pub fn stale_handles_are_refused<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
@@ -375,7 +375,7 @@ pub fn a_peer_is_identified<F: Factory>(factory: &F) {
     }
 }
 
-/// A caller's own address is confirmed, and what it cannot be listening at is not.
+/// A caller's own address is confirmed, and an address where it cannot be listening is not.
 pub fn the_address_of_a_caller_is_confirmed<F: Factory>(factory: &F) {
     let (caller, own) = Node::listening(factory);
     let (called, address) = Node::listening(factory);
@@ -395,10 +395,10 @@ pub fn the_address_of_a_caller_is_confirmed<F: Factory>(factory: &F) {
     }
     let to_a = pair.to_a;
     pair.b.disconnect(to_a);
-    assert_eq!(confirmed(&pair, &own), None, "of a peer that is gone");
+    assert_eq!(confirmed(&pair, &own), None, "of a peer that has ended");
 }
 
-/// What a method states is the same in each instance, and stays so while there are peers.
+/// A method's statements about itself are the same in each instance, and stay the same while there are peers.
 pub fn capabilities_do_not_change<F: Factory>(factory: &F) {
     let stated = factory.method().capabilities();
     let limits = factory.method().limits();
@@ -412,12 +412,12 @@ pub fn capabilities_do_not_change<F: Factory>(factory: &F) {
     }
 }
 
-/// Methods without peers do nothing, and return that.
+/// Polls of methods without peers return that nothing happened.
 pub fn nothing_to_do_is_nothing_done<F: Factory>(factory: &F) {
     let mut idle = Node::new(factory.method());
     assert!(!idle.step());
     let (mut alone, address) = Node::listening(factory);
-    let mut patience = Patience::new("a listener without callers comes to rest");
+    let mut patience = Patience::new("a listener without callers becomes idle");
     while alone.step() {
         patience.spend();
     }

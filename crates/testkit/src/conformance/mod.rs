@@ -1,5 +1,5 @@
-//! One suite for everything that implements [`Method`](causeway_transport::Method): the other half of the contract that
-//! stands in [`causeway_transport::method`].
+//! One suite for everything that implements [`Method`](causeway_transport::Method): it checks the contract in
+//! [`causeway_transport::method`].
 //!
 //! A method joins by implementing [`Factory`] and naming it in [`crate::conformance!`]; one that
 //! works between processes also in [`crate::conformance_between_processes!`]. Parts, in reading
@@ -10,9 +10,9 @@
 //! - [`packets`]: order, sizes, back-pressure, fairness, many peers, sending to oneself.
 //! - [`transfers`]: remote memory: lists of fragments, notify packets, mapping.
 //! - [`atomics`]: fetch-and-add and compare-and-swap on exported words.
-//! - [`protection`]: what must not be reachable, and when it stops being so.
+//! - [`protection`]: memory that must not be reachable, or not any more.
 //! - [`registration`]: memory that is registered before it is moved or granted.
-//! - [`pausing`]: packets that are held back, and what is known of them.
+//! - [`pausing`]: packets that are held back, and readiness.
 //! - [`replies`]: handlers that send from within a poll.
 //! - [`lifecycle`]: absent peers, restarts, departures, disconnecting, stale handles.
 //! - [`sleep`]: arming, waking, and that no wake-up is lost.
@@ -124,7 +124,7 @@ macro_rules! conformance_tests {
     };
 }
 
-/// The inner half of suites whose tests are given their own names, to run themselves in other processes.
+/// The inner half of suites whose tests get their own names as arguments, to run themselves in other processes.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! process_tests {

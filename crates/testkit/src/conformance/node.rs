@@ -19,7 +19,7 @@ use crate::placement::Placements;
 /// How often a [`Node`] ticks its method while it is stepped.
 const TICK: Duration = Duration::from_millis(5);
 
-/// What a method reported to its sink, other than packets and completions.
+/// An event of a method other than packets and completions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// See [`Sink::peer_up`].
@@ -39,7 +39,7 @@ pub struct Seen {
     pub done: VecDeque<(Token, Result<(), TransferError>)>,
     /// Results of atomics in the order of completion.
     pub atomics: VecDeque<(Token, Result<u64, TransferError>)>,
-    /// Everything else in order.
+    /// All other events in order.
     pub events: VecDeque<Event>,
     /// Peers that connected to this node and are up.
     inbound: HashSet<Peer>,
@@ -131,7 +131,7 @@ impl Sink for Seen {
 pub struct Node<M: Method> {
     /// The method.
     pub method: M,
-    /// What it has reported.
+    /// Its recorded events.
     pub seen: Seen,
     next_token: Token,
     ticked: Instant,
@@ -259,7 +259,7 @@ impl<M: Method> Node<M> {
                 .collect();
         }
         let offered = self.offer_registered(peer, list, registrations.clone());
-        // What transfers need of them they keep.
+        // Transfers keep what they need of the lists.
         for registration in registrations {
             self.method.deregister(registration);
         }
@@ -437,7 +437,7 @@ impl<M: Method> Node<M> {
             self.method.disarm();
             let told = self.seen.events.len() + self.seen.done.len();
             self.method.tick(Instant::now(), &mut self.seen);
-            // A tick may be what finds out.
+            // The wake-up may need a tick to take effect.
             if self.seen.events.len() + self.seen.done.len() > told
                 || !self.method.arm(Instant::now())
             {
@@ -547,7 +547,7 @@ impl<M: Method> Pair<M> {
         self.a.step() | self.b.step()
     }
 
-    /// Both make progress until it is so.
+    /// Both make progress until `done`.
     ///
     /// # Panics
     /// If it never is.
@@ -591,7 +591,7 @@ impl<M: Method> Pair<M> {
 
     /// Both step until neither has anything to do, a few times over.
     pub fn settle(&mut self) {
-        let mut patience = Patience::new("two idle instances come to rest");
+        let mut patience = Patience::new("two idle instances become idle");
         let mut quiet = 0;
         while quiet < 50 {
             quiet = if self.step() { 0 } else { quiet + 1 };
@@ -659,7 +659,7 @@ pub(super) fn run<M: Method>(
     }
 }
 
-/// Tells another thread of a test to end, also when this one panics.
+/// Stops another thread of a test, also when this one panics.
 pub(super) struct SetOnDrop<'a>(pub(super) &'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {

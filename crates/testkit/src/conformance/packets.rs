@@ -72,7 +72,7 @@ pub fn keep_their_order<F: Factory>(factory: &F) {
             assert_eq!(peer, pair.to_a);
             assert!(
                 packet == nth_packet(stream, received, largest),
-                "packet {received} is not what was sent ({} bytes)",
+                "packet {received} differs from the sent one ({} bytes)",
                 packet.len()
             );
             received += 1;
@@ -314,7 +314,7 @@ pub fn of_many_peers<F: Factory>(factory: &F) {
     assert_eq!(names.len(), PEERS);
     let ups: HashSet<_> = std::iter::from_fn(|| hub.up()).collect();
     assert_eq!(ups.len(), PEERS);
-    // They all leave; each departure is noticed once (the sink checks the rest).
+    // All of them end; each end is reported once (the sink checks the rest).
     drop(spokes);
     let mut patience = Patience::new("200 departures are noticed");
     let mut left: HashSet<_> = names.into_keys().collect();
@@ -401,7 +401,7 @@ where
 }
 
 /// One call for several peers: each that can take the packet gets it, as often as it is named, and each that cannot is
-/// named with the reason, whatever becomes of the others.
+/// named with the reason, independently of the others.
 pub fn to_several_peers_at_once<F: Factory>(factory: &F) {
     let mut sender = Node::new(factory.method());
     let mut receivers = Vec::new();
@@ -439,7 +439,7 @@ pub fn to_several_peers_at_once<F: Factory>(factory: &F) {
         "{refused:?}"
     );
     assert_eq!(receive(&mut receivers[0].0, &mut sender).1, b"again");
-    // What is larger than any packet is refused to each.
+    // A packet above the limit is refused for each.
     let limit = sender.method.limits().max_packet;
     let too_large = vec![0; limit + 1];
     refused.clear();
@@ -451,8 +451,8 @@ pub fn to_several_peers_at_once<F: Factory>(factory: &F) {
     assert_eq!(refused, [(0, error.clone()), (1, error)]);
 }
 
-/// What a method says it does not hold arrives although its sender does nothing more, whether a flush or polls of the
-/// sender have made it leave, or neither was needed.
+/// A packet that a method states not to hold arrives although its sender does nothing more, after a flush or polls of the
+/// sender where it was held before.
 pub fn that_are_not_held_need_no_poll<F: Factory>(factory: &F) {
     const ROUNDS: u64 = 20;
     const PACKETS: u64 = 30;

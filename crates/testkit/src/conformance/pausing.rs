@@ -25,7 +25,7 @@ fn fill<M: Method>(pair: &mut Pair<M>) -> u32 {
             refusals += 1;
         }
         if refusals == REFUSALS - 1 {
-            // Room may come yet, as slowly as the method sends.
+            // Room may still be reported, as slowly as the method sends.
             pair.settle();
         }
         pair.step();
@@ -50,7 +50,7 @@ fn take<M: Method>(pair: &mut Pair<M>, numbers: std::ops::Range<u32>) {
     }
 }
 
-/// Sends would block, nothing is delivered meanwhile, and everything comes in order afterwards.
+/// Sends would block, nothing is delivered meanwhile, and all packets arrive in order afterwards.
 pub fn holds_up_the_sender<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     pair.b.method.pause(pair.to_a);
@@ -103,7 +103,7 @@ pub fn keeps_the_order<F: Factory>(factory: &F) {
     pair.still_works();
 }
 
-/// Peers that are not paused send packets, and move bytes, as ever.
+/// Peers that are not paused send packets and move bytes as usual.
 pub fn leaves_others_alone<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let mut other = Node::new(factory.method());
@@ -145,7 +145,7 @@ pub fn stops_at_packets_only<F: Factory>(factory: &F) {
     let get = List::simple(Direction::Get, &theirs, here);
     assert_eq!(pair.b_transfers(&get), Ok(()));
     assert_eq!(theirs.to_vec(), ours.to_vec());
-    // What is behind a packet comes at the latest when that is delivered.
+    // Events behind a packet arrive at the latest when that is delivered.
     theirs.clear();
     pair.a_sends(b"first");
     let put = List::simple(Direction::Put, &ours, there).notifying(b"second");
@@ -166,7 +166,7 @@ pub fn stops_at_packets_only<F: Factory>(factory: &F) {
     assert_eq!(pair.a.seen.done.pop_front(), Some((token, Ok(()))));
 }
 
-/// A peer that leaves is reported, and what it sent before is delivered.
+/// The end of a peer is reported, and packets that it sent before are delivered.
 pub fn ends_with_the_peer<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     pair.b.method.pause(pair.to_a);
@@ -184,7 +184,7 @@ pub fn ends_with_the_peer<F: Factory>(factory: &F) {
     assert_eq!(pair.b.method.readiness(pair.to_a), Readiness::default());
 }
 
-/// A receiver that holds packets back sleeps, also when more come, until it takes them.
+/// A receiver that holds packets back sleeps, also when more arrive, until it takes them.
 pub fn lets_the_receiver_sleep<F: Factory>(factory: &F) {
     const NAP: Duration = Duration::from_millis(30);
     for is_full in [false, true] {
@@ -233,7 +233,7 @@ fn becomes<M: Method>(
     assert_eq!(readiness(pair), wanted, "reading it changes nothing");
 }
 
-/// What can be read and written is known for each peer, at any time.
+/// Readiness for reading and writing is known for each peer, at any time.
 pub fn readiness_is_what_it_says<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let at_a = |pair: &mut Pair<F::Method>| pair.a.method.readiness(pair.to_b);

@@ -1,4 +1,4 @@
-//! What must not be reachable through remote memory, and when it stops being reachable.
+//! Memory that must not be reachable through exports, or not any more.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +16,7 @@ const BOTH: [Direction; 2] = [Direction::Get, Direction::Put];
 const LEN: usize = 8192;
 const OURS: u8 = 0x11;
 const THEIRS: u8 = 0x22;
-/// Lies before and behind every export.
+/// Bytes before and behind every export.
 const SECRET: u8 = 0x33;
 
 /// Memory of `b` with an export in its middle.
@@ -38,7 +38,7 @@ impl Target {
         self.whole.slice(LEN..2 * LEN).to_vec()
     }
 
-    /// Nothing beside the export was written.
+    /// Checks that nothing beside the export was written.
     fn is_untouched_around(&self) -> bool {
         let whole = self.whole.to_vec();
         is_all(&whole[..LEN], SECRET) && is_all(&whole[2 * LEN..], SECRET)
@@ -83,7 +83,7 @@ fn must_fail_going<M: Method>(
     assert!(target.is_untouched_around(), "something was written");
 }
 
-/// As [`must_fail`], for what covers nothing of the export: its bytes stay as well.
+/// As [`must_fail`], for descriptors outside of the export: its bytes stay as well.
 fn must_fail_whole<M: Method>(pair: &mut Pair<M>, remote: RegionDescriptor, target: &Target) {
     for direction in BOTH {
         must_fail_going(pair, direction, &[remote], target);
@@ -106,7 +106,7 @@ pub fn of_unknown_keys<F: Factory>(factory: &F) {
     }
 }
 
-/// Once `unexport` has returned, the key opens nothing, not even when the same memory is exported
+/// Once `unexport` has returned, the key is refused, also when the same memory is exported
 /// anew.
 pub fn of_ended_exports<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
@@ -114,7 +114,7 @@ pub fn of_ended_exports<F: Factory>(factory: &F) {
     let mut target_now = Target::new(&mut pair, Access::ReadWrite);
     for _ in 0..50 {
         pair.b.method.revoke(pair.to_a, target_now.region.key);
-        // Ending it twice, or ending what never was, is harmless.
+        // Ending it twice, or ending an unknown export, is harmless.
         pair.b.method.revoke(pair.to_a, target_now.region.key);
         pair.b.method.revoke(pair.to_a, 12345);
         stale.push(target_now.region);
@@ -170,14 +170,14 @@ pub fn of_ranges<F: Factory>(factory: &F) {
     assert!(target.is_untouched_around());
 }
 
-/// Reading what may only be written, and the other way round; alone and behind a good fragment.
+/// Reading memory that may only be written, and the other way round; alone and behind a good fragment.
 pub fn of_access<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let read_only = Target::new(&mut pair, Access::Read);
     must_fail_going(&mut pair, Direction::Put, &[read_only.region], &read_only);
     let write_only = Target::new(&mut pair, Access::Write);
     must_fail_going(&mut pair, Direction::Get, &[write_only.region], &write_only);
-    // What is allowed works.
+    // Allowed accesses work.
     let ours = Memory::zeroed(LEN);
     let get = List::simple(Direction::Get, &ours, read_only.region);
     assert_eq!(pair.a_transfers(&get), Ok(()));
@@ -212,7 +212,7 @@ pub fn of_other_peers_exports<F: Factory>(factory: &F) {
         let ours = Memory::from_vec(vec![OURS; LEN]);
         let list = List::simple(direction, &ours, target.region).notifying(b"must not arrive");
         let result = run(&mut thief, to_b, &mut pair.b, &list);
-        // Where the key is the protection, this process, which has it, may be let in.
+        // Where the key is the only protection, this process, which has it, may have access.
         let may_pass = !pair.b.method.capabilities().per_peer_protection;
         let (read, written) = match (&result, direction) {
             (Ok(()), Direction::Get) if may_pass => (THEIRS, THEIRS),
@@ -257,7 +257,7 @@ pub fn of_objects<F: Factory>(factory: &F) {
         forged.object = Some(ObjectSpan { object, offset });
         for direction in BOTH {
             let ours = Memory::from_vec(vec![OURS; LEN]);
-            // Whether the object is believed, checked or ignored is the method's affair.
+            // A method may use, check or ignore the object.
             let _ = pair.a_transfers(&List::simple(direction, &ours, forged));
             pair.still_works();
             let around = [whole.slice(0..LEN), whole.slice(2 * LEN..3 * LEN)];
@@ -274,7 +274,7 @@ pub fn of_objects<F: Factory>(factory: &F) {
     }
 }
 
-/// A list that fails in its last fragment delivers no notify packet, however good the others were.
+/// A list that fails in its last fragment delivers no notify packet, also if all others were good.
 pub fn failed_transfers_do_not_notify<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let target = Target::new(&mut pair, Access::ReadWrite);
@@ -291,7 +291,7 @@ pub fn failed_transfers_do_not_notify<F: Factory>(factory: &F) {
     }
 }
 
-/// While a peer in another thread writes without pause, the memory stands still from the moment
+/// While a peer in another thread writes without pause, the memory does not change from the moment
 /// that `unexport` returns.
 pub fn holds_the_moment_an_export_ends<F: Factory>(factory: &F)
 where
@@ -343,8 +343,8 @@ where
     });
 }
 
-/// Takes each descriptor that arrives and writes through it, several transfers at a time; says
-/// so once it is refused and nothing is in progress any more.
+/// Takes each descriptor that arrives and writes through it, several transfers at a time; sends
+/// a packet once it is refused and nothing is in progress any more.
 fn write_until_refused<M: Method>(
     node: &mut Node<M>,
     peer: Peer,

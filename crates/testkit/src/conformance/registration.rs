@@ -1,4 +1,4 @@
-//! Memory that is registered before it is moved or granted: once for many uses, and of all peers.
+//! Memory that is registered before it is moved or granted: once for many uses, and for all peers.
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{
@@ -86,7 +86,7 @@ pub fn covers_every_part<F: Factory>(factory: &F) {
     pair.b.method.deregister(there);
 }
 
-/// A registration ends for what comes: what was begun with it goes on.
+/// Ending a registration affects later transfers only: transfers that have begun complete.
 pub fn ends_behind_what_was_begun<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let (ours, theirs) = (filled(9), filled(0));
@@ -101,7 +101,7 @@ pub fn ends_behind_what_was_begun<F: Factory>(factory: &F) {
         step(&mut pair, &mut patience);
     }
     pair.a.method.deregister(here);
-    // Both were needed by others once, and ending them twice is harmless.
+    // Ending registrations twice is harmless.
     pair.a.method.deregister(here);
     pair.b.method.deregister(there);
     while pair.a.in_progress() > 0 {
@@ -146,7 +146,7 @@ pub fn is_needed_where_stated<F: Factory>(factory: &F) {
     }
 }
 
-/// A registration does not belong to a peer: it is there before the first one, and after each has gone.
+/// A registration does not belong to a peer: it can be made before the first connection, and outlasts each peer.
 pub fn outlives_peers<F: Factory>(factory: &F) {
     let (mut server, address) = Node::listening(factory);
     let (ours, theirs) = (filled(3), filled(0));

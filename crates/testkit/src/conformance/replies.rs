@@ -13,7 +13,7 @@ use super::Factory;
 use super::node::{List, Node, Pair};
 use crate::patience::Patience;
 
-/// What a handler does with each packet.
+/// A handler of packets.
 type Serve = Box<dyn FnMut(Vec<u8>, &mut dyn Outlet)>;
 
 /// A sink with a handler.
@@ -90,7 +90,7 @@ pub fn keep_a_packet_going<F: Factory>(factory: &F) {
     }
 }
 
-/// The sends of a handler would block as those of every other sender, and room is reported to it.
+/// Sends of a handler return that they would block as other sends do, and room is reported.
 pub fn are_held_up_as_all_packets<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let limit = pair.b.method.limits().max_packet;
@@ -133,8 +133,8 @@ pub fn are_held_up_as_all_packets<F: Factory>(factory: &F) {
     assert_eq!(pair.a.packet(), None);
 }
 
-/// What a handler reads has arrived when it is told so, and the notification is behind it; what it may not read is not
-/// said to have been read, and no notification is sent.
+/// Bytes that a handler reads have arrived when the call returns so, and the notification follows; a forbidden read is not
+/// reported as done, and no notification is sent.
 pub fn read_what_their_peers_export<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let (to_b, to_a) = (pair.to_b, pair.to_a);
@@ -177,7 +177,7 @@ pub fn read_what_their_peers_export<F: Factory>(factory: &F) {
             assert_eq!(pair.a_receives(), (to_b, b"read".to_vec()));
         }
         pair.a.method.revoke(to_b, open.key);
-        // Nothing was left behind.
+        // No further packet has arrived, and transfers still work.
         assert_eq!(pair.b.packet(), None);
         let back = pair.b.export(to_a, &memory, Access::Read);
         let list = List::simple(Direction::Get, &Memory::zeroed(len), back);
@@ -186,7 +186,7 @@ pub fn read_what_their_peers_export<F: Factory>(factory: &F) {
     }
 }
 
-/// An export that a handler has ended is closed to its peer.
+/// The peer cannot use an export that a handler has ended.
 pub fn end_exports<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let to_a = pair.to_a;

@@ -1,4 +1,4 @@
-//! Arming and waking: a process that sleeps is always woken by whatever there is to poll for.
+//! Arming and waking: a sleeping process is woken by every event that a poll would find.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ pub fn a_packet_wakes<F: Factory>(factory: &F) {
     }
 }
 
-/// The notify packet of a transfer wakes like any other.
+/// The notify packet of a transfer wakes its receiver like any other packet.
 pub fn a_notify_wakes<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let theirs = Memory::zeroed(100_000);
@@ -185,7 +185,7 @@ pub fn disarming_is_harmless<F: Factory>(factory: &F) {
     pair.b.method.disarm();
     pair.b.method.disarm();
     pair.still_works();
-    // Polling without disarming must not lose what comes later.
+    // Polling without disarming must not lose later wake-ups.
     pair.b.fall_asleep();
     pair.a_sends(b"while armed");
     assert_eq!(pair.b_receives().1, b"while armed");
@@ -291,7 +291,7 @@ pub(super) struct Sleeper {
 }
 
 impl Sleeper {
-    /// Longer than any partner that is awake takes to reply, however loaded the machine.
+    /// Longer than any partner that is awake takes to reply on a loaded machine.
     const ALARM: Duration = GENEROUS;
     /// A packet may come in the very moment in which a nap ends by its own deadline; that this
     /// happens often is too unlikely.

@@ -236,7 +236,7 @@ pub fn of_unequal_lengths_fail<F: Factory>(factory: &F) {
                 "{direction:?} {len}"
             );
         }
-        // Lengths whose sum overflows are not equal to anything.
+        // Lengths whose sum overflows are equal to no length.
         let mut huge = region;
         huge.len = u64::MAX;
         let mut list = List::simple(direction, &ours, huge);
@@ -248,7 +248,7 @@ pub fn of_unequal_lengths_fail<F: Factory>(factory: &F) {
     assert_eq!(theirs.to_vec(), vec![5; 100]);
 }
 
-/// The side that was connected to may start transfers just as well.
+/// The side that was connected to may start transfers as well.
 pub fn started_by_the_accepting_side<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     for len in [1, 100, 5000, 3 << 20] {
@@ -467,8 +467,8 @@ pub fn of_allocated_memory_on_either_side<F: Factory>(factory: &F) {
     pair.still_works();
 }
 
-/// Memory that the method allocated: zeroed, of the size asked for, good for transfers; where the
-/// peer can map it, both see each other's writes; where not, the report says why.
+/// Memory that the method allocated: zeroed, of the requested size, usable for transfers; where the
+/// peer can map it, both see each other's writes; where not, the report names the reason.
 pub fn of_allocated_memory_and_mapping<F: Factory>(factory: &F) {
     const LEN: usize = 300_000;
     let mut pair = Pair::new(factory);
@@ -482,7 +482,7 @@ pub fn of_allocated_memory_and_mapping<F: Factory>(factory: &F) {
     let list = List::simple(Direction::Get, &ours, region);
     assert_eq!(pair.a_transfers(&list), Ok(()));
     assert!(ours.to_vec() == bytes);
-    // A slice of allocated memory is reached at its own place.
+    // A slice of allocated memory is mapped at its own offset.
     let slice = theirs.slice(100_001..100_101);
     let inner = pair.b.export(pair.to_a, &slice, Access::ReadWrite);
     let list = List::simple(Direction::Put, &Memory::from_vec(vec![9; 100]), inner);
@@ -493,7 +493,7 @@ pub fn of_allocated_memory_and_mapping<F: Factory>(factory: &F) {
 
     let mut patience = Patience::new("mapping is decided");
     let mapped = loop {
-        // A method may need a moment to fetch what it maps.
+        // A method may need a moment to fetch the memory that it maps.
         let mapped = pair.a.method.map(pair.to_b, &region);
         if mapped.is_some() || patience.left() < crate::patience::GENEROUS.mul_f64(0.99) {
             break mapped;
@@ -518,7 +518,7 @@ pub fn of_allocated_memory_and_mapping<F: Factory>(factory: &F) {
         let report = pair.a.method.report(pair.to_b).expect("a report on a peer");
         assert!(!report.facts.is_empty(), "the reason is on record");
     }
-    // Ordinary memory is no object; where it can be mapped all the same, it is the same bytes.
+    // Ordinary memory is in no object; where it can be mapped nevertheless, the mapping has the same bytes.
     let plain = pair.b.export(
         pair.to_a,
         &Memory::from_vec(vec![7; 100]),
@@ -528,7 +528,7 @@ pub fn of_allocated_memory_and_mapping<F: Factory>(factory: &F) {
     if let Some(mapped) = pair.a.method.map(pair.to_b, &plain) {
         assert_eq!(mapped.to_vec(), vec![7; 100]);
     }
-    // Zero bytes can be had, and an absurd amount is refused, not fatal.
+    // Zero bytes can be allocated, and an absurd amount is refused, not fatal.
     assert_eq!(pair.a.method.allocate(0).expect("nothing").len(), 0);
     assert!(pair.a.method.allocate(usize::MAX / 2).is_err());
     pair.still_works();
@@ -624,8 +624,8 @@ pub fn both_ways_between_two_peers_at_once<F: Factory>(factory: &F) {
     assert!(got_b.to_vec() == a_bytes && space_b.to_vec() == a_bytes);
 }
 
-/// What was written at once has arrived when its sender is told so, and the notification is behind it, in the order of packets;
-/// what may not be written is not said to have been, changes nothing, and no notification is sent.
+/// Bytes that were written at once have arrived when the call returns so, and the notification follows, in the order of packets;
+/// a forbidden write is not reported as done, changes nothing, and no notification is sent.
 pub fn written_at_once<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let (to_b, to_a) = (pair.to_b, pair.to_a);
@@ -667,7 +667,7 @@ pub fn written_at_once<F: Factory>(factory: &F) {
     pair.still_works();
 }
 
-/// Memory is read and written while its owner does not poll, where the method states that it can be, and nowhere else.
+/// Memory is read and written while its owner does not poll exactly where the method states that.
 pub fn reach_an_owner_that_does_not_poll<F: Factory>(factory: &F) {
     const LEN: usize = 100_000;
     /// Polls of the other side alone, after which a transfer that needs the owner has not gone on.
@@ -711,8 +711,8 @@ pub fn reach_an_owner_that_does_not_poll<F: Factory>(factory: &F) {
     pair.still_works();
 }
 
-/// A method that does not state that it needs the exact time works with a reading of the clock from long before; one that does has a use
-/// for it: it measures round trips.
+/// A method that does not state that it needs the exact time works with an old reading of the clock; one that states it measures
+/// round trips.
 pub fn need_the_exact_time_where_stated<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let (_, bytes) = content(3, 100);

@@ -5,7 +5,7 @@
 //! were reached before with the same operations done are not entered again (Lowe), which keeps the search
 //! short where results leave few orders. Objects that have nothing to do with each other are checked separately:
 //! the caller makes a history for each. A call that never returned may have taken effect at any moment
-//! since, or never.
+//! afterwards, or never.
 //!
 //! [`models`] has what histories of file systems need: names and sizes. [`register`] needs no search, and knows
 //! writes that were given up.
@@ -31,8 +31,8 @@ pub trait Model {
     /// The state before the history.
     fn start(&self) -> Self::State;
 
-    /// The state behind `call`, if it may return `returned` in `state`; with `None` nothing is known of what
-    /// it returned. There may be several: all that cannot be distinguished yet.
+    /// The state behind `call`, if it may return `returned` in `state`; `None` if the returned value
+    /// is unknown. There may be several states: all that cannot be distinguished yet.
     fn step(
         &self,
         state: &Self::State,
@@ -48,7 +48,7 @@ pub struct Event<C, R> {
     pub call: C,
     /// When.
     pub called: u64,
-    /// What came back and when; `None` if nothing is known of the outcome.
+    /// The returned value and when; `None` if the outcome is unknown.
     pub returned: Option<(R, u64)>,
 }
 
@@ -59,7 +59,7 @@ impl<C, R> Event<C, R> {
     }
 }
 
-/// What a search found.
+/// Outcome of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// There is an order that explains the history.
@@ -164,7 +164,7 @@ impl<M: Model> Search<'_, M> {
     }
 
     /// The operations that may come next, with the states behind them: those that were called before any
-    /// other open one returned. What is tried first stands last.
+    /// other open one returned. The first to try is the last of them.
     fn choices(&self, state: &M::State) -> Vec<(usize, M::State)> {
         let open = || (0..self.events.len()).filter(|&index| !self.is_done(index));
         let first_end = open().map(|index| self.events[index].end()).min();
@@ -179,7 +179,7 @@ impl<M: Model> Search<'_, M> {
             let behind = self.model.step(state, &event.call, returned);
             choices.extend(behind.into_iter().map(|state| (index, state)));
         }
-        // What ended first most likely happened first.
+        // The operation that ended first most likely happened first.
         choices.sort_by_key(|(index, _)| std::cmp::Reverse(self.events[*index].end()));
         choices
     }

@@ -17,7 +17,7 @@ pub enum NameCall {
     Lookup(u8),
     /// Removes a name.
     Unlink(u8),
-    /// Gives the object of the first name the second one, whatever that stood for.
+    /// Gives the object of the first name the second one, replacing the object of that name if there is one.
     Rename(u8, u8),
 }
 
@@ -107,7 +107,7 @@ impl Model for Names {
 }
 
 impl NameCall {
-    /// The name that decides what comes of it.
+    /// The name that decides the outcome.
     fn name(&self) -> &u8 {
         match self {
             Self::Create(name) | Self::Lookup(name) | Self::Unlink(name) => name,

@@ -71,7 +71,7 @@ impl Cluster {
 ///
 /// # Errors
 ///
-/// What contradicts what, in words.
+/// The contradiction, in words.
 pub fn check(first: u64, events: &[Event]) -> Result<(), String> {
     let clusters = clusters(first, events)?;
     let mut left: Vec<&Cluster> = clusters.iter().collect();
@@ -174,7 +174,7 @@ mod tests {
         let write = event(Wrote(1), 1, 9);
         assert!(good(&[write, event(Read(0), 2, 3), event(Read(1), 4, 5)]));
         assert!(!good(&[write, event(Read(1), 2, 3), event(Read(0), 4, 5)]));
-        // What was given up may happen later, or never,
+        // A write that was given up may happen later, or never,
         let given_up = event(GaveUp(1), 1, 2);
         assert!(good(&[
             given_up,
@@ -280,7 +280,7 @@ mod tests {
                 given_up |= matches!(access, Access::GaveUp(_));
                 events.push(event(access, pair[0].min(pair[1]), pair[0].max(pair[1])));
             }
-            // The search does not check what must not come late: only a read could show that.
+            // The search does not check that given-up writes do not come late: only a read could show that.
             let is_late = events.iter().any(|late| {
                 matches!(late.access, Access::GaveUp(_))
                     && events.iter().any(|other| {

@@ -56,7 +56,7 @@ fn known_histories_of_sizes() {
         event(Stat, 2, Is(5), 3),
         event(Stat, 4, Is(0), 5),
     ]));
-    // What never returned may happen late, or never, but once.
+    // A call that never returned may happen late, or never, but once.
     assert!(good(&[lost(Truncate(7), 1), event(Stat, 2, Is(0), 3)]));
     assert!(good(&[
         lost(Truncate(7), 1),
@@ -111,7 +111,7 @@ fn known_histories_of_names() {
         lost(Unlink(2), 3),
         event(Lookup(1), 4, Absent, 5),
     ]));
-    // A create without a result is the file that is found, and stays it.
+    // A create without a result made the object that a look-up finds, and later look-ups find the same object.
     assert!(good(&[
         lost(Create(1), 1),
         event(Lookup(1), 2, Object(9), 3),
@@ -174,7 +174,7 @@ fn random_history(random: &mut Random, count: usize, altered: bool) -> Vec<NameE
     events
 }
 
-/// Tries every order of every subset of what never returned.
+/// Tries every order, with every subset of the calls that never returned.
 fn by_force(events: &[NameEvent], done: &mut Vec<usize>, state: &<Names as Model>::State) -> bool {
     let open: Vec<usize> = (0..events.len()).filter(|i| !done.contains(i)).collect();
     if open.iter().all(|&index| events[index].returned.is_none()) {
@@ -211,7 +211,7 @@ fn histories_of_a_real_object_are_good() {
 }
 
 #[test]
-fn the_search_finds_what_trying_every_order_finds() {
+fn the_search_agrees_with_trying_every_order() {
     let mut bad = 0;
     for seed in 0..2000 {
         let mut random = Random::new(seed);

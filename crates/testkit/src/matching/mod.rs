@@ -22,14 +22,14 @@ pub trait Rules {
     fn matches(pattern: &<Self::Matcher as Matcher>::Pattern, message: (u32, u64)) -> bool;
 }
 
-/// What waits, in order, and the numbers that are free for more.
+/// Waiting entries in order, and the numbers that are free for more.
 struct Waiting<T> {
     items: Vec<(u32, T)>,
     free: Vec<u32>,
 }
 
 impl<T: Copy> Waiting<T> {
-    /// Nothing, with so many numbers.
+    /// No entries, and so many free numbers.
     fn new(numbers: usize) -> Self {
         Self {
             items: Vec::new(),
@@ -68,7 +68,7 @@ struct Pair<R: Rules> {
     matcher: R::Matcher,
     receives: Waiting<Pattern<R>>,
     messages: Waiting<(u32, u64)>,
-    /// Where it is, for who reads a failure.
+    /// The present step, for failure messages.
     at: String,
 }
 
@@ -155,7 +155,7 @@ impl<R: Rules> Pair<R> {
         }
     }
 
-    /// Compares what the matcher says of what waits. Returns whether it knew which message is the next for some receive.
+    /// Compares the matcher's and the reference's waiting entries. Returns whether the matcher named the next message for some receive.
     fn check(&mut self) -> bool {
         let holds = !self.messages.items.is_empty();
         assert_eq!(self.matcher.holds_messages(), holds, "{}", self.at);
@@ -193,7 +193,7 @@ impl<R: Rules> Pair<R> {
 /// Drives a matcher with so many random steps.
 ///
 /// # Panics
-/// If it does other than the reference.
+/// If the matcher deviates from the reference.
 pub fn follow_reference<R: Rules>(seed: u64, steps: usize) {
     let mut pair = Pair::<R> {
         random: Random::new(seed),

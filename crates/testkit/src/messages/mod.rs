@@ -4,13 +4,13 @@
 //! A medium joins by implementing [`Medium`] and naming it in [`crate::messages!`]. Parts, in reading
 //! order:
 //!
-//! - `node`: an instance of the layer that remembers what was posted and what has completed, and
+//! - `node`: an instance of the layer that records posted and completed operations, and
 //!   checks contents.
-//! - `peer_process`: the other process, and the orders that it takes.
+//! - `peer_process`: the other process, and the orders that it carries out.
 //! - [`situations`]: the states, each of them ended in every way: the peer dies, restarts, hangs; the
 //!   operation is cancelled; the connection is dropped.
 //! - [`moments`]: traffic of every kind in both directions, and a death at a random moment.
-//! - [`waits`]: what ends a wait, for every event and waits of every length.
+//! - [`waits`]: every event ends a wait, for waits of every length.
 //! - [`pairs`]: two instances of one process that call each other.
 
 mod node;

@@ -13,7 +13,7 @@ const SIZES: [usize; 8] = [0, 8, 100, 4096, 9000, 70_000, 300_001, 2 << 20];
 /// Deaths in a row.
 const ROUNDS: usize = 12;
 
-/// Everything that was posted completes once, with what was sent or with the peer's name.
+/// Every posted operation completes once, with the sent bytes or with an error that names the peer.
 pub fn of_a_death<M: Medium>(medium: &M, test: &str) {
     at_random_moments(medium, test, false);
 }

@@ -1,4 +1,4 @@
-//! An instance of the layer that knows what it has posted.
+//! An instance of the layer that records its operations.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,10 +18,10 @@ pub(super) fn content(tag: Tag, size: usize) -> Vec<u8> {
     Random::new(tag.wrapping_mul(0x1_0001) ^ size as u64).bytes(size)
 }
 
-/// The number of operations whose end nobody asks for.
+/// The user number of operations whose completions are ignored.
 pub(super) const UNOBSERVED: u64 = 0;
 
-/// What an operation was posted for.
+/// The purpose of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Send,
@@ -41,12 +41,16 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// Whether it ended well; what a receive or a read then holds is compared.
+    /// Whether it succeeded; contents of a receive or a read are then compared.
     pub(super) fn succeeded(&self) -> bool {
         let done = matches!(self.result, Some(Ok(_)));
         if done && matches!(self.kind, Kind::Receive | Kind::Read) {
             let whole = self.memory.to_vec() == content(self.tag, self.memory.len());
-            assert!(whole, "the content of {:?} is not what was sent", self.tag);
+            assert!(
+                whole,
+                "the content of {:?} differs from the sent bytes",
+                self.tag
+            );
         }
         done
     }
@@ -73,7 +77,7 @@ impl Node {
         }
     }
 
-    /// Makes progress, and notes what has completed or arrived.
+    /// Makes progress, and records completions and arrivals.
     pub(super) fn step(&mut self) {
         let mut done: Vec<Completion> = Vec::new();
         self.layer
@@ -87,8 +91,8 @@ impl Node {
             .expect("testing is always allowed");
     }
 
-    /// Waits for something to note, at most so long, and notes it: only in the setting in which waits are to end by
-    /// events. Otherwise it makes progress once, which finds more situations in less time.
+    /// Waits for a completion or an arrival, at most so long, and records it: only in the setting in which waits must end by
+    /// events. Otherwise it makes progress once, which tests more situations in less time.
     pub(super) fn wait(&mut self, most: Duration) {
         if waits::by_events_only() {
             self.layer.wait(self.context, most);
@@ -182,7 +186,7 @@ impl Node {
         }
     }
 
-    /// Waits until everything that was posted has completed.
+    /// Waits until all posted operations have completed.
     pub(super) fn complete_all(&mut self, why: &str) {
         let mut patience = Patience::new(format!("all operations complete {why}"));
         loop {

@@ -12,7 +12,7 @@ use crate::random::Random;
 const CROSSINGS: u64 = 60;
 /// Messages of each of the two in one round, all under one tag.
 const MESSAGES: usize = 12;
-/// Below and above what travels whole.
+/// Below and above the limit of messages that travel whole.
 const SIZES: [usize; 3] = [10, 2000, 300_000];
 const TAG: Tag = 9;
 
@@ -47,7 +47,7 @@ impl Pair {
         nodes.map(|node| node.layer.listening().join(","))
     }
 
-    /// Notes the tags of what has come, and releases its senders.
+    /// Records the tags of unexpected messages that have arrived, and releases their senders.
     fn release(&mut self, tags: &mut [Vec<Tag>; 2]) {
         for (node, tags) in self.nodes.iter_mut().zip(tags) {
             for message in node.unexpected.drain(..) {
@@ -73,7 +73,7 @@ impl Pair {
         }
     }
 
-    /// One node sends to the other one and posts what it is to receive.
+    /// One node sends to the other and posts its receives.
     fn post(&mut self, node: usize, size: usize, round: u64) {
         let (own, peer) = (&mut self.nodes[node], self.peers[node]);
         // Both make the same content of the same tag and size, so the sizes show the order.
@@ -81,7 +81,7 @@ impl Pair {
         own.receive(peer, TAG + round, SIZES[2] + MESSAGES);
     }
 
-    /// Everything has come, in order, over one connection.
+    /// All messages have arrived, in order, over one connection.
     fn check(&mut self, sizes: &[Vec<usize>; 2], round: u64) {
         self.step_until(|nodes| nodes.iter().all(|node| node.pending().is_empty()));
         for (node, sent) in self.nodes.iter().zip([&sizes[1], &sizes[0]]) {
@@ -109,7 +109,7 @@ fn connections(node: &Node) -> usize {
     node.layer.get_info(None).connected
 }
 
-/// The one that was called finds the caller under its address.
+/// The side that was called finds the caller under its address.
 pub fn a_caller_is_known_by_its_address<M: Medium>(medium: &M, _test: &str) {
     let mut pair = Pair::new(medium, "a caller is known");
     let first = pair.peers[0];
@@ -147,7 +147,7 @@ pub fn calls_that_cross_become_one<M: Medium>(medium: &M, _test: &str) {
     }
 }
 
-/// Neither of two that go on calling and releasing each other loses a message.
+/// Two nodes that call and release each other again and again lose no message.
 pub fn releasing_and_calling_again_loses_nothing<M: Medium>(medium: &M, _test: &str) {
     const ROUNDS: u64 = 100;
     let mut random = Random::new(12);

@@ -1,4 +1,4 @@
-//! The other process: it carries out orders that come as unexpected messages, and checks what it gets.
+//! The other process: it carries out orders that arrive as unexpected messages, and checks the messages that it receives.
 
 use std::time::{Duration, Instant};
 
@@ -82,7 +82,7 @@ fn reply(node: &mut Node, to: Addr, bytes: &[u8]) {
     drop(posted);
 }
 
-/// The two processes, seen from the one that gives the orders.
+/// The two processes, in the process that gives the orders.
 pub(super) struct ProcessPair<'a, M: Medium> {
     medium: &'a M,
     test: &'a str,
@@ -168,19 +168,19 @@ impl<'a, M: Medium> ProcessPair<'a, M> {
         }
     }
 
-    /// A peer replies.
+    /// The peer replies.
     #[track_caller]
     pub(super) fn still_works(&mut self, peer: Addr) {
         assert_eq!(self.ask(peer, ECHO, &[7, 8, 9], 24)[8], 8);
     }
 
-    /// The peer process holds nothing of what was sent before.
+    /// The peer process has no message left that was sent before.
     pub(super) fn holds_nothing(&mut self) {
         let bytes = self.ask(self.peer, BACKLOG, &[], 8);
         assert_eq!(bytes, [0; 8], "a new process has old messages");
     }
 
-    /// Makes progress until `until`, or for a while: long enough to get on with what was posted.
+    /// Makes progress until `until`, or for a while: long enough for posted operations to advance.
     pub(super) fn advance(&mut self, until: impl Fn(&Node) -> bool) {
         const WHILE: Duration = Duration::from_millis(60);
         let begun = Instant::now();

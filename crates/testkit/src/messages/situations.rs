@@ -14,7 +14,7 @@ const LARGE: usize = 1 << 20;
 /// Below it.
 const SMALL: usize = 4 << 10;
 
-/// Brings operations into a state. Where the peer must not get on with them, it is stopped.
+/// Brings operations into a state. Where the peer must not advance them, it is stopped.
 type Arrange<M> = fn(&mut ProcessPair<'_, M>);
 
 /// Something has begun to move.
@@ -54,7 +54,7 @@ pub fn sends_that_wait_for_credit<M: Medium>(medium: &M, test: &str) {
     });
 }
 
-/// The peer knows of them, and has no receive for them.
+/// Their announcements have arrived at the peer, which has no receive for them.
 pub fn announced_sends<M: Medium>(medium: &M, test: &str) {
     in_every_way(medium, test, |pair| {
         pair.still_works(pair.peer);
@@ -77,7 +77,7 @@ pub fn a_send_half_done<M: Medium>(medium: &M, test: &str) {
     });
 }
 
-/// Nothing comes for it.
+/// A receive without a message.
 pub fn a_receive_of_nothing<M: Medium>(medium: &M, test: &str) {
     in_every_way(medium, test, |pair| {
         pair.still_works(pair.peer);
@@ -150,8 +150,8 @@ fn in_every_way<M: Medium>(medium: &M, test: &str, arrange: Arrange<M>) {
     }
 }
 
-/// The peer dies: what was not done fails with its name, whatever has nothing to do with it goes on,
-/// and its successor at the same address knows nothing of it.
+/// The peer dies: its unfinished operations fail with its name, operations with other peers go on,
+/// and its successor at the same address has no state of it.
 fn killed<M: Medium>(pair: &mut ProcessPair<'_, M>) {
     let (_other, bystander) = pair.bystander();
     let unconcerned = pair.node.receive(bystander, 77, SMALL);
@@ -174,7 +174,7 @@ fn fail_by_death<M: Medium>(pair: &mut ProcessPair<'_, M>, unconcerned: u64) {
     for operation in pair.node.operations.values() {
         let fine = match &operation.result {
             Some(Err(OpError::Peer { address, .. })) => *address == pair.address,
-            // A send may be complete before it arrives; what has arrived whole is there.
+            // A send may complete before the message arrives; a message that has arrived whole is received.
             Some(Ok(_)) => operation.succeeded(),
             Some(Err(_)) => false,
             None => true,
@@ -184,7 +184,7 @@ fn fail_by_death<M: Medium>(pair: &mut ProcessPair<'_, M>, unconcerned: u64) {
     memory_is_freed(&mut pair.node);
 }
 
-/// The operations are cancelled while the peer hangs; when it goes on, nothing of them is left.
+/// The operations are cancelled while the peer hangs; when it goes on, no trace of them is left.
 fn cancelled<M: Medium>(pair: &mut ProcessPair<'_, M>) {
     pair.node.cancel_all();
     pair.advance(|node| node.pending().is_empty());
@@ -212,7 +212,7 @@ fn cancelled<M: Medium>(pair: &mut ProcessPair<'_, M>) {
     assert_eq!((info.operations, info.transfers), (0, 0));
 }
 
-/// What cancelled receives' memory is filled with.
+/// Filler of cancelled receives' memory.
 const MARK: u8 = 0xe5;
 
 /// Fills the memory of cancelled receives; returns their tags.
@@ -251,7 +251,7 @@ fn disconnected<M: Medium>(pair: &mut ProcessPair<'_, M>) {
     memory_is_freed(&mut pair.node);
 }
 
-/// Memory belongs to the caller alone again, at the latest when the peer is dead or goes on.
+/// Memory belongs to the caller alone again, at the latest when the peer is dead or resumes.
 fn memory_is_freed(node: &mut Node) {
     let mut patience = Patience::new("the memory of completed operations is freed");
     let held = |node: &Node| {

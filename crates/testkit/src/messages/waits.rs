@@ -1,11 +1,11 @@
 //! Every event ends a wait at once, whatever the wait's length: a table of events and lengths, for each medium.
 //!
-//! No cell reads a clock. The peer, a thread with an instance of its own or another process, says when the event
+//! No cell reads a clock. The peer, a thread with an instance of its own or another process, reports when the event
 //! has happened, and the layer counts the sleeps that last until the caller's time is up
 //! ([`Info::expired_sleeps`](causeway_bmi::Info)). A sleep that begins after the event and expires has slept through it. On a
 //! machine that is busy with other things a kernel may take its time with a segment or an exit, so a cell has
-//! several rounds, and most of them must be without such a sleep. A wait for seconds is a long one: what does
-//! not end it is found at its end.
+//! several rounds, and most of them must be without such a sleep. A wait for seconds is a long one: an event
+//! that does not end it is found at its end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -30,7 +30,7 @@ const LENGTHS: [Duration; 4] = [
 const ROUNDS: usize = 3;
 /// So many sleeps make sure that the quick way to sleep is in use, where there is one.
 const WARMING_SLEEPS: u64 = 20;
-/// So often the peer makes progress after what it did.
+/// How often the peer makes progress after an order.
 const LAST_STEPS: usize = 4;
 /// Bytes of a message that is moved by a transfer, and of a region.
 const LARGE: usize = 1 << 20;
@@ -45,7 +45,7 @@ enum Order {
     SendUnexpected,
     /// Connect with another instance, which sends an unexpected message.
     Connect,
-    /// Take unexpected messages until it has been so many in all.
+    /// Take unexpected messages until so many have arrived in all.
     Take(usize),
     Disconnect,
     Wake(Waker),
@@ -74,7 +74,7 @@ impl<M: Medium> Peer<'_, M> {
                     let pause = self.random.below(2_000) as u64;
                     std::thread::sleep(Duration::from_micros(pause));
                     self.carry_out(order);
-                    // What is left of it for this side to do, such as a last packet behind a transfer.
+                    // Remaining work of this side, such as a last packet behind a transfer.
                     (0..LAST_STEPS).for_each(|_| self.take_part());
                     self.happened.store(true, Ordering::Release);
                 }
@@ -84,7 +84,7 @@ impl<M: Medium> Peer<'_, M> {
         }
     }
 
-    /// Makes progress as every process does, but takes nothing that has arrived.
+    /// Makes progress, but takes no message that has arrived.
     fn take_part(&mut self) {
         let Node { layer, context, .. } = &mut self.node;
         layer.wait(*context, Duration::from_micros(200));
@@ -235,7 +235,7 @@ fn with_peer<M: Medium + Sync>(medium: &M, body: impl FnOnce(&mut Waiter<'_>)) {
     });
 }
 
-/// Waits for a peer that sends its first message, and has the instance sleep so often that it does so in its usual way.
+/// Waits for a peer that sends its first message, and has the instance sleep so often that it sleeps in its usual way.
 fn first_caller(node: &mut Node) -> Addr {
     let mut patience = Patience::new("a peer sends its first message, and an idle instance sleeps");
     while node.unexpected.is_empty() {
@@ -302,7 +302,7 @@ pub fn a_transfer<M: Medium + Sync>(medium: &M, _: &str) {
     });
 }
 
-/// A peer takes messages that had used all credit up: one that waits for credit is sent.
+/// A peer takes messages that had used up all credit: one that waits for credit is sent.
 pub fn returned_credit<M: Medium + Sync>(medium: &M, _: &str) {
     with_peer(medium, |waiter| {
         let mut total = 0;
@@ -313,13 +313,13 @@ pub fn returned_credit<M: Medium + Sync>(medium: &M, _: &str) {
     });
 }
 
-/// Sends unexpected messages until one stays; returns its number. Counts them in `total`.
+/// Sends unexpected messages until one does not complete at once; returns its number. Counts them in `total`.
 fn use_credit_up(node: &mut Node, to: Addr, total: &mut usize) -> u64 {
     const TRIES: usize = 4_000;
     for _ in 0..TRIES {
         *total += 1;
         let sent = node.send_unexpected(to, NEWS, vec![3; 16 << 10]);
-        // Over a socket, what there is credit for may have to wait for room.
+        // Over a socket, a message with credit may have to wait for room.
         let until = Instant::now() + Duration::from_millis(10);
         while !has_ended(node, sent) && Instant::now() < until {
             node.step();

@@ -1,4 +1,4 @@
-//! What a disk holds, what was synced of it, and what may be left of the rest.
+//! Contents of a disk, their synced part, and the states in which a crash may leave the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -14,8 +14,8 @@ pub const ROOT: u64 = 1;
 
 type Sector = Arc<[u8; SECTOR]>;
 
-/// What is known of a thing that may have been stored since the last sync: what is surely there, and what
-/// came later, the newest last.
+/// Versions of a value since the last sync: the synced one, and later ones that may have been stored,
+/// the newest last.
 #[derive(Debug, Clone)]
 struct Versions<T> {
     safe: T,
@@ -38,7 +38,7 @@ impl<T: Clone> Versions<T> {
         self.is_dropped = false;
     }
 
-    /// As kernels do it: what was to be written reads as before, but counts as written.
+    /// As kernels do: data of a failed sync read as before, but count as written.
     fn fail_sync(&mut self) {
         self.is_dropped = !self.since.is_empty();
     }
@@ -189,7 +189,7 @@ impl Node {
             attributes: Versions::new(self.attributes.one(choice)),
             ..*self
         };
-        // What lies behind the end was not stored, and reads as zeros when the file grows again.
+        // Bytes behind the end were not stored, and read as zeros when the file grows again.
         let size = node.size();
         let first = size / SECTOR as u64;
         let keep = (size % SECTOR as u64) as usize;
@@ -211,7 +211,7 @@ impl Node {
     }
 }
 
-/// A name: its directory, and how it is called there.
+/// A name: its directory, and the entry there.
 pub type Key = (u64, OsString);
 
 /// A change of names that happens as a whole.
@@ -231,7 +231,7 @@ impl Rename {
     }
 }
 
-/// How much a crash takes of what was not synced.
+/// How much a crash takes of unsynced changes.
 #[derive(Debug, Clone, Copy)]
 enum Severity {
     /// All of it.
@@ -266,14 +266,14 @@ impl Choice<'_> {
     }
 }
 
-/// A disk, with what was synced and what was not. Copies share what they have in common.
+/// A disk with synced and unsynced versions. Copies share common content.
 #[derive(Debug, Clone)]
 pub struct Disk {
     nodes: BTreeMap<u64, Arc<Node>>,
     next: u64,
     /// Names as they are.
     names: BTreeMap<Key, u64>,
-    /// Names as they are surely stored.
+    /// Names as they were synced.
     safe_names: BTreeMap<Key, u64>,
     /// Changes of names since, in order.
     renames: Vec<Rename>,
@@ -424,7 +424,7 @@ impl Disk {
         kept
     }
 
-    /// What may be left when the power fails now.
+    /// A state that may be left when the power fails now.
     pub fn crash(&self, random: &mut Random) -> Self {
         const SEVERITIES: [Severity; 6] = [
             Severity::All,
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_stays_and_the_rest_may_go() {
+    fn synced_data_survive_and_the_rest_may_be_lost() {
         let mut disk = Disk::new(1 << 20, (0, 0));
         let number = disk.make(key("a"), false, 0o600, (0, 0));
         disk.write(number, 0, &[1; 2 * SECTOR]);
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_reads_as_zeros() {
+    fn a_range_cut_off_reads_as_zeros() {
         let mut disk = Disk::new(1 << 20, (0, 0));
         let number = disk.make(key("a"), false, 0o600, (0, 0));
         disk.write(number, 0, &[7; 1000]);

@@ -16,7 +16,7 @@ fn connect(server: &ScriptedServer) -> Result<Client, causeway_fs::Error> {
     Client::connect(&configuration, ClientOptions::default())
 }
 
-/// Looks, reads and writes.
+/// Looks a file up, reads and writes it.
 fn work(client: &mut Client) {
     let mut file = client.open(b"/f").unwrap();
     let mut bytes = vec![0; FILE_BYTES as usize];
@@ -65,7 +65,7 @@ fn the_highest_common_format_is_used() {
 #[test]
 fn without_a_common_format_the_error_names_both_sides() {
     for (lowest, highest, named) in [
-        // Of servers of one format, of which a refusal is all that is known.
+        // Of servers of one format, whose refusal states no range of formats.
         (4, 4, "format 4 "),
         (1, 1, "format 1 "),
         (13, 13, "format 13"),
@@ -84,7 +84,7 @@ fn without_a_common_format_the_error_names_both_sides() {
 }
 
 #[test]
-fn what_the_servers_format_lacks_is_an_error_that_names_both() {
+fn a_request_that_the_servers_format_lacks_is_an_error_that_names_both_ranges() {
     for (lowest, highest, is_lacking) in [(5, 7, true), (5, 5, true), (5, 8, false)] {
         let spoken_there = Arc::new(Mutex::new(formats(lowest, highest)));
         let (_directory, server, _) = counting(&spoken_there);
@@ -128,7 +128,7 @@ fn a_server_may_be_replaced_by_another_build_while_clients_run() {
 }
 
 #[test]
-fn servers_that_reply_in_no_format_of_the_request_are_not_asked_for_ever() {
+fn servers_that_reply_in_no_format_of_the_request_are_given_up() {
     let refusal = |format: u8| vec![format, 1, 71, 0, 0, 0, 0, 0];
     let done = |format: u8| vec![format, 0, 1];
     for (reply, most) in [

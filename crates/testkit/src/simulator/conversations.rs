@@ -1,9 +1,9 @@
 //! Conversations of the engine, driven without methods, sockets or a clock: the seed decides what happens next.
 //!
 //! Nodes send each other messages of all sizes, and connect when they have something to send: often both of two at
-//! once. They leave when they have not. Packets wait in channels with little room, transfers happen some
+//! once. They disconnect when they have not. Packets wait in channels with little room, transfers happen some
 //! time after they were started, connections break, operations are cancelled. Each message carries its number and
-//! bytes that follow from it, so that what a receive should have got is known. The method of a node may hold packets for a
+//! bytes that follow from it, so that the right content of each receive is known. The method of a node may hold packets for a
 //! while; a node holds packets of a peer only while a send to it is not complete.
 
 mod connections;
@@ -72,7 +72,7 @@ struct Node<M> {
     nodes: HashMap<u32, usize>,
     /// The connection of each peer, callers included, and which end of it is here.
     links: BTreeMap<u32, (u64, usize)>,
-    /// The memory of receives, and what may come, by user number.
+    /// The memory of receives, and the messages that may match, by user number.
     receives: BTreeMap<u64, Receive>,
     /// The messages that came from each node under each tag, by the receive that got them: in order of posting.
     got: BTreeMap<(usize, u64), BTreeMap<u64, u64>>,
@@ -111,7 +111,7 @@ struct World<M> {
 /// Runs a simulation.
 ///
 /// # Panics
-/// If a message comes with other bytes, twice, or out of order, or if one is missing although nothing went wrong.
+/// If a message arrives with other bytes, twice, or out of order, or if one is missing although there was no fault.
 pub fn run<M: Patterns>(seed: u64, plan: Plan) -> Outcome {
     let mut world = World::<M>::new(seed, plan);
     for _ in 0..plan.steps {
@@ -323,7 +323,7 @@ impl<M: Patterns> World<M> {
             return;
         };
         if entry.all.wants_time() {
-            // Time passes only where it is asked for, mostly more than has a node offer its receives.
+            // Time passes only when the engine wants it, mostly by more than makes a node offer its receives.
             let late = !self.random.one_in(16);
             self.now += Duration::from_micros(if late { 30 } else { 1 });
             entry.all.begin_poll(self.now);
@@ -357,7 +357,7 @@ impl<M: Patterns> World<M> {
         if result.is_ok()
             && let Some(packet) = transfer.notify
         {
-            let connection = self.connections.get_mut(&connection).expect("it stands");
+            let connection = self.connections.get_mut(&connection).expect("it exists");
             let end = connection.ends.iter_mut().find(|end| end.node == node);
             let end = end.expect("one of both");
             end.flush();
@@ -367,7 +367,7 @@ impl<M: Patterns> World<M> {
         all.handle_transfer_done(transfer.token, result);
     }
 
-    /// Carries out what the nodes request.
+    /// Carries out the nodes' requests.
     fn settle(&mut self) {
         for node in 0..self.nodes.len() {
             while self.nodes[node].all.has_work() {
@@ -434,7 +434,7 @@ impl<M: Patterns> World<M> {
         }
     }
 
-    /// A node that has nothing to send to another one leaves.
+    /// A node that has nothing to send to another one disconnects.
     fn leave(&mut self, node: usize) {
         let other = self.other(node);
         let entry = &mut self.nodes[node];
@@ -462,7 +462,7 @@ impl<M: Patterns> World<M> {
         }
     }
 
-    /// The method of a node sends all that it holds.
+    /// The method of a node sends all held packets.
     fn flush(&mut self, node: usize) {
         let ends = self.connections.values_mut();
         let ends = ends.flat_map(|connection| &mut connection.ends);
@@ -529,7 +529,7 @@ impl<M: Patterns> World<M> {
                 }
             }
             Event::ProtocolError { reason, .. } => {
-                panic!("node {node} met a protocol error: {reason}")
+                panic!("node {node} reports a protocol error: {reason}")
             }
             Event::Transfers => self.start_transfers(node),
             // No message is placed directly here, callers state their addresses, and peers are known from the beginning.
@@ -552,7 +552,7 @@ impl<M: Patterns> World<M> {
             Some(Meeting::Same) => {}
             Some(Meeting::Wait) | None => return,
             Some(Meeting::Distinct) => {
-                // It has waited for the connection of this node's, and the caller has closed it since.
+                // The introduction has waited for this node's connection, which the caller has closed since.
                 let (number, side) = entry.links[&caller];
                 let end = &self.connections[&number].ends[1 - side];
                 assert!(end.closed, "node {node} has two connections with {other}");
@@ -565,7 +565,7 @@ impl<M: Patterns> World<M> {
         entry.all.merge(known, caller);
         let link = entry.links.remove(&caller).expect("it has called");
         entry.links.insert(known, link);
-        let connection = self.connections.get_mut(&link.0).expect("it stands");
+        let connection = self.connections.get_mut(&link.0).expect("it exists");
         connection.ends[link.1].peer = Some(known);
     }
 
@@ -638,7 +638,7 @@ impl<M: Patterns> World<M> {
                 packet.len() <= LIMITS.max_packet,
                 "a packet that is too long"
             );
-            let connection = self.connections.get_mut(&number).expect("it stands");
+            let connection = self.connections.get_mut(&number).expect("it exists");
             let end = &mut connection.ends[side];
             if end.sent.len() + end.held.len() >= CHANNEL {
                 entry.all.handle_blocked(peer);
@@ -710,7 +710,7 @@ impl<M: Patterns> World<M> {
         }
     }
 
-    /// There is one connection for each pair at most, or what is left of another one.
+    /// Each pair has one connection at most, and possibly one that is being closed.
     fn check_connections(&self) {
         let mut pairs = BTreeMap::<[usize; 2], usize>::new();
         for connection in self.connections.values() {
@@ -723,7 +723,7 @@ impl<M: Patterns> World<M> {
         assert!(pairs.values().all(|count| *count == 1), "{pairs:?}");
     }
 
-    /// Lets everything happen that is still to happen. Without faults every message is received then.
+    /// Processes all remaining events. Without faults every message is received then.
     fn finish(&mut self) {
         for _ in 0..20_000 {
             let node = self.random.below(self.nodes.len());
@@ -739,7 +739,7 @@ impl<M: Patterns> World<M> {
         }
         self.check_order();
         self.check_connections();
-        // Receives for whatever is left.
+        // Receives for the remaining messages.
         let sent: usize = self.nodes.iter().map(|node| node.sent as usize).sum();
         let mut rounds = 0;
         while self.outcome.received < sent {

@@ -1,10 +1,10 @@
 //! Whole message layers over a simulated network: requests with data both ways, cancels, disconnects and
 //! crashes, against a model of messages.
 //!
-//! A client sends an unexpected message that says what follows: `up` bytes that the server expects
+//! A client sends an unexpected message that states the following ones: `up` bytes that the server expects
 //! under the request's tag, and `down` bytes that the client expects under the same. Every operation
-//! must complete once, in bounded time; what arrives must be what was sent; in a gentle network
-//! everything must succeed.
+//! must complete once, in bounded time; messages must arrive with the sent bytes; in a gentle network
+//! every operation must succeed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use super::model::pattern;
 use super::network::{Faults, Shared, host};
 use crate::random::Random;
 
-/// After the last fault everything must have come to its end within this.
+/// After the last fault all operations must complete within this time.
 const REST: Duration = Duration::from_secs(200);
 
 /// The most that passes between two checks of all nodes.
@@ -32,7 +32,7 @@ const STEP: Duration = Duration::from_millis(5);
 /// Where the server listens.
 const PORT: u16 = 7;
 
-/// What an operation is for.
+/// The purpose of an operation.
 #[derive(Debug, Clone)]
 enum What {
     /// The client's request.
@@ -82,7 +82,7 @@ struct Run {
     outcome: (u64, u64),
 }
 
-/// What the client sends under a tag, and what the server replies.
+/// Seeds of the client's bytes under a tag, and of the server's reply.
 fn up_seed(tag: Tag) -> u64 {
     tag.wrapping_mul(2)
 }
@@ -94,7 +94,7 @@ fn down_seed(tag: Tag) -> u64 {
 /// Runs the message layers of one seed to their end.
 ///
 /// # Panics
-/// If anything is not as it must be.
+/// If a check fails.
 pub fn run(seed: u64) -> Outcome {
     let mut random = Random::new(!seed);
     let gentle = random.one_in(3);
@@ -402,7 +402,7 @@ impl Run {
         }
     }
 
-    /// Cancels what waits for a counterpart that will not come; nothing else may be left.
+    /// Cancels operations whose counterpart will not arrive; no others may be left.
     fn cancel_unmatched(&mut self) {
         for (index, node) in self.nodes.iter_mut().enumerate() {
             for operation in node.operations.values_mut() {

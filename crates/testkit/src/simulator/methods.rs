@@ -17,10 +17,10 @@ use super::network::{Faults, Shared, host};
 use super::sabotage::Sabotage;
 use crate::random::Random;
 
-/// After the last fault everything must have come to its end within this.
+/// After the last fault all operations must complete within this time.
 const REST: Duration = Duration::from_secs(120);
 
-/// The most memory that a node may hold for all its peers, whatever they do.
+/// The most memory that a node may hold for all its peers.
 const MOST_OWNED_BYTES: usize = 8 << 20;
 
 /// Where every node listens.
@@ -48,7 +48,7 @@ struct Run {
 /// Runs the nodes of one seed to their end.
 ///
 /// # Panics
-/// If anything is not as it must be.
+/// If a check fails.
 pub fn run(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
     let mut random = Random::new(seed);
     let harsh = random.below(3) > 0;
@@ -62,7 +62,7 @@ pub fn run(seed: u64, sabotage: Option<Sabotage>) -> Outcome {
     let seconds = Duration::from_secs;
     let config = UdpConfig {
         key: keyed.then(|| [9; 32].into()),
-        // Without a reason no peer may be given up, so there must be time for bad luck.
+        // No peer may be given up without a fault, so the time must suffice for unlucky losses.
         connect_timeout: seconds(if harsh { 3 } else { 60 }),
         liveness_timeout: seconds(if harsh { 8 } else { 60 }),
         probe_interval: seconds(1),
@@ -136,7 +136,7 @@ impl Run {
         }
     }
 
-    /// No faults any more: everything comes to its end, in bounded time.
+    /// No faults any more: all operations complete in bounded time.
     fn rest(&mut self) {
         let until = {
             let mut network = self.network.lock();
@@ -157,7 +157,7 @@ impl Run {
         }
     }
 
-    /// Goes to the next moment when anything happens; returns how many nodes acted.
+    /// Goes to the moment of the next event; returns how many nodes acted.
     fn step(&mut self, acting: bool) -> usize {
         let now = self.next_moment(acting);
         self.network.lock().advance(now);
@@ -296,7 +296,7 @@ impl Run {
         };
         let peer = offer.from.peer;
         let end = self.model.end(index, life, peer);
-        // What was exported to an earlier incarnation is out of reach, and the model knows why.
+        // Exports to an earlier incarnation are refused, as the model expects.
         if end != offer.from || !self.model.usable(index, life).contains(&peer) {
             return;
         }
@@ -377,7 +377,7 @@ impl Run {
         self.model.disconnected(index, life, peer);
     }
 
-    /// Something happens to the network, or to a node.
+    /// A fault of the network, or of a node.
     fn accident(&mut self) {
         let index = self.random.below(self.nodes.len());
         match self.random.below(4) {

@@ -1,10 +1,11 @@
 //! A seeded simulator of packets: nodes of the real code in a network that loses, doubles, reorders,
 //! delays, alters and cuts off, in virtual time. The same seed gives the same run, byte for byte.
 //!
-//! Parts, in reading order: [`network`] (the links and what happens on them), [`datagram_io`] (the UDP
-//! method's datagram I/O there), [`model`] (what must be true), [`conversations`] (the engine's alone, without methods), [`methods`] (nodes that send and move memory
-//! against the model), [`messages`] (whole message layers, against a model of their own), [`streams`] (the TCP method's
-//! sessions over streams of bytes), [`sabotage`] (mistakes on purpose, which must be noticed).
+//! Parts, in reading order: [`network`] (the links and their faults), [`datagram_io`] (the UDP
+//! method's datagram I/O there), [`model`] (invariants), [`conversations`] (the engine's alone, without
+//! methods), [`methods`] (nodes that send and move memory against the model), [`messages`] (whole message
+//! layers, against a model of their own), [`streams`] (the TCP method's sessions over streams of bytes),
+//! [`sabotage`] (mistakes on purpose, which must be noticed).
 //! [`lossy`] is for the conformance suite: accidents over real sockets.
 //!
 //! `tests/simulator.rs` runs seeds; `make simulate SEEDS=…` runs any number of them.
@@ -19,10 +20,10 @@ pub mod network;
 pub mod sabotage;
 pub mod streams;
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Everything that the network saw.
+    /// The network's log.
     pub log: Vec<u8>,
     /// Datagrams that were sent.
     pub datagrams: u64,

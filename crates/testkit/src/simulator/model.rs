@@ -1,6 +1,6 @@
-//! What must be true of packets and transfers, whatever the network does.
+//! Invariants of packets and transfers under all faults of the network.
 //!
-//! The model knows everything that all nodes do. A *conversation* is one direction of one incarnation
+//! The model records the operations of all nodes. A *conversation* is one direction of one incarnation
 //! of one connection, named by its sender: which node, which incarnation of it, which handle, and how
 //! often that handle had gone down before. Its packets must arrive at one handle of one receiver,
 //! once each, in order, from the first on; if nothing broke it, all of them.
@@ -19,7 +19,7 @@ use crate::placement::Placements;
 /// Bytes before and behind every exported span that no peer may touch.
 const GUARD: usize = 64;
 
-/// What guards are filled with.
+/// Filler of guards.
 const GUARD_BYTE: u8 = 0xee;
 
 /// One side of one incarnation of a connection.
@@ -61,14 +61,14 @@ struct Conversation {
     receiver: Option<End>,
 }
 
-/// What a node knows of one of its handles.
+/// A node's state of one of its handles.
 #[derive(Debug)]
 pub struct Handle {
     /// How often it has gone down.
     pub epoch: u32,
     /// The node at the other end, if this one connected to it; `None` if that one connected.
     pub target: Option<usize>,
-    /// Whether it is gone for good.
+    /// Whether it has ended for good.
     pub gone: bool,
 }
 
@@ -80,7 +80,7 @@ struct Region {
     descriptor: RegionDescriptor,
     /// Ended by its owner, or with the connection.
     ended: bool,
-    /// What it must hold; `None` while a put may have written any part of it.
+    /// Its content; `None` while a put may have written any part of it.
     holds: Option<u64>,
 }
 
@@ -116,7 +116,7 @@ pub struct Model {
     pending: BTreeMap<(usize, u32, Token), Pending>,
     /// Ends that are over.
     over: BTreeSet<End>,
-    /// Nothing that has happened may break a connection.
+    /// No fault so far that may break a connection.
     gentle: bool,
     next: u64,
     /// How many packets have arrived, and transfers succeeded.
@@ -277,7 +277,7 @@ impl Model {
         out.finish()
     }
 
-    /// A node is no more.
+    /// A node has ended.
     pub fn crashed(&mut self, node: usize, life: u32) {
         let range = (node, life, Peer(0))..=(node, life, Peer(u64::MAX));
         let peers: Vec<Peer> = self
@@ -362,7 +362,7 @@ impl Model {
         );
     }
 
-    /// The packet behind a put: all of its bytes are there.
+    /// The packet behind a put: all of its bytes have arrived.
     fn notified(&mut self, number: u64) {
         let region = self
             .regions
@@ -414,7 +414,7 @@ impl Model {
         }
     }
 
-    /// Whether everything that was begun has come to its end; if not, what is missing.
+    /// Whether all operations have completed; if not, what is missing.
     pub fn unfinished(&self) -> Option<String> {
         if let Some(pending) = self.pending.values().next() {
             let count = self.pending.len();

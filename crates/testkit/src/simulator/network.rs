@@ -1,4 +1,4 @@
-//! A network of datagrams in virtual time, with everything that may happen to them.
+//! A network of datagrams in virtual time, with losses and other faults.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -12,7 +12,7 @@ use causeway_transport::udp::Time;
 use super::sabotage::Sabotage;
 use crate::random::Random;
 
-/// What the links do to what they carry. Chances are in thousandths.
+/// Faults and speed of the links. Chances are in thousandths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Faults {
     /// Datagrams that vanish.
@@ -72,7 +72,7 @@ impl Faults {
     }
 }
 
-/// What the network brings to a socket.
+/// An arrival at a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivery {
     /// A datagram and where it comes from.
@@ -81,7 +81,7 @@ pub enum Delivery {
     Unreachable(SocketAddr, Vec<u8>),
 }
 
-/// What happened to a datagram, in the log.
+/// Fate of a datagram, in the log.
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 enum Fate {
@@ -95,7 +95,7 @@ enum Fate {
     Unclaimed = 8,
 }
 
-/// Something on its way, ordered by when it arrives, then by when it was sent.
+/// A datagram or report on its way, ordered by when it arrives, then by when it was sent.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct InTransit {
     at: Time,
@@ -118,7 +118,7 @@ pub struct Network {
     random: Random,
     in_transit: BinaryHeap<Reverse<InTransit>>,
     order: u64,
-    /// Sockets and what has arrived there.
+    /// Sockets and arrivals there.
     inboxes: BTreeMap<SocketAddr, VecDeque<Delivery>>,
     /// Which host an address is on: all ports of an IP address.
     cut: Vec<(SocketAddr, SocketAddr)>,
@@ -135,7 +135,7 @@ pub struct Network {
 pub struct Shared(Arc<Mutex<Network>>);
 
 impl Shared {
-    /// A network without faults whose accidents follow from `seed`.
+    /// A network without faults at first; later faults follow from `seed`.
     ///
     /// # Panics
     /// If the system gives no eventfd.
@@ -169,7 +169,7 @@ impl Shared {
     pub fn lock(&self) -> MutexGuard<'_, Network> {
         match self.0.lock() {
             Ok(network) => network,
-            // A checker that found something unwinds while nodes still stand.
+            // A failed check unwinds while nodes still exist.
             Err(poisoned) => poisoned.into_inner(),
         }
     }
@@ -199,7 +199,7 @@ fn fingerprint(bytes: &[u8]) -> u64 {
 }
 
 impl Network {
-    /// The moment when virtual time was 0, as others know it.
+    /// The instant that corresponds to virtual time 0.
     pub fn epoch(&self) -> Instant {
         self.epoch
     }
@@ -209,7 +209,7 @@ impl Network {
         self.never.clone()
     }
 
-    /// All that has happened, byte for byte the same for the same seed.
+    /// The log, byte for byte the same for the same seed.
     pub fn log(&self) -> &[u8] {
         &self.log
     }
@@ -249,7 +249,7 @@ impl Network {
         self.inboxes.retain(|socket, _| host_of(*socket) != host);
     }
 
-    /// Closes a socket; what waits there is gone.
+    /// Closes a socket and drops its arrivals.
     pub fn close(&mut self, address: SocketAddr) {
         self.inboxes.remove(&address);
     }
@@ -265,12 +265,12 @@ impl Network {
         self.cut.clear();
     }
 
-    /// Takes the next thing that has arrived at a socket.
+    /// Takes the next arrival at a socket.
     pub fn take(&mut self, socket: SocketAddr) -> Option<Delivery> {
         self.inboxes.get_mut(&socket)?.pop_front()
     }
 
-    /// When the next thing arrives.
+    /// The time of the next arrival.
     pub fn next_arrival(&self) -> Option<Time> {
         self.in_transit.peek().map(|Reverse(datagram)| datagram.at)
     }
@@ -366,7 +366,7 @@ impl Network {
         }
     }
 
-    /// Moves time on to `at`, and delivers what arrives until then.
+    /// Moves time on to `at`, and delivers all arrivals until then.
     pub fn advance(&mut self, at: Time) {
         while self.next_arrival().is_some_and(|next| next <= at) {
             let Some(Reverse(datagram)) = self.in_transit.pop() else {

@@ -1,4 +1,4 @@
-//! Weaknesses that are built in on purpose: they prove that the alarm works.
+//! Weaknesses that are built in on purpose: they prove that the checks work.
 //!
 //! Each stands for a mistake that a core could make; the network plays it, so that the core itself
 //! needs no switches. Datagrams are tampered with behind the checksum's back.
@@ -8,7 +8,7 @@ use causeway_wire::datagram::{Ack, Datagram, Segment, begin_segment, seal_with_c
 /// A mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sabotage {
-    /// Acknowledges what has not arrived: a sender that believes it sends nothing again.
+    /// Acknowledges data that have not arrived, so that the sender does not send them again.
     AcknowledgeEverything,
     /// Takes the same data for new when it comes again.
     DeliverTwice,

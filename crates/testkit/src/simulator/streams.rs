@@ -1,7 +1,7 @@
 //! Sessions of the TCP method over a stream of bytes that arrives in pieces of any size, is cut in
 //! the middle of a frame, or is altered.
 //!
-//! Whole or cut, the model checks everything. An altered stream may say anything, as far as its
+//! Whole or cut, the model checks all packets and transfers. An altered stream may contain anything, as far as its
 //! connection's checksums let it through: then a session must end with a clean error or go on, and never
 //! panic, loop, grow, or complete a transfer twice.
 
@@ -20,10 +20,10 @@ use crate::random::Random;
 /// The one handle of each side.
 const PEER: Peer = Peer(1);
 
-/// The most that a session may hold, whatever it receives.
+/// The most memory that a session may hold for any input.
 const MOST_OWNED_BYTES: usize = 4 << 20;
 
-/// Rounds within which two sessions must have come to rest.
+/// Rounds within which two sessions must become idle.
 const MOST_ROUNDS: usize = 200_000;
 
 struct Side {
@@ -43,7 +43,7 @@ struct Run {
 /// Runs the sessions of one seed to their end.
 ///
 /// # Panics
-/// If anything is not as it must be.
+/// If a check fails.
 pub fn run(seed: u64) -> Outcome {
     let mut random = Random::new(seed ^ 0x5eed);
     let fate = random.below(3);
@@ -182,7 +182,7 @@ impl Run {
         }
     }
 
-    /// Nothing happens to the stream: everything comes to its end.
+    /// The stream is whole: all operations complete.
     fn finish(&mut self) {
         for _ in 0..MOST_ROUNDS {
             let Some(missing) = self.model.unfinished() else {
@@ -198,7 +198,7 @@ impl Run {
         panic!("still there: {:?}", self.model.unfinished());
     }
 
-    /// The connection ends wherever the bytes are: every transfer completes, once.
+    /// The connection ends at any byte: every transfer completes, once.
     fn cut(&mut self) {
         for node in 0..2 {
             let cause = PeerError::Broken("cut".to_owned());
@@ -215,7 +215,7 @@ impl Run {
         self.model.check_memory();
     }
 
-    /// Bits of what is on its way are flipped.
+    /// Bits of bytes on their way are flipped.
     fn alter(&mut self) {
         let mut careless = [Careless::default(), Careless::default()];
         for side in 0..2 {

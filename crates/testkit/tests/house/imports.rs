@@ -1,7 +1,7 @@
 //! Which files of a crate import which others, and the circles among them.
 //!
 //! A file uses another one of its crate if it names something in it by a path: in a `use` line, an expression, a type, or
-//! in a macro's arguments. Declaring a module is no use of it. What only tests use does not count.
+//! in a macro's arguments. Declaring a module is no use of it. Uses in tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -154,7 +154,7 @@ impl<'s> Visit<'s> for Uses<'_> {
         }
     }
 
-    /// Saying where something may be used is no use of it.
+    /// A visibility such as `pub(in path)` is no use.
     fn visit_visibility(&mut self, _: &'s syn::Visibility) {}
 
     fn visit_path(&mut self, path: &'s syn::Path) {
@@ -232,7 +232,7 @@ pub(crate) fn of_room(tree: &Tree, room: &str, is_test: impl Fn(&str) -> bool) -
 }
 
 #[test]
-fn circles_are_found_however_they_are_written() {
+fn circles_are_found_in_every_notation() {
     let name = |text: &str| -> Name {
         let parts = text.split("::").filter(|part| !part.is_empty());
         parts.map(str::to_owned).collect()

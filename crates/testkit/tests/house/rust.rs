@@ -1,6 +1,6 @@
 //! Just enough of Rust's syntax for the rules: comments, test modules, `mod` lines.
 
-/// A line with its comment and the contents of its strings taken off.
+/// A line without its comment and the contents of its strings.
 pub(crate) struct Line {
     /// From 1.
     pub(crate) number: usize,
@@ -36,7 +36,7 @@ pub(crate) fn code_lines(text: &str) -> Vec<Line> {
     lines
 }
 
-/// A line without its comment and without what its strings say.
+/// A line without its comment and the contents of its strings.
 fn without_words(line: &str) -> String {
     let mut code = String::new();
     let mut chars = line.chars().peekable();
@@ -168,7 +168,7 @@ fn modules_and_their_files_are_found() {
 }
 
 #[test]
-fn words_are_taken_off() {
+fn comments_and_strings_are_removed() {
     assert_eq!(
         without_words(r#"a("x // y \" z", '"') // b"#),
         r#"a("", ) "#

@@ -37,7 +37,7 @@ pub(crate) fn root() -> &'static Path {
         .expect("crates/testkit lies two levels down")
 }
 
-/// What git is told to ignore, and git's own: what was built, found or reported here is no part of the source.
+/// Files that git ignores, and git's own: build outputs, corpora and reports are no part of the source.
 struct Ignored(String);
 
 impl Ignored {
@@ -131,7 +131,7 @@ fn links_and_targets_are_found() {
 }
 
 #[test]
-fn what_git_ignores_is_passed_over() {
+fn files_that_git_ignores_are_skipped() {
     let ignored = Ignored("/target\n/fuzz/corpus\n/*.html\n".to_owned());
     for path in [".git", "target", "fuzz/corpus", "report.html"] {
         assert!(ignored.has(path), "{path}");

@@ -25,7 +25,7 @@ const SIZES: [usize; 4] = [16, 700, 6000, 12_000];
 const FLOOD: u64 = 1;
 /// The sender's last message, with its count.
 const LAST: u64 = 2;
-/// Tells a sender to stop.
+/// The message that stops a sender.
 const STOP: u64 = 3;
 
 /// Message `number` of `sender`.
@@ -101,12 +101,12 @@ fn send(part: &Part) {
     }
 }
 
-/// What the receiver knows of one sender.
+/// The receiver's state of one sender.
 #[derive(Default)]
 struct Received {
     address: Option<Addr>,
     count: u64,
-    /// How many there are, once it has said so.
+    /// The sender's count of messages, once it has arrived.
     all: Option<u64>,
 }
 
@@ -226,7 +226,7 @@ fn flood(test: &str, address: impl FnOnce(&std::path::Path) -> String) {
         receiver.step(&mut messages);
         patience.spend();
     }
-    // From here on all are there.
+    // From here on all senders are connected.
     let before: Vec<u64> = receiver
         .senders
         .iter()
@@ -248,12 +248,12 @@ fn flood(test: &str, address: impl FnOnce(&std::path::Path) -> String) {
         });
     check_fairness(&during.collect::<Vec<_>>());
     println!("at most {} bytes held", receiver.most_bytes);
-    // What the setting allows, and as much again for the allocator's odd ends.
+    // The configured limit, and as much again for the allocator's overhead.
     let grown = most_resident.saturating_sub(resident);
     assert!(grown <= 2 * EARLY_BYTES, "{grown} bytes more than before");
 
     receiver.tell_to_stop();
-    let mut patience = Patience::new("each sender says how many there were, and that many come");
+    let mut patience = Patience::new("each sender states its count, and as many messages arrive");
     while receiver
         .senders
         .iter()

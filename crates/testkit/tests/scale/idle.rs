@@ -15,10 +15,10 @@ use crate::{NOW, Node};
 const SIDE: usize = 20;
 const PAIRS: usize = SIDE * SIDE;
 
-/// What a pair may cost both processes together: shared and private pages, and the tables that map them.
+/// Most memory of a pair in both processes together: shared and private pages, and the tables that map them.
 const BUDGET_BYTES: usize = 16 << 10;
 
-/// What the processes of both sides use now.
+/// Present use of the processes of both sides.
 #[derive(Debug)]
 struct Usage {
     /// Pages, of which each process has its share.
@@ -185,7 +185,7 @@ fn an_idle_peer_costs_little_memory() {
         pages + tables <= BUDGET_BYTES,
         "{pages} bytes of pages, {tables} of page tables for each pair"
     );
-    // A socket at each end. The handle by which a process is known (`causeway_sys::pinned`) serves all connections with it.
+    // A socket at each end. One handle of a process (`causeway_sys::pinned`) serves all connections with it.
     let descriptors = more(|usage| usage.descriptors);
     assert!(
         descriptors <= 2 * PAIRS + 8,
@@ -230,7 +230,7 @@ fn an_idle_process_sleeps() {
         }
         callers.push(caller);
     }
-    // What is left of the greetings.
+    // Remaining packets of the greetings.
     for _ in 0..20 {
         host.bmi.wait(host.context, Duration::from_millis(5));
         for caller in &mut callers {

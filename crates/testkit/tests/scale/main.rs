@@ -1,4 +1,4 @@
-//! Many peers, in real processes: what idle ones cost, and that none drowns or starves another.
+//! Many peers, in real processes: the cost of idle ones, and fairness among senders under floods.
 
 mod floods;
 mod idle;

@@ -139,7 +139,7 @@ struct State {
     queues: [VecDeque<Box<[u8]>>; 2],
     /// What each end exports.
     exports: [BTreeMap<u64, (Memory, Access)>; 2],
-    /// An end that was told to try again later.
+    /// An end whose send would have blocked.
     blocked: [bool; 2],
     closed: Option<PeerError>,
 }
@@ -223,7 +223,7 @@ impl Link {
         }
     }
 
-    /// Whether the connection is closed, whatever has yet to be received.
+    /// Whether the connection is closed, also with packets yet to be received.
     pub(super) fn is_closed(&self) -> bool {
         self.state().closed.is_some()
     }
@@ -233,7 +233,7 @@ impl Link {
         !self.state().queues[self.side].is_empty()
     }
 
-    /// Whether a packet would be accepted. If not, this end is told when one is.
+    /// Whether a packet would be accepted. If not, this end is notified when one is.
     pub(super) fn has_room(&self, capacity: usize) -> bool {
         let mut state = self.state();
         let room = state.closed.is_some() || state.queues[self.other()].len() < capacity;

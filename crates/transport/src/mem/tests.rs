@@ -157,7 +157,7 @@ fn death_refusal_and_new_incarnation() {
 }
 
 #[test]
-fn arming_finds_what_is_there() {
+fn arming_finds_events_that_are_there() {
     let (mut server, mut client, to) = pair("arming", Options::default());
     assert!(server.arm(Instant::now()));
     client.send(to, &[b"x"]).unwrap();

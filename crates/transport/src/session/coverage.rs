@@ -33,7 +33,7 @@ impl Coverage {
         self.insert(at..at, range, most)
     }
 
-    /// Adds a range, whatever of it is in the set already, if that leaves at most `most` separate ranges.
+    /// Adds a range, which may overlap the set, if that leaves at most `most` separate ranges.
     pub(super) fn add_again(&mut self, range: Range<u64>, most: usize) -> Result<(), Rejected> {
         if range.is_empty() {
             return Ok(());
@@ -98,7 +98,7 @@ impl Coverage {
 mod tests {
     use super::*;
 
-    /// Against a plain vector of which bytes are in the set.
+    /// Against a plain vector of flags, one per byte.
     #[test]
     fn ranges_in_any_order_are_the_bytes_that_they_cover() {
         let mut random = causeway_wire::random::SplitMix64::new(7);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_ranges_than_allowed_and_nothing_is_added_twice() {
+    fn the_number_of_ranges_is_bounded_and_no_byte_is_added_twice() {
         let mut set = Coverage::default();
         assert_eq!(set.add(0..0, 9), Err(Rejected::Overlap));
         assert_eq!(set.add(0..1, 2), Ok(()));

@@ -22,7 +22,7 @@ use crate::error::{PeerError, TransferError};
 use crate::fragments::Cursor;
 use crate::method::{Direction, NotifyPacket, Peer, Sink, Token, Transfer};
 
-/// Pieces of one request that may have come apart from each other, over subflows: there are no more of them.
+/// Most separate pieces of one request that may have arrived, over subflows.
 const MAX_RANGES: usize = (MAX_GET_BYTES as usize).div_ceil(MAX_PIECE);
 
 /// A get of ours.

@@ -18,7 +18,7 @@ const DIRECT_FROM_BYTES: usize = 8 * 1024;
 /// Where the payload that is arriving goes.
 #[derive(Debug)]
 pub(super) enum Stream {
-    /// Into an export: the span for what is still to come, and where the whole frame belongs.
+    /// Into an export: the span for the rest of the frame, and where the whole frame belongs.
     Put {
         id: u64,
         key: u64,
@@ -221,7 +221,7 @@ impl Session {
         true
     }
 
-    /// Cancels the placement of a packet: what has come of it, and what is still to come, is kept here.
+    /// Cancels the placement of a packet: its bytes, those that have arrived and later ones, are kept here.
     pub fn cancel_placement(&mut self) {
         let inbox = &mut self.main.inbox;
         match inbox.stream.take() {
@@ -232,7 +232,7 @@ impl Session {
         }
     }
 
-    /// Moves bytes to the kept beginning until it has `len`; returns what is left of `bytes`.
+    /// Moves bytes to the kept beginning until it has `len`; returns the rest of `bytes`.
     fn top_up<'a>(&mut self, at: usize, bytes: &'a [u8], len: usize) -> &'a [u8] {
         let partial = &mut self.connection(at).inbox.partial;
         let missing = len.saturating_sub(partial.len()).min(bytes.len());
@@ -297,7 +297,7 @@ impl Session {
         {
             self.note_written(*key, frame);
         }
-        // What has come is let go before its transfer, or its packet, may end.
+        // Received bytes are dropped before their transfer, or their packet, may end.
         self.connection(at).inbox.stream = (missing > 0).then_some((stream, missing));
         match received {
             Received::Put(id) => self.put_received(id, count as u64, peer, sink),
@@ -352,7 +352,7 @@ impl Session {
         self.data_came(at, stream, missing, count, peer, sink)
     }
 
-    /// Whether every stream stands between two frames.
+    /// Whether every stream is between two frames.
     #[cfg(test)]
     pub(super) fn is_between_frames(&self) -> bool {
         self.connections().all(|connection| {

@@ -188,7 +188,7 @@ impl Outbox {
         self.segments.push_back(Segment::Memory { memory, owner });
     }
 
-    /// The front of what is committed, as pieces for one call.
+    /// The front of the committed bytes, as pieces for one call.
     pub(crate) fn pieces<'a>(&'a self, into: &mut [Piece<'a>; MAX_PIECES]) -> usize {
         let mut count = 0;
         for (slot, segment) in into.iter_mut().zip(&self.segments) {
@@ -203,7 +203,7 @@ impl Outbox {
         count
     }
 
-    /// Forgets the first `count` bytes of what is committed: they were sent.
+    /// Drops the first `count` committed bytes: they were sent.
     pub(crate) fn advance(&mut self, mut count: usize) {
         self.committed -= count;
         while let Some(front) = self.segments.front_mut() {
@@ -240,7 +240,7 @@ impl Outbox {
         }
     }
 
-    /// Moves up to `into.len()` bytes from the front of what is committed; returns how many.
+    /// Moves up to `into.len()` committed bytes from the front; returns how many.
     pub(crate) fn copy_out(&mut self, into: &mut [u8]) -> usize {
         let mut filled = 0;
         for segment in &self.segments {
@@ -270,7 +270,7 @@ impl Outbox {
             .any(|segment| matches!(segment, Segment::Memory { owner: of, .. } if *of == owner))
     }
 
-    /// Copies what is committed from memory whose owner `ends`, so that the memory is not touched
+    /// Copies committed bytes from memory whose owner `ends`, so that the memory is not touched
     /// any more.
     pub(super) fn detach(&mut self, ends: impl Fn(SpanOwner) -> bool) {
         for segment in &mut self.segments {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_leave_in_order_whatever_the_step() {
+    fn bytes_leave_in_order_in_steps_of_any_length() {
         for step in [1, 3, 1000, 9000] {
             let mut outbox = Outbox::default();
             outbox.push_short(
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_never_runs_empty_is_freed_all_the_same() {
+    fn a_buffer_that_never_runs_empty_is_freed_as_well() {
         let mut outbox = Outbox::default();
         let header = Header::new(causeway_wire::tcp::Kind::GetDone, 0);
         let mut expected = Vec::new();
@@ -368,7 +368,7 @@ mod tests {
             outbox.commit_bytes(&part);
             outbox.commit_reply(&header);
             if number >= 500 {
-                // As much leaves as comes, and never all.
+                // As many bytes leave as are added, and never all.
                 let mut buffer = [0; 332];
                 let count = outbox.copy_out(&mut buffer);
                 left.extend_from_slice(&buffer[..count]);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_partly_sent_is_not_added_to() {
+    fn nothing_is_appended_to_a_partly_sent_frame() {
         let mut outbox = Outbox::default();
         let header = Header::new(causeway_wire::tcp::Kind::GetDone, 0);
         outbox.commit_reply(&header);

@@ -8,7 +8,7 @@ use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
 pub(super) struct Pausing {
     /// Packets are not delivered now.
     pub(super) is_on: bool,
-    /// What has come on the first connection, from the first packet that was not delivered on.
+    /// Input of the first connection, from the first packet that was not delivered on.
     held: Vec<u8>,
 }
 
@@ -18,7 +18,7 @@ impl Pausing {
         self.held.len()
     }
 
-    /// Whether a packet is held back: whatever comes now is kept behind it.
+    /// Whether a packet is held back: all later input is kept behind it.
     pub(super) fn is_stopped(&self) -> bool {
         self.is_on && !self.held.is_empty()
     }
@@ -28,12 +28,12 @@ impl Pausing {
         !self.is_on && !self.held.is_empty()
     }
 
-    /// Takes what was kept.
+    /// Takes kept input.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 
-    /// Whether input has to be looked at for packets.
+    /// Whether input has to be searched for packets.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
         !self.is_on && self.held.is_empty()

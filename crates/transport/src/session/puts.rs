@@ -205,7 +205,7 @@ impl Session {
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
         let at = self.puts.sent.iter().position(|sent| sent.id == id);
-        // A reply to what is not sent yet would end the transfer while its memory is in use.
+        // A reply to bytes that are not sent yet would end the transfer while its memory is in use.
         let Some(at) = at.filter(|_| !self.is_sending(id)) else {
             return Err(violation(
                 "it replies to a put that has not been sent completely",
@@ -258,7 +258,7 @@ impl Session {
         }
     }
 
-    /// Turns away what is arriving under `key`.
+    /// Discards bytes that arrive under `key`.
     pub(super) fn revoke_put(&mut self, key: u64) {
         for connection in std::iter::once(&mut self.main).chain(&mut self.subflows) {
             let Some((stream, _)) = &mut connection.inbox.stream else {

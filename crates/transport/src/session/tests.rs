@@ -32,7 +32,7 @@ impl Random {
 struct Seen {
     packets: VecDeque<Vec<u8>>,
     done: HashMap<Token, Result<(), TransferError>>,
-    /// Packets that a receive buffer was asked for: every second one gets it.
+    /// Packets for which a receive buffer was requested: every second one gets it.
     asked: usize,
     placement: Option<([u8; PLACEMENT_HEAD_BYTES], Vec<Memory>)>,
     placed: usize,
@@ -87,7 +87,7 @@ struct Side {
     seen: Seen,
     /// Bytes on their way to this side, by connection.
     wires: Vec<VecDeque<u8>>,
-    /// Pauses that have held something back.
+    /// Pauses that have held packets back.
     stops: usize,
 }
 
@@ -127,7 +127,7 @@ fn transmit(from: &mut Side, to: &mut Side, random: &mut Random) {
     from.session.connection(at).outbox.advance(sent);
 }
 
-/// Pauses, or resumes, as luck will.
+/// Pauses or resumes at random.
 fn pause(side: &mut Side, random: &mut Random) {
     match side.session.pausing.is_on {
         true if random.below(3) == 0 => {
@@ -142,7 +142,7 @@ fn pause(side: &mut Side, random: &mut Random) {
     }
 }
 
-/// Lets a side take a random number of bytes from its wire, directly if it can and luck will.
+/// Lets a side take a random number of bytes from its wire, directly at random where possible.
 fn receive(side: &mut Side, random: &mut Random) {
     let at = random.below(side.wires.len());
     pause(side, random);
@@ -212,9 +212,9 @@ struct Expected {
 }
 
 #[test]
-fn whatever_the_split_points_everything_arrives_once_and_in_order() {
+fn everything_arrives_once_and_in_order_with_any_split_points() {
     let (mut placed, mut cancelled, mut stops) = (0, 0, 0);
-    // Connections overtake each other as they like.
+    // Connections overtake each other in any order.
     for seed in 1..=100 {
         let connections = if seed <= 60 { 1 } else { 2 + seed as usize % 3 };
         let side = run(seed, connections);
@@ -227,7 +227,7 @@ fn whatever_the_split_points_everything_arrives_once_and_in_order() {
 }
 
 #[test]
-fn a_packet_that_never_gets_complete_lets_go_of_its_place() {
+fn a_packet_that_is_never_completed_releases_its_buffer() {
     for fails in [true, false] {
         let mut session = Session::new(BOUNDS);
         let seen = &mut Seen::default();
@@ -248,7 +248,7 @@ fn a_packet_that_never_gets_complete_lets_go_of_its_place() {
             let packet = seen.packets.pop_front().expect("it is whole");
             assert_eq!(packet, [vec![5; 5000], rest].concat());
         }
-        // The receive buffer has what had come before, and nothing more.
+        // The receive buffer has the bytes that had arrived before, and no more.
         let buffer: Vec<u8> = memory.iter().flat_map(Memory::to_vec).collect();
         let came = 5000 - PLACEMENT_HEAD_BYTES;
         assert!(buffer[..came].iter().all(|byte| *byte == 5));
@@ -500,7 +500,7 @@ fn data(id: u64, part: std::ops::Range<usize>) -> Vec<u8> {
     frame
 }
 
-/// A server that sends some bytes of a get twice, in place of others, has sent as many as were asked for.
+/// A server that sends some bytes of a get twice, in place of others, has sent as many as were requested.
 #[test]
 fn a_get_is_not_complete_with_bytes_that_came_twice() {
     const LEN: usize = 2 * MAX_PIECE;
@@ -548,7 +548,7 @@ fn a_get_is_not_complete_with_bytes_that_came_twice() {
     }
 }
 
-/// The same of what a peer writes into an export.
+/// The same for puts into an export.
 #[test]
 fn an_export_is_written_when_each_of_its_bytes_is() {
     const LEN: usize = 9000;
@@ -575,7 +575,7 @@ fn an_export_is_written_when_each_of_its_bytes_is() {
     }
     side.session.unexport(5);
     assert!(!side.session.is_all_written(5), "there is no such export");
-    // What is written in too many pieces apart from each other is not followed, and takes little memory.
+    // A put in too many separate pieces is not tracked, and takes little memory.
     side.session.export(5, &memory, Access::Write);
     for at in (0..LEN).step_by(2) {
         put(&mut side, 0, at..at + 1);

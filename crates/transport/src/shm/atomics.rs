@@ -34,7 +34,7 @@ struct Ours {
     /// The owner was asked.
     asked: Vec<(u64, Token)>,
     done: VecDeque<(Token, Result<u64, TransferError>)>,
-    /// A caller was told to come back later.
+    /// A caller's atomic would have blocked.
     caller_waits: bool,
 }
 
@@ -64,7 +64,7 @@ impl Atomics {
         })
     }
 
-    /// Reports what is done.
+    /// Reports completed atomics.
     fn deliver(&mut self, peer: Peer, sink: &mut dyn Sink) {
         let Some(ours) = self.ours.as_deref_mut() else {
             return;
@@ -90,7 +90,7 @@ impl Atomics {
     }
 }
 
-/// Begins what waits, as far as there is room, and reports what is done.
+/// Begins waiting atomics, as far as there is room, and reports completed ones.
 pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) {
     if pair.stage == Stage::Up {
         while begin_one(pair) {}

@@ -77,7 +77,7 @@ impl Bulk {
         if len < BYTES as u64 {
             return Err(nonsense("it is too small"));
         }
-        // Without address space for it the requests are answered with a refusal.
+        // Without address space for it the requests are refused.
         self.serving = Memory::map_import(&file, BYTES).ok();
         Ok(())
     }
@@ -113,7 +113,7 @@ pub(super) fn ask(pair: &mut Pair) -> Step {
         }
     }
     while ask_for_one(pair) {}
-    // A transfer that failed before it asked for anything completes without an answer.
+    // A transfer that failed before its first request completes without a reply.
     let done =
         pair.transfers.queue.front().is_some_and(|front| {
             front.outstanding == 0 && (front.left == 0 || front.failed.is_some())
@@ -161,7 +161,7 @@ fn ask_for_one(pair: &mut Pair) -> bool {
         .take(MAX_FRAGMENTS)
         .map(|(region, range)| CopyFragment {
             key: region.key,
-            // Wrapping: nonsense, and the owner refuses it.
+            // Wrapping: an invalid address, which the owner refuses.
             base: region.base.wrapping_add(range.start),
             len: (range.end - range.start) as u32,
         })

@@ -57,7 +57,7 @@ pub(super) struct InvalidClaims;
 pub(super) enum From {
     /// Its own half.
     OwnHalf,
-    /// What is left, as [`portion`] divides it.
+    /// Unclaimed units, as [`portion`] divides them.
     Anywhere,
 }
 
@@ -141,7 +141,7 @@ impl<W: Word> Share<'_, W> {
         Ok(())
     }
 
-    /// Reads the claims and checks them against what is known.
+    /// Reads the claims and checks them against this side's.
     pub(super) fn refresh(&self, initiated: &mut Initiated) -> Result<u64, InvalidClaims> {
         let word = self.claims.load(Acquire);
         let seen = Claims::unpack(word).map_err(|_| InvalidClaims)?;

@@ -84,7 +84,7 @@ pub(super) fn attach_all(
     Ok(failures)
 }
 
-/// Copies what one system call can; at least something, or it is an error.
+/// Copies as much as one system call can; at least one byte, or it is an error.
 pub(super) fn copy(
     pid: i32,
     direction: Direction,

@@ -31,7 +31,7 @@ pub(super) trait BellMemory {
     type Word: Word;
     /// Not 0, the number of the sleep, while the owner sleeps or is about to.
     fn armed(&self) -> &Self::Word;
-    /// Which groups of the bitmap to look at.
+    /// Groups of the bitmap with rung bits.
     fn summary(&self) -> &Self::Word;
     /// Word `at` of the bitmap, below [`BITMAP_WORDS`].
     fn bitmap(&self, at: usize) -> &Self::Word;
@@ -118,7 +118,7 @@ pub(super) fn collect(bell: &impl BellMemory, rung: &mut Vec<u32>) {
     }
 }
 
-/// Wakes the owner if it is parked, from another of its threads, which has set a flag that [`is_quiet`] looks at.
+/// Wakes the owner if it is parked, from another of its threads, which has set a flag that [`is_quiet`] reads.
 pub(super) fn unpark(bell: &impl BellMemory) {
     bell.full_fence();
     match bell.armed().load(Relaxed) {

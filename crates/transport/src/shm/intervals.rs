@@ -1,16 +1,16 @@
-//! How often this method looks at what does not come through a ring, and how long it waits inside a call.
+//! How often this method checks for events that do not arrive through a ring, and how long it waits inside a call.
 //!
 //! How a thread waits for messages (when it polls, yields and parks) is the waiting policy of the caller, such as that of the engine. Nothing here
-//! decides about that. Here is what one poll looks at, when a caller that sleeps has to poll again because nothing will wake it, and the one
+//! decides about that. Here are the checks of one poll, when a sleeping caller has to poll again because nothing will wake it, and the one
 //! wait that cannot be left to the caller. Times are of an EPYC of the fifth generation: a poll of one ring takes 8 ns, a look
 //! at the sockets that finds nothing 166 ns (`epoll_wait`), a spin 25 ns, a reading of the clock 23 ns.
 
 use std::time::Duration;
 
-// What a poll looks at. The policy of the caller decides when it polls; what one poll does not look at, a later one does, or the last look before the
-// caller sleeps.
+// The checks of a poll. The policy of the caller decides when it polls; a check that one poll leaves out is made by a later
+// one, or before the caller sleeps.
 
-/// Every how many polls the sockets are looked at, which tell of new connections and of deaths: 166 ns in 8 µs of polls, 2 %. With 64 it would
+/// Every how many polls the sockets are polled, which report new connections and deaths: 166 ns in 8 µs of polls, 2 %. With 64 it would
 /// be 32 %; with 16,384 a death would be noticed 130 µs late.
 pub(super) const SOCKET_POLLS: u64 = 1024;
 
@@ -29,32 +29,32 @@ pub(super) const ALWAYS_POLLED: usize = 4;
 /// costs them less than telling them otherwise and back costs us (a fence in every process).
 pub(super) const AWAKE_POLLS: u64 = 128;
 
-/// Every how many spins the clock is looked at while a helper is waited for: 23 ns in 400, 6 %.
+/// Every how many spins the clock is read during a wait for a helper: 23 ns in 400, 6 %.
 pub(super) const CLOCKED_SPINS: u32 = 16;
 
-// When a caller that sleeps has to poll again, as nothing tells of what it is for. These are rates of attempts. No message waits for any of them.
+// When a sleeping caller has to poll again, as no event reports these changes. These are rates of attempts. No message waits for any of them.
 
-/// How often a process that sleeps looks whether quarantined memory is free: the peer that holds it is stopped, and
-/// tells nothing. A look reads a word for each piece of memory, of which there are at most 4,096: 0.1 ms at 25 ns each, 0.5 % of the interval.
+/// How often a sleeping process checks whether quarantined memory is free: the peer that uses it is stopped, and
+/// reports nothing. A check reads a word for each piece of memory, of which there are at most 4,096: 0.1 ms at 25 ns each, 0.5 % of the interval.
 pub(super) const QUARANTINE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How often a process tries again to connect to a listener whose queue is full: nothing tells when it has room. An attempt is one system
 /// call on the caller's side, and none on the listener's.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long the listener rests when no caller can even be turned away, for want of descriptors: nothing tells when there are some. Without a rest
-/// it would be ready in each look, and keep the process awake.
+/// How long the listener rests when no caller can even be refused, for want of descriptors: no event reports when there are some. Without a rest
+/// it would be ready in each poll, and keep the process awake.
 pub(super) const LISTENER_INTERVAL: Duration = Duration::from_millis(50);
 
 // The wait inside a call: revoking memory returns when the peer does not write to it any more. The policy cannot have it: the method may neither deliver
-// packets nor return in the middle of it. What is waited for is the rest of one step of a copy, which the peer has begun.
+// packets nor return in the middle of it. It waits for the rest of one step of a copy, which the peer has begun.
 
 /// Looks before the processor is yielded: 25 µs, in which one processor copies a quarter of a megabyte.
 pub(super) const COPY_SPINS: u64 = 1000;
 
-/// Yields between two looks at whether the peer is alive, stopped or overdue. These are system calls and a file of `/proc`; a yield takes 0.3 µs
+/// Yields between two checks whether the peer is alive, stopped or overdue. These are system calls and a file of `/proc`; a yield takes 0.3 µs
 /// where no other thread wants the processor, and long enough to make them rare where one does.
 pub(super) const YIELDS_PER_LOOK: u64 = 64;
 
-/// How long a peer that runs is waited for: far longer than its step takes, however loaded the machine. What it still touches then is quarantined.
+/// How long to wait for a running peer: far longer than its step takes on a loaded machine. Memory that it still touches then is quarantined.
 pub(super) const COPY_PATIENCE: Duration = Duration::from_secs(2);

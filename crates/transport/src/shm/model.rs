@@ -48,7 +48,7 @@ impl Bell {
         }
     }
 
-    /// As the kernel's futex: sleeps if the word is `sleep`, which is looked at under its lock.
+    /// As the kernel's futex: sleeps if the word is `sleep`, which is read under its lock.
     fn park(&self, sleep: u64) {
         let queue = self.parked.0.lock().unwrap();
         if self.armed.load(Relaxed) == sleep {
@@ -154,7 +154,7 @@ impl RingMemory for ModelRing {
     fn demote(&self, _: u64) {}
 }
 
-/// Takes what is there, checks it against what comes next.
+/// Takes all packets of the ring, and compares each with the next expected one.
 fn take(ring: &mut Consumer<ModelRing>, shared: &Shared, next: &mut u64) -> bool {
     match ring.peek() {
         Peeked::Packet { slot, kind, len } => {
@@ -272,9 +272,9 @@ fn loom_no_wake_up_is_lost_over_a_full_ring() {
     explore(5, 2, SleepOn::Descriptors, true);
 }
 
-/// The same for parked ones, and for a receiver whose ring keeps notification enabled while it polls it.
+/// The same for parked receivers, and for a receiver whose ring keeps notification enabled while it polls it.
 #[test]
-fn loom_nobody_stays_parked_over_a_full_ring() {
+fn loom_no_receiver_stays_parked_with_a_full_ring() {
     explore(5, 2, SleepOn::Word, false);
 }
 
@@ -309,7 +309,7 @@ fn await_bits(bell: &Bell, bits: u32, on: SleepOn) {
     }
 }
 
-/// Two notifiers for one sleeper: one that is late with taking the announcement back does not hide the
+/// Two notifiers for one sleeper: one that is late with withdrawing the announcement does not hide the
 /// next sleep from the other.
 fn two_notifiers(on: SleepOn) {
     let mut model = loom::model::Builder::new();
@@ -374,10 +374,10 @@ fn loom_a_notifier_that_dies_hides_no_parked_thread() {
     });
 }
 
-/// Without the look after the arming, a wake-up is lost: the model would find it.
+/// Without the check after the arming, a wake-up is lost: the model finds it.
 #[test]
 #[should_panic]
-fn loom_a_sleeper_that_does_not_look_again_is_found() {
+fn loom_a_sleeper_that_does_not_check_again_is_caught() {
     loom::model(|| {
         let shared = Shared::new();
         let notifier = {

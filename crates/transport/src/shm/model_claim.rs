@@ -18,7 +18,7 @@ struct Shared {
     description: AtomicU64,
     wants_ring: AtomicU64,
     rung: AtomicU64,
-    /// What was copied: relaxed, so that only the protocol orders it.
+    /// The copied units: relaxed, so that only the protocol orders them.
     bytes: [[AtomicU64; UNITS as usize]; TRANSFERS],
 }
 
@@ -53,7 +53,7 @@ impl Shared {
         self.share().open(UNITS)
     }
 
-    /// The initiator's part until all is taken.
+    /// The initiator's part until all units are claimed.
     fn start(&self, transfer: usize) -> Initiated {
         let mut initiated = self.open(transfer);
         while !initiated.is_all_claimed() {
@@ -121,7 +121,7 @@ fn loom_two_sides_copy_every_byte_once() {
     });
 }
 
-/// An initiator that would sleep although the helper is not done is rung for.
+/// An initiator that would sleep before the helper is done is rung.
 #[test]
 fn loom_a_starter_that_waits_for_the_helper_is_rung() {
     let mut model = loom::model::Builder::new();
@@ -145,10 +145,10 @@ fn loom_a_starter_that_waits_for_the_helper_is_rung() {
     });
 }
 
-/// A helper that sends its parts in pieces: the initiator never takes one for a lie because it is not counted yet, and completes
-/// when the last has come.
+/// A helper that sends its parts in pieces: the initiator never takes one as invalid because it is not counted yet, and completes
+/// when the last has arrived.
 #[test]
-fn loom_pieces_are_counted_before_they_come() {
+fn loom_pieces_are_counted_before_they_arrive() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
@@ -188,10 +188,10 @@ fn loom_pieces_are_counted_before_they_come() {
     });
 }
 
-/// An initiator that does not wait for what the helper has claimed would be found.
+/// An initiator that does not wait for the helper's claims is caught.
 #[test]
 #[should_panic]
-fn loom_a_starter_that_does_not_wait_is_found() {
+fn loom_an_initiator_that_does_not_wait_is_caught() {
     loom::model(|| {
         let shared = Shared::new();
         let helper = {

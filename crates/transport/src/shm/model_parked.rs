@@ -1,5 +1,5 @@
 //! Every interleaving of a detached sleep from the instance: a peer rings while one thread sleeps and another uses the
-//! instance, polls it and takes what would have ended the sleep. Run as `model.rs`.
+//! instance, polls it and takes the events that would have ended the sleep. Run as `model.rs`.
 
 use loom::sync::atomic::{AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -22,30 +22,30 @@ struct Shared {
     instance: Mutex<Instance>,
 }
 
-/// What is readable.
+/// Readable descriptors.
 #[derive(Default)]
 struct Descriptors {
     record: bool,
     event: bool,
 }
 
-/// What a thread has while it is inside.
+/// State of a thread inside the instance.
 #[derive(Default)]
 struct Instance {
-    /// The peer's news were polled.
+    /// The peer's packets were polled.
     has_news: bool,
     /// The peer is polled, and does not ring.
     is_hot: bool,
-    /// The sleep that was announced, and what was known then.
+    /// The announced sleep, and the state at that time.
     announced: u64,
     had_news: bool,
     sleeps: u64,
 }
 
-/// What the other thread does before it leaves.
+/// Last action of the other thread before it leaves.
 #[derive(Clone, Copy, PartialEq)]
 enum Leaves {
-    /// It wakes the sleeper, if that has to look for itself.
+    /// It wakes the sleeper, if that has to check for itself.
     Looks,
     /// Nothing.
     Blindly,
@@ -99,7 +99,7 @@ impl Shared {
         }
     }
 
-    /// Takes what is there: bits first, then records.
+    /// Takes all events: bits first, then records.
     fn poll(&self, instance: &mut Instance) {
         let mut rung = Vec::new();
         doorbell::collect(self, &mut rung);
@@ -126,7 +126,7 @@ impl Shared {
         }
     }
 
-    /// Announces a sleep, unless there is something to poll for.
+    /// Announces a sleep, unless there is an event to poll for.
     fn prepare(&self, instance: &mut Instance, on: SleepOn) -> Option<u64> {
         instance.sleeps += 1;
         let sleep = doorbell::sleep(instance.sleeps, on);
@@ -172,7 +172,7 @@ impl Shared {
         }
     }
 
-    /// Waits until there are news, whichever thread polled them.
+    /// Waits until the peer's packets were polled by any thread.
     fn wait(&self, on: SleepOn) {
         loop {
             let mut instance = self.instance.lock().unwrap();
@@ -195,7 +195,7 @@ fn explore(on: SleepOn, leaves: Leaves, preemptions: usize) {
     model.preemption_bound = Some(preemptions);
     model.max_branches = 100_000;
     model.check(move || {
-        // One that the model gives up as deadlocked is not to be taken apart.
+        // An instance that the model gives up as deadlocked must not be dropped.
         let shared = ManuallyDrop::new(Shared::new());
         let peer = thread::spawn({
             let shared = Arc::clone(&shared);
@@ -213,15 +213,15 @@ fn explore(on: SleepOn, leaves: Leaves, preemptions: usize) {
 }
 
 #[test]
-fn loom_what_another_thread_takes_ends_a_detached_sleep() {
+fn loom_events_that_another_thread_takes_end_a_detached_sleep() {
     explore(SleepOn::Word, Leaves::Looks, 3);
     explore(SleepOn::Descriptors, Leaves::Looks, 3);
 }
 
-/// A thread that reads a record off the socket and leaves without a look hides it: the model finds it. (A thread that
-/// sleeps on the word is woken by the peer itself, whichever thread polls.)
+/// A thread that reads a record off the socket and leaves without a check hides it: the model finds that. (A thread that
+/// sleeps on the word is woken by the peer itself, also if another thread polls.)
 #[test]
 #[should_panic(expected = "deadlock")]
-fn loom_a_thread_that_reads_a_record_blindly_is_found() {
+fn loom_a_thread_that_reads_a_record_unchecked_is_caught() {
     explore(SleepOn::Descriptors, Leaves::Blindly, 3);
 }

@@ -19,7 +19,7 @@ struct Shared {
 }
 
 /// The owner ends the export and uses the memory for something else, while the reader copies; `counts` says
-/// whether the reader takes what it has for what was exported.
+/// whether the reader accepts its copy as the exported bytes.
 fn explore(counts: fn(&Shared) -> bool) {
     loom::model(move || {
         let shared = Arc::new(Shared {
@@ -47,20 +47,20 @@ fn explore(counts: fn(&Shared) -> bool) {
 }
 
 #[test]
-fn loom_nothing_counts_that_was_read_after_the_end_of_an_export() {
+fn loom_bytes_read_after_the_end_of_an_export_are_discarded() {
     explore(|shared| is_open(&shared.entry, KEY));
 }
 
-/// A reader that does not look again would be found.
+/// A reader that does not check again is caught.
 #[test]
 #[should_panic]
-fn loom_a_reader_that_does_not_look_again_is_found() {
+fn loom_a_reader_that_does_not_check_again_is_caught() {
     explore(|_| true);
 }
 
-/// So would one whose second look may come before the end of its copy.
+/// So is a reader whose second check may come before the end of its copy.
 #[test]
 #[should_panic]
-fn loom_a_reader_that_looks_too_early_is_found() {
+fn loom_a_reader_that_checks_too_early_is_caught() {
     explore(|shared| shared.entry.load(Relaxed) == KEY);
 }

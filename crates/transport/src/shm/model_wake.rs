@@ -1,5 +1,5 @@
 //! Every interleaving of a wait's end: peers ring, another thread calls, the relay reports, a timer runs out, and
-//! polls in between take what has been rung. Run as `model.rs`, whose doorbell this uses.
+//! polls in between take rung bits. Run as `model.rs`, whose doorbell this uses.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, fence};
@@ -11,7 +11,7 @@ use super::doorbell::{self, SleepOn};
 use super::model::Bell;
 use crate::wake::WakeFlag;
 
-/// What the waiter's thread shares with the threads that may end its wait.
+/// State shared by the waiter's thread and the threads that may end its wait.
 struct Waiter {
     bell: Bell,
     /// Another thread's call.
@@ -22,7 +22,7 @@ struct Waiter {
     is_time_up: AtomicBool,
 }
 
-/// What ends a wait.
+/// A cause that ends a wait.
 #[derive(Clone, Copy, PartialEq)]
 enum Cause {
     Ring,
@@ -31,7 +31,7 @@ enum Cause {
     Timer,
 }
 
-/// When the waiter looks whether it was called.
+/// When the waiter checks whether it was called.
 #[derive(Clone, Copy, PartialEq)]
 enum Look {
     /// Behind the announcement, as the code does.
@@ -42,7 +42,7 @@ enum Look {
     AtBits,
 }
 
-/// The waiter, as long as the model runs: one that it gives up as deadlocked is not to be taken apart.
+/// The waiter, as long as the model runs: one that the model gives up as deadlocked must not be dropped.
 struct Kept(ManuallyDrop<Arc<Waiter>>);
 
 impl Drop for Kept {
@@ -64,7 +64,7 @@ impl Waiter {
         })
     }
 
-    /// What another thread or process does.
+    /// An action of another thread or process.
     fn cause(&self, cause: Cause, look: Look) {
         match cause {
             Cause::Ring => self.bell.ring_bit(0),
@@ -89,7 +89,7 @@ impl Waiter {
         }
     }
 
-    /// Sleeps once, unless there is a reason not to. A timer interrupts the sleep for a look at something else.
+    /// Sleeps once, unless there is a reason not to. A timer interrupts the sleep for a check of other events.
     fn sleep(&self, number: u64, on: SleepOn, look: Look) {
         if look == Look::Before && self.called.is_set() {
             return;
@@ -180,7 +180,7 @@ fn loom_a_parked_wait_ends_by_ring_call_and_report() {
 
 /// After the timer, the same sleep goes on without being announced anew.
 #[test]
-fn loom_a_timer_hides_nothing() {
+fn loom_a_timer_hides_no_event() {
     explore(&[Cause::Timer, Cause::Ring], SleepOn::Word, Look::Within, 2);
     explore(&[Cause::Timer, Cause::Call], SleepOn::Word, Look::Within, 2);
     explore(
@@ -202,16 +202,16 @@ fn loom_a_wait_on_descriptors_ends_by_ring_and_call() {
     );
 }
 
-/// A look at the flag before the announcement loses calls: the model finds it.
+/// A check of the flag before the announcement loses calls: the model finds it.
 #[test]
 #[should_panic(expected = "deadlock")]
-fn loom_a_look_before_the_announcement_is_found() {
+fn loom_a_check_before_the_announcement_is_caught() {
     explore(&[Cause::Call], SleepOn::Word, Look::Before, 3);
 }
 
-/// A call that only rings a bit is taken away by a poll: the model finds it.
+/// A call that only rings a bit is consumed by a poll: the model finds it.
 #[test]
 #[should_panic(expected = "deadlock")]
-fn loom_a_call_that_a_poll_takes_away_is_found() {
+fn loom_an_unpark_consumed_by_a_poll_is_caught() {
     explore(&[Cause::Call], SleepOn::Word, Look::AtBits, 3);
 }

@@ -59,7 +59,7 @@ pub(super) fn piece_bytes(layout: PairLayout) -> u64 {
     quarter.saturating_sub(1).max(1) * UNIT_BYTES
 }
 
-/// Transfers of at most so many bytes are chosen for apart from longer ones.
+/// Transfers of at most so many bytes have a choice of their own.
 const CLASSES: [u64; 2] = [256 << 10, 2 << 20];
 
 /// Transfers after which a stream that never ends begins a new turn, with some of the last one in progress.
@@ -166,9 +166,9 @@ mod tests {
         }
     }
 
-    /// A way whose transfers fail is not taken for a fast one.
+    /// A way whose transfers fail does not count as fast.
     #[test]
-    fn transfers_that_fail_decide_nothing() {
+    fn failed_transfers_do_not_change_the_choice() {
         let mut ways = Ways::preferring(true);
         let mut pieces = 0;
         for _ in 0..1000 {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_preferred_at_first_follows_the_prices() {
+    fn the_first_choice_follows_the_measured_costs() {
         let prices = |attach: f64, copy: f64| Prices {
             attach_call: 1000.0,
             attach_byte: 1.0 / attach,

@@ -4,7 +4,7 @@
 //! it will go on doing that. No caller waits for it: the memory is quarantined ([`Quarantine`]), and freed
 //! ([`DeferredFree`]) once the peer has finished or is gone ([`PeerLiveness`]).
 //!
-//! Memory that a peer can only read does not come here: what it reads too late it does not use (`regions`).
+//! Memory that a peer can only read does not come here: the peer does not use bytes that it reads too late (`regions`).
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::blocking::Blocking;
 /// How many pieces of memory are quarantined at most.
 const MOST: usize = 4096;
 
-/// What tells whether a peer can be in the middle of a copy.
+/// The evidence whether a peer can be in the middle of a copy.
 #[derive(Debug, Clone)]
 pub(super) struct PeerLiveness {
     /// The connection's socket. A peer that copies has it open.
@@ -129,14 +129,14 @@ pub(super) fn wait(deferred: &mut Vec<DeferredFree>, liveness: &PeerLiveness, st
     }
 }
 
-/// The quarantined memory of one instance. What is left when it ends is given up for good.
+/// The quarantined memory of one instance. The rest when it ends is given up for good.
 #[derive(Default)]
 pub(super) struct Quarantine {
     deferred: Vec<DeferredFree>,
 }
 
 impl Quarantine {
-    /// Gives all of it up unseen: a forked child cannot look at what its parent shares with peers.
+    /// Gives all of it up unseen: a forked child cannot check memory that its parent shares with peers.
     pub(super) fn forget(&mut self) {
         std::mem::forget(std::mem::take(&mut self.deferred));
     }
@@ -160,7 +160,7 @@ impl Quarantine {
         self.deferred.is_empty()
     }
 
-    /// Whether there is what was exported under `key`.
+    /// Whether the memory exported under `key` is here.
     pub(super) fn holds(&self, key: u64) -> bool {
         self.deferred.iter().any(|entry| entry.key == Some(key))
     }

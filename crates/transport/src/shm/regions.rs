@@ -290,7 +290,7 @@ impl Imports {
         (end <= region_len && is_open(word(0), key)).then_some(permission)
     }
 
-    /// Whether the key is still valid, behind a copy: if not, what was read counts for nothing.
+    /// Whether the key is still valid, behind a copy: if not, the bytes that were read are discarded.
     pub(super) fn is_open(&self, key: u64) -> bool {
         let slot = key as usize & (self.layout.region_slots - 1);
         is_open(self.mapping.word(self.layout.region(self.owner, slot)), key)

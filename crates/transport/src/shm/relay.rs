@@ -3,9 +3,9 @@
 //! A parked process sleeps on a word of shared memory, which is the cheapest sleep there is, but only those
 //! that share the memory can end it: not a process that wants to connect, not one that has died. Their news come
 //! on sockets. The relay sleeps on those and turns what becomes readable into an unpark. It takes no part in
-//! progress: it reads nothing, and the parked thread finds out for itself what has come.
+//! progress: it reads nothing, and the parked thread reads the events itself.
 //!
-//! It reports once, then not again until the method's thread has looked at its sockets and wants to park
+//! It reports once, then not again until the method's thread has polled its sockets and wants to park
 //! ([`Relay::listen`]). So it costs nothing while the process is awake, and nothing while it is parked and only packets come.
 
 use std::io;
@@ -49,7 +49,7 @@ pub(super) struct Relay {
     thread: Option<JoinHandle<()>>,
     /// A forked child has the descriptors, but not the thread.
     process: Owner,
-    /// It reports what comes.
+    /// It reports events.
     listens: bool,
 }
 
@@ -173,7 +173,7 @@ impl Relaying {
         listens
     }
 
-    /// Whether the sockets have to be looked at before the next sleep.
+    /// Whether the sockets have to be polled before the next sleep.
     pub(super) fn take_report(&mut self) -> bool {
         match self {
             Self::Running(relay) => relay.take_report(),

@@ -152,7 +152,7 @@ pub(super) struct Offers {
     used: u64,
     /// Blocks that may have something left to claim.
     open: u64,
-    /// What the helper was told last.
+    /// The blocks last announced to the helper.
     told: u64,
     next: usize,
 }
@@ -212,7 +212,7 @@ impl Offers {
         })
     }
 
-    /// Tells the helper which blocks to look at, if that has changed.
+    /// Announces to the helper which blocks to read, if that has changed.
     pub(super) fn tell_open(&mut self) {
         if self.open != self.told {
             self.told = self.open;
@@ -362,7 +362,7 @@ impl Helper {
     }
 }
 
-/// What one help does: seldom more, and nothing is allocated for so many.
+/// Usual number of parts of one help: nothing is allocated for so many.
 type Few<T> = SmallVec<[T; 4]>;
 
 /// A part that the helper has taken.
@@ -457,7 +457,7 @@ pub(super) fn can_help(pair: &mut Pair) -> bool {
     has_left
 }
 
-/// What is done with the next part of a transfer that may come in pieces.
+/// The next step of a transfer that may arrive in pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// It is sent.

@@ -41,7 +41,7 @@ struct Part {
 /// The parts that one step copies: of one transfer, in the usual case.
 type Parts = SmallVec<[Part; 1]>;
 
-/// Decides about transfers that are new near the front of the queue: maps what can be mapped, and shares what is
+/// Decides about transfers that are new near the front of the queue: maps memory where possible, and shares transfers that are
 /// worth it.
 pub(super) fn consider(pair: &mut Pair) {
     for at in 0..pair.transfers.queue.len().min(WINDOW) {
@@ -129,7 +129,7 @@ pub(super) fn step(pair: &mut Pair) -> Step {
     };
     pair.offers.tell_open();
     if parts.is_empty() {
-        // All is taken; what has come meanwhile is found by the poll that looks for news.
+        // All units are claimed; the next poll finds events that have arrived meanwhile.
         return Step::Watch;
     }
     match copy_parts(pair, &parts) {
@@ -146,7 +146,7 @@ fn report_invalid(pair: &mut Pair, _: InvalidClaims) -> Step {
     Step::Wait
 }
 
-/// Whether a pair that waits for the helper has something to do now. `clocked`: the clock is looked at, too, which takes as long as the
+/// Whether a pair that waits for the helper has something to do now. `clocked`: the clock is read, too, which takes as long as the
 /// rest.
 pub(super) fn has_news(pair: &mut Pair, clocked: bool) -> bool {
     let front = pair.transfers.queue.front_mut();
@@ -370,7 +370,7 @@ fn copy_announced(pair: &mut Pair, parts: &[Part]) -> Option<String> {
         }
     }
     for part in parts {
-        // Of an export that has ended, whatever else was found, only that is of interest.
+        // If an export has ended, that is the error, before all others.
         if let Some((Direction::Get, key)) = key_of(pair, part)
             && !pair.imports.is_open(key)
             && let Some(active) = pair.transfers.queue.get_mut(part.at)

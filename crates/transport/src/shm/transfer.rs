@@ -34,7 +34,7 @@ const MAX_TRANSFERS: usize = 4096;
 pub(super) struct Transfers {
     pub(super) queue: VecDeque<Active>,
     next_id: u64,
-    /// A caller was told to come back later.
+    /// A caller's transfer would have blocked.
     caller_waits: bool,
     /// The pair has had atomics of ours ([`super::atomics`]): here, as every poll reads this struct anyway.
     pub(super) has_atomics: bool,
@@ -104,7 +104,7 @@ impl Transfers {
         true
     }
 
-    /// Takes the front out and tells its owner.
+    /// Removes the front and reports it to its owner.
     fn complete(&mut self, peer: Peer, result: Result<(), TransferError>, sink: &mut dyn Sink) {
         if let Some(active) = self.queue.pop_front() {
             sink.transfer_done(peer, active.transfer.token, result);
@@ -326,7 +326,7 @@ pub(super) fn write_now(
 fn copies_now(pair: &Pair, near: &Memory, region: &RegionDescriptor, most: u64) -> Option<i32> {
     let is_next = pair.stage == Stage::Up && pair.transfers.queue.is_empty();
     let is_short = region.len <= most && region.len <= near.len() as u64;
-    // What is in an object may be mapped here.
+    // Memory in an object may be mapped here.
     let is_now = is_next && is_short && region.len > 0 && region.object.is_none();
     is_now.then(|| pair.attach.number()).flatten()
 }

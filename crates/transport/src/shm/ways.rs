@@ -13,7 +13,7 @@ use causeway_sys::choice::ShortChoice;
 /// Packets of at most so many bytes are copied in the usual way. Stores past the caches wait for memory once a packet: packets of 128 bytes stream
 /// at a seventh of the rate with them (an EPYC of the fourth generation, near), those of 1 KiB at 0.8 of it near and at 3.3 times it far.
 const FEW_BYTES: usize = 512;
-/// Packets of at most so many bytes are chosen for apart from longer ones.
+/// Packets of at most so many bytes have a choice of their own.
 const SHORT_BYTES: usize = 4608;
 
 /// How a packet is copied.
@@ -39,7 +39,7 @@ impl Way {
     }
 }
 
-/// Packets of a length that is chosen for apart.
+/// Packets of a length with a choice of its own.
 enum Class {
     /// The C library copies them by vector instructions.
     Few,
@@ -60,7 +60,7 @@ impl Class {
     }
 }
 
-/// What is chosen from for packets that the C library copies by vector instructions, and for longer ones.
+/// The alternatives for packets that the C library copies by vector instructions, and for longer ones.
 const FOR_FEW: [Way; 2] = [Way::Usual, Way::Streamed];
 const FOR_MANY: [Way; 3] = [Way::Usual, Way::Vectors, Way::Streamed];
 

@@ -111,7 +111,7 @@ impl fmt::Display for Mask {
     }
 }
 
-/// What is printed and what is recorded. Written with a slash between: `warn,engine=debug/debug`.
+/// Masks of printed and of recorded events. Written with a slash between: `warn,engine=debug/debug`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Masks {
     /// Events that are printed.

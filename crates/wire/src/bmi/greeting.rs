@@ -66,7 +66,7 @@ impl Formats {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct InstanceId(pub u128);
 
-/// What a caller tells about itself, and the called instance in reply. None of it is proven.
+/// The introduction of a caller, and of the called instance in reply. None of it is proven.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Introduction {
     /// The instance.

@@ -30,7 +30,7 @@ fn header_golden_bytes() {
 }
 
 #[test]
-fn bodies_return_as_they_left() {
+fn bodies_survive_encoding_and_decoding() {
     let announcement = Announcement {
         send: 7,
         size: 30,
@@ -82,7 +82,7 @@ fn every_truncation_is_refused() {
 }
 
 #[test]
-fn lists_must_cover_what_they_say() {
+fn lists_must_cover_the_bytes_that_they_state() {
     let packet = encode_clearance(
         Header::new(Kind::ClearToSend, 6),
         &Clearance {
@@ -125,7 +125,7 @@ fn any_bytes_are_decoded_or_refused() {
     assert!(accepted > 0);
 }
 
-/// The greeting of builds that spoke format 1 only, and what they accept: 16 bytes with this word. They look at no other
+/// The greeting of builds that spoke format 1 only; they accept 16 bytes with this word, and read no other
 /// field but the credit.
 const FORMAT_1: [u8; HEADER_BYTES] = *b"\x01\0\0\0\0\x80\0\0CWBM\x01\0\0\0";
 

@@ -1,4 +1,4 @@
-//! The latest writes that an I/O server has begun to store, in their order: what tells it whether a write that is
+//! The latest writes that an I/O server has begun to store, in their order: they show whether a write that is
 //! repeated after a lost connection has been overwritten since.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_altered_is_noticed() {
+    fn every_altered_bit_is_noticed() {
         let extents = [
             Extent::Steps {
                 offset: 1,

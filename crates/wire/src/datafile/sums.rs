@@ -1,4 +1,4 @@
-//! The sums of a datafile's blocks, and what they are bound to.
+//! The sums of a datafile's blocks, and the place that they are bound to.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -6,7 +6,7 @@ use super::layout::SUMS_BYTES;
 use crate::fs::{Generation, ObjectId};
 use crate::random;
 
-/// What the sums of a datafile are bound to: the same bytes have another sum in another datafile, and in another
+/// The place that the sums of a datafile are bound to: the same bytes have another sum in another datafile, and in another
 /// block. The metadata's incarnation is left out: an object number is never given out twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Binding(pub(super) u64);
@@ -35,7 +35,7 @@ impl Binding {
     }
 }
 
-/// The sums of a block. 0 stands for a block of zeros that was never written.
+/// The sums of a block. 0 means a block of zeros that was never written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sums {
     /// Before the last write.
@@ -51,7 +51,7 @@ impl Sums {
         [a, b, c, d, e, f, g, h]
     }
 
-    /// From what is stored.
+    /// From the stored word.
     pub const fn from_bytes(bytes: [u8; SUMS_BYTES as usize]) -> Self {
         let [a, b, c, d, e, f, g, h] = bytes;
         Self {

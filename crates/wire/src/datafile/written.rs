@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_fits_comes_back_and_what_is_damaged_does_not() {
+    fn entries_are_read_back_and_damaged_ones_are_not() {
         for spans in [
             vec![],
             vec![(0, NEAR_GROUPS)],

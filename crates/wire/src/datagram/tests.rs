@@ -119,7 +119,7 @@ fn resets_and_sealed_segments_are_read() {
 }
 
 #[test]
-fn whatever_bit_is_altered_or_byte_cut_off_it_is_noticed() {
+fn every_altered_bit_and_every_missing_byte_is_noticed() {
     let segment = Segment {
         wants_ack: true,
         ack: Some(ACK),
@@ -135,7 +135,7 @@ fn whatever_bit_is_altered_or_byte_cut_off_it_is_noticed() {
             for bit in 0..8 {
                 let mut altered = whole.clone();
                 altered[at] ^= 1 << bit;
-                // A seal is for the receiver to judge.
+                // The receiver checks a seal, not the decoder.
                 let noticed = matches!(
                     Datagram::decode(&altered),
                     Err(_) | Ok(Datagram::Sealed(..))

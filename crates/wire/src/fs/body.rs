@@ -1,4 +1,4 @@
-//! Encoding of what an object is: a byte for its kind, then its fields.
+//! Encoding of objects: a byte for the kind, then the fields.
 
 use super::*;
 

@@ -86,7 +86,7 @@ pub struct ServerIdentity {
 }
 
 impl ServerIdentity {
-    /// What a request must be meant for to be carried out here.
+    /// The server that a request must be meant for to be carried out here.
     pub fn target(&self) -> Target {
         Target {
             file_system: self.file_system,
@@ -107,7 +107,7 @@ pub struct Greeting {
     pub uptime_ms: u64,
     /// Identity of the host's present run: differs after the host has lost power.
     pub boot: u128,
-    /// Changes when a sync of its disk has failed: what was not synced before that may be lost.
+    /// Changes when a sync of its disk has failed: earlier unsynced data may be lost.
     pub failed_syncs: u64,
     /// Version of the program.
     pub version: String,

@@ -69,7 +69,7 @@ pub struct Lock {
     pub exclusive: bool,
     /// On which bytes.
     pub range: LockRange,
-    /// The process that asks, as its host numbers it, to be told to others.
+    /// The requesting process, as its host numbers it, to be shown to others.
     pub pid: u32,
 }
 

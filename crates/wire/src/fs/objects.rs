@@ -241,7 +241,7 @@ pub enum Body {
         truncating: Option<u64>,
         /// How long the datafiles must be at least, in the order of the servers; 0 where nothing must be.
         lengths: Vec<u64>,
-        /// It may have holes, or room reserved: what is stored of it may be less or more than its size.
+        /// It may have holes, or reserved space: its stored bytes may be fewer or more than its size.
         sparse: bool,
     },
 }
@@ -267,7 +267,7 @@ impl Body {
         }
     }
 
-    /// A device's number, and 0 for what is none.
+    /// A device's number, and 0 for other objects.
     pub fn device(&self) -> u32 {
         match self {
             Body::Special { device, .. } => *device,

@@ -4,7 +4,7 @@ use crate::codec::fields::codes;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
 codes! {
-    /// Which sums of blocks a client wants with what it reads, so that it can verify the blocks where they have arrived.
+    /// The sums of blocks that a client wants with a read, so that it can verify the blocks where they have arrived.
     /// A server that copies within the host, or keeps no sums, sends none.
     #[derive(Default)]
     pub enum WantedSums: "wanted sums" {

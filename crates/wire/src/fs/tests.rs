@@ -1,4 +1,4 @@
-//! Golden bytes of each kind, round trips, and inputs that are none.
+//! Golden bytes of each kind, round trips, and invalid inputs.
 
 mod attributes;
 mod capabilities;
@@ -482,7 +482,7 @@ fn golden_results() {
 }
 
 #[test]
-fn refuses_what_is_out_of_bounds() {
+fn values_out_of_bounds_are_refused() {
     let unknown = |result: Result<Operation, Malformed>| {
         assert!(
             matches!(result, Err(Malformed::Unknown { .. })),

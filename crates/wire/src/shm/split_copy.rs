@@ -25,7 +25,7 @@ pub const WANTS_RING: usize = 64;
 
 /// In a block: the [`Claims`].
 pub const CLAIMS: usize = 0;
-/// In a block: what the helper has finished, as [`Done`] packs it.
+/// In a block: the helper's finished units, as [`Done`] packs them.
 pub const DONE: usize = 8;
 /// In a block: the key of the helper's region.
 pub const KEY: usize = 16;
@@ -48,7 +48,7 @@ pub const PUT: u64 = 1 << 63;
 /// transfers of fewer than 2^31 units that are not [`PUT`].
 pub const THROUGH_RING: u64 = 1 << 62;
 
-/// What the helper has finished, without [`FAILED`]. It adds to the word.
+/// The helper's finished units, without [`FAILED`]. It adds to the word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done {
     /// Units: the lower half of the word.
@@ -90,7 +90,7 @@ impl PieceHeader {
         ((self.first as u64) << 32 | self.block as u64).to_le_bytes()
     }
 
-    /// What the bytes say.
+    /// The meaning of the bytes.
     pub const fn unpack(bytes: [u8; Self::BYTES]) -> Self {
         let word = u64::from_le_bytes(bytes);
         Self {
@@ -100,7 +100,7 @@ impl PieceHeader {
     }
 }
 
-/// What is claimed of a transfer: units before `front` by the initiator, units from `back` on by the
+/// The claims of a transfer: units before `front` by the initiator, units from `back` on by the
 /// helper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claims {

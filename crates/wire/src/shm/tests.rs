@@ -1,4 +1,4 @@
-//! Golden bytes and bounds of what shared memory and its sockets carry.
+//! Golden bytes and bounds of records in shared memory and on its sockets.
 
 use alloc::vec;
 
@@ -52,7 +52,7 @@ fn records_have_these_bytes() {
         process: PROCESS,
     });
     golden(&welcome, &[&[2][..], &preamble, &process].concat());
-    // What a build says that speaks format 5 alone.
+    // The record of a build that speaks format 5 alone.
     let before = Record::Welcome(Welcome {
         formats: Formats::only(5),
         flags: FLAG_MEMBARRIER,

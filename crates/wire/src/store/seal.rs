@@ -1,4 +1,4 @@
-//! What the store's engine keeps beside the records: a seal on each value, and a mark beside the journal.
+//! Additions to the store engine's records: a seal on each value, and a mark beside the journal.
 
 use alloc::vec::Vec;
 
@@ -78,7 +78,7 @@ pub const MARK_BYTES: usize = 64;
 /// First bytes of an encoded [`Mark`]; the last one is the format's number.
 const MARK_MAGIC: u64 = u64::from_le_bytes(*b"CWmark\0\x01");
 
-/// What is known of the journal beside it: this distinguishes an end that power loss may have torn from
+/// The synced state of the journal beside it: this distinguishes an end that power loss may have torn from
 /// acknowledged changes that are damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mark {

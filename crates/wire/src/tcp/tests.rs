@@ -21,7 +21,7 @@ fn hello_has_its_golden_bytes_both_ways() {
     let golden = *b"causeway\x05\x00\x01\x01\x00\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x02";
     assert_eq!(hello.encode(), golden);
     assert_eq!(Hello::decode(&golden), Ok(hello));
-    // Who does not want encryption says so to those alone that authenticate without it.
+    // A side that does not want encryption states that only to peers that authenticate without it.
     let unencrypted = Hello {
         encrypt: false,
         ..hello
@@ -131,7 +131,7 @@ fn hello_refuses_every_unknown_value() {
         (hello[8], hello[23]) = (lowest, above);
         hello
     };
-    // Of formats that this build does not speak only the beginning is read.
+    // Of formats that this build does not speak only the common beginning is read.
     for (lowest, above, fits) in [
         (4, 0, false),
         (4, 1, true),

@@ -1,4 +1,4 @@
-//! Descriptors as processes post them, and what the card writes back.
+//! Descriptors as processes post them, and the status that the card writes back.
 
 use crate::codec::{Malformed, Reader, unknown};
 
@@ -39,7 +39,7 @@ pub mod status {
     pub const FORMAT_ERROR: u32 = 0x2;
     /// Segments lie outside registered memory, or have another tag.
     pub const PROTECTION_ERROR: u32 = 0x4;
-    /// The segments were too short for what arrived, or what was to be sent is too long.
+    /// The segments were too short for the message, or a message to send is too long.
     pub const LENGTH_ERROR: u32 = 0x8;
     /// Part of the data had been moved when the error happened.
     pub const PARTIAL: u32 = 0x10;
@@ -179,7 +179,7 @@ impl Segment {
     }
 }
 
-/// What the card writes into a descriptor, at [`STATUS_OFFSET`], when it completes.
+/// The status that the card writes into a descriptor, at [`STATUS_OFFSET`], when it completes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Status {
     /// Immediate data that came along.
@@ -220,7 +220,7 @@ pub struct Completion {
     pub vi: u32,
     /// Whether it was a receive.
     pub receive: bool,
-    /// True in the queue's first round, then false, and so on: tells new entries from old ones. In
+    /// True in the queue's first round, then false, and so on: distinguishes new entries from old ones. In
     /// memory that is all zero there are no entries.
     pub round: bool,
 }

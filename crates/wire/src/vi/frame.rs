@@ -27,7 +27,7 @@ pub mod flag {
 }
 
 codes! {
-    /// What a frame is.
+    /// The kind of a frame.
     pub enum FrameKind: "frame kind" {
         /// Part of a message for a receive descriptor.
         Send = 1,
@@ -50,7 +50,7 @@ codes! {
 pub enum RefuseReason {
     /// Broken or closed for a reason of its own.
     Closed = 1,
-    /// A remote address was outside of what may be accessed.
+    /// A remote address was outside of accessible memory.
     Protection = 2,
     /// A message was longer than its receive descriptor, which was malformed or too short.
     Descriptor = 3,

@@ -1,4 +1,4 @@
-//! Golden bytes of everything here.
+//! Golden bytes of all structures.
 
 use super::*;
 use crate::codec::Malformed;
@@ -67,7 +67,7 @@ fn status_overlays_the_end_of_the_control_segment() {
 }
 
 #[test]
-fn a_completion_tells_its_round() {
+fn a_completion_states_its_round() {
     let value = Completion {
         descriptor: 0x40,
         vi: 5,

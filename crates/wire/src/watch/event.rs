@@ -13,7 +13,7 @@ pub const MAX_EVENT_TEXT: usize = EVENT_BODY_BYTES - 16;
 
 const _: () = assert!(MAX_TARGET <= u8::MAX as usize && MAX_EVENT_TEXT <= u16::MAX as usize);
 
-/// One log event. What does not fit is cut off at its end.
+/// One log event. Text that does not fit is cut off at its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogEvent {
     /// Nanoseconds since 1970.

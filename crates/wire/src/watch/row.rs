@@ -32,7 +32,7 @@ pub enum Row {
     Peer(PeerRow),
 }
 
-/// What an instance is doing.
+/// The status of an instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InstanceRow {
     /// Its number in the process.
@@ -89,7 +89,7 @@ codes! {
 }
 
 codes! {
-    /// What an operation is.
+    /// The kind of an operation.
     pub enum OpKind: "kind of operation" {
         /// A receive.
         Receive = 1,
@@ -105,7 +105,7 @@ codes! {
 }
 
 codes! {
-    /// What an operation waits for.
+    /// The reason of an operation's wait.
     pub enum WaitReason: "reason to wait" {
         /// The connection.
         Connection = 1,
@@ -137,7 +137,7 @@ codes! {
 pub struct Waiting {
     /// What it is.
     pub kind: OpKind,
-    /// What it waits for.
+    /// The reason of its wait.
     pub why: WaitReason,
     /// Its tag.
     pub tag: u64,
@@ -149,7 +149,7 @@ pub struct Waiting {
     pub since_ns: u64,
 }
 
-/// What is going on with a peer.
+/// The status of a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerRow {
     /// The instance that has this peer.
@@ -178,7 +178,7 @@ pub struct PeerRow {
     pub received_large: Count,
     /// Transfers of remote memory.
     pub moved: Count,
-    /// Bytes that may be sent before the peer matches what it has.
+    /// Bytes that may be sent before the peer matches its held messages.
     pub credit: u32,
     /// The most that this may be.
     pub window: u32,

@@ -139,7 +139,7 @@ fn an_event_has_these_bytes() {
 }
 
 #[test]
-fn what_is_too_long_is_cut_between_characters() {
+fn text_that_is_too_long_is_cut_between_characters() {
     let event = LogEvent {
         at_ns: 1,
         thread: 2,
@@ -161,7 +161,7 @@ fn what_is_too_long_is_cut_between_characters() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_bytes_are_refused() {
     let good = Row::Peer(peer()).encode();
     for (at, byte) in [
         (0, 3),

@@ -19,7 +19,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 
 use super::leftovers;
 
-/// Most bytes that are kept of what a program prints.
+/// Most bytes that are kept of a program's output.
 const MOST_OUTPUT_BYTES: u64 = 1 << 20;
 /// How long marked processes may take to be gone once they are killed.
 const CLEARING: Duration = Duration::from_secs(5);
@@ -50,7 +50,7 @@ impl From<Failed> for String {
     }
 }
 
-/// A program to run, its arguments and what it finds in its environment.
+/// A program to run, its arguments and its environment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
@@ -76,7 +76,7 @@ impl Program {
         self
     }
 
-    /// Runs the program to its end, at most for this time; returns what it printed, or why it failed.
+    /// Runs the program to its end, at most for this time; returns its output, or why it failed.
     pub(crate) fn run(&self, within: Duration) -> Result<String, Failed> {
         Running::start(self, within)?.finish()
     }
@@ -149,7 +149,7 @@ impl Running {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Awaits the program's end; returns what it printed, or why it failed.
+    /// Awaits the program's end; returns its output, or why it failed.
     pub(crate) fn finish(mut self) -> Result<String, Failed> {
         let status = self.await_end();
         // Processes that are left behind would hold the pipes open.
@@ -187,7 +187,7 @@ impl Running {
             if Instant::now() >= self.deadline {
                 return None;
             }
-            // Polling more often would take processor time from what is measured.
+            // Polling more often would take processor time from the measurement.
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(20));
         }
@@ -254,7 +254,7 @@ fn end_marked(mark: &str) {
             return;
         }
         for pid in found {
-            // The number may stand for another process by now: check the mark once more.
+            // The number may be another process's by now: check the mark once more.
             if let Some(handle) = shutdown::open_process(pid)
                 && carries(pid, &entry)
             {
@@ -287,13 +287,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_prints_is_returned() {
+    fn output_of_a_program_is_returned() {
         let said = shell("echo \"$ONE\"; echo aside >&2").with("ONE", "two");
         assert_eq!(said.run(Duration::from_secs(20)).unwrap(), "two\n");
     }
 
     #[test]
-    fn a_failure_says_who_and_why() {
+    fn a_failure_names_the_program_and_the_reason() {
         let why = shell("echo noise; echo 'fatal error: no such device' >&2; exit 3")
             .run(Duration::from_secs(20))
             .unwrap_err()
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_program_leaves_behind_is_removed() {
+    fn leftovers_of_a_killed_program_are_removed() {
         let place = format!("/dev/shm/mpich_shm_test{}_0", std::process::id());
         let script = format!("echo segment > {place} && echo made && exec sleep 60");
         let mut running = Running::start(&shell(&script), Duration::from_secs(60)).unwrap();

@@ -1,7 +1,7 @@
 //! What programs leave in `/dev/shm` when they are killed, and sometimes when they are not.
 //!
 //! A message layer that maps files there removes their names when it ends in order. The names
-//! do not tell whose they are: some hold a process's number, others a hash of the job's. So a file goes
+//! do not name their owners: some hold a process's number, others a hash of the job's. So a file goes
 //! if its name is of a kind that the libraries make, if it has come since the run began, is of this user,
 //! and is neither mapped nor open in any process: then no process is left that could use it.
 
@@ -22,7 +22,7 @@ pub(super) fn before_start() -> SystemTime {
     SystemTime::now() - STAMP_DELAY
 }
 
-/// Removes what has been left since then.
+/// Removes files that have been left since then.
 pub(super) fn remove(since: SystemTime) {
     remove_from(Path::new(PLACE), since);
 }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_libraries_name_so_is_theirs() {
+    fn files_of_the_libraries_are_recognised_by_name() {
         for name in [
             "mpich_shm_5497ab6a_45",
             "vader_segment.host.0.4fd00001.1",
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn files_without_a_holder_go_and_all_others_stay() {
+    fn files_without_a_holder_are_removed_and_others_kept() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let since = before_start();

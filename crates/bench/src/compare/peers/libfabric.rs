@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_has_no_figure() {
+    fn output_of_another_form_has_no_figure() {
         for said in [
             "",
             "[error] util/pingpong.c:408 : failed to connect",

@@ -19,7 +19,7 @@ use peer::{Peer, Places};
 /// What installs them.
 pub(crate) const INSTALL: &str = "make peers";
 
-/// What was found, and what was not: each missing one with what to do.
+/// The libraries that were found, and the missing ones, each with the remedy.
 pub(crate) fn find(places: &Places) -> (Vec<Box<dyn Peer>>, Vec<String>) {
     let (mut found, mut missing): (Vec<Box<dyn Peer>>, Vec<String>) = (Vec::new(), Vec::new());
     let mut keep = |name: &str, peers: Vec<Result<Box<dyn Peer>, String>>| {
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_installed_is_said_for_each_with_the_command_that_installs_it() {
+    fn each_missing_library_is_reported_with_the_command_that_installs_it() {
         let directory = tempfile::tempdir().unwrap();
         let places = Places {
             peers: directory.path().join("peers"),

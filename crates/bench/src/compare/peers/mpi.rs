@@ -149,7 +149,7 @@ struct RingLine {
     figures: RingFigures,
 }
 
-/// The figures in what a job printed. Launchers print other lines between those of the program.
+/// The figures in a job's output. Launchers print other lines between those of the program.
 fn parse(said: &str, trial: &Trial) -> Vec<Figure> {
     let method = &trial.method;
     let lines = said.lines().filter_map(|line| {
@@ -257,7 +257,7 @@ fn exchange_words(exchange: &Exchange) -> String {
     format!("{size}:{rounds}:{milliseconds}:{lead}:{follow}")
 }
 
-/// What a rank does in between, as the program reads it.
+/// A rank's work in between, in the program's encoding.
 fn between(between: Between) -> String {
     match between {
         Between::Nothing => "n".to_owned(),

@@ -1,4 +1,4 @@
-//! What jobs print, and launchers that misbehave.
+//! Output of jobs, and launchers that misbehave.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -26,7 +26,7 @@ fn value(figures: &[Figure], case: &str, size: u64) -> f64 {
 }
 
 #[test]
-fn figures_are_found_between_whatever_launchers_print() {
+fn figures_are_found_between_other_output_of_launchers() {
     let said = "--------------------------------------------------\n\
         WARNING: Open MPI {did} not like something.\n\
         {\"pattern\":\"latency\",\"size_bytes\":8,\"latency_us\":0.220775,\"p99_us\":0.5}\n\
@@ -60,7 +60,7 @@ fn figures_are_found_between_whatever_launchers_print() {
 }
 
 #[test]
-fn nonsense_has_no_figures() {
+fn output_of_another_form_has_no_figures() {
     for said in [
         "",
         "{",
@@ -97,7 +97,7 @@ fn an_exchange_has_the_figures_that_its_pattern_is_judged_by() {
     assert_eq!(what(Pattern::Computing), "8:1048576:300:n:c50");
 }
 
-/// A launcher of that family that does what the script says when it is to run a job.
+/// A launcher of that family that runs the script instead of a job.
 fn fake(directory: &Path, script: &str) -> Mpi {
     let launcher = directory.join("mpiexec");
     std::fs::write(&launcher, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -113,7 +113,7 @@ fn fake(directory: &Path, script: &str) -> Mpi {
 }
 
 #[test]
-fn a_job_that_prints_nonsense_or_fails_says_so() {
+fn a_job_with_invalid_output_or_a_failure_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let mut mpi = fake(directory.path(), "echo 'all is well: 5 us'");
     let why = mpi

@@ -8,7 +8,7 @@ use super::child::{Failed, Program, Running};
 /// How long a server may take until it listens.
 const STARTING: Duration = Duration::from_secs(5);
 
-/// Runs a server and, once it listens, its client; returns what the client printed.
+/// Runs a server and, once it listens, its client; returns the client's output.
 pub(super) fn run(
     server: &Program,
     client: &Program,
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_ends_early_is_told_apart_from_a_slow_one() {
+    fn a_server_that_ends_early_is_distinguished_from_a_slow_one() {
         let port = free_port().unwrap();
         let program = Program::new(std::path::Path::new("/bin/sh"), &["-c", "exit 7"]);
         let why = run(&program, &program, port, Duration::from_secs(20))

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_found_in_what_programs_say() {
+    fn versions_are_found_in_output_of_programs() {
         for (said, version) in [
             ("mpirun (Open MPI) 5.0.11\n\nReport bugs to", "5.0.11"),
             ("mpirun.openmpi (OpenRTE) 4.1.4\n", "4.1.4"),

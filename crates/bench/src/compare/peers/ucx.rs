@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_has_no_figures() {
+    fn output_of_another_form_has_no_figures() {
         for said in [
             "",
             "8",

@@ -1,4 +1,4 @@
-//! Mounting where it cannot be, unmounting in every way, and what happens when processes die.
+//! Mounting at unusable places, unmounting in every way, and the death of servers and mount processes.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -19,7 +19,7 @@ use crate::stand::{Run, Stand, runs, send, until};
 const HELPER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/mount.causeway");
 
 #[test]
-fn places_where_nothing_can_be_mounted_are_named_with_what_to_do() {
+fn errors_name_unusable_mount_points_and_the_remedy() {
     if !can_mount() {
         return;
     }
@@ -135,9 +135,9 @@ fn a_killed_mount_gives_errors_and_can_be_replaced() {
     std::fs::remove_file(mounted.at("file")).unwrap();
     let pid = mounted.pid();
     send(pid, Signal::KILL);
-    until("it is gone", || !runs(pid));
+    until("the mount process has ended", || !runs(pid));
     let dead = |error: std::io::Error| Errno::from_io_error(&error) == Some(Errno::NOTCONN);
-    // What was on its way when the last thread ended has another error.
+    // A request in progress when the last thread ended has another error.
     let errno = Errno::from_io_error(&open.write_all(b"more").unwrap_err());
     assert!(
         matches!(errno, Some(Errno::NOTCONN | Errno::CONNABORTED)),
@@ -237,7 +237,7 @@ fn programs_keep_their_open_files_when_the_metadata_server_is_killed() {
     server.wait().unwrap();
 }
 
-/// What was synced by way of a mount that is killed is there for others.
+/// Data that were synced on a mount that is killed can be read on another.
 #[test]
 fn a_killed_mount_loses_nothing_that_was_synced() {
     if !can_mount() {
@@ -341,9 +341,9 @@ fn rounds() -> u32 {
     rounds.map_or(1, |rounds| rounds.parse().expect("a number"))
 }
 
-/// A program whose servers die and come back in time notices nothing, and finds every byte.
+/// A program whose servers are killed and restarted before the time-out gets no error, and reads every byte.
 #[test]
-fn servers_that_come_back_in_time_are_not_missed() {
+fn servers_restarted_in_time_cause_no_errors() {
     if !can_mount() {
         return;
     }
@@ -376,7 +376,7 @@ fn servers_that_come_back_in_time_are_not_missed() {
     }
 }
 
-/// mount(8) and fstab come by this script.
+/// mount(8) and fstab run this script.
 #[test]
 fn the_helper_of_mount_mounts() {
     if !can_mount() {
@@ -409,14 +409,14 @@ fn the_helper_of_mount_mounts() {
 }
 
 #[test]
-fn what_others_have_mounted_there_since_is_left_alone() {
+fn later_mounts_at_the_same_place_are_left_alone() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
         return;
     }
     let stand = Stand::new();
     let mut mounted = Mounted::new(&stand);
     let path = mounted.path().to_str().unwrap().to_owned();
-    // Something of another type lies over it.
+    // A file system of another type is mounted over it.
     shell(
         Path::new("/"),
         &format!("mount -t tmpfs none {path}; echo theirs >{path}/x"),
@@ -425,7 +425,7 @@ fn what_others_have_mounted_there_since_is_left_alone() {
     assert!(refused.contains("tmpfs"), "{refused}");
     assert_eq!(std::fs::read(mounted.at("x")).unwrap(), b"theirs\n");
     shell(Path::new("/"), &format!("umount {path}"));
-    // It has been unmounted, but lives on in use, and another one is in its place.
+    // It has been unmounted lazily and is still in use, and another one is mounted in its place.
     let first = mounted.pid();
     let used = File::open(mounted.path()).unwrap();
     stand.fs(&["umount", "--lazy", &path]).ok();

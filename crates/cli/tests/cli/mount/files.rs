@@ -1,4 +1,4 @@
-//! What POSIX says of files and names, on one mount and between two.
+//! Files and names as POSIX specifies them, on one mount and between two.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -24,7 +24,7 @@ fn many() -> usize {
 }
 
 #[test]
-fn what_one_mount_has_closed_or_synced_the_other_one_opens() {
+fn a_file_closed_or_synced_on_one_mount_is_seen_on_the_other() {
     if !can_mount() {
         return;
     }
@@ -41,7 +41,7 @@ fn what_one_mount_has_closed_or_synced_the_other_one_opens() {
         assert_eq!(seen, format!("{text}edited"));
         assert_eq!(one.at("file").metadata().unwrap().len(), seen.len() as u64);
     }
-    // Names and attributes that the other mount has just looked at are not what it believes any longer.
+    // The other mount does not use the names and attributes that it has just cached.
     for round in 0..10 {
         let path = one.at("seen");
         std::fs::write(other.at("seen"), "x".repeat(round)).unwrap();
@@ -65,7 +65,7 @@ fn what_one_mount_has_closed_or_synced_the_other_one_opens() {
         .open(other.at("open"))
         .unwrap();
     assert_eq!(one.at("open").metadata().unwrap().len(), 0);
-    // What was stored by the command is seen, and the other way round.
+    // Files stored by the command are seen on the mount, and the other way round.
     std::fs::write(stand.directory.path().join("local"), "put").unwrap();
     stand.fs(&["put", "local", "/put"]).ok();
     assert_eq!(std::fs::read(one.at("put")).unwrap(), b"put");
@@ -302,7 +302,7 @@ fn appenders_of_two_mounts_lose_nothing() {
     assert_eq!(text.lines().count(), count);
 }
 
-/// Appenders that have the file open all the time, and take turns.
+/// Appenders that keep the file open and alternate.
 #[test]
 fn data_is_appended_where_another_mount_has_moved_the_end() {
     if !can_mount() {
@@ -374,7 +374,7 @@ fn a_large_directory_is_listed_whole_while_entries_go() {
 
 /// Readers that open a file while it is replaced, as editors do, have the old one or the new one, whole.
 #[test]
-fn a_file_is_replaced_under_those_who_open_it() {
+fn readers_of_a_file_that_is_replaced_see_the_old_or_the_new_one() {
     if !can_mount() {
         return;
     }

@@ -58,7 +58,7 @@ fn child(directory: &Path) {
         assert!(written > 1 << 20 && content.len() >= written);
         assert!(content[..written].iter().all(|byte| *byte == 7));
         assert!(std::fs::read(mounted.at("kept")).unwrap() == kept);
-        // There is room again for as much, once the servers have removed the data.
+        // The same amount fits again once the servers have removed the data.
         std::fs::remove_file(mounted.at("filler")).unwrap();
         crate::stand::until("there is room", || {
             std::fs::write(mounted.at("other"), vec![1; 8 << 20]).is_ok()

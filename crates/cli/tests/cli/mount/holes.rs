@@ -46,7 +46,7 @@ fn programs_make_find_and_keep_holes() {
          head -c 1M /dev/zero | cmp -n 1048576 --ignore-initial=0:7M - file",
     );
     let file = File::open(other.at("file")).unwrap();
-    // Zeros whose room is kept are a hole or data, as the disk of the servers has it.
+    // Zeros with reserved space are a hole or data, as the servers' disk reports them.
     let [first, second, ..] = data_of(&file)[..] else {
         panic!("{:?}", data_of(&file));
     };
@@ -61,7 +61,7 @@ fn programs_make_find_and_keep_holes() {
     let copy = File::open(one.at("copy")).unwrap();
     assert_eq!(data_of(&copy), [(0, MIB), (5 * MIB, 7 * MIB)]);
     assert_eq!(data_of(&File::open(one.at("empty2")).unwrap()), []);
-    // Room is reserved, and the file as large as was asked for.
+    // Space is reserved, and the file has the requested size.
     shell(
         one.path(),
         "fallocate -l 3M reserved; test $(stat -c %s reserved) = 3145728
@@ -73,7 +73,7 @@ fn programs_make_find_and_keep_holes() {
 
 /// `cp` looks for holes where a file's blocks say that there are some.
 #[test]
-fn cp_keeps_holes_and_du_counts_what_is_stored() {
+fn cp_keeps_holes_and_du_counts_stored_bytes() {
     if !can_mount() {
         return;
     }
@@ -101,7 +101,7 @@ fn cp_keeps_holes_and_du_counts_what_is_stored() {
     assert_eq!(data_of(&copy), [(20 * MIB, 21 * MIB)]);
 }
 
-/// How much is stored is a question to the I/O servers, and the other attributes do not wait for the answer.
+/// The number of stored bytes comes from the I/O servers, and the other attributes do not wait for it.
 #[test]
 fn attributes_of_files_with_holes_are_shown_without_io_servers() {
     if !can_mount() {
@@ -117,7 +117,7 @@ fn attributes_of_files_with_holes_are_shown_without_io_servers() {
     for io_server in &stand.pids[1..] {
         send(*io_server, Signal::KILL);
     }
-    // What is known of a file that has not changed, and the size of others.
+    // Cached numbers of a file that has not changed, and the size of other files.
     assert_eq!(shown("true"), first);
     let size: u64 = 64 << 20;
     let expected = format!("{size} 640 {}\n", size / 512);
@@ -126,7 +126,7 @@ fn attributes_of_files_with_holes_are_shown_without_io_servers() {
 }
 
 #[test]
-fn what_moves_data_is_refused_and_what_is_open_sees_holes() {
+fn modes_that_move_data_are_refused_and_open_files_see_holes() {
     if !can_mount() {
         return;
     }
@@ -149,7 +149,7 @@ fn what_moves_data_is_refused_and_what_is_open_sees_holes() {
     }
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let mut byte = [1];
-    // What this mount has in the kernel's cache is a hole as well.
+    // The range in this mount's kernel cache is a hole as well.
     file.read_exact_at(&mut byte, 150_000).unwrap();
     assert_eq!(byte, [7]);
     fallocate(&file, punch, 100_000, 80_000).unwrap();

@@ -16,7 +16,7 @@ fn open(path: &Path) -> File {
     File::options().read(true).write(true).open(path).unwrap()
 }
 
-/// A program that locks the file, says so, and goes on to have it until its input ends.
+/// A program that locks the file, prints that, and holds the lock until its input ends.
 fn locker(path: &Path) -> Child {
     let program = "import fcntl, sys
 f = open(sys.argv[1], 'r+b', buffering=0)
@@ -33,7 +33,7 @@ sys.stdin.read()";
         .unwrap()
 }
 
-/// Waits until the program has said this.
+/// Waits until the program has printed this.
 fn expect(child: &mut Child, text: &str) {
     let mut said = vec![0; text.len()];
     child
@@ -58,10 +58,10 @@ fn locks_exclude_programs_on_other_mounts_until_the_file_is_closed_or_the_mount_
     fcntl_lock(&first, FlockOperation::LockShared).unwrap();
     fcntl_lock(&second, FlockOperation::NonBlockingLockShared).unwrap();
     assert_eq!(try_second(), Err(Errno::AGAIN));
-    // Any handle of the file that the program closes.
+    // Closing any handle of the file releases the program's locks.
     drop(open(&one.at("file")));
     try_second().unwrap();
-    // What was read before the lock is read again behind it.
+    // Data that were read before the lock was taken are read again.
     let read = "import fcntl, os, sys
 f = os.open(sys.argv[1], os.O_RDWR)
 assert os.pread(f, 9, 0) == b'0'
@@ -137,7 +137,7 @@ sys.stdin.read()";
 }
 
 #[test]
-fn programs_that_wait_can_be_killed_and_what_a_killed_one_has_goes_on() {
+fn waiting_programs_can_be_killed_and_locks_of_killed_ones_pass_on() {
     if !can_mount() {
         return;
     }
@@ -196,7 +196,7 @@ fn one_database_is_written_from_two_mounts_in_both_journal_modes() {
         let said = shell(mounted.path(), &format!("sqlite3 one.db '{check}'"));
         assert_eq!(said, "ok\n60\n2400|49200\n");
     }
-    // Memory that is mapped is not shared between mounts: in this mode one program at a time has the database.
+    // Mapped memory is not shared between mounts: in this mode one program at a time uses the database.
     let pragmas = "pragma locking_mode=exclusive; pragma journal_mode=wal;";
     let script = format!("sqlite3 wal.db '{pragmas} {make}' >/dev/null");
     shell(one.path(), &script);

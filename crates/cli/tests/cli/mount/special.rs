@@ -39,7 +39,7 @@ fn pipes_and_sockets_are_used_and_shown_everywhere() {
     assert_eq!(received, b"x");
     let shown = std::fs::metadata(other.at("socket")).unwrap();
     assert!(shown.file_type().is_socket());
-    // A socket's name outlives who bound it, and is removed by hand.
+    // A socket's name outlives the process that bound it, and is removed by hand.
     drop(listener);
     let error = UnixStream::connect(one.at("socket")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);

@@ -69,7 +69,7 @@ fn users_have_their_own_files_and_no_others() {
     ] {
         assert!(!may(&mounted, 1002, "1002", refused), "{refused}");
     }
-    // The team's directory gives its group to what is made in it, and admits who is in it only by a further group.
+    // New files in the team's directory get its group; one user is a member by a supplementary group only.
     let team = "cd team; umask 007; echo x >x; mkdir below; test $(stat -c %g x) = 3003; test $(stat -c %a below) = 2770";
     assert!(may(&mounted, 1002, "1002,3003", team));
     assert!(may(
@@ -87,7 +87,7 @@ fn users_have_their_own_files_and_no_others() {
     assert!(may(&mounted, 1002, "1002", truncated));
     let made = "umask 0; python3 -c 'import os; os.open(\"team/runs\", os.O_CREAT | os.O_WRONLY, 0o2775)'; test $(stat -c %a team/runs) = 2775";
     assert!(may(&mounted, 1002, "1002,3003", made));
-    // A file that was opened while that was allowed stays open.
+    // A file that was opened before permission was withdrawn stays open.
     assert!(may(
         &mounted,
         1001,
@@ -107,7 +107,7 @@ fn users_have_their_own_files_and_no_others() {
     ));
 }
 
-/// Bits that a write takes away go before what it writes comes, so that no failure leaves other content with them.
+/// Set-id bits that a write clears are cleared before the data are written, so that no failure leaves new content with them.
 #[test]
 fn a_write_that_cannot_take_privileges_away_changes_nothing() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
@@ -115,12 +115,12 @@ fn a_write_that_cannot_take_privileges_away_changes_nothing() {
     }
     let stand = Stand::new();
     let mounted = Mounted::with(&stand, &stand.impatient(), &["-o", "allow_other"]);
-    // Large enough to lie on the I/O servers; a first write has nothing left to ask the metadata server for before the next one.
+    // Large enough to lie on the I/O servers; after a first write the next one needs no request to the metadata server.
     shell(
         mounted.path(),
         "chmod 755 .; mkdir -m 1777 shared; head -c 1M /dev/zero >shared/program; chown 1001:1001 shared/program",
     );
-    // What is open to append does not go through the kernel's cache, so that the kernel asks for nothing before it writes.
+    // A file open for appending bypasses the kernel's cache, so that the kernel sends no other request before it writes.
     let writes = "import fcntl, os, sys; file = os.open('program', os.O_WRONLY | os.O_APPEND)
 fcntl.fcntl(file, fcntl.F_SETFL, 0); os.pwrite(file, bytes(1), 0); os.chmod('program', 0o6755)
 print('ready', flush=True); sys.stdin.readline(); os.pwrite(file, b'new', 0)";
@@ -172,7 +172,7 @@ fn a_normal_user_mounts_their_own_file_system() {
         return;
     }
     const NOBODY: u32 = 65_534;
-    // Not everybody may open the device.
+    // Not every user may open the device.
     let opened = Command::new("test")
         .args(["-w", "/dev/fuse"])
         .uid(NOBODY)

@@ -50,7 +50,7 @@ fn attributes_are_those_of_an_object_on_every_mount() {
     ] {
         assert_eq!(setxattr(&again, name, b"x", flags), Err(errno), "{name}");
     }
-    // The kernel looks at access control lists before it asks for them to be kept: version 2, and what mode 0644 means.
+    // The kernel checks access control lists before it stores them: version 2, and the entries of mode 0644.
     let acl: [u8; 28] = [
         2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 4, 0, 4, 0, 255, 255, 255, 255, 32, 0, 4, 0,
         255, 255, 255, 255,
@@ -72,7 +72,7 @@ fn attributes_are_those_of_an_object_on_every_mount() {
     assert!(shown.contains("attribute  user.small\n"), "{shown}");
     removexattr(&file, "user.small").unwrap();
     assert_eq!(get(&again, "user.small"), Err(Errno::NODATA));
-    // They stay with what is renamed, and go with what is removed.
+    // Attributes stay with a renamed object, and are removed with it.
     std::fs::rename(&again, other.at("renamed")).unwrap();
     assert_eq!(get(&other.at("renamed"), "user.large").unwrap(), large);
     let open = File::open(&file).unwrap();

@@ -45,7 +45,7 @@ fn receives_match_first_in_first_out_whatever_the_order_of_tags() {
                 _ => b.recv(from, &[into(at)], tag, at as u64),
             })
             .collect();
-        // In order, then not, then in order among those that are left; one is called off, one has no room.
+        // In order, then not, then in order among the rest; one is cancelled, one has no room.
         for (seed, tag) in [(0, 1), (1, 3)] {
             a.send(to, &[memory(seed, 8)], tag, 0);
         }
@@ -170,7 +170,7 @@ fn lists_longer_than_a_packet() {
 }
 
 #[test]
-fn too_large_a_message_is_told_to_both() {
+fn both_sides_are_told_of_a_message_that_is_too_large() {
     for medium in MEDIA {
         let (mut a, mut b, to, from) = pair_over(medium, "toolarge", Config::default());
         for (user, size) in [(1, 100), (2, 100_000)] {
@@ -293,7 +293,7 @@ fn user_transfers_and_mapping() {
 }
 
 #[test]
-fn contexts_are_apart() {
+fn contexts_are_separate() {
     let (mut a, mut b, to, from) = pair("contexts", Config::default(), Options::default());
     let other = b.bmi.open_queue().unwrap();
     b.recv(from, &[Memory::zeroed(8)], 1, 1);
@@ -308,7 +308,7 @@ fn contexts_are_apart() {
     assert_eq!((out.len(), out[0].user), (1, 2));
     let posted = b.bmi.post_recv(from, &[Memory::zeroed(8)], 3, other, 3);
     let op = b.note(posted);
-    // A message that is being moved when its context is closed is moved to its end.
+    // A transfer that has begun when its context is closed completes.
     a.send(to, &[memory(0, 1 << 20)], 4, 4);
     let posted = b
         .bmi
@@ -378,13 +378,13 @@ fn a_sleeper_wakes_for_messages_and_for_wakers() {
 }
 
 /// Progress that never pauses does not keep a call from being heard: each time the waiting instance has
-/// looked, another message is on its way, so that nothing but the call can end the wait.
+/// polled, another message is on its way, so that nothing but the call can end the wait.
 #[test]
 fn a_waker_is_heard_while_messages_keep_coming() {
     const LOOKS: usize = 20_000;
     const CALL_AT: usize = 1_000;
     for medium in MEDIA {
-        // A pause that the scheduler makes is not one that ends the spin.
+        // A pause of the scheduler's does not end the spin.
         let config = Config {
             spin: Duration::from_secs(20),
             ..Config::default()
@@ -456,7 +456,7 @@ fn stale_handles_are_refused() {
 }
 
 #[test]
-fn the_load_decides_who_copies() {
+fn the_load_decides_which_side_copies() {
     let (mut a, mut b, to, from) = pair("adaptive", Config::default(), Options::default());
     // The receiver is busy, the sender is not: the sender pushes.
     a.bmi.set_info(None, InfoOption::Server(false)).unwrap();
@@ -585,7 +585,7 @@ fn memory_for_reading_only_is_no_target() {
     assert_eq!(into.to_vec(), own.to_vec());
 }
 
-/// Transfers that cannot start do not keep those behind them from starting, however many they are.
+/// Any number of transfers that cannot start do not keep those behind them from starting.
 #[test]
 fn transfers_to_a_silent_peer_do_not_hold_up_others() {
     let (mut a, mut b, to, from) = pair("behind", Config::default(), Options::default());
@@ -620,7 +620,7 @@ fn transfers_to_a_silent_peer_do_not_hold_up_others() {
     assert!(a.done.iter().all(|done| done.result == Ok(100_000)));
     assert!(into.iter().all(|into| into.to_vec() == bytes(5, 100_000)));
     assert_eq!(message.to_vec(), bytes(6, 100_000));
-    // Nothing else happens meanwhile that would have the waiting ones looked at again.
+    // No other event makes the endpoint retry the waiting transfers.
     let push = InfoOption::Rendezvous(RendezvousPolicy::Push);
     b.bmi.set_info(None, push).unwrap();
     b.recv(from, std::slice::from_ref(&message), 2, 2);

@@ -5,7 +5,7 @@ use super::*;
 
 const LARGE: usize = 1 << 20;
 
-/// A pair whose transfers take many polls, so that they can be met half done.
+/// A pair whose transfers take many polls, so that operations can be cancelled in the middle.
 fn slow_pair(name: &str) -> (Node, Node, Addr, Addr) {
     let options = Options {
         max_piece: 4096,
@@ -93,7 +93,7 @@ fn an_announced_send() {
     assert_eq!((data.sharers(), unexpected.sharers()), (1, 1));
     b.collect_unexpected();
     assert!(b.unexpected.is_empty());
-    // It never happened: the receive gets the next one.
+    // The receive does not match the cancelled send, and gets the next message.
     let into = Memory::zeroed(8);
     b.recv(from, std::slice::from_ref(&into), 1, 1);
     a.send(to, &[memory(5, 8)], 1, 3);
@@ -105,7 +105,7 @@ fn an_announced_send() {
 /// A peer that is stopped in the middle of a copy holds the memory: the operation completes when it goes on, or
 /// when it is given up.
 #[test]
-fn memory_that_a_stopped_peer_holds() {
+fn memory_in_use_by_a_stopped_peer() {
     static STOPPED: AtomicBool = AtomicBool::new(false);
     let options = Options {
         stopped: Some(&STOPPED),
@@ -152,7 +152,7 @@ fn a_send_that_is_being_pulled() {
     a.bmi.cancel(op);
     a.step();
     assert!(cancelled(&a, 1));
-    assert_eq!(data.sharers(), 1, "nobody can read it any more");
+    assert_eq!(data.sharers(), 1, "the memory cannot be read any more");
     idle(&mut [&mut a, &mut b]);
     assert_eq!(b.result(1), None, "the receive waits for the next message");
     a.send(to, &[memory(2, LARGE)], 1, 2);
@@ -196,7 +196,7 @@ fn a_receive_that_is_being_pushed_into() {
         b.bmi.cancel(op);
         b.step();
         assert!(cancelled(&b, 1));
-        assert_eq!(into.sharers(), 1, "nobody can write it any more");
+        assert_eq!(into.sharers(), 1, "the memory cannot be written any more");
         let before = into.to_vec();
         drive(&mut [&mut a, &mut b], |nodes| nodes[0].result(1).is_some());
         assert_eq!(into.to_vec(), before);
@@ -236,7 +236,7 @@ fn a_send_that_was_cleared_but_not_begun() {
         a.step();
     }
     a.bmi.cancel(op);
-    // A transfer that waits is cancelled at once, one that goes on completes.
+    // A waiting transfer is cancelled at once, a started one completes.
     a.bmi.cancel(moves[19]);
     a.bmi.cancel(moves[0]);
     a.step();
@@ -290,7 +290,7 @@ fn a_matched_receive_that_waits_gives_its_message_back() {
     still_works(&mut a, &mut b, to, from);
 }
 
-/// The receiver may find the memory closed before it hears why: there is no room to tell it.
+/// The receiver may find the memory closed before the cancel arrives: the queue has no room for that packet.
 #[test]
 fn a_send_that_is_being_pulled_and_cannot_be_withdrawn_at_once() {
     let options = Options {

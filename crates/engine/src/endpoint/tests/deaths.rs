@@ -60,7 +60,7 @@ fn death_in_each_state_fails_exactly_its_operations() {
         }
         let data = memory(1, LARGE);
         let into = Memory::zeroed(LARGE);
-        // To the one that dies: matched and unmatched, both ways, transfers.
+        // With the server that dies: matched and unmatched messages both ways, transfers.
         a.send(to, std::slice::from_ref(&data), 1, 1);
         a.send(to, std::slice::from_ref(&data), 2, 2);
         a.recv(to, std::slice::from_ref(&into), 3, 3);
@@ -78,7 +78,7 @@ fn death_in_each_state_fails_exactly_its_operations() {
             6,
         );
         a.note(posted);
-        // To another one: not concerned.
+        // With another server: not affected.
         a.recv(to_other, &[Memory::zeroed(8)], 1, 10);
         a.send_unexpected(to_other, &memory(0, 8), 1, 11);
         for _ in 0..round {
@@ -115,7 +115,7 @@ fn death_in_each_state_fails_exactly_its_operations() {
         );
         let info = a.bmi.get_info(Some(to));
         assert_eq!((info.operations, info.connected, info.transfers), (0, 0, 0));
-        // The dead one comes back under the same address.
+        // A new server listens at the same address.
         drop(b);
         let mut again = node(&format!("{name}-server"));
         a.send_unexpected(to, &memory(3, 100), 7, 20);
@@ -163,7 +163,7 @@ fn a_client_that_vanishes_is_reclaimed() {
 }
 
 #[test]
-fn the_last_words_of_a_client_are_heard() {
+fn the_last_messages_of_a_client_are_received() {
     let mut server = node("words-server");
     let mut client = node("words-client");
     let to = client.bmi.lookup("mem://words-server").unwrap();
@@ -199,7 +199,7 @@ fn disconnecting_does_not_wait_for_a_peer_that_hangs() {
     let data = memory(1, LARGE);
     a.send(to, std::slice::from_ref(&data), 1, 1);
     a.recv(to, std::slice::from_ref(&data), 2, 2);
-    // The peer takes no part any more.
+    // The peer makes no more progress.
     a.step();
     a.bmi.disconnect(to);
     a.step();
@@ -217,7 +217,7 @@ fn disconnecting_does_not_wait_for_a_peer_that_hangs() {
     });
 }
 
-/// A method's table of peers does not grow with those that have come and gone, not even while
+/// A method's table of peers does not grow with peers that have disconnected, not even while
 /// their addresses are still held.
 #[test]
 fn clients_that_left_take_no_places() {

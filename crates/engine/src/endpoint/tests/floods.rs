@@ -158,7 +158,7 @@ fn more_sends_than_may_be_announced() {
 }
 
 #[test]
-fn tiny_queues_underneath_only_slow_it_down() {
+fn tiny_queues_of_the_method_only_slow_transfers_down() {
     let options = Options {
         queue_packets: 1,
         max_packet: 4352,
@@ -197,7 +197,7 @@ fn a_request_passes_the_data_that_was_sent_before_it() {
         for size in [8000, 10] {
             a.send_unexpected(to, &memory(1, size), 0, 1000 + size as u64);
         }
-        // Only the request tells the receiver what to receive.
+        // The receiver posts its receive when the request has arrived.
         drive(&mut [&mut a, &mut b], |nodes| {
             nodes[1].collect_unexpected();
             nodes[1].unexpected.len() == 2
@@ -224,7 +224,7 @@ fn announcements_beyond_what_the_method_takes_wait_and_keep_their_order() {
         ..Options::default()
     };
     let (mut client, mut server, to, from) = pair("announcements", Config::default(), few);
-    // All are posted before the server looks: the queue is full after some.
+    // All are posted before the server polls: the queue is full after some.
     for n in 0..MESSAGES {
         client.send(to, &[memory(n, SIZE)], 1, n as u64);
     }

@@ -1,4 +1,4 @@
-//! A peer that speaks nonsense: it is dropped with a protocol error, nothing else happens.
+//! Peers that send invalid packets are dropped with a protocol error; nothing else happens.
 
 use causeway_transport::{
     Address, Method, Packet, Peer as Handle, Sink, Token, TransferError as Failed,
@@ -9,7 +9,7 @@ use causeway_wire::random::SplitMix64;
 use super::raw_peer::RawPeer;
 use super::*;
 
-/// Whether the node drops a peer that says this after the greeting.
+/// Whether the node drops a peer that sends this packet after the greeting.
 fn is_dropped(node: &mut Node, name: &str, packets: &[Vec<u8>]) -> bool {
     let mut raw = RawPeer::new(name);
     raw.greet_as_first_format();
@@ -31,7 +31,7 @@ fn header(kind: Kind, word: u64) -> Vec<u8> {
 }
 
 #[test]
-fn nonsense_is_a_protocol_error() {
+fn an_invalid_packet_is_a_protocol_error() {
     let name = "hostile";
     let mut node = node(name);
     let announcement = |send, size| {
@@ -141,7 +141,7 @@ fn before_the_greeting() {
 }
 
 #[test]
-fn the_error_names_the_peer_and_what_it_did() {
+fn the_error_names_the_peer_and_the_violation() {
     let mut node = node("names");
     let mut server = Mem::new(Options::default()).unwrap();
     let address: Address = "mem://names-hostile".parse().unwrap();
@@ -187,7 +187,7 @@ fn random_and_flipped_packets_never_panic() {
         for _ in 0..50 {
             let mut packet = header(Kind::Eager, random.below(4));
             packet[0] = random.below(19) as u8;
-            // Credit is most often sane.
+            // Credit is mostly valid.
             packet[4..8].copy_from_slice(&(random.below(300) as u32).to_le_bytes());
             let more = random.below(80) as usize;
             packet.extend(random.bytes(more));
@@ -227,7 +227,7 @@ fn random_and_flipped_packets_never_panic() {
 }
 
 #[test]
-fn a_peer_that_asks_without_listening_is_dropped() {
+fn a_peer_that_sends_requests_without_reading_is_dropped() {
     let name = "deaf";
     let mut node = node_with(
         name,
@@ -248,7 +248,7 @@ fn a_peer_that_asks_without_listening_is_dropped() {
     };
     let packet =
         wire::encode_announcement(Header::new(Kind::AnnounceUnexpected, 1), &body, Vec::new());
-    // Each is refused, and the refusals are never taken.
+    // Each request is refused, and the peer never reads the refusals.
     for _ in 0..6000 {
         raw.send(&packet);
         node.step();

@@ -1,4 +1,4 @@
-//! Peers that say they have written what they have not: what lay in a receive's memory before never passes for
+//! Peers that report bytes as written that they have not written: earlier contents of a receive's memory never pass for
 //! a message.
 
 use causeway_transport::tcp::{Tcp, TcpConfig};
@@ -50,7 +50,7 @@ fn greeting_peer(address: &str) -> RawPeer {
     raw
 }
 
-/// What becomes of a receive whose sender writes so much, and what its memory has then.
+/// The outcome of a receive whose sender writes these parts, and the memory's contents then.
 fn receive_what(scheme: &str, writes: Writes) -> (Result<u64, OpError>, Memory) {
     let config = Config {
         listen: vec![format!("{scheme}://127.0.0.1:0")],
@@ -80,7 +80,7 @@ fn receive_what(scheme: &str, writes: Writes) -> (Result<u64, OpError>, Memory) 
     let from = node.unexpected[0].from;
     let into = Memory::from_vec(vec![0xee; SIZE]);
     node.recv(from, std::slice::from_ref(&into), TAG, 1);
-    // Without regions: the receiver cannot read it, and has it written.
+    // Without regions: the receiver cannot read the message, and has the sender write it.
     let announcement = Announcement {
         send: 7,
         size: SIZE as u64,

@@ -42,7 +42,7 @@ fn messages_of_many_fragments_arrive_whole() {
         let sent = cut(&sent, &mut random, most[ours]);
         let into = cut(&received, &mut random, most[theirs]);
         let (tag, user) = (round as u64, 1000 + round as u64);
-        // From either side, and whichever of both posts first.
+        // From either side; sender or receiver posts first.
         let (sender, receiver, there, back) = match round % 2 {
             0 => (&mut a, &mut b, to, from),
             _ => (&mut b, &mut a, from, to),

@@ -9,7 +9,7 @@ fn probes_find_what_receives_get() {
     for medium in MEDIA {
         let (mut a, mut b, to, from) = pair_over(medium, "probed", Config::default());
         let pattern = FromTag {
-            peer: b.bmi.number(from).expect("it was looked up"),
+            peer: b.bmi.number(from).expect("the address was looked up"),
             tag: TAG,
         };
         assert_eq!(b.bmi.probe(pattern), None);
@@ -21,7 +21,7 @@ fn probes_find_what_receives_get() {
             nodes[1].bmi.news() >= news + 2
         });
         for len in [3, 200_000] {
-            let envelope = b.bmi.probe(pattern).expect("it has come");
+            let envelope = b.bmi.probe(pattern).expect("the message has arrived");
             assert_eq!((envelope.tag, envelope.size), (TAG, len as u64));
             assert_eq!(b.bmi.probe(pattern), Some(envelope), "it stays");
             let into = Memory::zeroed(len);
@@ -34,11 +34,11 @@ fn probes_find_what_receives_get() {
 }
 
 #[test]
-fn taken_messages_are_nobody_elses() {
+fn a_message_taken_by_a_probe_matches_no_other_receive() {
     for medium in MEDIA {
         let (mut a, mut b, to, from) = pair_over(medium, "taken", Config::default());
         let pattern = FromTag {
-            peer: b.bmi.number(from).expect("it was looked up"),
+            peer: b.bmi.number(from).expect("the address was looked up"),
             tag: TAG,
         };
         let news = b.bmi.news();
@@ -50,12 +50,15 @@ fn taken_messages_are_nobody_elses() {
             nodes[1].bmi.news() >= news + 3
         });
         let taken = lens.map(|len| {
-            let (taken, envelope) = b.bmi.take_message(pattern).expect("three have come");
+            let (taken, envelope) = b
+                .bmi
+                .take_message(pattern)
+                .expect("three messages have arrived");
             assert_eq!(envelope.size, len as u64);
             taken
         });
         assert_eq!(b.bmi.take_message(pattern), None);
-        // In another order than that in which they came.
+        // In another order than they arrived in.
         for at in [2, 0, 1] {
             let into = Memory::zeroed(lens[at]);
             let memory_of = std::slice::from_ref(&into);
@@ -90,7 +93,7 @@ fn synchronous_sends_wait_for_their_receives() {
                 a.step();
                 b.step();
             }
-            assert!(a.done.is_empty(), "{len}: nothing was posted for it");
+            assert!(a.done.is_empty(), "{len}: no receive was posted");
             let into = Memory::zeroed(len);
             b.recv(from, std::slice::from_ref(&into), TAG, 4);
             drive(&mut [&mut a, &mut b], |nodes| {
@@ -127,7 +130,7 @@ fn losses_are_news_and_name_the_peer() {
 }
 
 #[test]
-fn what_is_sent_leaves_before_it_is_done() {
+fn a_message_leaves_before_its_send_is_complete() {
     const MESSAGES: usize = 20;
     for medium in MEDIA {
         let (mut a, mut b, to, from) = pair_over(medium, "leaves", Config::default());
@@ -136,14 +139,14 @@ fn what_is_sent_leaves_before_it_is_done() {
             for n in 0..MESSAGES {
                 a.send(to, &[memory(n, 8)], n as Tag, n as u64);
             }
-            // One send waits for all of them, if any has to.
+            // One send waits for all acknowledgements, if it waits for any.
             let pending = MESSAGES - a.done.len();
             assert!(pending <= usize::from(medium == Medium::Tcp), "{pending}");
             match round % 2 {
                 0 => drive(&mut [&mut a], |nodes| nodes[0].done.len() == MESSAGES),
                 _ => a.bmi.flush(),
             }
-            // The sender computes from now on.
+            // The sender makes no progress from now on.
             for n in 0..MESSAGES {
                 b.recv(from, &[Memory::zeroed(8)], n as Tag, n as u64);
             }
@@ -170,7 +173,7 @@ fn a_send_that_is_held_ends_with_its_peer() {
     else {
         panic!("the second and third stand behind the first: {posted:?}");
     };
-    // What has left the caller's memory cannot be cancelled, and is lost with the connection.
+    // A message that has left the caller's memory cannot be cancelled, and is lost with the connection.
     a.bmi.cancel(op);
     a.bmi.disconnect(to);
     idle(&mut [&mut a, &mut b]);

@@ -1,4 +1,4 @@
-//! Receives that are offered to their sender before it sends: what is written, what crosses, what is cancelled, who lies.
+//! Receives that are offered to their sender before it sends: writes, crossing messages, cancelling, invalid offers.
 
 use causeway_transport::Transfer;
 use causeway_wire::bmi::{self as wire, Body, Header, Kind, Offer, Refusal};
@@ -19,7 +19,7 @@ fn slow_pair(name: &str) -> (Node, Node, Addr, Addr) {
     both_away(pair(name, Config::default(), options))
 }
 
-/// Has both nodes offer their receives, as those do that are away when messages come.
+/// Has both nodes offer their receives, as nodes do that rarely poll when messages arrive.
 fn both_away((mut a, mut b, to, from): (Node, Node, Addr, Addr)) -> (Node, Node, Addr, Addr) {
     assume_away(&mut a);
     assume_away(&mut b);
@@ -43,7 +43,7 @@ fn is_in(node: &Node, op: OpId, is: impl Fn(&State) -> bool) -> bool {
     entry.is_some_and(|op| is(&op.state))
 }
 
-/// Has a node offer its receives, as one does that is away when messages come.
+/// Has a node offer its receives, as a node does that rarely polls when messages arrive.
 fn assume_away(node: &mut Node) {
     node.bmi.conversations.shared.tuning.offers = true;
     node.bmi.conversations.shared.watch.assume_away();
@@ -97,7 +97,7 @@ fn a_message_is_written_into_the_receive_that_was_posted_first() {
                     .collect();
                 a.send(to, &parts, TAG, user);
                 assert_eq!(kept(&a, to), 0, "{medium:?}");
-                // Nothing is announced: the sender is done without a word of the receiver's.
+                // Nothing is announced: the send completes without a packet of the receiver's.
                 let start = Instant::now();
                 while a.result(user).is_none() {
                     a.step();
@@ -142,7 +142,7 @@ fn synchronous_and_queued_messages_are_written_as_well() {
     for (user, into) in into.iter().enumerate() {
         assert_eq!(into.to_vec(), bytes(user, LARGE));
     }
-    // A short one that is to be done only when its receive has been found.
+    // A short synchronous message, which completes only when its receive has matched.
     let short = Memory::zeroed(LARGE);
     offer(&mut a, &mut b, from, &short, TAG, 10);
     let posted = a
@@ -156,7 +156,7 @@ fn synchronous_and_queued_messages_are_written_as_well() {
 }
 
 #[test]
-fn only_what_can_be_written_is_offered() {
+fn only_writable_memory_is_offered() {
     let (mut a, mut b, to, from) = slow_pair("offers-which");
     let pieces = [Memory::zeroed(LARGE), Memory::zeroed(LARGE)];
     let receives = [
@@ -186,7 +186,7 @@ fn only_what_can_be_written_is_offered() {
 }
 
 #[test]
-fn who_only_reads_and_who_does_not_know_offers_is_left_alone() {
+fn peers_that_pull_and_peers_without_offers_get_none() {
     let (mut a, mut b, to, from) = slow_pair("offers-pull");
     let pull = InfoOption::Rendezvous(RendezvousPolicy::Pull);
     b.bmi.set_info(None, pull).unwrap();
@@ -227,7 +227,7 @@ fn still_works_with_receive(a: &mut Node, b: &mut Node, to: Addr, from: Addr) {
 }
 
 #[test]
-fn a_message_that_crosses_the_offer_is_matched_as_ever() {
+fn a_message_that_crosses_the_offer_is_matched_as_usual() {
     for size in [10, LARGE] {
         let (mut a, mut b, to, from) = slow_pair("offers-cross");
         let into = Memory::zeroed(LARGE);
@@ -253,7 +253,7 @@ fn a_message_that_crosses_the_offer_is_matched_as_ever() {
 }
 
 #[test]
-fn messages_that_do_not_fit_or_are_short_travel_as_ever() {
+fn messages_that_do_not_fit_or_are_short_travel_as_usual() {
     let (mut a, mut b, to, from) = slow_pair("offers-odd");
     let into = Memory::zeroed(100_000);
     offer(&mut a, &mut b, from, &into, TAG, 1);
@@ -350,7 +350,7 @@ fn a_cancelled_receive_gets_its_message_or_leaves_it_to_the_next() {
 }
 
 #[test]
-fn memory_that_a_stopped_writer_holds_is_not_given_back() {
+fn memory_in_use_by_a_stopped_writer_is_not_returned() {
     static STOPPED: AtomicBool = AtomicBool::new(false);
     let options = Options {
         stopped: Some(&STOPPED),
@@ -426,7 +426,7 @@ fn the_death_of_either_side_ends_both_operations() {
     }
 }
 
-/// What was counted and offered on a connection counts for that one only.
+/// Counts and offers belong to one connection.
 #[test]
 fn another_connection_begins_anew() {
     let (mut a, mut b, to, from) = slow_pair("offers-again");
@@ -471,15 +471,15 @@ fn offers_are_made_where_they_are_used() {
         }
         offers
     };
-    // The sender has not looked for what has come when it sends the first one.
+    // The sender has not polled yet when it sends the first message.
     assert!(offers_for(&mut a, &mut b, 20_000) >= 390);
     let in_vain = offers_for(&mut a, &mut b, 50);
     assert!((1..=24).contains(&in_vain), "{in_vain}");
-    // Those that are passed by come to an end.
+    // Once offers are used again, all receives are offered again.
     assert!((0..10).any(|_| offers_for(&mut a, &mut b, 20_000) >= 390));
 }
 
-/// A receive that is posted when its message is there, or with it, costs nobody an offer.
+/// A receive that is posted when its message has arrived, or together with it, is not offered.
 #[test]
 fn late_receives_are_not_offered() {
     let (mut a, mut b, to, from) = slow_pair("offers-late");
@@ -501,7 +501,7 @@ fn late_receives_are_not_offered() {
 }
 
 impl RawPeer {
-    /// Greets a node, which gets to know it. Returns its address there.
+    /// Greets a node as a raw peer. Returns the peer's address there.
     fn greets(node: &mut Node, name: &str, formats: Formats) -> (Self, Addr) {
         assume_away(node);
         let mut this = Self::new(name);
@@ -554,7 +554,7 @@ impl RawPeer {
 }
 
 #[test]
-fn lies_about_offers_are_protocol_errors() {
+fn false_reports_about_offers_are_protocol_errors() {
     const ROOM: usize = 50_000;
     type Lie = fn(&mut RawPeer, &mut Node, Offer);
     let complete: fn(&mut RawPeer, u64, u64) = |raw, receive, size| {
@@ -608,7 +608,7 @@ fn lies_about_offers_are_protocol_errors() {
         assert!(matches!(node.result(2), Some(Err(OpError::Peer { .. }))));
         assert_eq!(into.sharers(), 1, "{what}");
     }
-    // The truth is believed.
+    // A correct report is accepted.
     let mut node = node("offers-truth");
     let (mut raw, from) = RawPeer::greets(&mut node, "offers-truth", Formats::OURS);
     let into = Memory::zeroed(ROOM);
@@ -619,13 +619,13 @@ fn lies_about_offers_are_protocol_errors() {
     drive(&mut [&mut node], |nodes| nodes[0].result(1).is_some());
     assert_eq!(node.result(1), Some(&Ok(10_000)));
     assert_eq!(into.slice(0..10_000).to_vec(), bytes(6, 10_000));
-    // The memory is closed.
+    // The memory is not exported any more.
     raw.write(&mut node, offer, 20);
     assert_eq!(into.slice(0..20).to_vec(), bytes(6, 10_000)[..20]);
 }
 
 #[test]
-fn nonsense_about_offers_is_a_protocol_error() {
+fn invalid_packets_about_offers_are_protocol_errors() {
     let offer = |receive| {
         let offer = Offer {
             receive,
@@ -679,9 +679,9 @@ fn nonsense_about_offers_is_a_protocol_error() {
     }
 }
 
-/// An offer that is taken back is not used, and a peer that asks is told so.
+/// A withdrawn offer is not used, and the withdrawal is confirmed.
 #[test]
-fn an_offer_that_is_taken_back_is_not_used() {
+fn a_withdrawn_offer_is_not_used() {
     let mut node = node("offers-retract");
     let (mut raw, from) = RawPeer::greets(&mut node, "offers-retract", Formats::OURS);
     let memory_there = Memory::zeroed(LARGE);

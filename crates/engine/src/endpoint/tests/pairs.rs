@@ -47,7 +47,7 @@ fn links(node: &Node) -> usize {
     all.filter(|link| link.is_some()).count()
 }
 
-/// Until what a call that was given up leaves behind is gone.
+/// Steps until the connection of a call that was given up is gone.
 fn until_links(a: &mut Node, b: &mut Node, count: usize) {
     drive(&mut [a, b], |nodes| {
         nodes.iter().all(|node| links(node) == count)
@@ -55,7 +55,7 @@ fn until_links(a: &mut Node, b: &mut Node, count: usize) {
 }
 
 #[test]
-fn one_that_was_called_uses_the_connection() {
+fn a_listener_sends_over_the_connection_of_its_caller() {
     for medium in MEDIA {
         let (mut a, mut b, to_b, from_a) = pair_over(medium, "pairs-called", Config::default());
         let address = a.bmi.listening()[0].clone();
@@ -85,7 +85,7 @@ fn crossing_calls_become_one() {
                 let data = [memory(n, [10, 3000, 200_000][n % 3])];
                 a.send(to_b, &data, TAG, n as u64);
                 b.send(to_a, &data, TAG, n as u64);
-                // Others of the two get further ahead before the other one looks.
+                // Either side may get further ahead before the other polls.
                 for _ in 0..round % 4 {
                     a.step();
                 }
@@ -113,9 +113,9 @@ fn crossing_calls_become_one() {
     }
 }
 
-/// Memory that was opened to the peer over a call stays open, whichever call is answered first.
+/// Memory that was exported to the peer over a call stays exported, whichever call is accepted first.
 #[test]
-fn exports_before_the_call_is_answered_stay() {
+fn exports_made_before_the_call_is_accepted_stay() {
     for round in 0..8 {
         let (mut a, mut b, to_b, to_a) = unconnected(Medium::Mem, &format!("pairs-pinned-{round}"));
         let memories = [memory(1, 5000), memory(2, 5000)];
@@ -187,7 +187,7 @@ fn a_peer_that_dies_and_returns_keeps_its_name() {
                 }
             };
             let to_a = again.bmi.lookup(&a.bmi.listening()[0]).unwrap();
-            // Whoever of them calls first.
+            // Either side calls first.
             if round % 2 == 0 {
                 again.send_unexpected(to_a, &memory(1, 1), TAG, 1);
                 drive(&mut [&mut a, &mut again], |nodes| {
@@ -209,7 +209,7 @@ fn a_connection_is_closed_when_neither_needs_it() {
         exchange(&mut a, &mut b, to_b, to_a, 10);
         until_links(&mut a, &mut b, 1);
         for first in [true, false] {
-            // The one that has let go of the address is still heard, and hears.
+            // The side that has released the address still sends and receives.
             let (to_b, to_a) = {
                 let to_b = a.bmi.lookup(&b.bmi.listening()[0]).unwrap();
                 let to_a = b.bmi.lookup(&a.bmi.listening()[0]).unwrap();
@@ -267,9 +267,9 @@ fn a_connection_is_closed_when_neither_needs_it() {
     }
 }
 
-/// One lets go and calls again while the other does the same: whatever was sent comes, in order.
+/// Both sides release the address and call again at the same time: every message arrives, in order.
 #[test]
-fn letting_go_and_coming_back_loses_nothing() {
+fn releasing_and_calling_again_loses_no_message() {
     for medium in MEDIA {
         let (mut a, mut b, to_b, to_a) = unconnected(medium, "pairs-back");
         exchange(&mut a, &mut b, to_b, to_a, 10);
@@ -320,7 +320,7 @@ fn letting_go_and_coming_back_loses_nothing() {
     }
 }
 
-/// Calls, says that it is this, and goes on if the other side consents.
+/// Calls, states this address as its own, and goes on if the other side accepts.
 fn introduced(name: &str, node: &mut Node, id: InstanceId, address: &str) -> RawPeer {
     let mut raw = RawPeer::new(name);
     raw.greet(Formats::OURS.hello(true));
@@ -343,9 +343,9 @@ fn unexpected(tag: Tag, bytes: &[u8]) -> Vec<u8> {
     [&Header::new(Kind::Unexpected, tag).encode(), bytes].concat()
 }
 
-/// A caller that says it is a peer which others look up: it gets a name of its own, and the peer keeps its own.
+/// A caller that states another peer's address gets a name of its own, and the peer keeps its name.
 #[test]
-fn a_liar_takes_nobodys_name() {
+fn a_caller_cannot_take_the_name_of_another_peer() {
     for (round, when) in ["before", "while", "after"].into_iter().enumerate() {
         let (mut a, mut b, ..) = unconnected(Medium::Mem, &format!("pairs-liar-{round}"));
         let (of_a, of_b) = (a.bmi.listening()[0].clone(), b.bmi.listening()[0].clone());
@@ -439,7 +439,7 @@ fn hostile_introductions() {
         raw.poll();
         assert!(raw.received.downs > 0, "{what}");
     }
-    // Texts that are no addresses, or those of others, are nobody's.
+    // Invalid addresses, and those of other processes, name no peer.
     let odd = introduction(&[
         "mem",
         "tcp://127.0.0.1:7",
@@ -469,7 +469,7 @@ fn a_peer_of_format_1_is_understood() {
     let mut node = node("pairs-old");
     let mut raw = RawPeer::new("pairs-old");
     raw.send(GREETING);
-    // It has to be granted room first.
+    // The sender needs credit first.
     idle(&mut [&mut node]);
     raw.send(&unexpected(3, b"old"));
     drive(&mut [&mut node], |nodes| {

@@ -1,4 +1,4 @@
-//! A thread that sleeps detached from its endpoint, and what others do meanwhile.
+//! A thread that sleeps detached from its endpoint, and calls of other threads meanwhile.
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -8,7 +8,7 @@ use crate::endpoint::Parked;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Prepares a wait that nothing ends yet.
+/// Prepares a wait for which no event has come.
 fn park(node: &mut Node) -> Parked {
     let until = Instant::now() + LONG;
     loop {
@@ -24,7 +24,7 @@ fn park(node: &mut Node) -> Parked {
     }
 }
 
-/// Makes an instance sleep so often that it parks in its method, if that can.
+/// Makes an instance sleep so often that it parks in its method, if the method supports that.
 fn warm(node: &mut Node) {
     for _ in 0..40 {
         node.bmi.wait(node.context, Duration::from_millis(1));
@@ -36,7 +36,7 @@ fn is_woken(node: &Node) -> bool {
     parked.expect("a thread is parked").is_woken
 }
 
-/// Sleeps on a thread of its own while `meanwhile` runs, which makes it end; then the wait is finished.
+/// Sleeps on a thread of its own while `meanwhile` runs, which ends the sleep; then finishes the wait.
 fn sleep_while(node: &mut Node, mut parked: Parked, meanwhile: impl FnOnce(&mut Node)) {
     let began = Instant::now();
     let (tell, told) = channel();
@@ -53,7 +53,7 @@ fn sleep_while(node: &mut Node, mut parked: Parked, meanwhile: impl FnOnce(&mut 
     assert!(began.elapsed() < LONG, "only the clock has ended it");
 }
 
-/// What another thread posts brings what the parked one waits for.
+/// A request that another thread posts leads to the message that the parked thread waits for.
 #[test]
 fn a_thread_posts_while_another_waits() {
     for medium in MEDIA {
@@ -90,7 +90,7 @@ fn a_thread_posts_while_another_waits() {
             drive(&mut [&mut server], |nodes| nodes[0].result(3).is_some());
             server.send(from, &[memory(4, 100)], 7, 4);
             drive(&mut [&mut server], |nodes| nodes[0].result(4).is_some());
-            // A message that is not taken at once is sent by further progress.
+            // A message that the method does not accept at once is sent by further progress.
             while client
                 .try_lock()
                 .map_or(true, |node| node.result(1).is_none())
@@ -104,7 +104,7 @@ fn a_thread_posts_while_another_waits() {
 /// Nothing of a small message that leaves at once is left to the thread that sleeps, nor of a receive that waits. It wakes
 /// for its look on behalf of observers only, now and then.
 #[test]
-fn a_message_that_just_goes_out_disturbs_no_sleep() {
+fn a_message_that_leaves_at_once_ends_no_sleep() {
     const ROUNDS: u64 = 100;
     for medium in [Medium::Shm, Medium::Tcp] {
         let (mut client, mut server, to, _from) =
@@ -126,9 +126,9 @@ fn a_message_that_just_goes_out_disturbs_no_sleep() {
     }
 }
 
-/// Another thread's polls take what would have ended the sleep.
+/// Another thread polls the event that would have ended the sleep.
 #[test]
-fn what_another_thread_polls_ends_the_sleep() {
+fn events_polled_by_another_thread_end_the_sleep() {
     for medium in MEDIA {
         let (mut client, mut server, to, from) =
             pair_over(medium, "parked-polls", Config::default());
@@ -194,9 +194,9 @@ fn calls_and_the_end_of_the_endpoint_end_the_sleep() {
     }
 }
 
-/// A wait that was given up keeps none from waiting.
+/// A wait that was given up keeps no other thread from waiting.
 #[test]
-fn a_wait_that_is_never_finished_gives_way() {
+fn an_abandoned_wait_keeps_no_thread_from_waiting() {
     for medium in MEDIA {
         let (mut client, mut server, to, from) =
             pair_over(medium, "parked-forgotten", Config::default());

@@ -1,5 +1,5 @@
-//! Messages that lie in pieces: every kind of memory on either side, over every method; peers that send other parts than they were
-//! asked for.
+//! Messages whose memory is in pieces: every kind of memory on either side, over every method; peers that send other parts than
+//! were requested.
 
 use causeway_sys::blocks::{Source, Target, copy_one};
 use causeway_wire::bmi::{
@@ -157,7 +157,7 @@ fn too_large_and_cancelled_messages_in_pieces_end() {
     assert_eq!((a.bmi.doing().operations, b.bmi.doing().operations), (0, 0));
 }
 
-/// A peer of a node: what it is called there.
+/// A raw peer of a node: its name there.
 fn greets(node: &mut Node, name: &str, formats: Formats) -> (RawPeer, Addr) {
     let mut raw = RawPeer::new(name);
     raw.greet(formats.hello(false));
@@ -194,7 +194,7 @@ fn part(receive: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn parts_that_were_not_asked_for_end_the_connection() {
+fn parts_that_were_not_requested_end_the_connection() {
     const SIZE: u64 = 1000;
     // Lengths of parts, and whether they are a message of that size.
     let cases: [(&[usize], bool); 5] = [
@@ -236,7 +236,7 @@ fn parts_that_were_not_asked_for_end_the_connection() {
 }
 
 #[test]
-fn other_nonsense_about_parts_ends_the_connection() {
+fn other_invalid_parts_end_the_connection() {
     let clearance = |len| {
         let clearance = Clearance {
             receive: 1,

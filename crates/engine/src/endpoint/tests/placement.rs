@@ -6,7 +6,7 @@ use crate::operation::State;
 /// Large enough to be placed, and so small that more of them may be sent ahead than one poll reads.
 const LEN: usize = 30_000;
 const TAG: Tag = 5;
-/// All of them together cost less than half of the largest window.
+/// All of them together take less than half of the largest window.
 const MESSAGES: usize = 16;
 
 /// A pair over sockets whose client may send half a megabyte ahead.
@@ -99,7 +99,7 @@ fn a_receive_that_is_cancelled_gives_its_message_to_the_next() {
 }
 
 #[test]
-fn a_receive_whose_peer_is_dropped_lets_go_of_its_memory() {
+fn a_receive_whose_peer_is_dropped_releases_its_memory() {
     let (mut a, mut b, to, from) = warm_pair();
     let (posted, placed) = half_placed(&mut a, &mut b, (to, from));
     let peer = b.bmi.conversations.peers.find(from.0).unwrap();

@@ -7,7 +7,7 @@ use causeway_wire::bmi::{self as wire, Body, Header, Kind};
 
 use super::*;
 
-/// What a [`RawPeer`] has received.
+/// Events that a [`RawPeer`] has received.
 #[derive(Debug, Default)]
 pub(super) struct Received {
     /// Packets in the order in which they came.

@@ -1,4 +1,4 @@
-//! What ends a sleep, and that it ends one only.
+//! Events that end a sleep, and that each ends one sleep only.
 
 use super::*;
 use crate::endpoint::methods::Polling;
@@ -38,7 +38,7 @@ fn polling(bmi: &Bmi, scheme: &str) -> Polling {
     slot.expect("it is registered").polling
 }
 
-/// A call ends one wait, and leaves nothing behind that would end another.
+/// A call ends one wait, and no later one.
 #[test]
 fn a_call_ends_one_sleep_whichever_methods_are_in_use() {
     let each: [&[&str]; 6] = [
@@ -75,9 +75,9 @@ fn a_call_ends_one_sleep_whichever_methods_are_in_use() {
     }
 }
 
-/// Were the method polled seldom only, as before the sleep, dozens of sleeps would end in vain.
+/// If the method were still polled as rarely as before the sleep, dozens of sleeps would end in vain.
 #[test]
-fn what_ends_a_sleep_is_polled_at_once() {
+fn the_method_that_ends_a_sleep_is_polled_at_once() {
     let (mut server, _dir) = listening(&["shm", "tcp"]);
     let mut addresses = server.listening().into_iter();
     let address = addresses.find(|a| a.starts_with("tcp"));
@@ -100,7 +100,7 @@ fn what_ends_a_sleep_is_polled_at_once() {
             }
         }
         assert_eq!(polling(&server, "tcp"), Polling::Always);
-        assert!(server.progress(), "round {round}: nothing was looked at");
+        assert!(server.progress(), "round {round}: no method was polled");
         let mut arrived = Vec::new();
         while server.testunexpected(1, NOW, &mut arrived).unwrap() == 0 {
             assert!(Instant::now() < until, "round {round}: it does not arrive");
@@ -110,7 +110,7 @@ fn what_ends_a_sleep_is_polled_at_once() {
 }
 
 #[test]
-fn methods_that_nothing_can_come_by_are_left_alone_until_they_are_used() {
+fn methods_without_peers_are_not_polled_until_they_are_used() {
     let (mut server, dir) = listening(&["tcp"]);
     server.progress();
     let never = ["self", "shm", "udp"];
@@ -150,7 +150,7 @@ fn the_run_queue_is_counted_where_parking_takes_descriptors() {
     }
 }
 
-/// What a lone yield costs is learnt from the kernel's count of switches.
+/// The cost of a yield that runs no other thread is measured by the kernel's count of switches.
 #[test]
 fn a_yield_that_runs_no_other_thread_is_measured() {
     let (mut bmi, _dir) = listening(&[]);

@@ -1,4 +1,4 @@
-//! What an operation waits for, in each state, and what an instance shows of it.
+//! The reason for which an operation waits, in each state, and how an instance publishes it.
 
 use causeway_watch::observer::Observer;
 use causeway_wire::watch::{OpKind, PeerRow, Row, WaitReason};
@@ -42,8 +42,8 @@ fn a_send_waits_for_the_connection_then_for_room() {
 }
 
 #[test]
-fn an_unexpected_send_waits_for_credit_and_those_behind_it_for_it() {
-    // The server takes no part from now on: the window stays what it is.
+fn an_unexpected_send_waits_for_credit_and_later_sends_for_it() {
+    // The server makes no progress from now on: the window stays as it is.
     let (mut client, _server, to, _) = pair("waits-credit", Config::default(), Options::default());
     let ops: Vec<_> = (0..40)
         .map(|n| client.send_unexpected(to, &memory(1, 5000), 2, n))
@@ -121,7 +121,7 @@ fn rows(node: &Node) -> Vec<PeerRow> {
     rows.collect()
 }
 
-/// Steps until the instance has shown what is wanted.
+/// Steps until the instance has published such a row.
 fn shown(nodes: &mut [&mut Node], which: usize, wanted: impl Fn(&PeerRow) -> bool) -> PeerRow {
     let mut found = None;
     drive(nodes, |nodes| {
@@ -132,7 +132,7 @@ fn shown(nodes: &mut [&mut Node], which: usize, wanted: impl Fn(&PeerRow) -> boo
 }
 
 #[test]
-fn an_instance_shows_what_its_peers_do_and_takes_it_back() {
+fn an_instance_shows_activity_of_peers_and_removes_it_again() {
     let (mut client, mut server, to, from) =
         pair("waits-shown", Config::default(), Options::default());
     for n in 0..10 {
@@ -162,7 +162,7 @@ fn an_instance_shows_what_its_peers_do_and_takes_it_back() {
     });
     shown(&mut nodes, 1, |row| row.received_large.bytes == 1 << 20);
 
-    // One whose receive was there first counts like those that came before theirs.
+    // A message whose receive was posted first counts like one that came before its receive.
     nodes[1].recv(from, &[memory(0, 100)], 60, 60);
     nodes[0].send(to, &[memory(1, 100)], 60, 61);
     shown(&mut nodes, 1, |row| row.received.number == 12);
@@ -243,9 +243,9 @@ fn nothing_is_shown_by_those_who_do_not_want_to() {
     assert!(rows(&client).is_empty() && rows(&server).is_empty());
 }
 
-/// What distinguishes a slow transfer from one that stands still.
+/// A slow transfer is distinguished from one that makes no progress.
 #[test]
-fn a_transfer_over_tcp_is_seen_to_move_and_small_messages_are_not_taken_for_it() {
+fn progress_of_a_transfer_over_tcp_is_seen_and_not_confused_with_small_messages() {
     let (mut client, mut server, to, from) =
         pair_over(Medium::Tcp, "waits-activity", Config::default());
     let activity = |node: &Node, addr: Addr| {
@@ -274,9 +274,9 @@ fn a_transfer_over_tcp_is_seen_to_move_and_small_messages_are_not_taken_for_it()
     assert_ne!(activity(&server, from), before.1);
 }
 
-/// Quiet peers are not looked at, and no thread wakes up for them.
+/// Peers without operations are not checked, and no thread wakes up for them.
 #[test]
-fn peers_without_news_cost_nothing_and_those_that_wait_are_looked_at_in_time() {
+fn idle_peers_cost_nothing_and_waiting_ones_are_checked_in_time() {
     const PEERS: u64 = 50;
     let mut server = node("waits-quiet-server");
     let mut clients = Vec::new();
@@ -288,7 +288,7 @@ fn peers_without_news_cost_nothing_and_those_that_wait_are_looked_at_in_time() {
     let quiet = |node: &Node| node.bmi.watch.deadline(&node.bmi.conversations).is_none();
     drive(&mut [&mut server], |nodes| quiet(nodes[0]));
     assert_eq!(rows(&server).len() as u64, PEERS);
-    // One of them is waited for: a sleeping thread wakes up when that has lasted too long, not before.
+    // An operation waits for one of them: a sleeping thread wakes up when that has lasted too long, not before.
     server.recv(clients[7].0, &[memory(0, 10)], 1, 1);
     let soon = std::time::Instant::now() + Duration::from_secs(5);
     let late = soon + Duration::from_secs(60);
@@ -299,7 +299,7 @@ fn peers_without_news_cost_nothing_and_those_that_wait_are_looked_at_in_time() {
     assert_eq!(server.bmi.conversations.shared.touched.standing(), 1);
 }
 
-/// A method that claims to be in use without reason would keep every wait from dozing.
+/// A method that reports activity without reason would keep every wait from parking.
 #[test]
 fn only_the_methods_that_peers_can_reach_us_by_are_in_use() {
     let idle = Bmi::new(Config::default()).unwrap();

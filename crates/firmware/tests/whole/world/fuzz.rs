@@ -1,6 +1,6 @@
-//! A card that is treated as bytes say: whatever happens to it, nothing panics, each descriptor that
-//! the card can reach completes exactly once and in order, and no buffer is lost. What must not be done
-//! to engines is asserted by the card itself.
+//! A card driven by events that bytes encode: nothing panics, each descriptor that
+//! the card can reach completes exactly once and in order, and no buffer is lost. The card itself asserts
+//! the rules for the use of its engines.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,7 +18,7 @@ const MEMORY: usize = 1 << 16;
 const VIS: u32 = 3;
 /// Owed by a descriptor that cannot be reached: a report.
 const NOWHERE: u64 = u64::MAX;
-/// A card that has not come to rest after this many steps never will.
+/// A card that is not idle after this many steps never becomes idle.
 const MOST_STEPS: u32 = 200_000;
 
 /// Bytes taken from the front; zeros when there are no more.
@@ -53,7 +53,7 @@ struct Player<'a> {
     extra: Option<u32>,
 }
 
-/// Treats a card as `bytes` say.
+/// Drives a card by the events that `bytes` encode.
 pub(crate) fn feed(bytes: &[u8]) {
     let mut player = Player::new(Bytes(bytes));
     while !player.bytes.0.is_empty() {
@@ -171,7 +171,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// One thing happens.
+    /// Processes one event.
     fn act(&mut self) {
         self.world.now += 1000;
         match self.bytes.next() % 32 {
@@ -266,7 +266,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Whether one more might be more than the card notes, which says of that only that it happened.
+    /// Whether a further descriptor might exceed the number that the card records; an overflow it records only as such.
     fn is_full(&self, vi: ViId, side: Side) -> bool {
         let queue = self.owed.get(&(vi.0, side == Side::Receive));
         queue.is_some_and(|queue| queue.len() >= 4)
@@ -344,7 +344,7 @@ impl<'a> Player<'a> {
         });
     }
 
-    /// Things that cannot happen on a sound card.
+    /// Events that cannot happen on a sound card.
     fn nonsense(&mut self) {
         let (word, now) = (self.bytes.word(), self.now());
         let vi = ViId(word % 7 + VIS + 1);
@@ -401,7 +401,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Memory is registered and taken back; what is in use stays.
+    /// Memory is registered and deregistered; memory in use stays registered.
     fn memory(&mut self) {
         let firmware = &mut self.world.nodes[0].firmware;
         match self.extra.take() {
@@ -456,7 +456,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Everything that can happen does.
+    /// Processes all events.
     fn settle(&mut self) {
         for _ in 0..MOST_STEPS {
             if !self.world.step() {
@@ -464,7 +464,7 @@ impl<'a> Player<'a> {
             }
             self.check();
         }
-        panic!("the card does not come to rest");
+        panic!("the card does not become idle");
     }
 
     /// Everything is taken down, and then the card is as good as new.
@@ -517,7 +517,7 @@ impl<'a> Player<'a> {
     }
 }
 
-/// Treatments that a card once did not survive, as short as they get.
+/// Event sequences that once made a card fail, as short as possible.
 const ONCE_BROKEN: [&[u8]; 1] = [
     // A second descriptor waits to come along with the data of the first, which is read when the program
     // disconnects, and is complete before the program's wish is taken up.
@@ -527,7 +527,7 @@ const ONCE_BROKEN: [&[u8]; 1] = [
     ],
 ];
 
-/// Inputs in which much works, for mutations to begin with.
+/// Inputs in which most operations succeed, as seeds for mutations.
 pub(crate) fn samples() -> Vec<Vec<u8>> {
     let mut samples: Vec<_> = ONCE_BROKEN.iter().map(|bytes| bytes.to_vec()).collect();
     for discipline in 0..3 {
@@ -535,7 +535,7 @@ pub(crate) fn samples() -> Vec<Vec<u8>> {
             for level in 0..3 {
                 let mut bytes = vec![discipline, flags, 1, level, 4, level, 0];
                 for round in 0..6 {
-                    // A receive on one end, a send of two segments on the other, and all that follows.
+                    // A receive on one end, a send of two segments on the other, and the events that follow.
                     bytes.extend([0, 1, 1, 0, 2, 2, 1, round, 2, 1, 40]);
                     bytes.extend([1, 0, 0, round % 3, 2, 1, 1, 9, 2, 1, 80]);
                     bytes.extend([5, 12, 0, 5, 12, 0, 5, 16, 18, 5, 20, 5, 12, 1, 5]);

@@ -13,7 +13,7 @@ use super::Node;
 pub(crate) const TAG: u32 = 77;
 /// Where the process's memory begins, for the process.
 pub(crate) const BASE: u64 = 0x7000_0100;
-/// Memory that is enough for most.
+/// Memory that is enough for most tests.
 pub(crate) const BYTES: usize = 1 << 22;
 /// Room for a descriptor.
 const SLOT: u64 = 1536;
@@ -45,7 +45,7 @@ impl Host {
         let first = BASE / page_bytes;
         let last = (BASE + size as u64 - 1) / page_bytes;
         let count = last - first + 1;
-        // Neighbouring pages of the process are none of the bus.
+        // Neighbouring pages of the process are not neighbours on the bus.
         let stride = (1..)
             .find(|stride| stride % 2 == 1 && *stride > count / 3)
             .expect("odd");
@@ -284,7 +284,7 @@ impl Node {
         self.host.status(descriptor)
     }
 
-    /// Makes a completion queue; tells where it lies.
+    /// Makes a completion queue; returns its address.
     pub(crate) fn completion_queue(&mut self, entries: u32) -> (QueueId, u64) {
         let span = self.host.span(entries * 16 + 16);
         let address = span.address.next_multiple_of(16);

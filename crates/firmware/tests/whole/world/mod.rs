@@ -1,4 +1,4 @@
-//! Cards of bytes: host memory, card buffers, engines that finish when told to, a wire that may lose,
+//! Cards of bytes: host memory, card buffers, engines that finish when the test says so, a wire that may lose,
 //! double and reorder. Everything that the program must not do to a card is an assertion here.
 
 pub(crate) mod fuzz;
@@ -27,7 +27,7 @@ pub(crate) struct Faults {
     pub(crate) lost: u64,
     pub(crate) doubled: u64,
     pub(crate) reordered: u64,
-    /// Of those of which the program knew when they began.
+    /// Of frames that the program knew of when they began to come in.
     pub(crate) broken: u64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct World {
     key_of: BTreeMap<u32, u32>,
 }
 
-/// The longest that a world may take to come to rest.
+/// The longest time that a world may take to become idle.
 const MOST_STEPS: u64 = 2_000_000;
 const NS: Time = 1000;
 
@@ -152,7 +152,7 @@ impl World {
         self.nodes[0].wake();
     }
 
-    /// Something that is possible happens; false if nothing is but waiting for deadlines.
+    /// Processes one event; false if there is none but deadlines.
     pub(crate) fn step(&mut self) -> bool {
         let mut possible = Vec::new();
         for (at, node) in self.nodes.iter().enumerate() {
@@ -210,7 +210,7 @@ impl World {
         self.finish(at, 0);
     }
 
-    /// The first processor of a node gets its turn.
+    /// The first processor of a node does one step.
     pub(crate) fn turn_of(&mut self, at: usize) {
         self.turn(at, 0);
     }
@@ -256,17 +256,17 @@ impl World {
         }
     }
 
-    /// Goes on until nothing can happen any more without time passing.
+    /// Runs until no event is left at the present time.
     pub(crate) fn settle(&mut self) {
         for _ in 0..MOST_STEPS {
             if !self.step() {
                 return;
             }
         }
-        panic!("the world does not come to rest");
+        panic!("the world does not become idle");
     }
 
-    /// Goes on until nothing will ever happen, deadlines included, or `until` is so.
+    /// Runs until no event is left, deadlines included, or `until` is true.
     pub(crate) fn run(&mut self, mut until: impl FnMut(&Self) -> bool) {
         for _ in 0..MOST_STEPS {
             if until(self) {
@@ -287,7 +287,7 @@ impl World {
                 node.wake();
             }
         }
-        panic!("the world does not come to rest");
+        panic!("the world does not become idle");
     }
 
     /// All deadlines included.

@@ -53,7 +53,7 @@ enum Sent {
     Buffer(BufferId, u32),
 }
 
-/// What was done, for tests that check the order of things.
+/// Recorded actions, for tests that check their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Done {
     Charged(Step, u32),
@@ -75,7 +75,7 @@ pub(crate) struct Engines {
     receives: usize,
     stamped: bool,
     cuts_through: bool,
-    /// The program was told of the frame that comes into the first buffer.
+    /// The program has been notified of the frame that comes into the first buffer.
     has_begun: bool,
 }
 
@@ -147,7 +147,11 @@ impl Card for Engines {
                 from,
                 follows,
             } => {
-                assert_eq!(follows, self.coming() == Some(from), "what it follows");
+                assert_eq!(
+                    follows,
+                    self.coming() == Some(from),
+                    "the transfer that it follows"
+                );
                 Work::Write {
                     pieces: pieces.into(),
                     from,
@@ -195,7 +199,7 @@ impl Card for Engines {
         let running = &mut self.running[index(engine)];
         let same = running.iter().any(|other| other.token == request.token);
         assert!(!same, "a token is used twice");
-        // Behind everything with the same or a smaller stamp, but never before what is in service.
+        // Behind every transfer with the same or a smaller stamp, but never before the one in service.
         let behind = running
             .iter()
             .enumerate()
@@ -222,7 +226,7 @@ impl Card for Engines {
 }
 
 impl Engines {
-    /// What a frame follows goes on, and fills the frame's buffer.
+    /// The transfer that a frame follows goes on, and fills the frame's buffer.
     fn check_fill(&self, follows: Option<Token>, body: Body<'_>) {
         let Some(token) = follows else { return };
         assert!(self.cuts_through, "a frame follows without reason");
@@ -388,7 +392,7 @@ impl Node {
         self.firmware.create_vi(attributes).expect("there is room")
     }
 
-    /// Processors that wait for nothing in particular get a turn.
+    /// Processors that wait for no particular event do a step.
     pub(crate) fn wake(&mut self) {
         for processor in 0..2 {
             let exists = processor == 0 || self.firmware.settings().two_processors;
@@ -516,7 +520,7 @@ impl Node {
         self.input(now, input);
     }
 
-    /// What has been done since the last call: the names of the transfers.
+    /// Names of the transfers since the last call.
     pub(crate) fn started(&mut self) -> Vec<&'static str> {
         let log = std::mem::take(&mut self.card.log);
         let starts = log.into_iter().filter_map(|done| match done {

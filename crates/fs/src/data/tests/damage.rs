@@ -1,4 +1,4 @@
-//! Stored bytes that change by themselves, and files that are gone, short or another one's.
+//! Stored bytes that change by themselves, and datafiles that are missing, short or another object's.
 
 use causeway_wire::datafile::{
     BLOCK_BYTES, HEADER_BYTES, MAX_FAR_SPANS, NEAR_GROUPS, WRITTEN_OFFSET, physical, sums_offset,
@@ -13,7 +13,7 @@ fn path(directory: &tempfile::TempDir, object: u64) -> std::path::PathBuf {
     paths::path(&directory.path().join("objects"), ObjectId(object))
 }
 
-/// Wherever a bit flips, what is read is right or an error.
+/// Wherever a bit flips, a read returns the right bytes or an error.
 #[test]
 fn a_flipped_bit_is_never_read_as_data() {
     let (directory, store) = store(SETTINGS);
@@ -89,7 +89,7 @@ fn damaged_blocks_fail_alone_and_heal_when_they_are_written_whole() {
     assert!(damaged(read(&datafile, 8191, 1, 0)));
     assert_eq!(read(&datafile, 0, 4096, 0).unwrap(), bytes[..4096]);
     assert_eq!(read(&datafile, 8192, 20_000, 0).unwrap(), bytes[8192..]);
-    // Neither a part of the block nor tiles in it can be written: that would seal what is wrong.
+    // Neither a part of the block nor tiles in it can be written: new sums would hide the damage.
     assert!(matches!(
         write(&datafile, 6000, b"part"),
         Err(Fault::Damaged { .. })
@@ -102,7 +102,7 @@ fn damaged_blocks_fail_alone_and_heal_when_they_are_written_whole() {
     assert_eq!(whole(&datafile), bytes);
 }
 
-/// Reads a byte as a server does, with the blocks that its thread has cached.
+/// Reads a byte as a server thread does, with its cached blocks.
 fn read_byte(datafile: &Datafile, scratch: &mut Scratch, offset: u64) -> fault::Result<u8> {
     let one = piece(offset, &[0xee]);
     let options = ReadOptions {
@@ -222,7 +222,7 @@ fn a_loss_between_holes_is_not_a_hole() {
     }
 }
 
-/// Of very many islands far behind the front some are not protected; a scrub finds what it can of them again.
+/// Of very many islands far behind the front some are not protected; a scrub protects as many of them again as it can.
 #[test]
 fn very_many_islands_are_read_right() {
     let (directory, store) = store(SETTINGS);
@@ -253,7 +253,7 @@ fn very_many_islands_are_read_right() {
     assert!(step.bytes < 2 * count * GROUP_BYTES);
 }
 
-/// A range may be lost together with the page of sums that stands beside it.
+/// A range may be lost together with the page of sums beside it.
 #[test]
 fn a_range_that_is_lost_with_its_sums_is_not_a_hole() {
     const SIZE: usize = 2 * GROUP_BYTES as usize + 5000;
@@ -332,7 +332,7 @@ fn a_range_that_is_lost_with_its_sums_is_not_a_hole() {
     }
 }
 
-/// Blocks with their sums are right only where they were written.
+/// Blocks with their sums are valid only at the place where they were written.
 #[test]
 fn content_of_another_place_is_damage() {
     use std::os::unix::fs::FileExt as _;
@@ -370,7 +370,7 @@ fn content_of_another_place_is_damage() {
             Err(Fault::Damaged { offset: at, .. }) if at == offset
         )
     };
-    // All that another datafile holds, behind the header: of another object, and of the same one on another server.
+    // The whole content of another datafile behind the header: of another object, and of the same one on another server.
     for from in [path(&directory, 4), path(&elsewhere, 3)] {
         let bytes = content(&file(from), BLOCK_BYTES, rest);
         ours.write_all_at(&bytes, BLOCK_BYTES).unwrap();
@@ -416,7 +416,7 @@ fn datafiles_of_earlier_versions_are_refused_with_a_sentence() {
     assert_eq!(store.aside().unwrap().files, 1);
 }
 
-/// What happens to files behind an open server's back is noticed by checks and flushes.
+/// Checks and flushes notice changes of datafiles that were made outside of the running server.
 #[test]
 fn a_file_that_is_replaced_while_it_is_open_is_noticed() {
     let (directory, store) = store(SETTINGS);
@@ -437,7 +437,7 @@ fn a_file_that_is_replaced_while_it_is_open_is_noticed() {
         let step = store.scrub(front, 1 << 30, &mut Scratch::default());
         step.unwrap().findings
     };
-    // A copy that is renamed over it, as a restore does: the new one is used from now on, and said to be one.
+    // A copy that is renamed over it, as a restore does: the new file is used from now on, and reported as new.
     std::fs::rename(&copy, &path).unwrap();
     for _ in 0..3 {
         assert!(is_replaced(store.flush(object, 20_000)));
@@ -451,7 +451,7 @@ fn a_file_that_is_replaced_while_it_is_open_is_noticed() {
     assert!(scrub().is_empty());
     store.check(object, 20_000).unwrap();
     store.flush(object, 20_000).unwrap();
-    // What settles it besides: an operator's word, and giving the content up.
+    // The report also ends by an operator's decision, and by truncating the content.
     for settle in [
         (|store| store.accept(ObjectId(3))) as fn(&Store),
         |store| store.truncate(ObjectId(3), 0, 1, 0).unwrap(),
@@ -474,7 +474,7 @@ fn a_file_that_is_replaced_while_it_is_open_is_noticed() {
         store.check(object, 20_000),
         Err(Fault::Absent { .. })
     ));
-    // Another one's content in the same file.
+    // Another object's content in the same file.
     write(&make(&store, 3), 0, &noise(3, 20_000)).unwrap();
     store.check(object, 20_000).unwrap();
     let content = std::fs::read(&other).unwrap();
@@ -487,7 +487,7 @@ fn a_file_that_is_replaced_while_it_is_open_is_noticed() {
 }
 
 #[test]
-fn a_hole_is_told_from_a_loss() {
+fn a_hole_is_distinguished_from_a_loss() {
     let (directory, store) = store(SETTINGS);
     let object = ObjectId(3);
     let bytes = noise(5, 50_000);
@@ -522,7 +522,7 @@ fn a_hole_is_told_from_a_loss() {
         Err(Fault::Foreign { .. })
     ));
 
-    // Cut short: what is there can be read, what is missing cannot, nor written behind it.
+    // Cut short: the remaining bytes can be read; the missing ones cannot, nor can bytes behind them be written.
     std::fs::rename(&away, &path).unwrap();
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     file.set_len(physical(10_000)).unwrap();
@@ -538,7 +538,7 @@ fn a_hole_is_told_from_a_loss() {
             })
         )
     };
-    // The header knows as well as the metadata.
+    // The header states the size as the metadata do.
     for at_least in [0, 50_000] {
         assert_eq!(read(&datafile, 0, 8192, at_least).unwrap(), bytes[..8192]);
         assert!(short(read(&datafile, 9000, 2000, at_least).map(drop)));
@@ -548,7 +548,7 @@ fn a_hole_is_told_from_a_loss() {
         assert!(short(store.flush(object, at_least)));
     }
     assert!(short(write(&datafile, 60_000, b"behind")));
-    // Truncating to what is there heals; from nothing, it always does.
+    // Truncating to the remaining bytes repairs the file; truncating to 0 always does.
     assert!(short(store.truncate(object, 50_000, 1, 50_000)));
     store.truncate(object, 8000, 1, 8000).unwrap();
     assert_eq!(whole(&datafile), bytes[..8000]);
@@ -588,7 +588,7 @@ fn only_proven_orphans_are_deleted() {
     assert_eq!(store.remove_orphans(&objects, 1000).unwrap(), (1, 4));
     assert_eq!(store.list(ObjectId(0), 10).unwrap().0, []);
     assert_eq!(store.aside().unwrap().files, 4);
-    // They are deleted when they have been there for long; a file that the store has not moved there never is.
+    // They are deleted after a long time; a file that the store has not moved there never is.
     let lost = directory.path().join("lost+found");
     for entry in std::fs::read_dir(&lost).unwrap() {
         let path = entry.unwrap().path();
@@ -601,7 +601,7 @@ fn only_proven_orphans_are_deleted() {
 }
 
 #[test]
-fn a_scrub_finds_what_is_damaged_and_goes_on_where_it_was() {
+fn a_scrub_finds_damage_and_resumes_at_its_position() {
     let (directory, store) = store(SETTINGS);
     for object in [3u64, 4, 5000] {
         write(&make(&store, object), 0, &noise(object, 3_000_000)).unwrap();
@@ -619,7 +619,7 @@ fn a_scrub_finds_what_is_damaged_and_goes_on_where_it_was() {
     drop(store);
     let (mut findings, mut bytes, mut datafiles) = (Vec::new(), 0, 0);
     loop {
-        // Each step by a server of its own.
+        // Each step in a new server.
         let store = open(directory.path(), SETTINGS);
         let from = store.scrub_position();
         let step = store.scrub(from, 700_000, &mut Scratch::default()).unwrap();

@@ -9,7 +9,7 @@ fn path(directory: &tempfile::TempDir, object: u64) -> std::path::PathBuf {
 }
 
 #[test]
-fn data_are_found_wherever_they_are_and_losses_count_as_data() {
+fn data_are_found_at_every_place_and_losses_count_as_data() {
     for checksums in [true, false] {
         let (directory, store) = store(Settings {
             checksums,
@@ -47,7 +47,7 @@ fn data_are_found_wherever_they_are_and_losses_count_as_data() {
         ] {
             assert_eq!(find(offset, end), wanted, "{offset}, checksums {checksums}");
         }
-        // What is missing at the end is no hole.
+        // Missing bytes at the end are no hole.
         assert_eq!(find(last, end + 7), Some((last, end + 7)));
         assert_eq!(find(end, end + 7), Some((end, end + 7)));
         assert_eq!(find(end + 7, end + 7), None);
@@ -56,13 +56,13 @@ fn data_are_found_wherever_they_are_and_losses_count_as_data() {
             assert_eq!(find(0, end), Some((group, group + 1048576)));
             assert!(read(&make(&store, 3), group, 100_000, end).is_err());
         }
-        // A hole reads as zeros, whatever was in the memory.
+        // A hole reads as zeros, also into memory that held other bytes.
         let hole = read(&make(&store, 3), 4 * group - 100, 3_000_000, end).unwrap();
         assert!(hole.len() == 3_000_000 && hole.iter().all(|byte| *byte == 0));
     }
 }
 
-/// All data of a datafile of this size, as it is told to lie.
+/// All reported data ranges of a datafile of this size.
 pub(super) fn all_data(store: &Store, object: u64, size: u64) -> Vec<(u64, u64)> {
     let (mut from, mut all) = (0, Vec::new());
     while let Some(data) = store.find_data(ObjectId(object), from, size).unwrap() {
@@ -74,14 +74,14 @@ pub(super) fn all_data(store: &Store, object: u64, size: u64) -> Vec<(u64, u64)>
 }
 
 #[test]
-fn what_is_stored_is_counted_without_holes_headers_and_sums() {
+fn stored_bytes_are_counted_without_holes_headers_and_sums() {
     for checksums in [true, false] {
         let (directory, store) = store(Settings {
             checksums,
             ..SETTINGS
         });
         let stored = |object| {
-            // The disk may put off to give room.
+            // The disk may free the space later.
             if object != 9 {
                 room(&directory, object);
             }
@@ -97,7 +97,7 @@ fn what_is_stored_is_counted_without_holes_headers_and_sums() {
             write(&make(&store, object), 0, &noise(object, size as usize)).unwrap();
             assert_eq!(stored(object), size.next_multiple_of(BLOCK_BYTES), "{size}");
         }
-        // Two blocks in two groups: at most a block for each group is not told from data.
+        // Two blocks in two groups: for each group at most one block without data may be counted.
         for offset in [0, 50 * GROUP_BYTES] {
             write(&make(&store, 5), offset, &noise(1, 4096)).unwrap();
         }
@@ -115,7 +115,7 @@ fn room(directory: &tempfile::TempDir, object: u64) -> u64 {
 }
 
 #[test]
-fn holes_are_made_where_they_were_asked_for_and_give_room_back() {
+fn holes_are_made_in_the_requested_ranges_and_free_space() {
     for checksums in [true, false] {
         let (directory, store) = store(Settings {
             checksums,
@@ -138,7 +138,7 @@ fn holes_are_made_where_they_were_asked_for_and_give_room_back() {
         // To the end and behind it: the size stays.
         punch_hole(&datafile, (to, 9 << 40), &mut Scratch::default()).unwrap();
         assert_eq!(datafile.size().unwrap(), size);
-        // The block that was made zeros in two parts keeps its room.
+        // The block that was zeroed in two parts keeps its space.
         let zeros = (hole.1, hole.1 + BLOCK_BYTES);
         assert_eq!(all_data(&store, 3, size), [(0, hole.0), zeros]);
         punch_hole(&datafile, (0, u64::MAX), &mut Scratch::default()).unwrap();
@@ -169,7 +169,7 @@ fn room_is_reserved_without_any_data() {
         let before = room(&directory, 3);
         punch_hole(&datafile, (0, end - 4096), &mut Scratch::default()).unwrap();
         assert!(before - room(&directory, 3) >= region.len - 20_000);
-        // More than any disk has, and more than any file.
+        // More than any disk has, and more than any file may have.
         for len in [1 << 60, u64::MAX - 5] {
             let region = Region { offset: 0, len };
             store.reserve(ObjectId(3), region, 0).unwrap_err();
@@ -177,7 +177,7 @@ fn room_is_reserved_without_any_data() {
     }
 }
 
-/// A hole that was made again, after the first time was not acknowledged, leaves alone what others have written since.
+/// A repeated request for a hole, whose first reply was lost, leaves alone bytes that other clients have written since.
 #[test]
 fn a_repeated_hole_leaves_later_writes_alone() {
     let (_directory, store) = store(SETTINGS);
@@ -208,7 +208,7 @@ fn a_repeated_hole_leaves_later_writes_alone() {
     let theirs = noise(2, 9000);
     write(&datafile, 3000, &theirs).unwrap();
     assert_eq!(made(punch(Some(first)), scratch), None);
-    // The client has given up: what it asked for does not happen any more.
+    // The client has given up: its request is not carried out any more.
     let late = punch(None);
     late.abandoned.set();
     let refused = datafile.claim(&[region]).punch(&late, scratch);

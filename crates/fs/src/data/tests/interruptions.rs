@@ -7,7 +7,7 @@ use super::*;
 
 const BLOCK: usize = 4096;
 
-/// What a kill interrupts.
+/// An operation that a kill interrupts.
 #[derive(Debug, Clone)]
 enum Last {
     Write(u64, usize),
@@ -36,7 +36,7 @@ fn last_steps() -> Vec<Last> {
     ]
 }
 
-/// Does it to the store and to the model.
+/// Applies it to the store and to the model.
 fn carry_out(store: &Store, last: &Last, version: u64, model: &mut Vec<u8>) -> fault::Result<()> {
     let object = ObjectId(3);
     match *last {
@@ -122,7 +122,7 @@ fn a_kill_after_any_step_leaves_blocks_as_before_or_after() {
                 let was_killed = steps::revive();
                 drop(store);
                 let context = format!("{last:?}, clean {clean}, killed after {kill_at}");
-                // A second one is killed in the middle of the same, then the last one does it.
+                // A second server is killed in the middle of the same recovery, then the last one completes it.
                 let store = open(directory.path(), SETTINGS);
                 let datafile = store.find(ObjectId(3)).unwrap().unwrap();
                 check_blocks(&datafile, &[before.clone(), after.clone()], &context);
@@ -176,7 +176,7 @@ fn a_failed_write_leaves_readable_blocks() {
         steps::revive();
         let datafile = store.find(ObjectId(3)).unwrap().unwrap();
         if failed {
-            // The sums could not be corrected either, in this test: what a later write does first.
+            // In this test the sums could not be corrected either: a later write corrects them first.
             let mut again = after.clone();
             carry_out(&store, &Last::Write(0, 40_000), 2, &mut again).unwrap();
             check_blocks(&datafile, &[again], "written again");
@@ -186,7 +186,7 @@ fn a_failed_write_leaves_readable_blocks() {
     }
 }
 
-/// What the device holds after a loss of power: all changes up to a sync, and some pages of those behind it.
+/// Contents of the device after a loss of power: all changes up to a sync, and some pages of later ones.
 fn lose_power(path: &std::path::Path, changes: &[Change], keep: impl Fn(usize) -> bool) {
     use std::os::unix::fs::FileExt as _;
     let synced = changes
@@ -209,7 +209,7 @@ fn lose_power(path: &std::path::Path, changes: &[Change], keep: impl Fn(usize) -
 }
 
 #[test]
-fn what_was_synced_and_not_overwritten_is_readable_after_a_loss_of_power() {
+fn synced_data_that_were_not_overwritten_survive_a_loss_of_power() {
     for seed in 0..60u64 {
         let directory = tempfile::tempdir().unwrap();
         let object = ObjectId(3);
@@ -256,13 +256,13 @@ fn what_was_synced_and_not_overwritten_is_readable_after_a_loss_of_power() {
             all.any(|(offset, len)| (offset as usize..offset as usize + len).contains(&at))
         };
         for (at, byte) in found.iter().enumerate() {
-            // A byte that was not overwritten is as it was synced.
+            // A byte that was not overwritten has its synced value.
             assert!(
                 overwritten(at) || *byte == synced[at],
                 "seed {seed}, byte {at}"
             );
         }
-        // Once a scrub has been through, every block is held to a sum again.
+        // After a scrub every block has a sum again.
         scrub_until_trusted(&store, "after the loss of power");
         assert_eq!(read(&datafile, 0, 60_000, 0).unwrap(), found);
         flip(&path, physical(100), 1);

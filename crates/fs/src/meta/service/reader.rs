@@ -40,7 +40,7 @@ impl Reader {
         &self.opens
     }
 
-    /// The reply to a request that changes nothing; `None` if the request is the [`Service`]'s.
+    /// The reply to a request that changes nothing; `None` if the request is the [`Service`](crate::meta::Service)'s.
     pub fn answer(&self, request: &Request) -> Option<Reply> {
         if request.opening.is_none() {
             return self.read(request);

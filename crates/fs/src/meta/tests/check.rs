@@ -1,4 +1,4 @@
-//! Damage done behind the service's back is found and repaired.
+//! Damage to the store is found and repaired.
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::CheckCursor;
@@ -66,7 +66,7 @@ fn entry(object: ObjectId, kind: Kind) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn entries_that_name_nothing_go() {
+fn entries_without_an_object_are_removed() {
     let (mut bench, directory, _) = small_tree();
     bench.damage(
         entry_key(directory, b"ghost"),
@@ -86,7 +86,7 @@ fn entries_that_name_nothing_go() {
 }
 
 #[test]
-fn what_lost_its_name_is_found_again() {
+fn objects_that_lost_their_name_are_found_again() {
     let (mut bench, directory, file) = small_tree();
     bench.damage(entry_key(directory, b"f"), None);
     bench.assert_mended("has no name");
@@ -124,7 +124,7 @@ fn counts_are_counted_again() {
 #[test]
 fn names_and_objects_agree_again() {
     let (mut bench, directory, file) = small_tree();
-    // An entry that its object does not know, of a file and of a directory.
+    // An entry without a record in its object, of a file and of a directory.
     bench.damage(entry_key(directory, b"g"), entry(file, Kind::File));
     bench.assert_mended("is unknown to the object");
     assert_eq!(bench.stat("/d/g").attributes.links, 2);
@@ -138,7 +138,7 @@ fn names_and_objects_agree_again() {
     bench.assert_mended("is not what it names");
     bench.damage(link_key(file, directory, b"f"), Some(Vec::new()));
     bench.assert_mended("has it as its first name already");
-    // The first name is gone, a further one is there.
+    // The first name is missing, a further one exists.
     bench.node(Operation::HardLink {
         object: file,
         place: at("/h"),
@@ -174,7 +174,7 @@ fn directories_out_of_reach_return() {
 }
 
 #[test]
-fn leftovers_go() {
+fn leftovers_are_removed() {
     let (mut bench, directory, file) = small_tree();
     bench.damage(content_key(directory), Some(vec![1]));
     bench.damage(content_key(ObjectId(999)), Some(vec![1]));
@@ -206,7 +206,7 @@ fn damaged_records_are_reported_and_harm_no_others() {
 }
 
 #[test]
-fn a_check_goes_on_while_names_change() {
+fn a_check_continues_while_names_change() {
     let mut bench = Bench::new();
     for number in 0..600 {
         bench.node(create(&format!("/f{number:03}")));
@@ -238,7 +238,7 @@ fn a_check_goes_on_while_names_change() {
 }
 
 #[test]
-fn a_reader_looks_and_leaves_mending_to_the_service() {
+fn a_reader_reports_damage_and_the_service_repairs_it() {
     let (mut bench, directory, _) = small_tree();
     let reader = bench.service.reader();
     let check = bench.request(Operation::Check {
@@ -263,7 +263,7 @@ fn a_reader_looks_and_leaves_mending_to_the_service() {
 
 /// More records than several batches hold, in every phase of the check.
 #[test]
-fn a_check_comes_to_its_end_however_many_records_there_are() {
+fn a_check_ends_with_any_number_of_records() {
     for files in [0, 1, 255, 256, 257, 1000] {
         let mut bench = Bench::new();
         bench.node(mkdir("/d"));

@@ -170,12 +170,12 @@ fn a_file_is_marked_once_it_may_have_holes() {
         from,
     };
     let object = striped(&mut bench, "f", 1000);
-    // Over what is there, up to its end, and on from there.
+    // Over existing bytes, up to their end, and on from there.
     for (from, end) in [(0, 500), (999, 1001), (1001, 2000)] {
         assert!(!is_sparse(bench.node(extend(object, from, end))), "{from}");
     }
     assert!(is_sparse(bench.node(extend(object, 2001, 2002))));
-    // What lies between is not known to have been filled since.
+    // The range between is not known to have been filled since.
     assert!(is_sparse(bench.node(extend(object, 0, 2002))));
     for (size, expected) in [(5000, true), (10, true), (0, false)] {
         let node = bench.node(Operation::Truncate { object, size });
@@ -185,10 +185,10 @@ fn a_file_is_marked_once_it_may_have_holes() {
     let smaller = bench.node(Operation::Truncate { object, size: 9 });
     assert!(!is_sparse(smaller));
     assert!(is_sparse(bench.node(Operation::Grow { object, size: 10 })));
-    // Elsewhere, or by a client that does not say.
+    // Elsewhere, or by a client that does not state the range.
     let object = striped(&mut bench, "punched", 1000);
     assert!(is_sparse(bench.node(extend(object, NOT_KNOWN, 0))));
-    // It is filled, which is taken for true only of the file as it is.
+    // The hole is filled, which counts only for the present state of the file.
     let changed = bench.stat("punched").attributes.changed;
     let filled = |changed| Operation::Filled { object, changed };
     let never = Timestamp::default();
@@ -196,7 +196,7 @@ fn a_file_is_marked_once_it_may_have_holes() {
     assert!(!is_sparse(bench.node(filled(changed))));
     assert!(is_sparse(bench.node(extend(object, NOT_KNOWN, 0))));
     assert!(is_sparse(bench.node(filled(changed))));
-    // It is kept.
+    // The mark is kept.
     let kept = Operation::GetNode {
         object,
         content: false,
@@ -221,7 +221,7 @@ fn truncation_takes_two_steps() {
             body => panic!("{body:?}"),
         }
     };
-    // What lies behind the old size must not appear.
+    // Bytes behind the old size must not appear.
     assert_eq!(truncate(2000), (1, Some(1000)));
     assert_eq!(truncate(500), (2, Some(500)));
     // Before the datafiles have followed, the least size counts.
@@ -245,7 +245,7 @@ fn truncation_takes_two_steps() {
     assert_eq!(bench.errno(directory), Errno::EISDIR);
 }
 
-/// How long datafiles must be at least follows writes and truncations, whichever way these overtake each other.
+/// The least lengths of datafiles follow writes and truncations, in any order of their arrival.
 #[test]
 fn lengths_of_datafiles_follow_writes_and_truncations() {
     let mut bench = Bench::new();
@@ -346,7 +346,7 @@ fn removed_files_are_remembered_until_reclaimed() {
         (removals[0].object, &removals[0].servers),
         (file, &distribution.servers)
     );
-    // The seed may have come after the removal, and only its sender knows which server that was.
+    // The seed may have arrived after the removal, and only its sender knows at which server.
     assert_eq!((removals[1].object, removals[1].servers.len()), (moving, 4));
     assert_eq!(bench.service.removals(None, 1).expect("lists").len(), 1);
     let status = |bench: &mut Bench| match bench.run(Operation::MetadataStatus) {
@@ -391,7 +391,7 @@ fn removed_files_are_remembered_until_reclaimed() {
 
 /// A client that has a removed file open writes to it, and so makes a datafile again.
 #[test]
-fn what_is_written_after_the_removal_is_removed_as_well() {
+fn data_written_after_the_removal_are_removed_as_well() {
     let mut bench = Bench::new();
     let object = striped(&mut bench, "f", 10);
     bench.done(unlink("f"));

@@ -6,7 +6,7 @@ use super::super::store::{Batch, Persist, View};
 use super::*;
 use crate::config::Durability;
 
-/// A store that writes down how far each commit had to get.
+/// A store that records the durability of each commit.
 struct Recorder {
     inner: Arc<Memory>,
     seen: Arc<Mutex<Vec<Persist>>>,
@@ -32,7 +32,7 @@ impl Store for Recorder {
     }
 }
 
-/// What each operation in turn asked of the store.
+/// The durability that each operation in turn requested of the store.
 fn persisted(durability: Durability, operations: Vec<Operation>) -> Vec<Vec<Persist>> {
     let mut bench = Bench::new();
     let seen = Arc::new(Mutex::new(Vec::new()));

@@ -9,8 +9,8 @@ use crate::config::Durability;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What a disk makes of its journal, as kernels do: a sync that fails is reported once. What it was to write is
-/// read from memory as before, is never written again, and hides everything behind it once the memory is lost.
+/// A disk with a journal, behaving as kernels do: a failed sync is reported once. The pages that it was to write are
+/// read from memory as before, are never written again, and hide everything behind them once the memory is lost.
 #[derive(Default)]
 struct Disk {
     tables: Map,
@@ -57,7 +57,7 @@ impl Disk {
         outcome
     }
 
-    /// Everything that is read.
+    /// The content that is read.
     fn seen(&self) -> Map {
         let mut map = self.tables.clone();
         for (batch, _) in &self.journal {
@@ -66,7 +66,7 @@ impl Disk {
         map
     }
 
-    /// What is left when memory is lost.
+    /// The content that is left when memory is lost.
     fn lose_power(&self) -> Map {
         let mut map = self.tables.clone();
         let synced = |(_, stage): &&(Batch, Stage)| *stage == Stage::Synced;
@@ -86,7 +86,7 @@ fn apply(map: &mut Map, batch: &Batch) {
     }
 }
 
-/// A store on such a disk. It takes changes also when it is suspect: not to hand it any is the service's part.
+/// A store on such a disk. It accepts changes also after a failed sync: the service must not pass it any.
 struct OnDisk {
     disk: Arc<Mutex<Disk>>,
     written_out: Mutex<bool>,
@@ -139,7 +139,7 @@ impl Store for OnDisk {
 
 impl Drop for OnDisk {
     fn drop(&mut self) {
-        // The next one to open it finds that the journal is not needed.
+        // The next opening finds that the journal is not needed.
         if *self.written_out.lock().expect("not poisoned") {
             let mut disk = self.disk();
             disk.journal.clear();
@@ -176,7 +176,7 @@ fn open(disk: &Arc<Mutex<Disk>>, durability: Durability) -> Result<Service, Fail
     Service::with_opener(Box::new(open), settings)
 }
 
-/// Names that are certainly there, and names that may be or not.
+/// Names that certainly exist, and names that may exist.
 #[derive(Default)]
 struct Known {
     there: std::collections::BTreeSet<String>,
@@ -275,7 +275,7 @@ fn nothing_acknowledged_is_lost_whichever_sync_fails() {
     }
 }
 
-/// While the disk takes nothing, changes are refused with the reason and reads go on; then all goes on.
+/// While the disk accepts no writes, changes are refused with the reason and reads succeed; then changes succeed again.
 #[test]
 fn a_disk_that_keeps_failing_is_read_and_not_written() {
     let disk = Arc::new(Mutex::new(Disk::default()));

@@ -5,13 +5,13 @@ use std::sync::Mutex;
 use super::super::store::{Batch, Persist, StoreErrorKind, View};
 use super::*;
 
-/// What the next commits shall do.
+/// Behaviour of the next commits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Plan {
     Work,
-    /// Fail, and nothing of the batch is there afterwards.
+    /// Fail without applying the batch.
     FailBefore,
-    /// Fail although the batch is there afterwards, as when only the sync failed.
+    /// Fail after applying the batch, as when only the sync failed.
     FailAfter,
 }
 
@@ -91,7 +91,7 @@ fn batch(bench: &Bench) -> Vec<Request> {
 }
 
 #[test]
-fn a_failed_commit_is_an_error_and_can_be_asked_again() {
+fn a_failed_commit_is_an_error_and_can_be_requested_again() {
     let (mut bench, plan) = flaky();
     let requests = batch(&bench);
     *plan.lock().expect("not poisoned") = Plan::FailBefore;
@@ -120,7 +120,7 @@ fn a_commit_that_failed_too_late_is_found_to_have_happened() {
         replies[0].result.is_ok() && replies[1].result.is_ok(),
         "{replies:?}"
     );
-    // What changes nothing, or failed, is not remembered.
+    // Requests that changed nothing, or failed, are not remembered.
     assert!(replies[2].result.is_err() && replies[3].result.is_err());
     assert_eq!(bench.list("/"), ["a", "d", "first"]);
     assert_eq!(bench.service.apply(&requests[..2], time), replies[..2]);
@@ -128,7 +128,7 @@ fn a_commit_that_failed_too_late_is_found_to_have_happened() {
 }
 
 #[test]
-fn a_failed_reclaim_is_asked_again() {
+fn a_failed_reclaim_is_requested_again() {
     let (mut bench, plan) = flaky();
     let object = bench.stat("first").object;
     bench.node(Operation::BeginUnstuff { object });
@@ -178,7 +178,7 @@ fn a_store_that_cannot_be_opened_again_returns_errors_until_it_can() {
 }
 
 #[test]
-fn a_full_disk_refuses_what_needs_space_and_lets_go_what_gives_it_back() {
+fn a_full_disk_refuses_changes_that_need_space_and_accepts_those_that_free_it() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let mut bench = Bench::new();
     let open = |reserve_bytes| {

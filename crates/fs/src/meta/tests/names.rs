@@ -31,7 +31,7 @@ fn makes_finds_lists_and_removes() {
 }
 
 #[test]
-fn pipes_sockets_and_devices_are_made_by_who_may() {
+fn pipes_sockets_and_devices_need_permission_to_be_made() {
     let mut bench = Bench::new();
     let make = |path: &str, kind, device| Operation::MakeSpecial {
         place: at(path),
@@ -276,7 +276,7 @@ fn create_follows_links_unless_exclusive() {
     };
     let made = bench.node(open("link"));
     assert_eq!(bench.stat("real"), made);
-    // A file that exists is returned as it is.
+    // An existing file is returned unchanged.
     assert_eq!(bench.node(open("real")), made);
     bench.node(mkdir("/d"));
     assert_eq!(bench.errno(open("d")), Errno::EISDIR);
@@ -399,7 +399,7 @@ fn listing_is_stable_while_names_come_and_go() {
         if end {
             break;
         }
-        // The cursor itself goes, and names before and behind it come and go.
+        // The name at the cursor is removed, and names before and behind it are made and removed.
         bench.done(unlink(&format!("d/{}", String::from_utf8_lossy(&after))));
         bench.node(create(&format!("/d/{round:02}x")));
         bench.node(create(&format!("/d/zz{round}")));
@@ -575,7 +575,7 @@ fn a_store_of_another_file_system_is_refused() {
 }
 
 #[test]
-fn a_name_is_removed_only_while_it_names_what_is_meant() {
+fn a_name_is_removed_only_while_it_names_the_expected_object() {
     let mut bench = Bench::new();
     let removed = |path: &str, object| Operation::Unlink {
         place: at(path),

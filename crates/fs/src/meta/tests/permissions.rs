@@ -35,7 +35,7 @@ fn with_directory(mode: u16) -> (Bench, ObjectId) {
     (bench, directory)
 }
 
-/// For owner, group and others, each permission bit alone decides what it stands for.
+/// For owner, group and others, each permission bit alone decides about its operations.
 #[test]
 fn directory_permission_matrix() {
     let classes: [(u32, u32, &[u32], u16); 4] = [

@@ -161,7 +161,7 @@ fn a_client_that_ends_hands_its_slots_back() {
     assert_eq!(bench.service.sessions(), 1);
     reopen(&mut bench);
     assert_eq!(bench.service.sessions(), 1);
-    // The one that goes on is still known.
+    // The client that goes on sending is still known.
     let again = send(&mut bench, 100, 1, create("f100"));
     assert!(again.result.is_ok());
 }
@@ -208,7 +208,7 @@ fn slots_are_bounded() {
         errno(send(&mut bench, 10, 1, create("x"))),
         Err(Errno::RETRY)
     );
-    // Clients that are known go on, and what they still may ask for is not given up for others.
+    // Known clients go on, and replies that they may still request again are not dropped for others.
     bench.service.pass_time(100);
     assert_eq!(errno(send(&mut bench, 3, 2, create("y"))), Ok(()));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Extended attributes: against a model, who may do what, and what becomes of them.
+//! Extended attributes: against a model, permissions, and removal with their objects.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ fn get(object: ObjectId, name: &str) -> Operation {
     }
 }
 
-/// What a reader of the committed state replies.
+/// The reply of a reader of the committed state.
 fn read(bench: &Bench, operation: Operation) -> Result<ReplyBody, Errno> {
     let reply = bench.service.reader().answer(&bench.request(operation));
     reply
@@ -115,7 +115,7 @@ fn attributes_are_as_in_a_model() {
         );
     }
     assert_eq!(bench.check(false), Vec::<String>::new());
-    // They go with the last name.
+    // They are removed with the last name.
     bench.done(any(object, "user.last", b""));
     bench.done(unlink("/file"));
     assert_eq!(keys(&bench), 1);
@@ -125,7 +125,7 @@ fn attributes_are_as_in_a_model() {
 }
 
 #[test]
-fn who_may_read_and_change_attributes() {
+fn permissions_to_read_and_change_attributes() {
     let mut bench = Bench::new();
     let file = bench.node(create("/file")).object;
     let directory = bench.node(mkdir("/directory")).object;
@@ -134,7 +134,7 @@ fn who_may_read_and_change_attributes() {
         bench.done(any(file, name, name.as_bytes()));
         bench.done(any(directory, name, name.as_bytes()));
     }
-    // Of the form of names.
+    // Errors in the form of names.
     for (name, errno) in [
         ("system.posix_acl_access", Errno::EOPNOTSUPP),
         ("other", Errno::EOPNOTSUPP),
@@ -171,7 +171,7 @@ fn who_may_read_and_change_attributes() {
         assert_eq!(bench.errno(any(file, name, b"")), errno, "{name}");
         assert_eq!(bench.errno(remove(file, name)), errno, "{name}");
     }
-    // Everybody may write in the directory, which is sticky.
+    // Every user may write in the directory, which is sticky.
     assert_eq!(bench.errno(any(directory, "user.b", b"")), Errno::EPERM);
     bench.be(0, 0, &[]);
     bench.node(mode(file, 0o602));
@@ -181,7 +181,7 @@ fn who_may_read_and_change_attributes() {
 }
 
 #[test]
-fn there_is_an_end_to_what_an_object_keeps() {
+fn attributes_of_an_object_are_bounded() {
     let mut bench = Bench::new();
     let object = bench.node(create("/file")).object;
     let large = vec![7; MAX_XATTR_VALUE_BYTES];

@@ -1,4 +1,4 @@
-//! What stands in and beside datafiles: headers, the history of writes, and which groups were written.
+//! Contents of datafiles and the files beside them: headers, the history of writes, and which groups were written.
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{Generation, Incarnation, ObjectId};

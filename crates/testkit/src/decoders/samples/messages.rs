@@ -1,4 +1,4 @@
-//! What the message layer and those around it send: packets, rows for watchers, lines to launchers.
+//! Packets of the message layer, rows for observers, lines to launchers.
 
 use causeway_wire::formats::Formats;
 use causeway_wire::{bmi, watch};

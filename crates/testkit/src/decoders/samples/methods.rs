@@ -1,4 +1,4 @@
-//! Well-formed inputs of what methods put on connections, datagrams and shared rings.
+//! Well-formed bytes of methods on connections, in datagrams and in shared rings.
 
 use causeway_wire::codec::Wire;
 use causeway_wire::formats::Formats;
@@ -189,7 +189,7 @@ pub(in crate::decoders) fn frames() -> Vec<Vec<u8>> {
 
 /// Frames on the first connection, and data on the other.
 pub(in crate::decoders) fn session_streams() -> Vec<Vec<u8>> {
-    // What the session calls the first byte of every export.
+    // The session's address of the first byte of every export.
     const FIRST_BASE: u64 = 1 << 40;
     let mut put = tcp::Header::new(tcp::Kind::Put, 5)
         .with_id(1)

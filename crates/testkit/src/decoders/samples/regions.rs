@@ -1,4 +1,4 @@
-//! Descriptors of memory, as they stand by themselves and within requests.
+//! Descriptors of memory, alone and within requests.
 
 use causeway_wire::codec::Wire;
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};

@@ -1,6 +1,6 @@
-//! What a simulation of conversations does, and what came of it.
+//! Settings and outcome of a simulation of conversations.
 
-/// What a simulation does.
+/// Settings of a simulation.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// How many nodes exchange messages.
@@ -13,7 +13,7 @@ pub struct Plan {
     pub in_pieces: bool,
 }
 
-/// What came of it.
+/// Its outcome.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// All packets and completions, in order.
@@ -22,7 +22,7 @@ pub struct Outcome {
     pub received: usize,
     /// Messages that were received by a receive that could have had one of several peers.
     pub from_any: usize,
-    /// How often two nodes called each other at once, and how often one that had nothing to send left.
+    /// How often two nodes called each other at once, and how often one that had nothing to send disconnected.
     pub crossings: usize,
     /// See there.
     pub partings: usize,

@@ -1,4 +1,4 @@
-//! Peers that lie about atomics.
+//! Peers that send invalid replies to atomics.
 
 use causeway_sys::memory::Memory;
 
@@ -41,7 +41,7 @@ fn answer(id: u64, outcome: Outcome) -> Vec<u8> {
     )
 }
 
-/// A session of ours with one atomic that the peer was asked for, under the number that is returned.
+/// A session of ours with one atomic requested of the peer, under the returned number.
 fn asked() -> (Session, u64) {
     let mut session = session();
     let region = session.export(9, &Memory::zeroed(8), Access::ReadWrite);
@@ -59,7 +59,7 @@ fn asked() -> (Session, u64) {
 }
 
 #[test]
-fn an_answer_counts_once_and_only_for_what_was_asked() {
+fn a_reply_counts_once_and_only_for_its_request() {
     let (mut session, id) = asked();
     let mut seen = Seen::default();
     let old = answer(id, Outcome::Old(5));
@@ -75,7 +75,7 @@ fn an_answer_counts_once_and_only_for_what_was_asked() {
 }
 
 #[test]
-fn a_peer_that_asks_without_reading_its_answers_is_found_out() {
+fn a_peer_that_sends_requests_without_reading_replies_is_disconnected() {
     let mut session = session();
     let memory = Memory::zeroed(64);
     session.export(9, &memory, Access::ReadWrite);
@@ -87,6 +87,6 @@ fn a_peer_that_asks_without_reading_its_answers_is_found_out() {
         session.input(0, &input, PEER, &mut seen).err()
     });
     assert!(matches!(asked, Some(PeerError::Protocol(_))), "{asked:?}");
-    assert_eq!(memory.to_vec(), [0; 64], "its key opens nothing");
+    assert_eq!(memory.to_vec(), [0; 64], "the atomic is refused");
     assert!(session.owned_bytes() < 1 << 20);
 }

@@ -33,7 +33,7 @@ fn any_from(random: u64) -> From {
 }
 
 #[test]
-fn a_portion_is_never_more_than_there_is_and_never_nothing_while_there_is_something() {
+fn a_portion_is_at_most_what_is_left_and_at_least_one_unit_if_any_is_left() {
     let mut random = SplitMix64::new(11);
     for _ in 0..100_000 {
         let left = random.number() as u32 % 5000;
@@ -54,10 +54,10 @@ fn a_portion_is_never_more_than_there_is_and_never_nothing_while_there_is_someth
     }
 }
 
-/// Whatever the two take in whichever order, every unit is taken once, and the transfer is complete
+/// In any order of claims, every unit is claimed once, and the transfer is complete
 /// exactly when the last part is finished.
 #[test]
-fn two_sides_take_every_unit_once_in_any_order() {
+fn two_sides_claim_every_unit_once_in_any_order() {
     let mut random = SplitMix64::new(12);
     for _ in 0..2000 {
         let block = Block::default();
@@ -77,7 +77,7 @@ fn two_sides_take_every_unit_once_in_any_order() {
                     part.for_each(|unit| taken[unit as usize] += 1);
                 }
                 1 => {
-                    // What the helper believes of the length may be out of date.
+                    // The helper's reading of the length may be out of date.
                     let believed = units + random.number() as u32 % 3;
                     if let Some(part) = block.share().claim_back(believed, most, from) {
                         part.clone().for_each(|unit| taken[unit as usize] += 1);
@@ -106,7 +106,7 @@ fn two_sides_take_every_unit_once_in_any_order() {
 }
 
 #[test]
-fn a_closed_transfer_gives_nothing_away_and_waits_for_what_was_taken() {
+fn a_closed_transfer_has_no_unclaimed_units_and_waits_for_claimed_ones() {
     let block = Block::default();
     let mut initiated = block.share().open(100);
     assert_eq!(
@@ -127,7 +127,7 @@ fn a_closed_transfer_gives_nothing_away_and_waits_for_what_was_taken() {
 }
 
 #[test]
-fn words_that_no_helper_writes_are_found_out() {
+fn words_that_no_helper_writes_are_invalid() {
     let lies = [
         Claims {
             front: 11,

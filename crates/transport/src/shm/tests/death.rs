@@ -21,7 +21,7 @@ const ADDRESS: &str = "CAUSEWAY_SHM_TEST_ADDRESS";
 pub(super) struct Victim(Child);
 
 impl Victim {
-    /// Starts it and waits until it says that it is where the test wants it.
+    /// Starts it and waits until it reports that it has reached the wanted state.
     pub(super) fn start(role: &str, address: &Address) -> Self {
         Self::of(Self::command(role, address).spawn().unwrap())
     }
@@ -38,14 +38,14 @@ impl Victim {
         command
     }
 
-    /// A process that was started with such a command.
+    /// A process started by this command.
     pub(super) fn of(child: Child) -> Self {
         let mut victim = Self(child);
         victim.wait_until_ready();
         victim
     }
 
-    /// Waits until it says once more that it is ready.
+    /// Waits until it reports once more that it is ready.
     pub(super) fn wait_until_ready(&mut self) {
         let mut said = Vec::new();
         let mut byte = [0];
@@ -75,7 +75,7 @@ fn ready() {
     std::io::stdout().flush().unwrap();
 }
 
-/// Starts another program that keeps the sockets of this one, and says when it runs.
+/// Starts another program that keeps the sockets of this one, and reports when it runs.
 fn become_another_program(host: &mut Host) -> ! {
     use std::os::unix::process::CommandExt as _;
     for socket in host.shm.sockets() {
@@ -97,7 +97,7 @@ fn config(role: &str) -> ShmConfig {
     }
 }
 
-/// The roles. Without one, as an ordinary test, it checks that a role exists for each that is asked for.
+/// The roles. Without one, as an ordinary test, it checks that every requested role exists.
 #[test]
 fn victims_play_their_roles() {
     let Ok(role) = std::env::var(ROLE) else {
@@ -152,7 +152,7 @@ fn victims_play_their_roles() {
             }
         }
         "changeling" => {
-            // Its memory stays in place in the program that it becomes: what is written there is written to that.
+            // Its memory stays mapped in the new program, which sees later writes there.
             let memory = host.shm.allocate(4096).unwrap();
             let region = host
                 .shm
@@ -182,7 +182,9 @@ fn victims_play_their_roles() {
                     token: 0,
                 };
                 host.shm.transfer(peer, transfer).unwrap();
-                host.until("it is done", |host| host.log.done.pop().is_some());
+                host.until("the transfer completes", |host| {
+                    host.log.done.pop().is_some()
+                });
             }
         }
         other => panic!("no role {other}"),
@@ -199,7 +201,9 @@ fn a_peer_killed_while_idle_is_reported() {
     let (_folder, address) = place();
     let mut host = Host::listening(ShmConfig::default(), &address);
     let mut victim = Victim::start("idle", &address);
-    host.until("it is there", |host| !host.log.packets.is_empty());
+    host.until("the process's first packet arrives", |host| {
+        !host.log.packets.is_empty()
+    });
     let (peer, _) = host.log.packets.pop_front().unwrap();
     victim.kill();
     host.until("its end is seen", |host| !host.log.down.is_empty());
@@ -213,11 +217,13 @@ fn a_peer_killed_while_idle_is_reported() {
 }
 
 #[test]
-fn what_a_killed_peer_had_sent_is_delivered() {
+fn packets_of_a_killed_peer_are_delivered() {
     let (_folder, address) = place();
     let mut host = Host::listening(ShmConfig::default(), &address);
     let mut victim = Victim::start("full", &address);
-    host.until("it is there", |host| !host.log.packets.is_empty());
+    host.until("the process's first packet arrives", |host| {
+        !host.log.packets.is_empty()
+    });
     let (peer, _) = host.log.packets.pop_front().unwrap();
     host.shm.send(peer, &[b"go"]).unwrap();
     victim.wait_until_ready();
@@ -237,7 +243,9 @@ fn transfers_with_a_killed_owner_fail_and_end() {
             let (_folder, address) = place();
             let mut host = Host::listening(config(role), &address);
             let mut victim = Victim::start(role, &address);
-            host.until("it is there", |host| !host.log.packets.is_empty());
+            host.until("the process's first packet arrives", |host| {
+                !host.log.packets.is_empty()
+            });
             let (peer, region) = host.log.packets.pop_front().unwrap();
             let region = RegionDescriptor::from_bytes(&region).unwrap();
             let local = Memory::zeroed(region.len as usize);
@@ -286,7 +294,9 @@ fn exports_to_a_killed_copier_end_at_once() {
             let (_folder, address) = place();
             let mut host = Host::listening(config(role), &address);
             let mut victim = Victim::start(role, &address);
-            host.until("it is there", |host| !host.log.packets.is_empty());
+            host.until("the process's first packet arrives", |host| {
+                !host.log.packets.is_empty()
+            });
             let (peer, _) = host.log.packets.pop_front().unwrap();
             let memory = Memory::zeroed(4 << 20);
             let region = host
@@ -311,7 +321,7 @@ fn exports_to_a_killed_copier_end_at_once() {
 }
 
 #[test]
-fn a_listener_killed_before_it_answers_is_reported() {
+fn a_listener_killed_before_it_replies_is_reported() {
     let (_folder, address) = place();
     let mut victim = Victim::start("mute", &address);
     let mut host = Host::new(ShmConfig::default());
@@ -325,7 +335,7 @@ fn a_listener_killed_before_it_answers_is_reported() {
 
 /// Some of the refusals come, and the socket is closed, before the greeting can be sent.
 #[test]
-fn a_refusal_is_heard_however_soon_it_comes() {
+fn a_refusal_is_received_even_before_the_greeting_is_sent() {
     const CALLS: u32 = 300;
     let (_folder, address) = place();
     let path = std::path::PathBuf::from(address.rest());
@@ -338,7 +348,7 @@ fn a_refusal_is_heard_however_soon_it_comes() {
         let mut refused = 0;
         while refused < CALLS {
             if let Ok(Accepted::Connection(socket)) = listener.accept(&[]) {
-                // A caller that is gone already needs no answer.
+                // A caller that has disconnected already needs no reply.
                 let _ = socket.send(&full.to_bytes(), &[]);
                 refused += 1;
             }
@@ -355,7 +365,7 @@ fn a_refusal_is_heard_however_soon_it_comes() {
 }
 
 #[test]
-fn a_listener_that_does_not_answer_is_given_up_in_time() {
+fn a_listener_that_does_not_reply_is_given_up_in_time() {
     let (_folder, address) = place();
     let _victim = Victim::start("mute", &address);
     let mut host = Host::new(ShmConfig {

@@ -1,4 +1,4 @@
-//! Peers that send nonsense: on the socket, as descriptors, in the shared memory.
+//! Peers that send invalid data: on the socket, as descriptors, in the shared memory.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -64,7 +64,7 @@ impl Raw {
         let (pair, bell) = (pair_file(), bell_file());
         let record = Record::Hello(hello()).to_bytes();
         socket.send(&record, &[pair.as_fd(), bell.as_fd()]).unwrap();
-        host.until("it has met the host", |host| !host.log.up.is_empty());
+        host.until("the caller is up", |host| !host.log.up.is_empty());
         let raw = Self {
             pair: Mapping::new(&pair, layout().len()).unwrap(),
             _bell: Mapping::new(&bell, doorbell::BYTES).unwrap(),
@@ -95,12 +95,12 @@ impl Raw {
     }
 }
 
-/// Where the first slot of ring 0 to be filled lies.
+/// Offset of the first slot of ring 0 to be filled.
 fn first_slot() -> usize {
     layout().ring(0) + layout().first_slot(0) as usize * SLOT_BYTES
 }
 
-/// What the host answers; nothing if it closed or is silent.
+/// The host's reply; `None` if it closed or is silent.
 fn answer(socket: &RecordSocket) -> Option<Record> {
     let mut buffer = [0; MAX_RECORD_BYTES];
     match socket.receive(&mut buffer) {
@@ -109,7 +109,7 @@ fn answer(socket: &RecordSocket) -> Option<Record> {
     }
 }
 
-/// Sends a first record and returns what comes back, once the host is done with it.
+/// Sends a first record and returns the reply, once the host has processed it.
 fn greet(
     host: &mut Host,
     address: &Address,
@@ -146,7 +146,7 @@ const HELLO_OF_FORMAT_4: &[u8; 45] = b"\x01CWSM\x04\0\x01\0\0\x40\0\0\x80\0\0\0\
     \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
 #[test]
-fn callers_that_share_a_format_are_welcome_and_others_are_told_of_both() {
+fn callers_with_a_common_format_are_welcomed_and_others_are_refused_with_both_ranges() {
     let (_folder, address) = place();
     let mut host = Host::listening(ShmConfig::default(), &address);
     let (pair, bell) = (pair_file(), bell_file());
@@ -155,11 +155,11 @@ fn callers_that_share_a_format_are_welcome_and_others_are_told_of_both() {
         let socket = connect(&address);
         let record = stating(&Record::Hello(hello()), lowest, above);
         socket.send(&record, &files).unwrap();
-        host.until("it has met the host", |host| !host.log.up.is_empty());
+        host.until("the caller is up", |host| !host.log.up.is_empty());
         assert!(matches!(answer(&socket), Some(Record::Welcome(_))));
         host.log.up.clear();
         drop(socket);
-        host.until("it is gone", |host| !host.log.down.is_empty());
+        host.until("the caller is down", |host| !host.log.down.is_empty());
         host.log.down.clear();
     }
     let foreign = |lowest, above| stating(&Record::Hello(hello()), lowest, above);
@@ -180,7 +180,7 @@ fn callers_that_share_a_format_are_welcome_and_others_are_told_of_both() {
     }
 }
 
-/// The caller hears the same in the words of the called process, or finds it out itself.
+/// The caller gets the same refusal from the called process, or refuses by itself.
 #[test]
 fn a_called_process_of_another_format_is_named_to_the_caller() {
     let (_folder, address) = place();
@@ -205,7 +205,7 @@ fn a_called_process_of_another_format_is_named_to_the_caller() {
         let peer = host.shm.connect(Instant::now(), &address).unwrap();
         let _ = host.shm.send(peer, &[b"x"]);
         let mut socket = None;
-        host.until("it is told", |host| {
+        host.until("the caller connects", |host| {
             if let Ok(Accepted::Connection(caller)) = listener.accept(&[]) {
                 caller.send(&record, &[]).unwrap();
                 socket = Some(caller);
@@ -241,7 +241,7 @@ fn bad_greetings_are_refused_with_the_reason() {
         let bytes: Vec<u8> = (0..len).map(|_| random.number() as u8).collect();
         let _ = greet(&mut host, &address, &bytes, &[]);
     }
-    // The host is as good as before.
+    // The host works as before.
     let (_raw, peer) = Raw::meet(&mut host, &address);
     host.shm.send(peer, &[b"x"]).unwrap();
 }
@@ -318,10 +318,12 @@ fn stray_words_in_a_ring_end_that_connection_only() {
     words.extend((0..50).map(|_| random.number() | 1));
     for word in words {
         let (raw, peer) = Raw::meet(&mut host, &address);
-        // A pad is right in the first place, but not behind itself.
+        // A pad is valid in the first slot, but not behind another pad.
         raw.put(layout().ring(0), &word.to_le_bytes());
         raw.put(first_slot(), &word.to_le_bytes());
-        host.until("it is found out", |host| !host.log.down.is_empty());
+        host.until("the peer is reported down", |host| {
+            !host.log.down.is_empty()
+        });
         assert!(
             matches!(&host.log.down[..], [(down, PeerError::Protocol(_))] if *down == peer),
             "{:?}",
@@ -351,14 +353,16 @@ fn a_packet_that_would_leave_the_ring_is_refused() {
         let len = if slot + 1 == slots { 57 } else { 0 };
         raw.put(layout().ring(0) + slot * 64, &word(len).to_le_bytes());
     }
-    host.until("it is found out", |host| !host.log.down.is_empty());
+    host.until("the peer is reported down", |host| {
+        !host.log.down.is_empty()
+    });
     let first = layout().first_slot(0) as usize;
     assert_eq!(host.log.packets.len(), slots - first - 1);
     assert!(matches!(host.log.down[0].1, PeerError::Protocol(_)));
 }
 
 #[test]
-fn an_impossible_index_is_found_out() {
+fn an_impossible_index_ends_the_connection() {
     let (_folder, address) = place();
     let mut host = Host::listening(ShmConfig::default(), &address);
     let (raw, peer) = Raw::meet(&mut host, &address);
@@ -367,12 +371,14 @@ fn an_impossible_index_is_found_out() {
         &u64::MAX.to_le_bytes(),
     );
     while host.shm.send(peer, &[&[0; 1000]]).is_ok() {}
-    host.until("it is found out", |host| !host.log.down.is_empty());
+    host.until("the peer is reported down", |host| {
+        !host.log.down.is_empty()
+    });
     assert!(matches!(host.log.down[0].1, PeerError::Protocol(_)));
 }
 
 #[test]
-fn nonsense_between_the_methods_is_found_out() {
+fn invalid_internal_packets_end_the_connection() {
     let copied = Internal::Copied {
         piece: 1,
         outcome: causeway_wire::shm::CopyOutcome::Done,
@@ -392,10 +398,12 @@ fn nonsense_between_the_methods_is_found_out() {
         let mut host = Host::listening(ShmConfig::default(), &address);
         let (raw, _) = Raw::meet(&mut host, &address);
         raw.put_packet(SlotKind::Internal, &bytes);
-        host.until("it is found out", |host| !host.log.down.is_empty());
+        host.until("the peer is reported down", |host| {
+            !host.log.down.is_empty()
+        });
         assert!(matches!(host.log.down[0].1, PeerError::Protocol(_)));
     }
-    // Asking without an area to copy through is no crime, but gets nothing.
+    // A request without a copy area is valid, but refused.
     let (_folder, address) = place();
     let mut host = Host::listening(ShmConfig::default(), &address);
     let (raw, _) = Raw::meet(&mut host, &address);
@@ -406,7 +414,9 @@ fn nonsense_between_the_methods_is_found_out() {
     });
     raw.put_packet(SlotKind::Internal, &request.to_bytes());
     let answered = raw.pair.word(layout().ring(1));
-    host.until("it is answered", |_| answered.load(Ordering::Acquire) != 0);
+    host.until("the host replies", |_| {
+        answered.load(Ordering::Acquire) != 0
+    });
     let outcome = raw.pair.word(layout().ring(1) + SLOT_WORD_BYTES);
     assert_eq!(
         outcome.load(Ordering::Acquire).to_le_bytes()[..3],
@@ -439,7 +449,9 @@ fn records_out_of_place_and_random_ones_end_the_connection() {
     for record in records {
         let (raw, peer) = Raw::meet(&mut host, &address);
         raw.socket.send(&record, &[]).unwrap();
-        host.until("it is found out", |host| !host.log.down.is_empty());
+        host.until("the peer is reported down", |host| {
+            !host.log.down.is_empty()
+        });
         let (down, cause) = host.log.down.pop().unwrap();
         assert!(
             down == peer && matches!(cause, PeerError::Protocol(_)),
@@ -470,14 +482,16 @@ fn an_object_that_could_shrink_or_is_too_short_is_refused() {
         }
         .to_bytes();
         raw.socket.send(&record, &[file.as_fd()]).unwrap();
-        host.until("it is found out", |host| !host.log.down.is_empty());
+        host.until("the peer is reported down", |host| {
+            !host.log.down.is_empty()
+        });
         let (_, cause) = host.log.down.pop().unwrap();
         assert!(matches!(cause, PeerError::Protocol(_)), "{cause}");
     }
 }
 
 #[test]
-fn a_scribbled_doorbell_costs_only_looks() {
+fn an_overwritten_doorbell_costs_only_checks() {
     let mut met = meet(ShmConfig::default());
     let mut random = SplitMix64::new(11);
     for _ in 0..1000 {
@@ -554,7 +568,7 @@ fn a_full_table_of_descriptors_costs_mapping_only() {
     );
     let again = export(&mut met);
     assert!(met.client.shm.map(met.to_server, &again).is_some());
-    // The area to copy other memory through: the server cannot take it, and says so.
+    // The copy area for other memory: the server cannot map it, and reports that.
     let (near, far) = (Memory::zeroed(4096), Memory::zeroed(4096));
     let exported = met
         .server

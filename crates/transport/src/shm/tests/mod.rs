@@ -20,10 +20,10 @@ use crate::address::Address;
 use crate::error::{PeerError, TransferError};
 use crate::method::{Method, Packet, Peer, Sink, Token};
 
-/// Far above what anything here takes, for machines that are busy with other things.
+/// Far longer than any wait in these tests, for busy machines.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a method delivered.
+/// Events that a method delivered.
 #[derive(Debug, Default)]
 struct Log {
     packets: VecDeque<(Peer, Vec<u8>)>,
@@ -51,7 +51,7 @@ impl Sink for Log {
     }
 }
 
-/// One instance with what it delivered.
+/// One instance with its events.
 struct Host {
     shm: Shm,
     log: Log,
@@ -116,7 +116,7 @@ impl Host {
     }
 }
 
-/// Sleeps until the method has something to do; returns whether it says so.
+/// Sleeps until the method has something to do; returns whether it has.
 fn sleep_on(shm: &Shm, most: Duration) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let descriptor = shm.pollable();
@@ -169,7 +169,7 @@ struct ConnectedPair {
     _folder: tempfile::TempDir,
 }
 
-/// Whether `host` has the answer to its greeting.
+/// Whether `host` has the reply to its greeting.
 fn is_up(host: &mut Host, peer: Peer) -> bool {
     let pair = host.shm.peers.get_mut(peer).and_then(|entry| entry.pair());
     pair.is_some_and(|pair| pair.stage == super::pair::Stage::Up)
@@ -184,7 +184,7 @@ fn meet(config: ShmConfig) -> ConnectedPair {
     both(
         &mut client,
         &mut server,
-        "they have met",
+        "both sides are up",
         |client, server| !server.log.packets.is_empty() && is_up(client, to_server),
     );
     let (to_client, hello) = server.log.packets.pop_front().unwrap();

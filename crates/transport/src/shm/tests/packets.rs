@@ -48,7 +48,7 @@ fn packets_of_every_size_arrive_in_order() {
 /// Requests and replies of lengths that do not divide the ring, now and then several in a row, in rings of all sizes: the
 /// packets of replies stay at the ring's start, those of streams wrap at its end.
 #[test]
-fn replies_of_any_size_arrive_whatever_the_rings_size() {
+fn replies_of_any_size_arrive_in_rings_of_any_size() {
     for shift in 14..=18 {
         let config = ShmConfig {
             ring_bytes: 1 << shift,
@@ -97,7 +97,7 @@ fn replies_of_any_size_arrive_whatever_the_rings_size() {
 }
 
 #[test]
-fn behind_a_stream_polls_of_one_moment_are_let_pass_and_later_ones_look() {
+fn behind_a_stream_polls_of_one_moment_skip_the_ring_and_later_ones_read_it() {
     let mut met = meet(ShmConfig::default());
     let now = Instant::now();
     for sent in (3..=12).step_by(3) {
@@ -126,7 +126,7 @@ fn a_packet_above_the_limit_is_refused() {
 }
 
 #[test]
-fn a_full_ring_refuses_and_tells_when_there_is_room() {
+fn a_full_ring_refuses_packets_and_room_is_reported() {
     let mut met = meet(ShmConfig::default());
     let packet = [7; 1000];
     let mut sent = 0;
@@ -212,7 +212,7 @@ fn a_process_reaches_itself() {
     assert_eq!(packet, b"to myself");
     assert_ne!(from, to_self);
     host.shm.send(from, &[b"and back"]).unwrap();
-    host.until("it has come back", |host| !host.log.packets.is_empty());
+    host.until("the packet arrives", |host| !host.log.packets.is_empty());
     assert_eq!(
         host.log.packets.pop_front(),
         Some((to_self, b"and back".to_vec()))
@@ -225,7 +225,7 @@ fn a_process_reaches_itself() {
 }
 
 #[test]
-fn a_thousand_peers_are_served_and_the_quiet_ones_cost_nothing() {
+fn a_thousand_peers_are_served_and_idle_ones_cost_nothing() {
     let (_folder, address) = place();
     let mut server = Host::listening(ShmConfig::default(), &address);
     const PEERS: usize = 1000;
@@ -239,7 +239,9 @@ fn a_thousand_peers_are_served_and_the_quiet_ones_cost_nothing() {
             (client, peer)
         })
         .collect();
-    server.until("all have come", |server| server.log.packets.len() == PEERS);
+    server.until("all packets arrive", |server| {
+        server.log.packets.len() == PEERS
+    });
     let ids: Vec<Peer> = server.log.packets.drain(..).map(|(peer, _)| peer).collect();
     // Both ends are in this process, but pages that both have mapped are counted twice, as they
     // would be in the server alone and its clients together.
@@ -260,7 +262,7 @@ fn a_thousand_peers_are_served_and_the_quiet_ones_cost_nothing() {
         assert_eq!((from, answer), (*peer, nth.to_le_bytes().to_vec()));
         client.shm.send(*peer, &[&nth.to_le_bytes()]).unwrap();
     }
-    server.until("all have answered", |server| {
+    server.until("all replies arrive", |server| {
         server.log.packets.len() == PEERS
     });
     drop(clients);
@@ -284,7 +286,7 @@ fn resident_kib() -> usize {
 }
 
 #[test]
-fn an_address_where_nobody_listens_shows_as_the_peer_going_down() {
+fn an_address_without_a_listener_shows_as_the_peer_going_down() {
     let (_folder, address) = place();
     let mut client = Host::new(ShmConfig::default());
     let peer = client.shm.connect(Instant::now(), &address).unwrap();
@@ -319,7 +321,7 @@ fn addresses_that_cannot_work_are_refused_clearly() {
 }
 
 #[test]
-fn a_disconnected_peer_is_told_and_its_handle_is_not_reused() {
+fn a_disconnected_peer_is_notified_and_its_handle_is_not_reused() {
     let mut met = meet(ShmConfig::default());
     met.client
         .shm
@@ -329,8 +331,9 @@ fn a_disconnected_peer_is_told_and_its_handle_is_not_reused() {
         .shm
         .disconnect(Instant::now(), met.to_server, &mut met.client.log);
     assert!(met.client.log.down.is_empty());
-    met.server
-        .until("it is told", |server| !server.log.down.is_empty());
+    met.server.until("the disconnect is reported", |server| {
+        !server.log.down.is_empty()
+    });
     assert_eq!(met.server.log.packets.pop_front().unwrap().1, b"last words");
     assert_eq!(met.server.log.down, [(met.to_client, PeerError::Closed)]);
     assert_eq!(
@@ -346,7 +349,7 @@ fn a_disconnected_peer_is_told_and_its_handle_is_not_reused() {
     assert!(met.client.shm.send(met.to_server, &[b"x"]).is_err());
 }
 
-/// One peer's socket is dead, which its ringing cannot change; the other's wake-up comes nevertheless.
+/// One peer's socket is dead, and ringing it fails; the other peer's wake-up arrives nevertheless.
 #[test]
 fn a_wake_up_that_cannot_be_sent_hides_no_sleeper() {
     let mut met = meet(ShmConfig::default());
@@ -357,7 +360,7 @@ fn a_wake_up_that_cannot_be_sent_hides_no_sleeper() {
     both(
         &mut second,
         &mut met.server,
-        "they have met",
+        "both sides are up",
         |second, server| !server.log.packets.is_empty() && is_up(second, to_server),
     );
     met.server.log.packets.clear();
@@ -371,15 +374,16 @@ fn a_wake_up_that_cannot_be_sent_hides_no_sleeper() {
     second.shm.send(to_server, &[b"heard"]).unwrap();
     assert!(
         sleep_on(&met.server.shm, PATIENCE),
-        "nobody woke the server"
+        "the server was not woken"
     );
     met.server.shm.disarm();
-    met.server
-        .until("both are there", |server| server.log.packets.len() == 2);
+    met.server.until("both packets arrive", |server| {
+        server.log.packets.len() == 2
+    });
     drop(socket);
 }
 
-/// The answer to the greeting is read by a send, not by the look at the sockets.
+/// A send reads the reply to the greeting, before the sockets are polled.
 #[test]
 fn a_transfer_that_waits_for_the_meeting_is_not_forgotten() {
     use crate::method::{Access, Direction, Transfer};
@@ -437,9 +441,9 @@ fn written_behind_the_short_lap(met: &mut ConnectedPair) -> usize {
     written.count() * 8
 }
 
-/// Question and answer keep to the first slots of a ring, a stream goes through all of it.
+/// Request and reply use the first slots of a ring, a stream uses all of it.
 #[test]
-fn answers_use_little_of_a_ring_and_streams_all() {
+fn replies_use_little_of_a_ring_and_streams_all() {
     let mut met = meet(ShmConfig::default());
     for round in 0..2000usize {
         let packet = vec![1; 200 + round % 900];

@@ -1,4 +1,4 @@
-//! Parked: everything that there is to poll for ends it, and so does a call; the clock is never what does.
+//! Parked threads: every event to poll for, and every call, ends the sleep; the clock never does.
 
 use super::*;
 use crate::shm::relay::Relaying;
@@ -25,7 +25,7 @@ fn parked_until(host: &mut Host, flag: &WakeFlag, what: &str, done: impl Fn(&Hos
     }
 }
 
-/// Sleeps as was prepared. `false` if it is not ended before `until`.
+/// Sleeps as prepared. `false` if nothing ends the sleep before `until`.
 fn park(host: &Host, sleep: u64, until: Instant) -> bool {
     let limit = until.saturating_duration_since(Instant::now());
     host.shm.parker().unwrap().park(sleep, Some(limit))
@@ -63,13 +63,13 @@ fn parks_through<T: Send>(
     })
 }
 
-/// Short and long enough for the other side to be caught before, in and after the preparation.
+/// Pauses after which the other side is before, in and after the preparation.
 fn pause(round: u32) {
     std::thread::sleep(Duration::from_micros(u64::from(round) * 37 % 300));
 }
 
 #[test]
-fn packets_end_it() {
+fn packets_end_a_parked_sleep() {
     let mut met = meet(ShmConfig::default());
     for round in 0..200 {
         let ConnectedPair {
@@ -90,7 +90,7 @@ fn packets_end_it() {
 }
 
 #[test]
-fn a_call_ends_it_whether_it_comes_before_within_or_after_the_preparation() {
+fn a_call_ends_a_parked_sleep_before_during_or_after_its_preparation() {
     let mut met = meet(ShmConfig::default());
     make_it_park(&mut met.server);
     let flag = WakeFlag::default();
@@ -108,7 +108,7 @@ fn a_call_ends_it_whether_it_comes_before_within_or_after_the_preparation() {
     }
 }
 
-/// Polls between the call and the sleep take nothing of the call away.
+/// Polls between the call and the sleep do not consume the call.
 #[test]
 fn a_call_survives_polls() {
     let mut met = meet(ShmConfig::default());
@@ -127,7 +127,7 @@ fn a_call_survives_polls() {
 }
 
 #[test]
-fn a_new_peer_ends_it() {
+fn a_new_peer_ends_a_parked_sleep() {
     let (_folder, address) = place();
     let mut server = Host::listening(ShmConfig::default(), &address);
     let mut clients = Vec::new();
@@ -149,7 +149,7 @@ fn a_new_peer_ends_it() {
 }
 
 #[test]
-fn a_departure_ends_it() {
+fn a_disconnect_ends_a_parked_sleep() {
     for round in 0..20 {
         let ConnectedPair {
             client, mut server, ..
@@ -165,7 +165,7 @@ fn a_departure_ends_it() {
 
 /// An instance that seldom sleeps starts no thread.
 #[test]
-fn the_relay_comes_with_the_need_for_it() {
+fn the_relay_is_started_when_it_is_needed() {
     let mut met = meet(ShmConfig::default());
     assert!(matches!(met.server.shm.relay, Relaying::NotYet));
     make_it_park(&mut met.server);

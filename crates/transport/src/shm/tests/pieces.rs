@@ -1,4 +1,4 @@
-//! Split copies whose helper sends its parts through its ring: with helpers and initiators that are away, stop, die or lie.
+//! Split copies whose helper sends its parts through its ring: with helpers and initiators that do not poll, stop, die or send invalid pieces.
 
 use causeway_wire::shm::split_copy::{Done, PieceHeader, UNIT_BYTES};
 use causeway_wire::shm::{FORMATS, PIECES, SlotKind};
@@ -69,7 +69,7 @@ fn every_length_arrives_through_rings_of_every_size() {
     }
 }
 
-/// The helper leaves the initiator's memory alone: the initiator copies what has come.
+/// The helper does not touch the initiator's memory: the initiator copies the pieces from the ring.
 #[test]
 fn a_helper_sends_its_parts_and_writes_nothing() {
     let mut get = get(RING, 100_000);
@@ -102,7 +102,7 @@ fn an_initiator_copies_before_it_sleeps() {
     assert!(get.near.to_vec() == pattern(1 << 20));
 }
 
-/// The same of a transfer that stands behind one whose parts the helper has all taken, and does not finish.
+/// The same for a transfer behind one of which the helper has claimed all its parts and does not finish.
 #[test]
 fn an_initiator_copies_the_second_transfer_before_it_sleeps() {
     let mut get = get(RING, 1 << 20);
@@ -117,7 +117,7 @@ fn an_initiator_copies_the_second_transfer_before_it_sleeps() {
     assert!(first.to_vec().iter().all(|&byte| byte == 0));
 }
 
-/// However many transfers are open, a helper without room waits for as many polls.
+/// A helper without room waits for the same number of polls with any number of open transfers.
 #[test]
 fn a_helper_without_room_counts_polls_and_not_transfers() {
     for many in [1, 4, 31] {
@@ -140,15 +140,15 @@ fn a_helper_without_room_counts_polls_and_not_transfers() {
     }
 }
 
-/// A helper that has sent all of many transfers is told of that as they arrive, not only in their turn.
+/// A helper that has sent its parts of many transfers learns of their arrival as they arrive, not only in order.
 #[test]
-fn a_helper_is_told_of_transfers_that_have_arrived() {
+fn a_helper_learns_of_transfers_as_they_arrive() {
     let mut get = get(RING, 24 << 10);
     for _ in 1..31 {
         get.transfer();
     }
     get.met.client.poll();
-    // Of the first, the last unit never comes.
+    // The last unit of the first transfer never arrives.
     get.share().claim_back(6, 1, From::OwnHalf).unwrap();
     for _ in 0..1000 {
         get.met.server.poll();
@@ -161,7 +161,7 @@ fn a_helper_is_told_of_transfers_that_have_arrived() {
 
 /// A helper whose initiator is away fills the ring, and writes the rest; then it can sleep.
 #[test]
-fn a_helper_whose_initiator_is_away_does_its_part() {
+fn a_helper_whose_initiator_is_away_copies_its_claims() {
     let mut get = get(RING, 1 << 20);
     get.met.client.poll();
     falls_asleep(&mut get.met.server);
@@ -188,7 +188,9 @@ fn packets_pass_between_pieces() {
     }
     get.finish("it is done");
     let client = &mut get.met.client;
-    client.until("all have come", |client| client.log.packets.len() == 40);
+    client.until("all pieces have arrived", |client| {
+        client.log.packets.len() == 40
+    });
     let packets = client.log.packets.iter().enumerate();
     for (number, (_, bytes)) in packets {
         assert_eq!(bytes[..], (number as u32).to_le_bytes());
@@ -232,9 +234,9 @@ fn pieces_of_no_transfer_end_the_connection() {
     client.until("it is too short", |client| !client.log.down.is_empty());
 }
 
-/// More than the transfer has, though each of them could be a part of it.
+/// More pieces than the transfer has, though each of them could be a part of it.
 #[test]
-fn a_piece_that_comes_twice_ends_the_connection() {
+fn a_piece_that_arrives_twice_ends_the_connection() {
     let mut get = get(RING, 2 * UNIT_BYTES as usize * 8);
     get.met.client.poll();
     let part = get.share().claim_back(16, 16, From::OwnHalf).unwrap();
@@ -247,14 +249,16 @@ fn a_piece_that_comes_twice_ends_the_connection() {
         publish(&mut get, header, &vec![1; part.len() * UNIT_BYTES as usize]);
     }
     let client = &mut get.met.client;
-    client.until("it is found out", |client| !client.log.down.is_empty());
+    client.until("the peer is reported down", |client| {
+        !client.log.down.is_empty()
+    });
     assert!(client.log.done[0].1.is_err());
 }
 
-/// Nothing completes before all pieces that were counted have come; the memory is free if the connection ends, as its helper
+/// No transfer completes before all counted pieces have arrived; the memory is free if the connection ends, as the helper
 /// does not touch it.
 #[test]
-fn pieces_that_never_come_hold_no_memory() {
+fn pieces_that_never_arrive_hold_no_memory() {
     let mut get = get(RING, 1 << 20);
     get.met.client.poll();
     let part = get.share().claim_back(256, 256, From::Anywhere).unwrap();
@@ -294,9 +298,9 @@ fn a_paused_peer_is_not_asked_for_pieces() {
     assert!(bytes_helped(&mut get) > 0, "the helper writes");
 }
 
-/// A peer of the format before sends none, and is not asked to.
+/// A peer of the previous format sends no pieces, and is not asked to.
 #[test]
-fn a_peer_of_the_format_before_is_not_asked_for_pieces() {
+fn a_peer_of_the_previous_format_is_not_asked_for_pieces() {
     use causeway_wire::formats::Formats;
     assert_eq!(FORMATS.common(Formats::only(PIECES)), Some(PIECES));
     let before = FORMATS.common(Formats::only(PIECES - 1));

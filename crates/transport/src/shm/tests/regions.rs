@@ -149,7 +149,7 @@ fn many_transfers_share_the_way_and_all_complete() {
 }
 
 #[test]
-fn what_is_not_exported_is_refused_and_harms_nothing_else() {
+fn access_to_memory_that_is_not_exported_is_refused_and_harms_nothing_else() {
     for config in engines() {
         let mut met = meet(config);
         let far = Memory::zeroed(4096);
@@ -232,8 +232,8 @@ fn lent_memory_is_no_target() {
     assert_eq!(far.to_vec(), [9; 64]);
 }
 
-/// One process copies as fast as it can; the other ends the export and then scribbles over the memory.
-/// Nothing of the scribble may ever be seen, nor may the copier write after the end.
+/// One process copies as fast as it can; the other ends the export and then overwrites the memory.
+/// The copier must never see the new bytes, nor write after the end.
 #[test]
 fn an_ended_export_is_not_touched_any_more() {
     let (_folder, address) = place();
@@ -301,7 +301,7 @@ fn an_ended_export_is_not_touched_any_more() {
     copier.join().unwrap();
 }
 
-/// As far as this kernel can give them: before 5.14 it leaves them to the first touch.
+/// As far as this kernel can populate them: before 5.14 pages are allocated at the first touch.
 #[test]
 fn allocated_memory_has_its_pages() {
     let probe = memfd::create_fixed("test", 65_536).unwrap();
@@ -348,7 +348,7 @@ fn allocated_memory_is_mapped_and_shares_its_bytes() {
     // Ordinary memory is not in any object.
     let ordinary = met.export(&Memory::zeroed(64), Access::Read);
     assert!(met.client.shm.map(met.to_server, &ordinary).is_none());
-    // A span that the object has not got.
+    // A span outside of the object.
     let mut beyond = read;
     if let Some(span) = &mut beyond.object {
         span.offset = 90_000;

@@ -1,4 +1,4 @@
-//! Exports end with their connection, whatever the peer knows of that.
+//! Exports end with their connection, also if the peer does not know yet.
 
 use causeway_sys::memory::Memory;
 use causeway_wire::region::RegionDescriptor;
@@ -14,7 +14,7 @@ fn pair(host: &mut Host, peer: Peer) -> &mut Pair {
     host.shm.peers.get_mut(peer).unwrap().pair().unwrap()
 }
 
-/// What the client may do with `region` after `end`, of which it has not been told.
+/// The client's accesses to `region` after `end`, of which it has not been notified.
 fn put_after(end: impl Fn(Host, Peer) -> Option<Host>) {
     for attach in [AttachPolicy::Auto, AttachPolicy::Off] {
         let mut met = meet(ShmConfig {
@@ -85,8 +85,8 @@ fn peers_of_a_dropped_instance_reach_no_memory() {
     });
 }
 
-/// The memory that a peer is writing, and does not stop writing, is kept until it does; other memory is not,
-/// and the peer is waited for in vain once only.
+/// Memory that a peer goes on writing is kept until the peer stops; other memory is not,
+/// and the owner waits in vain for the peer once only.
 #[test]
 fn memory_in_a_copy_that_does_not_end_is_kept_until_it_does() {
     let mut met = meet(ShmConfig::default());
@@ -136,7 +136,7 @@ fn memory_in_a_copy_that_does_not_end_is_kept_until_it_does() {
     assert_eq!(kept(), [0usize; 0]);
 }
 
-/// The peer hears of the end of a connection whose socket is still looked at, and its own end, or that
+/// The peer is notified of the end of a connection whose socket is still polled, and its own end, or that
 /// of its copies, frees the memory.
 #[test]
 fn memory_is_kept_until_the_peer_is_gone() {
@@ -166,9 +166,9 @@ fn memory_is_kept_until_the_peer_is_gone() {
     }
 }
 
-/// An owner that does not wait is told when it may use the memory.
+/// An owner that does not wait is notified when it may use the memory.
 #[test]
-fn who_does_not_wait_asks_again() {
+fn an_owner_that_does_not_wait_for_revocation_is_told_of_its_end() {
     let mut met = meet(ShmConfig::default());
     let memory = Memory::zeroed(64);
     let (server, to_client) = (&mut met.server, met.to_client);
@@ -197,7 +197,7 @@ fn who_does_not_wait_asks_again() {
     assert!(server.shm.deadline().is_none());
 }
 
-/// The owner does not wait for a peer that only reads, whatever it says that it does.
+/// The owner does not wait for a peer that can only read, also if that states that it is copying.
 #[test]
 fn memory_that_is_read_is_free_at_once() {
     let mut met = meet(ShmConfig::default());
@@ -222,7 +222,7 @@ fn memory_that_is_read_is_free_at_once() {
     assert!(memories.iter().all(|memory| memory.sharers() == 1));
 }
 
-/// A peer that has hung up cannot be in the middle of a copy any more.
+/// A peer that has closed its socket cannot be in the middle of a copy any more.
 #[test]
 fn a_dead_peer_is_not_waited_for() {
     let mut met = meet(ShmConfig::default());
@@ -239,7 +239,7 @@ fn a_dead_peer_is_not_waited_for() {
     assert_eq!(memory.sharers(), 1);
 }
 
-/// An instance that ends waits for stuck peers together, not for one after the other: the memory of all
+/// An instance that ends waits for all stuck peers at once, not for one after the other: the memory of all
 /// is kept.
 #[test]
 fn stuck_peers_of_a_dropped_instance_are_given_up_together() {

@@ -1,4 +1,4 @@
-//! Transfers that both sides work on, with helpers that are slow, dead, stopped or lying.
+//! Transfers that both sides copy, with helpers that are slow, dead, stopped or make invalid claims.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -83,7 +83,7 @@ impl Get {
         }
     }
 
-    /// Takes a part as a helper would that then does not go on. Returns which bytes.
+    /// Claims a part as a helper would that then does not go on. Returns which bytes.
     fn claim(&mut self) -> std::ops::Range<usize> {
         self.met.client.poll();
         let units = (LEN as u64 / format::UNIT_BYTES) as u32;
@@ -104,7 +104,7 @@ impl Get {
     }
 }
 
-/// Polls until there is nothing that keeps the host awake.
+/// Polls until the host agrees to sleep.
 pub(super) fn falls_asleep(host: &mut Host) {
     let give_up = Instant::now() + PATIENCE;
     while !host.shm.arm(Instant::now()) {
@@ -113,7 +113,7 @@ pub(super) fn falls_asleep(host: &mut Host) {
     }
 }
 
-/// The progress counters show that a shared transfer gets on, on both sides, and that it does not.
+/// The progress counters of both sides show whether a shared transfer advances.
 #[test]
 fn a_shared_transfer_shows_as_activity() {
     let mut get = Get::start(ShmConfig::default());
@@ -180,9 +180,9 @@ fn both_sides_copy_unless_one_does_not_want_to() {
     }
 }
 
-/// Nothing completes before a slow helper has finished what it took; a sleeping initiator is rung then.
+/// No transfer completes before a slow helper has finished its claims; a sleeping initiator is rung then.
 #[test]
-fn a_transfer_waits_for_what_the_helper_has_taken() {
+fn a_transfer_waits_for_units_that_the_helper_has_claimed() {
     let mut get = Get::start(ShmConfig::default());
     let part = get.claim();
     get.poll_client();
@@ -193,7 +193,7 @@ fn a_transfer_waits_for_what_the_helper_has_taken() {
     falls_asleep(&mut get.met.client);
     assert!(!sleep_on(&get.met.client.shm, Duration::ZERO));
     let (met, share) = (&mut get.met, format::DONE);
-    // What the real helper does behind its copying.
+    // The steps of the real helper behind its copying.
     get.near
         .slice(part.clone())
         .write_at(0, &pattern(LEN)[part.clone()]);
@@ -212,9 +212,9 @@ fn a_transfer_waits_for_what_the_helper_has_taken() {
     assert!(get.near.to_vec() == pattern(LEN));
 }
 
-/// What a helper could not copy, the initiator copies itself.
+/// The initiator copies the units that a helper could not copy.
 #[test]
-fn what_the_helper_fails_to_copy_is_copied_again() {
+fn units_that_the_helper_fails_to_copy_are_copied_again() {
     let mut get = Get::start(ShmConfig::default());
     let part = get.claim();
     let units = (part.len() as u64 / format::UNIT_BYTES) as u32;
@@ -224,8 +224,8 @@ fn what_the_helper_fails_to_copy_is_copied_again() {
     assert!(get.near.to_vec() == pattern(LEN));
 }
 
-/// Memory that a helper neither finishes nor leaves is kept when the connection is given up, until it dies;
-/// that of one that has died is not.
+/// Memory with an unfinished claim of a helper is kept when the connection is given up, until the helper dies;
+/// that of a dead helper is not.
 #[test]
 fn memory_that_a_helper_may_still_touch_is_kept() {
     for dies in [false, true] {
@@ -254,7 +254,7 @@ fn memory_that_a_helper_may_still_touch_is_kept() {
     }
 }
 
-/// An export that ends while both copy fails the transfer, after what the helper has taken.
+/// An export that ends while both copy fails the transfer, after the helper has finished its claims.
 #[test]
 fn an_export_that_ends_fails_the_transfer_after_the_helper_is_done() {
     let mut get = Get::start(ShmConfig::default());
@@ -270,9 +270,9 @@ fn an_export_that_ends_fails_the_transfer_after_the_helper_is_done() {
     assert_eq!(done[..], [(7, Err(TransferError::Protection))]);
 }
 
-/// Claims that no helper makes end the connection, and nothing completes as if it had been copied.
+/// Claims that no helper makes end the connection, and no transfer completes as if it had been copied.
 #[test]
-fn a_lying_helper_is_found_out() {
+fn invalid_claims_of_a_helper_end_the_connection() {
     let mut get = Get::start(ShmConfig::default());
     get.met.client.poll();
     get.word(format::CLAIMS).store(u64::MAX, SeqCst);
@@ -285,9 +285,9 @@ fn a_lying_helper_is_found_out() {
     );
 }
 
-/// An initiator that offers what it has no right to, or that is not there, gets no help and no harm.
+/// An initiator that offers memory without permission, or memory that does not exist, gets no help and no harm.
 #[test]
-fn offers_of_nonsense_are_declined() {
+fn invalid_offers_of_transfers_are_declined() {
     let mut met = meet(ShmConfig::default());
     let far = Memory::from_vec(pattern(LEN));
     let region = (met.server.shm)
@@ -346,8 +346,8 @@ fn offers_of_nonsense_are_declined() {
     met.server.shm.disarm();
 }
 
-/// What a process of another user says it has copied is not relied on: it gets nothing to copy, and what it counts
-/// as copied all the same ends up in no transfer.
+/// Reports of copied units from a process of another user are not relied on: it gets no units to copy, and units that it counts
+/// as copied nevertheless count for no transfer.
 #[test]
 fn a_process_of_another_user_copies_no_part_of_a_transfer() {
     for (other_user, shares) in [(false, true), (true, false)] {

@@ -1,4 +1,4 @@
-//! Peers that are not whom they seem to be: other users, users without a number, processes that become others, and those that do not hold
+//! Peers that are not what they seem: other users, users without a number, processes that start another program, and processes without
 //! the cluster's key.
 
 use std::os::fd::AsFd;
@@ -22,7 +22,7 @@ use crate::method::{Direction, Transfer};
 use crate::shm::pair::Attach;
 use crate::trust::test_users::{as_user, users};
 
-/// What becomes of a call; the listener must hear nothing of it.
+/// Outcome of a call; the listener must report no event.
 fn refused(client: &mut Host, server: &mut Host, address: &Address) -> String {
     let peer = client.shm.connect(Instant::now(), address).unwrap();
     let _ = client.shm.send(peer, &[b"let me in"]);
@@ -89,7 +89,7 @@ fn next(socket: &RecordSocket, host: &mut Host) -> Record {
     found.unwrap()
 }
 
-/// Root reaches out to nobody, and is let in by nobody: it could be talked into writing whatever another user says.
+/// Root connects to no other user's process, and no other user's process accepts root: another user could choose where root writes.
 #[test]
 fn memory_is_shared_within_one_user_only() {
     let me = rustix::process::geteuid().as_raw();
@@ -105,10 +105,10 @@ fn memory_is_shared_within_one_user_only() {
         said.contains(&format!("a process of user {other}")),
         "{said}"
     );
-    // A root process that asks all the same.
+    // A root process that connects nevertheless.
     let socket = RecordSocket::connect(Path::new(address.rest())).unwrap();
     let Record::Refused { reason: said, .. } = next(&socket, &mut server) else {
-        panic!("root is let in");
+        panic!("root is accepted");
     };
     assert!(said.contains(&format!("user {me} may not")), "{said}");
     drop(server);
@@ -131,9 +131,9 @@ fn memory_is_shared_within_one_user_only() {
     assert!(said.contains(&format!("a process of user {me}")), "{said}");
 }
 
-/// In a user namespace where our user has no number, everybody outside of it seems to be of the same user as we are.
+/// In a user namespace where our user has no number, all users outside of it seem to be the same user as ours.
 #[test]
-fn the_number_of_users_without_one_is_nobodys() {
+fn two_unmapped_users_do_not_count_as_the_same_user() {
     let (_folder, address) = open_place();
     let mut command = Victim::command("echo", &address);
     // SAFETY: only system calls between `fork` and `exec`.
@@ -157,7 +157,7 @@ fn the_number_of_users_without_one_is_nobodys() {
     assert!(said.contains("no number in this user namespace"), "{said}");
 }
 
-/// Processes are looked at again in each tick of the kernel's clock.
+/// Processes are checked again in each tick of the kernel's clock.
 fn wait_for_a_tick() {
     let tick = || rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
     let now = tick();
@@ -166,9 +166,9 @@ fn wait_for_a_tick() {
     }
 }
 
-/// A peer that keeps the connection, and starts another program in the same process: its memory is not ours to write.
+/// A peer that keeps the connection and starts another program in the same process: its memory must not be written.
 #[test]
-fn what_a_process_becomes_is_not_written_to() {
+fn memory_of_a_process_is_not_written_after_it_starts_another_program() {
     let (_folder, address) = place();
     let mut host = Host::listening(ShmConfig::default(), &address);
     let mut changeling = Victim::start("changeling", &address);
@@ -204,7 +204,7 @@ fn what_a_process_becomes_is_not_written_to() {
         matches!(attach, Some(Attach::Refused(why)) if why.contains("another program"))
     };
     host.until("the process is not reached into", is_refused);
-    assert!(host.log.down.is_empty(), "nothing else has told");
+    assert!(host.log.down.is_empty(), "no other event reports it");
     assert!(host.log.done.is_empty());
 }
 
@@ -233,7 +233,7 @@ fn other_keys_and_missing_keys_are_refused_with_the_reason() {
     meet(keyed(1));
 }
 
-/// A caller that has a flag but no key: guesses, what it was told itself, and no proof at all.
+/// A caller that has a flag but no key: guessed proofs, the listener's own proof sent back, and no proof at all.
 #[test]
 fn a_caller_that_does_not_hold_the_key_is_not_welcomed() {
     let (_folder, address) = place();

@@ -1,4 +1,4 @@
-//! Connections that prove nothing: they cost those that do next to nothing, whichever user makes them.
+//! Connections without a proof of the key: they cost other connections next to nothing, for every user.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,8 +18,8 @@ use crate::tcp::handshake::{Handshake, Role};
 use crate::trust::is_let_in;
 use crate::trust::test_users::{as_user, users};
 
-/// Connects again and again until `over`, and counts it. At most `most` connections are kept, in turn of those that say
-/// nothing, half of what a peer would, and noise; every fourth ends at once.
+/// Connects again and again until `over`, and counts it. At most `most` connections are kept, which in turn send
+/// nothing, half of a peer's greeting, and noise; every fourth ends at once.
 fn flood(at: &str, most: usize, over: &AtomicBool, made: &AtomicUsize) {
     let mut idle: std::collections::VecDeque<TcpStream> = Default::default();
     while !over.load(Ordering::Relaxed) {
@@ -31,7 +31,7 @@ fn flood(at: &str, most: usize, over: &AtomicBool, made: &AtomicUsize) {
                 2 => pattern(number as u64, 500),
                 _ => continue,
             };
-            // It may have been turned away already.
+            // The connection may have been refused already.
             let _ = stream.write_all(&said);
             idle.push_back(stream);
         }
@@ -73,7 +73,7 @@ fn a_process_that_ends_in_the_handshake_is_no_stranger() {
     };
     let mut ask = || same_user(&mut owners, &socket, holder);
     assert!(ask().is_ok());
-    // As the kernel closes what a process leaves: its answers may still be on their way to us.
+    // The kernel closes the connections of an ended process: their replies may still be on their way.
     drop(other);
     let unverified = ask().unwrap_err();
     assert!(
@@ -83,7 +83,7 @@ fn a_process_that_ends_in_the_handshake_is_no_stranger() {
 }
 
 #[test]
-fn without_a_key_other_users_are_refused_before_they_say_anything() {
+fn without_a_key_other_users_are_refused_before_their_greeting() {
     assert!(is_let_in(7, 7) && is_let_in(0, 0));
     assert!(!is_let_in(8, 7) && !is_let_in(0, 7) && !is_let_in(7, 0));
     let mut server = Node::new(plain());
@@ -115,10 +115,10 @@ fn without_a_key_other_users_are_refused_before_they_say_anything() {
     assert!(server.seen.ups.is_empty());
 }
 
-/// While every user who can floods the server, a peer is answered after a bounded number of polls, new peers
+/// While all available users flood the server, a peer gets its reply after a bounded number of polls, new peers
 /// come up, and half-open connections stay within their limit.
 #[test]
-fn connections_that_prove_nothing_in_any_number_leave_peers_alone() {
+fn any_number_of_unproven_connections_does_not_disturb_peers() {
     for config in [plain(), keyed(true)] {
         let mut config = config;
         config.max_half_open = 64;
@@ -127,7 +127,7 @@ fn connections_that_prove_nothing_in_any_number_leave_peers_alone() {
         let back = server.seen.ups[0];
         let (over, made) = (AtomicBool::new(false), AtomicUsize::new(0));
         std::thread::scope(|scope| {
-            // However this ends, the floods do.
+            // The floods end with this scope, also on failure.
             let _end = End(&over);
             for uid in users() {
                 let (at, over, made) = (address.rest(), &over, &made);
@@ -141,7 +141,7 @@ fn connections_that_prove_nothing_in_any_number_leave_peers_alone() {
                 until(&mut [&mut client], |nodes| {
                     !nodes[0].tcp.slots.get(to).unwrap().session.has_output()
                 });
-                // The message lies in the server's socket: it is found whatever else does.
+                // The message is in the server's socket buffer: it is found among all others.
                 let mut polls = 0;
                 while server.seen.packets.is_empty() {
                     server.poll();
@@ -160,7 +160,7 @@ fn connections_that_prove_nothing_in_any_number_leave_peers_alone() {
                 let mut other = Node::new(config.clone());
                 let to = other.tcp.connect(Instant::now(), &address).unwrap();
                 let ups = server.seen.ups.len();
-                // Where the kernel's queue is full of the flood's, or the flood is of the same user, one may have to
+                // Where the kernel's queue is full of the flood's connections, or the flood is of the same user, a peer may have to
                 // try again.
                 until(&mut [&mut other, &mut server], |nodes| {
                     if nodes[0].tcp.slots.get(to).unwrap().link.is_none() {

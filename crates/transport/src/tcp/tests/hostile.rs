@@ -96,7 +96,7 @@ fn garbage_instead_of_a_handshake_is_dropped() {
 }
 
 #[test]
-fn a_client_that_says_too_little_too_slowly_is_dropped() {
+fn a_client_that_sends_too_slowly_is_dropped() {
     let mut config = plain();
     config.connect_timeout = Duration::from_millis(300);
     let mut server = Node::new(config);
@@ -213,7 +213,7 @@ fn truncated_frames_end_as_a_broken_connection() {
 }
 
 #[test]
-fn flipped_bits_never_harm_anybody_else() {
+fn flipped_bits_never_harm_other_peers() {
     let mut honest = packet_frame(b"one");
     honest.extend(Header::new(Kind::Put, 100).with_id(1).encode());
     honest.extend([3; 100]);
@@ -231,7 +231,7 @@ fn flipped_bits_never_harm_anybody_else() {
 }
 
 #[test]
-fn a_peer_that_asks_and_never_reads_cannot_make_us_queue_without_bound() {
+fn a_peer_that_requests_and_never_reads_cannot_make_us_queue_without_bound() {
     let mut server = Node::new(plain());
     let address = server.listen();
     let mut stream = come_up(&mut server, address.rest());
@@ -255,7 +255,7 @@ fn a_peer_that_asks_and_never_reads_cannot_make_us_queue_without_bound() {
     assert!(server.seen.downs.is_empty(), "the window is allowed");
     let session = &server.tcp.slots.get(peer).unwrap().session;
     assert!(session.outbox(MAIN).committed() <= 2 * MAX_PIECE);
-    // Answered puts and probes count as well.
+    // Confirmed puts and probes count as well.
     let flood: Vec<u8> = (0..100_000_u64)
         .flat_map(|id| {
             let end = Header::new(Kind::PutEnd, 0).with_id(id).encode();

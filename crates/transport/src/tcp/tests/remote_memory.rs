@@ -171,7 +171,7 @@ fn empty_and_unequal_lists_complete_too() {
 }
 
 #[test]
-fn what_is_not_exported_to_this_peer_for_this_is_refused_and_the_connection_lives() {
+fn access_beyond_an_export_is_refused_and_the_connection_lives() {
     let (mut client, mut server, peer) = pair(plain(), plain());
     let mut other = Node::new(plain());
     let address = client.tcp.address(peer).unwrap();
@@ -235,7 +235,7 @@ fn what_is_not_exported_to_this_peer_for_this_is_refused_and_the_connection_live
     assert_eq!(theirs.to_vec(), vec![9; 1000]);
     assert!(
         server.seen.packets.is_empty(),
-        "a refused put notifies nobody"
+        "a refused put sends no notification"
     );
 }
 
@@ -400,7 +400,7 @@ fn disconnecting_ends_transfers_without_a_report_of_the_peer() {
 }
 
 #[test]
-fn a_peer_that_falls_silent_while_it_owes_us_something_is_given_up() {
+fn a_silent_peer_with_unfinished_transfers_is_given_up() {
     let mut config = plain();
     config.liveness_timeout = Duration::from_millis(300);
     let (mut client, mut server, peer) = pair(config, plain());
@@ -427,7 +427,7 @@ fn a_peer_that_falls_silent_while_it_owes_us_something_is_given_up() {
 }
 
 #[test]
-fn a_slow_peer_that_answers_probes_is_not_given_up() {
+fn a_slow_peer_that_replies_to_probes_is_not_given_up() {
     let mut config = plain();
     config.liveness_timeout = Duration::from_millis(600);
     let (mut client, mut server, peer) = pair(config, plain());

@@ -24,7 +24,7 @@ fn with_connections(config: TcpConfig, connections: u8) -> TcpConfig {
     }
 }
 
-/// The subflows of a node's peer that stand.
+/// The established subflows of a node's peer.
 fn standing(node: &Node, peer: Peer) -> Vec<Peer> {
     let state = node.tcp.slots.get(peer).unwrap();
     let mut subflows = state.subflows.clone();
@@ -64,7 +64,7 @@ fn start(
     (ours, theirs)
 }
 
-/// Moves something large, so that subflows are made, and waits for them.
+/// Makes a large transfer, so that subflows are made, and waits for them.
 fn met(config: &TcpConfig) -> (Node, Node, Peer) {
     let (mut client, mut server, peer) = pair(config.clone(), config.clone());
     send(&mut client, peer, b"hello", &mut server);
@@ -145,7 +145,7 @@ fn the_side_that_was_connected_to_uses_them_too() {
 }
 
 #[test]
-fn one_side_that_takes_only_one_connection_decides() {
+fn a_side_that_allows_one_connection_decides() {
     let (mut client, mut server, peer) =
         pair(with_connections(plain(), 4), with_connections(plain(), 1));
     send(&mut client, peer, b"hello", &mut server);
@@ -160,7 +160,7 @@ fn one_side_that_takes_only_one_connection_decides() {
 }
 
 #[test]
-fn the_death_of_one_is_the_death_of_the_peer() {
+fn the_end_of_one_subflow_is_the_end_of_the_peer() {
     for victim in 0..2 {
         let config = TcpConfig {
             linger_timeout: std::time::Duration::from_millis(200),
@@ -188,7 +188,7 @@ fn the_death_of_one_is_the_death_of_the_peer() {
             matches!(result, Ok(()) | Err(TransferError::Peer(_)))
         };
         assert!(broken(&client.seen.done[0].2));
-        // Nothing of the old incarnation is left, and a new one comes up with subflows of its own.
+        // The old incarnation has no subflow left, and a new one comes up with subflows of its own.
         assert_eq!(client.tcp.slots.len(), 1);
         client.seen.done.clear();
         server.seen.packets.clear();
@@ -226,7 +226,7 @@ fn packets_before_a_graceful_end_are_delivered_though_subflows_close_first() {
 }
 
 #[test]
-fn a_ticket_that_nobody_gave_out_opens_nothing() {
+fn an_unknown_ticket_opens_no_subflow() {
     let (mut client, mut server, _) = met(&with_connections(plain(), 3));
     let address = match &client.tcp.slots.iter_mut().next().unwrap().origin {
         Origin::Connected { targets, at } => targets[*at],

@@ -1,4 +1,4 @@
-//! Nodes that record what their sink was told, and patience with a limit.
+//! Nodes that record the events of their sink, and bounded waiting.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::method::{Direction, Method, Packet, Peer, Sink, Token, Transfer};
 use crate::tcp::handshake::{Terms, has_fast_aes};
 use crate::tcp::{Tcp, TcpConfig};
 
-/// Far more than anything here takes on an idle machine.
+/// Far longer than any wait here takes on an idle machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn plain() -> TcpConfig {
@@ -135,11 +135,11 @@ pub(super) fn until(nodes: &mut [&mut Node], mut done: impl FnMut(&mut [&mut Nod
         if !any {
             std::thread::yield_now();
         }
-        assert!(Instant::now() < limit, "it does not come");
+        assert!(Instant::now() < limit, "the event does not arrive");
     }
 }
 
-/// Polls all nodes a while, and often enough for what takes some polls: others may use the processor all the while.
+/// Polls all nodes for a while, and a least number of times, as other programs may use the processor all the while.
 pub(super) fn for_a_while(nodes: &mut [&mut Node], millis: u64) {
     const ROUNDS: u32 = 50;
     let end = Instant::now() + Duration::from_millis(millis);

@@ -14,7 +14,7 @@ use causeway_wire::tcp::{
     HELLO_BYTES, Holder, RECORD_TAG_BYTES, Refusal, STEP_HEADER_BYTES, StepKind, record,
 };
 
-/// What becomes of an attempt to talk: the client's downfall; the server must hear nothing.
+/// Outcome of an attempt to connect: the client's error; the server must report no event.
 fn refused(client: TcpConfig, server: TcpConfig) -> PeerError {
     let (mut client, mut server) = (Node::new(client), Node::new(server));
     let address = server.listen();
@@ -64,7 +64,7 @@ fn encryption_is_on_if_either_side_wants_it() {
 }
 
 #[test]
-fn without_a_key_the_kernel_says_who_is_there() {
+fn without_a_key_the_kernel_names_the_user_of_the_peer() {
     let (client, server, peer) = pair(plain(), plain());
     let me = Identity::SocketOf {
         pid: std::process::id() as i32,
@@ -101,7 +101,7 @@ fn without_a_key_only_loopback_addresses_are_used() {
 }
 
 #[test]
-fn what_travels_encrypted_cannot_be_read_and_an_altered_record_ends_the_connection() {
+fn encrypted_records_cannot_be_read_and_an_altered_one_ends_the_connection() {
     let mut server = Node::new(keyed(true));
     let address = server.listen();
     let (mut stream, protection) = agreed(&mut server, address.rest(), true);
@@ -125,10 +125,10 @@ fn what_travels_encrypted_cannot_be_read_and_an_altered_record_ends_the_connecti
     assert_eq!(server.seen.packets.len(), 1);
 }
 
-/// What a peer that holds the key, or an attacker on the way, makes of an authenticated connection: forged frames without
+/// Changes by a peer that holds the key, or by an attacker on the path, to an authenticated connection: forged frames without
 /// a tag, altered, repeated and left out records.
 #[test]
-fn what_travels_authenticated_cannot_be_forged_altered_repeated_or_left_out() {
+fn authenticated_records_cannot_be_forged_altered_repeated_or_left_out() {
     for attack in ["bare frame", "altered", "repeated", "left out", "no tag"] {
         let mut server = Node::new(keyed(false));
         let address = server.listen();
@@ -175,9 +175,9 @@ fn what_travels_authenticated_cannot_be_forged_altered_repeated_or_left_out() {
     }
 }
 
-/// A build of format 5 that does not ask for encryption would send what anybody can forge: it is told that encryption is wanted.
+/// A build of format 5 without encryption would send records that an attacker can forge: the other side requires encryption.
 #[test]
-fn a_peer_that_cannot_authenticate_what_travels_encrypts_it() {
+fn a_peer_that_cannot_authenticate_records_encrypts_them() {
     let old = Formats::only(5);
     for (encrypt, other) in [(true, 0), (false, 0), (true, 1), (false, 1)] {
         let mut sides = [false, false].map(|wanted| Terms {
@@ -194,9 +194,9 @@ fn a_peer_that_cannot_authenticate_what_travels_encrypts_it() {
     }
 }
 
-/// Nobody on the way turns wanted encryption off, or what is authenticated into what is not.
+/// An attacker on the path cannot turn off wanted encryption or authentication.
 #[test]
-fn nobody_on_the_way_chooses_the_protection() {
+fn an_attacker_on_the_path_cannot_choose_the_protection() {
     for wanted in [[true, true], [true, false], [false, true], [false, false]] {
         let sides = || {
             wanted.map(|encrypt| Terms {
@@ -252,7 +252,7 @@ fn a_recorded_handshake_proves_nothing() {
         );
         let mut thief = TcpStream::connect(address.rest()).unwrap();
         for message in &recorded {
-            // The server may have hung up already.
+            // The server may have closed the connection already.
             let _ = thief.write_all(message);
             for_a_while(&mut [&mut server], 20);
         }
@@ -393,7 +393,7 @@ fn a_caller_of_format_4_is_refused_for_its_format() {
 }
 
 #[test]
-fn formats_that_are_none_end_the_handshake() {
+fn invalid_formats_end_the_handshake() {
     for (at, value) in [(8, 0), (9, 1), (23, 251)] {
         let (agreements, [_, responder]) = talk(with_key([true, true]), |hello| hello[at] = value);
         assert!(agreements.iter().all(Option::is_none), "byte {at}");
@@ -411,7 +411,7 @@ fn nobody_on_the_way_chooses_the_cipher_the_connections_or_the_format() {
 
 /// A recorded greeting costs its target no key exchange, and gets no reply that only a holder of the key should get.
 #[test]
-fn what_was_recorded_of_another_handshake_is_refused_at_once() {
+fn a_recording_of_another_handshake_is_refused_at_once() {
     let mut server = Node::new(keyed(true));
     let address = server.listen();
     let greet = |server: &mut Node, hello: &[u8]| -> (TcpStream, Vec<u8>) {

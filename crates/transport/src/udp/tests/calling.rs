@@ -1,4 +1,4 @@
-//! Callers, and what a false callee can do to them.
+//! Callers, and attacks of a false callee.
 
 use causeway_wire::tcp::Holder;
 
@@ -96,7 +96,7 @@ fn cookie(byte: u8) -> Greeting {
     }
 }
 
-/// What a callee without a key answers to an opening.
+/// The reply of a callee without a key to an opening.
 fn acceptance(caller: u64, opening: &Greeting) -> (noise::Seal, Greeting) {
     let call = noise::Call {
         caller,
@@ -112,13 +112,13 @@ fn acceptance(caller: u64, opening: &Greeting) -> (noise::Seal, Greeting) {
 }
 
 #[test]
-fn an_acceptance_without_the_handshake_is_none_also_without_a_key() {
+fn an_acceptance_without_the_handshake_is_ignored_also_without_a_key() {
     let callee = Callee::new();
     let mut seen = Seen::default();
     let (mut caller, _, from, number) = calling(&callee, &mut seen);
     callee.hand_cookie(1, (from, number), &mut caller, &mut seen);
     callee.greet(Kind::Accept, (from, number), 9, Greeting::default());
-    // It goes on asking.
+    // The caller goes on sending openings.
     let opening = callee.opening(&mut caller, &mut seen).2;
     let (seal, accept) = acceptance(number, &opening);
     callee.greet(Kind::Accept, (from, number), 9, accept);
@@ -140,7 +140,7 @@ fn an_acceptance_without_the_handshake_is_none_also_without_a_key() {
 
 /// Cookies may overtake each other, and each has a handshake of its own.
 #[test]
-fn an_acceptance_of_an_earlier_opening_is_one() {
+fn an_acceptance_of_an_earlier_opening_is_valid() {
     let callee = Callee::new();
     let mut seen = Seen::default();
     let (mut caller, _, from, number) = calling(&callee, &mut seen);
@@ -161,7 +161,7 @@ fn an_acceptance_of_an_earlier_opening_is_one() {
     }
 }
 
-/// The kernel names a user whom we do not talk to, as long as `doubts` says so.
+/// The kernel names another user as the peer's owner while `doubts` is set.
 struct Kernel<'a> {
     sockets: &'a mut Sockets,
     doubts: bool,
@@ -223,7 +223,7 @@ fn accept(
 }
 
 #[test]
-fn without_a_key_an_acceptance_of_somebody_else_does_not_end_the_attempt() {
+fn without_a_key_an_acceptance_from_another_source_does_not_end_the_attempt() {
     let callee = Callee::new();
     let mut seen = Seen::default();
     let (mut caller, peer, number, greeting) = called(&callee, &mut seen);
@@ -234,7 +234,7 @@ fn without_a_key_an_acceptance_of_somebody_else_does_not_end_the_attempt() {
         assert!(facts[1].1.contains(&ignored), "{facts:?}");
     }
     assert!(seen.down.is_empty(), "{:?}", seen.down);
-    // The handshake is as it was: the callee's own answer is believed.
+    // The handshake is unchanged: the callee's own acceptance is accepted.
     accept(&mut caller, &callee, (number, greeting), false, &mut seen);
     let facts = caller.core.facts(peer).unwrap();
     assert_eq!(facts[1].1, "up");
@@ -242,7 +242,7 @@ fn without_a_key_an_acceptance_of_somebody_else_does_not_end_the_attempt() {
 }
 
 #[test]
-fn an_attempt_that_heard_only_somebody_else_says_so_in_the_end() {
+fn an_attempt_that_heard_only_another_source_reports_that_in_the_end() {
     let callee = Callee::new();
     let mut seen = Seen::default();
     let (mut caller, _, number, greeting) = called(&callee, &mut seen);
@@ -263,7 +263,7 @@ fn refusal(refusal: Refusal) -> Greeting {
 }
 
 #[test]
-fn with_a_key_a_forged_refusal_keeps_nobody_from_being_let_in() {
+fn with_a_key_a_forged_refusal_does_not_end_the_attempt() {
     let callee = Callee::new();
     let mut caller = Udp::new(UdpConfig {
         key: Some([1; 32].into()),
@@ -295,7 +295,7 @@ fn with_a_key_a_forged_refusal_keeps_nobody_from_being_let_in() {
 }
 
 #[test]
-fn whoever_is_refused_at_one_address_of_a_name_tries_the_next() {
+fn a_caller_refused_at_one_address_of_a_name_tries_the_next() {
     let (one, other) = (Callee::new(), Callee::new());
     let mut caller = method(None);
     let mut seen = Seen::default();
@@ -333,7 +333,7 @@ fn cookies_are_taken_no_faster_than_openings_are_sent() {
         from: 0,
     };
     assert!(core.opening_to(remote, prefix).is_some(), "{from}");
-    // As long as the time stands still, only what is hurried is sent.
+    // While time stands still, only urgent packets are sent.
     let mut sent = 0;
     for byte in 1..=100 {
         let greeting = cookie(byte);

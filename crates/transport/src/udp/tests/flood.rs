@@ -1,5 +1,5 @@
-//! Introductions in any number, from sources that are made up or have no rights here: what they cost those that are
-//! honest. Time and network are the test's.
+//! Introductions in any number, from forged sources or users without rights: their cost for honest
+//! peers. Time and network are the test's.
 
 use causeway_wire::tcp::Holder;
 
@@ -84,7 +84,7 @@ impl Server {
         }
     }
 
-    /// An opening from `from` under the number `caller`, with the cookie that its address would get if it has asked.
+    /// An opening from `from` under the number `caller`, with its address's cookie if `has_asked`.
     fn open(&mut self, from: Remote, caller: u64, has_asked: bool) {
         let prefix = Prefix {
             kind: Kind::Open,
@@ -104,7 +104,7 @@ impl Server {
             .greeting(self.now, from, prefix, greeting, host, seen);
     }
 
-    /// Where the next datagram goes.
+    /// Destination of the next datagram.
     fn transmit(&mut self) -> Option<Remote> {
         self.core.poll_transmit(self.now, &mut Vec::new())
     }
@@ -134,7 +134,7 @@ impl Server {
 }
 
 #[test]
-fn openings_from_made_up_sources_are_not_kept() {
+fn openings_from_forged_sources_are_not_kept() {
     let mut server = Server::new(UdpConfig::default(), true);
     for n in 0..100_000 {
         server.open(address(7, n), 1 + u64::from(n), false);
@@ -162,7 +162,7 @@ fn one_host_leaves_others_some_of_the_replies() {
     assert_eq!(to.last(), Some(&calm));
 }
 
-/// The handshake is what costs: no more is spent on processes of users without rights than asking whose they are.
+/// Handshakes are expensive: for processes of users without rights only the owner of the socket is looked up.
 #[test]
 fn without_rights_there_is_no_handshake() {
     let mut server = Server::new(UdpConfig::default(), false);
@@ -187,7 +187,7 @@ fn a_source_of_half_open_connections_takes_no_place_of_others() {
         ..UdpConfig::default()
     };
     let mut server = Server::new(config, true);
-    // Their answers are never taken: they stay half open. They are no peers yet, so they fill no place of these.
+    // Their replies are never read: they stay half open. They are no peers yet, and take no peer's place.
     for user in [7, 8] {
         for n in 0..1000 {
             server.open(address(user, n), 1 + u64::from(n), true);
@@ -201,7 +201,7 @@ fn a_source_of_half_open_connections_takes_no_place_of_others() {
     }
     assert_eq!(server.seen.up.len(), 4);
     assert!(server.seen.down.is_empty());
-    // Of one source, only what is old makes room for more of it.
+    // A new connection of one source replaces only old ones of that source.
     for n in 0..1000 {
         server.open(address(7, 5000 + n), 1, true);
     }

@@ -1,4 +1,4 @@
-//! Golden bytes of each format that this build speaks, and what is said where there is none in common.
+//! Golden bytes of each format that this build speaks, and refusals where there is no common format.
 
 use alloc::borrow::ToOwned;
 
@@ -91,7 +91,7 @@ const FROM_TARGET_ON: &str = "10000000000000000000000000000000 2000000000000000 
 const WRITTEN: &str =
     "0800000000000000 01 01000000 0100000000000000 0200000000000000 00000000 02000000 0607";
 
-/// What builds of each format send: 5 and 6 as those builds wrote it.
+/// Bytes of builds of each format: 5 and 6 as those builds wrote them.
 #[test]
 fn golden_requests_of_each_format() {
     let numbered = format!(
@@ -214,10 +214,10 @@ fn formats_before_8_have_no_turns() {
 }
 
 #[test]
-fn what_other_clients_speak_is_known_as_far_as_they_say_it() {
+fn stated_formats_of_other_clients_are_known() {
     let of = |highest, lowest| Formats { lowest, highest };
     let cases = [
-        // Of clients that do not say it.
+        // Of clients that do not state their formats.
         (&[4, 1][..], Some(Formats::only(4))),
         (&[1, 9], Some(Formats::only(1))),
         // Of newer ones, whose formats meet ours or do not.
@@ -277,7 +277,7 @@ fn refusals_say_which_format_to_use_and_name_both_sides() {
             assert!(failure.message.contains(&named), "{}", failure.message);
         }
     }
-    // The words of a build of format 4.
+    // The refusal of a build of format 4.
     let old = from_hex("04 01 4700 09000000 756e6b6e6f776e2037");
     let (format, failure) = Reply::refusal_of(&old, highest).expect("a refusal");
     let text = refused_text(format, failure);
@@ -285,7 +285,7 @@ fn refusals_say_which_format_to_use_and_name_both_sides() {
         text.contains("format 4 ") && text.contains(&FORMATS.to_string()),
         "{text}"
     );
-    // Of a later build, which says itself what it speaks.
+    // Of a later build, which states its formats.
     let new = Failure {
         errno: Errno::EPROTO,
         message: "words".into(),

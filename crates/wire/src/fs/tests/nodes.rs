@@ -1,4 +1,4 @@
-//! What format 10 has in addition: files that may have holes, pipes, sockets and devices.
+//! Additions of format 10: files that may have holes, pipes, sockets and devices.
 
 use super::*;
 use crate::codec::tests::hex;
@@ -39,7 +39,7 @@ fn golden_operations_on_nodes() {
 }
 
 #[test]
-fn formats_before_10_do_not_tell_of_holes() {
+fn formats_before_10_do_not_report_holes() {
     let object = ObjectId(9);
     let node = |sparse| {
         let body = Body::Striped {
@@ -107,12 +107,12 @@ fn formats_before_10_have_no_pipes_sockets_and_devices() {
     let failure = earlier.result.unwrap_err();
     assert_eq!(failure.errno, Errno::EOPNOTSUPP);
     assert!(failure.message.contains("format 10"), "{}", failure.message);
-    // What is none, and what is no device and has a number.
+    // A regular file in the place of a device, and a pipe with a device number.
     for (kind, number) in [(Kind::File, 0), (Kind::Fifo, 1)] {
         let wrong = ReplyBody::Node(Box::new(device(kind, number)));
         assert!(Reply::from_bytes(&Reply { result: Ok(wrong) }.to_bytes(10)).is_err());
     }
-    // A listing shows earlier clients that there is something.
+    // A listing shows earlier clients the names.
     let entries = |kind| Reply {
         result: Ok(ReplyBody::Entries {
             entries: vec![Entry {
