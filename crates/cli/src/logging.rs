@@ -4,7 +4,7 @@ use causeway_command::failure::{Failure, Outcome};
 use causeway_watch::log::{self, Mask, Masks, StartError};
 
 /// What servers and workers print and record unless `$CAUSEWAY_LOG` says otherwise.
-const OF_SERVERS: &str = "warn,engine.stall=info/debug";
+const OF_SERVERS: &str = "warn,engine.stall=info,fs.server.audit=info/debug";
 /// What every other command prints, whose own messages report what went wrong.
 const OF_COMMANDS: &str = "error,engine.stall=info/debug";
 
@@ -17,6 +17,10 @@ pub(crate) const SUBSYSTEMS: &[(&str, &str)] = &[
     ("engine.stall", "operations that make no progress"),
     ("engine.connect", "connections of the message layer"),
     ("fs.server", "servers of the file system"),
+    (
+        "fs.server.audit",
+        "who did what, if the configuration asks for it",
+    ),
     ("fs.client", "clients of the file system"),
     ("fs.meta", "the metadata store"),
     ("fs.data", "the datafiles"),

@@ -715,6 +715,7 @@ impl<M: Matcher> Endpoint<M> {
             }
             (InfoOption::StallAfter(stall_after), _) => self.watch.set_stall_after(stall_after),
             (InfoOption::Server(server), _) => self.conversations.shared.tuning.server = server,
+            (InfoOption::Refused(refused), _) => self.watch.set_refused(refused),
         }
         Ok(())
     }

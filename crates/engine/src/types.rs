@@ -272,6 +272,8 @@ pub enum InfoOption {
     Rendezvous(RendezvousPolicy),
     /// This process is a server: under load its clients do the copying (Yu et al. §5.1).
     Server(bool),
+    /// How many requests a server has refused for want of a right, for observers.
+    Refused(u64),
 }
 
 /// Which side copies in a rendezvous.

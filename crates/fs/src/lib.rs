@@ -9,6 +9,7 @@
 
 mod backoff;
 mod boot;
+mod capability_key;
 pub mod client;
 pub mod clock;
 pub mod config;
@@ -25,6 +26,7 @@ mod locks;
 pub mod meta;
 pub mod open_file;
 pub mod open_locks;
+mod permissions;
 pub mod pool;
 pub mod sabotage;
 pub mod server;

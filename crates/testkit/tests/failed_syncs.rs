@@ -42,6 +42,7 @@ fn request(slot: u16, sequence: u64, operation: Operation) -> Request {
         slot,
         sequence,
         caller: Caller::default(),
+        capability: None,
         opening: None,
         operation,
     }

@@ -16,12 +16,15 @@ use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 use crate::region::RegionDescriptor;
 
 mod body;
+mod caller;
+mod capability;
 mod codec;
 mod errno;
 pub mod formats;
 mod identity;
 mod locks;
 mod moment;
+mod needs;
 mod objects;
 mod opens;
 mod place;
@@ -30,6 +33,8 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
+pub use caller::Caller;
+pub use capability::{Capability, MAC_BYTES, Needs, Rights, SIGNED_BYTES};
 pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES, MAX_LABEL_BYTES};
 pub use identity::{
     Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
@@ -83,22 +88,14 @@ pub struct Request {
     pub sequence: u64,
     /// The user on whose behalf the client sends.
     pub caller: Caller,
+    /// The right to carry the operation out, where it [needs](Operation::needs) one. Requests of formats before
+    /// [`formats::CAPABILITIES`] have none.
+    pub capability: Option<Capability>,
     /// If the file that the operation finds or makes is opened, for whom: of [`Operation::Lookup`], [`Operation::GetNode`] and
     /// [`Operation::Create`]. Formats before [`formats::OPENS`] leave it out.
     pub opening: Option<Opening>,
     /// What.
     pub operation: Operation,
-}
-
-/// The identity that permissions are checked against.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Caller {
-    /// User id.
-    pub uid: u32,
-    /// Primary group id.
-    pub gid: u32,
-    /// Supplementary group ids.
-    pub groups: Vec<u32>,
 }
 
 /// How far a check of the name space has come. Cursors are ordered as the check proceeds: by phase, then
@@ -362,6 +359,14 @@ pub enum Operation {
     },
     /// From a client that ends, and asks for the reply to no earlier change again. Returns [`ReplyBody::Done`].
     EndSession,
+    /// Asks for the right to check, move aside and remove datafiles, which operators have. Returns
+    /// [`ReplyBody::Done`] with the capability.
+    Authorize,
+    /// Ends the capabilities of objects that were given out up to a version. Returns [`ReplyBody::Done`].
+    EndCapabilities {
+        /// The objects, and the version of each.
+        ended: Vec<(ObjectId, u64)>,
+    },
 
     /// Writes behind the end of a stuffed file. Returns [`ReplyBody::Node`], whose size is the end behind the data, or
     /// [`Errno::NOT_STUFFED`].

@@ -7,6 +7,7 @@
 //! | `enrolled` | [`Enrollment`]: which metadata have given it which number |
 //! | `metadata/failed-syncs`, `data/failed-syncs` | [`FailedSyncs`]: how often the disk failed to sync |
 //! | `metadata/turns` | [`TurnsSetAside`]: which numbers turns to append may have had |
+//! | `capability-versions` | [`VersionsSetAside`]: which versions capabilities may have had |
 //!
 //! Each is lines of a name, a space and a value; the first line is the file's kind and format. A text is
 //! accepted only if it is exactly what would be written.
@@ -316,21 +317,51 @@ impl TurnsSetAside {
 
     /// The file's text.
     pub fn to_text(&self) -> String {
-        format!("{}\nbelow {:016x}\n", first_line("turns"), self.below)
+        below_text("turns", self.below)
     }
 
     /// Reads what [`TurnsSetAside::to_text`] wrote.
     pub fn parse(text: &str) -> Result<Self, Unreadable> {
-        let mut lines = Lines::new(text, "turns")?;
-        let number = |text: &str| u64::from_str_radix(text, 16).ok();
-        let set_aside = Self {
-            below: lines.value("below", |text| {
-                number(text).filter(|below| *below <= Self::HIGHEST)
-            })?,
-        };
-        let written = set_aside.to_text();
-        lines.finish(set_aside, text, &written)
+        parse_below("turns", text, Self::HIGHEST).map(|below| Self { below })
     }
+}
+
+/// The highest version that capabilities may have got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VersionsSetAside {
+    /// No capability has had a higher version; at most [`VersionsSetAside::HIGHEST`]. In microseconds since 1970.
+    pub below: u64,
+}
+
+impl VersionsSetAside {
+    /// The largest value that is accepted, which is 290,000 years away.
+    pub const HIGHEST: u64 = 1 << 63;
+
+    /// The file's text.
+    pub fn to_text(&self) -> String {
+        below_text("capability-versions", self.below)
+    }
+
+    /// Reads what [`VersionsSetAside::to_text`] wrote.
+    pub fn parse(text: &str) -> Result<Self, Unreadable> {
+        parse_below("capability-versions", text, Self::HIGHEST).map(|below| Self { below })
+    }
+}
+
+/// The text of a file of this kind that says one number.
+fn below_text(kind: &'static str, below: u64) -> String {
+    format!("{}\nbelow {below:016x}\n", first_line(kind))
+}
+
+/// Reads what [`below_text`] wrote.
+fn parse_below(kind: &'static str, text: &str, highest: u64) -> Result<u64, Unreadable> {
+    let mut lines = Lines::new(text, kind)?;
+    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+    let below = lines.value("below", |text| {
+        number(text).filter(|below| *below <= highest)
+    })?;
+    let written = below_text(kind, below);
+    lines.finish(below, text, &written)
 }
 
 #[cfg(test)]
@@ -353,6 +384,7 @@ mod tests {
          generation 0000000000000009\n";
     const ENROLLMENT: &str = "causeway-enrollment 2\nindex 3\nincarnation 0000000000000008\n";
 
+    const VERSIONS: &str = "causeway-capability-versions 2\nbelow 000000000000000d\n";
     const TURNS: &str = "causeway-turns 2\nbelow 000000000000000c\n";
 
     fn identity() -> DirectoryIdentity {
@@ -390,6 +422,10 @@ mod tests {
         assert_eq!(turns.to_text(), TURNS);
         assert_eq!(TurnsSetAside::parse(TURNS), Ok(turns));
         assert!(TurnsSetAside::parse(&TURNS.replace("below 0", "below 9")).is_err());
+        let versions = VersionsSetAside { below: 13 };
+        assert_eq!(versions.to_text(), VERSIONS);
+        assert_eq!(VersionsSetAside::parse(VERSIONS), Ok(versions));
+        assert!(VersionsSetAside::parse(TURNS).is_err());
     }
 
     #[test]

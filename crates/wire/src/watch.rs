@@ -32,7 +32,10 @@ use crate::formats::Formats;
 /// The first word of a page.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CWWATCH\0");
 /// The formats of pages that this build reads. It writes the highest: a page serves any reader, and none can negotiate a format.
-pub const FORMATS: Formats = Formats::only(1);
+pub const FORMATS: Formats = Formats {
+    lowest: 1,
+    highest: 2,
+};
 /// What the memory file is called: `/proc/PID/fd` shows it behind `/memfd:`.
 pub const FILE_NAME: &str = "causeway:watch";
 

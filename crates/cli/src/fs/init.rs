@@ -15,10 +15,10 @@ use serde_json::json;
 use super::new_file::{in_the_way, is_there, replace, write_new};
 use super::node::Keeper;
 
-/// Write the configuration of a new file system, and its key
+/// Write the configuration of a new file system, and its keys
 ///
 /// One I/O server for each host, and the metadata server on the first one unless told otherwise.
-/// Copy both files to every node, then start each server with `causeway fs serve --format`, and later without
+/// Copy the configuration and the cluster's key to every node, and the servers' key to the nodes of servers alone; then start each server with `causeway fs serve --format`, and later without
 /// --format.
 ///
 /// All holders of the key trust each other, whatever they hold it for: each can act for every user, and pose as any server. With --nodes, each
@@ -52,6 +52,10 @@ pub(crate) struct Arguments {
     /// the configuration's path with .key]
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    /// Where to write the key that only servers hold; the configuration names this path on every server's node [default:
+    /// the configuration's path with .servers.key]
+    #[arg(long, value_name = "FILE")]
+    server_key_file: Option<PathBuf>,
     /// Make an authority, and have each node prove which it is
     #[arg(long)]
     nodes: bool,
@@ -103,6 +107,13 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     )
     .map_err(wrong)?;
     configuration.durability = arguments.durability.into();
+    let server_key_file = arguments
+        .server_key_file
+        .clone()
+        .unwrap_or_else(|| arguments.output.with_extension("servers.key"));
+    let server_key_path = std::path::absolute(&server_key_file)
+        .doing(|| format!("finding the place of {}", server_key_file.display()))?;
+    configuration.access.server_key_file = Some(server_key_path);
     if let Some(host) = &arguments.metadata {
         move_metadata(&mut configuration, host, &arguments.hosts);
     }
@@ -113,7 +124,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let nodes = made.as_ref().map(|made| made.entry.clone());
     configuration.nodes = nodes.clone();
     let revoked_file = nodes.as_ref().map(|nodes| &nodes.revoked_file);
-    let mut files = [&arguments.output, &key_file]
+    let mut files = [&arguments.output, &key_file, &server_key_file]
         .into_iter()
         .chain(revoked_file);
     if !arguments.force
@@ -125,7 +136,6 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     // The text must read back as it was written: a bad host name that was not noticed before is an error here.
     Configuration::parse(&text, &arguments.output.display().to_string())
         .map_err(|error| wrong(error.message))?;
-    let key = Secret::draw().doing(|| "making a random key".to_owned())?;
     // Before anything else: it replaces nothing.
     if let Some(made) = &made {
         Keeper::create(&made.directory, &made.authority)?;
@@ -141,8 +151,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         let none = Revoked::default().to_text();
         write(&nodes.revoked_file, none.as_bytes(), 0o644)?;
     }
-    let digits = key.digits();
-    write(&key_file, &[digits.as_bytes(), b"\n"].concat(), 0o600)?;
+    for file in [&key_file, &server_key_file] {
+        let key = Secret::draw().doing(|| "making a random key".to_owned())?;
+        write(file, &[key.digits().as_bytes(), b"\n"].concat(), 0o600)?;
+    }
     write(&arguments.output, text.as_bytes(), 0o644)?;
     let names: Vec<&str> = configuration
         .servers
@@ -150,15 +162,21 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         .map(|server| server.name.as_str())
         .collect();
     output.line(&format!(
-        "wrote {} ({} servers: {}) and {} (keep it secret)",
+        "wrote {} ({} servers: {}), {} and {} (keep both secret)",
         arguments.output.display(),
         names.len(),
         names.join(", "),
-        key_file.display()
+        key_file.display(),
+        server_key_file.display()
     ));
     match &nodes {
-        None => output
-            .line("next: copy both files to the same paths on every node, then on each node run"),
+        None => output.line(&format!(
+            "next: copy {} and {} to the same paths on every node, and {} to the nodes of servers, to no others; then on each of \
+             these run",
+            arguments.output.display(),
+            key_file.display(),
+            server_key_file.display()
+        )),
         Some(nodes) => {
             output.line(&format!(
                 "wrote {}, and an authority that stays here; add nodes with the names of the servers that they run, such as",
@@ -170,7 +188,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
                 names.join(" --role ")
             ));
             output.line(&format!(
-                "next: copy these three files to the same paths on every node, each node's own file to {}; then on each run",
+                "next: copy these files to the same paths on every node ({} to those of servers alone), each node's own file to {}; then \
+                 on each run",
+                server_key_file.display(),
                 nodes.node_file.display()
             ));
         }
@@ -183,6 +203,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     output.object(&json!({
         "config": arguments.output.display().to_string(),
         "key_file": key_file.display().to_string(),
+        "server_key_file": server_key_file.display().to_string(),
         "servers": names }));
     Ok(())
 }

@@ -16,7 +16,7 @@ const MOST_ADDRESS: usize = 40;
 /// Shorter waits are normal and not shown.
 const SHORTEST_WAIT_NS: u64 = 100_000_000;
 /// Columns that keep their width while their figures change.
-const STEADY_PROCESS: [usize; 12] = [5, 8, 5, 5, 10, 5, 10, 4, 8, 5, 7, 0];
+const STEADY_PROCESS: [usize; 13] = [5, 8, 5, 5, 10, 5, 10, 4, 8, 5, 7, 7, 0];
 const STEADY: [usize; 12] = [5, 0, 0, 5, 10, 9, 5, 10, 9, 9, 0, 0];
 
 /// A line and its style.
@@ -63,8 +63,8 @@ fn cells<const N: usize>(texts: [&str; N]) -> Vec<String> {
 
 fn processes(sample: &Sample) -> Vec<Line> {
     let mut rows = vec![cells([
-        "PID", "STATE", "PEERS", "IN/s", "B/s", "OUT/s", "B/s", "OPS", "EARLY", "UNEXP", "SEEN",
-        "PROCESS",
+        "PID", "STATE", "PEERS", "IN/s", "B/s", "OUT/s", "B/s", "OPS", "EARLY", "UNEXP", "REFUSED",
+        "SEEN", "PROCESS",
     ])];
     let sum = |process: &Process, of: fn(&InstanceRow) -> u64| -> u64 {
         process.instances.iter().map(of).sum()
@@ -82,11 +82,12 @@ fn processes(sample: &Sample) -> Vec<Line> {
             sum(process, |row| row.operations.into()).to_string(),
             bytes(sum(process, |row| row.early_bytes)),
             sum(process, |row| row.unexpected_waiting.into()).to_string(),
+            sum(process, |row| row.refused.into()).to_string(),
             seen.map_or_else(|| "-".to_owned(), |at| age(sample.at_ns.saturating_sub(at))),
             ends(&process.name, MOST_NAME),
         ]);
     }
-    let lines = line_up(&rows, &[0, 2, 3, 4, 5, 6, 7, 8, 9, 10], &STEADY_PROCESS);
+    let lines = line_up(&rows, &[0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], &STEADY_PROCESS);
     let style = |index: usize| (index == 0).then_some(Style::Bold);
     let lines = lines.into_iter().enumerate();
     lines
@@ -267,7 +268,7 @@ pub(super) fn json(sample: &Sample) -> Value {
             let own = |peer: &&Peer| peer.row.instance == row.instance;
             let peers = process.peers.iter().filter(own);
             json!({
-                "instance": row.instance, "listening": row.listening, "operations": row.operations,
+                "instance": row.instance, "listening": row.listening, "operations": row.operations, "refused": row.refused,
                 "transfers": row.transfers, "received": count(row.received), "sent": count(row.sent),
                 "unexpected_waiting": row.unexpected_waiting, "early_bytes": row.early_bytes,
                 "early_limit": row.early_limit, "stall_after_ms": row.stall_after_ms,

@@ -278,6 +278,24 @@ impl Stand {
         (stand, roots)
     }
 
+    /// Ends it and starts it again, of this user, with another text as its configuration.
+    pub(crate) fn start_again(&mut self, user: Option<u32>, change: impl FnOnce(&str) -> String) {
+        self.end(Signal::TERM);
+        let text = std::fs::read_to_string(&self.config).unwrap();
+        write_as(&self.config, &change(&text), 0o644, user);
+        let again = [
+            "fs",
+            "dev",
+            "--servers",
+            "2",
+            "--json",
+            "--durability",
+            "relaxed",
+        ];
+        let run = Run::new(self.directory.path(), &again).user(user);
+        (self.child, _, self.pids) = Self::start(&run);
+    }
+
     /// `causeway fs ARGUMENTS…` against it.
     pub(crate) fn fs<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Run {
         let mut all = vec![OsString::from("fs")];

@@ -29,6 +29,45 @@ fn texts(pid: i32) -> Vec<String> {
 }
 
 #[test]
+fn refusals_are_counted_and_the_audit_tells_who_did_what() {
+    let user = rustix::process::geteuid().is_root().then_some(65_534);
+    let uid = user.unwrap_or_else(|| rustix::process::geteuid().as_raw());
+    let mut stand = Stand::of_user(user, &[]);
+    stand.start_again(user, |text| {
+        assert!(text.contains("\n# audit = \"off\"\n"), "{text}");
+        format!("{text}\n[access]\naudit = \"changes\"\n")
+    });
+    let fs = |arguments: &[&str]| stand.fs(arguments).user(user);
+    fs(&["mkdir", "/shut"]).ok();
+    fs(&["chmod", "000", "/shut"]).ok();
+    fs(&["ls", "/shut"]).fails(1);
+    let metadata = stand.pids[0];
+    until("the refusal is shown", || {
+        seen(metadata)["instances"][0]["refused"]
+            .as_u64()
+            .is_some_and(|refused| refused > 0)
+    });
+    let lines: Vec<String> = texts(metadata)
+        .into_iter()
+        .filter(|text| text.contains("audit") && text.contains("verb"))
+        .collect();
+    let tells = |verb: &str, outcome: &str| {
+        let user = format!("uid={uid}");
+        lines.iter().any(|line| {
+            let parts = [user.as_str(), verb, outcome, "process"];
+            parts.iter().all(|part| line.contains(part))
+        })
+    };
+    assert!(tells("mkdir", "done"), "{lines:?}");
+    assert!(tells("setattr", "done"), "{lines:?}");
+    assert!(tells("readdir", "EACCES"), "{lines:?}");
+    assert!(
+        !lines.iter().any(|line| line.contains("lookup")),
+        "{lines:?}"
+    );
+}
+
+#[test]
 fn servers_and_what_they_do_can_be_seen_without_their_help() {
     let stand = Stand::new();
     let server = *stand.pids.last().unwrap();
@@ -85,7 +124,7 @@ fn servers_and_what_they_do_can_be_seen_without_their_help() {
     stand.fs(&["ping"]).ok();
     until("the request is applied", || {
         let log = Run::new(here(), &["log", &server.to_string(), "--json"]).json();
-        log["masks"] == "warn,engine.stall=info,engine=debug/trace"
+        log["masks"] == "warn,engine.stall=info,fs.server.audit=info,engine=debug/trace"
     });
 }
 

@@ -40,6 +40,7 @@ static INSTANCES: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Watch {
     instance: u32,
     stall_after: Duration,
+    refused: u16,
     page: Option<Arc<Page>>,
     row: Option<RowSlot>,
     last: Instant,
@@ -89,6 +90,7 @@ impl Watch {
         Self {
             instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
             stall_after,
+            refused: 0,
             page: publish.then(|| page::own().ok()).flatten(),
             row: None,
             // The first observation is due at once: no observer may come for long, and it shall be seen all the same.
@@ -103,6 +105,11 @@ impl Watch {
     #[cfg(test)]
     pub(crate) fn instance(&self) -> u32 {
         self.instance
+    }
+
+    /// Sets how many requests a server has refused.
+    pub(crate) fn set_refused(&mut self, refused: u64) {
+        self.refused = u16::try_from(refused).unwrap_or(u16::MAX);
     }
 
     /// Changes the time after which a stall is told; zero never tells.
@@ -304,6 +311,7 @@ impl Watch {
             published_ns: now_ns,
             received: shared.touched.totals.received,
             sent: shared.touched.totals.sent,
+            refused: self.refused,
             listening: connections.listening.join(","),
         };
         let slot = self.row.get_or_insert_with(|| RowSlot::new(page));

@@ -131,6 +131,7 @@ fn request(number: u64, operation: Operation) -> Request {
         slot: 0,
         sequence: SEQUENCE.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
         caller: Caller::default(),
+        capability: None,
         opening: None,
         operation,
     }

@@ -14,6 +14,7 @@ use super::rpc::{Interrupter, Rpc};
 use super::stages::Stage;
 use super::verifiers::Verifiers;
 use crate::Error;
+use crate::capability_key::CapabilityKey;
 use crate::config::Configuration;
 
 /// A connection to a file system.
@@ -109,6 +110,11 @@ impl Client {
     /// Bounds how long each of the following calls may take, where the configuration permits more.
     pub fn limit(&mut self, timeout: Duration) {
         self.rpc.timeout = timeout.min(self.rpc.longest_timeout);
+    }
+
+    /// Makes the rights that its requests need, as a metadata server's own client.
+    pub(crate) fn act_as_server(&mut self, key: CapabilityKey) {
+        self.rpc.act_as_server(key);
     }
 
     /// Returns what ends calls from another thread.

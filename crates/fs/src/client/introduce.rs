@@ -145,7 +145,7 @@ impl Rpc {
     }
 
     /// Requests the metadata server's identity and layout.
-    fn introduce_metadata(&mut self, deadline: Instant) -> Result<(), CallError> {
+    pub(super) fn introduce_metadata(&mut self, deadline: Instant) -> Result<(), CallError> {
         let server = self.metadata;
         loop {
             let greeting = self.greet_once(server, 0, deadline)?;

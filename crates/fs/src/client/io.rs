@@ -23,6 +23,7 @@ use super::turn::HeldTurn;
 use crate::Error;
 use crate::cutter::Cutter;
 use crate::distribution::{MAX_FILE_BYTES, Striping};
+use crate::permissions;
 
 /// Bytes that one round of requests moves at most, over all servers: bounds how long a round takes, and
 /// with it what the time-out means.
@@ -283,14 +284,25 @@ impl Client {
         Err(keeps_changing())
     }
 
-    /// The form of a file's content, once the datafiles have followed the last truncation.
+    /// The form of a file's content, once the datafiles have followed the last truncation: for a caller that may not write, who
+    /// cannot have them follow it, as the metadata server knows the file now.
     pub(super) fn form(&mut self, file: &mut File) -> Result<Form, CallError> {
+        let mut is_fresh = false;
         for _ in 0..FORM_CHANGES {
             match &file.node.body {
                 Body::Striped {
                     truncating: Some(_),
                     ..
-                } => self.finish_truncation(file)?,
+                } if self.check_access(file, IoKind::Write).is_ok() => {
+                    self.finish_truncation(file)?;
+                }
+                Body::Striped {
+                    truncating: Some(_),
+                    ..
+                } if !is_fresh => {
+                    self.refresh_node(file)?;
+                    is_fresh = true;
+                }
                 Body::Striped { distribution, .. } => {
                     return Ok(Form::Striped(distribution.clone()));
                 }
@@ -536,34 +548,21 @@ impl Client {
             Err(error) if error.errno == Errno::STALE_VERSION => {
                 self.refresh_node(file)?;
             }
-            Err(error) if error.errno == Errno::EACCES => {
-                // A reader has completed a truncation that another client began: the datafiles are truncated, and noting it
-                // in the metadata is left to a client that may write.
-                if let Body::Striped { truncating, .. } = &mut file.node.body {
-                    *truncating = None;
-                }
-            }
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    /// Checks that the caller may do this to a file's content. I/O servers have no names and no modes, so
-    /// the client decides by the node; the owner always may, through a file that is open, as in NFS.
+    /// Checks that the caller may do this to a file's content, by the node: servers refuse it too, but not with a reason that
+    /// names mode and owner. The owner always may, through a file that is open, as in NFS.
     pub(super) fn check_access(&self, file: &File, kind: IoKind) -> Result<(), CallError> {
         self.locks.check_object(file.node.object)?;
         let (caller, attributes) = (self.rpc.caller(), &file.node.attributes);
         let wanted = match kind {
-            IoKind::Read => 0o4,
-            IoKind::Write => 0o2,
+            IoKind::Read => permissions::READ,
+            IoKind::Write => permissions::WRITE,
         };
-        let in_group = caller.gid == attributes.gid || caller.groups.contains(&attributes.gid);
-        let granted = match in_group {
-            true => attributes.mode >> 3,
-            false => attributes.mode,
-        };
-        let privileged = caller.uid == 0 || caller.uid == attributes.uid;
-        if privileged || granted & wanted != 0 {
+        if permissions::of_handle(attributes, caller) & wanted != 0 {
             return Ok(());
         }
         let message = format!(

@@ -15,6 +15,7 @@ use super::file::{Version, version};
 use super::identity::Layout;
 use super::io::FORM_CHANGES;
 use super::nodes::node;
+use super::rpc::Rpc;
 use crate::Error;
 
 /// Datafiles that one step of [`Client::orphans`] checks.
@@ -99,6 +100,11 @@ fn is_ascending(after: ObjectId, listed: impl Iterator<Item = ObjectId>) -> bool
 fn not_ascending(what: &str) -> CallError {
     let message = format!("the server's listing of {what} is not in the order of their numbers");
     CallError::local(Errno::EPROTO, message)
+}
+
+fn no_reply() -> CallError {
+    let message = "the call vanished, which is a defect of the client";
+    CallError::local(Errno::EIO, message)
 }
 
 /// How full a file system is.
@@ -232,14 +238,50 @@ impl Client {
         }
     }
 
+    /// Tells I/O servers, by number, up to which versions objects' capabilities have ended. The results are in the same order.
+    pub(crate) fn end_capabilities(
+        &mut self,
+        ended: &[(u16, Vec<(ObjectId, u64)>)],
+    ) -> Vec<Result<(), String>> {
+        let call = |rpc: &mut Rpc, number: u16, ended: &[(ObjectId, u64)]| {
+            let ended = ended.to_vec();
+            let operation = Operation::EndCapabilities { ended };
+            let server = rpc.server_of(number)?;
+            Ok(Call::query(server, operation))
+        };
+        let (mut calls, mut unknown) = (Vec::new(), Vec::new());
+        for (number, ended) in ended {
+            match call(&mut self.rpc, *number, ended) {
+                Ok(call) => {
+                    calls.push(call);
+                    unknown.push(None);
+                }
+                Err::<_, CallError>(error) => unknown.push(Some(error)),
+            }
+        }
+        let mut replies = self.rpc.call_all(calls).into_iter();
+        unknown
+            .into_iter()
+            .map(|unknown| {
+                let reply = match unknown {
+                    Some(error) => Err(error),
+                    None => replies
+                        .next()
+                        .unwrap_or_else(|| Err(no_reply()))
+                        .and_then(done),
+                };
+                reply.map_err(|error| error.message)
+            })
+            .collect()
+    }
+
     /// Sets the layout without asking for it: for the metadata server, which need not ask itself.
     pub(crate) fn trust_layout(&mut self, metadata: Target, layout: Layout) {
         self.rpc.trust_layout(metadata, layout);
     }
 
     fn vanished(&self, operation: &'static str, server: usize) -> Error {
-        let message = "the call vanished, which is a defect of the client";
-        CallError::local(Errno::EIO, message).during(operation, &self.server_name(server))
+        no_reply().during(operation, &self.server_name(server))
     }
 
     /// Space and load of an I/O server ([`ReplyBody::StorageStatus`]).

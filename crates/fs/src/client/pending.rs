@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Memory, OpError, OpId, PeerError, RegionDescriptor};
-use causeway_wire::fs::{Errno, Failure, Reply, ReplyBody, Target};
+use causeway_wire::fs::{Capability, Errno, Failure, Reply, ReplyBody, Target};
 
 use super::call::{Body, Call};
 use super::call_error::CallError;
@@ -13,7 +13,7 @@ use crate::error::failure;
 
 /// Pauses before a request is repeated, since no event tells when a server runs again.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
-const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// A call in progress.
 pub(super) struct PendingCall {
@@ -31,6 +31,8 @@ pub(super) struct PendingCall {
     pub(super) sent_target: Target,
     /// The time-out has passed without a reply.
     pub(super) silent: bool,
+    /// Its capability was renewed because a server said that it had ended.
+    pub(super) was_renewed: bool,
     /// It was sent again in a higher format than before.
     pub(super) raised: bool,
     /// An attempt ended without a reply: the server may still be carrying it out.
@@ -61,8 +63,8 @@ pub(super) struct Attempt {
 
 /// The outcome of an attempt.
 pub(super) enum Outcome {
-    /// The server has carried the request out.
-    Reply(ReplyBody),
+    /// The server has carried the request out, and has given the client this capability.
+    Reply(ReplyBody, Option<Capability>),
     /// The server has refused the request, for this reason.
     Failed(Failure),
     /// The server does not speak the request's format; this one is its highest.
@@ -86,6 +88,7 @@ impl PendingCall {
             given_target,
             sent_target: Target::default(),
             silent: false,
+            was_renewed: false,
             raised: false,
             unfinished: false,
         }
@@ -167,16 +170,16 @@ impl Attempt {
             let message = format!("its reply is malformed: {why}");
             Outcome::Failed(failure(Errno::EPROTO, message))
         };
-        match Reply::from_bytes(&bytes) {
-            Ok((_, format)) if format != self.format => {
+        match Reply::from_bytes_with(&bytes) {
+            Ok((_, _, format)) if format != self.format => {
                 malformed(format!("it has format {format}, not its request's"))
             }
-            Ok((Reply { result: Ok(body) }, _)) => Outcome::Reply(body),
+            Ok((Reply { result: Ok(body) }, capability, _)) => Outcome::Reply(body, capability),
             Ok((
                 Reply {
                     result: Err(failure),
                 },
-                _,
+                ..,
             )) => Outcome::Failed(failure),
             Err(why) => malformed(why.to_string()),
         }

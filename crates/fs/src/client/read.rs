@@ -85,8 +85,17 @@ impl Client {
         list: IoList<'_>,
     ) -> Result<Option<u64>, CallError> {
         let size = file.node.attributes.size;
-        let is_inside = |region: &Region| region.offset.saturating_add(region.len) <= size;
-        let cut = (!list.regions.iter().all(is_inside)).then(|| before_end(list, size));
+        // Where the datafiles have not followed a truncation yet, what they have behind it is no part of the file any more. Nobody
+        // writes there before they have.
+        let stored = match &file.node.body {
+            Body::Striped {
+                truncating: Some(cut),
+                ..
+            } => size.min(*cut),
+            _ => size,
+        };
+        let is_inside = |region: &Region| region.offset.saturating_add(region.len) <= stored;
+        let cut = (!list.regions.iter().all(is_inside)).then(|| before_end(list, stored));
         let inside = match &cut {
             Some((regions, memory)) => IoList { regions, memory },
             None => list,
@@ -112,7 +121,7 @@ impl Client {
             before_end(list, size);
             return Ok(Some(list.len_before(size)));
         }
-        Ok(Some(inside.len()))
+        Ok(Some(list.len_before(size)))
     }
 
     /// Reads from the datafiles. Returns whether any byte lay behind a datafile's end, or `None` if the file was truncated

@@ -56,11 +56,12 @@ impl Rpc {
         }
         let server = pending.call.server;
         let (errno, message, repeat) = match outcome {
-            Outcome::Reply(ReplyBody::Clock(clock)) if attempt.asks_clock => {
+            Outcome::Reply(ReplyBody::Clock(clock), _) if attempt.asks_clock => {
                 pending.unacknowledged.set_clock(clock, now);
                 return;
             }
-            Outcome::Reply(reply) => {
+            Outcome::Reply(reply, capability) => {
+                self.keep_capability(capability, attempt.sent);
                 pending.state = State::Done(Ok(reply));
                 return;
             }

@@ -22,6 +22,7 @@ use causeway_wire::fs::{
 
 use super::call::{Body, Call};
 use super::call_error::CallError;
+use super::held_capabilities::Capabilities;
 use super::identity::Layout;
 use super::link::{Known, Link};
 use super::pending::{Attempt, PendingCall, State, results};
@@ -75,8 +76,9 @@ pub(crate) struct Rpc {
     pub(super) timeout: Duration,
     /// How long one may take at most, by the configuration: servers keep replies for that long.
     pub(super) longest_timeout: Duration,
-    client: u128,
+    pub(super) client: u128,
     caller: Caller,
+    pub(super) capabilities: Capabilities,
     /// Last sequence number of each slot.
     pub(super) sequences: Vec<u64>,
     /// Whether a change was abandoned without a reply, or repeated: a copy of it may still reach a server.
@@ -135,6 +137,7 @@ impl Rpc {
             longest_timeout: configuration.timeout,
             client: random_client()?,
             caller,
+            capabilities: Capabilities::default(),
             sequences: Vec::new(),
             unconfirmed: false,
             was_unfinished: false,
@@ -287,8 +290,10 @@ impl Rpc {
         let mut pending_calls = self.start_calls(calls, None);
         loop {
             self.introduce_all(&mut pending_calls, deadline);
+            self.authorize_all(&mut pending_calls, deadline);
             self.exchange(&mut pending_calls, deadline);
-            if !self.redirect(&mut pending_calls, deadline) {
+            let renewed = self.renew_ended(&mut pending_calls, deadline);
+            if !self.redirect(&mut pending_calls, deadline) && !renewed {
                 pending_calls
                     .iter_mut()
                     .for_each(PendingCall::detach_memory);
@@ -456,6 +461,7 @@ impl Rpc {
             slot: pending.call.slot.unwrap_or(0),
             sequence: pending.call.slot.map_or(0, |_| pending.sequence),
             caller: self.caller.clone(),
+            capability: self.capability_for(&operation),
             opening: pending.call.opening.clone(),
             operation,
         };

@@ -1,6 +1,5 @@
 //! Reads a configuration's text and checks it; every error has its line.
 
-use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,12 +9,14 @@ use causeway_wire::tcp::MAX_CONNECTIONS;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::access::{self, AccessText};
 use super::nodes::{self, NodesEntry};
-use super::text::{parse_duration, parse_size};
+use super::source::{Source, check_key_file};
 use super::types::{
     ConfigError, Configuration, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT,
     Durability, MAX_SERVERS, ServerEntry,
 };
+use super::units::{parse_duration, parse_size};
 
 /// Longest path of a Unix socket that the kernel takes, in bytes, with room for a suffix.
 const MAX_SOCKET_PATH: usize = 104;
@@ -39,6 +40,7 @@ struct FileText {
     tcp_connections: Option<Spanned<u64>>,
     open_files: Option<Spanned<u64>>,
     distribution: Option<DistributionText>,
+    access: Option<AccessText>,
     nodes: Option<Spanned<NodesText>>,
     #[serde(default)]
     server: Vec<Spanned<ServerText>>,
@@ -76,27 +78,6 @@ struct ServerText {
     directory: Spanned<PathBuf>,
 }
 
-/// The text that an error's line refers to.
-struct Source<'a> {
-    text: &'a str,
-    file: &'a str,
-}
-
-impl Source<'_> {
-    fn line(&self, span: &Range<usize>) -> usize {
-        let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
-        1 + before.iter().filter(|&&byte| byte == b'\n').count()
-    }
-
-    fn error(&self, span: &Range<usize>, message: impl Into<String>) -> ConfigError {
-        ConfigError {
-            file: self.file.to_owned(),
-            line: self.line(span),
-            message: message.into(),
-        }
-    }
-}
-
 /// Returns the configuration and the line of its key file (0 without one).
 pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), ConfigError> {
     let source = Source { text, file };
@@ -111,13 +92,8 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
         .key_file
         .as_ref()
         .map_or(0, |key_file| source.line(&key_file.span()));
-    if let Some(key_file) = &raw.key_file
-        && !key_file.get_ref().is_absolute()
-    {
-        return Err(source.error(
-            &key_file.span(),
-            "the key file's path is relative; it must be absolute, as every node uses it",
-        ));
+    if let Some(key_file) = &raw.key_file {
+        check_key_file(&source, key_file)?;
     }
     let nodes = raw.nodes.as_ref();
     let nodes = nodes.map(|text| nodes_entry(&source, text, raw.key_file.is_some(), &servers));
@@ -132,6 +108,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
         encrypt: raw.encrypt.unwrap_or(true),
         checksums: raw.checksums.unwrap_or(true),
         tcp_connections: tcp_connections(&source, raw.tcp_connections.as_ref())?,
+        access: access::rules(&source, raw.access)?,
         open_files: open_files(&source, raw.open_files.as_ref())?,
         servers,
     };

@@ -1,16 +1,19 @@
 //! The configuration: one short TOML file, the same on every node.
 //!
 //! [`Configuration`] (in `types`) is what every program works with; `file` reads and checks the text and gives every error its
-//! line; `text` writes it; `nodes` is what it says of nodes, and `membership` reads the files that it names for them; `layout` makes configurations from a list of hosts
+//! line; `text` writes it (`source`, `units` and `access` are parts of both); `nodes` is what it says of nodes, and `membership` reads the files that it names for them; `layout` makes configurations from a list of hosts
 //! or for one machine.
 
+mod access;
 mod file;
 mod key;
 mod layout;
 mod membership;
 mod nodes;
+mod source;
 mod text;
 mod types;
+mod units;
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +29,8 @@ pub use layout::{DEFAULT_PORT, Host};
 pub use membership::read_revoked;
 pub use nodes::{NodesEntry, parse_public_key, public_key_digits};
 pub use types::{
-    ConfigError, Configuration, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT,
+    AccessRules, AuditLevel, CapabilityRule, ConfigError, Configuration,
+    DEFAULT_CAPABILITY_LIFETIME, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT,
     Durability, MAX_SERVERS, ServerEntry,
 };
 
@@ -135,6 +139,18 @@ impl Configuration {
                 })
             })
             .transpose()
+    }
+
+    /// The key that only servers hold, if the configuration names its file.
+    pub fn server_key(&self) -> Result<Option<Secret>, ConfigError> {
+        let read = |path: &PathBuf| {
+            key::read(path).map_err(|message| ConfigError {
+                file: path.display().to_string(),
+                line: 0,
+                message,
+            })
+        };
+        self.access.server_key_file.as_ref().map(read).transpose()
     }
 
     /// Index of the metadata server.

@@ -48,6 +48,34 @@ fn a_good_file_is_read_and_survives_printing() {
 }
 
 #[test]
+fn rules_of_access_are_read_and_survive_printing() {
+    let access = r#"[access]
+server_key_file = "/etc/causeway/servers.key"
+capabilities = "optional"
+capability_lifetime = "250 ms"
+tell_timeout = "700 ms"
+root_squash = true
+audit = "changes"
+
+[distribution]"#;
+    let text = GOOD.replacen("[distribution]", access, 1);
+    let configuration = Configuration::parse(&text, "c.toml").unwrap();
+    let expected = AccessRules {
+        server_key_file: Some("/etc/causeway/servers.key".into()),
+        capabilities: CapabilityRule::Optional,
+        capability_lifetime: Duration::from_millis(250),
+        tell_timeout: Duration::from_millis(700),
+        root_squash: true,
+        audit: AuditLevel::Changes,
+    };
+    assert_eq!(configuration.access, expected);
+    let printed = configuration.to_toml();
+    assert_eq!(Configuration::parse(&printed, "p").unwrap(), configuration);
+    let silent = Configuration::parse(GOOD, "c.toml").unwrap();
+    assert_eq!(silent.access, AccessRules::default());
+}
+
+#[test]
 fn made_configurations_survive_printing() {
     let hosts: Vec<Host> = ["a", "b:9000", "[fe80::1]:9000"]
         .iter()
@@ -132,6 +160,18 @@ fn every_mistake_is_pointed_at() {
     complains("id =", "tcp_connections = 17\nid =", 2, "1 to 16");
     complains("id =", "open_files = 0\nid =", 2, "1 to 4194304");
     complains("id =", "key_file = \"key\"\nid =", 2, "absolute");
+    let access = |line: &str, word: &str| {
+        let section = format!("[access]\n{line}\n\n[distribution]");
+        complains("[distribution]", &section, 7, word);
+    };
+    access("server_key_file = \"key\"", "absolute");
+    access(
+        "capabilities = \"none\"",
+        "`required`, `optional` and `off`",
+    );
+    access("capability_lifetime = \"1 ms\"", "lifetime");
+    access("audit = \"some\"", "`off`, `changes` and `all`");
+    access("root_squash = 1", "boolean");
 }
 
 #[test]

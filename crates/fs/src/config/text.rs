@@ -1,9 +1,9 @@
-//! Writes a configuration as text, and the units that it uses.
+//! Writes a configuration as text.
 
-use std::time::Duration;
-
+use super::access;
 use super::nodes::{NodesEntry, public_key_digits};
 use super::types::{Configuration, DEFAULT_OPEN_FILES, Durability, ServerEntry};
+use super::units::{duration, quoted, size};
 
 /// The file's text, with comments that explain it.
 pub(super) fn print(configuration: &Configuration) -> String {
@@ -58,7 +58,7 @@ checksums = {checksums}
 servers = {servers}
 # 0: files start on different servers; n: all start on the n-th.
 start = {start}
-{nodes}{entries}",
+{access}{nodes}{entries}",
         name = quoted(&configuration.name),
         id = configuration.id,
         timeout = duration(configuration.timeout),
@@ -67,6 +67,7 @@ start = {start}
         checksums = configuration.checksums,
         servers = distribution.servers,
         start = distribution.start,
+        access = access::print(&configuration.access),
         entries = configuration
             .servers
             .iter()
@@ -107,58 +108,4 @@ fn print_server(server: &ServerEntry) -> String {
         addresses.join(", "),
         quoted(&server.directory.to_string_lossy())
     )
-}
-
-/// A TOML basic string.
-fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
-}
-
-/// `1 MiB` and the like; bytes where no unit fits exactly.
-fn size(bytes: u64) -> String {
-    for (unit, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
-        if bytes >= unit && bytes.is_multiple_of(unit) {
-            return format!("{} {name}", bytes / unit);
-        }
-    }
-    format!("{bytes} B")
-}
-
-fn duration(duration: Duration) -> String {
-    let milliseconds = duration.as_millis();
-    if milliseconds.is_multiple_of(1000) {
-        format!("{} s", milliseconds / 1000)
-    } else {
-        format!("{milliseconds} ms")
-    }
-}
-
-/// Reads `1 MiB`, `64KiB`, `4096 B`, `4096`.
-pub(super) fn parse_size(text: &str) -> Option<u64> {
-    let (number, unit) = split_unit(text)?;
-    let factor: u64 = match unit {
-        "" | "B" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return None,
-    };
-    number.checked_mul(factor)
-}
-
-/// Reads `10 s`, `500 ms`, `2 min`.
-pub(super) fn parse_duration(text: &str) -> Option<Duration> {
-    let (number, unit) = split_unit(text)?;
-    match unit {
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        "min" => Some(Duration::from_secs(number.checked_mul(60)?)),
-        _ => None,
-    }
-}
-
-fn split_unit(text: &str) -> Option<(u64, &str)> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at_checked(digits)?;
-    Some((number.parse().ok()?, unit.trim()))
 }

@@ -11,6 +11,11 @@ use super::nodes::NodesEntry;
 pub const DEFAULT_STRIP_SIZE: u32 = 1 << 20;
 /// Timeout where none is given.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long capabilities are good where nothing else is said: also the longest that a change of permissions takes to reach an
+/// I/O server that cannot be told of it.
+pub const DEFAULT_CAPABILITY_LIFETIME: Duration = Duration::from_secs(60);
+/// How long a change of permissions waits for I/O servers that do not reply, where nothing else is said.
+const DEFAULT_TELL_TIMEOUT: Duration = Duration::from_millis(500);
 /// Files that one program has open at most, where no number is given.
 pub const DEFAULT_OPEN_FILES: usize = 1 << 16;
 /// Most servers of one file system: indices of I/O servers are 16 bits wide.
@@ -39,6 +44,8 @@ pub struct Configuration {
     pub checksums: bool,
     /// Most TCP connections between two processes, see [`causeway_bmi::Config::tcp_connections`].
     pub tcp_connections: u8,
+    /// Who may do what, and what is noted of it.
+    pub access: AccessRules,
     /// Most files that the metadata server keeps open for one program.
     pub open_files: usize,
     /// The servers, metadata server and I/O servers.
@@ -58,6 +65,61 @@ pub struct ServerEntry {
     pub addresses: Vec<String>,
     /// Its directory.
     pub directory: PathBuf,
+}
+
+/// Who may do what, and what is noted of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessRules {
+    /// File with the key that only servers hold (64 hexadecimal digits). Without one, the key of capabilities is derived from
+    /// the cluster's key; without that either, the metadata server makes one in its directory.
+    pub server_key_file: Option<PathBuf>,
+    /// Whether I/O servers serve requests without a capability.
+    pub capabilities: CapabilityRule,
+    /// How long a capability is good before it must be renewed.
+    pub capability_lifetime: Duration,
+    /// How long a change of permissions waits for I/O servers that do not reply.
+    pub tell_timeout: Duration,
+    /// Whether root of other hosts is nobody.
+    pub root_squash: bool,
+    /// What servers log of requests.
+    pub audit: AuditLevel,
+}
+
+/// Whether I/O servers serve requests without a capability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CapabilityRule {
+    /// They refuse them.
+    Required,
+    /// They serve them: for as long as clients or the metadata server are of a build without capabilities. One that comes
+    /// with a request is checked all the same.
+    Optional,
+    /// There are none: the metadata server gives none, and I/O servers check none.
+    Off,
+}
+
+/// What servers log of requests. What they refuse is counted always.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AuditLevel {
+    /// Nothing.
+    Off,
+    /// Requests that change names, attributes and the layout, or remove datafiles, and all that are refused for want of a right.
+    /// Writing is not among them.
+    Changes,
+    /// All requests.
+    All,
+}
+
+impl Default for AccessRules {
+    fn default() -> Self {
+        Self {
+            server_key_file: None,
+            capabilities: CapabilityRule::Required,
+            capability_lifetime: DEFAULT_CAPABILITY_LIFETIME,
+            tell_timeout: DEFAULT_TELL_TIMEOUT,
+            root_squash: false,
+            audit: AuditLevel::Off,
+        }
+    }
 }
 
 /// What an acknowledgement promises.

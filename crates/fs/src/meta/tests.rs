@@ -65,6 +65,7 @@ impl Bench {
             slot: 0,
             sequence: 0,
             caller: self.caller.clone(),
+            capability: None,
             opening: None,
             operation,
         }

@@ -5,14 +5,20 @@ use std::sync::{Arc, Mutex};
 use causeway_wire::fs::{Errno, Failure, Operation, Reply, Request};
 
 use super::background::Wakeup;
+use super::news::Teller;
 use super::ticket::Ticket;
+use crate::capability_key::CapabilityKey;
 use crate::clock;
+use crate::config::Configuration;
 use crate::error::failure;
 use crate::locks::lock;
 use crate::meta::Service;
 
 /// The service as several threads share it.
 pub(super) type SharedService = Arc<Mutex<Service>>;
+
+/// What threads with a client of their own have: the configuration, the service, and the key of capabilities.
+pub(super) type Ours = (Configuration, SharedService, CapabilityKey);
 
 /// Where the replies of threads beside the loop go.
 pub(super) type Deliver = Arc<dyn Fn(Vec<(Ticket, Reply)>) + Send + Sync>;
@@ -24,6 +30,8 @@ pub(super) struct Wakeups {
     pub(super) reclaimer: Wakeup,
     /// I/O servers may have to be registered.
     pub(super) registrar: Wakeup,
+    /// I/O servers must be told of changed permissions.
+    pub(super) teller: Teller,
     /// Files without a name may have been closed.
     pub(super) orphans: Wakeup,
 }

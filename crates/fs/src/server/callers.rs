@@ -10,10 +10,33 @@ use crate::error::failure;
 /// Connections whose last caller is remembered.
 const MAX_REMEMBERED: usize = 4096;
 
+/// The user that root of another host is where it is not trusted.
+pub(super) const NOBODY: u32 = 65534;
+
+/// Makes root of another host nobody, also where it says that it is the servers' user, and takes root's group from everybody there. Of
+/// this host's, its kernel vouches for root, which can do what the servers can anyway.
+pub(super) fn squash(identity: Option<Identity>, caller: &mut Caller) {
+    if identity != Some(Identity::Keyed) {
+        return;
+    }
+    if is_operator(caller.uid) {
+        caller.uid = NOBODY;
+        caller.groups.clear();
+    }
+    let groups = std::iter::once(&mut caller.gid).chain(&mut caller.groups);
+    groups
+        .filter(|group| **group == 0)
+        .for_each(|group| *group = NOBODY);
+}
+
+/// Whether this is root or the servers' user.
+pub(super) fn is_operator(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
 /// Only root and the servers' user may do this.
 pub(super) fn check_operator(caller: &Caller, doing: &str) -> Result<(), Failure> {
-    let own = rustix::process::geteuid().as_raw();
-    if caller.uid == 0 || caller.uid == own {
+    if is_operator(caller.uid) {
         return Ok(());
     }
     Err(failure(
@@ -115,6 +138,34 @@ fn groups_of(pid: i32, uid: u32) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn root_of_other_hosts_is_squashed_with_its_group_and_the_servers_user() {
+        let squashed = |identity, uid, gid, groups: &[u32]| {
+            let mut caller = Caller {
+                uid,
+                gid,
+                groups: groups.to_vec(),
+            };
+            squash(Some(identity), &mut caller);
+            (caller.uid, caller.gid, caller.groups)
+        };
+        // Neither is the user of this test.
+        let (user, keyed) = (3_000_000_001, Identity::Keyed);
+        let nobody = || (NOBODY, NOBODY, vec![]);
+        assert_eq!(squashed(keyed, 0, 0, &[0, 7]), nobody());
+        let own = rustix::process::geteuid().as_raw();
+        assert_eq!(squashed(keyed, own, 5, &[0, 7]), (NOBODY, 5, vec![]));
+        let without_root = (user, NOBODY, vec![NOBODY, 7]);
+        assert_eq!(squashed(keyed, user, 0, &[0, 7]), without_root);
+        assert_eq!(squashed(keyed, user, 1, &[0]), (user, 1, vec![NOBODY]));
+        let local = Identity::Local {
+            pid: 1,
+            uid: 0,
+            gid: 0,
+        };
+        assert_eq!(squashed(local, 0, 0, &[0]), (0, 0, vec![0]));
+    }
 
     #[test]
     fn only_root_and_key_holders_act_for_others() {

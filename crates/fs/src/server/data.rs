@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use causeway_sys::waits;
 use causeway_wire::datafile::WriteId;
 use causeway_wire::fs::{
-    DataFault, Errno, Failure, Moment, ObjectId, Operation, Reply, ReplyBody, Request,
-    ScrubPosition,
+    DataFault, Errno, Failure, Moment, Needs, ObjectId, Operation, Reply, ReplyBody, Request,
+    Rights, ScrubPosition,
 };
 
-use super::callers::check_operator;
 use super::error::storage_failure;
 use super::events::{Done, EntryState, Loop};
 use super::io::Requester;
@@ -40,6 +39,10 @@ impl Loop {
         to: ReplyTo,
         request: Request,
     ) -> Result<Option<ReplyBody>, Failure> {
+        if request.operation.needs() == Needs::Any(Rights::OPERATE) {
+            self.check_operator(&request, "check and remove datafiles")?;
+        }
+        self.end_of_removed(&request.operation);
         let client = request.client;
         self.abandon_others(client, to.from);
         let requester = Requester { to, client };
@@ -138,7 +141,6 @@ impl Loop {
                 })
             }
             operation => {
-                check_operator(&request.caller, "check and remove datafiles")?;
                 let synced = self.synced;
                 self.store_task(to, true, move |store, scratch| {
                     operate(store, operation, synced, scratch)

@@ -5,20 +5,23 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
-use causeway_bmi::{Addr, Bmi, Completion, Context, Memory, Posted, Unexpected, Waker};
+use causeway_bmi::{Bmi, Completion, Context, Memory, Posted, Unexpected, Waker};
 use causeway_sys::waits;
 use causeway_wire::codec::Malformed;
 use causeway_wire::fs::formats::{FORMATS, format_of_refusal, refusal_text};
 use causeway_wire::fs::{
-    Caller, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody, Request,
-    ServerIdentity, Target,
+    Caller, Capability, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody,
+    Request, ServerIdentity, Target,
 };
 use causeway_wire::home::Enrollment;
 
+use super::access::Access;
 use super::append_turns::{Appends, set_turns_aside};
+use super::audit::Audit;
 use super::background::Background;
-use super::beside::Wakeups;
+use super::beside::{Deliver, Wakeups};
 use super::callers::{Callers, check_operator};
+use super::follow_up::FollowUp;
 use super::home::Home;
 use super::io::Job;
 use super::lock_state::{LockState, WATCHES_LOCKS};
@@ -30,7 +33,8 @@ use super::staging::Staging;
 use super::stop::StopHandle;
 use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
 use super::turns_seen::TurnsSeen;
-use super::{identity, orphans, reclaim, register};
+use super::{identity, orphans, reclaim, register, tell};
+use crate::capability_key::CapabilityKey;
 use crate::config::{Configuration, Durability, ServerEntry};
 use crate::data::{Abandoned, Pool, Scratch, Store};
 use crate::error::failure;
@@ -50,7 +54,7 @@ pub(super) struct Loop {
     pub(super) context: Context,
     pub(super) identity: ServerIdentity,
     /// Names of the I/O servers of the configuration.
-    io_names: Vec<String>,
+    pub(super) io_names: Vec<String>,
     pub(super) synced: bool,
     timeout: Duration,
     /// Before this instant, no request in progress can have waited for its client for too long.
@@ -61,9 +65,12 @@ pub(super) struct Loop {
     /// Of the host, as clients see it.
     pub(super) boot: u128,
     stop: StopHandle,
-    callers: Callers,
+    pub(super) callers: Callers,
+    pub(super) access: Access,
+    pub(super) audit: Audit,
+    pub(super) root_squash: bool,
     /// If nodes have to prove which they are.
-    node_rules: Option<NodeRules>,
+    pub(super) node_rules: Option<NodeRules>,
     pub(super) entries: Vec<Option<Entry>>,
     free: Vec<u16>,
     generation: u32,
@@ -106,6 +113,8 @@ pub(super) struct Entry {
 pub(super) enum EntryState {
     /// Another thread works on it.
     Elsewhere,
+    /// Another thread changes the metadata, which something follows.
+    Changing(Box<FollowUp>),
     /// Another thread makes a hole for this client, unless the request is abandoned before.
     Punching(u128, Abandoned),
     /// Data is moved.
@@ -183,17 +192,18 @@ impl Purpose {
 fn open_metadata(
     configuration: &Configuration,
     home: &Home,
+    key: &CapabilityKey,
     mailbox: Mailbox,
 ) -> Result<(Metadata, Vec<Background>), String> {
     let wakeups = Wakeups::default();
-    let deliver = Arc::new(move |replies| mailbox.put(Done::Replies(replies)));
+    let deliver: Deliver = Arc::new(move |replies| mailbox.put(Done::Replies(replies)));
     let generation = home.identity().generation;
     let metadata = Metadata::open(
         &home.metadata(),
         configuration,
         generation,
         wakeups.clone(),
-        deliver,
+        Arc::clone(&deliver),
     )
     .map_err(|failure| format!("the metadata cannot be opened: {}", failure.message))?;
     let no_thread = |error: std::io::Error| format!("no thread can start: {error}");
@@ -201,12 +211,11 @@ fn open_metadata(
     let opens = Arc::clone(metadata.reader().opens());
     let (shared, timeout) = (Arc::clone(&service), configuration.timeout);
     let orphans = orphans::start(shared, opens, wakeups.clone(), timeout).map_err(no_thread)?;
-    let shared = Arc::clone(&service);
-    let reclaimer =
-        reclaim::start(configuration.clone(), shared, wakeups.reclaimer).map_err(no_thread)?;
-    let registrar =
-        register::start(configuration.clone(), service, wakeups.registrar).map_err(no_thread)?;
-    Ok((metadata, vec![orphans, reclaimer, registrar]))
+    let ours = || (configuration.clone(), Arc::clone(&service), key.clone());
+    let reclaimer = reclaim::start(ours(), wakeups.reclaimer).map_err(no_thread)?;
+    let registrar = register::start(ours(), wakeups.registrar).map_err(no_thread)?;
+    let teller = tell::start(ours(), wakeups.teller, deliver).map_err(no_thread)?;
+    Ok((metadata, vec![orphans, reclaimer, registrar, teller]))
 }
 
 impl Loop {
@@ -225,8 +234,12 @@ impl Loop {
             waker: bmi.waker(),
         };
         let (mut metadata, mut beside, mut first_turn) = (None, Vec::new(), 0);
-        if entry.metadata {
-            let (opened, threads) = open_metadata(configuration, &home, mailbox.clone())?;
+        let access = Access::new(
+            configuration,
+            entry.metadata.then_some(entry.directory.as_path()),
+        )?;
+        if let Some(key) = access.key().filter(|_| entry.metadata) {
+            let (opened, threads) = open_metadata(configuration, &home, key, mailbox.clone())?;
             (metadata, beside) = (Some(opened), threads);
             first_turn = set_turns_aside(&home.metadata(), first_number(SystemTime::now()))
                 .map_err(|error| format!("no numbers of turns can be set aside: {error}"))?;
@@ -250,6 +263,9 @@ impl Loop {
             boot: crate::boot::identity(),
             stop,
             callers: Callers::default(),
+            access,
+            audit: Audit::new(configuration.access.audit, Instant::now()),
+            root_squash: configuration.access.root_squash,
             node_rules: NodeRules::of(configuration),
             entries: Vec::new(),
             free: Vec::new(),
@@ -309,6 +325,7 @@ impl Loop {
                     self.arrived(message);
                 }
             }
+            self.show_refused();
             self.apply_metadata_batch();
             self.take_overdue_turns();
             self.go_on_with_locks();
@@ -387,6 +404,7 @@ impl Loop {
                 slot: 0,
                 sequence: 0,
                 caller: Caller::default(),
+                capability: None,
                 opening: None,
                 operation: Operation::Commit,
             };
@@ -491,15 +509,24 @@ impl Loop {
 
     /// Replies to a request that has an entry.
     pub(super) fn finish(&mut self, ticket: Ticket, reply: Reply) {
+        if self.ends_capabilities(ticket, &reply) {
+            return;
+        }
         self.note_finished(ticket);
+        let capability = self.capability_of(ticket, &reply);
         if let Some(entry) = self.close_entry(ticket) {
-            self.respond(entry.to, &reply);
+            self.respond_with(entry.to, &reply, &capability);
         }
     }
 
     /// Sends a reply, and frees the requester's address when it has been sent.
     pub(super) fn respond(&mut self, to: ReplyTo, reply: &Reply) {
-        let mut bytes = reply.to_bytes(to.format);
+        self.respond_with(to, reply, &None);
+    }
+
+    fn respond_with(&mut self, to: ReplyTo, reply: &Reply, capability: &Option<Capability>) {
+        self.note_outcome(to, reply);
+        let mut bytes = reply.to_bytes_with(capability, to.format);
         if bytes.len() > MAX_MESSAGE_BYTES {
             let result = Err(failure(
                 Errno::EMSGSIZE,
@@ -533,7 +560,7 @@ impl Loop {
     /// Handles an incoming request.
     fn arrived(&mut self, message: Unexpected) {
         let from = message.from;
-        let (request, formats) = match Request::from_bytes(&message.data) {
+        let (mut request, formats) = match Request::from_bytes(&message.data) {
             Ok(request) => request,
             Err(malformed) => return self.refuse(&message, &malformed),
         };
@@ -541,13 +568,15 @@ impl Loop {
             from,
             tag: request.reply_tag,
             format: formats.highest,
+            record: self.begin_audit(from, &request),
         };
-        let result = match self.admit(from, &request) {
+        let result = match self.admit(from, &mut request) {
             Ok(()) => self.dispatch(to, request),
             Err(failure) => Err(failure),
         };
+        let granted = self.access.granted.take();
         if let Some(result) = result.transpose() {
-            self.respond(to, &Reply { result });
+            self.respond_with(to, &Reply { result }, &granted);
         }
     }
 
@@ -570,31 +599,16 @@ impl Loop {
             (Some(tag), Some(asked)) => {
                 let format = format_of_refusal(asked);
                 let result = Err(failure(Errno::EPROTO, reason));
-                self.respond(ReplyTo { from, tag, format }, &Reply { result });
+                let to = ReplyTo {
+                    from,
+                    tag,
+                    format,
+                    record: 0,
+                };
+                self.respond(to, &Reply { result });
             }
             _ => self.bmi.release(from),
         }
-    }
-
-    /// Refuses a request of a caller that claims another identity, or for another server.
-    fn admit(&mut self, from: Addr, request: &Request) -> Result<(), Failure> {
-        let identity = self.bmi.identity(from);
-        self.callers
-            .verify(from, identity, &request.caller)
-            .inspect_err(|failure| {
-                tracing::warn!(failure.message, "a caller's claimed identity is refused");
-            })?;
-        if let Some(rules) = &self.node_rules {
-            let node = self.bmi.node(from);
-            rules
-                .check(node.as_deref(), &request.operation)
-                .inspect_err(|failure| {
-                    tracing::warn!(failure.message, "a node's request is refused");
-                })?;
-        }
-        identity::check(&self.identity, request).inspect_err(|failure| {
-            tracing::debug!(failure.message, "a request for another server");
-        })
     }
 
     /// Carries a request out; `None` if its reply comes later.
@@ -623,10 +637,12 @@ impl Loop {
                 incarnation,
                 replace,
             } => {
-                check_operator(&request.caller, "enroll a server")?;
+                self.check_operator(&request, "enroll a server")?;
                 let wanted = Enrollment { index, incarnation };
                 self.enroll(wanted, replace).map(Some)
             }
+            Operation::Authorize => self.authorize(&request).map(Some),
+            Operation::EndCapabilities { .. } => self.end_capabilities(&request).map(Some),
             Operation::BeginAppend { object } => self.begin_append(to, object, request),
             Operation::EndAppend { .. } => self.end_append(to, request),
             Operation::CancelAppend { object, turn } => {
@@ -687,7 +703,10 @@ impl Loop {
     ) -> Result<Option<ReplyBody>, Failure> {
         self.check_metadata()?;
         match self.read_metadata(&request) {
-            Some(reply) => reply.result.map(Some),
+            Some(reply) => {
+                self.grant_with(&request, to.format, &reply);
+                reply.result.map(Some)
+            }
             None => self.take_metadata_request(to, request).map(|_| None),
         }
     }
@@ -714,7 +733,9 @@ impl Loop {
         request: Request,
     ) -> Result<Ticket, Failure> {
         self.check_metadata()?;
-        let ticket = self.open_entry(to, EntryState::Elsewhere);
+        let state = FollowUp::of(&request, to.format).map(Box::new);
+        let state = state.map_or(EntryState::Elsewhere, EntryState::Changing);
+        let ticket = self.open_entry(to, state);
         if let Some(metadata) = &mut self.metadata {
             metadata.take(ticket, request);
         }
@@ -737,25 +758,6 @@ impl Loop {
         Some(metadata.layout().part(from))
     }
 
-    /// What an operator asks of the layout must be possible with this server's configuration.
-    fn check_layout_change(&self, operation: &Operation) -> Result<(), Failure> {
-        let (Operation::AddServer { name } | Operation::AcceptServer { name, .. }) = operation
-        else {
-            return Ok(());
-        };
-        match self.io_names.contains(name) {
-            true => Ok(()),
-            false => Err(failure(
-                Errno::ENOENT,
-                format!(
-                    "the configuration of the metadata server {} has no I/O server {name}: add its entry \
-                     there, start the metadata server again, then repeat this",
-                    self.identity.name
-                ),
-            )),
-        }
-    }
-
     pub(super) fn mailbox(&self) -> Mailbox {
         self.mailbox.clone()
     }
@@ -769,7 +771,7 @@ impl Loop {
         self.client_check_at = now + self.timeout;
         for entry in self.entries.iter_mut().flatten() {
             let waits_for_client = match &entry.state {
-                EntryState::Elsewhere | EntryState::Punching(..) => false,
+                EntryState::Elsewhere | EntryState::Changing(_) | EntryState::Punching(..) => false,
                 EntryState::Replying => true,
                 EntryState::Moving(job) => job.waits_for_client(),
             };

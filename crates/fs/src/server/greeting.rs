@@ -1,6 +1,6 @@
 //! A server's greeting, and its number in the layout, which the metadata server assigns.
 
-use causeway_wire::fs::{Errno, Failure, Greeting, ReplyBody};
+use causeway_wire::fs::{Errno, Failure, Greeting, Operation, ReplyBody};
 use causeway_wire::home::Enrollment;
 
 use super::events::Loop;
@@ -62,9 +62,29 @@ impl Loop {
         })?;
         self.identity.index = Some(wanted.index);
         self.identity.incarnation = wanted.incarnation;
+        self.access.forget_key();
         if let Some(store) = &self.store {
             store.set_incarnation(wanted.incarnation);
         }
         Ok(ReplyBody::Done)
+    }
+
+    /// What an operator asks of the layout must be possible with this server's configuration.
+    pub(super) fn check_layout_change(&self, operation: &Operation) -> Result<(), Failure> {
+        let (Operation::AddServer { name } | Operation::AcceptServer { name, .. }) = operation
+        else {
+            return Ok(());
+        };
+        match self.io_names.contains(name) {
+            true => Ok(()),
+            false => Err(failure(
+                Errno::ENOENT,
+                format!(
+                    "the configuration of the metadata server {} has no I/O server {name}: add its entry \
+                     there, start the metadata server again, then repeat this",
+                    self.identity.name
+                ),
+            )),
+        }
     }
 }

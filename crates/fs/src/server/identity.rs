@@ -95,6 +95,7 @@ mod tests {
             slot: 0,
             sequence: 0,
             caller: Caller::default(),
+            capability: None,
             opening: None,
             operation,
         }

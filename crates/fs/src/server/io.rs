@@ -438,7 +438,7 @@ impl Loop {
         entry.moved = round_at;
         match std::mem::replace(&mut entry.state, EntryState::Elsewhere) {
             EntryState::Moving(job) => Some(job),
-            EntryState::Elsewhere | EntryState::Punching(..) | EntryState::Replying => None,
+            _ => None,
         }
     }
 

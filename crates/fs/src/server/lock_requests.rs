@@ -16,6 +16,7 @@ use super::lock_state::{LockClient, WATCHES_LOCKS};
 use super::locks::{Outcome, Owner};
 use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
 use crate::error::failure;
+use crate::permissions;
 
 /// Most clients that have locks.
 const MAX_CLIENTS: usize = 4096;
@@ -111,7 +112,13 @@ impl Loop {
             let (from, format) = (known.from, known.format);
             // The end of the message releases it.
             self.bmi.retain(from);
-            self.respond(ReplyTo { from, tag, format }, &Reply { result });
+            let to = ReplyTo {
+                from,
+                tag,
+                format,
+                record: 0,
+            };
+            self.respond(to, &Reply { result });
         }
     }
 
@@ -234,16 +241,11 @@ fn check_permission(attributes: &Attributes, caller: &Caller, lock: &Lock) -> Re
     if attributes.kind != Kind::File {
         return Err(failure(Errno::EINVAL, "only files can be locked"));
     }
-    let shift = match caller {
-        _ if caller.uid == 0 || caller.uid == attributes.uid => return Ok(()),
-        _ if caller.gid == attributes.gid || caller.groups.contains(&attributes.gid) => 3,
-        _ => 0,
-    };
     let wanted = match (lock.family, lock.exclusive) {
-        (LockFamily::Record, true) => 0o2,
-        _ => 0o6,
+        (LockFamily::Record, true) => permissions::WRITE,
+        _ => permissions::READ | permissions::WRITE,
     };
-    match (attributes.mode >> shift) & wanted {
+    match permissions::of_handle(attributes, caller) & wanted {
         0 => Err(failure(
             Errno::EACCES,
             "a lock needs permission to read the file, an exclusive one of a range to write it",

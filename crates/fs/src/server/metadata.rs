@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use causeway_wire::fs::{Failure, Generation, Incarnation, Reply, Request};
 
 use super::beside::{Deliver, SharedService, Wakeups, apply, no_thread};
+use super::news::News;
 use super::scans::{Scanner, is_scan};
 use super::ticket::Ticket;
 use crate::clock;
@@ -154,6 +155,11 @@ impl Metadata {
         self.failed_syncs
             .as_ref()
             .map_or(0, |counter| counter.count())
+    }
+
+    /// Has I/O servers told of changed permissions, then the reply delivered.
+    pub(super) fn tell(&self, news: News) {
+        self.wakeups.teller.put(news);
     }
 
     /// What requests read.
@@ -356,6 +362,7 @@ mod tests {
             slot: 0,
             sequence: 0,
             caller: Caller::default(),
+            capability: None,
             opening: None,
             operation: Operation::Commit,
         };

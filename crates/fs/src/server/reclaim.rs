@@ -10,7 +10,8 @@ use causeway_sys::waits;
 use causeway_wire::fs::ObjectId;
 
 use super::background::{Background, Wake, Wakeup};
-use super::beside::SharedService;
+use super::beside::{Ours, SharedService};
+use crate::capability_key::CapabilityKey;
 use crate::client::{Client, ClientOptions, Layout};
 use crate::config::Configuration;
 use crate::locks::lock;
@@ -27,13 +28,13 @@ const KEEP: Duration = Duration::from_secs(10);
 
 /// Starts the reclaimer. It checks for work that an earlier process left, then waits to be notified.
 pub(super) fn start(
-    configuration: Configuration,
-    service: SharedService,
+    (configuration, service, key): Ours,
     wakeup: Wakeup,
 ) -> std::io::Result<Background> {
     let work = Reclaimer {
         configuration,
         service,
+        key,
         wakeup: wakeup.clone(),
         client: None,
         pass: Pass::default(),
@@ -47,6 +48,7 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(3);
 struct Reclaimer {
     configuration: Configuration,
     service: SharedService,
+    key: CapabilityKey,
     wakeup: Wakeup,
     client: Option<Client>,
     pass: Pass,
@@ -147,7 +149,7 @@ impl Reclaimer {
         let client = match &mut self.client {
             Some(client) => client,
             None => {
-                let client = connect(&self.configuration, &self.service)?;
+                let client = connect(&self.configuration, &self.service, &self.key, REPLY_TIMEOUT)?;
                 self.wakeup.interrupts(&client);
                 self.client.insert(client)
             }
@@ -159,14 +161,26 @@ impl Reclaimer {
     }
 }
 
-/// A client that goes by the metadata's own layout: the metadata server may be ending, and would not send it.
-fn connect(configuration: &Configuration, service: &SharedService) -> Result<Client, String> {
+/// A client of the metadata server itself, with the rights of one. It goes by the metadata's own layout: the metadata server may be
+/// ending, and would not send it. Its short timeout is for what is tried again later anyway: the server's end must not wait long
+/// for I/O servers that are down.
+pub(super) fn connect(
+    configuration: &Configuration,
+    service: &SharedService,
+    key: &CapabilityKey,
+    timeout: Duration,
+) -> Result<Client, String> {
     let (target, layout) = {
         let service = lock(service);
         (service.target(), service.layout())
     };
-    let mut client = Client::connect(&with_short_timeout(configuration), ClientOptions::default())
+    let configuration = Configuration {
+        timeout: configuration.timeout.min(timeout),
+        ..configuration.clone()
+    };
+    let mut client = Client::connect(&configuration, ClientOptions::default())
         .map_err(|error| error.to_string())?;
+    client.act_as_server(key.clone());
     let layout = Layout {
         file_system: target.file_system,
         incarnation: target.incarnation,
@@ -175,13 +189,4 @@ fn connect(configuration: &Configuration, service: &SharedService) -> Result<Cli
     };
     client.trust_layout(target, layout);
     Ok(client)
-}
-
-/// The same file system, with a short timeout: what fails is tried again later anyway, and the
-/// server's end must not wait long for I/O servers that are down.
-fn with_short_timeout(configuration: &Configuration) -> Configuration {
-    Configuration {
-        timeout: configuration.timeout.min(REPLY_TIMEOUT),
-        ..configuration.clone()
-    }
 }

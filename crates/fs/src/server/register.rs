@@ -11,8 +11,9 @@ use causeway_wire::fs::{Incarnation, ServerIdentity};
 use causeway_wire::store::ServerRecord;
 
 use super::background::{Background, Wake, Wakeup};
-use super::beside::SharedService;
+use super::beside::{Ours, SharedService};
 use crate::backoff::Backoff;
+use crate::capability_key::CapabilityKey;
 use crate::client::{Client, ClientOptions};
 use crate::config::Configuration;
 use crate::locks::lock;
@@ -26,13 +27,13 @@ const ROUND: Duration = Duration::from_millis(500);
 
 /// Starts the thread. It registers new servers, then waits to be notified.
 pub(super) fn start(
-    configuration: Configuration,
-    service: SharedService,
+    (configuration, service, key): Ours,
     wakeup: Wakeup,
 ) -> std::io::Result<Background> {
     let work = Registrar {
         configuration,
         service,
+        key,
         wakeup: wakeup.clone(),
         logged: BTreeMap::new(),
     };
@@ -42,6 +43,7 @@ pub(super) fn start(
 struct Registrar {
     configuration: Configuration,
     service: SharedService,
+    key: CapabilityKey,
     wakeup: Wakeup,
     /// What was last logged about a server that cannot be registered, so that it is logged once.
     logged: BTreeMap<u16, String>,
@@ -132,8 +134,9 @@ impl Registrar {
             timeout: self.configuration.timeout.min(ROUND),
             ..self.configuration.clone()
         };
-        let made = Client::connect(&configuration, ClientOptions::default())
+        let mut made = Client::connect(&configuration, ClientOptions::default())
             .map_err(|error| error.to_string())?;
+        made.act_as_server(self.key.clone());
         self.wakeup.interrupts(&made);
         Ok(client.insert(made))
     }

@@ -19,4 +19,6 @@ pub(super) struct ReplyTo {
     pub(super) tag: u64,
     /// The request's format, or the one of a refusal.
     pub(super) format: u8,
+    /// The number of the request's record in the audit; 0 if it has none.
+    pub(super) record: u64,
 }

@@ -24,6 +24,7 @@ pub(crate) fn request(operation: Operation) -> Request {
         slot: 0,
         sequence: 0,
         caller: Caller::default(),
+        capability: None,
         opening: None,
         operation,
     }

@@ -16,12 +16,12 @@ use crate::cluster::{Fixture, Shape, client, pattern};
 /// How long anything here may take before it counts as hanging.
 const GENEROUS: Duration = Duration::from_secs(60);
 
-fn signal(pid: u32, signal: Signal) {
+pub(crate) fn signal(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
 }
 
 /// Stops a process, and waits until it has stopped.
-fn halt(pid: u32) {
+pub(crate) fn halt(pid: u32) {
     signal(pid, Signal::STOP);
     let until = Instant::now() + GENEROUS;
     let is_stopped = || {

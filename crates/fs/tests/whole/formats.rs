@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use causeway_bmi::{Addr, Bmi, Config, Context, Posted};
+use causeway_fs::config::CapabilityRule;
 use causeway_sys::memory::Memory;
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::formats::FORMATS;
@@ -72,12 +73,17 @@ impl Other {
     ) -> Result<ReplyBody, Failure> {
         let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
         let caller = [user.as_raw(), group.as_raw(), 0].map(u32::to_le_bytes);
+        let no_capability: &[u8] = match self.format {
+            12.. => &[0],
+            _ => &[],
+        };
         let rest = [
             target,
             &CLIENT.to_le_bytes(),
             &[slot as u8, 0],
             &slot.to_le_bytes(),
             &caller.concat(),
+            no_capability,
             &operation.concat(),
         ];
         let reply = self.send(server, &rest.concat());
@@ -109,7 +115,10 @@ fn counted(bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn clients_of_every_format_work_with_servers_of_this_build() {
-    let fixture = Fixture::start(&Shape::default());
+    // Clients before format 12 have no capabilities.
+    let fixture = Fixture::start_with(&Shape::default(), |configuration| {
+        configuration.access.capabilities = CapabilityRule::Optional;
+    });
     for (format, behind_tag) in [
         (5, &[][..]),
         (6, &[]),
@@ -120,6 +129,7 @@ fn clients_of_every_format_work_with_servers_of_this_build() {
         (9, &[5]),
         (10, &[5]),
         (11, &[5]),
+        (12, &[5]),
     ] {
         let mut other = Other::new(format, behind_tag);
         let [metadata, io] =
@@ -195,13 +205,13 @@ fn requests_of_other_formats_are_refused_in_one_that_their_clients_read() {
     let cases: [(u8, &[u8], u8, &[&str]); 9] = [
         (1, &[], 1, &["format 1 ", &ours, "run builds"]),
         (4, &[], 4, &["format 4 ", &ours, "run builds"]),
-        (12, &[12], 11, &["format 12 ", &ours, "run builds"]),
-        (13, &[12], 11, &["formats 12 to 13 ", &ours, "run builds"]),
-        // It goes on in format 11.
-        (12, &[6], 11, &["formats 6 to 12 ", &ours]),
+        (13, &[13], 12, &["format 13 ", &ours, "run builds"]),
+        (14, &[13], 12, &["formats 13 to 14 ", &ours, "run builds"]),
+        // It goes on in format 12.
+        (13, &[6], 12, &["formats 6 to 13 ", &ours]),
         // Nonsense.
         (0, &[], 0, &["format"]),
-        (12, &[13], 11, &["format"]),
+        (13, &[14], 12, &["format"]),
         (7, &[8], 7, &["lowest format"]),
         (7, &[0], 7, &["lowest format"]),
     ];

@@ -3,6 +3,7 @@
 mod altered;
 mod appending;
 mod boots;
+mod capabilities;
 mod cluster;
 mod faults;
 mod formats;
@@ -11,6 +12,7 @@ mod holes;
 mod identity;
 mod integrity;
 mod kills;
+mod liar;
 mod locks;
 mod open_files;
 mod repeated;

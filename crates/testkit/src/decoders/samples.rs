@@ -132,6 +132,10 @@ fn operations() -> Vec<Operation> {
         Operation::StoredData {
             object: ObjectId(42),
         },
+        Operation::Authorize,
+        Operation::EndCapabilities {
+            ended: vec![(ObjectId(42), 8)],
+        },
         Operation::Lookup {
             place: place.clone(),
             follow: true,
@@ -364,6 +368,20 @@ fn operations() -> Vec<Operation> {
     ]
 }
 
+fn capability() -> fs::Capability {
+    fs::Capability {
+        object: ObjectId(7),
+        rights: fs::Rights::READ,
+        uid: 1000,
+        node: 0,
+        client: 0x0123_4567,
+        version: 1_700_000_000_000,
+        lifetime_ms: 60_000,
+        servers: 3,
+        mac: [9; fs::MAC_BYTES],
+    }
+}
+
 pub(super) fn requests() -> Vec<Vec<u8>> {
     let request = |operation| Request {
         reply_tag: 77,
@@ -380,6 +398,7 @@ pub(super) fn requests() -> Vec<Vec<u8>> {
             gid: 1000,
             groups: vec![4, 27],
         },
+        capability: Some(capability()),
         opening: None,
         operation,
     };
@@ -588,7 +607,10 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
         }),
     };
     (results.into_iter().chain(locks::replies()))
-        .map(|result| Reply { result: Ok(result) }.to_bytes(fs::formats::FORMATS.highest))
+        .map(|result| {
+            let format = fs::formats::FORMATS.highest;
+            Reply { result: Ok(result) }.to_bytes_with(&Some(capability()), format)
+        })
         .chain([4, 7, 9].map(|format| failure.to_bytes(format)))
         .collect()
 }

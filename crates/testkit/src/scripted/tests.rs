@@ -68,8 +68,8 @@ fn without_a_common_format_the_error_names_both_sides() {
         // Of servers of one format, whose refusal states no range of formats.
         (4, 4, "format 4 "),
         (1, 1, "format 1 "),
-        (11, 11, "format 11"),
-        (11, 14, "formats 11 to 14"),
+        (13, 13, "format 13"),
+        (13, 14, "formats 13 to 14"),
     ] {
         let spoken = Arc::new(Mutex::new(formats(lowest, highest)));
         let (_directory, server, _) = counting(&spoken);

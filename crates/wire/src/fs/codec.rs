@@ -130,6 +130,8 @@ variants!(Operation, "operation", {
     100 => MakeSpecial { place: wire, kind: wire, mode: u16, device: u32 },
     101 => Filled { object: wire, changed: wire },
     110 => StoredData { object: wire },
+    112 => Authorize,
+    113 => EndCapabilities { ended: list(16) },
 
     96 => Lock { lock: wire, wait: u64 },
     97 => Unlock { object: wire, family: wire, owner: u64, range: wire },

@@ -102,6 +102,8 @@ errnos! {
     OVERTAKEN = 1011, "others have appended since this client's turn to append ended";
     /// Others may have had it since: what the lock protected is to be read again.
     LOCK_LOST = 1012, "a lock was lost, since the connection with the metadata server was";
+    /// The client asks the metadata server for another one, then repeats the request, which was not carried out.
+    CAPABILITY_ENDED = 1013, "the right to use the file has to be renewed";
 }
 
 impl core::fmt::Display for Errno {

@@ -8,6 +8,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::capability::take_optional;
 use super::*;
 use crate::codec::within;
 use crate::formats::Formats;
@@ -23,9 +24,10 @@ use crate::formats::Formats;
 /// | 9 | locks |
 /// | 10 | which files may have holes: `from` in [`Operation::Extend`], `sparse` in nodes; [`Operation::StoredData`]; pipes, sockets and devices |
 /// | 11 | files that are open: [`Request::opening`], [`Operation::CloseFiles`], [`Operation::KeepFiles`] |
+/// | 12 | capabilities, in requests and behind the bodies of replies |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
-    highest: 11,
+    highest: CAPABILITIES,
 };
 
 /// The first format in which writes have numbers and servers tell their clocks.
@@ -46,9 +48,14 @@ pub const LOCKS: u8 = 9;
 pub const NODES: u8 = 10;
 /// The first format whose metadata servers keep files that are open.
 pub const OPENS: u8 = 11;
+/// The first format whose requests and replies have capabilities.
+pub const CAPABILITIES: u8 = 12;
 
 /// What both sides call this protocol in their errors.
 const PROTOCOL: &str = "the file system's protocol";
+
+/// Room for a usual message beside the data inside it, so that writing it need not move it.
+const USUAL_BYTES: usize = 384;
 
 /// [`Operation::Extend`] on the wire.
 const EXTEND: u8 = 14;
@@ -83,6 +90,7 @@ impl Operation {
             | Operation::Filled { .. }
             | Operation::MakeSpecial { .. } => NODES,
             Operation::CloseFiles { .. } | Operation::KeepFiles { .. } => OPENS,
+            Operation::Authorize | Operation::EndCapabilities { .. } => CAPABILITIES,
             _ => FORMATS.lowest,
         }
     }
@@ -91,7 +99,11 @@ impl Operation {
 impl Request {
     /// The request in the highest of `formats`, of a client that speaks no lower one than the lowest of them.
     pub fn to_bytes(&self, formats: Formats) -> Vec<u8> {
-        let mut out = Writer::new();
+        let inside = match &self.operation {
+            Operation::Write { inline, .. } => inline.len(),
+            _ => 0,
+        };
+        let mut out = Writer::onto(Vec::with_capacity(USUAL_BYTES + inside));
         out.u8(formats.highest);
         out.u64(self.reply_tag);
         if formats.highest >= STATING {
@@ -102,6 +114,9 @@ impl Request {
         out.u16(self.slot);
         out.u64(self.sequence);
         self.caller.encode(&mut out);
+        if formats.highest >= CAPABILITIES {
+            put_option(&self.capability, &mut out, Wire::encode);
+        }
         if let Some(opening) = &self.opening
             && formats.highest >= OPENS
         {
@@ -163,6 +178,7 @@ impl Request {
             slot: input.u16("slot")?,
             sequence: input.u64("sequence")?,
             caller: Caller::decode(&mut input)?,
+            capability: take_optional(format >= CAPABILITIES, &mut input)?,
             opening: take_opening(format, &mut input)?,
             operation: take_operation(format, &mut input)?,
         };
@@ -195,15 +211,27 @@ impl Request {
 }
 
 impl Reply {
-    /// The reply in this format: what an earlier one does not have is left out.
+    /// The reply in this format, without a capability: what an earlier one does not have is left out.
     pub fn to_bytes(&self, format: u8) -> Vec<u8> {
+        self.to_bytes_with(&None, format)
+    }
+
+    /// The reply in this format, with a capability if it is a success and the format has them.
+    pub fn to_bytes_with(&self, capability: &Option<Capability>, format: u8) -> Vec<u8> {
         let earlier = (format < NODES && self.lowest_format() >= NODES).then(|| self.for_earlier());
-        let mut out = Writer::new();
+        let inside = match &self.result {
+            Ok(ReplyBody::Transferred { inline, sums, .. }) => inline.len() + 4 * sums.len(),
+            _ => 0,
+        };
+        let mut out = Writer::onto(Vec::with_capacity(USUAL_BYTES + inside));
         out.u8(format);
         match &earlier.as_ref().unwrap_or(self).result {
             Ok(result) => {
                 out.u8(0);
                 result.encode(&mut out);
+                if format >= CAPABILITIES {
+                    put_option(capability, &mut out, Wire::encode);
+                }
             }
             Err(failure) => {
                 out.u8(1);
@@ -215,10 +243,20 @@ impl Reply {
 
     /// Reads a reply of a format that this build speaks, which is returned with it.
     pub fn from_bytes(bytes: &[u8]) -> Result<(Self, u8), Malformed> {
+        Self::from_bytes_with(bytes).map(|(reply, _, format)| (reply, format))
+    }
+
+    /// Reads a reply, with the capability that comes with it.
+    pub fn from_bytes_with(bytes: &[u8]) -> Result<(Self, Option<Capability>, u8), Malformed> {
         let mut input = Reader::new(bytes);
         let format = take_format(&mut input)?;
+        let mut capability = None;
         let result = match input.u8("reply kind")? {
-            0 => Ok(ReplyBody::decode(&mut input)?),
+            0 => {
+                let body = ReplyBody::decode(&mut input)?;
+                capability = take_optional(format >= CAPABILITIES, &mut input)?;
+                Ok(body)
+            }
             1 => Err(Failure::decode(&mut input)?),
             value => return unknown("reply kind", value),
         };
@@ -227,7 +265,7 @@ impl Reply {
         if format < reply.lowest_format() {
             return unknown("reply body", format);
         }
-        Ok((reply, format))
+        Ok((reply, capability, format))
     }
 
     /// The lowest format that has all of it.

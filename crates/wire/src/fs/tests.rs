@@ -1,6 +1,7 @@
 //! Golden bytes of each kind, round trips, and invalid inputs.
 
 mod attributes;
+mod capabilities;
 mod data;
 mod formats;
 mod locks;
@@ -705,8 +706,11 @@ proptest! {
             generation: Generation(target.1),
             incarnation: Incarnation(target.2),
         };
+        let capability = (slot % 2 == 0).then(capabilities::capability);
         let opening = opens::any_opening_of(&operation, closed);
-        let request = Request { reply_tag, target, client, slot, sequence, caller, opening, operation };
+        let request = Request {
+            reply_tag, target, client, slot, sequence, caller, capability, opening, operation,
+        };
         let formats = Formats { lowest, highest: FORMATS.highest };
         let bytes = request.to_bytes(formats);
         prop_assert_eq!(Request::from_bytes(&bytes), Ok((request, formats)));
@@ -724,8 +728,8 @@ proptest! {
         if let Ok(operation) = Operation::from_bytes(&bytes) {
             prop_assert_eq!(operation.to_bytes(), bytes.clone());
         }
-        if let Ok((reply, format)) = Reply::from_bytes(&bytes) {
-            prop_assert_eq!(reply.to_bytes(format), bytes.clone());
+        if let Ok((reply, capability, format)) = Reply::from_bytes_with(&bytes) {
+            prop_assert_eq!(reply.to_bytes_with(&capability, format), bytes.clone());
         }
     }
 

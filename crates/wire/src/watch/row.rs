@@ -57,6 +57,8 @@ pub struct InstanceRow {
     pub received: Count,
     /// Messages sent to all peers.
     pub sent: Count,
+    /// Requests that a server has refused for want of a right, 65535 if they are more; 0 in pages of format 1.
+    pub refused: u16,
     /// The addresses that it listens at.
     pub listening: String,
 }
@@ -242,7 +244,7 @@ impl InstanceRow {
         let mut out = Writer::new();
         out.u8(INSTANCE);
         out.u8(text.len() as u8);
-        out.u16(0);
+        out.u16(self.refused);
         out.u32(self.instance);
         out.u32(self.peers);
         out.u32(self.operations);
@@ -261,8 +263,8 @@ impl InstanceRow {
         let len = usize::from(input.u8("length of the addresses")?);
         let most = MAX_LISTENING as u64;
         within(len as u64, most, "length of the addresses")?;
-        zero(input.u16("padding")?, "padding")?;
         Ok(Self {
+            refused: input.u16("refused requests")?,
             instance: input.u32("instance")?,
             peers: input.u32("peers")?,
             operations: input.u32("operations")?,

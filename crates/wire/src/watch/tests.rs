@@ -106,9 +106,10 @@ fn an_instances_row_has_these_bytes() {
             number: 12,
             bytes: 13,
         },
+        refused: 0x1234,
         listening: "tcp://h:1".into(),
     });
-    let mut expected = vec![1, 9, 0, 0];
+    let mut expected = vec![1, 9, 0x34, 0x12];
     for short in [1u32, 2, 3, 4, 5] {
         expected.extend(short.to_le_bytes());
     }

@@ -17,7 +17,11 @@ pub(super) fn from_hex(text: &str) -> Vec<u8> {
 /// A reply has these bytes behind its format, in every format.
 pub(super) fn golden_reply(reply: &Reply, expected: &str) {
     for format in FORMATS.lowest..=FORMATS.highest {
-        let bytes = from_hex(&format!("{format:02x} {expected}"));
+        let no_capability = match reply.result.is_ok() && format >= CAPABILITIES {
+            true => "00",
+            false => "",
+        };
+        let bytes = from_hex(&format!("{format:02x} {expected} {no_capability}"));
         assert_eq!(hex(&reply.to_bytes(format)), hex(&bytes));
         assert_eq!(Reply::from_bytes(&bytes), Ok((reply.clone(), format)));
     }
@@ -39,6 +43,7 @@ pub(super) fn request(operation: Operation) -> Request {
             gid: 100,
             groups: vec![5],
         },
+        capability: None,
         opening: None,
         operation,
     }
@@ -130,13 +135,15 @@ fn golden_requests_of_each_format() {
             write(3, repeated, 6),
             format!("{numbered} 0600000000000000"),
         ),
-        (only(9), "09", status, "47".to_owned()),
+        (only(9), "09", status.clone(), "47".to_owned()),
         (
             only(9),
             "09",
             Operation::CancelLock { wait: 6 },
             "63 0600000000000000".to_owned(),
         ),
+        (only(12), "0c", status.clone(), "00 47".to_owned()),
+        (only(12), "0c", Operation::Authorize, "00 70".to_owned()),
     ];
     for (formats, first, operation, expected) in cases {
         let lowest = match formats.highest {
@@ -214,8 +221,8 @@ fn stated_formats_of_other_clients_are_known() {
         (&[4, 1][..], Some(Formats::only(4))),
         (&[1, 9], Some(Formats::only(1))),
         // Of newer ones, whose formats meet ours or do not.
-        (&[12, 6], Some(of(12, 6))),
-        (&[12, 12], Some(of(12, 12))),
+        (&[13, 6], Some(of(13, 6))),
+        (&[13, 13], Some(of(13, 13))),
         (&[200, 1], Some(of(200, 1))),
         // Ours.
         (&[5, 0], Some(Formats::only(5))),
@@ -223,7 +230,8 @@ fn stated_formats_of_other_clients_are_known() {
         (&[8, 5], Some(of(8, 5))),
         (&[9, 5], Some(of(9, 5))),
         (&[10, 5], Some(of(10, 5))),
-        (&[11, 5], Some(FORMATS)),
+        (&[11, 5], Some(of(11, 5))),
+        (&[12, 5], Some(FORMATS)),
         // Nonsense.
         (&[0, 0], None),
         (&[12, 0], None),
@@ -282,7 +290,7 @@ fn refusals_say_which_format_to_use_and_name_both_sides() {
         errno: Errno::EPROTO,
         message: "words".into(),
     };
-    assert_eq!(refused_text(11, new.clone()), "words");
+    assert_eq!(refused_text(13, new.clone()), "words");
     let result = Err(new);
     for bytes in [
         Reply {

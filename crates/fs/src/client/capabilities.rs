@@ -1,0 +1,243 @@
+//! The capabilities that a client has, and how it comes to them.
+//!
+//! The metadata server sends one with each node of a file that has datafiles, so opening a file needs no further request. A call
+//! to an I/O server for which none is there, or only one that has used up most of its lifetime, asks for the node once more before
+//! it is sent: that is one request for each file and lifetime. One that the I/O server says has ended is asked for anew, and the call
+//! repeated.
+
+use std::time::{Duration, Instant};
+
+use causeway_wire::fs::formats::{CAPABILITIES, FORMATS};
+use causeway_wire::fs::{
+    Body as NodeBody, Capability, Errno, Needs, ObjectId, Operation, ReplyBody, Rights, Target,
+};
+
+use super::call::{Body, Call};
+use super::call_error::CallError;
+use super::held_capabilities::own;
+use super::pending::{LONGEST_PAUSE, PendingCall, State};
+use super::rpc::Rpc;
+use super::transfer::IoKind;
+use crate::capability_key::CapabilityKey;
+
+/// The part of a call's time that is spent on a capability which is good for a while longer.
+const EARLY_PART: u32 = 8;
+/// For how long a metadata server that has given none is not asked for others.
+const NONE_GIVEN: Duration = Duration::from_secs(60);
+
+/// The object and the rights that a request needs.
+fn needed(needs: Needs) -> Option<(ObjectId, Rights)> {
+    match needs {
+        Needs::Nothing => None,
+        Needs::Object(object, rights) => Some((object, rights)),
+        Needs::Any(rights) => Some((ObjectId(0), rights)),
+    }
+}
+
+fn needs(call: &Call) -> Option<(ObjectId, Rights)> {
+    match &call.body {
+        Body::Plain(operation) => needed(operation.needs()),
+        Body::Data(IoKind::Read, piece) => Some((piece.object, Rights::READ)),
+        Body::Data(IoKind::Write, piece) => Some((piece.object, Rights::WRITE)),
+    }
+}
+
+/// Whether a metadata server that gives capabilities gives one with this reply.
+fn comes_with_one(reply: &ReplyBody) -> bool {
+    match reply {
+        ReplyBody::Node(node) => matches!(node.body, NodeBody::Striped { .. }),
+        reply => *reply == ReplyBody::Done,
+    }
+}
+
+impl Rpc {
+    /// Makes the capabilities that it needs from now on, as a metadata server's own client.
+    pub(super) fn act_as_server(&mut self, key: CapabilityKey) {
+        self.capabilities.key = Some(key);
+    }
+
+    /// The capability to send with an operation, if it needs one and one is there.
+    pub(super) fn capability_for(&mut self, operation: &Operation) -> Option<Capability> {
+        let (object, _) = needed(operation.needs())?;
+        if let Some(key) = &self.capabilities.key {
+            return Some(own(key, object, self.caller().uid, self.client));
+        }
+        let held = self.capabilities.find((object, self.caller().uid))?;
+        Some(held.capability.clone())
+    }
+
+    /// Asks for the capabilities that these calls lack. A call for which none is given ends with the metadata server's
+    /// reason.
+    pub(super) fn authorize_all(&mut self, pending_calls: &mut [PendingCall], deadline: Instant) {
+        let gives_none = |until: Instant| until > Instant::now();
+        if self.capabilities.key.is_some() || self.capabilities.none_until.is_some_and(gives_none) {
+            return;
+        }
+        let (uid, now) = (self.caller().uid, Instant::now());
+        // What is good for a while longer is not worth waiting for a metadata server that is down.
+        let metadata = self.links.get(self.metadata).and_then(|link| link.addr);
+        let is_connected = metadata.is_some_and(|addr| self.bmi.connection(addr).is_some());
+        let mut wanted: Vec<(ObjectId, bool)> = Vec::new();
+        for pending in pending_calls.iter().filter(|pending| pending.is_open()) {
+            let Some((object, rights)) = needs(&pending.call) else {
+                continue;
+            };
+            let (lacks, is_void) = self.capabilities.lacks((object, uid), rights, now);
+            let is_asked = lacks && (is_void || is_connected);
+            if is_asked && !wanted.iter().any(|(other, _)| *other == object) {
+                wanted.push((object, is_void));
+            }
+        }
+        if wanted.is_empty() {
+            return;
+        }
+        // A metadata server that does not reply must not take the time of calls that could be made all the same.
+        let is_early = wanted.iter().all(|(_, is_void)| !is_void);
+        let deadline = match is_early {
+            true => deadline.min(now + self.timeout / EARLY_PART),
+            false => deadline,
+        };
+        let target = match self.metadata_target(deadline) {
+            Ok(target) => target,
+            Err(error) => return self.fail_unauthorized(pending_calls, &wanted, &error),
+        };
+        // One of a build without capabilities gives none, and I/O servers decide what that means.
+        if self.formats(self.metadata).highest < CAPABILITIES {
+            return;
+        }
+        let ask = |(object, _): &(ObjectId, bool)| {
+            let operation = match object {
+                ObjectId(0) => Operation::Authorize,
+                object => Operation::GetNode {
+                    object: *object,
+                    content: false,
+                },
+            };
+            Call::query(self.metadata, operation)
+        };
+        // The replies' capabilities are kept as those of all replies are.
+        let calls = wanted.iter().map(ask).collect();
+        let replies = self.call_directly(calls, target, deadline);
+        for (wanted, reply) in wanted.iter().zip(replies) {
+            match reply {
+                Err(error) => {
+                    self.fail_unauthorized(pending_calls, std::slice::from_ref(wanted), &error);
+                }
+                Ok(reply) => {
+                    let (_, is_void) =
+                        (self.capabilities).lacks((wanted.0, uid), Rights::NONE, now);
+                    if is_void && comes_with_one(&reply) {
+                        self.capabilities.none_until = Some(now + NONE_GIVEN);
+                    }
+                }
+            }
+        }
+    }
+
+    fn metadata_target(&mut self, deadline: Instant) -> Result<Target, CallError> {
+        if self.known(self.metadata).is_none() {
+            self.introduce_metadata(deadline)?;
+        }
+        let known = self.known(self.metadata);
+        known.map(|known| known.target).ok_or_else(|| {
+            let message = "the metadata server is not known";
+            self.error_at(self.metadata, Errno::EHOSTUNREACH, message)
+        })
+    }
+
+    /// Ends the calls that have no capability worth anything with this error.
+    fn fail_unauthorized(
+        &self,
+        pending_calls: &mut [PendingCall],
+        wanted: &[(ObjectId, bool)],
+        error: &CallError,
+    ) {
+        if error.errno == Errno::EOPNOTSUPP {
+            // A metadata server without capabilities.
+            return;
+        }
+        for pending in pending_calls.iter_mut().filter(|pending| pending.is_open()) {
+            let of = needs(&pending.call).map(|(object, _)| object);
+            if wanted
+                .iter()
+                .any(|(object, is_void)| *is_void && Some(*object) == of)
+            {
+                pending.state = State::Done(Err(error.clone()));
+            }
+        }
+    }
+
+    /// Whether a refused call was sent without a capability that one of the servers may want, or give, by now: it may be another build
+    /// than when this client last talked to it.
+    fn may_have_been_upgraded(&self, pending: &PendingCall) -> bool {
+        let Some((object, _)) = needs(&pending.call).filter(|_| !pending.was_renewed) else {
+            return false;
+        };
+        let has_none = self
+            .capabilities
+            .find((object, self.caller().uid))
+            .is_none();
+        let is_before = self.formats(pending.call.server).highest < CAPABILITIES;
+        self.capabilities.key.is_none() && (has_none || is_before)
+    }
+
+    /// Prepares calls for another round whose capabilities have ended. Returns whether there are any.
+    pub(super) fn renew_ended(
+        &mut self,
+        pending_calls: &mut [PendingCall],
+        deadline: Instant,
+    ) -> bool {
+        let uid = self.caller().uid;
+        let mut again = false;
+        for pending in pending_calls.iter_mut() {
+            let State::Done(Err(error)) = &pending.state else {
+                continue;
+            };
+            if error.errno == Errno::EACCES && self.may_have_been_upgraded(pending) {
+                pending.was_renewed = true;
+                pending.state = State::Waiting {
+                    until: Instant::now(),
+                };
+                let servers = [pending.call.server, self.metadata];
+                for server in servers {
+                    self.set_format(server, FORMATS.highest);
+                }
+                self.capabilities.none_until = None;
+                again = true;
+                continue;
+            }
+            if error.errno != Errno::CAPABILITY_ENDED {
+                continue;
+            }
+            self.capabilities.none_until = None;
+            let error = error.clone();
+            if let Some((object, _)) = needs(&pending.call) {
+                self.capabilities.forget((object, uid));
+            }
+            // A server whose clock is ahead takes none until that of the metadata server has come as far.
+            if Instant::now() + LONGEST_PAUSE >= deadline {
+                let errno = Errno::EACCES;
+                pending.state = State::Done(Err(CallError { errno, ..error }));
+                continue;
+            }
+            match std::mem::replace(&mut pending.was_renewed, true) {
+                false => {
+                    pending.state = State::Waiting {
+                        until: Instant::now(),
+                    }
+                }
+                true => pending.wait(error),
+            }
+            again = true;
+        }
+        again
+    }
+
+    /// Keeps the capability that came with a reply.
+    pub(super) fn keep_capability(&mut self, capability: Option<Capability>, sent: Instant) {
+        if let Some(capability) = capability {
+            let uid = self.caller().uid;
+            self.capabilities.keep(uid, capability, sent);
+        }
+    }
+}

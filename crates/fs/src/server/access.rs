@@ -1,0 +1,322 @@
+//! Capabilities at a server: the metadata server makes them, I/O servers verify them at every request about datafiles.
+//!
+//! What a capability says is checked in the order in which its parts can be trusted: the code that proves its origin, then what it
+//! is for and whose it is, then its age (`docs/security.md`, Capabilities).
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use causeway_wire::fs::{
+    Body, Caller, Capability, Errno, Failure, MAC_BYTES, Needs, Node, ObjectId, Request, Rights,
+};
+
+use super::callers::{NOBODY, is_operator};
+use super::ended::Ended;
+use super::given::Given;
+use super::versions::{self, Versions, micros};
+use crate::capability_key::{CapabilityKey, KeySource};
+use crate::config::{CapabilityRule, Configuration};
+use crate::error::failure;
+use crate::permissions;
+
+/// What a server knows of capabilities.
+pub(super) struct Access {
+    file_system: u128,
+    rule: CapabilityRule,
+    lifetime: Duration,
+    source: KeySource,
+    /// Once it could be read.
+    key: Option<CapabilityKey>,
+    versions: Versions,
+    /// The highest version that a capability was found to have.
+    newest_seen: u64,
+    given: Given,
+    ended: Ended,
+    /// Requests that were refused since the start for want of a right, or for a forged one. Capabilities that have ended do not
+    /// count: that they are renewed is an everyday matter.
+    pub(super) refused: u64,
+    /// How many of them were shown to observers.
+    pub(super) shown_refused: u64,
+    /// The capability that goes with the reply in the making.
+    pub(super) granted: Option<Capability>,
+}
+
+/// For how long ends of capabilities matter: one is accepted from before its version on, by clocks that are behind, until its lifetime
+/// is over.
+pub(super) fn kept(lifetime: Duration) -> Duration {
+    lifetime + versions::tolerance(lifetime)
+}
+
+impl Access {
+    /// Of a server that starts. A metadata server has its directory here, where it makes the key if there is none.
+    pub(super) fn new(
+        configuration: &Configuration,
+        metadata: Option<&Path>,
+    ) -> Result<Self, String> {
+        let source = KeySource::of(configuration)?;
+        let (rules, now) = (&configuration.access, Instant::now());
+        let lifetime = rules.capability_lifetime;
+        let (key, versions) = match metadata {
+            Some(directory) => (
+                Some(source.make(configuration.id)?),
+                Versions::open(directory, lifetime)?,
+            ),
+            None => (source.read(configuration.id).ok(), Versions::none()),
+        };
+        let kept = kept(lifetime);
+        Ok(Self {
+            file_system: configuration.id,
+            rule: rules.capabilities,
+            lifetime,
+            source,
+            key,
+            versions,
+            newest_seen: 0,
+            given: Given::new(kept, now),
+            ended: Ended::new(kept, versions::clock(), now),
+            refused: 0,
+            shown_refused: 0,
+            granted: None,
+        })
+    }
+
+    /// The key, which a metadata server always has.
+    pub(super) fn key(&self) -> Option<&CapabilityKey> {
+        self.key.as_ref()
+    }
+
+    /// Whether it checks the capabilities that come with requests.
+    pub(super) fn is_checking(&self) -> bool {
+        self.rule != CapabilityRule::Off
+    }
+
+    /// Reads the key again: the metadata may be others.
+    pub(super) fn forget_key(&mut self) {
+        self.key = None;
+    }
+
+    /// Gives a user of a client what the node permits, if the file has datafiles or is about to get some.
+    pub(super) fn grant(
+        &mut self,
+        node: &Node,
+        caller: &Caller,
+        client: u128,
+    ) -> Option<Capability> {
+        let distribution = distribution_of(node)?;
+        let permitted = permissions::of_handle(&node.attributes, caller);
+        let mut rights = Rights::NONE;
+        for (permission, right) in [
+            (permissions::READ, Rights::READ),
+            (permissions::WRITE, Rights::WRITE),
+        ] {
+            if permitted & permission != 0 {
+                rights = rights.with(right);
+            }
+        }
+        let bits = distribution.servers.iter().copied();
+        let servers = bits.fold(0, |all, number| all | Capability::server_bit(number));
+        self.given
+            .note(node.object, &node.attributes, Instant::now());
+        self.make(node.object, rights, caller.uid, client, servers)
+    }
+
+    /// Gives an operator the right to check and remove all datafiles.
+    pub(super) fn authorize(&mut self, caller: &Caller, client: u128) -> Option<Capability> {
+        self.make(ObjectId(0), Rights::OPERATE, caller.uid, client, u64::MAX)
+    }
+
+    fn make(
+        &mut self,
+        object: ObjectId,
+        rights: Rights,
+        uid: u32,
+        client: u128,
+        servers: u64,
+    ) -> Option<Capability> {
+        let is_on = self.rule != CapabilityRule::Off;
+        let key = self.key.as_ref().filter(|_| is_on)?;
+        let version = self.versions.current(versions::clock());
+        let mut capability = Capability {
+            object,
+            rights,
+            uid,
+            node: 0,
+            client,
+            version,
+            lifetime_ms: lifetime_ms(self.lifetime),
+            servers,
+            mac: [0; MAC_BYTES],
+        };
+        key.sign(&mut capability);
+        Some(capability)
+    }
+
+    /// The permissions of an object have changed to these. Returns the version up to which its capabilities have ended, if any may be
+    /// good otherwise that gives more.
+    pub(super) fn end_given(&mut self, node: &Node) -> Option<u64> {
+        let (object, now) = (node.object, Instant::now());
+        if self.rule == CapabilityRule::Off || !self.given.may_exceed(object, &node.attributes, now)
+        {
+            return None;
+        }
+        self.given.ended(object);
+        Some(self.versions.end(versions::clock()))
+    }
+
+    /// Notes that objects' capabilities have ended up to a version each.
+    pub(super) fn end(&mut self, ended: impl Iterator<Item = (ObjectId, u64)>) {
+        let newest = self.newest_seen.max(versions::clock());
+        let now = Instant::now();
+        for (object, version) in ended {
+            let newest = match version {
+                // Of an object that is gone.
+                u64::MAX => newest,
+                version => newest.max(version),
+            };
+            self.ended.end(object, version, newest, now);
+        }
+    }
+
+    /// Refuses a request that needs a right which its capability does not prove. `server` is this server's number.
+    pub(super) fn check(&mut self, request: &Request, server: Option<u16>) -> Result<(), Failure> {
+        let needs = request.operation.needs();
+        if needs == Needs::Nothing || self.rule == CapabilityRule::Off {
+            return Ok(());
+        }
+        let Some(capability) = &request.capability else {
+            return match self.rule {
+                CapabilityRule::Optional | CapabilityRule::Off => Ok(()),
+                CapabilityRule::Required => Err(refused(
+                    "the request comes without a capability of the metadata server, as those of earlier builds do, and where the \
+                     metadata server has `capabilities = \"off\"`: upgrade the client and the metadata server, or have `capabilities = \"optional\"` in the configuration until then"
+                        .to_owned(),
+                )),
+            };
+        };
+        self.check_origin(capability)?;
+        check_scope(capability, request, needs, server).map_err(refused)?;
+        let now = versions::clock();
+        self.check_age(capability, now)?;
+        self.newest_seen = self.newest_seen.max(capability.version);
+        Ok(())
+    }
+
+    fn check_origin(&mut self, capability: &Capability) -> Result<(), Failure> {
+        if self.key.is_none() {
+            let read = self.source.read(self.file_system);
+            let key = read
+                .map_err(|why| refused(format!("the key of capabilities cannot be read: {why}")))?;
+            self.key = Some(key);
+        }
+        match self
+            .key
+            .as_ref()
+            .is_some_and(|key| key.verifies(capability))
+        {
+            true => Ok(()),
+            false => {
+                self.refused += 1;
+                // As one that has ended, so that a client that has it from before a change of the key asks for another.
+                Err(failure(
+                    Errno::CAPABILITY_ENDED,
+                    "the capability was not made with this server's key: if new ones are refused, too, give all servers the \
+                     same key (`server_key_file`) and start them again",
+                ))
+            }
+        }
+    }
+
+    fn check_age(&self, capability: &Capability, now: u64) -> Result<(), Failure> {
+        let lifetime = self
+            .lifetime
+            .min(Duration::from_millis(capability.lifetime_ms.into()));
+        let ends = capability.version.saturating_add(micros(lifetime));
+        let latest = now.saturating_add(micros(versions::tolerance(self.lifetime)));
+        let why = if now > ends {
+            "it has expired"
+        } else if capability.version > latest {
+            "it is from the future"
+        } else if self.ended.has_ended(capability.object, capability.version) {
+            "permissions have changed, or the file was removed, since it was given out"
+        } else {
+            return Ok(());
+        };
+        let age = (i128::from(now) - i128::from(capability.version)) as f64 / 1e6;
+        Err(failure(
+            Errno::CAPABILITY_ENDED,
+            format!(
+                "the capability has ended: {why}; by this server's clock it is {age} s old, and good for {} s: if new ones \
+                 are refused, too, set the clocks of the servers, and start the metadata server again if its clock was set back",
+                lifetime.as_secs_f64()
+            ),
+        ))
+    }
+}
+
+fn refused(why: impl Into<String>) -> Failure {
+    failure(Errno::EACCES, why)
+}
+
+fn lifetime_ms(lifetime: Duration) -> u32 {
+    u32::try_from(lifetime.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// The distribution of a file that has datafiles, or may have one.
+pub(super) fn distribution_of(node: &Node) -> Option<&causeway_wire::fs::Distribution> {
+    match &node.body {
+        Body::Striped { distribution, .. }
+        | Body::Stuffed {
+            distribution,
+            moving: true,
+            ..
+        } => Some(distribution),
+        _ => None,
+    }
+}
+
+/// Whether a capability that a metadata server has made is good for this request of this sender.
+fn check_scope(
+    capability: &Capability,
+    request: &Request,
+    needs: Needs,
+    server: Option<u16>,
+) -> Result<(), String> {
+    let refuse = |message: String| Err(message);
+    let (object, rights) = match needs {
+        Needs::Nothing => return Ok(()),
+        Needs::Object(object, rights) => (object, rights),
+        Needs::Any(rights) => (ObjectId(0), rights),
+    };
+    if capability.object != object {
+        return refuse(format!(
+            "the capability is for object {}, and object {} is meant",
+            capability.object.0, object.0
+        ));
+    }
+    if rights != Rights::NONE && !capability.rights.has_any(rights) {
+        return refuse(format!(
+            "user {} has no right to do this to object {}",
+            capability.uid, object.0
+        ));
+    }
+    let uid = request.caller.uid;
+    // Root of a client's node may be nobody to the metadata server alone, which it reaches in another way.
+    let is_squashed = is_operator(uid) && capability.uid == NOBODY;
+    if capability.uid != uid && !is_squashed {
+        return refuse(format!(
+            "the capability is user {}'s, and user {uid} shows it",
+            capability.uid
+        ));
+    }
+    if capability.client != request.client {
+        return refuse("the capability is another client's".to_owned());
+    }
+    let bit = server.map_or(u64::MAX, Capability::server_bit);
+    if capability.servers & bit == 0 {
+        return refuse(format!(
+            "object {} has no datafile on this server",
+            object.0
+        ));
+    }
+    Ok(())
+}

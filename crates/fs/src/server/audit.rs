@@ -1,0 +1,316 @@
+//! Who did what to which object with what outcome, as structured log lines.
+//!
+//! A record is begun when a request has come and ends with its reply. There are at most [`RATE`] lines each second on average: a
+//! client must not be able to fill a disk, and the line after those that were left out says how many they were.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use causeway_bmi::Identity;
+use causeway_wire::fs::{
+    Caller, Errno, Failure, Needs, ObjectId, Operation, Place, Request, Rights,
+};
+
+use crate::config::AuditLevel;
+
+/// Lines per second.
+const RATE: f64 = 200.0;
+/// Lines that may come at once.
+const BURST: f64 = 1000.0;
+/// Requests whose outcome is awaited, more than may wait for locks and turns. Those of clients that end before their reply stay until
+/// there are so many.
+const MOST_OPEN: usize = 16_384;
+
+/// A request of which a line is to tell.
+#[derive(Debug)]
+pub(super) struct Record {
+    /// Where the request came from.
+    node: String,
+    uid: u32,
+    gid: u32,
+    verb: &'static str,
+    object: u64,
+    name: String,
+    /// The second name, of operations that have two.
+    to: String,
+    /// Whether its success is told, too.
+    always: bool,
+}
+
+/// The audit of a server.
+#[derive(Debug)]
+pub(super) struct Audit {
+    level: AuditLevel,
+    /// By a number of their own: clients choose tags.
+    open: HashMap<u64, Record>,
+    last: u64,
+    /// How many lines may come now.
+    allowance: f64,
+    counted: Instant,
+    left_out: u64,
+}
+
+impl Audit {
+    pub(super) fn new(level: AuditLevel, now: Instant) -> Self {
+        Self {
+            level,
+            open: HashMap::new(),
+            last: 0,
+            allowance: BURST,
+            counted: now,
+            left_out: 0,
+        }
+    }
+
+    /// Whether there is anything to note at all.
+    pub(super) fn is_on(&self) -> bool {
+        self.level != AuditLevel::Off
+    }
+
+    /// Begins the record of a request, whose caller claims to be who it says, and returns the record's number.
+    pub(super) fn begin(
+        &mut self,
+        identity: Option<Identity>,
+        address: impl FnOnce() -> Option<String>,
+        request: &Request,
+    ) -> u64 {
+        let (object, place) = subject(&request.operation);
+        let Caller { uid, gid, .. } = request.caller;
+        let node = match identity {
+            Some(Identity::Local { pid, .. }) => format!("here, process {pid}"),
+            _ => address().unwrap_or_default(),
+        };
+        if self.open.len() >= MOST_OPEN {
+            self.left_out += self.open.len() as u64;
+            self.open.clear();
+        }
+        let record = Record {
+            node,
+            uid,
+            gid,
+            verb: verb(&request.operation),
+            object: object.0,
+            name: escaped(place),
+            to: escaped(second(&request.operation)),
+            always: self.level == AuditLevel::All || changes(&request.operation),
+        };
+        self.last += 1;
+        self.open.insert(self.last, record);
+        self.last
+    }
+
+    /// Tells the outcome of a request.
+    pub(super) fn end(&mut self, number: u64, failure: Option<&Failure>, now: Instant) {
+        if self.open.is_empty() {
+            return;
+        }
+        let Some(record) = self.open.remove(&number) else {
+            return;
+        };
+        let errno = failure.map(|failure| failure.errno);
+        let is_refused = errno.is_some_and(is_refusal);
+        if !record.always && !is_refused {
+            return;
+        }
+        if !self.allows_line(now) {
+            self.left_out += 1;
+            return;
+        }
+        let Record {
+            node,
+            uid,
+            gid,
+            verb,
+            object,
+            name,
+            to,
+            ..
+        } = record;
+        let outcome = match errno {
+            None => "done".to_owned(),
+            Some(errno) => errno
+                .name()
+                .map_or_else(|| errno.0.to_string(), str::to_owned),
+        };
+        let left_out = std::mem::take(&mut self.left_out);
+        tracing::info!(
+            node, uid, gid, verb, object, name, to, outcome, left_out, "audit"
+        );
+    }
+
+    fn allows_line(&mut self, now: Instant) -> bool {
+        let passed: Duration = now.saturating_duration_since(self.counted);
+        self.counted = now;
+        self.allowance = (self.allowance + passed.as_secs_f64() * RATE).min(BURST);
+        let allows = self.allowance >= 1.0;
+        self.allowance -= f64::from(u8::from(allows));
+        allows
+    }
+}
+
+/// Whether a request that failed with this was refused for want of a right.
+pub(super) fn is_refusal(errno: Errno) -> bool {
+    matches!(errno, Errno::EACCES | Errno::EPERM)
+}
+
+/// Whether an operation changes names, attributes, the layout, or datafiles other than by writing: what a file's owner wants
+/// to know of afterwards, and there are few enough of.
+fn changes(operation: &Operation) -> bool {
+    match operation {
+        Operation::Create { .. }
+        | Operation::MakeDirectory { .. }
+        | Operation::SymbolicLink { .. }
+        | Operation::MakeSpecial { .. }
+        | Operation::HardLink { .. }
+        | Operation::Rename { .. }
+        | Operation::Exchange { .. }
+        | Operation::Unlink { .. }
+        | Operation::RemoveDirectory { .. }
+        | Operation::SetAttributes { .. }
+        | Operation::Truncate { .. }
+        | Operation::SetXattr { .. }
+        | Operation::RemoveXattr { .. }
+        | Operation::AddServer { .. }
+        | Operation::AcceptServer { .. }
+        | Operation::DrainServer { .. }
+        | Operation::Check { repair: true, .. } => true,
+        Operation::ListData { .. } | Operation::CheckData { .. } => false,
+        operation => {
+            let operates = [Rights::OPERATE, Rights::SERVE].map(Needs::Any);
+            operates.contains(&operation.needs())
+        }
+    }
+}
+
+/// The object or the name that an operation is about; object 0 if it is about none.
+fn subject(operation: &Operation) -> (ObjectId, Option<&Place>) {
+    match operation {
+        Operation::Lookup { place, .. }
+        | Operation::Create { place, .. }
+        | Operation::MakeDirectory { place, .. }
+        | Operation::SymbolicLink { place, .. }
+        | Operation::MakeSpecial { place, .. }
+        | Operation::Unlink { place, .. }
+        | Operation::RemoveDirectory { place, .. }
+        | Operation::Rename { from: place, .. }
+        | Operation::Exchange { first: place, .. } => (place.base, Some(place)),
+        Operation::HardLink { object, place } => (*object, Some(place)),
+        Operation::GetNode { object, .. }
+        | Operation::ReadDirectory { object, .. }
+        | Operation::SetAttributes { object, .. }
+        | Operation::Truncate { object, .. }
+        | Operation::Grow { object, .. }
+        | Operation::FinishTruncate { object, .. }
+        | Operation::Extend { object, .. }
+        | Operation::WriteStuffed { object, .. }
+        | Operation::Append { object, .. }
+        | Operation::BeginAppend { object }
+        | Operation::EndAppend { object, .. }
+        | Operation::SetXattr { object, .. }
+        | Operation::RemoveXattr { object, .. }
+        | Operation::GetXattr { object, .. }
+        | Operation::ListXattrs { object } => (*object, None),
+        Operation::Remove { objects } | Operation::RemoveOrphans { objects, .. } => {
+            (objects.first().copied().unwrap_or(ObjectId(0)), None)
+        }
+        operation => match operation.needs() {
+            Needs::Object(object, _) => (object, None),
+            Needs::Any(_) | Needs::Nothing => (ObjectId(0), None),
+        },
+    }
+}
+
+/// The second name of an operation that has two.
+fn second(operation: &Operation) -> Option<&Place> {
+    match operation {
+        Operation::Rename { to: place, .. } | Operation::Exchange { second: place, .. } => {
+            Some(place)
+        }
+        _ => None,
+    }
+}
+
+/// A name as it is in a line, with everything escaped that could end it.
+fn escaped(place: Option<&Place>) -> String {
+    place.map_or_else(String::new, |place| {
+        let name = String::from_utf8_lossy(&place.path);
+        name.escape_debug().collect()
+    })
+}
+
+/// What an operation is called in a line.
+fn verb(operation: &Operation) -> &'static str {
+    match operation {
+        Operation::Lookup { .. } => "lookup",
+        Operation::GetNode { .. } => "stat",
+        Operation::Create { .. } => "create",
+        Operation::MakeDirectory { .. } => "mkdir",
+        Operation::SymbolicLink { .. } => "symlink",
+        Operation::MakeSpecial { .. } => "mknod",
+        Operation::HardLink { .. } => "link",
+        Operation::Rename { .. } => "rename",
+        Operation::Exchange { .. } => "exchange",
+        Operation::Unlink { .. } => "unlink",
+        Operation::RemoveDirectory { .. } => "rmdir",
+        Operation::ReadDirectory { .. } => "readdir",
+        Operation::SetAttributes { .. } => "setattr",
+        Operation::Truncate { .. } | Operation::Grow { .. } => "truncate",
+        Operation::Append { .. }
+        | Operation::BeginAppend { .. }
+        | Operation::EndAppend { .. }
+        | Operation::CancelAppend { .. } => "append",
+        Operation::Extend { .. } | Operation::WriteStuffed { .. } => "write",
+        Operation::SetXattr { .. } => "setxattr",
+        Operation::RemoveXattr { .. } => "removexattr",
+        Operation::GetXattr { .. } => "getxattr",
+        Operation::ListXattrs { .. } => "listxattr",
+        Operation::AddServer { .. } => "add server",
+        Operation::AcceptServer { .. } => "accept server",
+        Operation::DrainServer { .. } => "drain server",
+        Operation::Lock { .. } | Operation::TestLock { .. } => "lock",
+        Operation::Unlock { .. } | Operation::CancelLock { .. } => "unlock",
+        Operation::Read { .. } => "read data",
+        Operation::Write { .. } | Operation::Seed { .. } => "write data",
+        Operation::TruncateData { .. } => "truncate data",
+        Operation::PunchData { .. } => "punch data",
+        Operation::ReserveData { .. } => "reserve data",
+        Operation::Flush { .. } => "flush data",
+        Operation::Remove { .. } | Operation::RemoveOrphans { .. } => "remove data",
+        Operation::AcceptData { .. } => "accept data",
+        Operation::Scrub { .. } => "scrub",
+        Operation::Check { .. } => "check",
+        Operation::Enroll { .. } => "enroll",
+        Operation::EndCapabilities { .. } => "end capabilities",
+        Operation::Authorize => "authorize",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_a_limit_and_come_again_with_time() {
+        let start = Instant::now();
+        let mut audit = Audit::new(AuditLevel::All, start);
+        let count = |audit: &mut Audit, now, tries: usize| {
+            (0..tries).filter(|_| audit.allows_line(now)).count()
+        };
+        assert_eq!(count(&mut audit, start, 5000), BURST as usize);
+        let later = start + Duration::from_secs(2);
+        assert_eq!(count(&mut audit, later, 5000), 2 * RATE as usize);
+    }
+
+    #[test]
+    fn changes_are_what_alters_names_attributes_and_datafiles() {
+        let object = ObjectId(1);
+        assert!(changes(&Operation::Truncate { object, size: 0 }));
+        assert!(changes(&Operation::Remove { objects: vec![] }));
+        assert!(!changes(&Operation::StoredData { object }));
+        assert!(!changes(&Operation::GetNode {
+            object,
+            content: false
+        }));
+    }
+}

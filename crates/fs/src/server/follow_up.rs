@@ -1,0 +1,53 @@
+//! What follows a change of the metadata, once it is carried out.
+
+use causeway_wire::fs::formats::CAPABILITIES;
+use causeway_wire::fs::{Caller, Operation, Request, SetAttributes};
+
+/// For whom a change is made, and what follows it.
+pub(super) struct FollowUp {
+    pub(super) caller: Caller,
+    pub(super) client: u128,
+    pub(super) kind: FollowUpKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FollowUpKind {
+    /// The client may go on with the file's datafiles, and gets a capability with the reply.
+    Grant,
+    /// Permissions may be fewer: I/O servers are told before the client is.
+    End,
+}
+
+impl FollowUp {
+    /// What follows this request, whose format is `format`, if anything does.
+    pub(super) fn of(request: &Request, format: u8) -> Option<Self> {
+        let kind = match &request.operation {
+            Operation::SetAttributes {
+                set:
+                    SetAttributes {
+                        mode: None,
+                        uid: None,
+                        gid: None,
+                        ..
+                    },
+                ..
+            } => return None,
+            Operation::SetAttributes { .. } => FollowUpKind::End,
+            Operation::Create { .. }
+            | Operation::BeginUnstuff { .. }
+            | Operation::FinishUnstuff { .. }
+            | Operation::Truncate { .. }
+            | Operation::Grow { .. }
+                if format >= CAPABILITIES =>
+            {
+                FollowUpKind::Grant
+            }
+            _ => return None,
+        };
+        Some(Self {
+            caller: request.caller.clone(),
+            client: request.client,
+            kind,
+        })
+    }
+}

@@ -1,0 +1,191 @@
+//! Of which objects a metadata server has given capabilities out that may still be good, and by which permissions.
+//!
+//! Only of these must I/O servers be told, and only when somebody has fewer rights: most changes of permissions concern files that
+//! nobody has open, or take nothing from anybody.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use causeway_wire::fs::{Attributes, ObjectId};
+
+/// Objects that are kept, in each of two generations.
+const MOST: usize = 1 << 16;
+/// Reading and writing, of the group and of others. The owner may always.
+const RIGHTS: u16 = 0o066;
+
+/// What rights depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Permissions {
+    mode: u16,
+    uid: u32,
+    gid: u32,
+}
+
+impl Permissions {
+    fn of(attributes: &Attributes) -> Self {
+        Self {
+            mode: attributes.mode & RIGHTS,
+            uid: attributes.uid,
+            gid: attributes.gid,
+        }
+    }
+
+    /// Whether nobody has fewer rights by `later`.
+    fn are_within(self, later: Self) -> bool {
+        (self.uid, self.gid) == (later.uid, later.gid) && self.mode & !later.mode == 0
+    }
+}
+
+/// By object: the permissions by which all of its capabilities were given out; `None` if they were not the same.
+type Generation = HashMap<ObjectId, Option<Permissions>>;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Given {
+    /// How long a capability may be good.
+    lifetime: Duration,
+    /// Until then any object may be one: what was given out is not known of all.
+    any_until: Option<Instant>,
+    recent: Generation,
+    /// Those from before `since`.
+    older: Generation,
+    since: Instant,
+}
+
+impl Given {
+    /// Of a server that starts: an earlier run may have given some out.
+    pub(super) fn new(lifetime: Duration, now: Instant) -> Self {
+        Self {
+            lifetime,
+            any_until: Some(now + lifetime),
+            recent: Generation::new(),
+            older: Generation::new(),
+            since: now,
+        }
+    }
+
+    /// A capability of the object, which has these attributes, is given out.
+    pub(super) fn note(&mut self, object: ObjectId, attributes: &Attributes, now: Instant) {
+        self.pass(now);
+        if self.recent.len() >= MOST && !self.recent.contains_key(&object) {
+            self.any_until = Some(now + self.lifetime);
+            self.recent.clear();
+            self.older.clear();
+        }
+        let permissions = Some(Permissions::of(attributes));
+        let of_all = [&self.recent, &self.older]
+            .iter()
+            .all(|noted| noted.get(&object).is_none_or(|known| *known == permissions));
+        self.recent.insert(object, permissions.filter(|_| of_all));
+    }
+
+    /// Whether one of the object's may be good that gives more than these attributes do.
+    pub(super) fn may_exceed(
+        &mut self,
+        object: ObjectId,
+        attributes: &Attributes,
+        now: Instant,
+    ) -> bool {
+        self.pass(now);
+        let later = Permissions::of(attributes);
+        self.any_until.is_some()
+            || [&self.recent, &self.older].iter().any(|noted| {
+                let given = noted.get(&object);
+                given.is_some_and(|given| given.is_none_or(|given| !given.are_within(later)))
+            })
+    }
+
+    /// All of the object's that were given out have ended.
+    pub(super) fn ended(&mut self, object: ObjectId) {
+        self.recent.remove(&object);
+        self.older.remove(&object);
+    }
+
+    fn pass(&mut self, now: Instant) {
+        self.any_until = self.any_until.filter(|until| *until > now);
+        let age = now.saturating_duration_since(self.since);
+        if age < self.lifetime {
+            return;
+        }
+        self.older = std::mem::take(&mut self.recent);
+        if age >= 2 * self.lifetime {
+            self.older.clear();
+        }
+        self.since = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_wire::fs::{Kind, Timestamp};
+
+    use super::*;
+
+    const LIFETIME: Duration = Duration::from_secs(60);
+
+    fn attributes(mode: u16, uid: u32, gid: u32) -> Attributes {
+        let now = Timestamp::default();
+        Attributes {
+            kind: Kind::File,
+            mode,
+            uid,
+            gid,
+            links: 1,
+            size: 0,
+            accessed: now,
+            modified: now,
+            changed: now,
+        }
+    }
+
+    #[test]
+    fn objects_are_known_as_long_as_their_capabilities_are_good() {
+        let start = Instant::now();
+        let mut given = Given::new(LIFETIME, start);
+        let [one, two] = [ObjectId(1), ObjectId(2)];
+        let (wide, narrow) = (attributes(0o666, 1, 1), attributes(0o600, 1, 1));
+        assert!(given.may_exceed(two, &narrow, start), "of an earlier run");
+        let later = start + LIFETIME;
+        given.note(one, &wide, later - Duration::from_secs(1));
+        assert!(!given.may_exceed(two, &narrow, later) && given.may_exceed(one, &narrow, later));
+        let late = later + LIFETIME - Duration::from_secs(2);
+        assert!(given.may_exceed(one, &narrow, late));
+        assert!(!given.may_exceed(one, &narrow, later + 2 * LIFETIME));
+        // More than are kept: any may be one.
+        for object in 0..=MOST as u64 {
+            given.note(ObjectId(object + 10), &wide, later + 2 * LIFETIME);
+        }
+        assert!(given.may_exceed(two, &narrow, later + 2 * LIFETIME));
+        assert!(!given.may_exceed(two, &narrow, later + 3 * LIFETIME));
+    }
+
+    #[test]
+    fn capabilities_exceed_what_takes_a_right_from_anybody() {
+        let start = Instant::now();
+        let mut given = Given::new(LIFETIME, start);
+        let now = start + LIFETIME;
+        let object = ObjectId(1);
+        given.note(object, &attributes(0o644, 5, 6), now);
+        for (mode, uid, gid, exceeds) in [
+            (0o644, 5, 6, false),
+            (0o666, 5, 6, false),
+            (0o755, 5, 6, false),
+            (0o444, 5, 6, false),
+            (0o640, 5, 6, true),
+            (0o604, 5, 6, true),
+            (0o666, 4, 6, true),
+            (0o666, 5, 4, true),
+        ] {
+            let later = attributes(mode, uid, gid);
+            assert_eq!(given.may_exceed(object, &later, now), exceeds, "{later:?}");
+        }
+        // Of before and after a change, in either order and over generations.
+        for (first, second) in [(0o600, 0o666), (0o666, 0o600)] {
+            given.ended(object);
+            assert!(!given.may_exceed(object, &attributes(0o600, 5, 6), now));
+            given.note(object, &attributes(first, 5, 6), now);
+            given.note(object, &attributes(second, 5, 6), now + LIFETIME);
+            assert!(given.may_exceed(object, &attributes(0o600, 5, 6), now + LIFETIME));
+        }
+    }
+}

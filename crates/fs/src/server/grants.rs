@@ -1,0 +1,205 @@
+//! When the loop gives capabilities out, checks them, and has them end.
+
+use causeway_bmi::{Addr, InfoOption};
+use causeway_wire::fs::formats::CAPABILITIES;
+use causeway_wire::fs::{Capability, Errno, Failure, Operation, Reply, ReplyBody, Request};
+
+use super::access::distribution_of;
+use super::audit::is_refusal;
+use super::callers::{check_operator, squash};
+use super::events::{EntryState, Loop};
+use super::follow_up::FollowUpKind;
+use super::identity;
+use super::news::News;
+use super::ticket::{ReplyTo, Ticket};
+use crate::error::failure;
+
+impl Loop {
+    /// Refuses a request of a caller that claims another identity, or for another server.
+    pub(super) fn admit(&mut self, from: Addr, request: &mut Request) -> Result<(), Failure> {
+        let identity = self.bmi.identity(from);
+        self.callers
+            .verify(from, identity, &request.caller)
+            .inspect_err(|failure| {
+                tracing::warn!(failure.message, "a caller's claimed identity is refused");
+            })?;
+        if let Some(rules) = &self.node_rules {
+            let node = self.bmi.node(from);
+            rules
+                .check(node.as_deref(), &request.operation)
+                .inspect_err(|failure| {
+                    tracing::warn!(failure.message, "a node's request is refused");
+                })?;
+        }
+        // Before the right, which another server may have given: who is wrong here is told where it is.
+        identity::check(&self.identity, request).inspect_err(|failure| {
+            tracing::debug!(failure.message, "a request for another server");
+        })?;
+        self.check_right(request)?;
+        if self.root_squash {
+            squash(identity, &mut request.caller);
+        }
+        Ok(())
+    }
+
+    /// Shows observers how many requests were refused, once there are more.
+    pub(super) fn show_refused(&mut self) {
+        if self.access.shown_refused == self.access.refused {
+            return;
+        }
+        self.access.shown_refused = self.access.refused;
+        let refused = InfoOption::Refused(self.access.refused);
+        if let Err(error) = self.bmi.set_info(None, refused) {
+            tracing::debug!(%error, "how many requests were refused cannot be shown");
+        }
+    }
+
+    /// Refuses a request about datafiles, or of a metadata server's, that does not prove its right.
+    pub(super) fn check_right(&mut self, request: &Request) -> Result<(), Failure> {
+        self.access
+            .check(request, self.identity.index)
+            .inspect_err(|failure| {
+                tracing::debug!(failure.message, "a request without the right to it");
+            })
+    }
+
+    /// Refuses who is no operator. Who shows a capability for it, which [`Loop::check_right`] has found good, is one.
+    pub(super) fn check_operator(&self, request: &Request, doing: &str) -> Result<(), Failure> {
+        match request.capability {
+            Some(_) if self.access.is_checking() => Ok(()),
+            _ => check_operator(&request.caller, doing),
+        }
+    }
+
+    /// Gives an operator the right to check and remove datafiles.
+    pub(super) fn authorize(&mut self, request: &Request) -> Result<ReplyBody, Failure> {
+        self.check_metadata()?;
+        check_operator(&request.caller, "check and remove datafiles")?;
+        let granted = self.access.authorize(&request.caller, request.client);
+        self.access.granted = granted;
+        Ok(ReplyBody::Done)
+    }
+
+    /// Ends the capabilities of objects that are removed: nobody makes their datafiles again.
+    pub(super) fn end_of_removed(&mut self, operation: &Operation) {
+        if let Operation::Remove { objects } | Operation::RemoveOrphans { objects, .. } = operation
+        {
+            let ended = objects.iter().map(|object| (*object, u64::MAX));
+            self.access.end(ended);
+        }
+    }
+
+    /// Ends capabilities, as the metadata server says.
+    pub(super) fn end_capabilities(&mut self, request: &Request) -> Result<ReplyBody, Failure> {
+        self.store()?;
+        self.check_operator(request, "end capabilities")?;
+        match &request.operation {
+            Operation::EndCapabilities { ended } => self.access.end(ended.iter().copied()),
+            _ => return Err(failure(Errno::EINVAL, "no end of capabilities")),
+        }
+        Ok(ReplyBody::Done)
+    }
+
+    /// Gives a client that reads a node a capability with the reply, as of the state that the reply shows.
+    pub(super) fn grant_with(&mut self, request: &Request, format: u8, reply: &Reply) {
+        if format < CAPABILITIES {
+            return;
+        }
+        if let (Operation::Lookup { .. } | Operation::GetNode { .. }, Ok(ReplyBody::Node(node))) =
+            (&request.operation, &reply.result)
+        {
+            let granted = self.access.grant(node, &request.caller, request.client);
+            self.access.granted = granted;
+        }
+    }
+
+    /// Begins the record of a request that has come, and returns its number; 0 if there is none.
+    pub(super) fn begin_audit(&mut self, from: Addr, request: &Request) -> u64 {
+        if !self.audit.is_on() {
+            return 0;
+        }
+        let address = || self.bmi.reverse_lookup(from);
+        let identity = self.bmi.identity(from);
+        self.audit.begin(identity, address, request)
+    }
+
+    /// Counts a refusal, and ends the record of a request.
+    pub(super) fn note_outcome(&mut self, to: ReplyTo, reply: &Reply) {
+        let failed = reply.result.as_ref().err();
+        let is_refused = failed.is_some_and(|failure| is_refusal(failure.errno));
+        self.access.refused += u64::from(is_refused);
+        self.audit.end(to.record, failed, self.round_at);
+    }
+
+    /// The capability that goes with the reply to a change. The reply may be one that was remembered, whose node is older
+    /// than the latest change of permissions, so the node is read again.
+    pub(super) fn capability_of(&mut self, ticket: Ticket, reply: &Reply) -> Option<Capability> {
+        let Ok(ReplyBody::Node(node)) = &reply.result else {
+            return None;
+        };
+        distribution_of(node)?;
+        let entry = self.entry(ticket)?;
+        let EntryState::Changing(_) = &entry.state else {
+            return None;
+        };
+        let EntryState::Changing(change) =
+            std::mem::replace(&mut entry.state, EntryState::Elsewhere)
+        else {
+            return None;
+        };
+        if !matches!(change.kind, FollowUpKind::Grant) {
+            return None;
+        }
+        let reads = Request {
+            reply_tag: 0,
+            target: Default::default(),
+            client: change.client,
+            slot: 0,
+            sequence: 0,
+            caller: change.caller,
+            capability: None,
+            opening: None,
+            operation: Operation::GetNode {
+                object: node.object,
+                content: false,
+            },
+        };
+        match self.read_metadata(&reads)?.result {
+            Ok(ReplyBody::Node(node)) => self.access.grant(&node, &reads.caller, change.client),
+            _ => None,
+        }
+    }
+
+    /// Whether the reply to a change waits until I/O servers know that the object's capabilities have ended.
+    pub(super) fn ends_capabilities(&mut self, ticket: Ticket, reply: &Reply) -> bool {
+        let Ok(ReplyBody::Node(node)) = &reply.result else {
+            return false;
+        };
+        let Some(entry) = self.entry(ticket) else {
+            return false;
+        };
+        match &entry.state {
+            EntryState::Changing(change) if matches!(change.kind, FollowUpKind::End) => {}
+            _ => return false,
+        }
+        entry.state = EntryState::Elsewhere;
+        let Some(distribution) = distribution_of(node) else {
+            return false;
+        };
+        let Some(version) = self.access.end_given(node) else {
+            return false;
+        };
+        let news = News {
+            ticket,
+            reply: reply.clone(),
+            object: node.object,
+            version,
+            servers: distribution.servers.clone(),
+        };
+        match &self.metadata {
+            Some(metadata) => metadata.tell(news),
+            None => return false,
+        }
+        true
+    }
+}

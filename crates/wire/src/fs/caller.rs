@@ -1,0 +1,14 @@
+//! On whose behalf a client asks.
+
+use alloc::vec::Vec;
+
+/// The identity that permissions are checked against.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Caller {
+    /// User id.
+    pub uid: u32,
+    /// Primary group id.
+    pub gid: u32,
+    /// Supplementary group ids.
+    pub groups: Vec<u32>,
+}

@@ -1,0 +1,140 @@
+//! Capabilities: what the metadata server lets a user of a client do to an object, in a form that I/O servers can verify
+//! without asking it (NASD, Gobioff et al. 1999).
+
+use super::objects::ObjectId;
+use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
+
+/// Bytes of a capability's authentication code.
+pub const MAC_BYTES: usize = 32;
+/// Bytes of what the code authenticates: one block of BLAKE3, with seven bytes left.
+pub const SIGNED_BYTES: usize = 57;
+
+/// What may be done to an object: a set of [`Rights::READ`] and the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rights(pub u8);
+
+impl Rights {
+    /// None but those that every capability gives: measuring the object.
+    pub const NONE: Self = Self(0);
+    /// Reading.
+    pub const READ: Self = Self(1);
+    /// Writing, truncating, making holes, reserving room.
+    pub const WRITE: Self = Self(2);
+    /// Checking, moving aside and removing any datafile. Given to operators, for object 0.
+    pub const OPERATE: Self = Self(4);
+    /// What the metadata server alone does to I/O servers. Never given to anybody.
+    pub const SERVE: Self = Self(8);
+    const ALL: u8 = 15;
+
+    /// Both.
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all of `other` are among these.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether any of `other` is among these.
+    pub const fn has_any(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// A right that a metadata server has given to a user of a client. Useless to others: servers compare who uses it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capability {
+    /// The object: all of its datafiles. 0 for rights that belong to no object.
+    pub object: ObjectId,
+    /// What may be done.
+    pub rights: Rights,
+    /// The user that it was given to.
+    pub uid: u32,
+    /// The node that it was given to; 0 while nodes have no identities of their own.
+    pub node: u64,
+    /// The client that it was given to ([`Request::client`](super::Request::client)).
+    pub client: u128,
+    /// When it was given, in microseconds since 1970 by the metadata server's clock, which never goes back for this. Those
+    /// that were given before the object's permissions changed have ended.
+    pub version: u64,
+    /// How long it is good, in milliseconds.
+    pub lifetime_ms: u32,
+    /// The I/O servers that may be used: bit `n` for those whose number is `n` modulo 64.
+    pub servers: u64,
+    /// Proves, to holders of the servers' key, that a metadata server has made it.
+    pub mac: [u8; MAC_BYTES],
+}
+
+impl Capability {
+    /// What [`Capability::mac`] authenticates, as it also travels.
+    pub fn signed(&self) -> [u8; SIGNED_BYTES] {
+        let mut out = [0; SIGNED_BYTES];
+        out[..8].copy_from_slice(&self.object.0.to_le_bytes());
+        out[8] = self.rights.0;
+        out[9..13].copy_from_slice(&self.uid.to_le_bytes());
+        out[13..21].copy_from_slice(&self.node.to_le_bytes());
+        out[21..37].copy_from_slice(&self.client.to_le_bytes());
+        out[37..45].copy_from_slice(&self.version.to_le_bytes());
+        out[45..49].copy_from_slice(&self.lifetime_ms.to_le_bytes());
+        out[49..].copy_from_slice(&self.servers.to_le_bytes());
+        out
+    }
+
+    /// The bit of an I/O server in [`Capability::servers`].
+    pub fn server_bit(number: u16) -> u64 {
+        1 << (number % 64)
+    }
+}
+
+impl Wire for Capability {
+    fn encode(&self, out: &mut Writer) {
+        out.raw(&self.signed());
+        out.raw(&self.mac);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let object = ObjectId::decode(input)?;
+        let rights = input.u8("rights")?;
+        if rights > Rights::ALL {
+            return unknown("rights", rights);
+        }
+        Ok(Self {
+            object,
+            rights: Rights(rights),
+            uid: input.u32("uid")?,
+            node: input.u64("node")?,
+            client: input.u128("client")?,
+            version: input.u64("version")?,
+            lifetime_ms: input.u32("lifetime")?,
+            servers: input.u64("servers")?,
+            mac: {
+                let mut mac = [0; MAC_BYTES];
+                mac.copy_from_slice(input.take(MAC_BYTES, "authentication code")?);
+                mac
+            },
+        })
+    }
+}
+
+/// The right that an operation needs at an I/O server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// None: it says nothing of any object, or is the metadata server's to check.
+    Nothing,
+    /// One of these rights to the object; none in particular if they are [`Rights::NONE`].
+    Object(ObjectId, Rights),
+    /// The right to do this to all objects.
+    Any(Rights),
+}
+
+/// The capability of a message whose format [`has`](super::formats::CAPABILITIES) them.
+pub(super) fn take_optional(
+    has: bool,
+    input: &mut Reader<'_>,
+) -> Result<Option<Capability>, Malformed> {
+    match has && input.bool("capability")? {
+        true => Capability::decode(input).map(Some),
+        false => Ok(None),
+    }
+}
