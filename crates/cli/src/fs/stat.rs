@@ -2,6 +2,7 @@
 
 use causeway_command::failure::Outcome;
 use causeway_command::output::{Output, json_name, printable, report_item};
+use causeway_fs::client::Client;
 use causeway_report::units::{bytes_text, count_text};
 use causeway_wire::fs::{Body, Errno, Kind, Node};
 use clap::Args;
@@ -29,6 +30,9 @@ pub(crate) struct Arguments {
     target: Target,
 }
 
+/// How often a name is looked up whose object is gone when more is asked about it.
+const ATTEMPTS: u32 = 64;
+
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
@@ -40,8 +44,12 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     for path in &arguments.paths {
         let given = &path.0;
         let path = path.trimmed();
-        let node = match client.stat(given, arguments.follow) {
-            Ok(node) => node,
+        let Details {
+            node,
+            xattrs,
+            stored,
+        } = match details(&mut client, given, arguments.follow) {
+            Ok(details) => details,
             Err(error) => {
                 report_item(&error.into());
                 failures += 1;
@@ -55,24 +63,6 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         let server_name = |index: u16| {
             let server = known.server(index);
             server.map_or_else(|| format!("#{index}"), |server| server.name.clone())
-        };
-        let xattrs = match client.xattrs(node.object) {
-            // Servers of earlier versions have no extended attributes.
-            Err(error) if error.errno == Errno::EOPNOTSUPP => Vec::new(),
-            Err(error) => {
-                report_item(&error.into());
-                failures += 1;
-                continue;
-            }
-            Ok(xattrs) => xattrs,
-        };
-        let stored = match client.stored_bytes(&node) {
-            Ok(stored) => stored,
-            Err(error) => {
-                report_item(&error.into());
-                failures += 1;
-                continue;
-            }
         };
         if output.json {
             let mut found = object(&node, &path, &xattrs, server_name);
@@ -90,6 +80,49 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     output.object(&json!({ "entries": entries, "failures": failures }));
     conclude(failures)
+}
+
+/// What several requests say of one object.
+struct Details {
+    node: Node,
+    /// Names of its extended attributes.
+    xattrs: Vec<Vec<u8>>,
+    /// Bytes that its data take.
+    stored: u64,
+}
+
+/// Asks for all that is shown of the object at `path`. If another one takes its place between two requests, that one is
+/// described.
+fn details(client: &mut Client, path: &[u8], follow: bool) -> Result<Details, causeway_fs::Error> {
+    let mut attempts = 0;
+    loop {
+        let node = client.stat(path, follow)?;
+        attempts += 1;
+        let object = node.object;
+        match details_of(client, node) {
+            Err(error) if error.errno == Errno::ENOENT && attempts < ATTEMPTS => {
+                tracing::debug!(
+                    object = object.0,
+                    "the object is gone: its name is looked up again"
+                );
+            }
+            result => return result,
+        }
+    }
+}
+
+fn details_of(client: &mut Client, node: Node) -> Result<Details, causeway_fs::Error> {
+    let xattrs = match client.xattrs(node.object) {
+        // Servers of earlier versions have no extended attributes.
+        Err(error) if error.errno == Errno::EOPNOTSUPP => Vec::new(),
+        result => result?,
+    };
+    let stored = client.stored_bytes(&node)?;
+    Ok(Details {
+        node,
+        xattrs,
+        stored,
+    })
 }
 
 /// A node's description as JSON.

@@ -543,7 +543,7 @@ fn a_configuration_that_cannot_be_written_leaves_no_authority() {
     );
     assert_eq!(names(), ["causeway.revoked"]);
     init(&["--force"]).ok();
-    assert_eq!(names().len(), 4);
+    assert_eq!(names().len(), 5);
 }
 
 /// A certificate that nobody would accept is not given out.

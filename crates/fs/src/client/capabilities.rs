@@ -215,7 +215,7 @@ impl Rpc {
                 self.capabilities.forget((object, uid));
             }
             // A server whose clock is ahead takes none until that of the metadata server has come as far.
-            if Instant::now() + LONGEST_PAUSE >= deadline {
+            if pending.was_renewed && Instant::now() + LONGEST_PAUSE >= deadline {
                 let errno = Errno::EACCES;
                 pending.state = State::Done(Err(CallError { errno, ..error }));
                 continue;

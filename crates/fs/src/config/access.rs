@@ -26,7 +26,7 @@ pub(super) struct AccessText {
     capabilities: Option<Spanned<String>>,
     capability_lifetime: Option<Spanned<String>>,
     tell_timeout: Option<Spanned<String>>,
-    root_squash: Option<bool>,
+    root_squash: Option<Spanned<bool>>,
     audit: Option<Spanned<String>>,
 }
 
@@ -70,7 +70,14 @@ pub(super) fn rules(
     rules.capability_lifetime = time(text.capability_lifetime, lifetime, &LIFETIMES, "a lifetime")?;
     let timeout = rules.tell_timeout;
     rules.tell_timeout = time(text.tell_timeout, timeout, &TELL_TIMEOUTS, "a timeout")?;
-    rules.root_squash = text.root_squash.unwrap_or(rules.root_squash);
+    if let Some(squash) = text.root_squash {
+        rules.root_squash = *squash.get_ref();
+        if rules.root_squash && rules.capabilities == CapabilityRule::Off {
+            let message = "`true` needs capabilities, by which I/O servers recognise the metadata server: \
+                 `capabilities = \"off\"` goes with `root_squash = false` alone";
+            return Err(source.error(&squash.span(), message.to_owned()));
+        }
+    }
     if let Some(audit) = text.audit {
         rules.audit = match audit.get_ref().as_str() {
             "off" => AuditLevel::Off,

@@ -172,6 +172,8 @@ fn every_mistake_is_pointed_at() {
     access("capability_lifetime = \"1 ms\"", "lifetime");
     access("audit = \"some\"", "`off`, `changes` and `all`");
     access("root_squash = 1", "boolean");
+    let off = "[access]\nroot_squash = true\ncapabilities = \"off\"\n\n[distribution]";
+    complains("[distribution]", off, 7, "needs capabilities");
 }
 
 #[test]

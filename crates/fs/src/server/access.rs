@@ -59,7 +59,7 @@ impl Access {
         let (key, versions) = match metadata {
             Some(directory) => (
                 Some(source.make(configuration.id)?),
-                Versions::open(directory, lifetime)?,
+                Versions::open(directory, lifetime),
             ),
             None => (source.read(configuration.id).ok(), Versions::none()),
         };

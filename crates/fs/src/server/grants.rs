@@ -2,7 +2,9 @@
 
 use causeway_bmi::{Addr, InfoOption};
 use causeway_wire::fs::formats::CAPABILITIES;
-use causeway_wire::fs::{Capability, Errno, Failure, Operation, Reply, ReplyBody, Request};
+use causeway_wire::fs::{
+    Capability, Errno, Failure, ObjectId, Operation, Reply, ReplyBody, Request,
+};
 
 use super::access::distribution_of;
 use super::audit::is_refusal;
@@ -84,7 +86,9 @@ impl Loop {
     pub(super) fn end_of_removed(&mut self, operation: &Operation) {
         if let Operation::Remove { objects } | Operation::RemoveOrphans { objects, .. } = operation
         {
-            let ended = objects.iter().map(|object| (*object, u64::MAX));
+            // 0 is no object, and would stand for all.
+            let named = objects.iter().filter(|object| **object != ObjectId(0));
+            let ended = named.map(|object| (*object, u64::MAX));
             self.access.end(ended);
         }
     }

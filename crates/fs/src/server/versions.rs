@@ -18,6 +18,8 @@ use crate::files::{open_text, sync_name};
 const FILE: &str = "capability-versions";
 /// The longest and the shortest time by which the record is ahead of the clock.
 const AHEAD: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
+/// What is set aside at once at least, in microseconds, where versions are ahead of the clock: each end takes one.
+const LEAST_AHEAD: u64 = 10_000;
 /// Versions may be ahead of a server's clock by as much as the lifetime of capabilities, or by this.
 const LEAST_TOLERANCE: Duration = Duration::from_secs(2);
 
@@ -62,31 +64,28 @@ impl Versions {
         }
     }
 
-    /// Of a metadata server that starts. The error is a sentence.
-    pub(super) fn open(directory: &Path, lifetime: Duration) -> Result<Self, String> {
+    /// Of a metadata server that starts. A record that cannot be read is one that is not there, as far as the clock is right.
+    pub(super) fn open(directory: &Path, lifetime: Duration) -> Self {
         let path = directory.join(FILE);
-        let at = |error: io::Error| format!("{}: {error}", path.display());
-        let text = read(&path).map_err(at)?;
-        let known = match VersionsSetAside::parse(&text) {
-            Ok(known) => known.below,
-            Err(_) if text.is_empty() => 0,
-            Err(error) => {
-                tracing::warn!(
-                    "{}: {error}; versions go by the clock alone",
-                    path.display()
-                );
-                0
-            }
-        };
+        let text = read(&path).map_err(|error| error.to_string());
+        let known = text.and_then(|text| match VersionsSetAside::parse(&text) {
+            Ok(known) => Ok(known.below),
+            Err(_) if text.is_empty() => Ok(0),
+            Err(error) => Err(error.to_string()),
+        });
+        let known = known.unwrap_or_else(|why| {
+            tracing::warn!("{}: {why}; versions go by the clock alone", path.display());
+            0
+        });
         let ahead = (lifetime / 4).clamp(AHEAD.0, AHEAD.1);
         // A server that cannot start leaves its directory as it is: the first use records.
-        Ok(Self {
+        Self {
             next: known,
             below: known,
             tolerance: micros(tolerance(lifetime)),
             ahead: micros(ahead),
             path: Some(path),
-        })
+        }
     }
 
     /// The version of a capability that is given out now.
@@ -101,7 +100,7 @@ impl Versions {
             self.below = 0;
         }
         self.next = self.next.max(now);
-        self.record();
+        self.record(now);
         self.next
     }
 
@@ -113,12 +112,14 @@ impl Versions {
     }
 
     /// Records that versions up to the next one and a while longer may be given out, unless that is known.
-    fn record(&mut self) {
+    fn record(&mut self, now: u64) {
         if self.next < self.below {
             return;
         }
         let Some(path) = &self.path else { return };
-        self.below = self.next.saturating_add(self.ahead);
+        // By the clock, so that restarts in quick succession do not set aside more each.
+        let least = self.next.saturating_add(LEAST_AHEAD);
+        self.below = now.saturating_add(self.ahead).max(least);
         // Without the record nothing is lost unless the clock is set back, too: the server goes on.
         if let Err(error) = write(path, self.below.min(VersionsSetAside::HIGHEST)) {
             tracing::warn!(
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     fn versions_never_go_back_within_the_tolerance_whatever_the_clock_says() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let open = || Versions::open(directory.path(), LIFETIME).expect("opens");
+        let open = || Versions::open(directory.path(), LIFETIME);
         let mut versions = open();
         assert_eq!(versions.current(1000 * SECOND), 1000 * SECOND);
         let ended = versions.end(1001 * SECOND);
@@ -177,7 +178,7 @@ mod tests {
     #[test]
     fn a_clock_that_was_wrong_by_far_is_believed_once_it_is_right() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let open = || Versions::open(directory.path(), LIFETIME).expect("opens");
+        let open = || Versions::open(directory.path(), LIFETIME);
         assert_eq!(open().current(90_000 * SECOND), 90_000 * SECOND);
         let mut versions = open();
         assert_eq!(versions.current(1000 * SECOND), 1000 * SECOND);
@@ -186,9 +187,21 @@ mod tests {
     }
 
     #[test]
+    fn restarts_in_quick_succession_leave_versions_near_the_clock() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut before = 0;
+        for _ in 0..50 {
+            let mut versions = Versions::open(directory.path(), LIFETIME);
+            let version = versions.current(1000 * SECOND);
+            assert!(version > before && version < 1016 * SECOND, "{version}");
+            before = version;
+        }
+    }
+
+    #[test]
     fn many_changes_of_permissions_leave_versions_at_the_clock() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let mut versions = Versions::open(directory.path(), LIFETIME).expect("opens");
+        let mut versions = Versions::open(directory.path(), LIFETIME);
         // More in one second than a server carries out.
         for _ in 0..500_000 {
             versions.end(SECOND);
