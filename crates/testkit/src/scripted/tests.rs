@@ -131,16 +131,17 @@ fn a_server_may_be_replaced_by_another_build_while_clients_run() {
 fn servers_that_reply_in_no_format_of_the_request_are_given_up() {
     let refusal = |format: u8| vec![format, 1, 71, 0, 0, 0, 0, 0];
     let done = |format: u8| vec![format, 0, 1];
+    let unknown = FORMATS.highest + 1;
     for (reply, most) in [
         (refusal(6), 4),
         (refusal(5), 4),
         (refusal(7), 4),
         (refusal(8), 4),
-        (refusal(10), 1),
+        (refusal(unknown), 1),
         (refusal(0), 1),
         (refusal(200), 1),
         (done(5), 1),
-        (done(11), 1),
+        (done(unknown), 1),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let asked = Arc::new(AtomicUsize::new(0));
