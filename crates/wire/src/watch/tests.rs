@@ -193,7 +193,7 @@ fn pages_state_their_format_and_others_are_refused_with_both_ranges() {
     let newer = unpack_format((77 << 32) | (u64::from(FORMATS.highest) + 1));
     assert_eq!(
         newer.unwrap_err(),
-        "it speaks format 2 of the page that processes show, this process format 1; run builds on both sides that share one"
+        "it speaks format 3 of the page that processes show, this process formats 1 to 2; run builds on both sides that share one"
     );
     for nonsense in [0, 256, u64::from(u32::MAX)] {
         assert!(unpack_format(77 << 32 | nonsense).is_err(), "{nonsense}");
