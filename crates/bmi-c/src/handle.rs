@@ -299,9 +299,9 @@ fn wait_shared(
         match next {
             Next::Return => return code,
             Next::Again => {}
-            Next::Park(mut pastime) => {
-                pastime.wait();
-                parked = Some(pastime);
+            Next::Park(mut idle) => {
+                idle.wait();
+                parked = Some(idle);
             }
             Next::Follow => entry.follow(&wait, awake, left()),
         }

@@ -635,9 +635,9 @@ fn wait_in_turns<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) ->
                 Waited::NotYet(_) => {}
             },
             Next::Again => {}
-            Next::Park(mut pastime) => {
-                pastime.wait();
-                parked = Some(pastime);
+            Next::Park(mut idle) => {
+                idle.wait();
+                parked = Some(idle);
             }
             Next::Follow => entry.follow(&turn, awake, None),
         }

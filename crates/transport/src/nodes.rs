@@ -143,7 +143,7 @@ impl Membership {
     }
 
     /// Whether a node may be the process that listens at `address`, which is a number where it is one of a network. Addresses that are not
-    /// pinned are nobody's: they are not called. An address that is pinned by its host's name is another one than its number, and calls for the
+    /// pinned belong to no role: they are not called. An address that is pinned by its host's name is another one than its number, and calls for the
     /// one never go to the other.
     pub(crate) fn may_be_at(&self, node: Option<&Certificate>, address: &Address) -> bool {
         let Ok(place) = one_spelling(address) else {
@@ -293,7 +293,7 @@ pub(crate) struct Seen(u64);
 
 impl Seen {
     /// What is known now, if it has changed since the last call.
-    pub(crate) fn news(&mut self, nodes: Option<&Nodes>) -> Option<Arc<Membership>> {
+    pub(crate) fn changed(&mut self, nodes: Option<&Nodes>) -> Option<Arc<Membership>> {
         let nodes = nodes?;
         let version = nodes.version();
         if version == self.0 {

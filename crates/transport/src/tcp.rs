@@ -482,7 +482,7 @@ impl Method for Tcp {
 
     fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
         self.clock.advance(now);
-        if let Some(membership) = self.nodes_seen.news(self.config.nodes.as_ref()) {
+        if let Some(membership) = self.nodes_seen.changed(self.config.nodes.as_ref()) {
             self.end_rejected(&membership, sink);
         }
         self.make_progress(sink)

@@ -158,7 +158,7 @@ impl Desk {
         read_revoked(&self.nodes.revoked_file).map_err(unreadable)
     }
 
-    /// Fails if nobody would accept what the authority signs.
+    /// Fails if no node would accept the certificates that the authority signs.
     fn check_listed(&self, what: impl FnOnce() -> String) -> Outcome {
         let key = self.keeper.public_key();
         if self.nodes.authorities.contains(&key) {

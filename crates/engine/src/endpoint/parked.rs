@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::Endpoint;
 use super::progress::Awake;
-use super::sleep::{Announced, Parked, Pastime, SleepOn, Woken};
+use super::sleep::{Announced, Idle, Parked, SleepOn, Woken};
 use crate::conversations::Conversations;
 use crate::matcher::Matcher;
 use crate::types::OpId;
@@ -51,7 +51,7 @@ impl<M: Matcher> Endpoint<M> {
         loop {
             match self.stay_inside(&mut decision, until, &ready) {
                 Awake::Ready | Awake::TimeUp => return None,
-                Awake::Yield => return Some(Parked(Pastime::Yield(self.begin_yield()))),
+                Awake::Yield => return Some(Parked(Idle::Yield(self.begin_yield()))),
                 Awake::Park => {}
             }
             if let Some(parked) = self.park_detached(until) {
@@ -104,7 +104,7 @@ impl<M: Matcher> Endpoint<M> {
             changes: self.changes(),
             is_woken: false,
         });
-        Some(Parked(Pastime::Sleep(sleep, self.sleeps)))
+        Some(Parked(Idle::Sleep(sleep, self.sleeps)))
     }
 
     /// Ends a wait that was prepared, whatever ended the sleep, and makes progress. One in whose place another was
@@ -114,9 +114,9 @@ impl<M: Matcher> Endpoint<M> {
             return;
         }
         let (sleep, number) = match parked.0 {
-            Pastime::Sleep(sleep, number) => (sleep, number),
+            Idle::Sleep(sleep, number) => (sleep, number),
             // The caller looks for itself next, which makes progress.
-            Pastime::Yield(yielding) => return self.end_yield(&yielding),
+            Idle::Yield(yielding) => return self.end_yield(&yielding),
         };
         sleep.ended(&mut self.methods);
         let Some(announced) = self.parked.take_if(|last| last.number == number) else {

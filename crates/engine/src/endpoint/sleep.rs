@@ -306,10 +306,10 @@ impl Sleep {
 /// [`Endpoint::prepare_wait`](super::Endpoint::prepare_wait), and given back to [`Endpoint::finish_wait`](super::Endpoint::finish_wait).
 #[derive(Debug)]
 #[must_use = "the endpoint is armed until the wait is finished"]
-pub struct Parked(pub(super) Pastime);
+pub struct Parked(pub(super) Idle);
 
 #[derive(Debug)]
-pub(super) enum Pastime {
+pub(super) enum Idle {
     Yield(Yielding),
     /// A sleep, and its number.
     Sleep(Sleep, u64),
@@ -318,7 +318,7 @@ pub(super) enum Pastime {
 impl Parked {
     /// Whether it is a sleep: otherwise a yield of the processor.
     pub fn is_sleep(&self) -> bool {
-        matches!(self.0, Pastime::Sleep(..))
+        matches!(self.0, Idle::Sleep(..))
     }
 
     /// Yields the processor once, or sleeps until there is something to make progress with, until a thread that uses the endpoint
@@ -326,8 +326,8 @@ impl Parked {
     /// reason, and at once in a forked child.
     pub fn wait(&mut self) {
         match &mut self.0 {
-            Pastime::Yield(yielding) => yielding.pass(),
-            Pastime::Sleep(sleep, _) => sleep.sleep(),
+            Idle::Yield(yielding) => yielding.pass(),
+            Idle::Sleep(sleep, _) => sleep.sleep(),
         }
     }
 }

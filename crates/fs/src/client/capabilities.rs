@@ -5,7 +5,7 @@
 //! it is sent: that is one request for each file and lifetime. One that the I/O server says has ended is asked for anew, and the call
 //! repeated.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use causeway_wire::fs::formats::{CAPABILITIES, FORMATS};
 use causeway_wire::fs::{
@@ -22,8 +22,6 @@ use crate::capability_key::CapabilityKey;
 
 /// The part of a call's time that is spent on a capability which is good for a while longer.
 const EARLY_PART: u32 = 8;
-/// For how long a metadata server that has given none is not asked for others.
-const NONE_GIVEN: Duration = Duration::from_secs(60);
 
 /// The object and the rights that a request needs.
 fn needed(needs: Needs) -> Option<(ObjectId, Rights)> {
@@ -69,11 +67,11 @@ impl Rpc {
     /// Asks for the capabilities that these calls lack. A call for which none is given ends with the metadata server's
     /// reason.
     pub(super) fn authorize_all(&mut self, pending_calls: &mut [PendingCall], deadline: Instant) {
-        let gives_none = |until: Instant| until > Instant::now();
-        if self.capabilities.key.is_some() || self.capabilities.none_until.is_some_and(gives_none) {
+        let (uid, now) = (self.caller().uid, Instant::now());
+        if !self.capabilities.are_asked_for(now) {
             return;
         }
-        let (uid, now) = (self.caller().uid, Instant::now());
+        let were_not_given = self.capabilities.were_not_given();
         // What is good for a while longer is not worth waiting for a metadata server that is down.
         let metadata = self.links.get(self.metadata).and_then(|link| link.addr);
         let is_connected = metadata.is_some_and(|addr| self.bmi.connection(addr).is_some());
@@ -92,13 +90,14 @@ impl Rpc {
             return;
         }
         // A metadata server that does not reply must not take the time of calls that could be made all the same.
-        let is_early = wanted.iter().all(|(_, is_void)| !is_void);
+        let is_early = were_not_given || wanted.iter().all(|(_, is_void)| !is_void);
         let deadline = match is_early {
             true => deadline.min(now + self.timeout / EARLY_PART),
             false => deadline,
         };
         let target = match self.metadata_target(deadline) {
             Ok(target) => target,
+            Err(_) if were_not_given => return self.capabilities.go_on_without(now),
             Err(error) => return self.fail_unauthorized(pending_calls, &wanted, &error),
         };
         // One of a build without capabilities gives none, and I/O servers decide what that means.
@@ -120,6 +119,7 @@ impl Rpc {
         let replies = self.call_directly(calls, target, deadline);
         for (wanted, reply) in wanted.iter().zip(replies) {
             match reply {
+                Err(_) if were_not_given => self.capabilities.go_on_without(now),
                 Err(error) => {
                     self.fail_unauthorized(pending_calls, std::slice::from_ref(wanted), &error);
                 }
@@ -127,7 +127,9 @@ impl Rpc {
                     let (_, is_void) =
                         (self.capabilities).lacks((wanted.0, uid), Rights::NONE, now);
                     if is_void && comes_with_one(&reply) {
-                        self.capabilities.none_until = Some(now + NONE_GIVEN);
+                        self.capabilities.go_on_without(now);
+                    } else if !is_void {
+                        self.capabilities.none_until = None;
                     }
                 }
             }

@@ -1,14 +1,17 @@
 //! The capabilities that a client holds.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use causeway_wire::fs::{Capability, MAC_BYTES, ObjectId, Rights};
 
 use crate::capability_key::CapabilityKey;
+use crate::clock::micros_since_1970;
 
 /// Capabilities that are kept, in each of two generations; others are asked for again.
 const MOST: usize = 4096;
+/// For how long a metadata server that has given none is not asked for others.
+const NONE_GIVEN: Duration = Duration::from_secs(60);
 /// How long what a metadata server makes for itself is good.
 const OWN_LIFETIME: Duration = Duration::from_secs(60);
 
@@ -20,7 +23,7 @@ type Of = (ObjectId, u32);
 pub(super) struct Capabilities {
     /// Of a metadata server's own client, which makes what it needs.
     pub(super) key: Option<CapabilityKey>,
-    /// Until then the metadata server is not asked: it gives none.
+    /// Until then the metadata server is not asked: it gives none. `None` if it gives some, as far as is known.
     pub(super) none_until: Option<Instant>,
     recent: HashMap<Of, Held>,
     older: HashMap<Of, Held>,
@@ -51,6 +54,22 @@ impl Capabilities {
         self.recent.insert((held.capability.object, uid), held);
     }
 
+    /// Whether the metadata server is asked for capabilities at this time.
+    pub(super) fn are_asked_for(&self, now: Instant) -> bool {
+        self.key.is_none() && self.none_until.is_none_or(|until| until <= now)
+    }
+
+    /// Whether the metadata server has given none when it was last asked. Then it is asked whether it gives some by now, and calls go on
+    /// without if it does not reply.
+    pub(super) fn were_not_given(&self) -> bool {
+        self.none_until.is_some()
+    }
+
+    /// The metadata server gives none, or cannot be asked whether it does by now.
+    pub(super) fn go_on_without(&mut self, now: Instant) {
+        self.none_until = Some(now + NONE_GIVEN);
+    }
+
     pub(super) fn find(&self, of: Of) -> Option<&Held> {
         self.recent.get(&of).or_else(|| self.older.get(&of))
     }
@@ -71,12 +90,6 @@ impl Capabilities {
     }
 }
 
-/// The version of what is made now: microseconds since 1970.
-fn version() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
-}
-
 /// What a metadata server's own client shows.
 pub(super) fn own(key: &CapabilityKey, object: ObjectId, uid: u32, client: u128) -> Capability {
     let mut capability = Capability {
@@ -85,11 +98,30 @@ pub(super) fn own(key: &CapabilityKey, object: ObjectId, uid: u32, client: u128)
         uid,
         node: 0,
         client,
-        version: version(),
+        version: micros_since_1970(),
         lifetime_ms: OWN_LIFETIME.as_millis() as u32,
         servers: u64::MAX,
         mac: [0; MAC_BYTES],
     };
     key.sign(&mut capability);
     capability
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metadata_server_that_gives_none_is_asked_again_later_and_calls_go_on_meanwhile() {
+        let now = Instant::now();
+        let mut capabilities = Capabilities::default();
+        assert!(capabilities.are_asked_for(now) && !capabilities.were_not_given());
+        capabilities.go_on_without(now);
+        assert!(!capabilities.are_asked_for(now));
+        let later = now + NONE_GIVEN;
+        assert!(capabilities.are_asked_for(later) && capabilities.were_not_given());
+        // It does not reply: the next question is as far away as the last one was.
+        capabilities.go_on_without(later);
+        assert!(!capabilities.are_asked_for(later) && capabilities.were_not_given());
+    }
 }

@@ -24,7 +24,7 @@ pub(super) struct Held {
 /// An opening under way.
 pub(super) struct BegunOpening {
     pub(super) opening: Opening,
-    told: u64,
+    reports: u64,
 }
 
 /// What threads and that of the open files share.
@@ -39,13 +39,13 @@ struct State {
     last: u64,
     open: HashMap<u64, ObjectId>,
     closed: Vec<u64>,
-    /// How often the thread has begun to tell a server what is open.
-    told: u64,
+    /// How often the thread has begun to report what is open.
+    reports: u64,
     /// The server knows what is open. Otherwise no request takes closed handles along: it might overtake the thread's, which has the
     /// file among those that are open.
-    is_told: bool,
-    /// Opened while the thread began to tell, so that it may be missing there.
-    untold: Vec<u64>,
+    is_reported: bool,
+    /// Opened while a report began, so that it may be missing there.
+    unreported: Vec<u64>,
     is_stopping: bool,
     /// The thread waits until it is woken.
     is_idle: bool,
@@ -55,7 +55,7 @@ struct State {
 /// What the thread is to do.
 pub(super) enum Work {
     Stop,
-    /// Say that these are open. Until that is said ([`Shared::end_to_tell`]) no request takes closed handles along.
+    /// Say that these are open. Until that is said ([`Shared::end_report`]) no request takes closed handles along.
     Keep(Vec<OpenHandle>),
     /// Close some, unless requests take them along before.
     Close,
@@ -105,7 +105,7 @@ impl Shared {
     pub(super) fn begin(&self) -> BegunOpening {
         let mut state = lock(&self.state);
         state.last += 1;
-        let taken = match state.is_told {
+        let taken = match state.is_reported {
             true => state.closed.len().min(TAKEN_ALONG),
             false => 0,
         };
@@ -116,21 +116,21 @@ impl Shared {
                 handle: state.last,
                 closed: state.closed.split_off(kept),
             },
-            told: state.told,
+            reports: state.reports,
         }
     }
 
     /// The server has opened the file.
     pub(super) fn opened(shared: &Arc<Self>, begun: BegunOpening, object: ObjectId) -> Held {
-        let BegunOpening { opening, told } = begun;
+        let BegunOpening { opening, reports } = begun;
         let handle = opening.handle;
         {
             let mut state = lock(&shared.state);
             state.open.insert(handle, object);
-            if state.told != told {
-                state.untold.push(handle);
+            if state.reports != reports {
+                state.unreported.push(handle);
             }
-            if state.told != told || !state.is_told {
+            if state.reports != reports || !state.is_reported {
                 state.wake();
             }
         }
@@ -159,26 +159,26 @@ impl Shared {
     }
 
     /// The server may know nothing: returns all that is open. What was closed before is the server's to know first.
-    pub(super) fn begin_to_tell(&self) -> Vec<OpenHandle> {
+    pub(super) fn begin_report(&self) -> Vec<OpenHandle> {
         let mut state = lock(&self.state);
-        state.told += 1;
-        state.is_told = false;
-        state.untold.clear();
+        state.reports += 1;
+        state.is_reported = false;
+        state.unreported.clear();
         let open = state.open.iter();
         open.map(|(&handle, &object)| OpenHandle { handle, object })
             .collect()
     }
 
-    /// The server has been told.
-    pub(super) fn end_to_tell(&self) {
-        lock(&self.state).is_told = true;
+    /// The server has the report.
+    pub(super) fn end_report(&self) {
+        lock(&self.state).is_reported = true;
     }
 
-    /// Whether there is anything that a server should know which has not been told by the present connection. If not, the thread is
+    /// Whether there is anything to report by the present connection. If not, the thread is
     /// woken once there is.
     pub(super) fn is_needed(&self) -> bool {
         let mut state = lock(&self.state);
-        state.is_told = false;
+        state.is_reported = false;
         state.is_idle = !state.is_needed();
         !state.is_idle
     }
@@ -187,22 +187,22 @@ impl Shared {
         lock(&self.state).is_stopping
     }
 
-    /// What is to be done at a server that has been told.
+    /// What is to be done at a server that has the report.
     pub(super) fn work(&self) -> Work {
         let mut state = lock(&self.state);
         if state.is_stopping {
             return Work::Stop;
         }
-        let untold = std::mem::take(&mut state.untold);
+        let unreported = std::mem::take(&mut state.unreported);
         let file = |handle| {
             let object = *state.open.get(&handle)?;
             Some(OpenHandle { handle, object })
         };
-        let untold: Vec<OpenHandle> = untold.into_iter().filter_map(file).collect();
-        match (untold.is_empty(), state.closed.is_empty()) {
+        let unreported: Vec<OpenHandle> = unreported.into_iter().filter_map(file).collect();
+        match (unreported.is_empty(), state.closed.is_empty()) {
             (false, _) => {
-                state.is_told = false;
-                Work::Keep(untold)
+                state.is_reported = false;
+                Work::Keep(unreported)
             }
             (true, false) => Work::Close,
             (true, true) => {
@@ -222,7 +222,7 @@ impl Shared {
         lock(&self.state).closed.extend(closed);
     }
 
-    /// The server does not know what is open, and need not be told what is closed. The thread is woken once something else is.
+    /// The server does not keep open files, and needs no closed handles. The thread is woken once something else is closed.
     pub(super) fn forget_closed(&self) {
         let mut state = lock(&self.state);
         state.closed.clear();
@@ -236,8 +236,8 @@ mod tests {
 
     fn shared() -> Arc<Shared> {
         let shared = Arc::new(Shared::new(1));
-        shared.begin_to_tell();
-        shared.end_to_tell();
+        shared.begin_report();
+        shared.end_report();
         shared
     }
 
@@ -245,17 +245,17 @@ mod tests {
     fn no_request_takes_a_close_along_that_would_overtake_what_is_said_to_be_open() {
         let shared = shared();
         let begun = shared.begin();
-        // The thread begins to tell, so that it may miss the file.
-        assert!(shared.begin_to_tell().is_empty());
+        // The report begins, so that it may miss the file.
+        assert!(shared.begin_report().is_empty());
         let held = Shared::opened(&shared, begun, ObjectId(5));
-        shared.end_to_tell();
+        shared.end_report();
         let Work::Keep(files) = shared.work() else {
-            panic!("it is not told");
+            panic!("it is not reported");
         };
         assert_eq!(files[0].object, ObjectId(5));
         drop(held);
         assert_eq!(shared.begin().opening.closed, [0; 0]);
-        shared.end_to_tell();
+        shared.end_report();
         assert_eq!(shared.begin().opening.closed, [files[0].handle]);
     }
 

@@ -1,4 +1,4 @@
-//! The thread that has a program's connection for its open files: it closes files in the background, and tells the metadata server
+//! The thread that has a program's connection for its open files: it closes files in the background, and reports to the metadata server
 //! which files the program has open whenever that may not know it, since it was started anew or the connection was lost.
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::options::{ClientOptions, own_identity};
 use super::rpc::{EVENT, Rpc};
 use crate::config::Configuration;
 
-/// Pause after the server could not be told: a call has tried for the whole time-out, or was refused.
+/// Pause after a report has failed: a call has tried for the whole time-out, or was refused.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// A message layer for open files.
@@ -45,7 +45,7 @@ pub(super) fn run(rpc: Rpc, shared: &Shared) {
         if present.is_some() && present == thread.connection {
             thread.work();
         } else if shared.is_needed() {
-            thread.tell();
+            thread.report();
         } else {
             thread.wait(Duration::MAX);
         }
@@ -55,13 +55,13 @@ pub(super) fn run(rpc: Rpc, shared: &Shared) {
 struct HeldThread<'a> {
     rpc: Rpc,
     shared: &'a Shared,
-    /// By which the server was told what is open.
+    /// By which the server has the report of what is open.
     connection: Option<ConnectionId>,
     /// Whose end ends the wait for events.
     watched: Option<ConnectionId>,
     /// It is of an earlier build, which keeps no files.
     keeps_none: bool,
-    /// It could not be told, as the log says already.
+    /// The last report has failed, as the log says already.
     has_failed: bool,
 }
 
@@ -81,7 +81,7 @@ impl HeldThread<'_> {
     }
 
     /// Tells the server all that is open.
-    fn tell(&mut self) {
+    fn report(&mut self) {
         self.connection = None;
         // An empty message, too, makes the connection one that the files stay open with.
         let begun = self.keep(&[]);
@@ -89,13 +89,13 @@ impl HeldThread<'_> {
         self.keeps_none = begun
             .as_ref()
             .is_err_and(|error| error.errno == Errno::EOPNOTSUPP);
-        let told = match begun {
+        let reported = match begun {
             Err(_) if self.keeps_none => self.watch(),
-            begun => begun.and_then(|()| self.tell_all(connection)),
+            begun => begun.and_then(|()| self.report_all(connection)),
         };
         let was_failing = self.has_failed;
-        self.has_failed = told.is_err();
-        if let Err(error) = told {
+        self.has_failed = reported.is_err();
+        if let Err(error) = reported {
             self.connection = None;
             if self.shared.is_stopping() {
                 return;
@@ -110,17 +110,17 @@ impl HeldThread<'_> {
         }
     }
 
-    fn tell_all(&mut self, connection: Option<ConnectionId>) -> Result<(), CallError> {
+    fn report_all(&mut self, connection: Option<ConnectionId>) -> Result<(), CallError> {
         self.watch()?;
         // First, as it makes room for what is open; and never behind a list that may still have what is closed in it.
         self.close()?;
-        let files = self.shared.begin_to_tell();
+        let files = self.shared.begin_report();
         self.keep_all(&files)?;
         if self.connection() != connection || self.connection != connection {
             let text = "the connection was lost meanwhile";
             return Err(CallError::local(Errno::ECONNRESET, text));
         }
-        self.shared.end_to_tell();
+        self.shared.end_report();
         Ok(())
     }
 
@@ -190,7 +190,7 @@ impl HeldThread<'_> {
         }
         let result = match self.shared.work() {
             Work::Stop => return,
-            Work::Keep(files) => self.keep_all(&files).map(|()| self.shared.end_to_tell()),
+            Work::Keep(files) => self.keep_all(&files).map(|()| self.shared.end_report()),
             Work::Close => {
                 // The next request that opens a file may take them along.
                 self.wait(GATHER);
@@ -202,7 +202,7 @@ impl HeldThread<'_> {
             }
         };
         if let Err(error) = result {
-            // What the server knows is not known: it is told all of it.
+            // It is unknown what the server knows: everything is reported again.
             tracing::debug!(error.message, "the metadata server's reply is missing");
             self.connection = None;
         }

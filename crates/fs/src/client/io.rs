@@ -284,7 +284,7 @@ impl Client {
         Err(keeps_changing())
     }
 
-    /// The form of a file's content, once the datafiles have followed the last truncation: for a caller that may not write, who
+    /// The form of a file's content, once the datafiles have followed the last truncation: for a caller that may not write, and so
     /// cannot have them follow it, as the metadata server knows the file now.
     pub(super) fn form(&mut self, file: &mut File) -> Result<Form, CallError> {
         let mut is_fresh = false;

@@ -1,4 +1,4 @@
-//! The section `[access]`: who may do what, and what is noted of it.
+//! The section `[access]`: rights to files and the audit log.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -110,7 +110,7 @@ pub(super) fn print(rules: &AccessRules) -> String {
     };
     let text = format!(
         "
-# Who may do what (docs/security.md).
+# Rights to files and the audit log (docs/security.md).
 [access]
 {server_key_file}# required, optional or off. optional: I/O servers also serve clients of builds without capabilities, which may then read and
 # write everything. off: there are none, and all clients may.

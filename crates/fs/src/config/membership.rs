@@ -45,7 +45,7 @@ impl Configuration {
         check(&membership).map_err(|message| wrong(&entry.node_file, message))?;
         let kept = membership
             .keep_revoked(&known.current())
-            .map_err(|rejected| talked_to_by_nobody(&entry.node_file, &rejected))?;
+            .map_err(|rejected| refused_by_others(&entry.node_file, &rejected))?;
         if kept > 0 {
             tracing::warn!(
                 "{}: the list of revoked nodes lacks {kept} that it had before: they stay revoked until this process ends; copy the list again \
@@ -72,7 +72,7 @@ impl Configuration {
         let revoked = read_revoked(&entry.revoked_file)?;
         let authorities = entry.authorities.clone();
         let mut membership = Membership::new(member, authorities, &revoked)
-            .map_err(|rejected| talked_to_by_nobody(node_file, &rejected))?;
+            .map_err(|rejected| refused_by_others(node_file, &rejected))?;
         for server in &self.servers {
             for address in &server.addresses {
                 membership
@@ -93,9 +93,9 @@ fn wrong(path: &Path, message: String) -> ConfigError {
     }
 }
 
-fn talked_to_by_nobody(node_file: &Path, rejected: &Rejected) -> ConfigError {
+fn refused_by_others(node_file: &Path, rejected: &Rejected) -> ConfigError {
     let message = format!(
-        "this node would be talked to by nobody: {rejected}; `causeway fs node add --renew` writes a new file where the cluster's authority is"
+        "other nodes would refuse this one: {rejected}; `causeway fs node add --renew` writes a new file where the cluster's authority is"
     );
     wrong(node_file, message)
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use causeway_bmi::nodes::files::{bytes_of_hex, hex};
 use causeway_bmi::nodes::{CLIENT, Nodes, PublicKey};
 
 /// The section `[nodes]`.
@@ -44,20 +45,12 @@ impl NodesEntry {
 
 /// A public key of 64 hexadecimal digits.
 pub fn parse_public_key(text: &str) -> Option<PublicKey> {
-    let digits = text.as_bytes();
-    let mut key = PublicKey::default();
-    if digits.len() != 2 * key.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(key)
+    bytes_of_hex(&text.to_ascii_lowercase())?.try_into().ok()
 }
 
 /// The hexadecimal digits of a public key.
 pub fn public_key_digits(key: &PublicKey) -> String {
-    key.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(key)
 }
 
 /// A server of that name could not be told from clients.

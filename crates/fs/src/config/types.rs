@@ -44,7 +44,7 @@ pub struct Configuration {
     pub checksums: bool,
     /// Most TCP connections between two processes, see [`causeway_bmi::Config::tcp_connections`].
     pub tcp_connections: u8,
-    /// Who may do what, and what is noted of it.
+    /// Rights to files and the audit log.
     pub access: AccessRules,
     /// Most files that the metadata server keeps open for one program.
     pub open_files: usize,
@@ -67,7 +67,7 @@ pub struct ServerEntry {
     pub directory: PathBuf,
 }
 
-/// Who may do what, and what is noted of it.
+/// Rights to files and the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessRules {
     /// File with the key that only servers hold (64 hexadecimal digits). Without one, the key of capabilities is derived from

@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use causeway_bmi::nodes::Certificate;
 use causeway_wire::fs::{
     Body, Caller, Capability, Errno, Failure, MAC_BYTES, Needs, Node, ObjectId, Request, Rights,
 };
@@ -13,8 +14,9 @@ use causeway_wire::fs::{
 use super::callers::{NOBODY, is_operator};
 use super::ended::Ended;
 use super::given::Given;
-use super::versions::{self, Versions, micros};
+use super::versions::{self, Versions};
 use crate::capability_key::{CapabilityKey, KeySource};
+use crate::clock::{micros, micros_since_1970};
 use crate::config::{CapabilityRule, Configuration};
 use crate::error::failure;
 use crate::permissions;
@@ -39,6 +41,26 @@ pub(super) struct Access {
     pub(super) shown_refused: u64,
     /// The capability that goes with the reply in the making.
     pub(super) granted: Option<Capability>,
+}
+
+/// To whom a capability is given.
+#[derive(Clone, Copy)]
+pub(super) struct Holder<'a> {
+    /// The user, who is squashed already.
+    pub(super) caller: &'a Caller,
+    pub(super) client: u128,
+    /// The number of the user's node ([`node_number`]).
+    pub(super) node: u64,
+}
+
+/// The number by which capabilities name a node that has proven which it is; 0 if nodes do not. It stays the same when the node gets a new
+/// certificate.
+pub(super) fn node_number(node: Option<&Certificate>) -> u64 {
+    let Some(node) = node else { return 0 };
+    let mut number = [0; 8];
+    let digest = blake3::hash(node.name.as_bytes());
+    number.copy_from_slice(&digest.as_bytes()[..8]);
+    u64::from_le_bytes(number).max(1)
 }
 
 /// For how long ends of capabilities matter: one is accepted from before its version on, by clocks that are behind, until its lifetime
@@ -73,7 +95,7 @@ impl Access {
             versions,
             newest_seen: 0,
             given: Given::new(kept, now),
-            ended: Ended::new(kept, versions::clock(), now),
+            ended: Ended::new(kept, micros_since_1970(), now),
             refused: 0,
             shown_refused: 0,
             granted: None,
@@ -95,15 +117,10 @@ impl Access {
         self.key = None;
     }
 
-    /// Gives a user of a client what the node permits, if the file has datafiles or is about to get some.
-    pub(super) fn grant(
-        &mut self,
-        node: &Node,
-        caller: &Caller,
-        client: u128,
-    ) -> Option<Capability> {
+    /// Gives a user of a client what the file's mode permits, if the file has datafiles or is about to get some.
+    pub(super) fn grant(&mut self, node: &Node, holder: Holder<'_>) -> Option<Capability> {
         let distribution = distribution_of(node)?;
-        let permitted = permissions::of_handle(&node.attributes, caller);
+        let permitted = permissions::of_handle(&node.attributes, holder.caller);
         let mut rights = Rights::NONE;
         for (permission, right) in [
             (permissions::READ, Rights::READ),
@@ -117,31 +134,30 @@ impl Access {
         let servers = bits.fold(0, |all, number| all | Capability::server_bit(number));
         self.given
             .note(node.object, &node.attributes, Instant::now());
-        self.make(node.object, rights, caller.uid, client, servers)
+        self.make(node.object, rights, holder, servers)
     }
 
     /// Gives an operator the right to check and remove all datafiles.
-    pub(super) fn authorize(&mut self, caller: &Caller, client: u128) -> Option<Capability> {
-        self.make(ObjectId(0), Rights::OPERATE, caller.uid, client, u64::MAX)
+    pub(super) fn authorize(&mut self, holder: Holder<'_>) -> Option<Capability> {
+        self.make(ObjectId(0), Rights::OPERATE, holder, u64::MAX)
     }
 
     fn make(
         &mut self,
         object: ObjectId,
         rights: Rights,
-        uid: u32,
-        client: u128,
+        holder: Holder<'_>,
         servers: u64,
     ) -> Option<Capability> {
         let is_on = self.rule != CapabilityRule::Off;
         let key = self.key.as_ref().filter(|_| is_on)?;
-        let version = self.versions.current(versions::clock());
+        let version = self.versions.current(micros_since_1970());
         let mut capability = Capability {
             object,
             rights,
-            uid,
-            node: 0,
-            client,
+            uid: holder.caller.uid,
+            node: holder.node,
+            client: holder.client,
             version,
             lifetime_ms: lifetime_ms(self.lifetime),
             servers,
@@ -160,12 +176,12 @@ impl Access {
             return None;
         }
         self.given.ended(object);
-        Some(self.versions.end(versions::clock()))
+        Some(self.versions.end(micros_since_1970()))
     }
 
     /// Notes that objects' capabilities have ended up to a version each.
     pub(super) fn end(&mut self, ended: impl Iterator<Item = (ObjectId, u64)>) {
-        let newest = self.newest_seen.max(versions::clock());
+        let newest = self.newest_seen.max(micros_since_1970());
         let now = Instant::now();
         for (object, version) in ended {
             let newest = match version {
@@ -177,8 +193,13 @@ impl Access {
         }
     }
 
-    /// Refuses a request that needs a right which its capability does not prove. `server` is this server's number.
-    pub(super) fn check(&mut self, request: &Request, server: Option<u16>) -> Result<(), Failure> {
+    /// Refuses a request from a node that needs a right which its capability does not prove. `server` is this server's number.
+    pub(super) fn check(
+        &mut self,
+        request: &Request,
+        node: u64,
+        server: Option<u16>,
+    ) -> Result<(), Failure> {
         let needs = request.operation.needs();
         if needs == Needs::Nothing || self.rule == CapabilityRule::Off {
             return Ok(());
@@ -194,8 +215,8 @@ impl Access {
             };
         };
         self.check_origin(capability)?;
-        check_scope(capability, request, needs, server).map_err(refused)?;
-        let now = versions::clock();
+        check_scope(capability, request, node, needs, server).map_err(refused)?;
+        let now = micros_since_1970();
         self.check_age(capability, now)?;
         self.newest_seen = self.newest_seen.max(capability.version);
         Ok(())
@@ -278,6 +299,7 @@ pub(super) fn distribution_of(node: &Node) -> Option<&causeway_wire::fs::Distrib
 fn check_scope(
     capability: &Capability,
     request: &Request,
+    node: u64,
     needs: Needs,
     server: Option<u16>,
 ) -> Result<(), String> {
@@ -311,6 +333,10 @@ fn check_scope(
     if capability.client != request.client {
         return refuse("the capability is another client's".to_owned());
     }
+    // What servers make for themselves is no node's.
+    if capability.node != node && !capability.rights.has(Rights::SERVE) {
+        return refuse("the capability is another node's".to_owned());
+    }
     let bit = server.map_or(u64::MAX, Capability::server_bit);
     if capability.servers & bit == 0 {
         return refuse(format!(
@@ -319,4 +345,67 @@ fn check_scope(
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, serial: u64) -> Certificate {
+        Certificate {
+            serial,
+            expires: u64::MAX,
+            key: [3; 32],
+            authority: [4; 32],
+            name: name.to_owned(),
+            roles: vec!["client".to_owned()],
+            signature: [5; 64],
+        }
+    }
+
+    #[test]
+    fn a_capability_of_another_node_is_refused_and_a_new_certificate_changes_nothing() {
+        let numbers = [None, Some(node("a", 1)), Some(node("b", 1))];
+        let [none, a, b] = numbers.each_ref().map(|node| node_number(node.as_ref()));
+        assert!(none == 0 && a != 0 && b != 0 && a != b);
+        assert_eq!(a, node_number(Some(&node("a", 2))));
+        let object = ObjectId(9);
+        let request = Request {
+            reply_tag: 0,
+            target: Default::default(),
+            client: 5,
+            slot: 0,
+            sequence: 0,
+            caller: Caller::default(),
+            capability: None,
+            opening: None,
+            operation: causeway_wire::fs::Operation::StorageStatus,
+        };
+        let held_by = |node, object, rights| Capability {
+            object,
+            rights,
+            uid: 0,
+            node,
+            client: 5,
+            version: 7,
+            lifetime_ms: 1,
+            servers: u64::MAX,
+            mac: [0; MAC_BYTES],
+        };
+        let needs = Needs::Object(object, Rights::READ);
+        for (of, from, is_good) in [
+            (a, a, true),
+            (a, b, false),
+            (a, none, false),
+            (none, a, false),
+        ] {
+            let capability = held_by(of, object, Rights::READ);
+            let checked = check_scope(&capability, &request, from, needs, Some(0));
+            assert_eq!(checked.is_ok(), is_good, "{of} {from}");
+        }
+        // Servers make those that they use themselves.
+        let own = held_by(none, ObjectId(0), Rights::OPERATE.with(Rights::SERVE));
+        let needs = Needs::Any(Rights::SERVE);
+        assert!(check_scope(&own, &request, a, needs, Some(0)).is_ok());
+    }
 }

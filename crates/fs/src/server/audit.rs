@@ -1,4 +1,4 @@
-//! Who did what to which object with what outcome, as structured log lines.
+//! The audit log: the caller, operation, object and outcome of requests, as structured log lines.
 //!
 //! A record is begun when a request has come and ends with its reply. There are at most [`RATE`] lines each second on average: a
 //! client must not be able to fill a disk, and the line after those that were left out says how many they were.
@@ -67,7 +67,7 @@ impl Audit {
         self.level != AuditLevel::Off
     }
 
-    /// Begins the record of a request, whose caller claims to be who it says, and returns the record's number.
+    /// Begins the record of a request, with the identity that its caller claims, and returns the record's number.
     pub(super) fn begin(
         &mut self,
         identity: Option<Identity>,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use causeway_wire::fs::{Errno, Failure, Operation, Reply, Request};
 
 use super::background::Wakeup;
-use super::news::Teller;
+use super::revocation::Revoker;
 use super::ticket::Ticket;
 use crate::capability_key::CapabilityKey;
 use crate::clock;
@@ -30,8 +30,8 @@ pub(super) struct Wakeups {
     pub(super) reclaimer: Wakeup,
     /// I/O servers may have to be registered.
     pub(super) registrar: Wakeup,
-    /// I/O servers must be told of changed permissions.
-    pub(super) teller: Teller,
+    /// Capabilities are to be revoked at I/O servers.
+    pub(super) revoker: Revoker,
     /// Files without a name may have been closed.
     pub(super) orphans: Wakeup,
 }

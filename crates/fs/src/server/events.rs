@@ -33,7 +33,7 @@ use super::staging::Staging;
 use super::stop::StopHandle;
 use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
 use super::turns_seen::TurnsSeen;
-use super::{identity, orphans, reclaim, register, tell};
+use super::{identity, orphans, reclaim, register, revoker};
 use crate::capability_key::CapabilityKey;
 use crate::config::{Configuration, Durability, ServerEntry};
 use crate::data::{Abandoned, Pool, Scratch, Store};
@@ -214,8 +214,8 @@ fn open_metadata(
     let ours = || (configuration.clone(), Arc::clone(&service), key.clone());
     let reclaimer = reclaim::start(ours(), wakeups.reclaimer).map_err(no_thread)?;
     let registrar = register::start(ours(), wakeups.registrar).map_err(no_thread)?;
-    let teller = tell::start(ours(), wakeups.teller, deliver).map_err(no_thread)?;
-    Ok((metadata, vec![orphans, reclaimer, registrar, teller]))
+    let revoker = revoker::start(ours(), wakeups.revoker, deliver).map_err(no_thread)?;
+    Ok((metadata, vec![orphans, reclaimer, registrar, revoker]))
 }
 
 impl Loop {
@@ -641,7 +641,7 @@ impl Loop {
                 let wanted = Enrollment { index, incarnation };
                 self.enroll(wanted, replace).map(Some)
             }
-            Operation::Authorize => self.authorize(&request).map(Some),
+            Operation::Authorize => self.authorize(to.from, &request).map(Some),
             Operation::EndCapabilities { .. } => self.end_capabilities(&request).map(Some),
             Operation::BeginAppend { object } => self.begin_append(to, object, request),
             Operation::EndAppend { .. } => self.end_append(to, request),
@@ -704,7 +704,7 @@ impl Loop {
         self.check_metadata()?;
         match self.read_metadata(&request) {
             Some(reply) => {
-                self.grant_with(&request, to.format, &reply);
+                self.grant_with(&request, to, &reply);
                 reply.result.map(Some)
             }
             None => self.take_metadata_request(to, request).map(|_| None),
@@ -733,7 +733,7 @@ impl Loop {
         request: Request,
     ) -> Result<Ticket, Failure> {
         self.check_metadata()?;
-        let state = FollowUp::of(&request, to.format).map(Box::new);
+        let state = FollowUp::of(&request, to.format, self.node_number(to.from)).map(Box::new);
         let state = state.map_or(EntryState::Elsewhere, EntryState::Changing);
         let ticket = self.open_entry(to, state);
         if let Some(metadata) = &mut self.metadata {

@@ -7,6 +7,8 @@ use causeway_wire::fs::{Caller, Operation, Request, SetAttributes};
 pub(super) struct FollowUp {
     pub(super) caller: Caller,
     pub(super) client: u128,
+    /// The caller's node, as capabilities name it.
+    pub(super) node: u64,
     pub(super) kind: FollowUpKind,
 }
 
@@ -19,8 +21,8 @@ pub(super) enum FollowUpKind {
 }
 
 impl FollowUp {
-    /// What follows this request, whose format is `format`, if anything does.
-    pub(super) fn of(request: &Request, format: u8) -> Option<Self> {
+    /// What follows this request of a format, from a node, if anything does.
+    pub(super) fn of(request: &Request, format: u8, node: u64) -> Option<Self> {
         let kind = match &request.operation {
             Operation::SetAttributes {
                 set:
@@ -47,6 +49,7 @@ impl FollowUp {
         Some(Self {
             caller: request.caller.clone(),
             client: request.client,
+            node,
             kind,
         })
     }

@@ -1,7 +1,7 @@
 //! Of which objects a metadata server has given capabilities out that may still be good, and by which permissions.
 //!
-//! Only of these must I/O servers be told, and only when somebody has fewer rights: most changes of permissions concern files that
-//! nobody has open, or take nothing from anybody.
+//! Only these must be revoked, and only when some user has fewer rights than before: most changes of permissions concern files that
+//! no client has open, or take no right away.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ impl Permissions {
         }
     }
 
-    /// Whether nobody has fewer rights by `later`.
+    /// Whether no user has fewer rights by `later`.
     fn are_within(self, later: Self) -> bool {
         (self.uid, self.gid) == (later.uid, later.gid) && self.mode & !later.mode == 0
     }

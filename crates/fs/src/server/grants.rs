@@ -6,13 +6,13 @@ use causeway_wire::fs::{
     Capability, Errno, Failure, ObjectId, Operation, Reply, ReplyBody, Request,
 };
 
-use super::access::distribution_of;
+use super::access::{Holder, distribution_of, node_number};
 use super::audit::is_refusal;
 use super::callers::{check_operator, squash};
 use super::events::{EntryState, Loop};
 use super::follow_up::FollowUpKind;
 use super::identity;
-use super::news::News;
+use super::revocation::Revocation;
 use super::ticket::{ReplyTo, Ticket};
 use crate::error::failure;
 
@@ -33,11 +33,11 @@ impl Loop {
                     tracing::warn!(failure.message, "a node's request is refused");
                 })?;
         }
-        // Before the right, which another server may have given: who is wrong here is told where it is.
+        // Before the right, which may be good at another server: a client that has called the wrong one learns which one this is.
         identity::check(&self.identity, request).inspect_err(|failure| {
             tracing::debug!(failure.message, "a request for another server");
         })?;
-        self.check_right(request)?;
+        self.check_right(from, request)?;
         if self.root_squash {
             squash(identity, &mut request.caller);
         }
@@ -57,15 +57,16 @@ impl Loop {
     }
 
     /// Refuses a request about datafiles, or of a metadata server's, that does not prove its right.
-    pub(super) fn check_right(&mut self, request: &Request) -> Result<(), Failure> {
+    pub(super) fn check_right(&mut self, from: Addr, request: &Request) -> Result<(), Failure> {
+        let node = self.node_number(from);
         self.access
-            .check(request, self.identity.index)
+            .check(request, node, self.identity.index)
             .inspect_err(|failure| {
                 tracing::debug!(failure.message, "a request without the right to it");
             })
     }
 
-    /// Refuses who is no operator. Who shows a capability for it, which [`Loop::check_right`] has found good, is one.
+    /// Refuses a caller that is no operator. One that shows a capability for the operation, which [`Loop::check_right`] has verified, is one.
     pub(super) fn check_operator(&self, request: &Request, doing: &str) -> Result<(), Failure> {
         match request.capability {
             Some(_) if self.access.is_checking() => Ok(()),
@@ -73,16 +74,33 @@ impl Loop {
         }
     }
 
+    /// The number of the node at the other end of a connection, as capabilities have it.
+    pub(super) fn node_number(&self, from: Addr) -> u64 {
+        match self.node_rules {
+            Some(_) => node_number(self.bmi.node(from).as_deref()),
+            None => 0,
+        }
+    }
+
     /// Gives an operator the right to check and remove datafiles.
-    pub(super) fn authorize(&mut self, request: &Request) -> Result<ReplyBody, Failure> {
+    pub(super) fn authorize(
+        &mut self,
+        from: Addr,
+        request: &Request,
+    ) -> Result<ReplyBody, Failure> {
         self.check_metadata()?;
         check_operator(&request.caller, "check and remove datafiles")?;
-        let granted = self.access.authorize(&request.caller, request.client);
+        let holder = Holder {
+            caller: &request.caller,
+            client: request.client,
+            node: self.node_number(from),
+        };
+        let granted = self.access.authorize(holder);
         self.access.granted = granted;
         Ok(ReplyBody::Done)
     }
 
-    /// Ends the capabilities of objects that are removed: nobody makes their datafiles again.
+    /// Ends the capabilities of objects that are removed, so that no client makes their datafiles again.
     pub(super) fn end_of_removed(&mut self, operation: &Operation) {
         if let Operation::Remove { objects } | Operation::RemoveOrphans { objects, .. } = operation
         {
@@ -105,14 +123,19 @@ impl Loop {
     }
 
     /// Gives a client that reads a node a capability with the reply, as of the state that the reply shows.
-    pub(super) fn grant_with(&mut self, request: &Request, format: u8, reply: &Reply) {
-        if format < CAPABILITIES {
+    pub(super) fn grant_with(&mut self, request: &Request, to: ReplyTo, reply: &Reply) {
+        if to.format < CAPABILITIES {
             return;
         }
         if let (Operation::Lookup { .. } | Operation::GetNode { .. }, Ok(ReplyBody::Node(node))) =
             (&request.operation, &reply.result)
         {
-            let granted = self.access.grant(node, &request.caller, request.client);
+            let holder = Holder {
+                caller: &request.caller,
+                client: request.client,
+                node: self.node_number(to.from),
+            };
+            let granted = self.access.grant(node, holder);
             self.access.granted = granted;
         }
     }
@@ -169,7 +192,14 @@ impl Loop {
             },
         };
         match self.read_metadata(&reads)?.result {
-            Ok(ReplyBody::Node(node)) => self.access.grant(&node, &reads.caller, change.client),
+            Ok(ReplyBody::Node(node)) => {
+                let holder = Holder {
+                    caller: &reads.caller,
+                    client: change.client,
+                    node: change.node,
+                };
+                self.access.grant(&node, holder)
+            }
             _ => None,
         }
     }
@@ -193,7 +223,7 @@ impl Loop {
         let Some(version) = self.access.end_given(node) else {
             return false;
         };
-        let news = News {
+        let revocation = Revocation {
             ticket,
             reply: reply.clone(),
             object: node.object,
@@ -201,7 +231,7 @@ impl Loop {
             servers: distribution.servers.clone(),
         };
         match &self.metadata {
-            Some(metadata) => metadata.tell(news),
+            Some(metadata) => metadata.revoke(revocation),
             None => return false,
         }
         true

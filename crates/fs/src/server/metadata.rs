@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use causeway_wire::fs::{Failure, Generation, Incarnation, Reply, Request};
 
 use super::beside::{Deliver, SharedService, Wakeups, apply, no_thread};
-use super::news::News;
+use super::revocation::Revocation;
 use super::scans::{Scanner, is_scan};
 use super::ticket::Ticket;
 use crate::clock;
@@ -157,9 +157,9 @@ impl Metadata {
             .map_or(0, |counter| counter.count())
     }
 
-    /// Has I/O servers told of changed permissions, then the reply delivered.
-    pub(super) fn tell(&self, news: News) {
-        self.wakeups.teller.put(news);
+    /// Has capabilities revoked at the I/O servers, then the reply delivered.
+    pub(super) fn revoke(&self, revocation: Revocation) {
+        self.wakeups.revoker.put(revocation);
     }
 
     /// What requests read.

@@ -5,7 +5,7 @@
 //! block it goes to other threads (`background`): changes of a synced file system to the commit thread (`metadata`, which shares `beside` with it), storage that waits
 //! for a device to the datafile store's pool, removals of datafiles to the reclaimer (`reclaim`). A server serves only
 //! from the directory that was formatted for it (`home`, `format`), and only requests that are meant for it
-//! (`identity`, `greeting`) from nodes that may ask for it (`nodes`); clients append in turns (`appends`, over `append_turns`, `turns` and `turns_seen`), and lock files (`lock_requests`, over `lock_state` and `locks`); what programs have open stays (`open_requests`, over `open_programs`), also without a name until they close it (`orphans`); the metadata server registers each I/O server once (`register`), gives clients capabilities, which I/O servers verify (`grants`, over `access`, `given` and `ended`), and tells them when permissions have changed (`tell`); `audit` notes who did what. At most [`MAX_REQUESTS`] requests are
+//! (`identity`, `greeting`) from nodes that may ask for it (`nodes`); clients append in turns (`appends`, over `append_turns`, `turns` and `turns_seen`), and lock files (`lock_requests`, over `lock_state` and `locks`); what programs have open stays (`open_requests`, over `open_programs`), also without a name until they close it (`orphans`); the metadata server registers each I/O server once (`register`), gives clients capabilities, which I/O servers verify (`grants`, over `access`, `given` and `ended`), and revokes them there when permissions change (`revoker`); `audit` logs each caller's operations. At most [`MAX_REQUESTS`] requests are
 //! in progress; the rest wait in the message layer, which makes the clients wait.
 //!
 //! [`Server`] (`instance`) runs one inside a program; [`serve`] is all of a server process.
@@ -35,7 +35,6 @@ mod lock_requests;
 mod lock_state;
 mod locks;
 mod metadata;
-mod news;
 mod nodes;
 mod open_programs;
 mod open_requests;
@@ -46,14 +45,15 @@ mod reclaim;
 mod recover;
 mod regions;
 mod register;
+mod revocation;
+mod revoker;
 mod scans;
 mod staging;
 mod stop;
-mod tell;
 mod ticket;
 mod turns;
 mod turns_seen;
-mod untold;
+mod undelivered;
 mod versions;
 
 pub use error::ServerError;

@@ -58,7 +58,7 @@ impl NodeRules {
     }
 }
 
-/// Whether this process's own node may be this server: nobody would talk to it otherwise.
+/// Whether this process's own node may be this server: other nodes refuse it otherwise.
 pub(super) fn check_own(membership: &Membership, server: &str) -> Result<(), String> {
     let own = membership.member().certificate();
     match own.has_role(server) {

@@ -6,6 +6,7 @@ use causeway_bmi::{Addr, ConnectionId, OpId};
 
 /// In the place of a ticket's slot: watches of programs with open files, beside those of locks and of turns to append.
 pub(super) const WATCHES_OPENS: u16 = 2;
+
 /// What the loop of a metadata server knows of programs that have files open.
 #[derive(Default)]
 pub(super) struct Programs {

@@ -8,15 +8,16 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use causeway_wire::home::{MAX_HOME_FILE_BYTES, VersionsSetAside};
 
+use crate::clock::micros;
 use crate::files::{open_text, sync_name};
 
 /// The file, in the metadata server's directory.
 const FILE: &str = "capability-versions";
-/// The longest and the shortest time by which the record is ahead of the clock.
+/// The shortest and the longest time by which the record is ahead of the clock.
 const AHEAD: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
 /// What is set aside at once at least, in microseconds, where versions are ahead of the clock: each end takes one.
 const LEAST_AHEAD: u64 = 10_000;
@@ -26,17 +27,6 @@ const LEAST_TOLERANCE: Duration = Duration::from_secs(2);
 /// By how much a version may be ahead of a server's clock.
 pub(super) fn tolerance(lifetime: Duration) -> Duration {
     lifetime.max(LEAST_TOLERANCE)
-}
-
-/// A duration in the unit of versions.
-pub(super) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// The version of now, by the clock.
-pub(super) fn clock() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    micros(since.unwrap_or_default())
 }
 
 /// See the module.

@@ -534,14 +534,19 @@ fn without_capabilities_clients_work_as_before_and_ask_for_none() {
     let mut liar = Liar::new(&fixture, 0xbad, 0);
     assert_eq!(liar.node(object).1, None);
     assert!(liar.ask_with(1, read(object), None, |_| {}).is_ok());
+    // It learns with the first read that there are none.
+    reads_on_without_the_metadata_server(&mut fixture, &expected);
+}
+
+/// A client that has read `/file` once reads it many times more, with the metadata server killed.
+fn reads_on_without_the_metadata_server(fixture: &mut Fixture, expected: &[u8]) {
     let mut client = client(fixture.cluster.configuration());
     client.act_for(Caller::default());
     let mut file = client.open(b"/file" as &[u8]).unwrap();
     let mut bytes = vec![0; LEN];
     client.read_at(&mut file, 0, &mut bytes).unwrap();
-    // It learned with the first read that there are none.
     fixture.cluster.kill(0).unwrap();
-    for _ in 0..20 {
+    for _ in 0..100 {
         bytes.fill(0);
         assert_eq!(client.read_at(&mut file, 0, &mut bytes).unwrap(), LEN);
         assert!(bytes == expected);
@@ -650,17 +655,7 @@ fn a_capability_serves_for_many_requests() {
     });
     store(&fixture, b"/file", 0, 0o600);
     let expected = content(&fixture, b"/file");
-    let mut client = client(fixture.cluster.configuration());
-    client.act_for(Caller::default());
-    let mut file = client.open(b"/file" as &[u8]).unwrap();
-    let mut bytes = vec![0; LEN];
-    client.read_at(&mut file, 0, &mut bytes).unwrap();
-    fixture.cluster.kill(0).unwrap();
-    for _ in 0..100 {
-        bytes.fill(0);
-        assert_eq!(client.read_at(&mut file, 0, &mut bytes).unwrap(), LEN);
-        assert!(bytes == expected);
-    }
+    reads_on_without_the_metadata_server(&mut fixture, &expected);
 }
 
 #[test]

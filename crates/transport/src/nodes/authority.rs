@@ -6,12 +6,12 @@ use std::path::Path;
 use causeway_sys::random;
 use causeway_sys::secret::Secret;
 use causeway_sys::trusted_file::{Refused, Use};
-use causeway_wire::node::files::{AuthorityFile, MAX_KEY_FILE_BYTES};
+use causeway_wire::node::files::{AuthorityFile, MAX_KEY_FILE_BYTES, hex};
 use causeway_wire::node::{Certificate, PublicKey, SIGNATURE_BYTES};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use zeroize::Zeroizing;
 
-use super::member::read_text;
+use super::member::{read_text, with_key};
 
 /// The key that signs. The library for signatures makes copies of it while it signs, which it does not overwrite.
 #[derive(Debug)]
@@ -43,13 +43,7 @@ impl Authority {
 
     /// The text of its file.
     pub fn to_text(&self) -> Zeroizing<String> {
-        let (head, digits) = (AuthorityFile::head(), self.seed.digits());
-        // Nothing is left behind by growing.
-        let mut text = Zeroizing::new(String::with_capacity(head.len() + digits.len() + 1));
-        text.push_str(&head);
-        text.push_str(&digits);
-        text.push('\n');
-        text
+        with_key(&AuthorityFile::head(), &self.seed)
     }
 
     /// Its public key, which configurations list.
@@ -101,8 +95,5 @@ pub(super) fn has_signed(certificate: &Certificate) -> bool {
 
 /// How messages name a public key: by its first digits.
 pub fn fingerprint(key: &PublicKey) -> String {
-    key.iter()
-        .take(6)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(&key[..6])
 }

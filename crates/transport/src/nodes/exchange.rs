@@ -7,7 +7,7 @@
 //!   s, se: certificate ────────────────────────►        the responder checks it
 //! ```
 //!
-//! A pure state machine, bytes in, bytes out. Certificates travel encrypted, and the initiator's is shown to nobody but a node.
+//! A pure state machine, bytes in, bytes out. Certificates travel encrypted, and the initiator's is shown to nodes alone.
 
 use std::sync::Arc;
 

@@ -48,13 +48,7 @@ impl Member {
 
     /// The text of its file.
     pub fn to_text(&self) -> Zeroizing<String> {
-        let (head, digits) = (NodeFile::head(&self.certificate), self.key.digits());
-        // Nothing is left behind by growing.
-        let mut text = Zeroizing::new(String::with_capacity(head.len() + digits.len() + 1));
-        text.push_str(&head);
-        text.push_str(&digits);
-        text.push('\n');
-        text
+        with_key(&NodeFile::head(&self.certificate), &self.key)
     }
 
     /// What others are shown.
@@ -74,6 +68,17 @@ impl Member {
     pub(super) fn key(&self) -> &Secret {
         &self.key
     }
+}
+
+/// A file's text that ends with a key.
+pub(super) fn with_key(head: &str, key: &Secret) -> Zeroizing<String> {
+    let digits = key.digits();
+    // Nothing is left behind by growing.
+    let mut text = Zeroizing::new(String::with_capacity(head.len() + digits.len() + 1));
+    text.push_str(head);
+    text.push_str(&digits);
+    text.push('\n');
+    text
 }
 
 /// Reads a list of revoked certificates.

@@ -43,6 +43,28 @@ pub(crate) fn membership(
     this
 }
 
+/// A cluster's authority, the node of a client and that of `io3`.
+pub(crate) struct Cluster {
+    pub(crate) authority: Authority,
+    pub(crate) client: Member,
+    pub(crate) server: Member,
+}
+
+impl Cluster {
+    pub(crate) fn new() -> Self {
+        let authority = Authority::draw().unwrap();
+        Self {
+            client: member(&authority, "laptop", &[CLIENT], NEVER),
+            server: member(&authority, "node3", &["io3"], NEVER),
+            authority,
+        }
+    }
+
+    pub(crate) fn knowing(&self, member: &Member) -> Membership {
+        membership(member, &[&self.authority], &[])
+    }
+}
+
 /// A node that shows something else than its own certificate.
 pub(crate) fn liar(member: &Member, shown: Certificate) -> Membership {
     Membership {

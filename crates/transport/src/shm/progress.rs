@@ -39,7 +39,7 @@ impl Shm {
     pub(super) fn poll_all(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
         self.polls += 1;
         // First: of what nodes have sent that do not count any more, nothing is delivered.
-        if let Some(membership) = self.nodes_seen.news(self.config.nodes.as_ref()) {
+        if let Some(membership) = self.nodes_seen.changed(self.config.nodes.as_ref()) {
             self.fail_rejected(&membership);
         }
         let mut progress = self.poll_rings(now, sink);

@@ -1,4 +1,4 @@
-//! On whose behalf a client asks.
+//! The user that a client makes a request for.
 
 use alloc::vec::Vec;
 

@@ -42,7 +42,7 @@ impl Rights {
     }
 }
 
-/// A right that a metadata server has given to a user of a client. Useless to others: servers compare who uses it.
+/// A right that a metadata server has given to a user of a client. Useless to others: servers compare it with the sender of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capability {
     /// The object: all of its datafiles. 0 for rights that belong to no object.
@@ -51,7 +51,7 @@ pub struct Capability {
     pub rights: Rights,
     /// The user that it was given to.
     pub uid: u32,
-    /// The node that it was given to; 0 while nodes have no identities of their own.
+    /// The node that it was given to, by a number that servers derive from its name; 0 if nodes do not prove which they are.
     pub node: u64,
     /// The client that it was given to ([`Request::client`](super::Request::client)).
     pub client: u128,

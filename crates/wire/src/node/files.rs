@@ -72,7 +72,8 @@ fn lines<'a>(text: &'a str, kind: &str) -> Result<core::str::Lines<'a>, Unreadab
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Lower-case hexadecimal digits, two for each byte.
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string does not fail.
         let _ = write!(text, "{byte:02x}");
@@ -80,8 +81,8 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Lower-case hexadecimal digits, two for each byte.
-fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
+/// The bytes of [`hex`]'s digits; `None` if these are others.
+pub fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),

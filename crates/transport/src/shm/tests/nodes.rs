@@ -12,8 +12,8 @@ use causeway_wire::shm::{
 
 use super::*;
 use crate::method::{Access, Registration};
-use crate::nodes::tests::{NEVER, liar, member, membership};
-use crate::nodes::{Authority, CLIENT, Certificate, Member, Membership, Nodes};
+use crate::nodes::tests::{Cluster, NEVER, liar, member, membership};
+use crate::nodes::{CLIENT, Certificate, Member, Membership, Nodes};
 use crate::shm::handshake::HalfOpen;
 use crate::shm::pair::Pair;
 
@@ -29,27 +29,6 @@ fn keyed() -> ShmConfig {
     ShmConfig {
         key: Some([1; 32].into()),
         ..ShmConfig::default()
-    }
-}
-
-struct Cluster {
-    authority: Authority,
-    client: Member,
-    server: Member,
-}
-
-impl Cluster {
-    fn new() -> Self {
-        let authority = Authority::draw().unwrap();
-        Self {
-            client: member(&authority, "laptop", &[CLIENT], NEVER),
-            server: member(&authority, "node3", &["io3"], NEVER),
-            authority,
-        }
-    }
-
-    fn knowing(&self, member: &Member) -> Membership {
-        membership(member, &[&self.authority], &[])
     }
 }
 

@@ -7,7 +7,7 @@ use crate::address::Address;
 use crate::error::PeerError;
 use crate::method::{Identity, Method};
 use crate::nodes::exchange::Proving;
-use crate::nodes::tests::{NEVER, liar, member, membership};
+use crate::nodes::tests::{Cluster, NEVER, liar, member, membership};
 use crate::nodes::{Authority, CLIENT, Certificate, Member, Membership, Nodes};
 use crate::tcp::TcpConfig;
 use crate::tcp::handshake::{Handshake, Role};
@@ -16,28 +16,6 @@ fn as_node(membership: Membership) -> TcpConfig {
     TcpConfig {
         nodes: Some(Nodes::new(membership)),
         ..keyed(true)
-    }
-}
-
-/// A cluster's authority, the node of a client and that of `io3`.
-struct Cluster {
-    authority: Authority,
-    client: Member,
-    server: Member,
-}
-
-impl Cluster {
-    fn new() -> Self {
-        let authority = Authority::draw().unwrap();
-        Self {
-            client: member(&authority, "laptop", &[CLIENT], NEVER),
-            server: member(&authority, "node3", &["io3"], NEVER),
-            authority,
-        }
-    }
-
-    fn knowing(&self, member: &Member) -> Membership {
-        membership(member, &[&self.authority], &[])
     }
 }
 

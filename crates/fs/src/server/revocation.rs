@@ -8,8 +8,8 @@ use super::background::Wakeup;
 use super::ticket::Ticket;
 use crate::locks::lock;
 
-/// A change of permissions that is told before its reply is sent.
-pub(super) struct News {
+/// The revocation of an object's capabilities, which I/O servers confirm before the reply to the change is sent.
+pub(super) struct Revocation {
     pub(super) ticket: Ticket,
     pub(super) reply: Reply,
     pub(super) object: ObjectId,
@@ -21,20 +21,20 @@ pub(super) struct News {
 
 /// The way to the thread that tells.
 #[derive(Clone, Default)]
-pub(super) struct Teller {
-    queue: Arc<Mutex<Vec<News>>>,
+pub(super) struct Revoker {
+    queue: Arc<Mutex<Vec<Revocation>>>,
     pub(super) wakeup: Wakeup,
 }
 
-impl Teller {
-    /// Has the I/O servers told. At most one for each request in progress waits.
-    pub(super) fn put(&self, news: News) {
-        lock(&self.queue).push(news);
+impl Revoker {
+    /// Has it sent to the I/O servers. At most one for each request in progress waits.
+    pub(super) fn put(&self, revocation: Revocation) {
+        lock(&self.queue).push(revocation);
         self.wakeup.notify();
     }
 
     /// All that wait.
-    pub(super) fn take(&self) -> Vec<News> {
+    pub(super) fn take(&self) -> Vec<Revocation> {
         std::mem::take(&mut *lock(&self.queue))
     }
 }

@@ -1,7 +1,7 @@
-//! Ends of capabilities that I/O servers could not be told, and when they are tried again.
+//! Ends of capabilities that I/O servers have not confirmed, and when they are sent again.
 //!
-//! A server that did not reply may serve again a moment later, with all the capabilities that it knew. What it was not told is kept
-//! for as long as any of these may be good, and told it later. That is bounded: of a server with more, all capabilities end instead.
+//! A server that did not reply may serve again a moment later, with all the capabilities that it knew. What it has not confirmed is kept
+//! for as long as any of these may be good, and sent later. That is bounded: of a server with more, all capabilities end instead.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -16,9 +16,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from
 /// Ends of capabilities, by object. Object 0 stands for all.
 pub(super) type Ends = Vec<(ObjectId, u64)>;
 
-/// What servers were not told, by number.
+/// What servers have not confirmed, by number.
 #[derive(Debug)]
-pub(super) struct Untold {
+pub(super) struct Undelivered {
     servers: BTreeMap<u16, Server>,
     /// How long a capability may be good.
     kept: Duration,
@@ -47,7 +47,7 @@ impl Server {
     }
 }
 
-impl Untold {
+impl Undelivered {
     pub(super) fn new(kept: Duration) -> Self {
         Self {
             servers: BTreeMap::new(),
@@ -55,7 +55,7 @@ impl Untold {
         }
     }
 
-    /// What a server is to be told now: these and what it was not told before. Nothing if it is not tried again yet: then they are
+    /// What to send a server now: these and what it has not confirmed before. Nothing if it is not tried again yet: then they are
     /// kept.
     pub(super) fn now_due(&mut self, number: u16, ends: Ends, now: Instant) -> Option<Ends> {
         let Some(server) = self.servers.get_mut(&number) else {
@@ -65,7 +65,7 @@ impl Untold {
         (server.next <= now).then(|| server.ends.iter().map(|(of, end)| (*of, *end)).collect())
     }
 
-    /// The servers that are tried again now, and what they are told.
+    /// The servers that are tried again now, and what to send them.
     pub(super) fn all_due(&mut self, now: Instant) -> Vec<(u16, Ends)> {
         let kept = self.kept;
         self.servers
@@ -78,7 +78,7 @@ impl Untold {
         .collect()
     }
 
-    /// A server was not told these.
+    /// A server has not confirmed these.
     pub(super) fn failed(&mut self, number: u16, ends: Ends, now: Instant) {
         let server = self.servers.entry(number).or_insert_with(|| Server {
             ends: HashMap::new(),
@@ -94,7 +94,7 @@ impl Untold {
         server.pause = (2 * server.pause).min(PAUSES.1);
     }
 
-    /// A server was told all that there was. Returns whether some of it had failed before.
+    /// A server has confirmed all that there was. Returns whether some of it had failed before.
     pub(super) fn done(&mut self, number: u16) -> bool {
         self.servers.remove(&number).is_some()
     }
@@ -121,60 +121,63 @@ mod tests {
     #[test]
     fn what_a_server_was_not_told_is_told_it_later_with_what_came_meanwhile() {
         let start = Instant::now();
-        let mut untold = Untold::new(KEPT);
+        let mut undelivered = Undelivered::new(KEPT);
         let [one, two] = [ObjectId(1), ObjectId(2)];
         assert_eq!(
-            untold.now_due(3, vec![(one, 5)], start),
+            undelivered.now_due(3, vec![(one, 5)], start),
             Some(vec![(one, 5)])
         );
-        untold.failed(3, vec![(one, 5)], start);
+        undelivered.failed(3, vec![(one, 5)], start);
         // Others are not held up, and it is not asked at once.
         assert_eq!(
-            untold.now_due(4, vec![(one, 6)], start),
+            undelivered.now_due(4, vec![(one, 6)], start),
             Some(vec![(one, 6)])
         );
-        assert_eq!(untold.now_due(3, vec![(two, 7)], start), None);
-        assert!(untold.all_due(start).is_empty());
-        let later = start + untold.next(start).expect("it is tried again");
-        assert_eq!(untold.all_due(later).len(), 1);
+        assert_eq!(undelivered.now_due(3, vec![(two, 7)], start), None);
+        assert!(undelivered.all_due(start).is_empty());
+        let later = start + undelivered.next(start).expect("it is tried again");
+        assert_eq!(undelivered.all_due(later).len(), 1);
         let expected = vec![(one, 5), (two, 8)];
-        assert_eq!(sorted(untold.now_due(3, vec![(two, 8)], later)), expected);
+        assert_eq!(
+            sorted(undelivered.now_due(3, vec![(two, 8)], later)),
+            expected
+        );
         // Pauses grow, within a limit.
         let mut now = later;
         for _ in 0..20 {
-            untold.failed(3, vec![], now);
-            let pause = untold.next(now).expect("it is tried again");
+            undelivered.failed(3, vec![], now);
+            let pause = undelivered.next(now).expect("it is tried again");
             assert!(pause > Duration::ZERO && pause <= PAUSES.1);
             now += Duration::from_secs(1);
         }
-        assert!(untold.done(3) && !untold.done(3));
-        assert_eq!(untold.next(now), None);
+        assert!(undelivered.done(3) && !undelivered.done(3));
+        assert_eq!(undelivered.next(now), None);
     }
 
     #[test]
     fn it_is_kept_for_as_long_as_a_capability_may_be_good_and_no_longer() {
         let start = Instant::now();
-        let mut untold = Untold::new(KEPT);
-        untold.failed(3, vec![(ObjectId(1), 5)], start);
+        let mut undelivered = Undelivered::new(KEPT);
+        undelivered.failed(3, vec![(ObjectId(1), 5)], start);
         let late = start + KEPT - Duration::from_secs(1);
-        assert_eq!(untold.all_due(late).len(), 1);
-        untold.failed(3, vec![(ObjectId(1), 5)], late);
-        assert!(untold.all_due(start + KEPT).is_empty());
-        assert_eq!(untold.next(start + KEPT), None);
+        assert_eq!(undelivered.all_due(late).len(), 1);
+        undelivered.failed(3, vec![(ObjectId(1), 5)], late);
+        assert!(undelivered.all_due(start + KEPT).is_empty());
+        assert_eq!(undelivered.next(start + KEPT), None);
     }
 
     #[test]
     fn of_a_server_with_too_many_all_capabilities_end() {
         let start = Instant::now();
-        let mut untold = Untold::new(KEPT);
+        let mut undelivered = Undelivered::new(KEPT);
         let many = (1..=MOST as u64).map(|object| (ObjectId(object), object + 10));
-        untold.failed(3, many.collect(), start);
+        undelivered.failed(3, many.collect(), start);
         assert_eq!(
-            untold.now_due(3, vec![(ObjectId(u64::MAX), 7)], start),
+            undelivered.now_due(3, vec![(ObjectId(u64::MAX), 7)], start),
             None
         );
         let later = start + PAUSES.1;
-        let (_, ends) = untold.all_due(later).remove(0);
+        let (_, ends) = undelivered.all_due(later).remove(0);
         assert_eq!(ends, [(ObjectId(0), MOST as u64 + 10)]);
     }
 }

@@ -1,6 +1,6 @@
-//! Tells I/O servers that permissions have changed, before the client that has changed them gets its reply.
+//! Revokes capabilities at I/O servers when permissions change, before the client that has changed them gets its reply.
 //!
-//! A server that cannot be told delays the reply by half a second at most. It goes by the old permissions until it is told later, or
+//! An I/O server that does not reply delays the reply by `tell_timeout` at most. It goes by the old permissions until a later attempt succeeds, or
 //! all capabilities of before have expired; one that is down has forgotten all of them when it starts.
 
 use std::collections::BTreeMap;
@@ -11,9 +11,9 @@ use causeway_sys::waits;
 use super::access::kept;
 use super::background::{Background, Wake};
 use super::beside::{Deliver, Ours, SharedService};
-use super::news::{News, Teller};
 use super::reclaim::connect;
-use super::untold::{Ends, Untold};
+use super::revocation::{Revocation, Revoker};
+use super::undelivered::{Ends, Undelivered};
 use crate::capability_key::CapabilityKey;
 use crate::client::Client;
 use crate::config::Configuration;
@@ -23,67 +23,67 @@ const MOST: usize = 2048;
 /// How long the connections to I/O servers are kept without work. No change waits for that.
 const KEEP: Duration = Duration::from_secs(10);
 
-/// Starts the thread. It delivers the reply of what it has told.
+/// Starts the thread. It delivers the replies of the changes whose revocations it has sent.
 pub(super) fn start(
     (configuration, service, key): Ours,
-    teller: Teller,
+    revoker: Revoker,
     deliver: Deliver,
 ) -> std::io::Result<Background> {
-    let wakeup = teller.wakeup.clone();
-    let untold = Untold::new(kept(configuration.access.capability_lifetime));
+    let wakeup = revoker.wakeup.clone();
+    let undelivered = Undelivered::new(kept(configuration.access.capability_lifetime));
     let work = Work {
         configuration,
         service,
         key,
-        teller,
+        revoker,
         client: None,
-        untold,
+        undelivered,
     };
-    Background::start("tell", wakeup, move || work.run(&deliver))
+    Background::start("revoker", wakeup, move || work.run(&deliver))
 }
 
 struct Work {
     configuration: Configuration,
     service: SharedService,
     key: CapabilityKey,
-    teller: Teller,
+    revoker: Revoker,
     client: Option<Client>,
-    untold: Untold,
+    undelivered: Undelivered,
 }
 
 impl Work {
     fn run(mut self, deliver: &Deliver) {
         loop {
             let tidy = waits::tidy_after(KEEP).filter(|_| self.client.is_some());
-            let again = self.untold.next(Instant::now());
+            let again = self.undelivered.next(Instant::now());
             let most = [tidy, again].into_iter().flatten().min();
-            match self.teller.wakeup.wait(most) {
+            match self.revoker.wakeup.wait(most) {
                 Wake::Stop => return,
-                Wake::TimedOut if again.is_some() => self.tell(&[]),
+                Wake::TimedOut if again.is_some() => self.send(&[]),
                 Wake::TimedOut => self.client = None,
                 Wake::Notified => {
-                    let news = self.teller.take();
-                    self.tell(&news);
-                    let replies = news.into_iter().map(|news| (news.ticket, news.reply));
+                    let revocations = self.revoker.take();
+                    self.send(&revocations);
+                    let replies = revocations.into_iter().map(|one| (one.ticket, one.reply));
                     deliver(replies.collect());
                 }
             }
         }
     }
 
-    /// Tells these, and what is to be told again.
-    fn tell(&mut self, news: &[News]) {
+    /// Sends these, and those whose turn it is to be sent again.
+    fn send(&mut self, revocations: &[Revocation]) {
         let now = Instant::now();
         let mut by_server: BTreeMap<u16, Ends> = BTreeMap::new();
-        for news in news {
-            for &server in &news.servers {
+        for revocation in revocations {
+            for &server in &revocation.servers {
                 let ended = by_server.entry(server).or_default();
-                ended.push((news.object, news.version));
+                ended.push((revocation.object, revocation.version));
             }
         }
-        let mut due: BTreeMap<u16, Ends> = self.untold.all_due(now).into_iter().collect();
+        let mut due: BTreeMap<u16, Ends> = self.undelivered.all_due(now).into_iter().collect();
         for (server, ends) in by_server {
-            if let Some(all) = self.untold.now_due(server, ends, now) {
+            if let Some(all) = self.undelivered.now_due(server, ends, now) {
                 due.insert(server, all);
             }
         }
@@ -110,18 +110,18 @@ impl Work {
             }
         }
         for server in calls.iter().map(|(server, _)| server) {
-            if !failed.contains_key(server) && self.untold.done(*server) {
+            if !failed.contains_key(server) && self.undelivered.done(*server) {
                 tracing::info!("I/O server number {server} knows of changed permissions now");
             }
         }
         for (server, (why, ends)) in failed {
             tracing::warn!(
                 why,
-                "I/O server number {server} was not told of changed permissions: it goes by the old ones until it is, \
+                "I/O server number {server} has not confirmed changed permissions: it goes by the old ones until it has, \
                  which is tried again, or until capabilities expire, {:?} from now at the latest",
                 kept(self.configuration.access.capability_lifetime)
             );
-            self.untold.failed(server, ends, now);
+            self.undelivered.failed(server, ends, now);
             // The layout may have changed.
             self.client = None;
         }
@@ -133,7 +133,7 @@ impl Work {
             None => {
                 let round = self.configuration.access.tell_timeout;
                 let client = connect(&self.configuration, &self.service, &self.key, round)?;
-                self.teller.wakeup.interrupts(&client);
+                self.revoker.wakeup.interrupts(&client);
                 client
             }
         };
