@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions, File};
-use causeway_fs::config::Configuration;
+use causeway_fs::config::{ConfigError, Configuration};
 use causeway_mpi::info::Info;
 use causeway_mpi::io::storage::{FileSystem, Opening, Storage};
 use causeway_wire::fs::{Body, Errno, Place};
@@ -39,17 +39,25 @@ fn path(name: &Path) -> io::Result<&[u8]> {
 }
 
 impl CausewayFiles {
-    /// The connection with the file system whose configuration the hints name, or which every program finds.
+    /// The connection with the file system whose configuration the hints name, or which every program finds. A file whose text is that
+    /// of a known connection is not parsed again: 8 processes of 2 processors that opened a file parsed for a third of the time.
     fn connection(&self, info: &Info) -> io::Result<Arc<Connection>> {
-        let configuration = match hints::configuration(info) {
-            Some(file) => Configuration::load(file),
-            None => Configuration::load_usual(),
+        let source = || {
+            let file = match hints::configuration(info) {
+                Some(file) => file.to_owned(),
+                None => Configuration::usual()?,
+            };
+            let text = Configuration::read(&file)?;
+            // Relative names in the text belong to the file's directory.
+            Ok((std::path::absolute(&file).unwrap_or(file), text))
         };
-        // Not the kind of error that says that the file itself was not found.
-        let configuration = configuration.map_err(|error| {
-            io::Error::other(format!("the file system's configuration: {error}"))
-        })?;
+        let source = source().map_err(unusable)?;
         let mut connections = lock(&self.connections);
+        let mut known = connections.iter();
+        if let Some(known) = known.find(|known| known.source == source) {
+            return Ok(Arc::clone(known));
+        }
+        let configuration = Configuration::load_text(&source.0, &source.1).map_err(unusable)?;
         let mut known = connections.iter();
         if let Some(known) = known.find(|known| known.configuration == configuration) {
             return Ok(Arc::clone(known));
@@ -57,11 +65,17 @@ impl CausewayFiles {
         connections.retain(|known| Arc::strong_count(known) > 1);
         let made = Arc::new(Connection {
             configuration,
+            source,
             client: Mutex::new(None),
         });
         connections.push(Arc::clone(&made));
         Ok(made)
     }
+}
+
+/// Not the kind of error that says that the file itself was not found.
+fn unusable(error: ConfigError) -> io::Error {
+    io::Error::other(format!("the file system's configuration: {error}"))
 }
 
 /// An error if the node is no file, or the process may not do with it what it wants.

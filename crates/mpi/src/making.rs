@@ -14,6 +14,7 @@ use crate::collective::{Place, ring};
 use crate::communicator::{CONTEXTS, Channel, Communicator, MOST, NONE, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
+use crate::io::caller::bytes_of;
 use crate::node::state::Node;
 use crate::process::{Active, Going, Process};
 use crate::schedule::Among;
@@ -247,6 +248,22 @@ impl Process {
         let (local, _) = self.members(told)?;
         let local = Vec::from_iter(local.into_iter().map(|(member, _)| member));
         self.add_below(told, &local, &[])
+    }
+
+    /// Makes a duplicate that this process knows by a number, and each by its own, as they have told each other.
+    pub(crate) fn duplicate_by_numbers(
+        &mut self,
+        communicator: usize,
+        number: u32,
+        numbers: &[i64],
+    ) -> Result<usize> {
+        let words = Vec::from_iter(numbers.iter().flat_map(|number| [*number, 0, 0]));
+        self.duplicate_by(&Told {
+            communicator,
+            number,
+            memory: Memory::from_vec(bytes_of(&words)),
+            new: abi::COMM_NULL,
+        })
     }
 
     /// All processes have sent their numbers of a duplicate.
