@@ -86,6 +86,8 @@ enum Kind {
     Foreign { _kept: Option<Memory> },
     /// A foreign buffer whose owner says when it ends; see [`Memory::registered`].
     Registered,
+    /// No bytes: what spans of a [`ForeignMemory`] are counted by. Nothing looks at that count.
+    Counter,
 }
 
 // SAFETY: the bytes behind `base` are only touched through raw copies and the kernel; threads or processes that share
@@ -208,7 +210,9 @@ impl Memory {
             Kind::Mapping { .. } => Advice::LinuxPopulateWrite,
             // May be written as well once mapped: no file system tracks dirty pages of memory files.
             Kind::Import { .. } => Advice::LinuxPopulateRead,
-            Kind::Heap { .. } | Kind::Foreign { .. } | Kind::Registered => return Ok(()),
+            Kind::Heap { .. } | Kind::Foreign { .. } | Kind::Registered | Kind::Counter => {
+                return Ok(());
+            }
         };
         let Backing { base, len, .. } = *self.backing;
         // SAFETY: a mapping of this process, whole, whose bytes stay as they are.
@@ -259,7 +263,7 @@ impl Memory {
         let detached = match &self.backing.kind {
             Kind::Heap { .. } | Kind::Import { .. } | Kind::Registered => false,
             Kind::Mapping { detached, .. } => detached.load(Ordering::Relaxed),
-            Kind::Foreign { .. } => return None,
+            Kind::Foreign { .. } | Kind::Counter => return None,
         };
         Some(MemoryId {
             backing: Arc::as_ptr(&self.backing).addr(),
@@ -270,7 +274,7 @@ impl Memory {
     /// All the bytes of the allocation that the span is a part of; of a foreign buffer that is not registered, the span alone.
     pub fn allocation(&self) -> Self {
         match self.backing.kind {
-            Kind::Foreign { .. } => self.clone(),
+            Kind::Foreign { .. } | Kind::Counter => self.clone(),
             Kind::Heap { .. } | Kind::Mapping { .. } | Kind::Import { .. } | Kind::Registered => {
                 Self::all_of(Arc::clone(&self.backing), self.writable)
             }
@@ -347,7 +351,8 @@ impl Memory {
             | Kind::Heap { .. }
             | Kind::Import { .. }
             | Kind::Foreign { .. }
-            | Kind::Registered => None,
+            | Kind::Registered
+            | Kind::Counter => None,
         }
     }
 
@@ -539,7 +544,8 @@ impl Backing {
             Kind::Mapping { .. }
             | Kind::Import { .. }
             | Kind::Foreign { .. }
-            | Kind::Registered => Memory::whole(self).to_vec(),
+            | Kind::Registered
+            | Kind::Counter => Memory::whole(self).to_vec(),
         }
     }
 }
@@ -560,7 +566,7 @@ impl Drop for Backing {
                 // could only mean that the arguments are wrong, which they are not.
                 let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
             }
-            Kind::Foreign { .. } | Kind::Registered => {}
+            Kind::Foreign { .. } | Kind::Registered | Kind::Counter => {}
         }
     }
 }

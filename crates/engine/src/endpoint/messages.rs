@@ -83,7 +83,9 @@ impl<M: Matcher> Endpoint<M> {
         };
         let losses = self.conversations.shared.losses;
         // Before the process yields, the receive is to be seen by others.
-        let mut has_polled = into.len() <= DIRECT_BYTES && !self.policy.enter();
+        let mut has_polled = into.len() <= DIRECT_BYTES
+            && !self.policy.enter()
+            && !self.conversations.shared.matcher.holds_messages();
         if has_polled {
             if let Some(bytes) = self.poll_for_message(pattern, into, losses) {
                 return DirectReceive::Whole(bytes);
@@ -123,12 +125,14 @@ impl<M: Matcher> Endpoint<M> {
         shared.direct.begin(&mut shared.references, into);
         shared.matcher.await_directly(Some(pattern));
         self.progress();
-        let polls = self.policy.first_polls(Awaited::Messages);
-        if !is_over(&self.conversations) && self.advance_to(polls, &is_over) {
-            if self.conversations.shared.direct.has_come() {
-                self.policy.arrived_at_once(Awaited::Messages);
+        if !is_over(&self.conversations) {
+            let polls = self.policy.first_polls(Awaited::Messages);
+            if self.advance_to(polls, &is_over) {
+                if self.conversations.shared.direct.has_come() {
+                    self.policy.arrived_at_once(Awaited::Messages);
+                }
+                self.flush_control();
             }
-            self.flush_control();
         }
         let shared = &mut self.conversations.shared;
         shared.matcher.await_directly(None);

@@ -88,7 +88,7 @@ impl Default for ForeignMemory {
             count: Arc::new(Backing {
                 base: NonNull::dangling(),
                 len: 0,
-                kind: Kind::Foreign { _kept: None },
+                kind: Kind::Counter,
             }),
         }
     }
