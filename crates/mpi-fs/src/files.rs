@@ -182,6 +182,39 @@ mod tests {
     }
 
     #[test]
+    fn a_configuration_is_the_known_one_until_its_text_changes() {
+        let place = std::env::temp_dir().join(format!("causeway-mpi-fs-{}", std::process::id()));
+        std::fs::create_dir(&place).expect("a directory");
+        let file = place.join("causeway.toml");
+        let write = |timeout: &str| {
+            let text = format!(
+                "name = \"lab\"\nid = \"0123456789abcdef0123456789abcdef\"\ntimeout = \"{timeout}\"\n\
+                 [[server]]\nname = \"meta\"\nroles = [\"metadata\", \"io\"]\n\
+                 addresses = [\"shm:///run/meta\"]\ndirectory = \"/srv/meta\"\n"
+            );
+            std::fs::write(&file, text).expect("it is written");
+        };
+        let mut info = Info::default();
+        let name = file.as_os_str().as_encoded_bytes();
+        info.set(b"causeway_config", name).expect("a hint");
+        let files = CausewayFiles::default();
+        let find = || files.connection(&info);
+        write("5 s");
+        let first = find().expect("a connection");
+        assert!(Arc::ptr_eq(&first, &find().expect("a connection")));
+        write("6 s");
+        let changed = find().expect("a connection");
+        assert!(!Arc::ptr_eq(&first, &changed));
+        assert_eq!(changed.configuration.timeout.as_secs(), 6);
+        std::fs::write(&file, "name = 1").expect("it is written");
+        let error = find().expect_err("it is none").to_string();
+        assert!(error.contains("causeway.toml"), "{error}");
+        write("5 s");
+        assert!(Arc::ptr_eq(&first, &find().expect("a connection")));
+        std::fs::remove_dir_all(&place).expect("it is removed");
+    }
+
+    #[test]
     fn errors_keep_their_kind_and_say_what_to_do() {
         let error = |errno| Error {
             operation: "write",

@@ -31,9 +31,14 @@ struct Log {
     up: Vec<Peer>,
     down: Vec<(Peer, PeerError)>,
     writable: Vec<Peer>,
+    /// Each poll is to deliver one packet.
+    takes_one: bool,
 }
 
 impl Sink for Log {
+    fn takes_one(&self) -> bool {
+        self.takes_one
+    }
     fn packet(&mut self, peer: Peer, packet: Packet<'_>) {
         self.packets.push_back((peer, packet.to_vec(0)));
     }
@@ -65,6 +70,7 @@ impl Log {
             up,
             down,
             writable,
+            takes_one: _,
         } = self;
         [
             packets.len(),

@@ -117,6 +117,43 @@ fn behind_a_stream_polls_of_one_moment_skip_the_ring_and_later_ones_read_it() {
 }
 
 #[test]
+fn of_packets_that_are_taken_one_by_one_each_ring_delivers_some_in_its_turn() {
+    const MANY: u8 = 100;
+    let (_folder, address) = place();
+    let mut server = Host::listening(ShmConfig::default(), &address);
+    let mut clients = [(); 3].map(|()| Host::new(ShmConfig::default()));
+    let to_server = clients.each_mut().map(|client| {
+        let peer = client.shm.connect(Instant::now(), &address).unwrap();
+        client.shm.send(peer, &[b"hello"]).unwrap();
+        both(client, &mut server, "it is up", |client, server| {
+            is_up(client, peer) && server.log.packets.pop_front().is_some()
+        });
+        peer
+    });
+    for packet in 0..MANY {
+        for (client, peer) in clients.iter_mut().zip(to_server) {
+            client.shm.send(peer, &[&[packet]]).unwrap();
+        }
+    }
+    server.log.takes_one = true;
+    let (mut next, mut turns) = ([0; 3], Vec::new());
+    while next != [MANY; 3] {
+        assert!(server.poll(), "{next:?}");
+        let (peer, packet) = server.log.packets.pop_front().unwrap();
+        assert!(server.log.packets.is_empty(), "one poll, one packet");
+        let from = server.log.up.iter().position(|up| *up == peer).unwrap();
+        assert_eq!(packet, [next[from]], "of client {from}");
+        next[from] += 1;
+        match turns.last_mut() {
+            Some((latest, taken)) if *latest == from => *taken += 1,
+            _ => turns.push((from, 1)),
+        }
+    }
+    assert!(turns.iter().all(|(_, taken)| *taken <= 32), "{turns:?}");
+    assert!(turns.len() <= 3 * 4, "{turns:?}");
+}
+
+#[test]
 fn a_packet_above_the_limit_is_refused() {
     let mut met = meet(ShmConfig::default());
     let limit = met.client.shm.limits().max_packet;
