@@ -41,7 +41,8 @@ fn in_area(
     }
 }
 
-/// Exchanges some numbers as [`tell`] does, in memory that all processes have if there is some. A step of its own kind: all of them do the same.
+/// Exchanges some numbers as [`tell`] does, in memory that all processes have if there is some. All processes call this function in the
+/// same step, and none of them [`tell`].
 pub(crate) fn tell_nearby<const N: usize>(
     caller: &mut impl Caller,
     communicator: usize,
