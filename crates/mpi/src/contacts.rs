@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn files_are_not_opened_with_processes_of_the_first_format() {
         for (format, good) in [(FORMATS.highest, FORMATS), (2, Formats::only(2))] {
-            assert_eq!(file_format("rank 1", good), Ok(format));
+            assert_eq!(file_format("rank 1", good).ok(), Some(format));
         }
         let error = file_format("rank 1", Formats::only(1)).expect_err("it is too old");
         assert_eq!(

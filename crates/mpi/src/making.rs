@@ -14,12 +14,11 @@ use crate::collective::{Place, ring};
 use crate::communicator::{CONTEXTS, Channel, Communicator, MOST, NONE, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::io::caller::bytes_of;
 use crate::node::state::Node;
 use crate::process::{Active, Going, Process};
 use crate::schedule::Among;
 use crate::steps::Steps;
-use crate::told::{BYTES, Told, WORDS};
+use crate::told::{BYTES, Told, WORDS, bytes_of};
 
 /// One of the processes of a new communicator, by its number in the program, and how it is reached.
 type Member = (u32, Peer);

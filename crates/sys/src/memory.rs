@@ -83,11 +83,9 @@ enum Kind {
     Import { owner: Owner },
     /// A foreign buffer, whose owner outlives every clone; see [`with_foreign`] and [`Memory::from_raw`]. Or the bytes of
     /// another memory, which is kept; see [`Memory::counted_apart`].
-    Foreign { _kept: Option<Memory> },
+    Foreign(foreign::Foreign),
     /// A foreign buffer whose owner says when it ends; see [`Memory::registered`].
     Registered,
-    /// No bytes: what spans of a [`ForeignMemory`] are counted by. Nothing looks at that count.
-    Counter,
 }
 
 // SAFETY: the bytes behind `base` are only touched through raw copies and the kernel; threads or processes that share
@@ -145,7 +143,7 @@ impl Memory {
         Self::whole(Backing {
             base,
             len,
-            kind: Kind::Foreign { _kept: None },
+            kind: Kind::Foreign(foreign::Foreign::Buffer),
         })
     }
 
@@ -210,7 +208,7 @@ impl Memory {
             Kind::Mapping { .. } => Advice::LinuxPopulateWrite,
             // May be written as well once mapped: no file system tracks dirty pages of memory files.
             Kind::Import { .. } => Advice::LinuxPopulateRead,
-            Kind::Heap { .. } | Kind::Foreign { .. } | Kind::Registered | Kind::Counter => {
+            Kind::Heap { .. } | Kind::Foreign { .. } | Kind::Registered => {
                 return Ok(());
             }
         };
@@ -263,7 +261,7 @@ impl Memory {
         let detached = match &self.backing.kind {
             Kind::Heap { .. } | Kind::Import { .. } | Kind::Registered => false,
             Kind::Mapping { detached, .. } => detached.load(Ordering::Relaxed),
-            Kind::Foreign { .. } | Kind::Counter => return None,
+            Kind::Foreign { .. } => return None,
         };
         Some(MemoryId {
             backing: Arc::as_ptr(&self.backing).addr(),
@@ -274,7 +272,7 @@ impl Memory {
     /// All the bytes of the allocation that the span is a part of; of a foreign buffer that is not registered, the span alone.
     pub fn allocation(&self) -> Self {
         match self.backing.kind {
-            Kind::Foreign { .. } | Kind::Counter => self.clone(),
+            Kind::Foreign { .. } => self.clone(),
             Kind::Heap { .. } | Kind::Mapping { .. } | Kind::Import { .. } | Kind::Registered => {
                 Self::all_of(Arc::clone(&self.backing), self.writable)
             }
@@ -351,8 +349,7 @@ impl Memory {
             | Kind::Heap { .. }
             | Kind::Import { .. }
             | Kind::Foreign { .. }
-            | Kind::Registered
-            | Kind::Counter => None,
+            | Kind::Registered => None,
         }
     }
 
@@ -544,8 +541,7 @@ impl Backing {
             Kind::Mapping { .. }
             | Kind::Import { .. }
             | Kind::Foreign { .. }
-            | Kind::Registered
-            | Kind::Counter => Memory::whole(self).to_vec(),
+            | Kind::Registered => Memory::whole(self).to_vec(),
         }
     }
 }
@@ -566,7 +562,7 @@ impl Drop for Backing {
                 // could only mean that the arguments are wrong, which they are not.
                 let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
             }
-            Kind::Foreign { .. } | Kind::Registered | Kind::Counter => {}
+            Kind::Foreign { .. } | Kind::Registered => {}
         }
     }
 }

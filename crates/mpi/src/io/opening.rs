@@ -8,15 +8,17 @@ use causeway_wire::formats::Formats;
 
 use crate::abi;
 use crate::buffer::temporary;
+use crate::caller::Caller;
 use crate::contacts;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::info::Info;
 use crate::process::Process;
+use crate::told::bytes_of;
 
-use super::caller::{
-    Caller, Found, agree, agree_on, agree_on_first, broadcast_nearby, bytes_of, class_of, judge,
-    numbers_in, tell, tell_all, tell_nearby,
+use super::agreeing::{
+    Found, agree, agree_on, agree_on_first, broadcast_nearby, class_of, judge, numbers_in, tell,
+    tell_all, tell_nearby,
 };
 use super::file::{File, Hints};
 use super::pointer::SharedPointer;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::area::{self, Area, MOST_RANKS};
 use super::state::Node;
+use crate::caller::Caller;
 use crate::error::Result;
-use crate::io::caller::Caller;
 use crate::process::{Active, Process};
 use crate::sharing::Sharing;
 

@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::foreign::Foreign;
 use super::{Backing, BorrowedSpan, Kind, Memory};
 
 /// Holds spans of memory for one thread at a time.
@@ -177,7 +178,7 @@ impl Slot {
     #[inline]
     fn is_counter(&self) -> bool {
         let backing = self.backing.as_ref();
-        backing.is_some_and(|backing| matches!(backing.kind, Kind::Counter))
+        backing.is_some_and(|backing| matches!(backing.kind, Kind::Foreign(Foreign::Counter)))
     }
 }
 

@@ -1,29 +1,15 @@
-//! Callers, which carry operations of several steps out.
+//! What processes tell each other in the steps of operations on files.
 
 use causeway_engine::Memory;
 
 use crate::abi;
 use crate::buffer::{OwnedBuffer, temporary};
+use crate::caller::Caller;
 use crate::collective::Blocks;
 use crate::error::{Error, Result};
 use crate::node::{self, Started};
-use crate::process::{Active, Process};
-use crate::status::Status;
-
-/// Carries an operation of several steps out: lends the process for each step, and waits in between. While it waits, functions of the
-/// program may be called, which may call MPI.
-pub trait Caller {
-    /// Lends the process for a step.
-    fn with<R>(&mut self, step: impl FnOnce(&mut Process) -> Result<R>) -> Result<R>;
-
-    /// Waits until an operation is done.
-    fn wait(&mut self, active: Active) -> Result<Status>;
-}
-
-/// Numbers, as they lie in memory.
-pub(crate) fn bytes_of(numbers: &[i64]) -> Vec<u8> {
-    numbers.iter().flat_map(|one| one.to_ne_bytes()).collect()
-}
+use crate::process::Process;
+use crate::told::bytes_of;
 
 /// Does an operation in memory that all processes of the communicator have. Returns `false` if they have none: it is to be done by messages.
 fn in_area(
