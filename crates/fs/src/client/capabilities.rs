@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use causeway_wire::fs::formats::{CAPABILITIES, FORMATS};
 use causeway_wire::fs::{
-    Body as NodeBody, Capability, Errno, Needs, ObjectId, Operation, ReplyBody, Rights, Target,
+    Body as NodeBody, Capability, Errno, ObjectId, Operation, ReplyBody, Rights, Target,
 };
 
 use super::call::{Body, Call};
@@ -24,17 +24,9 @@ use crate::capability_key::CapabilityKey;
 const EARLY_PART: u32 = 8;
 
 /// The object and the rights that a request needs.
-fn needed(needs: Needs) -> Option<(ObjectId, Rights)> {
-    match needs {
-        Needs::Nothing => None,
-        Needs::Object(object, rights) => Some((object, rights)),
-        Needs::Any(rights) => Some((ObjectId(0), rights)),
-    }
-}
-
 fn needs(call: &Call) -> Option<(ObjectId, Rights)> {
     match &call.body {
-        Body::Plain(operation) => needed(operation.needs()),
+        Body::Plain(operation) => operation.needs().what(),
         Body::Data(IoKind::Read, piece) => Some((piece.object, Rights::READ)),
         Body::Data(IoKind::Write, piece) => Some((piece.object, Rights::WRITE)),
     }
@@ -54,23 +46,55 @@ impl Rpc {
         self.capabilities.key = Some(key);
     }
 
-    /// The capability to send with an operation, if it needs one and one is there.
-    pub(super) fn capability_for(&mut self, operation: &Operation) -> Option<Capability> {
-        let (object, _) = needed(operation.needs())?;
-        if let Some(key) = &self.capabilities.key {
-            return Some(own(key, object, self.caller().uid, self.client));
+    /// The capability to send with a call's operation, if it needs one and one is there.
+    pub(super) fn capability_for(
+        &self,
+        pending: &PendingCall,
+        operation: &Operation,
+    ) -> Option<Capability> {
+        let (object, _) = operation.needs().what()?;
+        match &self.capabilities.key {
+            Some(key) => Some(own(key, object, self.caller().uid, self.client)),
+            None => pending.capability.clone(),
         }
-        let held = self.capabilities.find((object, self.caller().uid))?;
-        Some(held.capability.clone())
     }
 
-    /// Asks for the capabilities that these calls lack. A call for which none is given ends with the metadata server's
-    /// reason.
-    pub(super) fn authorize_all(&mut self, pending_calls: &mut [PendingCall], deadline: Instant) {
-        let (uid, now) = (self.caller().uid, Instant::now());
-        if !self.capabilities.are_asked_for(now) {
-            return;
+    /// Gives the calls the capabilities that they need, and asks for those that it lacks. A call for which none is given ends with the
+    /// metadata server's reason.
+    pub(super) fn authorize_all(
+        &mut self,
+        pending_calls: &mut [PendingCall],
+        now: Instant,
+        deadline: Instant,
+    ) {
+        if self.hand_out(pending_calls, now) && self.capabilities.are_asked_for(now) {
+            self.ask_for_capabilities(pending_calls, now, deadline);
+            self.hand_out(pending_calls, now);
         }
+    }
+
+    /// Gives the calls the capabilities that it has. Returns whether one of them lacks one that is good for a while longer.
+    fn hand_out(&self, pending_calls: &mut [PendingCall], now: Instant) -> bool {
+        let uid = self.caller().uid;
+        let mut lacks_some = false;
+        for pending in pending_calls.iter_mut().filter(|pending| pending.is_open()) {
+            let Some((object, rights)) = needs(&pending.call) else {
+                continue;
+            };
+            let held = self.capabilities.find((object, uid));
+            lacks_some |= !held.is_some_and(|held| held.gives(rights) && !held.is_to_renew(now));
+            pending.capability = held.map(|held| held.capability.clone());
+        }
+        lacks_some
+    }
+
+    fn ask_for_capabilities(
+        &mut self,
+        pending_calls: &mut [PendingCall],
+        now: Instant,
+        deadline: Instant,
+    ) {
+        let uid = self.caller().uid;
         let were_not_given = self.capabilities.were_not_given();
         // What is good for a while longer is not worth waiting for a metadata server that is down.
         let metadata = self.links.get(self.metadata).and_then(|link| link.addr);

@@ -39,6 +39,18 @@ pub(super) struct Held {
     ends_at: Instant,
 }
 
+impl Held {
+    /// Whether it has one of these rights, or none is needed.
+    pub(super) fn gives(&self, rights: Rights) -> bool {
+        rights == Rights::NONE || self.capability.rights.has_any(rights)
+    }
+
+    /// Whether a call renews it first.
+    pub(super) fn is_to_renew(&self, now: Instant) -> bool {
+        self.renew_at <= now
+    }
+}
+
 impl Capabilities {
     /// Keeps one that came with the reply to a request that was sent at this instant.
     pub(super) fn keep(&mut self, uid: u32, capability: Capability, sent: Instant) {
@@ -82,9 +94,7 @@ impl Capabilities {
     /// Whether none is there that has one of these rights for a while longer; and whether the one that is there is worth nothing.
     pub(super) fn lacks(&self, of: Of, rights: Rights, now: Instant) -> (bool, bool) {
         match self.find(of) {
-            Some(held) if rights == Rights::NONE || held.capability.rights.has_any(rights) => {
-                (held.renew_at <= now, held.ends_at <= now)
-            }
+            Some(held) if held.gives(rights) => (held.is_to_renew(now), held.ends_at <= now),
             _ => (true, true),
         }
     }

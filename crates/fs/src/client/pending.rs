@@ -23,6 +23,8 @@ pub(super) struct PendingCall {
     /// For a write that was sent before: since when.
     pub(super) unacknowledged: Unacknowledged,
     pub(super) state: State,
+    /// What it shows, if it needs one.
+    pub(super) capability: Option<Capability>,
     pauses: Backoff,
     pub(super) last: Option<CallError>,
     /// The server that it is meant for, if that is not the known one.
@@ -74,15 +76,19 @@ pub(super) enum Outcome {
 }
 
 impl PendingCall {
-    /// A call that is to be sent at once.
-    pub(super) fn new(call: Call, sequence: u64, given_target: Option<Target>) -> Self {
+    /// A call that is to be sent at once, which is this instant.
+    pub(super) fn new(
+        call: Call,
+        sequence: u64,
+        given_target: Option<Target>,
+        now: Instant,
+    ) -> Self {
         Self {
             call,
             sequence,
             unacknowledged: Unacknowledged::default(),
-            state: State::Waiting {
-                until: Instant::now(),
-            },
+            state: State::Waiting { until: now },
+            capability: None,
             pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
             last: None,
             given_target,

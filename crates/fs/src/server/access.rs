@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use causeway_bmi::nodes::Certificate;
 use causeway_wire::fs::{
-    Body, Caller, Capability, Errno, Failure, MAC_BYTES, Needs, Node, ObjectId, Request, Rights,
+    Body, Caller, Capability, Errno, Failure, MAC_BYTES, NOBODY, Node, ObjectId, Request, Rights,
 };
 
-use super::callers::{NOBODY, is_operator};
+use super::callers::is_operator;
 use super::ended::Ended;
 use super::given::Given;
+use super::verified::Verified;
 use super::versions::{self, Versions};
 use crate::capability_key::{CapabilityKey, KeySource};
 use crate::clock::{micros, micros_since_1970};
@@ -34,6 +35,8 @@ pub(super) struct Access {
     newest_seen: u64,
     given: Given,
     ended: Ended,
+    /// Those among them that were found good lately.
+    verified: Verified,
     /// Requests that were refused since the start for want of a right, or for a forged one. Capabilities that have ended do not
     /// count: that they are renewed is an everyday matter.
     pub(super) refused: u64,
@@ -51,6 +54,16 @@ pub(super) struct Holder<'a> {
     pub(super) client: u128,
     /// The number of the user's node ([`node_number`]).
     pub(super) node: u64,
+}
+
+/// Where and when a capability is shown.
+#[derive(Clone, Copy)]
+pub(super) struct Shown {
+    /// The number of the node that shows it ([`node_number`]).
+    pub(super) node: u64,
+    /// The number of this server.
+    pub(super) server: Option<u16>,
+    pub(super) at: Instant,
 }
 
 /// The number by which capabilities name a node that has proven which it is; 0 if nodes do not. It stays the same when the node gets a new
@@ -96,6 +109,7 @@ impl Access {
             newest_seen: 0,
             given: Given::new(kept, now),
             ended: Ended::new(kept, micros_since_1970(), now),
+            verified: Verified::default(),
             refused: 0,
             shown_refused: 0,
             granted: None,
@@ -115,6 +129,7 @@ impl Access {
     /// Reads the key again: the metadata may be others.
     pub(super) fn forget_key(&mut self) {
         self.key = None;
+        self.verified.forget();
     }
 
     /// Gives a user of a client what the file's mode permits, if the file has datafiles or is about to get some.
@@ -190,20 +205,17 @@ impl Access {
                 version => newest.max(version),
             };
             self.ended.end(object, version, newest, now);
+            self.verified.forget();
         }
     }
 
-    /// Refuses a request from a node that needs a right which its capability does not prove. `server` is this server's number.
+    /// Refuses a request that needs these rights to an object, which its capability does not prove.
     pub(super) fn check(
         &mut self,
         request: &Request,
-        node: u64,
-        server: Option<u16>,
+        needed: (ObjectId, Rights),
+        shown: Shown,
     ) -> Result<(), Failure> {
-        let needs = request.operation.needs();
-        if needs == Needs::Nothing || self.rule == CapabilityRule::Off {
-            return Ok(());
-        }
         let Some(capability) = &request.capability else {
             return match self.rule {
                 CapabilityRule::Optional | CapabilityRule::Off => Ok(()),
@@ -214,11 +226,14 @@ impl Access {
                 )),
             };
         };
+        if self.verified.has(capability, shown.at) {
+            return check_scope(capability, request, needed, shown).map_err(refused);
+        }
         self.check_origin(capability)?;
-        check_scope(capability, request, node, needs, server).map_err(refused)?;
-        let now = micros_since_1970();
-        self.check_age(capability, now)?;
+        check_scope(capability, request, needed, shown).map_err(refused)?;
+        let left = self.check_age(capability, micros_since_1970())?;
         self.newest_seen = self.newest_seen.max(capability.version);
+        self.verified.note(capability, shown.at, left);
         Ok(())
     }
 
@@ -240,14 +255,15 @@ impl Access {
                 // As one that has ended, so that a client that has it from before a change of the key asks for another.
                 Err(failure(
                     Errno::CAPABILITY_ENDED,
-                    "the capability was not made with this server's key: if new ones are refused, too, give all servers the \
-                     same key (`server_key_file`) and start them again",
+                    "the capability was not made with this server's key, or for another object, user or client: if new ones are \
+                     refused, too, give all servers the same key (`server_key_file`) and start them again",
                 ))
             }
         }
     }
 
-    fn check_age(&self, capability: &Capability, now: u64) -> Result<(), Failure> {
+    /// Returns for how much longer a capability is good.
+    fn check_age(&self, capability: &Capability, now: u64) -> Result<Duration, Failure> {
         let lifetime = self
             .lifetime
             .min(Duration::from_millis(capability.lifetime_ms.into()));
@@ -260,7 +276,7 @@ impl Access {
         } else if self.ended.has_ended(capability.object, capability.version) {
             "permissions have changed, or the file was removed, since it was given out"
         } else {
-            return Ok(());
+            return Ok(Duration::from_micros(ends - now));
         };
         let age = (i128::from(now) - i128::from(capability.version)) as f64 / 1e6;
         Err(failure(
@@ -299,16 +315,10 @@ pub(super) fn distribution_of(node: &Node) -> Option<&causeway_wire::fs::Distrib
 fn check_scope(
     capability: &Capability,
     request: &Request,
-    node: u64,
-    needs: Needs,
-    server: Option<u16>,
+    (object, rights): (ObjectId, Rights),
+    shown: Shown,
 ) -> Result<(), String> {
     let refuse = |message: String| Err(message);
-    let (object, rights) = match needs {
-        Needs::Nothing => return Ok(()),
-        Needs::Object(object, rights) => (object, rights),
-        Needs::Any(rights) => (ObjectId(0), rights),
-    };
     if capability.object != object {
         return refuse(format!(
             "the capability is for object {}, and object {} is meant",
@@ -334,10 +344,10 @@ fn check_scope(
         return refuse("the capability is another client's".to_owned());
     }
     // What servers make for themselves is no node's.
-    if capability.node != node && !capability.rights.has(Rights::SERVE) {
+    if capability.node != shown.node && !capability.rights.has(Rights::SERVE) {
         return refuse("the capability is another node's".to_owned());
     }
-    let bit = server.map_or(u64::MAX, Capability::server_bit);
+    let bit = shown.server.map_or(u64::MAX, Capability::server_bit);
     if capability.servers & bit == 0 {
         return refuse(format!(
             "object {} has no datafile on this server",
@@ -392,7 +402,12 @@ mod tests {
             servers: u64::MAX,
             mac: [0; MAC_BYTES],
         };
-        let needs = Needs::Object(object, Rights::READ);
+        let shown_by = |node| Shown {
+            node,
+            server: Some(0),
+            at: Instant::now(),
+        };
+        let needed = (object, Rights::READ);
         for (of, from, is_good) in [
             (a, a, true),
             (a, b, false),
@@ -400,12 +415,12 @@ mod tests {
             (none, a, false),
         ] {
             let capability = held_by(of, object, Rights::READ);
-            let checked = check_scope(&capability, &request, from, needs, Some(0));
+            let checked = check_scope(&capability, &request, needed, shown_by(from));
             assert_eq!(checked.is_ok(), is_good, "{of} {from}");
         }
         // Servers make those that they use themselves.
         let own = held_by(none, ObjectId(0), Rights::OPERATE.with(Rights::SERVE));
-        let needs = Needs::Any(Rights::SERVE);
-        assert!(check_scope(&own, &request, a, needs, Some(0)).is_ok());
+        let needed = (ObjectId(0), Rights::SERVE);
+        assert!(check_scope(&own, &request, needed, shown_by(a)).is_ok());
     }
 }

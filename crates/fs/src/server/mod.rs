@@ -54,6 +54,7 @@ mod ticket;
 mod turns;
 mod turns_seen;
 mod undelivered;
+mod verified;
 mod versions;
 
 pub use error::ServerError;

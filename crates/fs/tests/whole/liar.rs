@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use causeway_bmi::{Addr, Bmi, Config, Context, Posted};
 use causeway_sys::memory::Memory;
+use causeway_wire::formats::Formats;
 use causeway_wire::fs::formats::FORMATS;
 use causeway_wire::fs::{
     Caller, Capability, Failure, Generation, Incarnation, MAX_MESSAGE_BYTES, Node, ObjectId,
@@ -24,6 +25,8 @@ pub(crate) struct Liar {
     uid: u32,
     pub(crate) sequence: u64,
     pub(crate) servers: Vec<(Addr, Target)>,
+    /// Of its requests.
+    pub(crate) formats: Formats,
 }
 
 pub(crate) type Answer = Result<(ReplyBody, Option<Capability>), Failure>;
@@ -46,6 +49,7 @@ impl Liar {
             uid,
             sequence: 0,
             servers: Vec::new(),
+            formats: FORMATS,
         };
         for server in &configuration.servers {
             let addr = liar.bmi.lookup(&server.addresses.join(",")).unwrap();
@@ -123,7 +127,7 @@ impl Liar {
         let (addr, target) = self.servers[server];
         let mut request = self.request(target, operation, capability);
         lie(&mut request);
-        self.send(addr, &request.to_bytes(FORMATS))
+        self.send(addr, &request.to_bytes(self.formats))
     }
 
     pub(crate) fn ask(
