@@ -4,8 +4,8 @@
 //! cargo run --release -p causeway-fs --example small_requests -- shm 5
 //! ```
 //! prints, for each round, microseconds per read and per write. To compare two builds, run both in turns. With `compare` behind that, two clusters
-//! are measured in turns, one with capabilities and one without, and the medians and what capabilities take come last; with `off` there are no
-//! capabilities.
+//! are measured in short turns, one with capabilities and one without, and the medians and what capabilities take come last; with `off` there are
+//! no capabilities.
 
 use std::error::Error;
 use std::path::Path;
@@ -21,6 +21,8 @@ const FILE_BYTES: u64 = 64 << 20;
 const REQUEST_BYTES: usize = 4 << 10;
 /// Requests of each kind in a round.
 const REQUESTS: u32 = 20_000;
+/// The same where two clusters are compared: short turns, which whatever else goes on in the machine meets alike.
+const REQUESTS_IN_TURN: u32 = 500;
 
 /// Microseconds of a read and of a write.
 type Times = [f64; 2];
@@ -44,19 +46,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let make = |rule: &CapabilityRule| Stand::start(method, *rule);
     let mut stands = rules.iter().map(make).collect::<Result<Vec<_>, _>>()?;
-    for _ in 0..rounds {
-        for stand in &mut stands {
-            let [read, write] = stand.measure()?;
+    if let [one] = &mut stands[..] {
+        for _ in 0..rounds {
+            let [read, write] = one.measure(REQUESTS)?;
             println!("read {read:.3} write {write:.3}");
         }
-        // Neither is always the first.
-        stands.reverse();
     }
-    if let [one, other] = &stands[..] {
-        let (with, without) = match one.rule {
-            CapabilityRule::Off => (other.medians(), one.medians()),
-            _ => (one.medians(), other.medians()),
-        };
+    if let [with, without] = &mut stands[..] {
+        for turn in 0..rounds * (REQUESTS / REQUESTS_IN_TURN) {
+            // Neither is always the first.
+            let (first, second) = match turn % 2 {
+                0 => (&mut *with, &mut *without),
+                _ => (&mut *without, &mut *with),
+            };
+            first.measure(REQUESTS_IN_TURN)?;
+            second.measure(REQUESTS_IN_TURN)?;
+        }
+        let (with, without) = (with.medians(), without.medians());
         for (kind, what) in ["read", "write"].into_iter().enumerate() {
             let (with, without) = (with[kind], without[kind]);
             let part = (with / without - 1.0) * 100.0;
@@ -71,7 +77,6 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// A cluster, and a client with a file in it.
 struct Stand {
-    rule: CapabilityRule,
     cluster: DevCluster,
     client: Client,
     file: File,
@@ -110,7 +115,6 @@ impl Stand {
         let mut random = SplitMix64::new(1);
         client.write_at(&mut file, 0, &random.bytes(FILE_BYTES as usize))?;
         let mut stand = Self {
-            rule,
             cluster,
             client,
             file,
@@ -120,12 +124,12 @@ impl Stand {
             _directory: directory,
         };
         // The first round warms up.
-        stand.measure()?;
+        stand.measure(REQUESTS)?;
         stand.measured.clear();
         Ok(stand)
     }
 
-    fn measure(&mut self) -> Result<Times, Box<dyn Error>> {
+    fn measure(&mut self, requests: u32) -> Result<Times, Box<dyn Error>> {
         let Self {
             client,
             file,
@@ -135,14 +139,15 @@ impl Stand {
         } = self;
         let mut place = || random.below(FILE_BYTES / REQUEST_BYTES as u64) * REQUEST_BYTES as u64;
         let begun = Instant::now();
-        for _ in 0..REQUESTS {
+        for _ in 0..requests {
             client.read_at(file, place(), block)?;
         }
         let read = begun.elapsed();
         let begun = Instant::now();
-        for _ in 0..REQUESTS {
+        for _ in 0..requests {
             client.write_at(file, place(), block)?;
         }
+        let each = |all: Duration| all.as_secs_f64() * 1e6 / f64::from(requests);
         let times = [each(read), each(begun.elapsed())];
         self.measured.push(times);
         Ok(times)
@@ -155,9 +160,4 @@ impl Stand {
             all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
         })
     }
-}
-
-/// Microseconds of one of the requests that took this long.
-fn each(all: Duration) -> f64 {
-    all.as_secs_f64() * 1e6 / f64::from(REQUESTS)
 }

@@ -4,6 +4,7 @@
 //! is for and whose it is, then its age (`docs/security.md`, Capabilities).
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_bmi::nodes::Certificate;
@@ -16,7 +17,7 @@ use super::ended::Ended;
 use super::given::Given;
 use super::verified::Verified;
 use super::versions::{self, Versions};
-use crate::capability_key::{CapabilityKey, KeySource};
+use crate::capability_key::{CapabilityKey, KeySource, Signer};
 use crate::clock::{micros, micros_since_1970};
 use crate::config::{CapabilityRule, Configuration};
 use crate::error::failure;
@@ -116,9 +117,16 @@ impl Access {
         })
     }
 
-    /// The key, which a metadata server always has.
-    pub(super) fn key(&self) -> Option<&CapabilityKey> {
-        self.key.as_ref()
+    /// With what a metadata server's own requests are signed.
+    pub(super) fn signer(&self) -> Option<Signer> {
+        let (key, versions) = (self.key.clone()?, self.versions.clone());
+        let version = move || versions.own(micros_since_1970());
+        Some(Signer::new(key, Arc::new(version)))
+    }
+
+    /// The versions of what is given out.
+    pub(super) fn versions(&self) -> &Versions {
+        &self.versions
     }
 
     /// Whether it checks the capabilities that come with requests.
@@ -209,6 +217,11 @@ impl Access {
         }
     }
 
+    /// Whether the object's capabilities of this version have ended.
+    pub(super) fn has_ended(&self, object: ObjectId, version: u64) -> bool {
+        self.ended.has_ended(object, version)
+    }
+
     /// Refuses a request that needs these rights to an object, which its capability does not prove.
     pub(super) fn check(
         &mut self,
@@ -273,7 +286,7 @@ impl Access {
             "it has expired"
         } else if capability.version > latest {
             "it is from the future"
-        } else if self.ended.has_ended(capability.object, capability.version) {
+        } else if self.has_ended(capability.object, capability.version) {
             "permissions have changed, or the file was removed, since it was given out"
         } else {
             return Ok(Duration::from_micros(ends - now));
@@ -359,7 +372,10 @@ fn check_scope(
 
 #[cfg(test)]
 mod tests {
+    use causeway_wire::home::VersionsSetAside;
+
     use super::*;
+    use crate::config::Durability;
 
     fn node(name: &str, serial: u64) -> Certificate {
         Certificate {
@@ -373,14 +389,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_capability_of_another_node_is_refused_and_a_new_certificate_changes_nothing() {
-        let numbers = [None, Some(node("a", 1)), Some(node("b", 1))];
-        let [none, a, b] = numbers.each_ref().map(|node| node_number(node.as_ref()));
-        assert!(none == 0 && a != 0 && b != 0 && a != b);
-        assert_eq!(a, node_number(Some(&node("a", 2))));
-        let object = ObjectId(9);
-        let request = Request {
+    fn request() -> Request {
+        Request {
             reply_tag: 0,
             target: Default::default(),
             client: 5,
@@ -390,7 +400,60 @@ mod tests {
             capability: None,
             opening: None,
             operation: causeway_wire::fs::Operation::StorageStatus,
+        }
+    }
+
+    fn shown_by(node: u64) -> Shown {
+        Shown {
+            node,
+            server: Some(0),
+            at: Instant::now(),
+        }
+    }
+
+    #[test]
+    fn what_a_metadata_server_does_itself_goes_on_when_all_capabilities_end() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let configuration =
+            Configuration::one_machine("fs", 1, directory.path(), 1, Durability::Relaxed);
+        let home = &configuration.servers[configuration.metadata_server()].directory;
+        std::fs::create_dir_all(home).expect("its directory");
+        // Its clock was set back by half a minute, which it knows.
+        let below = micros_since_1970() + 30_000_000;
+        let text = VersionsSetAside { below }.to_text();
+        std::fs::write(home.join("capability-versions"), text).expect("a record");
+        let mut metadata = Access::new(&configuration, Some(home)).expect("a metadata server");
+        let mut io = Access::new(&configuration, None).expect("an I/O server");
+        let check = |io: &mut Access, capability: Capability, rights| {
+            let request = Request {
+                capability: Some(capability),
+                ..request()
+            };
+            io.check(&request, (ObjectId(0), rights), shown_by(0))
         };
+        let holder = Holder {
+            caller: &Caller::default(),
+            client: 5,
+            node: 0,
+        };
+        let given = metadata.authorize(holder).expect("a capability");
+        assert_eq!(check(&mut io, given.clone(), Rights::OPERATE), Ok(()));
+        // More than it remembers.
+        io.end((1..70_000).map(|object| (ObjectId(object), 1)));
+        let ended = check(&mut io, given, Rights::OPERATE).map_err(|failure| failure.errno);
+        assert_eq!(ended, Err(Errno::CAPABILITY_ENDED));
+        let own = metadata.signer().expect("a key").own(ObjectId(0), 0, 5);
+        assert_eq!(check(&mut io, own, Rights::SERVE), Ok(()));
+    }
+
+    #[test]
+    fn a_capability_of_another_node_is_refused_and_a_new_certificate_changes_nothing() {
+        let numbers = [None, Some(node("a", 1)), Some(node("b", 1))];
+        let [none, a, b] = numbers.each_ref().map(|node| node_number(node.as_ref()));
+        assert!(none == 0 && a != 0 && b != 0 && a != b);
+        assert_eq!(a, node_number(Some(&node("a", 2))));
+        let object = ObjectId(9);
+        let request = request();
         let held_by = |node, object, rights| Capability {
             object,
             rights,
@@ -401,11 +464,6 @@ mod tests {
             lifetime_ms: 1,
             servers: u64::MAX,
             mac: [0; MAC_BYTES],
-        };
-        let shown_by = |node| Shown {
-            node,
-            server: Some(0),
-            at: Instant::now(),
         };
         let needed = (object, Rights::READ);
         for (of, from, is_good) in [

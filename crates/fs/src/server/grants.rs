@@ -124,7 +124,10 @@ impl Loop {
         self.store()?;
         self.check_operator(request, "end capabilities")?;
         match &request.operation {
-            Operation::EndCapabilities { ended } => self.access.end(ended.iter().copied()),
+            Operation::EndCapabilities { ended } => {
+                self.access.end(ended.iter().copied());
+                self.abandon_revoked();
+            }
             _ => return Err(failure(Errno::EINVAL, "no end of capabilities")),
         }
         Ok(ReplyBody::Done)

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use causeway_fs::client::CreateOptions;
 use causeway_fs::config::{CapabilityRule, Configuration};
+use causeway_sys::memory::Memory;
 use causeway_sys::secret::Secret;
 use causeway_wire::fs::formats::{FORMATS, SHORT_CAPABILITIES};
 use causeway_wire::fs::{
@@ -529,6 +530,55 @@ fn a_change_of_permissions_ends_capabilities_before_it_is_acknowledged() {
         "of an earlier owner",
     );
     assert_eq!(owner.capability(object).rights, Rights::NONE);
+}
+
+/// A client that lets a server wait for what it writes does not go on with rights that have ended meanwhile.
+#[test]
+fn a_write_in_progress_ends_with_its_capability() {
+    let fixture = start(|configuration| configuration.timeout = GENEROUS);
+    let object = store(&fixture, b"/file", OWNER, 0o666);
+    let mut owner = Liar::new(&fixture, 0x1, OWNER);
+    let mut slow = Liar::new(&fixture, 0x2, OTHER);
+    let shown = slow.capability(object);
+    let memory = Memory::zeroed(8 << 20);
+    let len = memory.len() as u64;
+    let operation = Operation::Write {
+        object,
+        number: 1,
+        repeated: None,
+        at_least: 0,
+        regions: here(0, len),
+        memory: vec![slow.export(1, &memory)],
+        inline: vec![],
+        turn: 0,
+    };
+    let (server, target) = slow.servers[1];
+    let request = slow.request(target, operation, Some(shown));
+    let sent = slow.post(server, &request.to_bytes(FORMATS));
+    let begun = Instant::now();
+    loop {
+        let status = owner.ask_with(1, Operation::StorageStatus, None, |_| {});
+        match status {
+            Ok((ReplyBody::StorageStatus { busy: 1.., .. }, _)) => break,
+            Ok(_) => assert!(begun.elapsed() < GENEROUS, "it never begins"),
+            Err(failure) => panic!("{failure:?}"),
+        }
+    }
+    owner.set_mode(object, 0o600);
+    refused(
+        slow.answer(sent),
+        &[Errno::CAPABILITY_ENDED],
+        "the rest of a write",
+    );
+    let own = owner.capability(object);
+    let mut end = read(object);
+    if let Operation::Read { regions, .. } = &mut end {
+        *regions = here(len - 8, 8);
+    }
+    match owner.ask(1, end, &own) {
+        Ok((ReplyBody::Transferred { bytes: 0, .. }, _)) => {}
+        other => panic!("{other:?}"),
+    }
 }
 
 /// An I/O server that does not reply holds a change of permissions up for a while only. It is told when it replies again, also of what has
