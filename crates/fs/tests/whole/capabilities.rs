@@ -7,21 +7,18 @@ use std::time::{Duration, Instant};
 
 use causeway_fs::client::CreateOptions;
 use causeway_fs::config::{CapabilityRule, Configuration};
-use causeway_sys::memory::Memory;
 use causeway_sys::secret::Secret;
 use causeway_wire::fs::formats::{FORMATS, SHORT_CAPABILITIES};
 use causeway_wire::fs::{
     Body, Caller, Capability, Errno, Incarnation, Needs, ObjectId, Operation, PROOF_BYTES, Place,
     Region, Regions, ReplyBody, Request, Rights, SetAttributes, WantedSums,
 };
-use rustix::process::Signal;
 
 use crate::cluster::{Fixture, Shape, client, pattern};
-use crate::faults::{halt, signal};
 use crate::liar::{Answer, GENEROUS, Liar};
 
-const OWNER: u32 = 1000;
-const OTHER: u32 = 2000;
+pub(crate) const OWNER: u32 = 1000;
+pub(crate) const OTHER: u32 = 2000;
 const LEN: usize = 300_000;
 /// How one that is another's, or for another object, is refused.
 const FOREIGN: [Errno; 2] = [Errno::EACCES, Errno::CAPABILITY_ENDED];
@@ -41,7 +38,7 @@ fn guarded(configuration: &mut Configuration) {
     configuration.access.tell_timeout = GENEROUS;
 }
 
-fn start(change: impl FnOnce(&mut Configuration)) -> Fixture {
+pub(crate) fn start(change: impl FnOnce(&mut Configuration)) -> Fixture {
     let shape = Shape {
         tcp: true,
         ..Shape::default()
@@ -53,7 +50,7 @@ fn start(change: impl FnOnce(&mut Configuration)) -> Fixture {
 }
 
 /// Makes a striped file of a user, and returns its number.
-fn store(fixture: &Fixture, path: &[u8], uid: u32, mode: u16) -> ObjectId {
+pub(crate) fn store(fixture: &Fixture, path: &[u8], uid: u32, mode: u16) -> ObjectId {
     let mut client = client(fixture.cluster.configuration());
     client.act_for(Caller {
         uid: 0,
@@ -88,11 +85,11 @@ fn content(fixture: &Fixture, path: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn here(offset: u64, len: u64) -> Regions {
+pub(crate) fn here(offset: u64, len: u64) -> Regions {
     Regions::Here(vec![Region { offset, len }])
 }
 
-fn read(object: ObjectId) -> Operation {
+pub(crate) fn read(object: ObjectId) -> Operation {
     Operation::Read {
         object,
         at_least: 0,
@@ -102,7 +99,7 @@ fn read(object: ObjectId) -> Operation {
     }
 }
 
-fn write(object: ObjectId) -> Operation {
+pub(crate) fn write(object: ObjectId) -> Operation {
     Operation::Write {
         object,
         number: 1,
@@ -116,7 +113,7 @@ fn write(object: ObjectId) -> Operation {
 }
 
 /// Each request about one datafile, and whether it needs the right to write.
-fn requests(object: ObjectId) -> Vec<(Operation, bool)> {
+pub(crate) fn requests(object: ObjectId) -> Vec<(Operation, bool)> {
     let (at_least, region) = (0, Region { offset: 0, len: 8 });
     let strided = Regions::Strided {
         offset: 0,
@@ -241,7 +238,7 @@ fn powerful_requests(object: ObjectId) -> (Vec<Operation>, Vec<Operation>) {
     (operators, servers)
 }
 
-fn refused(answer: Answer, expected: &[Errno], what: &str) {
+pub(crate) fn refused(answer: Answer, expected: &[Errno], what: &str) {
     match answer {
         Err(failure) if expected.contains(&failure.errno) => {
             assert!(failure.message.len() > 20, "{what}: no reason is given");
@@ -480,143 +477,6 @@ fn truncated_requests_are_refused() {
     assert!(liar.ask(1, read(object), &own).is_ok());
 }
 
-#[test]
-fn a_change_of_permissions_ends_capabilities_before_it_is_acknowledged() {
-    let fixture = start(|_| {});
-    let object = store(&fixture, b"/file", OWNER, 0o666);
-    let mut owner = Liar::new(&fixture, 0x1, OWNER);
-    let mut other = Liar::new(&fixture, 0x2, OTHER);
-    let old = other.capability(object);
-    assert!(old.rights.has(Rights::READ.with(Rights::WRITE)));
-    // A change whose reply the metadata server remembers, with the mode of now.
-    let remembered = Operation::Grow { object, size: 1 };
-    assert!(other.change(remembered.clone()).is_ok());
-    for server in [1, 2] {
-        assert!(other.ask(server, read(object), &old).is_ok());
-    }
-    owner.set_mode(object, 0o600);
-    for server in [1, 2] {
-        for (operation, _) in requests(object) {
-            let what = format!("{operation:?}");
-            let answer = other.ask(server, operation, &old);
-            refused(answer, &[Errno::CAPABILITY_ENDED], &what);
-        }
-    }
-    let new = other.capability(object);
-    assert_eq!(new.rights, Rights::NONE);
-    // Nor does the reply of before bring more.
-    other.sequence -= 1;
-    let again = other.change(remembered);
-    let Ok((ReplyBody::Node(node), Some(again))) = again else {
-        panic!("{again:?}");
-    };
-    assert_eq!((node.attributes.mode, again.rights), (0o666, Rights::NONE));
-    // A file's owner goes on, with a new one.
-    let own = owner.capability(object);
-    assert!(owner.ask(1, read(object), &own).is_ok());
-    // And so with a change of the owner.
-    let mut root = Liar::new(&fixture, 0x3, 0);
-    let set = SetAttributes {
-        uid: Some(OTHER),
-        ..SetAttributes::default()
-    };
-    assert!(
-        root.change(Operation::SetAttributes { object, set })
-            .is_ok()
-    );
-    refused(
-        owner.ask(2, read(object), &own),
-        &[Errno::CAPABILITY_ENDED],
-        "of an earlier owner",
-    );
-    assert_eq!(owner.capability(object).rights, Rights::NONE);
-}
-
-/// A client that lets a server wait for what it writes does not go on with rights that have ended meanwhile.
-#[test]
-fn a_write_in_progress_ends_with_its_capability() {
-    let fixture = start(|configuration| configuration.timeout = GENEROUS);
-    let object = store(&fixture, b"/file", OWNER, 0o666);
-    let mut owner = Liar::new(&fixture, 0x1, OWNER);
-    let mut slow = Liar::new(&fixture, 0x2, OTHER);
-    let shown = slow.capability(object);
-    let memory = Memory::zeroed(8 << 20);
-    let len = memory.len() as u64;
-    let operation = Operation::Write {
-        object,
-        number: 1,
-        repeated: None,
-        at_least: 0,
-        regions: here(0, len),
-        memory: vec![slow.export(1, &memory)],
-        inline: vec![],
-        turn: 0,
-    };
-    let (server, target) = slow.servers[1];
-    let request = slow.request(target, operation, Some(shown));
-    let sent = slow.post(server, &request.to_bytes(FORMATS));
-    let begun = Instant::now();
-    loop {
-        let status = owner.ask_with(1, Operation::StorageStatus, None, |_| {});
-        match status {
-            Ok((ReplyBody::StorageStatus { busy: 1.., .. }, _)) => break,
-            Ok(_) => assert!(begun.elapsed() < GENEROUS, "it never begins"),
-            Err(failure) => panic!("{failure:?}"),
-        }
-    }
-    owner.set_mode(object, 0o600);
-    refused(
-        slow.answer(sent),
-        &[Errno::CAPABILITY_ENDED],
-        "the rest of a write",
-    );
-    let own = owner.capability(object);
-    let mut end = read(object);
-    if let Operation::Read { regions, .. } = &mut end {
-        *regions = here(len - 8, 8);
-    }
-    match owner.ask(1, end, &own) {
-        Ok((ReplyBody::Transferred { bytes: 0, .. }, _)) => {}
-        other => panic!("{other:?}"),
-    }
-}
-
-/// An I/O server that does not reply holds a change of permissions up for a while only. It is told when it replies again, also of what has
-/// changed while it was not asked.
-#[test]
-fn a_server_that_did_not_reply_is_told_of_changed_permissions_later() {
-    let fixture = start(|configuration| {
-        configuration.access.tell_timeout = Duration::from_millis(500);
-        // Nothing expires meanwhile.
-        configuration.access.capability_lifetime = Duration::from_secs(24 * 3600);
-    });
-    let objects = [b"/one" as &[u8], b"/two"].map(|path| store(&fixture, path, OWNER, 0o666));
-    let mut owner = Liar::new(&fixture, 0x1, OWNER);
-    let mut other = Liar::new(&fixture, 0x2, OTHER);
-    let old = objects.map(|object| other.capability(object));
-    for (object, old) in objects.iter().zip(&old) {
-        assert!(other.ask(1, read(*object), old).is_ok());
-    }
-    let stopped = fixture.cluster.pid(1).unwrap();
-    halt(stopped);
-    for object in objects {
-        owner.set_mode(object, 0o600);
-    }
-    signal(stopped, Signal::CONT);
-    let begun = Instant::now();
-    for (object, old) in objects.iter().zip(&old) {
-        while other.ask(1, read(*object), old).is_ok() {
-            assert!(begun.elapsed() < GENEROUS, "it is never told");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        refused(
-            other.ask(1, read(*object), old),
-            &[Errno::CAPABILITY_ENDED],
-            "told later",
-        );
-    }
-}
-
 /// With capabilities off, nothing is given, asked for, or checked.
 #[test]
 fn without_capabilities_clients_work_as_before_and_ask_for_none() {
@@ -645,61 +505,6 @@ fn reads_on_without_the_metadata_server(fixture: &mut Fixture, expected: &[u8]) 
         assert_eq!(client.read_at(&mut file, 0, &mut bytes).unwrap(), LEN);
         assert!(bytes == expected);
     }
-}
-
-#[test]
-fn a_removed_files_capabilities_end_and_its_datafiles_stay_gone() {
-    let fixture = start(|_| {});
-    let object = store(&fixture, b"/file", OWNER, 0o600);
-    let mut owner = Liar::new(&fixture, 0x1, OWNER);
-    let old = owner.capability(object);
-    let mut root = Liar::new(&fixture, 0x2, 0);
-    let unlink = Operation::Unlink {
-        place: Place::from(b"/file" as &[u8]),
-        expected: Some(object),
-    };
-    assert!(root.change(unlink).is_ok());
-    // The datafiles are removed soon, and the capabilities end with that.
-    let begun = Instant::now();
-    for server in [1, 2] {
-        while owner.ask(server, write(object), &old).is_ok() {
-            assert!(begun.elapsed() < GENEROUS);
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        refused(
-            owner.ask(server, write(object), &old),
-            &[Errno::CAPABILITY_ENDED],
-            "of a removed file",
-        );
-    }
-    let Ok((_, Some(operates))) = root.metadata(Operation::Authorize) else {
-        panic!("root is an operator");
-    };
-    let check = Operation::CheckData {
-        datafiles: vec![(object, 1)],
-    };
-    match root.ask(1, check, &operates) {
-        Ok((ReplyBody::Faults(faults), _)) => assert_eq!(faults.len(), 1, "it is absent"),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn a_server_that_starts_trusts_no_capability_of_before() {
-    let mut fixture = start(|_| {});
-    let object = store(&fixture, b"/file", OWNER, 0o600);
-    let mut owner = Liar::new(&fixture, 0x1, OWNER);
-    let old = owner.capability(object);
-    fixture.cluster.kill(1).unwrap();
-    fixture.cluster.restart(1).unwrap();
-    let mut owner = Liar::new(&fixture, 0x1, OWNER);
-    refused(
-        owner.ask(1, read(object), &old),
-        &[Errno::CAPABILITY_ENDED],
-        "what ended before is not known",
-    );
-    let new = owner.capability(object);
-    assert!(owner.ask(1, read(object), &new).is_ok());
 }
 
 #[test]
