@@ -410,7 +410,7 @@ pub enum Operation {
 
     /// Takes a lock, which the client has until it gives it back or its connection ends. An owner's locks that it overlaps
     /// become a part of it. Returns [`ReplyBody::Done`] once the client has it; [`Errno::EAGAIN`] if others are in its way and
-    /// the client does not wait; [`Errno::EDEADLK`] if they wait for this owner; [`Errno::ENOLCK`] if there are too many.
+    /// the client does not wait; [`Errno::EDEADLK`] if it is of a range, and they wait for this owner; [`Errno::ENOLCK`] if there are too many.
     Lock {
         /// Which one.
         lock: Lock,

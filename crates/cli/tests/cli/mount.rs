@@ -5,6 +5,7 @@
 
 mod ends;
 mod files;
+mod flock;
 mod full;
 mod holes;
 mod locks;
