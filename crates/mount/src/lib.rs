@@ -6,7 +6,7 @@
 //! each time; the servers check those of names again, for the user who calls.
 //!
 //! Reading order: [`options`] (what `-o` takes) and [`session`] (mounting, serving, unmounting); `requests` (those of
-//! the kernel), `operations` (what they mean) with `allocation` (holes), `stored` (how much of files with holes is stored) and `xattrs` (extended attributes), `clients` (which client carries them out, for whom, and for how long),
+//! the kernel), `operations` (what they mean) with `allocation` (holes), `stored` (how much of files with holes is stored) and `xattrs` (extended attributes and access control lists) with `unlisted` (what has no list), `clients` (which client carries them out, for whom, and for how long),
 //! `open_files` (the open files of this mount), `listing` (directories that are being read), `locks` with `lock_flags` (whether `flock` asks for them), `lock_handles` (what ends with an open file) and `signals` (of programs that wait), `attributes` (attributes and error numbers as the kernel has them).
 //!
 //! `docs/mount.md` says what programs can rely on. What it does not do: it keeps nothing that was written, so that all
@@ -28,4 +28,5 @@ mod requests;
 pub mod session;
 mod signals;
 mod stored;
+mod unlisted;
 mod xattrs;

@@ -52,6 +52,15 @@ fn user(request: &Request) -> User {
         uid: request.uid(),
         gid: request.gid(),
         pid: request.pid(),
+        umask: 0,
+    }
+}
+
+/// A user who makes something.
+fn maker(request: &Request, umask: u32) -> User {
+    User {
+        umask: (umask & 0o777) as u16,
+        ..user(request)
     }
 }
 
@@ -118,6 +127,10 @@ impl Filesystem for RequestHandler {
             InitFlags::FUSE_POSIX_LOCKS,
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+            // It asks for access control lists, and checks permissions by them. A default list takes the place of the umask, so the metadata
+            // server applies that.
+            InitFlags::FUSE_POSIX_ACL,
+            InitFlags::FUSE_DONT_MASK,
             // Otherwise it asks for `security.capability` before each write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
@@ -206,7 +219,7 @@ impl Filesystem for RequestHandler {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         device: u32,
         reply: ReplyEntry,
     ) {
@@ -223,7 +236,7 @@ impl Filesystem for RequestHandler {
         };
         let made = self
             .mounted
-            .make(user(request), object(parent), name.as_bytes(), &new);
+            .make(maker(request, umask), object(parent), name.as_bytes(), &new);
         reply_entry(made, reply);
     }
 
@@ -233,7 +246,7 @@ impl Filesystem for RequestHandler {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         reply: ReplyEntry,
     ) {
         let new = New::Directory {
@@ -241,7 +254,7 @@ impl Filesystem for RequestHandler {
         };
         let made = self
             .mounted
-            .make(user(request), object(parent), name.as_bytes(), &new);
+            .make(maker(request, umask), object(parent), name.as_bytes(), &new);
         reply_entry(made, reply);
     }
 
@@ -327,12 +340,12 @@ impl Filesystem for RequestHandler {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         flags: i32,
         reply: ReplyCreate,
     ) {
         let created = self.mounted.create(
-            user(request),
+            maker(request, umask),
             object(parent),
             name.as_bytes(),
             mode_bits(mode),

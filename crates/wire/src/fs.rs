@@ -15,6 +15,7 @@ use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 use crate::region::RegionDescriptor;
 
+mod acl;
 mod body;
 mod caller;
 mod capability;
@@ -33,6 +34,7 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
+pub use acl::{ACCESS_ACL, Acl, AclFault, AclKind, DEFAULT_ACL, MAX_ACL_ENTRIES};
 pub use caller::Caller;
 pub use capability::{Capability, MAC_BYTES, Needs, Rights, SIGNED_BYTES};
 pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES, MAX_LABEL_BYTES};

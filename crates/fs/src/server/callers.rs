@@ -146,6 +146,7 @@ mod tests {
                 uid,
                 gid,
                 groups: groups.to_vec(),
+                umask: 0,
             };
             squash(Some(identity), &mut caller);
             (caller.uid, caller.gid, caller.groups)
@@ -175,6 +176,7 @@ mod tests {
             uid,
             gid,
             groups: groups.to_vec(),
+            umask: 0,
         };
         let pid = std::process::id() as i32;
         let local = |uid, gid| Some(Identity::Local { pid, uid, gid });

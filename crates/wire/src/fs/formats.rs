@@ -5,6 +5,8 @@
 //! in the highest that it speaks, which the client goes on with ([`Reply::refusal_of`]). What stands in front of a
 //! request, and a failure as a whole, have the same bytes in every format.
 
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -25,9 +27,10 @@ use crate::formats::Formats;
 /// | 10 | which files may have holes: `from` in [`Operation::Extend`], `sparse` in nodes; [`Operation::StoredData`]; pipes, sockets and devices |
 /// | 11 | files that are open: [`Request::opening`], [`Operation::CloseFiles`], [`Operation::KeepFiles`] |
 /// | 12 | capabilities, in requests and behind the bodies of replies |
+/// | 13 | access control lists: extended attributes of their names, [`Node::acl`], [`Caller::umask`] |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
-    highest: CAPABILITIES,
+    highest: ACLS,
 };
 
 /// The first format in which writes have numbers and servers tell their clocks.
@@ -50,6 +53,8 @@ pub const NODES: u8 = 10;
 pub const OPENS: u8 = 11;
 /// The first format whose requests and replies have capabilities.
 pub const CAPABILITIES: u8 = 12;
+/// The first format whose servers have access control lists.
+pub const ACLS: u8 = 13;
 
 /// What both sides call this protocol in their errors.
 const PROTOCOL: &str = "the file system's protocol";
@@ -69,6 +74,13 @@ impl Operation {
     pub fn lowest_format(&self) -> u8 {
         match self {
             Operation::Clock => NUMBERED_WRITES,
+            Operation::SetXattr { name, .. }
+            | Operation::RemoveXattr { name, .. }
+            | Operation::GetXattr { name, .. }
+                if AclKind::of_xattr(name).is_some() =>
+            {
+                ACLS
+            }
             Operation::Write { turn: 1.., .. }
             | Operation::Append { .. }
             | Operation::BeginAppend { .. }
@@ -94,6 +106,16 @@ impl Operation {
             _ => FORMATS.lowest,
         }
     }
+
+    /// The lowest format that has its number, whatever stands behind that.
+    fn known_since(&self) -> u8 {
+        match self {
+            Operation::SetXattr { .. }
+            | Operation::RemoveXattr { .. }
+            | Operation::GetXattr { .. } => EXTENDED,
+            operation => operation.lowest_format(),
+        }
+    }
 }
 
 impl Request {
@@ -114,6 +136,9 @@ impl Request {
         out.u16(self.slot);
         out.u64(self.sequence);
         self.caller.encode(&mut out);
+        if formats.highest >= ACLS {
+            out.u16(self.caller.umask);
+        }
         if formats.highest >= CAPABILITIES {
             put_option(&self.capability, &mut out, Wire::encode);
         }
@@ -123,7 +148,11 @@ impl Request {
             out.u8(OPENING);
             opening.encode(&mut out);
         }
-        match &self.operation {
+        let operation = match formats.highest {
+            ACLS.. => Cow::Borrowed(&self.operation),
+            _ => masked(&self.operation, self.caller.umask),
+        };
+        match &*operation {
             Operation::Write {
                 object,
                 number,
@@ -177,7 +206,7 @@ impl Request {
             client: input.u128("client")?,
             slot: input.u16("slot")?,
             sequence: input.u64("sequence")?,
-            caller: Caller::decode(&mut input)?,
+            caller: take_caller(format, &mut input)?,
             capability: take_optional(format >= CAPABILITIES, &mut input)?,
             opening: take_opening(format, &mut input)?,
             operation: take_operation(format, &mut input)?,
@@ -232,6 +261,11 @@ impl Reply {
                 if format >= CAPABILITIES {
                     put_option(capability, &mut out, Wire::encode);
                 }
+                if format >= ACLS
+                    && let ReplyBody::Node(node) | ReplyBody::Turn { node, .. } = result
+                {
+                    put_option(&node.acl, &mut out, |acl, out| acl.encode(out));
+                }
             }
             Err(failure) => {
                 out.u8(1);
@@ -253,8 +287,14 @@ impl Reply {
         let mut capability = None;
         let result = match input.u8("reply kind")? {
             0 => {
-                let body = ReplyBody::decode(&mut input)?;
+                let mut body = ReplyBody::decode(&mut input)?;
                 capability = take_optional(format >= CAPABILITIES, &mut input)?;
+                if format >= ACLS
+                    && let ReplyBody::Node(node) | ReplyBody::Turn { node, .. } = &mut body
+                    && input.bool("access control list")?
+                {
+                    node.acl = Some(Box::new(Acl::decode(&mut input)?));
+                }
                 Ok(body)
             }
             1 => Err(Failure::decode(&mut input)?),
@@ -271,6 +311,7 @@ impl Reply {
     /// The lowest format that has all of it.
     pub fn lowest_format(&self) -> u8 {
         match &self.result {
+            Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. }) if node.acl.is_some() => ACLS,
             Ok(ReplyBody::Stored(_)) => NODES,
             Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. })
                 if matches!(
@@ -392,6 +433,34 @@ fn take_format(input: &mut Reader<'_>) -> Result<u8, Malformed> {
     }
 }
 
+/// An operation for a server that knows no default access control lists.
+fn masked(operation: &Operation, umask: u16) -> Cow<'_, Operation> {
+    let mut operation = Cow::Borrowed(operation);
+    if umask != 0
+        && matches!(
+            *operation,
+            Operation::Create { .. }
+                | Operation::MakeDirectory { .. }
+                | Operation::MakeSpecial { .. }
+        )
+        && let Operation::Create { mode, .. }
+        | Operation::MakeDirectory { mode, .. }
+        | Operation::MakeSpecial { mode, .. } = operation.to_mut()
+    {
+        *mode &= !umask;
+    }
+    operation
+}
+
+fn take_caller(format: u8, input: &mut Reader<'_>) -> Result<Caller, Malformed> {
+    let mut caller = Caller::decode(input)?;
+    if format >= ACLS {
+        caller.umask = input.u16("umask")?;
+        within(caller.umask, 0o777, "umask")?;
+    }
+    Ok(caller)
+}
+
 fn take_opening(format: u8, input: &mut Reader<'_>) -> Result<Option<Opening>, Malformed> {
     let mut rest = input.clone();
     if format < OPENS || rest.u8("operation")? != OPENING {
@@ -440,7 +509,7 @@ fn take_operation(format: u8, input: &mut Reader<'_>) -> Result<Operation, Malfo
             })
         }
         code => match Operation::decode(input)? {
-            operation if operation.lowest_format() <= format => Ok(operation),
+            operation if operation.known_since() <= format => Ok(operation),
             _ => unknown("operation", code),
         },
     }
