@@ -34,8 +34,9 @@ impl<'a> Permissions<'a> {
         };
         caller.uid == 0
             || match self.acl {
-                Some(acl) => allows(acl),
-                None => allows(&Acl::of_mode(self.mode)),
+                // As on Linux: under an empty mask the list counts for nothing, and its users and groups are among the others.
+                Some(acl) if self.mode & 0o070 != 0 => allows(acl),
+                _ => allows(&Acl::of_mode(self.mode)),
             }
     }
 }

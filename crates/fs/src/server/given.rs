@@ -26,18 +26,25 @@ pub(super) struct Permissions {
 impl Permissions {
     pub(super) fn of(node: &Node) -> Self {
         let attributes = &node.attributes;
+        let acl = node.acl.as_deref().map_or(0, digest);
+        // The mask of a list matters as a whole.
+        let bits = if acl == 0 { RIGHTS } else { 0o077 };
         Self {
-            mode: attributes.mode & RIGHTS,
+            mode: attributes.mode & bits,
             uid: attributes.uid,
             gid: attributes.gid,
-            acl: node.acl.as_deref().map_or(0, digest),
+            acl,
         }
     }
 
     /// Whether no user has fewer rights by `later`.
     fn are_within(self, later: Self) -> bool {
         (self.uid, self.gid, self.acl) == (later.uid, later.gid, later.acl)
-            && self.mode & !later.mode == 0
+            && match self.acl {
+                0 => self.mode & !later.mode == 0,
+                // A larger mask may give somebody less than others have.
+                _ => self.mode == later.mode,
+            }
     }
 }
 
@@ -190,7 +197,14 @@ mod tests {
         };
         given.note(object, listed, now);
         assert!(!given.may_exceed(object, listed, now));
-        for later in [permissions(0o666, 5, 6), Permissions { acl: 8, ..listed }] {
+        for later in [
+            permissions(0o666, 5, 6),
+            Permissions { acl: 8, ..listed },
+            Permissions {
+                mode: 0o066,
+                ..listed
+            },
+        ] {
             assert!(given.may_exceed(object, later, now));
         }
         // Of before and after a change, in either order and over generations.

@@ -19,8 +19,8 @@ use crate::cluster::{Fixture, Shape, client, pattern};
 use crate::faults::{halt, signal};
 use crate::liar::{Answer, GENEROUS, Liar};
 
-const OWNER: u32 = 1000;
-const OTHER: u32 = 2000;
+pub(super) const OWNER: u32 = 1000;
+pub(super) const OTHER: u32 = 2000;
 const LEN: usize = 300_000;
 
 /// A configuration whose servers are reached over tcp with a cluster's key, and have a key of their own.
@@ -38,7 +38,7 @@ fn guarded(configuration: &mut Configuration) {
     configuration.access.tell_timeout = GENEROUS;
 }
 
-fn start(change: impl FnOnce(&mut Configuration)) -> Fixture {
+pub(super) fn start(change: impl FnOnce(&mut Configuration)) -> Fixture {
     let shape = Shape {
         tcp: true,
         ..Shape::default()
@@ -50,7 +50,7 @@ fn start(change: impl FnOnce(&mut Configuration)) -> Fixture {
 }
 
 /// Makes a striped file of a user, and returns its number.
-fn store(fixture: &Fixture, path: &[u8], uid: u32, mode: u16) -> ObjectId {
+pub(super) fn store(fixture: &Fixture, path: &[u8], uid: u32, mode: u16) -> ObjectId {
     let mut client = client(fixture.cluster.configuration());
     client.act_for(Caller {
         uid: 0,
@@ -114,7 +114,7 @@ fn write(object: ObjectId) -> Operation {
 }
 
 /// Each request about one datafile, and whether it needs the right to write.
-fn requests(object: ObjectId) -> Vec<(Operation, bool)> {
+pub(super) fn requests(object: ObjectId) -> Vec<(Operation, bool)> {
     let (at_least, region) = (0, Region { offset: 0, len: 8 });
     let strided = Regions::Strided {
         offset: 0,
@@ -239,7 +239,7 @@ fn powerful_requests(object: ObjectId) -> (Vec<Operation>, Vec<Operation>) {
     (operators, servers)
 }
 
-fn refused(answer: Answer, expected: &[Errno], what: &str) {
+pub(super) fn refused(answer: Answer, expected: &[Errno], what: &str) {
     match answer {
         Err(failure) if expected.contains(&failure.errno) => {
             assert!(failure.message.len() > 20, "{what}: no reason is given");
