@@ -303,8 +303,7 @@ fn links_that_lead_out_are_links_that_lead_out() {
                 let node = Node {
                     body,
                     ..*node.clone()
-acl: None,
-};
+                };
                 Response::Reply(ReplyBody::Node(Box::new(node)))
             }
             _ => Response::Honest,
