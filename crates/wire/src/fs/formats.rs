@@ -27,7 +27,7 @@ use crate::formats::Formats;
 /// | 10 | which files may have holes: `from` in [`Operation::Extend`], `sparse` in nodes; [`Operation::StoredData`]; pipes, sockets and devices |
 /// | 11 | files that are open: [`Request::opening`], [`Operation::CloseFiles`], [`Operation::KeepFiles`] |
 /// | 12 | capabilities, in requests and behind the bodies of replies |
-/// | 13 | access control lists: extended attributes of their names, [`Node::acl`], [`Caller::umask`] |
+/// | 13 | capabilities in requests without what the request says itself; access control lists: extended attributes of their names, [`Node::acl`], [`Caller::umask`] |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
     highest: ACLS,
@@ -53,6 +53,8 @@ pub const NODES: u8 = 10;
 pub const OPENS: u8 = 11;
 /// The first format whose requests and replies have capabilities.
 pub const CAPABILITIES: u8 = 12;
+/// The first format whose requests leave out of capabilities what they say themselves.
+pub const SHORT_CAPABILITIES: u8 = 13;
 /// The first format whose servers have access control lists.
 pub const ACLS: u8 = 13;
 
@@ -139,8 +141,12 @@ impl Request {
         if formats.highest >= ACLS {
             out.u16(self.caller.umask);
         }
-        if formats.highest >= CAPABILITIES {
-            put_option(&self.capability, &mut out, Wire::encode);
+        match formats.highest {
+            SHORT_CAPABILITIES.. => put_option(&self.capability, &mut out, |capability, out| {
+                capability.encode_shown(self.caller.uid, out);
+            }),
+            CAPABILITIES => put_option(&self.capability, &mut out, Wire::encode),
+            _ => {}
         }
         if let Some(opening) = &self.opening
             && formats.highest >= OPENS
@@ -200,18 +206,32 @@ impl Request {
         let format = take_format(&mut input)?;
         let reply_tag = input.u64("reply tag")?;
         let formats = stated(format, &mut input)?;
+        let target = Target::decode(&mut input)?;
+        let client = input.u128("client")?;
+        let slot = input.u16("slot")?;
+        let sequence = input.u64("sequence")?;
+        let caller = take_caller(format, &mut input)?;
+        let mut capability = take_shown(format, (caller.uid, client), &mut input)?;
+        let opening = take_opening(format, &mut input)?;
+        let operation = take_operation(format, &mut input)?;
+        input.finish()?;
+        if let Some(shown) = &mut capability
+            && format >= SHORT_CAPABILITIES
+        {
+            let needed = operation.needs().what();
+            shown.object = needed.map_or(ObjectId(0), |(object, _)| object);
+        }
         let request = Self {
             reply_tag,
-            target: Target::decode(&mut input)?,
-            client: input.u128("client")?,
-            slot: input.u16("slot")?,
-            sequence: input.u64("sequence")?,
-            caller: take_caller(format, &mut input)?,
-            capability: take_optional(format >= CAPABILITIES, &mut input)?,
-            opening: take_opening(format, &mut input)?,
-            operation: take_operation(format, &mut input)?,
+            target,
+            client,
+            slot,
+            sequence,
+            caller,
+            capability,
+            opening,
+            operation,
         };
-        input.finish()?;
         match (&request.opening, &request.operation) {
             (None, _)
             | (
@@ -459,6 +479,21 @@ fn take_caller(format: u8, input: &mut Reader<'_>) -> Result<Caller, Malformed> 
         within(caller.umask, 0o777, "umask")?;
     }
     Ok(caller)
+}
+
+/// What a user of a client shows in a request. From format 13 on the object is not known yet.
+fn take_shown(
+    format: u8,
+    sender: (u32, u128),
+    input: &mut Reader<'_>,
+) -> Result<Option<Capability>, Malformed> {
+    match format {
+        ..SHORT_CAPABILITIES => take_optional(format >= CAPABILITIES, input),
+        _ => match input.bool("capability")? {
+            true => Capability::decode_shown(sender, input).map(Some),
+            false => Ok(None),
+        },
+    }
 }
 
 fn take_opening(format: u8, input: &mut Reader<'_>) -> Result<Option<Opening>, Malformed> {
