@@ -21,7 +21,13 @@ pub(super) fn golden_reply(reply: &Reply, expected: &str) {
             true => "00",
             false => "",
         };
-        let bytes = from_hex(&format!("{format:02x} {expected} {no_capability}"));
+        let no_list = match reply.result {
+            Ok(ReplyBody::Node(_) | ReplyBody::Turn { .. }) if format >= ACLS => "00",
+            _ => "",
+        };
+        let bytes = from_hex(&format!(
+            "{format:02x} {expected} {no_capability} {no_list}"
+        ));
         assert_eq!(hex(&reply.to_bytes(format)), hex(&bytes));
         assert_eq!(Reply::from_bytes(&bytes), Ok((reply.clone(), format)));
     }
@@ -42,6 +48,7 @@ pub(super) fn request(operation: Operation) -> Request {
             uid: 1000,
             gid: 100,
             groups: vec![5],
+            umask: 0,
         },
         capability: None,
         opening: None,
@@ -183,6 +190,7 @@ fn formats_before_8_have_no_turns() {
         object,
         attributes: attributes(),
         body: Body::Link(Vec::new()),
+        acl: None,
     };
     let operations = [
         write(3, None, 6),
