@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use causeway_fs::Error;
@@ -12,8 +11,6 @@ use causeway_fs::config::Configuration;
 /// The client of one file system.
 pub(crate) struct Connection {
     pub(crate) configuration: Configuration,
-    /// The file, with its whole path, and its text that the configuration is.
-    pub(crate) source: (PathBuf, String),
     /// `None` until the first request to the servers: a process that only joins files that another one has opened has none.
     pub(crate) client: Mutex<Option<Client>>,
 }

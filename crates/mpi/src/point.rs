@@ -1,7 +1,7 @@
 //! Messages from one process to another (MPI 5.0 chapter 3).
 
-use causeway_engine::Memory;
 use causeway_engine::types::{Addr, DirectReceive, Error as EngineError, Posted};
+use causeway_engine::{Memory, Takes};
 
 use crate::abi;
 use crate::buffer::{Buffer, temporary};
@@ -103,13 +103,14 @@ impl Process {
         if from_any && self.endpoint.losses() != 0 {
             return Received::Unusual;
         }
-        // Other requests may be receives for messages that arrive besides.
-        let takes_one = self.requests.is_empty() || from_any;
+        let takes = match from_any {
+            true => Takes::OneInTurn,
+            false if self.requests.is_empty() => Takes::One,
+            // They may be receives for messages that arrive besides.
+            false => Takes::Some,
+        };
         let caller = (self.posts, 0);
-        match self
-            .endpoint
-            .receive_directly(pattern, into, caller, takes_one)
-        {
+        match self.endpoint.receive_directly(pattern, into, caller, takes) {
             DirectReceive::Whole(bytes) => Received::Done(match wanted || record::is_on() {
                 true => self.received(None, route.communicator, bytes),
                 false => Ok(Status::empty()),

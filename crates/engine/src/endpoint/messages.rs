@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use causeway_sys::memory::Memory;
-use causeway_transport::PeerError;
+use causeway_transport::{PeerError, Takes};
 
 use super::Endpoint;
 use super::posting::Sending;
@@ -55,19 +55,19 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// Receives a message and waits for it, if none is held that it might be, and a receive may be posted. One is posted only if
-    /// the message has not come after some polls. If the caller has no receives for what comes besides, and so `takes_one`, that is
-    /// left with the methods as far as they can. The envelope is told as by [`Endpoint::test`]. For instances that one thread
+    /// the message has not come after some polls. What comes besides is left with the methods as far as they can,
+    /// if the caller has no receives for it, and so `takes` one packet a poll. The envelope is told as by [`Endpoint::test`]. For instances that one thread
     /// uses: a wake-up from another thread does not end the wait.
     pub fn receive_directly(
         &mut self,
         pattern: M::Pattern,
         into: &Memory,
         (queue, user): (Queue, u64),
-        takes_one: bool,
+        takes: Takes,
     ) -> DirectReceive {
-        self.conversations.shared.takes_one = takes_one;
+        self.conversations.shared.takes = takes;
         let received = self.receive_and_wait(pattern, into, (queue, user));
-        self.conversations.shared.takes_one = false;
+        self.conversations.shared.takes = Takes::Some;
         received
     }
 

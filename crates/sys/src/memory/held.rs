@@ -119,6 +119,10 @@ impl HeldSpans {
         };
         self.last = match free {
             Some(index) => {
+                debug_assert!(
+                    kept || self.slots[index].backing.is_none(),
+                    "only the last slot keeps a reference without users, and it is not free"
+                );
                 self.slots[index] = slot;
                 index
             }

@@ -1,7 +1,8 @@
 //! Progress: active rings are polled, for the others notification is enabled; sockets are looked at now and then.
 //!
 //! What one poll costs does not grow with the number of open peers: it looks at the rings that had
-//! something lately, at one word of the doorbell page, and every 1024th time at the epoll set.
+//! something lately, at one word of the doorbell page, and every 1024th time at the epoll set. A poll that goes on with a ring's turn
+//! (`take_next`) looks at that ring alone and is not counted: at most 31 of them lie between two that look at all.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -24,7 +25,7 @@ use super::ring::{Peeked, Queue};
 use super::transfer::{self, Step};
 use super::{split_copy, split_initiator};
 use crate::error::PeerError;
-use crate::method::{Peer, Sink};
+use crate::method::{Peer, Sink, Takes};
 use crate::wake::WakeFlag;
 
 /// Packets taken from one ring in one poll, so that one peer cannot starve the others.
@@ -41,7 +42,7 @@ impl Shm {
         if let Some(membership) = self.nodes_seen.changed(self.config.nodes.as_ref()) {
             self.fail_rejected(&membership);
         }
-        if sink.takes_one() && self.take_next(now, sink) {
+        if sink.takes() == Takes::OneInTurn && self.take_next(now, sink) {
             return true;
         }
         self.polls += 1;
@@ -120,15 +121,18 @@ impl Shm {
 
     #[inline]
     fn poll_rings(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
-        let takes_one = sink.takes_one();
-        if takes_one {
-            // The ring that came first has had its turn.
-            if self.taken_in_turn >= BURST && self.polled.len() > 1 {
-                self.polled.rotate_left(1);
+        let takes = sink.takes();
+        let most = match takes {
+            Takes::Some => BURST,
+            Takes::One | Takes::OneInTurn => {
+                // A turn of several packets has ended if `take_next` did not go on with it, for whatever reason.
+                let had_turn = std::mem::take(&mut self.taken_in_turn) > 0 || takes == Takes::One;
+                if had_turn && self.polled.len() > 1 {
+                    self.polled.rotate_left(1);
+                }
+                1
             }
-            self.taken_in_turn = 0;
-        }
-        let most = if takes_one { 1 } else { BURST };
+        };
         let mut progress = false;
         let mut at = 0;
         while let Some(&index) = self.polled.get(at) {
@@ -154,14 +158,13 @@ impl Shm {
                 if pair.set_aside {
                     at -= 1;
                     self.polled.swap_remove(at);
+                } else if takes == Takes::OneInTurn {
+                    // It comes first in the next polls, too.
+                    self.polled.rotate_left(at - 1);
+                    self.taken_in_turn = 1;
                 }
                 self.note_drained(peer, after);
-                if takes_one {
-                    // It comes first in the next polls, too.
-                    if at > 1 {
-                        self.polled.rotate_left(at - 1);
-                    }
-                    self.taken_in_turn = 1;
+                if takes != Takes::Some {
                     break;
                 }
             } else {
@@ -176,9 +179,11 @@ impl Shm {
 
     /// Delivers the next packet of the ring that the last poll has taken one from, if there is one: one after the other, until the ring has had
     /// its turn. Its lines that were fetched ahead are used then, the senders of other rings are not disturbed, and nothing else is looked at.
+    /// Transfers, connections that fail and sockets that need a look end the turn.
     #[inline]
     fn take_next(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
-        if !(1..BURST).contains(&self.taken_in_turn) {
+        let others_wait = !self.busy.is_empty() || !self.failed.is_empty() || self.attention;
+        if others_wait || !(1..BURST).contains(&self.taken_in_turn) {
             return false;
         }
         let first = self.polled.first().and_then(|&index| self.peers.at(index));
