@@ -55,8 +55,8 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// Receives a message and waits for it, if none is held that it might be, and a receive may be posted. One is posted only if
-    /// the message has not come after some polls. What comes besides is left with the methods as far as they can,
-    /// if the caller has no receives for it, and so `takes` one packet a poll. The envelope is told as by [`Endpoint::test`]. For instances that one thread
+    /// the message has not come after some polls. If the caller has no receives for what comes besides, and so `takes` one packet a poll,
+    /// that is left with the methods as far as they can. The envelope is told as by [`Endpoint::test`]. For instances that one thread
     /// uses: a wake-up from another thread does not end the wait.
     pub fn receive_directly(
         &mut self,
@@ -65,7 +65,13 @@ impl<M: Matcher> Endpoint<M> {
         (queue, user): (Queue, u64),
         takes: Takes,
     ) -> DirectReceive {
-        self.conversations.shared.takes = takes;
+        let shared = &mut self.conversations.shared;
+        // Beside messages that are held, some more of each peer cost less than the polls for one after the other: with three and four
+        // senders whose messages are received by rank in turn, these took three to five times as long.
+        shared.takes = match shared.matcher.holds_messages() {
+            true => Takes::Some,
+            false => takes,
+        };
         let received = self.receive_and_wait(pattern, into, (queue, user));
         self.conversations.shared.takes = Takes::Some;
         received
