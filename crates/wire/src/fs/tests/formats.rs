@@ -151,7 +151,8 @@ fn golden_requests_of_each_format() {
         ),
         (only(12), "0c", status.clone(), "00 47".to_owned()),
         (only(12), "0c", Operation::Authorize, "00 70".to_owned()),
-        (only(13), "0d", status.clone(), "00 47".to_owned()),
+        // With the caller's umask.
+        (only(13), "0d", status.clone(), "0000 00 47".to_owned()),
     ];
     for (formats, first, operation, expected) in cases {
         let lowest = match formats.highest {
