@@ -55,6 +55,8 @@ pub const OPENS: u8 = 11;
 pub const CAPABILITIES: u8 = 12;
 /// The first format whose requests leave out of capabilities what they say themselves.
 pub const SHORT_CAPABILITIES: u8 = 13;
+/// The first format whose writes may end in the middle, with [`super::Errno::REVOKED`].
+pub const REVOCATIONS: u8 = 13;
 /// The first format whose servers have access control lists.
 pub const ACLS: u8 = 13;
 
