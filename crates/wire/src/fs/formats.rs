@@ -27,7 +27,7 @@ use crate::formats::Formats;
 /// | 10 | which files may have holes: `from` in [`Operation::Extend`], `sparse` in nodes; [`Operation::StoredData`]; pipes, sockets and devices |
 /// | 11 | files that are open: [`Request::opening`], [`Operation::CloseFiles`], [`Operation::KeepFiles`] |
 /// | 12 | capabilities, in requests and behind the bodies of replies |
-/// | 13 | capabilities in requests without what the request says itself; access control lists: extended attributes of their names, [`Node::acl`], [`Caller::umask`] |
+/// | 13 | capabilities in requests without what the request says itself; [`super::Errno::REVOKED`]; access control lists: extended attributes of their names, [`Node::acl`], [`Caller::umask`] |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
     highest: ACLS,
