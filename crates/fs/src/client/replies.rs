@@ -116,6 +116,18 @@ impl Rpc {
     pub(super) fn set_format(&mut self, server: usize, format: u8) {
         if let Some(link) = self.links.get_mut(server) {
             link.format = format;
+            link.format_of = link.addr.and_then(|addr| self.bmi.connection(addr));
+        }
+    }
+
+    /// Before a request: a server that has connected anew may be of a later build, and is asked in the highest format first.
+    pub(super) fn renew_format(&mut self, server: usize) {
+        let Some(link) = self.links.get_mut(server) else {
+            return;
+        };
+        let present = link.addr.and_then(|addr| self.bmi.connection(addr));
+        if link.format < FORMATS.highest && link.format_of != present {
+            link.format = FORMATS.highest;
         }
     }
 

@@ -438,6 +438,7 @@ impl Rpc {
         pending.sent_target = pending.given_target.or(known).unwrap_or_default();
         let addr = self.addr(pending.call.server)?;
         self.check_turn(pending, addr)?;
+        self.renew_format(pending.call.server);
         let mut exports = Vec::new();
         let formats = self.formats(pending.call.server);
         let has_clock = formats.highest >= NUMBERED_WRITES;

@@ -1,6 +1,8 @@
 //! Error numbers: Linux's own (`asm-generic/errno*.h`), and Causeway's above 1000.
 
-use super::Errno;
+/// A POSIX error number of Linux, or one of ours above 1000.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(pub u16);
 
 macro_rules! errnos {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {

@@ -269,7 +269,11 @@ impl Reply {
 
     /// The reply in this format, with a capability if it is a success and the format has them.
     pub fn to_bytes_with(&self, capability: &Option<Capability>, format: u8) -> Vec<u8> {
-        let earlier = (format < NODES && self.lowest_format() >= NODES).then(|| self.for_earlier());
+        let mut earlier =
+            (format < NODES && self.lowest_format() >= NODES).then(|| self.for_earlier());
+        if format < ACLS && self.has_acl() {
+            earlier.get_or_insert_with(|| self.clone()).hide_acl();
+        }
         let inside = match &self.result {
             Ok(ReplyBody::Transferred { inline, sums, .. }) => inline.len() + 4 * sums.len(),
             _ => 0,
@@ -357,6 +361,23 @@ impl Reply {
             Ok(ReplyBody::LockWaits | ReplyBody::LockHolder { .. }) => LOCKS,
             Ok(ReplyBody::Clock(_)) => NUMBERED_WRITES,
             _ => FORMATS.lowest,
+        }
+    }
+
+    fn has_acl(&self) -> bool {
+        match &self.result {
+            Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. }) => node.acl.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Leaves the access control list out. Who does not know it takes the mode's group digit for what the owning group may do, so that becomes
+    /// what it is.
+    fn hide_acl(&mut self) {
+        if let Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. }) = &mut self.result
+            && let Some(acl) = node.acl.take()
+        {
+            node.attributes.mode &= !0o070 | u16::from(acl.group) << 3;
         }
     }
 
