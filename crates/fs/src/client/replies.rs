@@ -78,8 +78,8 @@ impl Rpc {
                 return self.set_format(server, FORMATS.highest);
             }
             Outcome::Failed(Failure { errno, message }) => {
-                // It may have ended while the server stored what the request brings.
-                if errno == Errno::CAPABILITY_ENDED && pending.call.is_write() {
+                // The server may have stored a part of what the request brings.
+                if errno == Errno::REVOKED && pending.call.is_write() {
                     pending.unacknowledged.note_partial(attempt.sent);
                 }
                 (errno, message, errno == Errno::RETRY)
@@ -199,7 +199,7 @@ impl Rpc {
             }
         }
         for pending in pending_calls {
-            if !pending.is_made_now() {
+            if !pending.is_open() {
                 continue;
             }
             pending.unfinished |= matches!(pending.state, State::Sent(_));

@@ -106,6 +106,9 @@ errnos! {
     LOCK_LOST = 1012, "a lock was lost, since the connection with the metadata server was";
     /// The client asks the metadata server for another one, then repeats the request, which was not carried out.
     CAPABILITY_ENDED = 1013, "the right to use the file has to be renewed";
+    /// A write had begun when its capability ended, and a part of it may have been stored: the client asks for another capability and repeats
+    /// the write as one that was sent before.
+    REVOKED = 1014, "permissions have changed while the request was in progress";
 }
 
 impl core::fmt::Display for Errno {

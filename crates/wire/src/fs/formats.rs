@@ -27,7 +27,7 @@ use crate::formats::Formats;
 /// | 10 | which files may have holes: `from` in [`Operation::Extend`], `sparse` in nodes; [`Operation::StoredData`]; pipes, sockets and devices |
 /// | 11 | files that are open: [`Request::opening`], [`Operation::CloseFiles`], [`Operation::KeepFiles`] |
 /// | 12 | capabilities, in requests and behind the bodies of replies |
-/// | 13 | capabilities in requests without what the request says itself; access control lists: extended attributes of their names, [`Node::acl`], [`Caller::umask`] |
+/// | 13 | capabilities in requests without what the request says itself; [`super::Errno::REVOKED`]; access control lists: extended attributes of their names, [`Node::acl`], [`Caller::umask`] |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
     highest: ACLS,
@@ -55,6 +55,8 @@ pub const OPENS: u8 = 11;
 pub const CAPABILITIES: u8 = 12;
 /// The first format whose requests leave out of capabilities what they say themselves.
 pub const SHORT_CAPABILITIES: u8 = 13;
+/// The first format whose writes may end in the middle, with [`super::Errno::REVOKED`].
+pub const REVOCATIONS: u8 = 13;
 /// The first format whose servers have access control lists.
 pub const ACLS: u8 = 13;
 
