@@ -127,6 +127,14 @@ fn programs_set_show_and_copy_lists_and_other_mounts_go_by_them_at_once() {
         "660\n770\nuser::rw-\nuser:4002:rwx\ngroup::r-x\nmask::rw-\nother::---\n\n"
     );
     assert!(may(&other, 4002, "4002", "echo y >>d/file"));
+    // The longest list.
+    let said = shell(
+        one.path(),
+        "echo x >long; chmod 600 long; seq 5000 5506 | sed 's/.*/u:&:r/' | setfacl -M - long; getfacl -cn long | grep -c ^user:5",
+    );
+    assert_eq!(said, "507\n");
+    assert!(may(&other, 5506, "5506", "cat long"));
+    assert!(!may(&other, 5507, "5507", "cat long"));
     // Copies have the same lists.
     let said = shell(
         other.path(),

@@ -228,6 +228,17 @@ fcntl.flock(f, fcntl.LOCK_EX); say('alone')";
         assert!(child.wait().unwrap().success());
     }
 
+    // A program shares the file and waits for its child, which wants to share it too, while another waits for it alone.
+    let parent = open(&one.at("file"));
+    flock(&parent, LockShared).unwrap();
+    let mut alone = holder(&other.at("file"));
+    expect(&mut alone, "asks\n");
+    let said = shell(one.path(), "flock -s file echo shares");
+    assert_eq!(said, "shares\n");
+    drop(parent);
+    expect(&mut alone, "has it\n");
+    end(alone);
+
     // Two that wait for each other's files do so until a signal comes: that is no error of either.
     let circle = "g = os.open(sys.argv[1].replace(NAME, OTHER), os.O_RDWR)
 fcntl.flock(f, fcntl.LOCK_EX); say('has it'); sys.stdin.readline()
