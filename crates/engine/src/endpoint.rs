@@ -51,6 +51,7 @@ use causeway_transport::{
 use causeway_wire::bmi::{InstanceId, Introduction};
 use causeway_wire::formats::Formats;
 use causeway_wire::region::RegionDescriptor;
+use causeway_wire::user::User;
 
 use self::connections::Connections;
 use self::loopback::Loopback;
@@ -100,6 +101,7 @@ impl<M: Matcher> Endpoint<M> {
         let registry = Registry::builtin(&Settings {
             key: config.key.clone(),
             nodes: config.nodes.clone(),
+            agent: config.agent.clone(),
             encrypt: config.encrypt,
             connect_timeout: config.connect_timeout,
             tcp_connections: config.tcp_connections,
@@ -239,6 +241,13 @@ impl<M: Matcher> Endpoint<M> {
         let peer = self.find(addr)?;
         let (method, handle) = self.connections.link(peer)?;
         self.methods.slots[method].method.node(handle)
+    }
+
+    /// The one user that the peer speaks for, if the agent of its node has said so ([`Identity::OneUser`]); `None` while not connected.
+    pub fn user(&self, addr: Addr) -> Option<Arc<User>> {
+        let peer = self.find(addr)?;
+        let (method, handle) = self.connections.link(peer)?;
+        self.methods.slots[method].method.user(handle)
     }
 
     /// The connection under an address; `None` while messages cannot flow at once. As long as it is the same, the peer is the same

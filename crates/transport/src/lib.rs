@@ -18,7 +18,9 @@
 //! caller that was told [`SendError::WouldBlock`]. That is the work of the engine above.
 
 pub mod address;
+pub mod agent;
 mod blocking;
+mod ciphers;
 mod clock;
 pub mod error;
 mod fragments;

@@ -109,6 +109,7 @@ use causeway_sys::secret::Secret;
 pub use causeway_wire::atomic::{Operation, Outcome};
 use causeway_wire::node::Certificate;
 use causeway_wire::region::{RegionDescriptor, Regions};
+use causeway_wire::user::User;
 use smallvec::SmallVec;
 
 use crate::address::{self, Address};
@@ -163,6 +164,13 @@ pub trait Method: Send {
     /// The node that the peer belongs to, with its name and roles, once the connection stands: proven by the peer, and signed by an authority that is
     /// accepted. `None` if the method does not prove nodes ([`Capabilities::identifies_nodes`]).
     fn node(&self, peer: Peer) -> Option<Arc<Certificate>> {
+        let _ = peer;
+        None
+    }
+
+    /// The one user that the peer speaks for, once the connection stands, where the agent of its node has said so
+    /// ([`Identity::OneUser`]).
+    fn user(&self, peer: Peer) -> Option<Arc<User>> {
         let _ = peer;
         None
     }
@@ -690,6 +698,14 @@ pub enum Identity {
     },
     /// A holder of the cluster's key.
     Keyed,
+    /// A process for which the agent of its node speaks, who holds the cluster's key: it speaks for one user alone, whose groups
+    /// [`Method::user`] has.
+    OneUser {
+        /// The user's number.
+        uid: u32,
+        /// The user's group.
+        gid: u32,
+    },
 }
 
 impl Identity {

@@ -49,6 +49,7 @@ use causeway_sys::net::{self, Piece};
 use causeway_sys::secret::Secret;
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::tcp::{MAX_PACKET, MAX_PIECE, Ticket};
+use causeway_wire::user::User;
 use rustix::event::epoll;
 
 pub use config::TcpConfig;
@@ -201,8 +202,12 @@ impl Tcp {
     }
 
     /// Refuses addresses that are not on this host if there is no key.
-    fn check_reach(&self, address: &Address, targets: &mut Vec<SocketAddr>) -> Result<(), Error> {
-        if self.config.key.is_none() {
+    fn check_reach(
+        address: &Address,
+        targets: &mut Vec<SocketAddr>,
+        is_keyed: bool,
+    ) -> Result<(), Error> {
+        if !is_keyed {
             targets.retain(|&target| resolve::is_loopback(target));
         }
         if targets.is_empty() {
@@ -273,7 +278,7 @@ impl Method for Tcp {
     fn listen(&mut self, address: &Address) -> Result<Address, Error> {
         let mut targets = resolve::resolve(SCHEME, address)?;
         let asked = targets.clone();
-        self.check_reach(address, &mut targets)?;
+        Self::check_reach(address, &mut targets, self.config.key.is_some())?;
         if targets.len() < asked.len() {
             // A name of several addresses, not all of them on this host.
             tracing::warn!(%address, "listening at its loopback addresses only: no cluster key");
@@ -324,7 +329,8 @@ impl Method for Tcp {
             return Ok(peer);
         }
         let mut targets = resolve::resolve(SCHEME, address)?;
-        self.check_reach(address, &mut targets)?;
+        let is_keyed = self.config.key.is_some() || self.config.agent.is_some();
+        Self::check_reach(address, &mut targets, is_keyed)?;
         if self.slots.len() >= self.config.max_peers {
             return Err(Error::Limit {
                 what: "TCP peers",
@@ -365,6 +371,10 @@ impl Method for Tcp {
 
     fn node(&self, peer: Peer) -> Option<Arc<Certificate>> {
         self.slots.shown(peer)?.node.clone()
+    }
+
+    fn user(&self, peer: Peer) -> Option<Arc<User>> {
+        self.slots.shown(peer)?.user.clone()
     }
 
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
@@ -561,6 +571,10 @@ impl Tcp {
         let mut facts = vec![("method", "tcp".to_owned()), ("connection", connection)];
         let trust = match state.identity {
             Some(Identity::Keyed) => trust::keyed(state.node.as_deref()),
+            Some(Identity::OneUser { uid, .. }) => {
+                let node = trust::keyed(state.node.as_deref());
+                format!("user {uid}, says the agent there: {node}")
+            }
             Some(Identity::Local { uid, .. } | Identity::SocketOf { uid, .. }) => {
                 format!("user {uid} on this host, says the kernel")
             }

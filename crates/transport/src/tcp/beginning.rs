@@ -4,18 +4,23 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_sys::limits::Shortage;
 use causeway_sys::net;
+use causeway_wire::agent::{Reply, Request};
 use causeway_wire::tcp::{Auth, FORMATS, Holder, Refusal, Ticket};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use super::handshake::{Agreement, Handshake, Role, Terms, Unverified, has_fast_aes, nonce};
-use super::link::{Link, Phase, broken};
+use super::handshake::{
+    Agency, Agreement, Handshake, Role, Terms, Unverified, has_fast_aes, nonce,
+};
+use super::link::{Buffers, Link, Phase, broken};
 use super::slots::{Origin, PeerState};
 use super::{SCHEME, Tcp, TcpConfig};
+use crate::agent::Line;
 use crate::error::PeerError;
 use crate::half_open::Source;
 use crate::method::{Identity, Peer, Silence, Sink};
@@ -44,8 +49,10 @@ impl Tcp {
         socket: &OwnedFd,
         ticket: Option<Ticket>,
         nodes: Option<Proving>,
+        agent: Option<Agency>,
     ) -> Handshake {
-        let drawn = config.key.as_ref().map(|_| nonce());
+        let is_keyed = config.key.is_some() || agent.is_some();
+        let drawn = is_keyed.then(nonce);
         let holder = match drawn {
             // Without one, a recording of the other side's gets one step further; it proves nothing for all that.
             Some(drawn) => drawn.unwrap_or_default(),
@@ -63,6 +70,7 @@ impl Tcp {
             ticket,
             formats: FORMATS,
             nodes,
+            agent,
         };
         Handshake::new(role, terms)
     }
@@ -160,8 +168,18 @@ impl Tcp {
             Some(Ok(proving)) => Some(proving),
             None => None,
         };
-        let mut handshake =
-            Self::handshake(&self.config, Role::Initiator, &link.socket, ticket, nodes);
+        let agency = self.config.agent.as_ref().map(|agent| Agency {
+            address: state.address.to_string(),
+            nodes: agent.nodes,
+        });
+        let mut handshake = Self::handshake(
+            &self.config,
+            Role::Initiator,
+            &link.socket,
+            ticket,
+            nodes,
+            agency,
+        );
         let hello = handshake.take_output();
         link.phase = Phase::Shaking(Box::new(handshake));
         if let Err(cause) = link.send_step(&hello) {
@@ -268,7 +286,7 @@ impl Tcp {
             self.evict(peer);
         }
         let nodes = self.config.nodes.as_ref().map(Proving::called);
-        let handshake = Self::handshake(&self.config, Role::Responder, &socket, None, nodes);
+        let handshake = Self::handshake(&self.config, Role::Responder, &socket, None, nodes, None);
         let deadline = now + self.config.connect_timeout;
         let bounds = self.bounds();
         let half_open = &mut self.half_open;
@@ -341,8 +359,8 @@ impl Tcp {
         let Some(link) = &mut state.link else {
             return false;
         };
-        let bytes = match link.read_raw(&mut self.buffers) {
-            Ok(Some(bytes)) => bytes.to_vec(),
+        let heard = match link.hear(&self.config, &mut self.buffers) {
+            Ok(Some(heard)) => heard,
             Ok(None) => return false,
             Err(cause) => {
                 self.end(peer, cause, sink);
@@ -355,12 +373,19 @@ impl Tcp {
         let mut identity = None;
         let socket = &link.socket;
         let owners = &mut self.owners;
-        let outcome = handshake.input(&bytes, &mut |holder| {
-            identity = Some(same_user(owners, socket, holder)?);
-            Ok(())
-        });
+        let outcome = match heard {
+            Heard::FromAgent(reply) => handshake.told(reply),
+            Heard::FromPeer(bytes) => handshake.input(&bytes, &mut |holder| {
+                identity = Some(same_user(owners, socket, holder)?);
+                Ok(())
+            }),
+        };
         let output = handshake.take_output();
-        let sent = link.send_step(&output);
+        let question = handshake.take_question();
+        let sent = link.send_step(&output).and_then(|()| match question {
+            Some(question) => ask(&self.config, &self.epoll, link, peer, &question),
+            None => Ok(()),
+        });
         let agreement = match (outcome, sent) {
             (Err(cause), _) | (Ok(_), Err(cause)) => {
                 self.end(peer, cause, sink);
@@ -372,11 +397,16 @@ impl Tcp {
             }
             (Ok(Some(agreement)), Ok(())) => agreement,
         };
-        state.identity = match agreement.auth {
-            Auth::ClusterKey => Some(Identity::Keyed),
-            Auth::SameUser => identity.or(state.identity),
+        state.identity = match (agreement.auth, &agreement.user) {
+            (Auth::ClusterKey, None) => Some(Identity::Keyed),
+            (Auth::ClusterKey, Some(user)) => Some(Identity::OneUser {
+                uid: user.uid,
+                gid: user.gid,
+            }),
+            (Auth::SameUser, _) => identity.or(state.identity),
         };
         state.node = agreement.node.clone();
+        state.user = agreement.user.clone().map(Arc::new);
         if let (Some(node), Some(nodes)) = (&state.node, &self.config.nodes)
             && let Err(why) = nodes.current().still_admits(node)
         {
@@ -431,6 +461,59 @@ impl Tcp {
     }
 }
 
+/// What one step of a handshake has brought.
+enum Heard {
+    /// Bytes of the other side.
+    FromPeer(Vec<u8>),
+    /// What the agent replies that makes the handshake.
+    FromAgent(Reply),
+}
+
+impl Link {
+    /// What has come for the handshake, of the agent first: what the other side sends comes behind that.
+    fn hear(
+        &mut self,
+        config: &TcpConfig,
+        buffers: &mut Buffers,
+    ) -> Result<Option<Heard>, PeerError> {
+        if let (Some(line), Some(agent)) = (&self.agent, &config.agent)
+            && let Some(reply) = line.reply(&agent.socket)?
+        {
+            if !matches!(reply, Reply::Say(_)) {
+                // It closes its end, which nobody is to be woken for.
+                self.agent = None;
+            }
+            return Ok(Some(Heard::FromAgent(reply)));
+        }
+        let bytes = self.read_raw(buffers)?;
+        Ok(bytes.map(|bytes| Heard::FromPeer(bytes.to_vec())))
+    }
+}
+
+/// Asks the agent. Its reply wakes whoever waits for the peer.
+fn ask(
+    config: &TcpConfig,
+    epoll: &OwnedFd,
+    link: &mut Link,
+    peer: Peer,
+    question: &Request,
+) -> Result<(), PeerError> {
+    let Some(agent) = &config.agent else {
+        return Ok(());
+    };
+    if link.agent.is_none() {
+        let line = Line::connect(&agent.socket)?;
+        let data = epoll::EventData::new_u64(peer.0);
+        epoll::add(epoll, line.socket(), data, epoll::EventFlags::IN)
+            .map_err(|error| broken(&error.into()))?;
+        link.agent = Some(line);
+    }
+    match &link.agent {
+        Some(line) => line.ask(question, &agent.socket),
+        None => Ok(()),
+    }
+}
+
 fn connect_error(error: &io::Error, target: &SocketAddr) -> PeerError {
     match Errno::from_io_error(error) {
         Some(Errno::CONNREFUSED) => PeerError::Refused(format!("at {target}: {error}")),
@@ -445,7 +528,7 @@ fn connect_error(error: &io::Error, target: &SocketAddr) -> PeerError {
 
 /// Says to a connection that was just made why it ends. Best effort: a fresh socket takes so few bytes.
 fn refuse(config: &TcpConfig, socket: &OwnedFd, refusal: Refusal) {
-    let mut handshake = Tcp::handshake(config, Role::Responder, socket, None, None);
+    let mut handshake = Tcp::handshake(config, Role::Responder, socket, None, None, None);
     handshake.refuse(refusal);
     let bytes = handshake.take_output();
     let _ = net::send_pieces(socket, &[net::Piece::Bytes(&bytes)]);
