@@ -16,11 +16,11 @@ const TAG_BYTES: usize = 16;
 const MAX_MESSAGE_BYTES: usize = 65_535;
 
 /// The two keys of a connection, as one side has them.
-pub struct SessionKeys {
+pub(crate) struct SessionKeys {
     /// For what this side sends.
-    pub ours: Zeroizing<[u8; KEY_BYTES]>,
+    pub(crate) ours: Zeroizing<[u8; KEY_BYTES]>,
     /// For what the other side sends.
-    pub theirs: Zeroizing<[u8; KEY_BYTES]>,
+    pub(crate) theirs: Zeroizing<[u8; KEY_BYTES]>,
 }
 
 impl SessionKeys {

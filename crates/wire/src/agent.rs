@@ -5,7 +5,7 @@
 //! handshake, in which it says for which user the connection speaks, and gives the connection's two keys to the process.
 //!
 //! Each message is one record of a Unix socket, and each connection to an agent is about one handshake: [`Request::Open`] and
-//! [`Reply::Say`], [`Request::Heard`] and [`Reply::Done`]; [`Reply::Refused`] at any time ends it.
+//! [`Reply::Say`], [`Request::Heard`] and [`Reply::Done`]; [`Reply::Refused`] and [`Reply::Busy`] at any time end it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -66,6 +66,8 @@ pub enum Reply {
     Done(Done),
     /// The agent does not go on; the text says why, and what to do.
     Refused(String),
+    /// The agent takes no call now, and may later; the text says why.
+    Busy(String),
 }
 
 /// What a finished handshake has given.
@@ -139,6 +141,7 @@ variants!(Reply, "agent reply", {
     1 => Say(message: bytes(MAX_STEP_PAYLOAD)),
     2 => Done(done: wire),
     3 => Refused(reason: text(MAX_REASON_BYTES)),
+    4 => Busy(reason: text(MAX_REASON_BYTES)),
 });
 
 #[cfg(test)]
@@ -179,7 +182,9 @@ mod tests {
         assert_eq!(Reply::from_bytes(&golden), Ok(done));
         let refused = Reply::Refused("no".to_string());
         assert_eq!(refused.to_bytes(), b"\x03\x02\0\0\0no");
-        assert!(Reply::from_bytes(b"\x04").is_err());
+        let busy = Reply::Busy("no".to_string());
+        assert_eq!(busy.to_bytes(), b"\x04\x02\0\0\0no");
+        assert!(Reply::from_bytes(b"\x05").is_err());
         assert!(Request::from_bytes(b"\x01\0\0").is_err(), "format 0");
     }
 }

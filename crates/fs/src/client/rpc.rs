@@ -27,7 +27,7 @@ use super::identity::Layout;
 use super::link::{Known, Link};
 use super::pending::{Attempt, PendingCall, State, results};
 use super::transfer::{IoKind, Piece};
-use crate::config::Configuration;
+use crate::config::{ConfigError, Configuration};
 
 /// An attempt to connect takes a quarter of the time-out, within these bounds: an attempt that reaches a
 /// server in the middle of dying must leave time for one after the restart.
@@ -102,16 +102,20 @@ impl Rpc {
         caller: Caller,
         only_scheme: Option<&str>,
     ) -> Result<Self, CallError> {
-        let key = configuration
-            .key()
-            .map_err(|e| CallError::local(Errno::EINVAL, e.to_string()))?;
-        let nodes = configuration
-            .nodes()
-            .map_err(|e| CallError::local(Errno::EINVAL, e.to_string()))?;
+        let unusable = |e: ConfigError| CallError::local(Errno::EINVAL, e.to_string());
+        let agent = configuration.agent();
+        let (key, nodes) = match agent {
+            Some(_) => (None, None),
+            None => (
+                configuration.key().map_err(unusable)?,
+                configuration.nodes().map_err(unusable)?,
+            ),
+        };
         let broken = |e: causeway_bmi::Error| CallError::local(Errno::EIO, e.to_string());
         let mut bmi = Bmi::new(Config {
             key,
             nodes,
+            agent,
             encrypt: configuration.encrypt,
             tcp_connections: configuration.tcp_connections,
             unexpected_limit: MAX_MESSAGE_BYTES,

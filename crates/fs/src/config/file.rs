@@ -1,6 +1,8 @@
 //! Reads a configuration's text and checks it; every error has its line.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_bmi::nodes::MAX_AUTHORITIES;
@@ -16,6 +18,7 @@ use super::types::{
     ConfigError, Configuration, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT,
     Durability, MAX_SERVERS, ServerEntry,
 };
+use super::uids::{self, UidText};
 use super::units::{parse_duration, parse_size};
 
 /// Longest path of a Unix socket that the kernel takes, in bytes, with room for a suffix.
@@ -41,6 +44,7 @@ struct FileText {
     open_files: Option<Spanned<u64>>,
     distribution: Option<DistributionText>,
     access: Option<AccessText>,
+    agent: Option<AgentText>,
     nodes: Option<Spanned<NodesText>>,
     #[serde(default)]
     server: Vec<Spanned<ServerText>>,
@@ -56,10 +60,17 @@ struct DistributionText {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct AgentText {
+    socket: Spanned<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct NodesText {
     authorities: Spanned<Vec<Spanned<String>>>,
     node_file: Spanned<PathBuf>,
     revoked_file: Spanned<PathBuf>,
+    uids: Option<BTreeMap<String, Spanned<Vec<Spanned<UidText>>>>>,
 }
 
 #[derive(Deserialize)]
@@ -98,6 +109,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
     let nodes = raw.nodes.as_ref();
     let nodes = nodes.map(|text| nodes_entry(&source, text, raw.key_file.is_some(), &servers));
     let configuration = Configuration {
+        agent_socket: agent_socket(&source, raw.agent, raw.key_file.is_some())?,
         nodes: nodes.transpose()?,
         name: name(&source, &raw.name, "a file system's")?,
         id: identity(&source, &raw.id)?,
@@ -113,6 +125,29 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
         servers,
     };
     Ok((configuration, key_line))
+}
+
+fn agent_socket(
+    source: &Source<'_>,
+    text: Option<AgentText>,
+    has_key: bool,
+) -> Result<Option<PathBuf>, ConfigError> {
+    let Some(AgentText { socket }) = text else {
+        return Ok(None);
+    };
+    if !has_key {
+        return Err(source.error(
+            &socket.span(),
+            "`[agent]` needs a `key_file`: agents speak for users who may not read that",
+        ));
+    }
+    match socket.get_ref().is_absolute() {
+        true => Ok(Some(socket.into_inner())),
+        false => Err(source.error(
+            &socket.span(),
+            "the socket's path is relative; it must be absolute, as every node uses it",
+        )),
+    }
 }
 
 fn nodes_entry(
@@ -158,11 +193,15 @@ fn nodes_entry(
             .ok_or_else(|| source.error(&digits.span(), message))
     };
     let authorities = listed.get_ref().iter().map(key);
-    Ok(NodesEntry::new(
+    let entry = NodesEntry::new(
         authorities.collect::<Result<_, _>>()?,
         text.node_file.get_ref().clone(),
         text.revoked_file.get_ref().clone(),
-    ))
+    );
+    if let Some(text) = &text.uids {
+        entry.set_uids(Arc::new(uids::rules(source, text)?));
+    }
+    Ok(entry)
 }
 
 fn name(source: &Source<'_>, name: &Spanned<String>, whose: &str) -> Result<String, ConfigError> {

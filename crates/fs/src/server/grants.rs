@@ -1,6 +1,6 @@
 //! When the loop gives capabilities out, checks them, and has them end.
 
-use causeway_bmi::{Addr, InfoOption};
+use causeway_bmi::{Addr, Identity, InfoOption};
 use causeway_wire::fs::formats::CAPABILITIES;
 use causeway_wire::fs::{
     Capability, Errno, Failure, ObjectId, Operation, Reply, ReplyBody, Request,
@@ -8,7 +8,7 @@ use causeway_wire::fs::{
 
 use super::access::{Holder, distribution_of, node_number};
 use super::audit::is_refusal;
-use super::callers::{check_operator, squash};
+use super::callers::{check_operator, check_spoken_for, squash};
 use super::events::{EntryState, Loop};
 use super::follow_up::FollowUpKind;
 use super::identity;
@@ -20,25 +20,32 @@ impl Loop {
     /// Refuses a request of a caller that claims another identity, or for another server.
     pub(super) fn admit(&mut self, from: Addr, request: &mut Request) -> Result<(), Failure> {
         let identity = self.bmi.identity(from);
+        let user = match identity {
+            Some(Identity::OneUser { .. }) => self.bmi.user(from),
+            _ => None,
+        };
         self.callers
-            .verify(from, identity, &request.caller)
+            .verify(from, identity, user.as_deref(), &request.caller)
+            .and_then(|()| check_spoken_for(identity, &request.operation))
             .inspect_err(|failure| {
                 tracing::warn!(failure.message, "a caller's claimed identity is refused");
             })?;
+        let mut root_is_named = false;
         if let Some(rules) = &self.node_rules {
             let node = self.bmi.node(from);
             rules
-                .check(node.as_deref(), &request.operation)
+                .check(node.as_deref(), request)
                 .inspect_err(|failure| {
                     tracing::warn!(failure.message, "a node's request is refused");
                 })?;
+            root_is_named = rules.name_root(node.as_deref());
         }
         // Before the right, which may be good at another server: a client that has called the wrong one learns which one this is.
         identity::check(&self.identity, request).inspect_err(|failure| {
             tracing::debug!(failure.message, "a request for another server");
         })?;
         self.check_right(from, request)?;
-        if self.root_squash {
+        if self.root_squash && !root_is_named {
             squash(identity, &mut request.caller);
         }
         Ok(())

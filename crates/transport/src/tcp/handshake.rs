@@ -293,6 +293,9 @@ impl Handshake {
                 }
                 self.state = State::Proof(Box::new(sealed));
             }
+            Reply::Busy(why) => {
+                return Err(PeerError::Full(format!("this node's agent is busy: {why}")));
+            }
             Reply::Refused(why) => {
                 return Err(PeerError::Unauthorised(format!(
                     "this node's agent (causeway fs agent) does not speak for this process: {why}"
