@@ -25,6 +25,7 @@ mod clock;
 pub mod error;
 mod fragments;
 mod half_open;
+mod identity;
 pub mod mem;
 pub mod method;
 pub mod nodes;

@@ -64,6 +64,8 @@ pub(crate) struct Rpc {
     pub(super) bmi: Bmi,
     pub(super) context: Context,
     pub(super) links: Vec<Link>,
+    /// An agent makes its handshakes.
+    is_spoken_for: bool,
     /// Index of the metadata server in the configuration.
     pub(super) metadata: usize,
     /// The file system's identity, as the configuration has it.
@@ -104,6 +106,7 @@ impl Rpc {
     ) -> Result<Self, CallError> {
         let unusable = |e: ConfigError| CallError::local(Errno::EINVAL, e.to_string());
         let agent = configuration.agent();
+        let is_spoken_for = agent.is_some();
         let (key, nodes) = match agent {
             Some(_) => (None, None),
             None => (
@@ -133,6 +136,7 @@ impl Rpc {
             bmi,
             context,
             links,
+            is_spoken_for,
             metadata: configuration.metadata_server(),
             file_system: configuration.id,
             layout: None,
@@ -161,9 +165,15 @@ impl Rpc {
         if let Some(addr) = link.addr {
             return Ok(addr);
         }
+        let remark = match self.is_spoken_for {
+            true => {
+                "; this process may not read the key, and the node's agent speaks for it over tcp alone"
+            }
+            false => "",
+        };
         let addr = self.bmi.lookup(&link.addresses).map_err(|e| CallError {
             errno: Errno::EINVAL,
-            message: e.to_string(),
+            message: format!("{e}{remark}"),
             server: Some(link.describe()),
         })?;
         link.addr = Some(addr);
