@@ -59,6 +59,10 @@ pub struct Open {
 
 /// What the agent replies.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one lives at a time, for as long as it takes to look at it"
+)]
 pub enum Reply {
     /// This step of Noise's handshake is to be sent.
     Say(Vec<u8>),

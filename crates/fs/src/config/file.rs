@@ -18,7 +18,7 @@ use super::types::{
     ConfigError, Configuration, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT,
     Durability, MAX_SERVERS, ServerEntry,
 };
-use super::uids::{self, UidText};
+use super::uid_text::{self, UidText};
 use super::units::{parse_duration, parse_size};
 
 /// Longest path of a Unix socket that the kernel takes, in bytes, with room for a suffix.
@@ -199,7 +199,7 @@ fn nodes_entry(
         text.revoked_file.get_ref().clone(),
     );
     if let Some(text) = &text.uids {
-        entry.set_uids(Arc::new(uids::rules(source, text)?));
+        entry.set_uids(Arc::new(uid_text::rules(source, text)?));
     }
     Ok(entry)
 }

@@ -1,7 +1,7 @@
 //! The configuration: one short TOML file, the same on every node.
 //!
 //! [`Configuration`] (in `types`) is what every program works with; `file` reads and checks the text and gives every error its
-//! line; `text` writes it (`source`, `units`, `uids` and `access` are parts of both); `nodes` is what it says of nodes, and `membership` reads the files that it names for them; `layout` makes configurations from a list of hosts
+//! line; `text` writes it (`source`, `units`, `uid_text`, `uids` and `access` are parts of both); `nodes` is what it says of nodes, and `membership` reads the files that it names for them; `layout` makes configurations from a list of hosts
 //! or for one machine.
 
 mod access;
@@ -13,6 +13,7 @@ mod nodes;
 mod source;
 mod text;
 mod types;
+mod uid_text;
 mod uids;
 mod units;
 
