@@ -171,7 +171,7 @@ impl Speaker {
         let replied = match (std::mem::replace(&mut self.state, State::Over), request) {
             (State::New, Request::Open(open)) => self.open(credentials, open),
             (State::Keyed(noise), Request::Heard(message)) => finish_keyed(noise, message),
-            (State::Nodes(exchange), Request::Heard(message)) => finish_nodes(exchange, message),
+            (State::Nodes(exchange), Request::Heard(message)) => finish_nodes(*exchange, message),
             _ => Err("the requests come in the wrong order".to_owned()),
         };
         replied.unwrap_or_else(Reply::Refused)
@@ -243,7 +243,7 @@ fn finish_keyed(mut noise: Box<snow::HandshakeState>, message: &[u8]) -> Result<
 }
 
 /// The server's step, with nodes.
-fn finish_nodes(mut exchange: Box<Exchange>, message: &[u8]) -> Result<Reply, String> {
+fn finish_nodes(mut exchange: Exchange, message: &[u8]) -> Result<Reply, String> {
     exchange.read(message).map_err(|failed| match failed {
         Failed::WrongKey => WRONG_KEY.to_owned(),
         Failed::Malformed(error) => format!("the server's certificate: {error}"),

@@ -374,7 +374,7 @@ impl Tcp {
         let socket = &link.socket;
         let owners = &mut self.owners;
         let outcome = match heard {
-            Heard::FromAgent(reply) => handshake.told(reply),
+            Heard::FromAgent(reply) => handshake.told(*reply),
             Heard::FromPeer(bytes) => handshake.input(&bytes, &mut |holder| {
                 identity = Some(same_user(owners, socket, holder)?);
                 Ok(())
@@ -466,7 +466,7 @@ enum Heard {
     /// Bytes of the other side.
     FromPeer(Vec<u8>),
     /// What the agent replies that makes the handshake.
-    FromAgent(Reply),
+    FromAgent(Box<Reply>),
 }
 
 impl Link {
@@ -483,7 +483,7 @@ impl Link {
                 // It closes its end, which nobody is to be woken for.
                 self.agent = None;
             }
-            return Ok(Some(Heard::FromAgent(reply)));
+            return Ok(Some(Heard::FromAgent(Box::new(reply))));
         }
         let bytes = self.read_raw(buffers)?;
         Ok(bytes.map(|bytes| Heard::FromPeer(bytes.to_vec())))
