@@ -18,10 +18,8 @@ use super::session::find;
 
 /// Speak for the users of this node, so that they use the file system without keys
 ///
-/// Root runs one agent on each node whose users may not read the cluster's key. The configuration names its socket, the same on every node:
-///
-///   [agent]
-///   socket = "/run/causeway/agent.sock"
+/// Root runs one agent on each node whose users may not read the cluster's key. The configuration, which is the same on every node, names its socket:
+/// `socket = "/run/causeway/agent.sock"` in the section `[agent]`.
 ///
 /// A program whose configuration names keys that it may not read asks the agent for each connection with a server. The agent asks the kernel which
 /// user calls, and makes the handshake: the server then takes requests of that user on that connection, and no others. What is read and written

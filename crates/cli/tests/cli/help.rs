@@ -28,7 +28,7 @@ const VERBS: [&[&str]; 45] = [
     &["fs", "get"],
     &["fs", "ls"],
     &["fs", "stat"],
-    &["fs", "cat"],
+    &["fs", "agent", "cat"],
     &["fs", "cp"],
     &["fs", "mv"],
     &["fs", "rm"],
