@@ -23,6 +23,8 @@ pub(super) struct PendingCall {
     /// For a write that was sent before: since when.
     pub(super) unacknowledged: Unacknowledged,
     pub(super) state: State,
+    /// What it shows, if it needs one.
+    pub(super) capability: Option<Capability>,
     pauses: Backoff,
     pub(super) last: Option<CallError>,
     /// The server that it is meant for, if that is not the known one.
@@ -40,7 +42,11 @@ pub(super) struct PendingCall {
 }
 
 pub(super) enum State {
-    Waiting { until: Instant },
+    Waiting {
+        until: Instant,
+    },
+    /// It has no capability, and is not made before those that have one are done.
+    SetAside,
     Sent(Attempt),
     Done(Result<ReplyBody, CallError>),
 }
@@ -74,15 +80,19 @@ pub(super) enum Outcome {
 }
 
 impl PendingCall {
-    /// A call that is to be sent at once.
-    pub(super) fn new(call: Call, sequence: u64, given_target: Option<Target>) -> Self {
+    /// A call that is to be sent at once, which is this instant.
+    pub(super) fn new(
+        call: Call,
+        sequence: u64,
+        given_target: Option<Target>,
+        now: Instant,
+    ) -> Self {
         Self {
             call,
             sequence,
             unacknowledged: Unacknowledged::default(),
-            state: State::Waiting {
-                until: Instant::now(),
-            },
+            state: State::Waiting { until: now },
+            capability: None,
             pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
             last: None,
             given_target,
@@ -127,6 +137,11 @@ impl PendingCall {
     /// Whether it has no result yet.
     pub(super) fn is_open(&self) -> bool {
         !matches!(self.state, State::Done(_))
+    }
+
+    /// Whether this round makes it.
+    pub(super) fn is_made_now(&self) -> bool {
+        matches!(self.state, State::Waiting { .. } | State::Sent(_))
     }
 
     /// Sets the pause before the next attempt.
@@ -190,7 +205,7 @@ impl Attempt {
 pub(super) fn results(pending_calls: Vec<PendingCall>) -> Vec<Result<ReplyBody, CallError>> {
     let result = |pending: PendingCall| match pending.state {
         State::Done(result) => result,
-        State::Waiting { .. } | State::Sent(_) => {
+        State::Waiting { .. } | State::SetAside | State::Sent(_) => {
             Err(CallError::local(Errno::ETIMEDOUT, "the call did not end"))
         }
     };

@@ -130,6 +130,7 @@ fn clients_of_every_format_work_with_servers_of_this_build() {
         (10, &[5]),
         (11, &[5]),
         (12, &[5]),
+        (13, &[5]),
     ] {
         let mut other = Other::new(format, behind_tag);
         let [metadata, io] =
@@ -202,16 +203,22 @@ fn requests_of_other_formats_are_refused_in_one_that_their_clients_read() {
     let fixture = Fixture::start(&Shape::default());
     let ours = FORMATS.to_string();
     // Formats that the requests state, the format of the reply, and the formats that it names.
+    let (last, next) = (FORMATS.highest, FORMATS.highest + 1);
+    let [above, range, overlap] = [
+        format!("format {next} "),
+        format!("formats {next} to {} ", next + 1),
+        format!("formats 6 to {next} "),
+    ];
     let cases: [(u8, &[u8], u8, &[&str]); 9] = [
         (1, &[], 1, &["format 1 ", &ours, "run builds"]),
         (4, &[], 4, &["format 4 ", &ours, "run builds"]),
-        (13, &[13], 12, &["format 13 ", &ours, "run builds"]),
-        (14, &[13], 12, &["formats 13 to 14 ", &ours, "run builds"]),
-        // It goes on in format 12.
-        (13, &[6], 12, &["formats 6 to 13 ", &ours]),
+        (next, &[next], last, &[&above, &ours, "run builds"]),
+        (next + 1, &[next], last, &[&range, &ours, "run builds"]),
+        // It goes on in the last one.
+        (next, &[6], last, &[&overlap, &ours]),
         // Nonsense.
         (0, &[], 0, &["format"]),
-        (13, &[14], 12, &["format"]),
+        (next, &[next + 1], last, &["format"]),
         (7, &[8], 7, &["lowest format"]),
         (7, &[0], 7, &["lowest format"]),
     ];
