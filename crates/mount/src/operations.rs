@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions, File, Space};
@@ -18,6 +19,7 @@ use crate::lock_handles::LockHandles;
 use crate::open_files::{OpenFiles, Shared};
 use crate::signals::Waits;
 use crate::stored::StoredBytes;
+use crate::unlisted::Unlisted;
 
 /// Entries of a directory that are asked for at a time.
 const PAGE: u32 = 1000;
@@ -29,6 +31,8 @@ pub(crate) struct Mounted {
     io_servers: Vec<usize>,
     pub(crate) files: OpenFiles,
     stored: StoredBytes,
+    /// What the kernel need not ask for.
+    pub(crate) unlisted: Unlisted,
     directories: Mutex<Directories>,
     /// Programs that wait for locks.
     pub(crate) waits: Arc<Waits>,
@@ -60,6 +64,7 @@ impl Mounted {
             io_servers,
             files: OpenFiles::default(),
             stored: StoredBytes::default(),
+            unlisted: Unlisted::default(),
             directories: Mutex::default(),
             waits: Arc::default(),
             lock_handles: LockHandles::default(),
@@ -69,6 +74,7 @@ impl Mounted {
 
     /// The attributes that programs see of a node.
     fn shown(&self, node: &Node) -> Shown {
+        self.unlisted.note(node, Instant::now());
         Shown {
             device: node.body.device(),
             ..self.shown_with(node.object, node.attributes)

@@ -1,6 +1,8 @@
 //! Extended attributes, as the kernel requests them.
 
-use causeway_wire::fs::{Errno, ObjectId, SetXattrMode};
+use std::time::Instant;
+
+use causeway_wire::fs::{AclKind, Errno, ObjectId, SetXattrMode};
 
 use crate::attributes::{Failed, Outcome};
 use crate::clients::User;
@@ -14,7 +16,7 @@ const REPLACE: i32 = 2;
 
 /// Whether the servers keep no such attribute: programs ask for many that are not in the name space of users.
 fn is_refused(name: &[u8]) -> bool {
-    name == CAPABILITY || name.starts_with(b"system.")
+    name == CAPABILITY || name.starts_with(b"system.") && AclKind::of_xattr(name).is_none()
 }
 
 /// The reply to a request that has room for `size` bytes.
@@ -51,7 +53,12 @@ impl Mounted {
             REPLACE => SetXattrMode::Replace,
             _ => return Err(Failed(Errno::EINVAL)),
         };
-        self.clients.for_user(user, false, |client| {
+        // A list may take the set-group-ID bit from an owner who is not in the group.
+        let is_acl = AclKind::of_xattr(name).is_some();
+        if is_acl {
+            self.unlisted.take(object, Instant::now());
+        }
+        self.clients.for_user(user, is_acl, |client| {
             client.set_xattr(object, name, value, mode)
         })
     }
@@ -66,10 +73,28 @@ impl Mounted {
         if is_refused(name) {
             return Err(Failed(Errno::EOPNOTSUPP));
         }
-        let value = self
-            .clients
-            .for_user(user, false, |client| client.xattr(object, name))?;
+        let value = match AclKind::of_xattr(name) {
+            // The kernel asks for it whenever it checks permissions, on behalf of anybody.
+            Some(kind) => self.acl(object, kind)?,
+            None => self
+                .clients
+                .for_user(user, false, |client| client.xattr(object, name))?,
+        };
         sized(value, size)
+    }
+
+    fn acl(&self, object: ObjectId, kind: AclKind) -> Outcome<Vec<u8>> {
+        if kind == AclKind::Access && self.unlisted.take(object, Instant::now()) {
+            return Err(Failed(Errno::ENODATA));
+        }
+        let found = self.clients.own(|client| {
+            // Most objects have none, which is not logged. Servers of earlier builds have none at all.
+            match client.xattr(object, kind.xattr()) {
+                Err(error) if matches!(error.errno, Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(None),
+                found => found.map(Some),
+            }
+        })?;
+        found.ok_or(Failed(Errno::ENODATA))
     }
 
     /// The names, each with a NUL behind it.

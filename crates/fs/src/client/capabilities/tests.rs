@@ -167,6 +167,7 @@ fn node(object: ObjectId) -> Node {
             lengths: Vec::new(),
             sparse: true,
         },
+        acl: None,
     }
 }
 

@@ -21,7 +21,13 @@ pub(super) fn golden_reply(reply: &Reply, expected: &str) {
             true => "00",
             false => "",
         };
-        let bytes = from_hex(&format!("{format:02x} {expected} {no_capability}"));
+        let no_list = match reply.result {
+            Ok(ReplyBody::Node(_) | ReplyBody::Turn { .. }) if format >= ACLS => "00",
+            _ => "",
+        };
+        let bytes = from_hex(&format!(
+            "{format:02x} {expected} {no_capability} {no_list}"
+        ));
         assert_eq!(hex(&reply.to_bytes(format)), hex(&bytes));
         assert_eq!(Reply::from_bytes(&bytes), Ok((reply.clone(), format)));
     }
@@ -42,6 +48,7 @@ pub(super) fn request(operation: Operation) -> Request {
             uid: 1000,
             gid: 100,
             groups: vec![5],
+            umask: 0,
         },
         capability: None,
         opening: None,
@@ -144,7 +151,8 @@ fn golden_requests_of_each_format() {
         ),
         (only(12), "0c", status.clone(), "00 47".to_owned()),
         (only(12), "0c", Operation::Authorize, "00 70".to_owned()),
-        (only(13), "0d", status.clone(), "00 47".to_owned()),
+        // With the caller's umask.
+        (only(13), "0d", status.clone(), "0000 00 47".to_owned()),
     ];
     for (formats, first, operation, expected) in cases {
         let lowest = match formats.highest {
@@ -183,6 +191,7 @@ fn formats_before_8_have_no_turns() {
         object,
         attributes: attributes(),
         body: Body::Link(Vec::new()),
+        acl: None,
     };
     let operations = [
         write(3, None, 6),
