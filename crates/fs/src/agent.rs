@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::Permissions;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,6 +21,7 @@ use causeway_wire::agent::{MAX_MESSAGE_BYTES, Reply, Request};
 use causeway_wire::codec::Wire as _;
 use causeway_wire::user::{MAX_GROUPS, User};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use zeroize::Zeroizing;
 
 use crate::config::{ConfigError, Configuration};
 
@@ -30,6 +31,10 @@ const MAX_CALLS: usize = 1024;
 const MAX_CALLS_OF_USER: usize = 256;
 /// How long a call may take: a server that does not reply within it is given up by its caller long before.
 const LONGEST_CALL: Duration = Duration::from_secs(60);
+/// How long a call may say nothing at first: processes that call have something to say already.
+const LONGEST_SILENCE: Duration = Duration::from_secs(5);
+/// Users find the socket and read nothing else.
+const DIRECTORY_MODE: u32 = 0o711;
 /// Calls accepted before those that wait are served again.
 const ACCEPTS_PER_TURN: usize = 64;
 /// How often mishaps are told in the log, at most.
@@ -67,6 +72,8 @@ struct Call {
     socket: RecordSocket,
     speaker: Speaker,
     deadline: Instant,
+    /// It has said nothing yet.
+    is_silent: bool,
 }
 
 impl std::fmt::Debug for Call {
@@ -269,11 +276,12 @@ impl Agent {
             Ok(user) => match self.make_room(user.uid) {
                 Ok(()) => {
                     let speaker = Speaker::new(user);
-                    let deadline = Instant::now() + LONGEST_CALL;
+                    let deadline = Instant::now() + LONGEST_SILENCE;
                     self.calls.push(Call {
                         socket,
                         speaker,
                         deadline,
+                        is_silent: true,
                     });
                     return;
                 }
@@ -288,30 +296,17 @@ impl Agent {
         let _ = socket.send(&reply.to_bytes(), &[]);
     }
 
-    /// Has room for one more call of this user, if need be in the place of the oldest one of the user who has most.
+    /// Has room for one more call of this user, if need be in the place of another one.
     fn make_room(&mut self, uid: u32) -> Result<(), String> {
-        let mut counts: HashMap<u32, usize> = HashMap::new();
-        for call in &self.calls {
-            *counts.entry(call.speaker.user().uid).or_default() += 1;
-        }
-        let own = counts.get(&uid).copied().unwrap_or(0);
-        if own >= MAX_CALLS_OF_USER.min(self.max_calls / 2) {
-            return Err(format!("user {uid} has {own} calls that wait already"));
-        }
-        if self.calls.len() < self.max_calls {
-            return Ok(());
-        }
-        let most = counts.into_iter().max_by_key(|(_, count)| *count);
-        let Some((most, count)) = most.filter(|(_, count)| *count > own + 1) else {
-            return Err(format!("{} calls wait already", self.calls.len()));
-        };
-        let oldest = self.calls.iter();
-        let oldest = oldest
-            .enumerate()
-            .find(|(_, call)| call.speaker.user().uid == most);
-        if let Some((at, _)) = oldest {
+        let calls = self.calls.iter();
+        let calls = calls.map(|call| (call.speaker.user().uid, call.is_silent));
+        let gives_way = place_for(uid, calls, self.max_calls)?;
+        if let Some(at) = gives_way {
             let call = self.calls.remove(at);
-            let why = format!("user {most} has {count} calls that wait, and others want to call");
+            let why = format!(
+                "{} calls wait, and others want to call",
+                self.calls.len() + 1
+            );
             // As above.
             let _ = call.socket.send(&Reply::Busy(why).to_bytes(), &[]);
         }
@@ -359,12 +354,16 @@ impl Call {
             Ok(_) => Err("it is too long, or has descriptors with it".to_owned()),
             Err(error) => return Taken::Refused(format!("it cannot be read: {error}")),
         };
+        if std::mem::take(&mut self.is_silent) {
+            self.deadline = Instant::now() + LONGEST_CALL;
+        }
         let reply = match request {
             Ok(request) => self.speaker.on_request(credentials, &request),
             Err(why) => Reply::Refused(format!("this is no request: {why}")),
         };
         // The caller has room for it, as it is one of two that it gets; one that makes none gets none.
-        let sent = self.socket.send(&reply.to_bytes(), &[]);
+        let bytes = Zeroizing::new(reply.to_bytes());
+        let sent = self.socket.send(&bytes, &[]);
         match (reply, sent) {
             (Reply::Say(_), Ok(())) => Taken::GoesOn,
             (Reply::Done(done), Ok(())) => {
@@ -396,13 +395,114 @@ fn user_of(socket: &RecordSocket) -> Result<User, String> {
     })
 }
 
+/// Which of these calls (user and whether it has said nothing, the oldest first) gives way to one more of this user; `None` if there is
+/// room. It is one of the user who has most, if that is more than this one has. A user may have many numbers, of a user namespace: so
+/// somebody who calls is let in although nobody has more, and calls that say nothing give way first.
+fn place_for(
+    uid: u32,
+    calls: impl Iterator<Item = (u32, bool)> + Clone,
+    most: usize,
+) -> Result<Option<usize>, String> {
+    let mut counts: HashMap<u32, usize> = HashMap::new();
+    let mut all = 0;
+    for (of, _) in calls.clone() {
+        *counts.entry(of).or_default() += 1;
+        all += 1;
+    }
+    let own = counts.get(&uid).copied().unwrap_or(0);
+    if own >= MAX_CALLS_OF_USER.min(most / 2) {
+        return Err(format!("user {uid} has {own} calls that wait already"));
+    }
+    if all < most {
+        return Ok(None);
+    }
+    let crowd = counts.into_iter().max_by_key(|(_, count)| *count);
+    let crowd = crowd.filter(|(_, count)| *count > own + 1);
+    let gives = |of: u32| crowd.is_none_or(|(crowd, _)| crowd == of);
+    let oldest = |silent_alone: bool| {
+        calls
+            .clone()
+            .position(|(of, is_silent)| gives(of) && (is_silent || !silent_alone))
+    };
+    Ok(oldest(true).or_else(|| oldest(false)))
+}
+
 /// Listens there, for all users of the node.
 fn listen(path: &Path) -> io::Result<RecordListener> {
-    if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    if !directory.exists() {
         std::fs::create_dir_all(directory)?;
-        std::fs::set_permissions(directory, Permissions::from_mode(0o755))?;
+        std::fs::set_permissions(directory, Permissions::from_mode(DIRECTORY_MODE))?;
     }
+    check_directory(directory)?;
     let listener = RecordListener::bind(path)?;
+    // Nobody but root can have put anything else there.
     std::fs::set_permissions(path, Permissions::from_mode(0o666))?;
     Ok(listener)
+}
+
+/// Who may write to the socket's directory could put another agent in its place, and who may read it could hold the lock that the agent
+/// takes on it.
+fn check_directory(directory: &Path) -> io::Result<()> {
+    let found = std::fs::metadata(directory)?;
+    let mode = found.mode() & 0o7777;
+    if found.uid() == 0 && mode & 0o066 == 0 {
+        return Ok(());
+    }
+    let directory = directory.display();
+    Err(io::Error::other(format!(
+        "the directory {directory} is user {}'s and has mode {mode:o}: it must be root's, and others may neither read nor write it: give the socket \
+         a directory of its own, `chown root {directory} && chmod {DIRECTORY_MODE:o} {directory}`",
+        found.uid()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_calls_is_let_in_whatever_numbers_others_call_under() {
+        let place = |uid, calls: &[(u32, bool)], most| place_for(uid, calls.iter().copied(), most);
+        assert_eq!(place(1, &[(2, true)], 4), Ok(None));
+        // Each call under a number of its own.
+        let silent = [(2, false), (3, true), (4, true), (5, false)];
+        assert_eq!(place(1, &silent, 4), Ok(Some(1)));
+        let busy = silent.map(|(uid, _)| (uid, false));
+        assert_eq!(place(1, &busy, 4), Ok(Some(0)));
+        // Somebody has more: it is one of theirs, although another one is silent.
+        let crowd = [(3, true), (2, false), (2, true), (2, false)];
+        assert_eq!(place(1, &crowd, 4), Ok(Some(2)));
+        assert_eq!(
+            place(1, &crowd.map(|(uid, _)| (uid, false)), 4),
+            Ok(Some(1))
+        );
+        assert!(place(2, &crowd, 4).unwrap_err().contains("user 2 has 3"));
+    }
+
+    #[test]
+    fn the_sockets_directory_is_roots_and_shut() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("left out: only root has directories of root's");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let mode = |mode| {
+            let mode = Permissions::from_mode(mode);
+            std::fs::set_permissions(directory.path(), mode).unwrap();
+            check_directory(directory.path())
+        };
+        assert!(mode(0o711).is_ok() && mode(0o700).is_ok());
+        for open in [0o755, 0o731, 0o713, 0o1777] {
+            let why = mode(open).unwrap_err().to_string();
+            assert!(why.contains("chmod 711"), "{why}");
+        }
+        assert!(mode(0o711).is_ok());
+        std::os::unix::fs::chown(directory.path(), Some(61_234), None).unwrap();
+        assert!(check_directory(directory.path()).is_err());
+        let made = directory.path().join("made");
+        let listener = listen(&made.join("socket")).unwrap();
+        assert_eq!(std::fs::metadata(&made).unwrap().mode() & 0o777, 0o711);
+        drop(listener);
+    }
 }

@@ -16,7 +16,7 @@ use causeway_sys::secret::Secret;
 use causeway_sys::socket::{Received, RecordSocket};
 use causeway_wire::agent::{Done, FORMATS, MAX_MESSAGE_BYTES, Open, Reply, Request};
 use causeway_wire::codec::Wire as _;
-use causeway_wire::tcp::{Auth, Hello, MAX_STEP_PAYLOAD, USERS_FROM};
+use causeway_wire::tcp::{Auth, FORMATS as TCP_FORMATS, Hello, MAX_STEP_PAYLOAD, USERS_FROM};
 use causeway_wire::user::User;
 use zeroize::Zeroizing;
 
@@ -56,7 +56,14 @@ impl Line {
         let socket = RecordSocket::connect(path).map_err(|error| out_of_reach(path, &error))?;
         let agent = socket.peer().map_err(|error| lost(path, &error))?;
         let own = rustix::process::geteuid().as_raw();
-        let is_trusted = agent.uid == 0 || agent.uid == own && !is_overflow_user(own);
+        let is_trusted = agent.uid == 0 || agent.uid == own;
+        if is_overflow_user(agent.uid) {
+            return Err(PeerError::Unauthorised(format!(
+                "root of this host has no number in this process's user namespace, so that it cannot tell whether root's agent listens at {}: \
+                 use the file system from outside of this container, or a mount",
+                path.display()
+            )));
+        }
         if !is_trusted {
             return Err(PeerError::Unauthorised(format!(
                 "user {} listens in the place of this node's agent ({}), who is neither root nor this process's user",
@@ -108,10 +115,17 @@ fn out_of_reach(path: &Path, error: &io::Error) -> PeerError {
         io::ErrorKind::WouldBlock => PeerError::Full(format!(
             "this node's agent ({path}) has more callers than it can take in"
         )),
-        _ => PeerError::Unauthorised(format!(
-            "this process may not read the key, and the node's agent, which would speak for it, is not there ({path}: {error}): start it \
-             as root with `causeway fs agent`"
+        // It may be about to start again: calls are repeated for as long as servers that are gone are called.
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => PeerError::Refused(format!(
+            "this process may not read the key, and the node's agent, which would speak for it, is not there ({path}: {error}): start \
+                 it as root with `causeway fs agent`"
         )),
+        _ => match PeerError::of_system(error) {
+            PeerError::Broken(_) => PeerError::Unauthorised(format!(
+                "this process may not read the key, and cannot reach the node's agent, which would speak for it ({path}: {error})"
+            )),
+            exhausted => exhausted,
+        },
     }
 }
 
@@ -187,7 +201,15 @@ impl Speaker {
         let ours = hello(&open.ours, "the process's own")?;
         let theirs = hello(&open.theirs, "the server's")?;
         // Older formats have no place for the user: a server would take the connection for one that speaks for all.
-        if ours.formats.lowest < USERS_FROM || ours.formats.common(theirs.formats).is_none() {
+        let format = ours.formats.common(theirs.formats);
+        // In a newer one, the user may have another place than where this build puts it.
+        if format.is_some_and(|format| !TCP_FORMATS.has(format)) {
+            return Err(format!(
+                "the process speaks {} of the TCP method, and the agent {TCP_FORMATS}: upgrade the agent",
+                ours.formats
+            ));
+        }
+        if ours.formats.lowest < USERS_FROM || format.is_none() {
             return Err(format!(
                 "the server speaks {} of the TCP method, and agents need {USERS_FROM}: upgrade the servers first",
                 theirs.formats
@@ -268,8 +290,8 @@ fn done(
     let keys = SessionKeys::of(noise);
     Reply::Done(Done {
         last,
-        ours: *keys.ours,
-        theirs: *keys.theirs,
+        ours: keys.ours,
+        theirs: keys.theirs,
         node,
     })
 }

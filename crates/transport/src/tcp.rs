@@ -29,6 +29,7 @@ pub mod config;
 mod ending;
 pub mod handshake;
 mod link;
+mod places;
 mod progress;
 mod records;
 mod slots;
@@ -69,6 +70,7 @@ use crate::slab::RESERVED_GENERATION;
 use crate::trust::{self, LOOPBACK_ALONE, NODES_NEED_KEY};
 use handshake::Protection;
 use link::Buffers;
+use places::Places;
 use slots::{Origin, PeerState, Slots};
 
 const SCHEME: &str = resolve::TCP;
@@ -112,6 +114,8 @@ pub struct Tcp {
     shortage_log: LogLimit<Instant>,
     /// The same of peers beyond the limit.
     limit_log: LogLimit<Instant>,
+    /// Of users for whom agents speak.
+    places: Places,
     buffers: Buffers,
     /// Peers that the next poll looks after without being asked by epoll.
     due: Vec<Peer>,
@@ -141,8 +145,9 @@ impl Tcp {
             source: error.into(),
         })?;
         // Of what the process may have open, most is for those that are trusted.
-        let quarter = limits::open_files().map_or(u64::MAX, |limit| limit / 4);
-        let most = config.max_half_open.min(quarter as usize);
+        let open_files = limits::open_files().unwrap_or(u64::MAX) as usize;
+        let most = config.max_half_open.min(open_files / 4);
+        let places = Places::new(config.max_peers, open_files);
         let half_open = HalfOpen::new(most, config.connect_timeout);
         Ok(Self {
             config,
@@ -156,6 +161,7 @@ impl Tcp {
             reserve: Reserve::new(),
             shortage_log: LogLimit::default(),
             limit_log: LogLimit::default(),
+            places,
             buffers: Buffers::new(),
             due: Vec::new(),
             timed: Vec::new(),
@@ -358,6 +364,10 @@ impl Method for Tcp {
     /// it are trusted alike; with nodes, an address that is pinned to a role is confirmed to nodes with that role alone.
     fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
         let state = self.slots.shown(peer)?;
+        if state.user.is_some() {
+            // One user's process is no server, whichever host it is on.
+            return None;
+        }
         let confirmed = resolve::confirm(SCHEME, claimed, &state.address)?;
         // Not what was claimed: that may be written in other ways, or be the address of a listener everywhere.
         let nodes = self.config.nodes.as_ref().map(Nodes::current);

@@ -10,6 +10,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use zeroize::Zeroizing;
+
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 use crate::formats::Formats;
@@ -80,9 +82,9 @@ pub struct Done {
     /// A last step to be sent; empty if there is none.
     pub last: Vec<u8>,
     /// The key of what the process sends.
-    pub ours: [u8; KEY_BYTES],
+    pub ours: Zeroizing<[u8; KEY_BYTES]>,
     /// The key of what the server sends.
-    pub theirs: [u8; KEY_BYTES],
+    pub theirs: Zeroizing<[u8; KEY_BYTES]>,
     /// The server's node, if it has proven which it is.
     pub node: Option<Certificate>,
 }
@@ -121,16 +123,16 @@ impl Wire for Open {
 impl Wire for Done {
     fn encode(&self, out: &mut Writer) {
         out.bytes(&self.last);
-        out.raw(&self.ours);
-        out.raw(&self.theirs);
+        out.raw(&self.ours[..]);
+        out.raw(&self.theirs[..]);
         put_option(&self.node, out, Wire::encode);
     }
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(Self {
             last: input.bytes(MAX_STEP_PAYLOAD, "last step")?.to_vec(),
-            ours: input.array("own key")?,
-            theirs: input.array("server's key")?,
+            ours: Zeroizing::new(input.array("own key")?),
+            theirs: Zeroizing::new(input.array("server's key")?),
             node: option(input, "server's node", Wire::decode)?,
         })
     }
@@ -174,8 +176,8 @@ mod tests {
         assert_eq!(say.to_bytes(), b"\x01\x01\0\0\0\x07");
         let done = Reply::Done(Done {
             last: vec![8],
-            ours: [3; KEY_BYTES],
-            theirs: [4; KEY_BYTES],
+            ours: Zeroizing::new([3; KEY_BYTES]),
+            theirs: Zeroizing::new([4; KEY_BYTES]),
             node: None,
         });
         let mut golden = b"\x02\x01\0\0\0\x08".to_vec();

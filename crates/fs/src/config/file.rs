@@ -15,8 +15,8 @@ use super::access::{self, AccessText};
 use super::nodes::{self, NodesEntry};
 use super::source::{Source, check_key_file};
 use super::types::{
-    ConfigError, Configuration, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT,
-    Durability, MAX_SERVERS, ServerEntry,
+    CapabilityRule, ConfigError, Configuration, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE,
+    DEFAULT_TIMEOUT, Durability, MAX_SERVERS, ServerEntry,
 };
 use super::uid_text::{self, UidText};
 use super::units::{parse_duration, parse_size};
@@ -108,6 +108,10 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
     }
     let nodes = raw.nodes.as_ref();
     let nodes = nodes.map(|text| nodes_entry(&source, text, raw.key_file.is_some(), &servers));
+    let access = access::rules(&source, raw.access)?;
+    if access.capabilities == CapabilityRule::Off {
+        refuse_without_capabilities(&source, raw.agent.as_ref(), raw.nodes.as_ref())?;
+    }
     let configuration = Configuration {
         agent_socket: agent_socket(&source, raw.agent, raw.key_file.is_some())?,
         nodes: nodes.transpose()?,
@@ -120,11 +124,29 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
         encrypt: raw.encrypt.unwrap_or(true),
         checksums: raw.checksums.unwrap_or(true),
         tcp_connections: tcp_connections(&source, raw.tcp_connections.as_ref())?,
-        access: access::rules(&source, raw.access)?,
+        access,
         open_files: open_files(&source, raw.open_files.as_ref())?,
         servers,
     };
     Ok((configuration, key_line))
+}
+
+/// Who may act for some users alone is held to that by capabilities.
+fn refuse_without_capabilities(
+    source: &Source<'_>,
+    agent: Option<&AgentText>,
+    nodes: Option<&Spanned<NodesText>>,
+) -> Result<(), ConfigError> {
+    let ruled = nodes.filter(|nodes| nodes.get_ref().uids.is_some());
+    let (span, what) = match (agent, ruled) {
+        (Some(agent), _) => (agent.socket.span(), "`[agent]`"),
+        (None, Some(nodes)) => (nodes.span(), "`uids`"),
+        (None, None) => return Ok(()),
+    };
+    let message = format!(
+        "{what} needs capabilities, by which I/O servers know what a user may read and write: remove `capabilities = \"off\"`"
+    );
+    Err(source.error(&span, message))
 }
 
 fn agent_socket(

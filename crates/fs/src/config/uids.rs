@@ -21,6 +21,11 @@ impl UidRules {
         rule.map(Vec::as_slice)
     }
 
+    /// Whether there is a rule for this node.
+    pub fn has_rule(&self, node: &str) -> bool {
+        self.rule(node).is_some()
+    }
+
     /// Whether a rule names this user for this node. Without a rule nobody is named.
     pub fn names(&self, node: &str, uid: u32) -> bool {
         self.rule(node).is_some_and(|rule| has(rule, uid))

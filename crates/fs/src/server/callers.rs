@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use causeway_bmi::{Addr, Identity};
-use causeway_wire::fs::{Caller, Errno, Failure, NOBODY, Needs, Operation, Rights};
+use causeway_wire::fs::{Caller, Errno, Failure, NOBODY, Operation};
 use causeway_wire::user::User;
 
 use crate::error::failure;
@@ -21,6 +21,11 @@ pub(super) fn squash(identity: Option<Identity>, caller: &mut Caller) {
         caller.uid = NOBODY;
         caller.groups.clear();
     }
+    leave_roots_group(caller);
+}
+
+/// Makes root's group nobody's.
+pub(super) fn leave_roots_group(caller: &mut Caller) {
     let groups = std::iter::once(&mut caller.gid).chain(&mut caller.groups);
     groups
         .filter(|group| **group == 0)
@@ -52,16 +57,7 @@ pub(super) fn check_spoken_for(
     let Some(Identity::OneUser { uid, .. }) = identity else {
         return Ok(());
     };
-    let is_operators = matches!(
-        operation,
-        Operation::Enroll { .. }
-            | Operation::Authorize
-            | Operation::EndCapabilities { .. }
-            | Operation::AddServer { .. }
-            | Operation::AcceptServer { .. }
-            | Operation::DrainServer { .. }
-    );
-    if !is_operators && operation.needs() != Needs::Any(Rights::OPERATE) {
+    if !operation.is_for_operators() {
         return Ok(());
     }
     let message = format!(
@@ -230,6 +226,7 @@ mod tests {
             uid,
             gid,
             groups: groups.to_vec(),
+            umask: 0,
         };
         let mut callers = Callers::default();
         let mut ok = |user: Option<&User>, claim: Caller| {
@@ -264,6 +261,17 @@ mod tests {
             Operation::Authorize,
             Operation::EndCapabilities { ended: Vec::new() },
             Operation::Remove {
+                objects: vec![object],
+            },
+            // What the owner of the root directory may ask for with the key.
+            Operation::Check {
+                after: None,
+                repair: true,
+            },
+            Operation::Paths {
+                objects: vec![object],
+            },
+            Operation::Exist {
                 objects: vec![object],
             },
         ] {

@@ -29,10 +29,11 @@ impl NodeRules {
         })
     }
 
-    /// Refuses a request that is not for this node to make.
+    /// Refuses a request that is not for this node to make; `speaks_for_user` if its agent made the connection for a user.
     pub(super) fn check(
         &self,
         node: Option<&Certificate>,
+        speaks_for_user: bool,
         request: &Request,
     ) -> Result<(), Failure> {
         let Some(node) = node else {
@@ -46,7 +47,7 @@ impl NodeRules {
             // The metadata server removes and registers, as a client of I/O servers.
             _ => (may_lead || node.has_role(CLIENT), CLIENT),
         };
-        if may && may_lead {
+        if may && may_lead && !speaks_for_user {
             return Ok(()); // it is a server that speaks for itself
         }
         if may {
@@ -70,6 +71,14 @@ impl NodeRules {
     /// Whether the rules name root for this node: root of that node is root then, whatever else is said of root of other hosts.
     pub(super) fn name_root(&self, node: Option<&Certificate>) -> bool {
         node.is_some_and(|node| self.entry.uids().names(&node.name, 0))
+    }
+
+    /// Whether a rule says for whom this connection may speak: not where the metadata server speaks for itself.
+    pub(super) fn is_ruled(&self, node: Option<&Certificate>, speaks_for_user: bool) -> bool {
+        node.is_some_and(|node| {
+            (speaks_for_user || !node.has_role(&self.metadata))
+                && self.entry.uids().has_rule(&node.name)
+        })
     }
 }
 
@@ -188,15 +197,17 @@ mod tests {
         ] {
             let node = node(roles);
             let asked = [hello(), enroll(), query()].map(|operation| request(operation, 5));
-            let allowed = asked.map(|request| rules.check(Some(&node), &request).is_ok());
+            let allowed = asked.map(|request| rules.check(Some(&node), false, &request).is_ok());
             assert_eq!(allowed, may, "{roles:?}");
         }
         let query = request(query(), 5);
-        let failure = rules.check(Some(&node(&["io0"])), &query).unwrap_err();
+        let failure = rules
+            .check(Some(&node(&["io0"])), false, &query)
+            .unwrap_err();
         for part in ["somebody", "io0", "--role client"] {
             assert!(failure.message.contains(part), "{}", failure.message);
         }
-        assert!(rules.check(None, &query).is_err());
+        assert!(rules.check(None, false, &query).is_err());
     }
 
     /// The rule is for clients: the metadata server speaks for itself.
@@ -206,18 +217,25 @@ mod tests {
         let query = |uid| request(Operation::StorageStatus, uid);
         let client = node(&["client"]);
         for (uid, may) in [(0, true), (1500, true), (2000, false)] {
-            assert_eq!(rules.check(Some(&client), &query(uid)).is_ok(), may);
+            assert_eq!(rules.check(Some(&client), false, &query(uid)).is_ok(), may);
         }
-        let failure = rules.check(Some(&client), &query(2000)).unwrap_err();
+        let failure = rules.check(Some(&client), false, &query(2000)).unwrap_err();
         for part in ["node somebody", "user 2000", "1000-1999"] {
             assert!(failure.message.contains(part), "{}", failure.message);
         }
         assert!(rules.name_root(Some(&client)) && !rules.name_root(None));
         let mut other = client.clone();
         other.name = "another".to_owned();
-        assert!(rules.check(Some(&other), &query(1500)).is_err());
+        assert!(rules.check(Some(&other), false, &query(1500)).is_err());
         assert!(!rules.name_root(Some(&other)));
         let meta = node(&["meta"]);
-        assert!(rules.check(Some(&meta), &query(2000)).is_ok());
+        assert!(rules.check(Some(&meta), false, &query(2000)).is_ok());
+        // An agent on its host speaks for users.
+        let both = node(&["meta", "client"]);
+        assert!(rules.check(Some(&both), false, &query(2000)).is_ok());
+        assert!(rules.check(Some(&both), true, &query(2000)).is_err());
+        assert!(rules.check(Some(&both), true, &query(1500)).is_ok());
+        assert!(rules.is_ruled(Some(&both), true) && !rules.is_ruled(Some(&both), false));
+        assert!(rules.is_ruled(Some(&client), false));
     }
 }

@@ -172,6 +172,10 @@ fn what_a_process_shows_to_the_agent_is_what_the_server_knows() {
         lowest: 7,
         highest: 8,
     };
+    let newer = Formats {
+        lowest: 8,
+        highest: 9,
+    };
     for nodes in [false, true] {
         let of = |member| nodes.then(|| pinned(cluster.knowing(member)));
         let attempt = |alter: &mut dyn FnMut(&mut Open)| {
@@ -191,6 +195,13 @@ fn what_a_process_shows_to_the_agent_is_what_the_server_knows() {
         }
         let [caller, server] = attempt(&mut |open| older(&mut open.theirs, before));
         assert!(refused(caller).contains("agents need 8"));
+        assert!(server.is_err());
+        // One that this agent does not know, where the user may have another place.
+        let [caller, server] = attempt(&mut |open| {
+            older(&mut open.ours, newer);
+            older(&mut open.theirs, newer);
+        });
+        assert!(refused(caller).contains("upgrade the agent"));
         assert!(server.is_err());
         // Nodes that are not shown.
         let [caller, server] = attempt(&mut |open| open.theirs[20] ^= 2);
@@ -282,13 +293,27 @@ fn replies_that_do_not_fit_are_refused() {
     let done = || {
         Reply::Done(Done {
             last: Vec::new(),
-            ours: [1; 32],
-            theirs: [2; 32],
+            ours: [1; 32].into(),
+            theirs: [2; 32].into(),
             node: None,
         })
     };
     let mut caller = calling(false);
     assert!(caller.told(done()).is_err(), "it was not asked");
+    // While the server is waited for, the agent gives the call up.
+    let (mut caller, mut server) = (calling(false), called(None));
+    server
+        .input(&caller.take_output(), &mut |_| Ok(()))
+        .unwrap();
+    caller
+        .input(&server.take_output(), &mut |_| Ok(()))
+        .unwrap();
+    let open = caller.take_question().unwrap();
+    let said = Speaker::new(user()).on_request(&credentials(None), &open);
+    assert!(caller.told(said).unwrap().is_none());
+    let given_up = caller.told(Reply::Busy("others wait".to_owned()));
+    assert!(matches!(given_up, Err(PeerError::Full(_))), "{given_up:?}");
+    let mut caller = calling(false);
     let mut server = called(None);
     server
         .input(&caller.take_output(), &mut |_| Ok(()))

@@ -18,12 +18,14 @@ use super::handshake::{
     Agency, Agreement, Handshake, Role, Terms, Unverified, has_fast_aes, nonce,
 };
 use super::link::{Buffers, Link, Phase, broken};
+use super::places::Whence;
 use super::slots::{Origin, PeerState};
 use super::{SCHEME, Tcp, TcpConfig};
 use crate::agent::Line;
 use crate::error::PeerError;
 use crate::half_open::Source;
 use crate::method::{Identity, Peer, Silence, Sink};
+use crate::nodes::Certificate;
 use crate::nodes::exchange::Proving;
 use crate::resolve;
 use crate::slab::RESERVED_GENERATION;
@@ -380,7 +382,22 @@ impl Tcp {
                 Ok(())
             }),
         };
-        let output = handshake.take_output();
+        let mut output = handshake.take_output();
+        let (mut place, mut is_full) = (None, false);
+        if let Ok(Some(Agreement {
+            user: Some(user),
+            node,
+            ..
+        })) = &outcome
+        {
+            place = self.places.take(whence(socket, node.as_deref()), user.uid);
+            is_full = place.is_none();
+            if is_full && node.is_some() {
+                // It waits for a word still; without nodes it does not, and the end of the connection has to do.
+                handshake.refuse(Refusal::Full);
+                output = handshake.take_output();
+            }
+        }
         let question = handshake.take_question();
         let sent = link.send_step(&output).and_then(|()| match question {
             Some(question) => ask(&self.config, &self.epoll, link, peer, &question),
@@ -397,6 +414,17 @@ impl Tcp {
             }
             (Ok(Some(agreement)), Ok(())) => agreement,
         };
+        if is_full {
+            let most = self.places.most();
+            let uid = agreement.user.as_ref().map(|user| user.uid);
+            if self.limit_log.allows(self.clock.now()) {
+                tracing::warn!(address = %state.address, uid, most, "a user's TCP connection is turned away: there are too many of the same user");
+            }
+            let cause = format!("one user of a node may have {most} connections");
+            self.end(peer, PeerError::Full(cause), sink);
+            return true;
+        }
+        link.place = place;
         state.identity = match (agreement.auth, &agreement.user) {
             (Auth::ClusterKey, None) => Some(Identity::Keyed),
             (Auth::ClusterKey, Some(user)) => Some(Identity::OneUser {
@@ -458,6 +486,19 @@ impl Tcp {
         }
         Self::make_due(&mut self.due, state);
         self.start_polling(peer);
+    }
+}
+
+/// Where the user at the other end calls from.
+fn whence(socket: &OwnedFd, node: Option<&Certificate>) -> Whence {
+    if let Some(node) = node {
+        return Whence::Node(node.name.clone());
+    }
+    match (net::local_address(socket), net::peer_address(socket)) {
+        (Ok(local), Ok(remote)) if !net::is_same_host(local, remote) => {
+            Whence::Host(Source::host(remote.ip()))
+        }
+        _ => Whence::Here,
     }
 }
 

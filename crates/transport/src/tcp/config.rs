@@ -35,7 +35,8 @@ pub struct TcpConfig {
     pub queue_bytes: usize,
     /// How many transfers with one peer may be unfinished.
     pub max_transfers: usize,
-    /// How many peers there may be.
+    /// How many peers there may be. One user for whom the agent of a node speaks may have an eighth of them, or of the files that the process
+    /// may have open if those are fewer: connections for data are counted, too.
     pub max_peers: usize,
     /// How many connections that are not trusted yet may stand at one time, beside the peers; at most a quarter of
     /// the files that the process may have open. A user of this host, or another host, has half of them at most.

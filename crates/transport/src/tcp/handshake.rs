@@ -267,10 +267,20 @@ impl Handshake {
 
     /// Takes what the agent replies. Returns an agreement when all is said.
     pub fn told(&mut self, reply: Reply) -> Result<Option<Agreement>, PeerError> {
-        let State::Agent { is_asked: true } = self.state else {
+        let State::Agent { is_asked } = self.state else {
             return Err(broken_agent("it replies to nothing"));
         };
         match reply {
+            // It may give a call up at any time.
+            Reply::Busy(why) => {
+                return Err(PeerError::Full(format!("this node's agent is busy: {why}")));
+            }
+            Reply::Refused(why) => {
+                return Err(PeerError::Unauthorised(format!(
+                    "this node's agent (causeway fs agent) does not speak for this process: {why}"
+                )));
+            }
+            _ if !is_asked => return Err(broken_agent("it replies to nothing")),
             Reply::Say(message) => {
                 self.state = State::Agent { is_asked: false };
                 self.step(StepKind::Noise, Refusal::None, &message);
@@ -279,10 +289,7 @@ impl Handshake {
                 let Done {
                     last, ours, theirs, ..
                 } = done;
-                let keys = SessionKeys {
-                    ours: ours.into(),
-                    theirs: theirs.into(),
-                };
+                let keys = SessionKeys { ours, theirs };
                 if !last.is_empty() {
                     self.step(StepKind::Noise, Refusal::None, &last);
                 }
@@ -292,14 +299,6 @@ impl Handshake {
                     return Ok(Some(self.agreement(sealed.agreed(None))));
                 }
                 self.state = State::Proof(Box::new(sealed));
-            }
-            Reply::Busy(why) => {
-                return Err(PeerError::Full(format!("this node's agent is busy: {why}")));
-            }
-            Reply::Refused(why) => {
-                return Err(PeerError::Unauthorised(format!(
-                    "this node's agent (causeway fs agent) does not speak for this process: {why}"
-                )));
             }
         }
         // What came while it was asked.

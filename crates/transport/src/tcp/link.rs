@@ -10,6 +10,7 @@ use causeway_sys::net::{self, MAX_PIECES, Piece};
 use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
 
 use super::handshake::{Agreement, Handshake, Protection};
+use super::places::Place;
 use super::records::{Records, Room};
 use crate::agent::Line;
 use crate::error::PeerError;
@@ -65,6 +66,8 @@ pub(super) struct Link {
     pub(super) phase: Phase,
     /// To the agent that makes the handshake.
     pub(super) agent: Option<Line>,
+    /// Of the user at the other end, if that one may have so many.
+    pub(super) place: Option<Place>,
     records: Option<Box<Records>>,
     /// The socket takes nothing more now; epoll tells when it does.
     pub(super) full: bool,
@@ -102,6 +105,7 @@ impl Link {
             socket,
             phase,
             agent: None,
+            place: None,
             records: None,
             full: false,
             watches_room: false,

@@ -274,8 +274,8 @@ pub(in crate::decoders) fn agent_messages() -> Vec<Vec<u8>> {
     };
     let done = agent::Done {
         last: vec![9; 48],
-        ours: [1; 32],
-        theirs: [2; 32],
+        ours: [1; 32].into(),
+        theirs: [2; 32].into(),
         node: Some(certificate()),
     };
     let user = User {
