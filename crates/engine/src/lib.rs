@@ -51,6 +51,6 @@ pub use shared::Tuning;
 pub use waiting::{Awaited, MemoryStep, MemoryWait, STANDBY_DELAY};
 
 pub use causeway_sys::memory::Memory;
-pub use causeway_transport::{Access, Cursor, Direction, Identity, PeerError, PeerReport};
+pub use causeway_transport::{Access, Cursor, Direction, Identity, PeerError, PeerReport, Takes};
 pub use causeway_watch::log;
 pub use causeway_wire::region::RegionDescriptor;

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use causeway_sys::memory::HeldSpans;
-use causeway_transport::PeerError;
 use causeway_transport::slab::Slab;
+use causeway_transport::{PeerError, Takes};
 
 use crate::credit::Budget;
 use crate::direct::Direct;
@@ -79,8 +79,8 @@ pub(crate) struct Shared<M> {
     pub(crate) holding: Vec<u32>,
     /// A method that may hold packets has been given some since it was last told to send what it holds.
     pub(crate) wants_flush: bool,
-    /// The caller waits for one message ([`Endpoint::receive_directly`](crate::Endpoint::receive_directly)).
-    pub(crate) takes_one: bool,
+    /// Not `Some` while the caller waits for one message ([`Endpoint::receive_directly`](crate::Endpoint::receive_directly)).
+    pub(crate) takes: Takes,
     /// What it waits with, if no receive stands for it.
     pub(crate) direct: Direct,
     /// Peers that have more to send, after others and what has come.
@@ -234,7 +234,7 @@ impl<M: Matcher> Shared<M> {
             dirty: Vec::new(),
             holding: Vec::new(),
             wants_flush: false,
-            takes_one: false,
+            takes: Takes::Some,
             direct: Direct::default(),
             postponed: Vec::new(),
             completions: 0,

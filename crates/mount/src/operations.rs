@@ -19,7 +19,7 @@ use crate::lock_handles::LockHandles;
 use crate::open_files::{OpenFiles, Shared};
 use crate::signals::Waits;
 use crate::stored::StoredBytes;
-use crate::unlisted::Unlisted;
+use crate::unlisted::{Asked, Unlisted};
 
 /// Entries of a directory that are asked for at a time.
 const PAGE: u32 = 1000;
@@ -74,11 +74,21 @@ impl Mounted {
 
     /// The attributes that programs see of a node.
     fn shown(&self, node: &Node) -> Shown {
-        self.unlisted.note(node, Instant::now());
+        if node.acl.is_some() {
+            self.unlisted.note_list(node.object, Instant::now());
+        }
         Shown {
             device: node.body.device(),
             ..self.shown_with(node.object, node.attributes)
         }
+    }
+
+    /// The same of an object whose attributes were asked for, of a server that `knows_lists`: others say of no object that it has one.
+    fn shown_to(&self, asked: Asked, node: &Node, knows_lists: bool) -> Shown {
+        if node.acl.is_none() && knows_lists {
+            self.unlisted.note_none(node.object, asked);
+        }
+        self.shown(node)
     }
 
     /// The same of what is no device.
@@ -95,35 +105,38 @@ impl Mounted {
     }
 
     pub(crate) fn lookup(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome<Shown> {
-        let found = self
+        let asked = Asked::now(user.pid);
+        let (found, knows_lists) = self
             .clients
             .for_user(user, false, |client| {
                 // A missing name is an ordinary result, and not logged.
                 match client.stat((parent, name), false) {
                     Err(error) if error.errno == Errno::ENOENT => Ok(None),
-                    found => found.map(Some),
+                    found => found.map(|node| Some((node, client.knows_acls()))),
                 }
             })?
             .ok_or(Failed(Errno::ENOENT))?;
-        Ok(self.shown(&found))
+        Ok(self.shown_to(asked, &found, knows_lists))
     }
 
     /// An object with how much of its content is stored.
-    pub(crate) fn attributes(&self, object: ObjectId) -> Outcome<Shown> {
-        let (node, stored) = self.clients.own(|client| {
+    pub(crate) fn attributes(&self, asked: Asked, object: ObjectId) -> Outcome<Shown> {
+        let (node, stored, knows_lists) = self.clients.own(|client| {
             let node = client.stat_object(object)?;
+            let knows_lists = client.knows_acls();
             let stored = self.stored.of(&node, || client.stored_bytes(&node));
-            Ok((node, stored))
+            Ok((node, stored, knows_lists))
         })?;
         Ok(Shown {
             stored,
-            ..self.shown(&node)
+            ..self.shown_to(asked, &node, knows_lists)
         })
     }
 
     /// Changes attributes and, first, the size; with it stands whether the file no longer runs as its owner or group.
     pub(crate) fn change(
         &self,
+        asked: Asked,
         object: ObjectId,
         size: Option<(u64, bool)>,
         set: SetAttributes,
@@ -154,7 +167,7 @@ impl Mounted {
         match attributes {
             // The kernel knows which device it is.
             Some(attributes) => Ok(self.shown_with(object, attributes)),
-            None => self.attributes(object),
+            None => self.attributes(asked, object),
         }
     }
 

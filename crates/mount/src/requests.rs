@@ -22,6 +22,7 @@ use crate::clients::User;
 use crate::lock_flags::LockFlags;
 use crate::locks::KernelLock;
 use crate::operations::{Mounted, New};
+use crate::unlisted::Asked;
 use crate::xattrs::XattrReply;
 
 /// Most bytes of one read or write.
@@ -172,8 +173,9 @@ impl Filesystem for RequestHandler {
 
     fn forget(&self, _: &Request, _: INodeNo, _: u64) {}
 
-    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        reply_attributes(self.mounted.attributes(object(inode)), reply);
+    fn getattr(&self, request: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let asked = Asked::now(request.pid());
+        reply_attributes(self.mounted.attributes(asked, object(inode)), reply);
     }
 
     fn setattr(
@@ -203,7 +205,8 @@ impl Filesystem for RequestHandler {
             distribution: None,
         };
         let size = size.map(|size| (size, may_lose_privileges(request)));
-        reply_attributes(self.mounted.change(object(inode), size, set), reply);
+        let asked = Asked::now(request.pid());
+        reply_attributes(self.mounted.change(asked, object(inode), size, set), reply);
     }
 
     fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {

@@ -4,9 +4,9 @@ use std::ffi::{c_char, c_int, c_void};
 
 use causeway_mpi::Process;
 use causeway_mpi::abi;
+use causeway_mpi::caller::Caller;
 use causeway_mpi::datatype::Datatype;
 use causeway_mpi::error::{Error, Result};
-use causeway_mpi::io::caller::Caller;
 use causeway_mpi::io::file::File;
 use causeway_mpi::io::view::{Representation, View};
 use causeway_mpi::io::{opening, setting};

@@ -5,9 +5,10 @@
 use std::ffi::c_int;
 
 use causeway_mpi::error::Result;
-use causeway_mpi::node::{Operands, Started};
+use causeway_mpi::node::{self, Operands, Started};
 use causeway_mpi::process::Process;
 
+use crate::file::Surface;
 use crate::library::{Placed, Rest, complete, with};
 use crate::types::{Handle, In, Numbers, Out, count_of, is_in_place, too_many};
 
@@ -22,19 +23,9 @@ fn run(
             Started::Done => return Ok(true),
             Started::Going(active) => return complete(active).map(|_| true),
             Started::ByMessages => return Ok(false),
-            Started::Make => make(comm)?,
+            Started::Make => node::make_area(&mut Surface, comm)?,
         }
     }
-}
-
-/// Makes the memory of a communicator.
-#[cold]
-fn make(comm: Handle) -> Result<()> {
-    let mut sharing = with(|process, _| process.begin_area(comm))?;
-    while let Some(active) = with(|process, _| process.make_area(&mut sharing))? {
-        complete(active)?;
-    }
-    with(|process, _| process.end_area(sharing))
 }
 
 /// A reduction: operands, place of the result, and operation. A buffer is `None` where the call has none.

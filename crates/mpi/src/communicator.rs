@@ -198,22 +198,41 @@ impl Communicator {
         Error::new(abi::ERR_RANK, text)
     }
 
-    /// What a receive matches.
-    #[inline]
-    pub(crate) fn pattern(&self, source: i32, tag: i32) -> Result<MpiPattern> {
+    /// What a receive matches; `None` if it can match nothing.
+    #[inline(always)]
+    pub(crate) fn find_pattern(&self, source: i32, tag: i32) -> Option<MpiPattern> {
         let source = match source {
             abi::ANY_SOURCE => None,
-            rank => Some(self.peer(rank)?.number),
+            rank => Some(self.peers.get(usize::try_from(rank).ok()?)?.number),
         };
         let tag = match tag {
             abi::ANY_TAG => None,
-            tag => Some(check_tag(tag)?),
+            tag => Some(u32::try_from(tag).ok()?),
         };
-        Ok(MpiPattern {
+        Some(MpiPattern {
             context: self.context(Channel::Messages),
             source,
             tag,
         })
+    }
+
+    /// The same; an error that says why it can match nothing.
+    #[inline]
+    pub(crate) fn pattern(&self, source: i32, tag: i32) -> Result<MpiPattern> {
+        match self.find_pattern(source, tag) {
+            Some(pattern) => Ok(pattern),
+            None => Err(self.no_pattern(source, tag)),
+        }
+    }
+
+    #[cold]
+    fn no_pattern(&self, source: i32, tag: i32) -> Error {
+        let peer = match source {
+            abi::ANY_SOURCE => Ok(()),
+            rank => self.peer(rank).map(drop),
+        };
+        let error = peer.and_then(|()| check_tag(tag).map(drop)).err();
+        error.unwrap_or_else(|| self.no_rank(source))
     }
 
     /// The rank of the peer that the matcher knows by this number.

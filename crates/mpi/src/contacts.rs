@@ -130,10 +130,10 @@ pub(crate) fn check_formats(whose: &str, theirs: Formats) -> Result<()> {
     }
 }
 
-/// An error if a process speaks none of the formats with files.
-pub(crate) fn check_file_formats(whose: &str, theirs: Formats) -> Result<()> {
+/// The format in which this process and another one open files together; an error if that one speaks none of those.
+pub(crate) fn file_format(whose: &str, theirs: Formats) -> Result<u8> {
     match FORMATS.common(theirs) {
-        Some(format) if format >= FILES => Ok(()),
+        Some(format) if format >= FILES => Ok(format),
         _ => {
             let text = format!(
                 "{whose}: it speaks {theirs} of MPI's messages, and files are opened together from format {FILES} on; run a \
@@ -229,16 +229,16 @@ mod tests {
         let error = check_formats("rank 1", theirs(above, above + 1)).expect_err("they have none");
         assert_eq!(
             error.text(),
-            "rank 1: it speaks formats 3 to 4 of MPI's messages, this process formats 1 to 2; run builds on both sides that share one"
+            "rank 1: it speaks formats 4 to 5 of MPI's messages, this process formats 1 to 3; run builds on both sides that share one"
         );
     }
 
     #[test]
     fn files_are_not_opened_with_processes_of_the_first_format() {
-        for good in [FORMATS, Formats::only(2)] {
-            check_file_formats("rank 1", good).expect("both speak format 2");
+        for (format, good) in [(FORMATS.highest, FORMATS), (2, Formats::only(2))] {
+            assert_eq!(file_format("rank 1", good).ok(), Some(format));
         }
-        let error = check_file_formats("rank 1", Formats::only(1)).expect_err("it is too old");
+        let error = file_format("rank 1", Formats::only(1)).expect_err("it is too old");
         assert_eq!(
             error.text(),
             "rank 1: it speaks format 1 of MPI's messages, and files are opened together from format 2 on; run a build on all sides \

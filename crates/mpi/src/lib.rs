@@ -26,6 +26,7 @@ pub mod attaching;
 pub mod attributes;
 pub mod buffer;
 pub mod buffering;
+pub mod caller;
 mod calling;
 pub mod checking;
 pub mod collective;

@@ -18,7 +18,7 @@ use crate::node::state::Node;
 use crate::process::{Active, Going, Process};
 use crate::schedule::Among;
 use crate::steps::Steps;
-use crate::told::{BYTES, Told, WORDS};
+use crate::told::{BYTES, Told, WORDS, bytes_of};
 
 /// One of the processes of a new communicator, by its number in the program, and how it is reached.
 type Member = (u32, Peer);
@@ -247,6 +247,22 @@ impl Process {
         let (local, _) = self.members(told)?;
         let local = Vec::from_iter(local.into_iter().map(|(member, _)| member));
         self.add_below(told, &local, &[])
+    }
+
+    /// Makes a duplicate that this process knows by a number, and each by its own, as they have told each other.
+    pub(crate) fn duplicate_by_numbers(
+        &mut self,
+        communicator: usize,
+        number: u32,
+        numbers: &[i64],
+    ) -> Result<usize> {
+        let words = Vec::from_iter(numbers.iter().flat_map(|number| [*number, 0, 0]));
+        self.duplicate_by(&Told {
+            communicator,
+            number,
+            memory: Memory::from_vec(bytes_of(&words)),
+            new: abi::COMM_NULL,
+        })
     }
 
     /// All processes have sent their numbers of a duplicate.

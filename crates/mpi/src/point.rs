@@ -1,7 +1,7 @@
 //! Messages from one process to another (MPI 5.0 chapter 3).
 
-use causeway_engine::Memory;
 use causeway_engine::types::{Addr, DirectReceive, Error as EngineError, Posted};
+use causeway_engine::{Memory, Takes};
 
 use crate::abi;
 use crate::buffer::{Buffer, temporary};
@@ -77,7 +77,7 @@ impl Process {
             return None;
         }
         let communicator = self.communicator(route.communicator).ok()?;
-        communicator.pattern(route.rank, route.tag).ok()
+        communicator.find_pattern(route.rank, route.tag)
     }
 
     /// Starts to receive a message that has not come. Returns the handle of its request.
@@ -89,9 +89,9 @@ impl Process {
         Some(self.keep_receive(op, (route.communicator, from_any)))
     }
 
-    /// Receives a message that has not arrived, if no other operation is in progress.
+    /// Receives a message that has not arrived, if no other operation is in progress. Where its status is not `wanted`, it may be empty.
     #[inline(always)]
-    pub fn receive_alone(&mut self, into: &Memory, route: Route) -> Received {
+    pub fn receive_alone(&mut self, into: &Memory, route: Route, wanted: bool) -> Received {
         if self.has_threads || !self.is_quiet() {
             return Received::Unusual;
         }
@@ -103,16 +103,18 @@ impl Process {
         if from_any && self.endpoint.losses() != 0 {
             return Received::Unusual;
         }
-        // Other requests may be receives for messages that arrive besides.
-        let takes_one = self.requests.is_empty() || from_any;
+        let takes = match from_any {
+            true => Takes::OneInTurn,
+            false if self.requests.is_empty() => Takes::One,
+            // They may be receives for messages that arrive besides.
+            false => Takes::Some,
+        };
         let caller = (self.posts, 0);
-        match self
-            .endpoint
-            .receive_directly(pattern, into, caller, takes_one)
-        {
-            DirectReceive::Whole(bytes) => {
-                Received::Done(self.received(None, route.communicator, bytes))
-            }
+        match self.endpoint.receive_directly(pattern, into, caller, takes) {
+            DirectReceive::Whole(bytes) => Received::Done(match wanted || record::is_on() {
+                true => self.received(None, route.communicator, bytes),
+                false => Ok(Status::empty()),
+            }),
             DirectReceive::Waits(op) => {
                 let state = Going::Receive { op, from_any };
                 Received::Waits(Active::going(state, route.communicator))

@@ -6,6 +6,11 @@ use causeway_engine::Memory;
 pub(crate) const WORDS: usize = 3;
 pub(crate) const BYTES: usize = WORDS * 8;
 
+/// Numbers, as they lie in memory.
+pub(crate) fn bytes_of(numbers: &[i64]) -> Vec<u8> {
+    numbers.iter().flat_map(|one| one.to_ne_bytes()).collect()
+}
+
 /// The exchanged values, once the operation is done.
 #[derive(Debug, Clone)]
 pub struct Told {

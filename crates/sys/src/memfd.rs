@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, SealFlags, StatxFlags};
 
@@ -70,11 +71,18 @@ impl Foreign {
             rustix::fs::statx(file, "", flags, StatxFlags::BASIC_STATS)
         };
         let found = status(&name)?;
-        // All memory files lie in one file system, which no user can mount.
-        let own = status(&rustix::fs::memfd_create("", MemfdFlags::CLOEXEC)?)?;
         let device = |stat: &rustix::fs::Statx| (stat.stx_dev_major, stat.stx_dev_minor);
+        // All memory files lie in one file system, which no user can mount, and which stays.
+        static DEVICE: OnceLock<(u32, u32)> = OnceLock::new();
+        let memory = match DEVICE.get() {
+            Some(known) => *known,
+            None => {
+                let own = status(&rustix::fs::memfd_create("", MemfdFlags::CLOEXEC)?)?;
+                *DEVICE.get_or_init(|| device(&own))
+            }
+        };
         let is_file = FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile;
-        if !is_file || found.stx_nlink != 0 || device(&found) != device(&own) {
+        if !is_file || found.stx_nlink != 0 || device(&found) != memory {
             return Err(refused("it is not a memory file"));
         }
         Ok(Self { name })

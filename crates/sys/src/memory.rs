@@ -83,7 +83,7 @@ enum Kind {
     Import { owner: Owner },
     /// A foreign buffer, whose owner outlives every clone; see [`with_foreign`] and [`Memory::from_raw`]. Or the bytes of
     /// another memory, which is kept; see [`Memory::counted_apart`].
-    Foreign { _kept: Option<Memory> },
+    Foreign(foreign::Foreign),
     /// A foreign buffer whose owner says when it ends; see [`Memory::registered`].
     Registered,
 }
@@ -143,7 +143,7 @@ impl Memory {
         Self::whole(Backing {
             base,
             len,
-            kind: Kind::Foreign { _kept: None },
+            kind: Kind::Foreign(foreign::Foreign::Buffer),
         })
     }
 
@@ -208,7 +208,9 @@ impl Memory {
             Kind::Mapping { .. } => Advice::LinuxPopulateWrite,
             // May be written as well once mapped: no file system tracks dirty pages of memory files.
             Kind::Import { .. } => Advice::LinuxPopulateRead,
-            Kind::Heap { .. } | Kind::Foreign { .. } | Kind::Registered => return Ok(()),
+            Kind::Heap { .. } | Kind::Foreign { .. } | Kind::Registered => {
+                return Ok(());
+            }
         };
         let Backing { base, len, .. } = *self.backing;
         // SAFETY: a mapping of this process, whole, whose bytes stay as they are.

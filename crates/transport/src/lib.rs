@@ -48,7 +48,7 @@ pub use fragments::{Cursor, PartEnd, Progress, exported_part};
 pub use method::{
     Access, Atomic, Capabilities, Direction, Identity, Limits, Method, NotifyPacket, Operation,
     Outlet, PLACEMENT_HEAD_BYTES, Packet, Peer, PeerReport, Readiness, Registration, Sharing, Sink,
-    Spans, Token, Transfer,
+    Spans, Takes, Token, Transfer,
 };
 pub use nodes::{Certificate, Nodes};
 pub use wake::{Park, Parking, WakeFlag};

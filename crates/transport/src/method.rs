@@ -115,7 +115,7 @@ use smallvec::SmallVec;
 use crate::address::{self, Address};
 use crate::error::{Error, PeerError, SendError, TransferError};
 pub use crate::identity::Identity;
-pub use crate::packet::Packet;
+pub use crate::packet::{Packet, Takes};
 use crate::wake::{Park, Parking, WakeFlag};
 
 /// One way of carrying packets and remote memory. See the module's page for the contract.
@@ -716,10 +716,9 @@ pub trait Sink {
         self.packet(peer, packet);
     }
 
-    /// Whether this poll is to deliver one packet at most, as far as the method can tell packets apart that have come: the caller waits for
-    /// one message, and what came besides would have to be kept for later calls.
-    fn takes_one(&self) -> bool {
-        false
+    /// How many packets this poll is to deliver. It may deliver fewer.
+    fn takes(&self) -> Takes {
+        Takes::Some
     }
 
     /// A transfer is complete.

@@ -4,6 +4,19 @@ use causeway_sys::blocks::Source;
 use causeway_sys::memory::Memory;
 use causeway_sys::small;
 
+/// How many of the packets that have come a poll is to deliver, as far as a method can tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Takes {
+    /// Some of each peer.
+    #[default]
+    Some,
+    /// One: the caller waits for one message, and what came besides would have to be kept for later calls. Peers take turns, one packet
+    /// each: which of them has sent the message, the method does not know.
+    One,
+    /// One, whoever has sent it: several polls may take packets of the same peer, before another one has its turn.
+    OneInTurn,
+}
+
 /// The bytes of a packet that has arrived, where they lie.
 ///
 /// They may lie in memory that the sender can still write, so they are copied out before they are

@@ -20,11 +20,14 @@ use crate::formats::Formats;
 /// If the formats of any two processes of a group overlap, there are formats that the whole group speaks.
 pub const FORMATS: Formats = Formats {
     lowest: 1,
-    highest: FILES,
+    highest: FILES_AT_ONCE,
 };
 
 /// The lowest format in which processes do the same with files as this build's do.
 pub const FILES: u8 = 2;
+
+/// The lowest format in which they open files in three steps, in memory that they share if they have some.
+pub const FILES_AT_ONCE: u8 = 3;
 
 /// What builds speak that do not state it.
 const UNSTATED: Formats = Formats::only(1);

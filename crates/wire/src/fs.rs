@@ -38,6 +38,7 @@ pub use acl::{ACCESS_ACL, Acl, AclFault, AclKind, DEFAULT_ACL, MAX_ACL_ENTRIES};
 pub use caller::{Caller, NOBODY};
 pub use capability::{Capability, MAC_BYTES, Needs, PROOF_BYTES, Rights, SIGNED_BYTES};
 pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES, MAX_LABEL_BYTES};
+pub use errno::Errno;
 pub use identity::{
     Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
     MAX_SERVER_NAME_BYTES, ServerIdentity, Target,
@@ -649,10 +650,6 @@ pub struct Failure {
     /// What, where and why; may be empty where the number says it all.
     pub message: String,
 }
-
-/// A POSIX error number of Linux, or one of ours above 1000.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Errno(pub u16);
 
 /// An operation's result.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -358,6 +358,21 @@ pub struct XattrsRecord {
     pub xattrs: Vec<StoredXattr>,
 }
 
+impl XattrsRecord {
+    /// The value of one attribute in a record's bytes. Those behind it are not looked at.
+    pub fn value_in(bytes: &[u8], name: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
+        let mut input = Reader::new(bytes);
+        check_version(&mut input)?;
+        for _ in 0..input.count(MAX_XATTRS, 8, "extended attributes")? {
+            let xattr = StoredXattr::decode(&mut input)?;
+            if xattr.name.as_slice() >= name {
+                return Ok((xattr.name == name).then_some(xattr.value));
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// The last change that was requested under a client's slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRecord {

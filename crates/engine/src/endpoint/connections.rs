@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use causeway_transport::{
-    Outlet, PLACEMENT_HEAD_BYTES, Packet, Peer as Handle, PeerError, Sink, Spans, Token,
+    Outlet, PLACEMENT_HEAD_BYTES, Packet, Peer as Handle, PeerError, Sink, Spans, Takes, Token,
     TransferError, address, registry,
 };
 use causeway_wire::bmi::{self as wire, Header};
@@ -349,8 +349,13 @@ impl<M: Matcher> Sink for Delivery<'_, M> {
         }
     }
 
-    fn takes_one(&self) -> bool {
-        self.conversations.shared.takes_one
+    fn takes(&self) -> Takes {
+        let shared = &self.conversations.shared;
+        match shared.takes {
+            // The peer whose turn it is may have more that is not waited for.
+            Takes::OneInTurn if shared.matcher.holds_messages() => Takes::One,
+            takes => takes,
+        }
     }
 
     fn transfer_done(&mut self, _: Handle, token: Token, result: Result<(), TransferError>) {

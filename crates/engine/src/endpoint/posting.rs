@@ -106,7 +106,7 @@ impl<M: Matcher> Endpoint<M> {
             .then_some(size)
     }
 
-    /// Posts a receive of one fragment from a peer that is there, if no message is held anywhere.
+    /// Posts a receive of one fragment from a peer that is there, if no message is held that it might get.
     #[inline(never)]
     pub(super) fn receive_later(
         &mut self,
@@ -120,10 +120,10 @@ impl<M: Matcher> Endpoint<M> {
         Some(self.post_usual(pattern, memory, (queue, user)))
     }
 
-    /// The queue of a receive of one fragment, if its peer is there, no message is held anywhere, and nothing is wrong.
+    /// The queue of a receive of one fragment, if its peer is there, no message is held that it might get, and nothing is wrong.
     #[inline(always)]
     pub(super) fn usual_queue(
-        &self,
+        &mut self,
         pattern: M::Pattern,
         memory: &Memory,
         queue: Queue,
@@ -131,15 +131,15 @@ impl<M: Matcher> Endpoint<M> {
         if !self.process.is_this_process() {
             return None;
         }
-        let all = &self.conversations;
-        let queue = all.shared.queues.find(queue.0)?;
-        let is_up = |peer| all.peers.get(peer).is_some_and(|entry| entry.is_up());
-        let usual = !all.shared.matcher.holds_messages()
-            && M::only_peer(pattern).is_none_or(is_up)
+        let Conversations { peers, shared } = &mut self.conversations;
+        let queue = shared.queues.find(queue.0)?;
+        let is_up = |peer| peers.get(peer).is_some_and(|entry| entry.is_up());
+        let usual = M::only_peer(pattern).is_none_or(is_up)
             && memory.is_writable()
             && memory.len() as u64 <= causeway_wire::bmi::MAX_MESSAGE_BYTES
-            && all.shared.ops.len() < MAX_OPERATIONS;
-        usual.then_some(queue)
+            && shared.ops.len() < MAX_OPERATIONS;
+        let has_come = shared.matcher.holds_messages() && shared.matcher.find(pattern).is_some();
+        (usual && !has_come).then_some(queue)
     }
 
     /// Posts such a receive.

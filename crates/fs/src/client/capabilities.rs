@@ -60,62 +60,21 @@ impl Rpc {
     }
 
     /// Gives the calls the capabilities that they need, and asks for those that it lacks. A call for which none is given ends with the
-    /// metadata server's reason. If `may_set_aside`, and some calls can be made as it is, those that cannot are set aside instead, until the
-    /// others are done: these do not wait for the metadata server.
+    /// metadata server's reason.
     pub(super) fn authorize_all(
         &mut self,
         pending_calls: &mut [PendingCall],
-        may_set_aside: bool,
         now: Instant,
         deadline: Instant,
     ) {
-        let lacks_some = self.hand_out(pending_calls, now);
-        if !lacks_some || !self.capabilities.are_asked_for(now) {
+        if !self.hand_out(pending_calls, now) || !self.capabilities.are_asked_for(now) {
             return;
         }
-        let uid = self.caller().uid;
-        let is_void = |pending: &PendingCall| {
-            needs(&pending.call).is_some_and(|(object, rights)| {
-                self.capabilities.lacks((object, uid), rights, now).1
-            })
-        };
-        let mut open = pending_calls.iter().filter(|pending| pending.is_open());
-        if may_set_aside && open.any(|pending| !is_void(pending)) {
-            for pending in pending_calls.iter_mut().filter(|pending| pending.is_open()) {
-                if is_void(pending) {
-                    pending.state = State::SetAside;
-                }
-            }
-        }
         let wanted = self.wanted(pending_calls, now);
-        // What one round brings is handed out before the next one: the client keeps fewer than a call may need.
-        for wanted in wanted.chunks(self.capabilities.most) {
-            self.ask_for_capabilities(pending_calls, wanted, now, deadline);
+        if !wanted.is_empty() {
+            self.ask_for_capabilities(pending_calls, &wanted, now, deadline);
             self.hand_out(pending_calls, now);
         }
-    }
-
-    /// Has the calls that were set aside made in the next round. Returns whether there are any.
-    pub(super) fn take_up_again(
-        &self,
-        pending_calls: &mut [PendingCall],
-        deadline: Instant,
-    ) -> bool {
-        let (mut any, now) = (false, Instant::now());
-        for pending in pending_calls {
-            if !matches!(pending.state, State::SetAside) {
-                continue;
-            }
-            pending.state = match now < deadline {
-                true => State::Waiting { until: now },
-                false => {
-                    let why = "no time was left to ask for the right to the file: other servers have not replied";
-                    State::Done(Err(self.error_at(self.metadata, Errno::ETIMEDOUT, why)))
-                }
-            };
-            any |= pending.is_open();
-        }
-        any
     }
 
     /// Gives the calls the capabilities that it has. Returns whether one of them lacks one that is good for a while longer.
@@ -144,7 +103,7 @@ impl Rpc {
         let metadata = self.links.get(self.metadata).and_then(|link| link.addr);
         let is_connected = metadata.is_some_and(|addr| self.bmi.connection(addr).is_some());
         let mut wanted: HashMap<ObjectId, bool> = HashMap::new();
-        let open = pending_calls.iter().filter(|pending| pending.is_made_now());
+        let open = pending_calls.iter().filter(|pending| pending.is_open());
         for (object, rights) in open.filter_map(|pending| needs(&pending.call)) {
             let (lacks, is_void) = self.capabilities.lacks((object, uid), rights, now);
             if lacks && (is_void || is_connected) {
@@ -282,7 +241,7 @@ impl Rpc {
                 again = true;
                 continue;
             }
-            if error.errno != Errno::CAPABILITY_ENDED {
+            if !matches!(error.errno, Errno::CAPABILITY_ENDED | Errno::REVOKED) {
                 continue;
             }
             self.capabilities.none_until = None;

@@ -16,14 +16,12 @@ const NONE_GIVEN: Duration = Duration::from_secs(60);
 type Of = (ObjectId, u32);
 
 /// The capabilities of a client.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Capabilities {
     /// Of a metadata server's own client, which makes what it needs.
     pub(super) signer: Option<Signer>,
     /// Until then the metadata server is not asked: it gives none. `None` if it gives some, as far as is known.
     pub(super) none_until: Option<Instant>,
-    /// How many are kept, whatever comes: [`MOST`].
-    pub(super) most: usize,
     recent: HashMap<Of, Held>,
     older: HashMap<Of, Held>,
 }
@@ -50,18 +48,6 @@ impl Held {
     }
 }
 
-impl Default for Capabilities {
-    fn default() -> Self {
-        Self {
-            signer: None,
-            none_until: None,
-            most: MOST,
-            recent: HashMap::new(),
-            older: HashMap::new(),
-        }
-    }
-}
-
 impl Capabilities {
     /// Keeps one that came with the reply to a request that was sent at this instant.
     pub(super) fn keep(&mut self, uid: u32, capability: Capability, sent: Instant) {
@@ -71,7 +57,7 @@ impl Capabilities {
             ends_at: sent + lifetime,
             capability,
         };
-        if self.recent.len() >= self.most {
+        if self.recent.len() >= MOST {
             self.older = std::mem::take(&mut self.recent);
         }
         self.recent.insert((held.capability.object, uid), held);

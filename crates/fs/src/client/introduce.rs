@@ -23,8 +23,13 @@ const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 impl Rpc {
-    /// Makes every call's server known; calls to servers that are not the expected ones end with an error.
-    pub(super) fn introduce_all(&mut self, pending_calls: &mut [PendingCall], deadline: Instant) {
+    /// Makes every call's server known; calls to servers that are not the expected ones end with an error. Returns whether there were
+    /// servers to ask.
+    pub(super) fn introduce_all(
+        &mut self,
+        pending_calls: &mut [PendingCall],
+        deadline: Instant,
+    ) -> bool {
         let mut unknown: Vec<usize> = Vec::new();
         for pending in pending_calls.iter().filter(|pending| pending.is_open()) {
             let server = pending.call.server;
@@ -33,7 +38,7 @@ impl Rpc {
             }
         }
         if unknown.is_empty() {
-            return;
+            return false;
         }
         let failed = self.introduce(&unknown, deadline);
         // A server that cannot be reached may have used up the others' time: then the error names that one.
@@ -47,6 +52,7 @@ impl Rpc {
                 pending.state = State::Done(Err(error.clone()));
             }
         }
+        true
     }
 
     /// Requests the identities of servers that are not known yet; returns the first error.

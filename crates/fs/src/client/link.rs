@@ -1,6 +1,6 @@
 //! The state of a server that a client can reach.
 
-use causeway_bmi::Addr;
+use causeway_bmi::{Addr, ConnectionId};
 use causeway_wire::fs::formats::FORMATS;
 use causeway_wire::fs::{Greeting, Target};
 
@@ -35,6 +35,8 @@ pub(super) struct Link {
     pub(super) known: Option<Known>,
     /// The format of requests to it: the highest that both sides speak, as far as that is known.
     pub(super) format: u8,
+    /// The connection by which that came to be known: behind another one there may be another build.
+    pub(super) format_of: Option<ConnectionId>,
 }
 
 impl Link {
@@ -54,6 +56,7 @@ impl Link {
             addr: None,
             known: None,
             format: FORMATS.highest,
+            format_of: None,
         }
     }
 

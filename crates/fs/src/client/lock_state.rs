@@ -157,6 +157,11 @@ impl Shared {
         was_lost
     }
 
+    /// An owner has asked for a whole file alone and has to wait, or did not get it: that has cost it the shared lock that it had.
+    pub(super) fn note_given_up(&self, owner: &LockOwner) {
+        lock(&self.state).held.remove(owner);
+    }
+
     /// All locks are lost.
     pub(super) fn note_lost(&self) {
         let mut state = lock(&self.state);

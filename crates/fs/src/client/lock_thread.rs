@@ -8,8 +8,10 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Completion, ConnectionId, END_OF_CONNECTION, Memory, Posted};
+use causeway_wire::fs::formats::ACLS;
 use causeway_wire::fs::{
-    Errno, Lock, LockHolder, LockRange, MAX_FAILURE_BYTES, ObjectId, Operation, Reply, ReplyBody,
+    Errno, Lock, LockFamily, LockHolder, LockRange, MAX_FAILURE_BYTES, ObjectId, Operation, Reply,
+    ReplyBody,
 };
 
 use super::call::Call;
@@ -133,13 +135,21 @@ impl LockThread<'_> {
             return Err(lost());
         }
         let tag = wait.map_or(0, |_| self.rpc.next_tag());
-        let reply = self.call(
-            Operation::Lock {
-                lock: *lock,
-                wait: tag,
-            },
-            deadline,
-        )?;
+        let operation = Operation::Lock {
+            lock: *lock,
+            wait: tag,
+        };
+        let reply = self.call(operation, deadline);
+        let not_had = match &reply {
+            Ok(reply) => matches!(reply, ReplyBody::LockWaits),
+            Err(error) => error.errno == Errno::EAGAIN,
+        };
+        // Servers of earlier formats leave an owner its shared lock.
+        let costs_shared = self.rpc.formats(self.rpc.metadata).highest >= ACLS;
+        if not_had && costs_shared && lock.exclusive && lock.family == LockFamily::Whole {
+            self.shared.note_given_up(&owner);
+        }
+        let reply = reply?;
         let is_granted = match reply {
             ReplyBody::Done => true,
             ReplyBody::LockWaits if tag != 0 => false,

@@ -42,11 +42,7 @@ pub(super) struct PendingCall {
 }
 
 pub(super) enum State {
-    Waiting {
-        until: Instant,
-    },
-    /// It has no capability, and is not made before those that have one are done.
-    SetAside,
+    Waiting { until: Instant },
     Sent(Attempt),
     Done(Result<ReplyBody, CallError>),
 }
@@ -139,11 +135,6 @@ impl PendingCall {
         !matches!(self.state, State::Done(_))
     }
 
-    /// Whether this round makes it.
-    pub(super) fn is_made_now(&self) -> bool {
-        matches!(self.state, State::Waiting { .. } | State::Sent(_))
-    }
-
     /// Sets the pause before the next attempt.
     pub(super) fn wait(&mut self, error: CallError) {
         self.state = State::Waiting {
@@ -205,7 +196,7 @@ impl Attempt {
 pub(super) fn results(pending_calls: Vec<PendingCall>) -> Vec<Result<ReplyBody, CallError>> {
     let result = |pending: PendingCall| match pending.state {
         State::Done(result) => result,
-        State::Waiting { .. } | State::SetAside | State::Sent(_) => {
+        State::Waiting { .. } | State::Sent(_) => {
             Err(CallError::local(Errno::ETIMEDOUT, "the call did not end"))
         }
     };

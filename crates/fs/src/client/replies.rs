@@ -78,8 +78,8 @@ impl Rpc {
                 return self.set_format(server, FORMATS.highest);
             }
             Outcome::Failed(Failure { errno, message }) => {
-                // It may have ended while the server stored what the request brings.
-                if errno == Errno::CAPABILITY_ENDED && pending.call.is_write() {
+                // The server may have stored a part of what the request brings.
+                if errno == Errno::REVOKED && pending.call.is_write() {
                     pending.unacknowledged.note_partial(attempt.sent);
                 }
                 (errno, message, errno == Errno::RETRY)
@@ -116,6 +116,18 @@ impl Rpc {
     pub(super) fn set_format(&mut self, server: usize, format: u8) {
         if let Some(link) = self.links.get_mut(server) {
             link.format = format;
+            link.format_of = link.addr.and_then(|addr| self.bmi.connection(addr));
+        }
+    }
+
+    /// Before a request: a server that has connected anew may be of a later build, and is asked in the highest format first.
+    pub(super) fn renew_format(&mut self, server: usize) {
+        let Some(link) = self.links.get_mut(server) else {
+            return;
+        };
+        let present = link.addr.and_then(|addr| self.bmi.connection(addr));
+        if link.format < FORMATS.highest && link.format_of != present {
+            link.format = FORMATS.highest;
         }
     }
 
@@ -187,7 +199,7 @@ impl Rpc {
             }
         }
         for pending in pending_calls {
-            if !pending.is_made_now() {
+            if !pending.is_open() {
                 continue;
             }
             pending.unfinished |= matches!(pending.state, State::Sent(_));

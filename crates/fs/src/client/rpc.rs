@@ -303,13 +303,14 @@ impl Rpc {
         let mut now = Instant::now();
         let deadline = now + self.timeout;
         let mut pending_calls = self.start_calls(calls, None, now);
-        let mut is_first = true;
         loop {
-            self.introduce_all(&mut pending_calls, deadline);
-            self.authorize_all(&mut pending_calls, is_first, now, deadline);
+            if self.introduce_all(&mut pending_calls, deadline) {
+                // That may have taken a while.
+                now = Instant::now();
+            }
+            self.authorize_all(&mut pending_calls, now, deadline);
             self.exchange(&mut pending_calls, deadline);
-            let renewed = self.renew_ended(&mut pending_calls, deadline)
-                | self.take_up_again(&mut pending_calls, deadline);
+            let renewed = self.renew_ended(&mut pending_calls, deadline);
             if !self.redirect(&mut pending_calls, deadline) && !renewed {
                 pending_calls
                     .iter_mut()
@@ -318,7 +319,7 @@ impl Rpc {
                 self.was_unfinished = pending_calls.iter().any(|pending| pending.unfinished);
                 return results(pending_calls);
             }
-            (is_first, now) = (false, Instant::now());
+            now = Instant::now();
         }
     }
 
@@ -406,7 +407,7 @@ impl Rpc {
                 if let State::Waiting { until } = pending.state {
                     next = next.min(until);
                 }
-                open |= pending.is_made_now();
+                open |= pending.is_open();
             }
             if !open {
                 return;
@@ -451,6 +452,7 @@ impl Rpc {
         pending.sent_target = pending.given_target.or(known).unwrap_or_default();
         let addr = self.addr(pending.call.server)?;
         self.check_turn(pending, addr)?;
+        self.renew_format(pending.call.server);
         let mut exports = Vec::new();
         let formats = self.formats(pending.call.server);
         let has_clock = formats.highest >= NUMBERED_WRITES;

@@ -1,5 +1,6 @@
 //! Extended attributes of objects.
 
+use causeway_wire::fs::formats::ACLS;
 use causeway_wire::fs::{
     Acl, AclKind, Errno, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES, ObjectId, Operation,
     ReplyBody, SetXattrMode,
@@ -70,6 +71,11 @@ impl Client {
             // With an access control list, the mode may have changed.
             .and_then(|reply| take_reply!(reply, ReplyBody::Done | ReplyBody::Node(_) => ()))
             .map_err(|error| error.during(verb, subject))
+    }
+
+    /// Whether the metadata server has access control lists: the nodes of others say of no object that it has one.
+    pub fn knows_acls(&self) -> bool {
+        self.rpc.formats(self.rpc.metadata).highest >= ACLS
     }
 
     /// An object's access control list, or what new entries of a directory get. An object that has none of its own has the access list that

@@ -62,7 +62,12 @@ pub fn usual_file() -> Result<Option<PathBuf>, ConfigError> {
 impl Configuration {
     /// Reads and checks a file, and the files with keys that it names.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let (configuration, key_line) = Self::read(path)?;
+        Self::load_text(path, &Self::read(path)?)
+    }
+
+    /// Checks the text of a file, and the files with keys that it names.
+    pub fn load_text(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let (configuration, key_line) = file::parse(text, &path.display().to_string())?;
         let is_spoken_for = configuration.agent().is_some();
         if let Some(key_file) = configuration.key_file.as_ref().filter(|_| !is_spoken_for) {
             key::read(key_file).map_err(|message| ConfigError {
@@ -81,11 +86,11 @@ impl Configuration {
 
     /// Reads and checks a file, and none that it names.
     pub fn load_alone(path: &Path) -> Result<Self, ConfigError> {
-        Ok(Self::read(path)?.0)
+        Self::parse(&Self::read(path)?, &path.display().to_string())
     }
 
-    /// The configuration, and the line that names the key file.
-    fn read(path: &Path) -> Result<(Self, usize), ConfigError> {
+    /// The text of a file, which is an error if others may change it.
+    pub fn read(path: &Path) -> Result<String, ConfigError> {
         let file = path.display().to_string();
         let wrong = |message| ConfigError {
             file: file.clone(),
@@ -97,23 +102,27 @@ impl Configuration {
             let read = found.read_to_string(&mut text);
             read.map(|_| text).map_err(Refused::Unreadable)
         });
-        let text = text.map_err(|refused| match refused {
+        text.map_err(|refused| match refused {
             Refused::Unreadable(error) => wrong(format!(
                 "cannot be read: {error}; `causeway fs init` writes a configuration file"
             )),
             Refused::Distrusted(what) => wrong(format!("it is not used: {what}")),
-        })?;
-        file::parse(&text, &file)
+        })
     }
 
     /// Reads and checks the file that the environment names, or one in a usual place.
     pub fn load_usual() -> Result<Self, ConfigError> {
+        Self::load(&Self::usual()?)
+    }
+
+    /// The file that the environment names, or one in a usual place.
+    pub fn usual() -> Result<PathBuf, ConfigError> {
         let named = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
         let file = match named {
             Some(named) => Some(PathBuf::from(named)),
             None => usual_file()?,
         };
-        Self::load(&file.ok_or_else(|| ConfigError {
+        file.ok_or_else(|| ConfigError {
             file: PLACES[0].to_owned(),
             line: 0,
             message: format!(
@@ -121,7 +130,7 @@ impl Configuration {
                  `causeway fs dev`, or name the configuration file of one",
                 PLACES[1]
             ),
-        })?)
+        })
     }
 
     /// Reads and checks a text; `file` is used in messages. The key file is not read.

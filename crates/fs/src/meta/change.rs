@@ -18,7 +18,7 @@ use super::fault::{Outcome, corrupt, fail, quoted};
 use super::layout::Layout;
 use super::opens::Opens;
 use super::overlay::Overlay;
-use super::query::{Found, Query, further_names, in_group, owns};
+use super::query::{Found, MODE_BITS, Query, further_names, in_group, owns};
 use super::settings::Settings;
 use super::store::View as _;
 
@@ -34,8 +34,6 @@ pub(super) const SET_GID: u16 = 0o2000;
 pub(super) const STICKY: u16 = 0o1000;
 /// The group may execute.
 const GROUP_EXECUTE: u16 = 0o010;
-/// All bits of a mode that programs see.
-pub(super) const MODE_BITS: u16 = 0o7777;
 
 /// A request in progress that changes something.
 pub(super) struct Change<'a> {

@@ -2,9 +2,9 @@
 
 use causeway_wire::fs::{Body, Errno, Kind, ObjectId, Reach, ReplyBody, SetAttributes, Timestamp};
 
-use super::change::{Change, MODE_BITS, SET_GID};
+use super::change::{Change, SET_GID};
 use super::fault::{Outcome, fail, plain};
-use super::query::{Found, in_group, owns};
+use super::query::{Found, MODE_BITS, in_group, owns};
 use crate::distribution::{MAX_FILE_BYTES, Striping};
 
 /// What a client has written into a striped file, as reported by [`causeway_wire::fs::Operation::Extend`].

@@ -8,11 +8,10 @@ use causeway_wire::fs::{
     MAX_NAME_BYTES, Node, ObjectId, Operation, ReplyBody,
 };
 use causeway_wire::store::{
-    self, COUNTERS_KEY, Counters, EntryRecord, HAS_ACL, ObjectRecord, content_key, entry_key,
-    object_key,
+    self, COUNTERS_KEY, Counters, EntryRecord, HAS_ACL, ObjectRecord, XattrsRecord, content_key,
+    entry_key, object_key, xattrs_key,
 };
 
-use super::change::MODE_BITS;
 use super::fault::{Outcome, corrupt, fail, malformed, plain, quoted, stale, unless_corrupt};
 use super::store::{View, prefix_end};
 use crate::permissions::Permissions;
@@ -23,6 +22,9 @@ pub(super) const READ: u16 = 4;
 pub(super) const WRITE: u16 = 2;
 /// Permission to search a directory.
 pub(super) const SEARCH: u16 = 1;
+
+/// All bits of a mode that programs see.
+pub(super) const MODE_BITS: u16 = 0o7777;
 
 /// Most bytes of directory entries in one reply: what a message holds, less its other fields.
 const MAX_ENTRIES_BYTES: usize = MAX_MESSAGE_BYTES - 1024;
@@ -209,9 +211,11 @@ impl Query<'_> {
         if record.mode & HAS_ACL == 0 {
             return Ok(None);
         }
-        let xattrs = self.xattrs(object)?.xattrs;
-        let stored = xattrs.iter().find(|xattr| xattr.name == ACCESS_ACL);
-        match stored.map(|xattr| Acl::from_xattr(&xattr.value)) {
+        // Attributes of users stand behind it, and would cost time with each check.
+        let record_bytes = self.view.get(&xattrs_key(object))?;
+        let stored = record_bytes.map(|bytes| XattrsRecord::value_in(&bytes, ACCESS_ACL));
+        let stored = stored.and_then(Result::ok).flatten();
+        match stored.map(|value| Acl::from_xattr(&value)) {
             Some(Ok(Some(acl))) => Ok(Some(acl.with_mode(record.mode))),
             _ => Err(corrupt(format_args!(
                 "the access control list of object {} cannot be read",

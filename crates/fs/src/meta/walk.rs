@@ -1,6 +1,7 @@
 //! From paths to objects: `.` and `..`, symbolic links, trailing slashes, permission to search.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use causeway_wire::fs::{Body, Errno, Kind, MAX_NAME_BYTES, MAX_PATH_BYTES, ObjectId, Place};
 use causeway_wire::store::EntryRecord;
@@ -48,18 +49,25 @@ impl Last {
     }
 }
 
-/// The number of links that a walk may still follow.
-pub(super) struct Budget(usize);
+/// The number of links that a walk may still follow, and the directories that it was found to be permitted to search: to ask once more
+/// may cost the reading of a list.
+pub(super) struct Budget {
+    links: usize,
+    searched: HashSet<ObjectId>,
+}
 
 impl Budget {
     pub(super) fn new() -> Self {
-        Self(MAX_SYMBOLIC_LINKS)
+        Self {
+            links: MAX_SYMBOLIC_LINKS,
+            searched: HashSet::new(),
+        }
     }
 
     pub(super) fn spend(&mut self) -> Outcome<()> {
-        match self.0.checked_sub(1) {
+        match self.links.checked_sub(1) {
             Some(left) => {
-                self.0 = left;
+                self.links = left;
                 Ok(())
             }
             None => fail(
@@ -134,8 +142,9 @@ impl Query<'_> {
             if at.record.kind() != Kind::Directory {
                 return not_a_directory(&at.record.name);
             }
-            if !component.is_empty() {
+            if !component.is_empty() && !budget.searched.contains(&at.object) {
                 self.check(&at, SEARCH)?;
+                budget.searched.insert(at.object);
             }
             if next.is_empty() {
                 let last = match component {

@@ -2,6 +2,7 @@
 
 use causeway_bmi::Addr;
 use causeway_wire::fs::Errno;
+use causeway_wire::fs::formats::REVOCATIONS;
 
 use super::events::{EntryState, Loop};
 use super::io::disconnected;
@@ -45,7 +46,7 @@ impl Loop {
     }
 
     /// Abandons reads and writes whose capabilities have ended meanwhile: a client that takes its time must not go on with rights that it has lost.
-    /// One that has others now sends the request again. What waits for no client is carried out.
+    /// One that has others now sends the request again. What waits for no client is carried out, and so are writes of earlier formats.
     pub(super) fn abandon_revoked(&mut self) {
         for entry in self.entries.iter_mut().flatten() {
             let EntryState::Moving(job) = &mut entry.state else {
@@ -53,12 +54,41 @@ impl Loop {
             };
             if let Some(version) = job.requester.version
                 && self.access.has_ended(job.object, version)
+                && let Some(errno) = errno_of_revoked(job.write, job.requester.to.format)
             {
                 job.abandon(failure(
-                    Errno::CAPABILITY_ENDED,
-                    "permissions have changed while the request was in progress",
+                    errno,
+                    "permissions have changed, or the file was removed, while the request was in progress",
                 ));
             }
+        }
+    }
+}
+
+/// How a read or write of this format ends whose capability has; `None` if it goes on. Clients of earlier formats would repeat a write as if nothing of
+/// it had been stored, over what others may have written since.
+fn errno_of_revoked(is_write: bool, format: u8) -> Option<Errno> {
+    match (is_write, format) {
+        (false, _) => Some(Errno::CAPABILITY_ENDED),
+        (true, REVOCATIONS..) => Some(Errno::REVOKED),
+        (true, _) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_clients_that_know_of_it_have_writes_end_in_the_middle() {
+        let before = REVOCATIONS - 1;
+        assert_eq!(errno_of_revoked(true, before), None);
+        assert_eq!(errno_of_revoked(true, REVOCATIONS), Some(Errno::REVOKED));
+        for format in [before, REVOCATIONS] {
+            assert_eq!(
+                errno_of_revoked(false, format),
+                Some(Errno::CAPABILITY_ENDED)
+            );
         }
     }
 }

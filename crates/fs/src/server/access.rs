@@ -451,6 +451,44 @@ mod tests {
     }
 
     #[test]
+    fn one_that_is_shown_again_is_not_verified_again() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let configuration =
+            Configuration::one_machine("fs", 1, directory.path(), 1, Durability::Relaxed);
+        let home = &configuration.servers[configuration.metadata_server()].directory;
+        std::fs::create_dir_all(home).expect("its directory");
+        let mut metadata = Access::new(&configuration, Some(home)).expect("a metadata server");
+        let mut io = Access::new(&configuration, None).expect("an I/O server");
+        let holder = Holder {
+            caller: &Caller::default(),
+            client: 5,
+            node: 0,
+        };
+        let [seen, other] = [1, 2].map(|client| {
+            let holder = Holder { client, ..holder };
+            metadata.authorize(holder).expect("a capability")
+        });
+        let shown = shown_by(0);
+        let check = |io: &mut Access, capability: &Capability| {
+            let request = Request {
+                client: capability.client,
+                capability: Some(capability.clone()),
+                ..request()
+            };
+            let checked = io.check(&request, (ObjectId(0), Rights::OPERATE), shown);
+            checked.map_err(|failure| failure.errno)
+        };
+        assert_eq!(check(&mut io, &seen), Ok(()));
+        // With another key nothing is good but what was found good before.
+        io.key = io.source.read(configuration.id ^ 1).ok();
+        assert!(io.key.is_some());
+        assert_eq!(check(&mut io, &seen), Ok(()));
+        assert_eq!(check(&mut io, &other), Err(Errno::CAPABILITY_ENDED));
+        io.verified.forget();
+        assert_eq!(check(&mut io, &seen), Err(Errno::CAPABILITY_ENDED));
+    }
+
+    #[test]
     fn a_capability_of_another_node_is_refused_and_a_new_certificate_changes_nothing() {
         let numbers = [None, Some(node("a", 1)), Some(node("b", 1))];
         let [none, a, b] = numbers.each_ref().map(|node| node_number(node.as_ref()));

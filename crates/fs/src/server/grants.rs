@@ -149,7 +149,7 @@ impl Loop {
         Ok(ReplyBody::Done)
     }
 
-    /// Ends the capabilities of objects that are removed, so that no client makes their datafiles again.
+    /// Ends the capabilities of objects that are removed, so that no client makes their datafiles again or goes on with those that are gone.
     pub(super) fn end_of_removed(&mut self, operation: &Operation) {
         if let Operation::Remove { objects } | Operation::RemoveOrphans { objects, .. } = operation
         {
@@ -157,6 +157,7 @@ impl Loop {
             let named = objects.iter().filter(|object| **object != ObjectId(0));
             let ended = named.map(|object| (*object, u64::MAX));
             self.access.end(ended);
+            self.abandon_revoked();
         }
     }
 

@@ -40,7 +40,7 @@ const ROUND_BYTES: u64 = 2 << 20;
 pub(super) struct Job {
     pub(super) ticket: Ticket,
     pub(super) requester: Requester,
-    write: bool,
+    pub(super) write: bool,
     abandoned: Abandoned,
     origin: Origin,
     /// The turn to append that a write belongs to, or 0.

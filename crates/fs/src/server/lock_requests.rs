@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use causeway_bmi::Completion;
+use causeway_wire::fs::formats::ACLS;
 use causeway_wire::fs::{
     Caller, Errno, Failure, Kind, Lock, LockFamily, LockHolder, LockRange, Node, ObjectId,
     Operation, Reply, ReplyBody, Request,
@@ -37,7 +38,11 @@ impl Loop {
             number: lock.owner,
         };
         let wait = (wait != 0).then_some(wait);
-        let outcome = self.locks.table.lock(owner, lock, wait);
+        let table = &mut self.locks.table;
+        let outcome = match to.format >= ACLS {
+            true => table.lock(owner, lock, wait),
+            false => table.lock_by_earlier_rules(owner, lock, wait),
+        };
         self.note_granted();
         match outcome {
             Outcome::Granted => Ok(ReplyBody::Done),

@@ -3,11 +3,12 @@
 //! Requests come by [`Locks::lock`], [`Locks::unlock`], [`Locks::cancel`] and [`Locks::forget`]. Each may grant waits:
 //! [`Locks::take_granted`] returns these. The limits below bound the cost of a request; [`Locks::go_on`] does what a request has left to do.
 //!
-//! **Fairness.** A request waits for conflicting locks, and for earlier conflicting waits: a stream of shared locks does not keep
-//! an exclusive one out. An owner that changes a lock it holds is served ahead of all waits.
+//! **Fairness.** A request for a range waits for conflicting locks, and for earlier conflicting waits: a stream of shared locks does not
+//! keep an exclusive one out. An owner that changes a lock it holds is served ahead of all waits. A request for a whole file waits for locks
+//! alone, as with `flock` on Linux: a program that has a shared one may wait for its child, which wants another, while somebody waits for both.
 //!
 //! **Deadlocks.** An owner waits for the owners of conflicting locks. A request for a range that would close a circle of such waits
-//! is refused; waits for whole files count for nothing there, as `flock` has it. A circle that exists only because of the order of the
+//! is refused; waits for whole files count for nothing there, as `flock` has it, and are never refused. A circle that exists only because of the order of the
 //! queue is opened: its later waits are served ahead of the earlier ones.
 //!
 //! **Changes of whole-file locks.** An owner whose shared lock others share loses it by asking for an exclusive one, also if it does not
@@ -72,6 +73,8 @@ struct Share {
 enum Waits {
     /// For locks of ranges that others have.
     ForRanges,
+    /// For locks that others have.
+    ForLocks,
     /// Also those for whole files, and those for others that came earlier.
     All,
 }
@@ -168,6 +171,22 @@ impl File {
 impl Locks {
     /// Takes a lock for an owner, or has the owner wait for it under a tag, which no other wait of the client has.
     pub(super) fn lock(&mut self, owner: Owner, lock: &Lock, wait: Option<u64>) -> Outcome {
+        self.request(owner, lock, wait, Waits::ForRanges)
+    }
+
+    /// The same for a client that knows nothing of [changes of whole-file locks](self): its owner keeps a shared lock until it has the exclusive
+    /// one, and circles of waits for whole files are refused as well.
+    pub(super) fn lock_by_earlier_rules(
+        &mut self,
+        owner: Owner,
+        lock: &Lock,
+        wait: Option<u64>,
+    ) -> Outcome {
+        self.request(owner, lock, wait, Waits::ForLocks)
+    }
+
+    /// `refused`: of which waits no circle may come about.
+    fn request(&mut self, owner: Owner, lock: &Lock, wait: Option<u64>, refused: Waits) -> Outcome {
         let key = (lock.object, lock.family);
         let wants = Held {
             owner,
@@ -178,12 +197,16 @@ impl Locks {
         if let Some(what) = self.lacks_room(key, owner.client) {
             return Outcome::Full(what);
         }
-        if lock.family == LockFamily::Whole {
+        if lock.family == LockFamily::Whole && refused == Waits::ForRanges {
             self.give_up_shared(key, &wants);
         }
         let file = self.files.entry(key).or_default();
         let queued = file.waiting.len();
-        let obstacle = file.in_the_way(&wants).or(file.ahead_of(&wants, queued));
+        let ahead = match lock.family {
+            LockFamily::Record => file.ahead_of(&wants, queued),
+            LockFamily::Whole => None,
+        };
+        let obstacle = file.in_the_way(&wants).or(ahead);
         let tag = match (obstacle.map(Held::shown), wait) {
             (None, _) => {
                 set_part(&mut file.held, wants.owner, wants.range, Some(wants));
@@ -202,11 +225,11 @@ impl Locks {
             wants,
             tag,
             // Also if the owner gives that part back meanwhile.
-            goes_ahead: file.has_part(&wants),
+            goes_ahead: lock.family == LockFamily::Whole || file.has_part(&wants),
         });
         self.waits.insert((owner.client, tag), key);
         self.settle(key, owner);
-        let outcome = self.open_circles(owner, lock.family);
+        let outcome = self.open_circles(owner, lock.family, refused);
         let own = |granted: &(u128, u64)| *granted == (owner.client, tag);
         if let Some(place) = self.granted.iter().position(own) {
             self.granted.remove(place);
@@ -440,8 +463,8 @@ impl Locks {
     }
 
     /// An owner has begun to wait for a lock of this family. Refuses that if it closes a circle of owners that wait for each other's
-    /// ranges; opens those in which some wait only for others that came earlier.
-    fn open_circles(&mut self, owner: Owner, family: LockFamily) -> Outcome {
+    /// locks, as far as these waits are `refused`; opens those in which some wait only for others that came earlier.
+    fn open_circles(&mut self, owner: Owner, family: LockFamily, refused: Waits) -> Outcome {
         let shares = self
             .owners
             .get(&owner)
@@ -455,8 +478,8 @@ impl Locks {
             return Outcome::Waits;
         }
         let mut budget = MAX_SEARCH;
-        if family == LockFamily::Record {
-            match self.circle(owner, Waits::ForRanges, &mut budget) {
+        if family == LockFamily::Record || refused == Waits::ForLocks {
+            match self.circle(owner, refused, &mut budget) {
                 Circle::Of(_) => return Outcome::Deadlock,
                 Circle::None => {}
                 Circle::TooLarge => return Outcome::Full(TOO_MANY_WAITS),
@@ -465,6 +488,8 @@ impl Locks {
         loop {
             match self.circle(owner, Waits::All, &mut budget) {
                 Circle::None => return Outcome::Waits,
+                // There is no circle that has to be refused.
+                Circle::TooLarge if family == LockFamily::Whole => return Outcome::Waits,
                 Circle::TooLarge => return Outcome::Full(TOO_MANY_WAITS),
                 Circle::Of(later) => {
                     for (client, tag) in later {
@@ -542,7 +567,7 @@ impl Locks {
         which: Waits,
     ) -> impl Iterator<Item = (&File, usize, &Waiter)> {
         let shares = self.owners.get(&owner).into_iter().flatten();
-        let is_followed = move |family| which == Waits::All || family == LockFamily::Record;
+        let is_followed = move |family| which != Waits::ForRanges || family == LockFamily::Record;
         let keys =
             shares.filter(move |((_, family), share)| share.waits > 0 && is_followed(*family));
         let files = keys.filter_map(|(key, _)| self.files.get(key));

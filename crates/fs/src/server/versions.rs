@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use causeway_wire::home::{MAX_HOME_FILE_BYTES, VersionsSetAside};
@@ -55,6 +55,8 @@ struct State {
     below: u64,
     tolerance: u64,
     ahead: u64,
+    /// By how much versions may be older than the clock while the disk is slow.
+    oldest: u64,
     /// It is time to record again when the versions are as near to what is recorded.
     margin: u64,
     /// The thread was asked to.
@@ -77,22 +79,22 @@ impl State {
         self.next = match self.below.checked_sub(1)? {
             last if wanted <= last => wanted,
             // The disk is slow. Capabilities may be a little older than they need be.
-            last if self.next <= last && wanted - last <= self.ahead => last,
+            last if self.next <= last && wanted - last <= self.oldest => last,
             _ => return None,
         };
         Some(self.next)
     }
 
     /// What to record at this time: a while ahead of the clock, and not of the last record, so that restarts in quick succession do not set
-    /// aside more each.
-    fn next_record(&mut self, now: u64) -> u64 {
-        self.is_asked = false;
+    /// aside more each. It is never less than what holds, which others may use until the new record is written.
+    fn next_record(&self, now: u64) -> u64 {
         let least = self.next.saturating_add(LEAST_AHEAD);
-        now.saturating_add(self.ahead).max(least)
+        now.saturating_add(self.ahead).max(least).max(self.below)
     }
 
     fn recorded(&mut self, below: u64, now: u64) {
         self.below = below;
+        self.is_asked = false;
         self.margin = below.saturating_sub(self.next.max(now)) / 2;
     }
 
@@ -120,6 +122,7 @@ impl Versions {
             below: u64::MAX,
             tolerance: u64::MAX,
             ahead: 0,
+            oldest: 0,
             margin: 0,
             is_asked: false,
         };
@@ -146,6 +149,7 @@ impl Versions {
             below: known,
             tolerance: micros(tolerance(lifetime)),
             ahead: micros(ahead),
+            oldest: micros(ahead.min(lifetime / 4)),
             margin: 0,
             is_asked: false,
         };
@@ -154,11 +158,11 @@ impl Versions {
 
     /// Starts the thread that records them, before it is needed, so that nobody waits for the disk.
     pub(super) fn start(&self) -> io::Result<Background> {
-        self.record(micros_since_1970());
+        self.record(&lock(&self.0.file), micros_since_1970());
         let versions = self.clone();
         let work = move || {
             while versions.0.wakeup.wait(None) != Wake::Stop {
-                versions.record(micros_since_1970());
+                versions.record(&lock(&versions.0.file), micros_since_1970());
             }
         };
         Background::start("versions", self.0.wakeup.clone(), work)
@@ -166,25 +170,33 @@ impl Versions {
 
     /// The version of a capability that is given out now.
     pub(super) fn current(&self, now: u64) -> u64 {
-        self.take(now, |version| version)
+        self.take(now, |_, version| version)
     }
 
     /// The version up to which capabilities end now. Those that are given out from now on have a higher one.
     pub(super) fn end(&self, now: u64) -> u64 {
-        self.take(now, |version| version + 1)
+        self.take(now, |state, version| {
+            state.next = version + 1;
+            version
+        })
     }
 
-    /// A version above all that were given out until now, for what the server does itself.
+    /// A version for what the server does itself: above all that have ended, and above all that were given out until now, as far as the record
+    /// permits. It uses up none that others need while the disk is slow.
     pub(super) fn own(&self, now: u64) -> u64 {
-        self.end(now) + 1
+        self.take(now, |state, version| {
+            state.next = (version + 1).min(state.below - 1);
+            state.next
+        })
     }
 
-    /// The version of now, and what `next` makes of it as the lowest that follows.
-    fn take(&self, now: u64, next: impl Fn(u64) -> u64) -> u64 {
+    /// What `of` makes of the version of now, which is below the record. It may raise the lowest that follows.
+    fn take(&self, now: u64, of: impl Fn(&mut State, u64) -> u64) -> u64 {
+        let mut writing = None;
         loop {
             let mut state = lock(&self.0.state);
             if let Some(version) = state.current(now) {
-                state.next = next(version);
+                let version = of(&mut state, version);
                 let is_to_ask = self.0.path.is_some() && state.asks_for_record();
                 drop(state);
                 if is_to_ask {
@@ -193,13 +205,16 @@ impl Versions {
                 return version;
             }
             drop(state);
-            self.record(now);
+            match &writing {
+                // Whoever writes just now may record enough.
+                None => writing = Some(lock(&self.0.file)),
+                Some(writing) => self.record(writing, now),
+            }
         }
     }
 
-    /// Records that versions up to a while after the next one may be given out.
-    fn record(&self, now: u64) {
-        let _writing = lock(&self.0.file);
+    /// Records that versions up to a while after the next one may be given out. The caller holds the lock of the file.
+    fn record(&self, _writing: &MutexGuard<'_, ()>, now: u64) {
         let below = lock(&self.0.state).next_record(now);
         if let Some(path) = &self.0.path
             // Without the record nothing is lost unless the clock is set back, too: the server goes on.
@@ -310,7 +325,7 @@ mod tests {
         assert!(late > 1010 * SECOND && late < 1015 * SECOND, "{late}");
         assert_eq!(versions.current(1029 * SECOND), late);
         assert_eq!(recorded(), first);
-        versions.record(1029 * SECOND);
+        versions.record(&lock(&versions.0.file), 1029 * SECOND);
         assert_eq!(versions.current(1029 * SECOND), 1029 * SECOND);
         // Much older ones would be of no use to anybody, nor would any that is as old as what has ended.
         let second = recorded();
@@ -329,5 +344,78 @@ mod tests {
         let given = versions.current(1000 * SECOND);
         let own = versions.own(1000 * SECOND);
         assert!(own > given && versions.own(1000 * SECOND) > own);
+    }
+
+    #[test]
+    fn a_server_s_own_requests_use_up_nothing_while_the_disk_is_slow() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let versions = Versions::open(directory.path(), LIFETIME);
+        let recorded = || std::fs::read_to_string(directory.path().join(FILE)).expect("a record");
+        let given = versions.current(1000 * SECOND);
+        let first = recorded();
+        for _ in 0..3 {
+            let own = versions.own(1020 * SECOND);
+            assert!(own > given && own < 1015 * SECOND, "{own} is recorded");
+            assert!(versions.current(1020 * SECOND) < 1015 * SECOND);
+        }
+        assert_eq!(recorded(), first, "nobody has waited for the disk");
+    }
+
+    #[test]
+    fn who_has_waited_for_a_record_does_not_write_another_one() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let versions = Versions::open(directory.path(), LIFETIME);
+        let writing = lock(&versions.0.file);
+        let (other, (began, begins)) = (versions.clone(), std::sync::mpsc::channel());
+        let waits = std::thread::spawn(move || {
+            began.send(()).expect("the test");
+            other.current(1001 * SECOND)
+        });
+        begins.recv().expect("a thread");
+        // Most likely it waits by then; it is right in any case.
+        std::thread::sleep(Duration::from_millis(50));
+        versions.record(&writing, 1000 * SECOND);
+        drop(writing);
+        assert_eq!(waits.join().expect("a thread"), 1001 * SECOND);
+        assert_eq!(lock(&versions.0.state).below, 1015 * SECOND);
+    }
+
+    #[test]
+    fn the_thread_is_asked_once_for_each_record() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let versions = Versions::open(directory.path(), LIFETIME);
+        versions.current(1000 * SECOND);
+        versions.current(1010 * SECOND);
+        let mut state = lock(&versions.0.state);
+        assert!(state.is_asked);
+        let below = state.next_record(1010 * SECOND);
+        // It is being written.
+        assert!(!state.asks_for_record());
+        state.recorded(below, 1010 * SECOND);
+        assert!(!state.asks_for_record(), "there is enough");
+        assert!(state.current(1020 * SECOND).is_some() && state.asks_for_record());
+    }
+
+    #[test]
+    fn what_is_given_out_while_the_disk_is_slow_is_good_for_most_of_its_lifetime() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let versions = Versions::open(directory.path(), Duration::from_millis(100));
+        versions.current(10 * SECOND);
+        for tenths in 100..140 {
+            let now = tenths * SECOND / 10 + SECOND / 20;
+            assert!(now - versions.current(now) <= SECOND / 40, "{tenths}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_never_lowered_while_it_may_be_in_use() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let versions = Versions::open(directory.path(), LIFETIME);
+        versions.current(1010 * SECOND);
+        let text = std::fs::read_to_string(directory.path().join(FILE)).expect("a record");
+        // By who has looked at the clock before.
+        versions.record(&lock(&versions.0.file), 1005 * SECOND);
+        let again = std::fs::read_to_string(directory.path().join(FILE)).expect("a record");
+        assert_eq!(again, text);
     }
 }

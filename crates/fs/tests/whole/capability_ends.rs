@@ -3,13 +3,18 @@
 use std::time::{Duration, Instant};
 
 use causeway_sys::memory::Memory;
-use causeway_wire::fs::formats::FORMATS;
-use causeway_wire::fs::{Errno, Operation, Place, ReplyBody, Rights, SetAttributes};
+use causeway_wire::formats::Formats;
+use causeway_wire::fs::formats::{FORMATS, REVOCATIONS};
+use causeway_wire::fs::{Errno, ObjectId, Operation, Place, ReplyBody, Rights, SetAttributes};
 use rustix::process::Signal;
 
 use crate::capabilities::{OTHER, OWNER, here, read, refused, requests, start, store, write};
+use crate::cluster::Fixture;
 use crate::faults::{halt, signal};
-use crate::liar::{GENEROUS, Liar};
+use crate::liar::{Answer, GENEROUS, Liar};
+
+/// More than a server takes at a time.
+const SLOW_BYTES: usize = 8 << 20;
 
 #[test]
 fn a_change_of_permissions_ends_capabilities_before_it_is_acknowledged() {
@@ -63,53 +68,115 @@ fn a_change_of_permissions_ends_capabilities_before_it_is_acknowledged() {
     assert_eq!(owner.capability(object).rights, Rights::NONE);
 }
 
+/// Has a client of these formats write to a file and let the server wait for the bytes, until `end` ends its capability. Returns the file, and what the
+/// server replies.
+fn write_slowly(
+    fixture: &Fixture,
+    formats: Formats,
+    end: impl Fn(ObjectId, &[u8]),
+) -> (ObjectId, Answer) {
+    let mut asking = Liar::new(fixture, 0x10, OWNER);
+    let memory = Memory::zeroed(SLOW_BYTES);
+    let begun = Instant::now();
+    for number in 0.. {
+        let path = format!("/file-{number}").into_bytes();
+        let object = store(fixture, &path, OWNER, 0o666);
+        let mut slow = Liar::new(fixture, 0x20 + number, OTHER);
+        slow.formats = formats;
+        let shown = slow.capability(object);
+        let operation = Operation::Write {
+            object,
+            number: 1,
+            repeated: None,
+            at_least: 0,
+            regions: here(0, memory.len() as u64),
+            memory: vec![slow.export(1, &memory)],
+            inline: vec![],
+            turn: 0,
+        };
+        let (server, target) = slow.servers[1];
+        let request = slow.request(target, operation, Some(shown));
+        let sent = slow.post(server, &request.to_bytes(formats));
+        loop {
+            let status = asking.ask_with(1, Operation::StorageStatus, None, |_| {});
+            match status {
+                Ok((ReplyBody::StorageStatus { busy: 1.., .. }, _)) => break,
+                Ok(_) => assert!(begun.elapsed() < GENEROUS, "it never begins"),
+                Err(failure) => panic!("{failure:?}"),
+            }
+        }
+        end(object, &path);
+        match slow.answer(sent) {
+            // It was another request that was in progress.
+            Err(failure) if failure.errno == Errno::CAPABILITY_ENDED => {
+                assert!(begun.elapsed() < GENEROUS, "it never begins in time");
+            }
+            answer => return (object, answer),
+        }
+    }
+    unreachable!("numbers do not end")
+}
+
+/// A client that has made no change yet.
+fn changing(fixture: &Fixture, object: ObjectId, uid: u32) -> Liar {
+    Liar::new(fixture, u128::from(object.0) << 64, uid)
+}
+
 /// A client that lets a server wait for what it writes does not go on with rights that have ended meanwhile.
 #[test]
 fn a_write_in_progress_ends_with_its_capability() {
     let fixture = start(|configuration| configuration.timeout = GENEROUS);
-    let object = store(&fixture, b"/file", OWNER, 0o666);
+    let close = |object, _: &[u8]| changing(&fixture, object, OWNER).set_mode(object, 0o600);
+    let (object, answer) = write_slowly(&fixture, FORMATS, close);
+    refused(answer, &[Errno::REVOKED], "the rest of a write");
     let mut owner = Liar::new(&fixture, 0x1, OWNER);
-    let mut slow = Liar::new(&fixture, 0x2, OTHER);
-    let shown = slow.capability(object);
-    let memory = Memory::zeroed(8 << 20);
-    let len = memory.len() as u64;
-    let operation = Operation::Write {
-        object,
-        number: 1,
-        repeated: None,
-        at_least: 0,
-        regions: here(0, len),
-        memory: vec![slow.export(1, &memory)],
-        inline: vec![],
-        turn: 0,
-    };
-    let (server, target) = slow.servers[1];
-    let request = slow.request(target, operation, Some(shown));
-    let sent = slow.post(server, &request.to_bytes(FORMATS));
-    let begun = Instant::now();
-    loop {
-        let status = owner.ask_with(1, Operation::StorageStatus, None, |_| {});
-        match status {
-            Ok((ReplyBody::StorageStatus { busy: 1.., .. }, _)) => break,
-            Ok(_) => assert!(begun.elapsed() < GENEROUS, "it never begins"),
-            Err(failure) => panic!("{failure:?}"),
-        }
-    }
-    owner.set_mode(object, 0o600);
-    refused(
-        slow.answer(sent),
-        &[Errno::CAPABILITY_ENDED],
-        "the rest of a write",
-    );
     let own = owner.capability(object);
     let mut end = read(object);
     if let Operation::Read { regions, .. } = &mut end {
-        *regions = here(len - 8, 8);
+        *regions = here(SLOW_BYTES as u64 - 8, 8);
     }
     match owner.ask(1, end, &own) {
         Ok((ReplyBody::Transferred { bytes: 0, .. }, _)) => {}
         other => panic!("{other:?}"),
     }
+}
+
+/// A client of an earlier format would not say of a write that it sends again that a part of it may be stored.
+#[test]
+fn a_write_in_progress_of_an_earlier_format_is_carried_out() {
+    let fixture = start(|configuration| configuration.timeout = GENEROUS);
+    let close = |object, _: &[u8]| changing(&fixture, object, OWNER).set_mode(object, 0o600);
+    let formats = Formats {
+        highest: REVOCATIONS - 1,
+        ..FORMATS
+    };
+    match write_slowly(&fixture, formats, close) {
+        (_, Ok((ReplyBody::Transferred { bytes, .. }, _))) => assert_eq!(bytes, SLOW_BYTES as u64),
+        (_, other) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_write_in_progress_ends_when_its_file_is_removed() {
+    let fixture = start(|configuration| configuration.timeout = GENEROUS);
+    let remove = |object, path: &[u8]| {
+        let mut root = changing(&fixture, object, 0);
+        let old = root.capability(object);
+        let unlink = Operation::Unlink {
+            place: Place::from(path),
+            expected: Some(object),
+        };
+        assert!(root.change(unlink).is_ok());
+        // The datafiles are removed soon.
+        let begun = Instant::now();
+        let has_ended = |answer: Answer| matches!(answer, Err(failure) if failure.errno == Errno::CAPABILITY_ENDED);
+        while !has_ended(root.ask(1, write(object), &old)) {
+            assert!(begun.elapsed() < GENEROUS, "it is never removed");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let (_, answer) = write_slowly(&fixture, FORMATS, remove);
+    refused(answer, &[Errno::REVOKED], "the rest of a write");
 }
 
 /// An I/O server that does not reply holds a change of permissions up for a while only. It is told when it replies again, also of what has

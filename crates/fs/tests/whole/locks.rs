@@ -314,6 +314,32 @@ fn an_owner_that_has_given_its_locks_back_part_by_part_loses_none_with_the_serve
     fixture.cluster.stop().unwrap();
 }
 
+#[test]
+fn a_shared_lock_that_was_given_up_for_an_exclusive_one_is_not_lost_with_the_server() {
+    let mut fixture = Fixture::start(&patient());
+    let mut clients = [(); 2].map(|()| fixture.client());
+    let object = create(&mut clients[0], b"/file").node.object;
+    let [one, other] = clients.each_ref().map(|client| Arc::clone(client.locks()));
+    let whole = |number, exclusive| Lock {
+        family: LockFamily::Whole,
+        ..lock(object, number, exclusive, LockRange::ALL)
+    };
+    for number in [1, 2] {
+        one.lock(&whole(number, false)).unwrap();
+    }
+    other.lock(&whole(3, false)).unwrap();
+    assert_eq!(errno(one.try_lock(&whole(1, true))), Errno::EAGAIN);
+    let wait = one.start(&whole(2, true));
+    is_asked(&one, object);
+    fixture.cluster.kill(0).unwrap();
+    fixture.cluster.restart(0).unwrap();
+    // Neither of them had a lock: one waits anew and gets it, the other may ask for it.
+    wait.wait().unwrap();
+    one.check(object).unwrap();
+    assert_eq!(errno(one.try_lock(&whole(1, true))), Errno::EAGAIN);
+    fixture.cluster.stop().unwrap();
+}
+
 /// Not a test of its own: lockers of the other tests are this program, run with this test and more arguments. It takes a lock on the file,
 /// prints that, and holds it until its input ends. Without arguments it does that with a file of its own.
 #[test]

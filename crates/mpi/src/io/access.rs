@@ -6,10 +6,11 @@ use causeway_engine::Memory;
 
 use crate::abi;
 use crate::buffer::OwnedBuffer;
+use crate::caller::Caller;
 use crate::error::{Error, Result};
 use crate::status::Status;
 
-use super::caller::{Caller, agree, tell};
+use super::agreeing::{agree, tell};
 use super::file::{Split, SplitKind, SplitPlace};
 use super::stream::Stream;
 use super::together;

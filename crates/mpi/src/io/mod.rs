@@ -5,7 +5,7 @@
 //! [`mod@pointer`] the pointer that processes share.
 //!
 //! Operations have several steps, between which a process waits for others. They are written one step after the other,
-//! and ask their [`caller`] to wait: [`opening`] and closing, [`setting`]s that all processes make together,
+//! and ask their [caller](crate::caller) to wait: [`opening`] and closing, [`setting`]s that all processes make together,
 //! [`access`] by one process ([`transfer`]) or in order, and by all processes together in few large pieces ([`together`]).
 //!
 //! Access by one process is done when its call returns, whether that is a nonblocking one or not: files of the operating system have no
@@ -13,7 +13,7 @@
 //! the others.
 
 pub mod access;
-pub mod caller;
+mod agreeing;
 pub mod file;
 pub mod opening;
 pub mod pointer;

@@ -3,16 +3,23 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use causeway_wire::contact::{FILES_AT_ONCE, FORMATS};
 use causeway_wire::formats::Formats;
 
 use crate::abi;
+use crate::buffer::temporary;
+use crate::caller::Caller;
 use crate::contacts;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::info::Info;
 use crate::process::Process;
+use crate::told::bytes_of;
 
-use super::caller::{Caller, Found, agree, agree_on, agree_on_first, tell, tell_all};
+use super::agreeing::{
+    Found, agree, agree_on, agree_on_first, broadcast_nearby, class_of, judge, numbers_in, tell,
+    tell_all, tell_nearby,
+};
 use super::file::{File, Hints};
 use super::pointer::SharedPointer;
 use super::storage::{FileSystem, Opening, Storage, failed};
@@ -68,32 +75,6 @@ fn opened(name: &Path, result: std::io::Result<Arc<dyn Storage>>) -> Result<Arc<
     result.map_err(|error| failed(format_args!("opening {}", name.display()), &error))
 }
 
-/// Opens a file with all processes of a communicator. Returns its handle.
-pub fn open(
-    caller: &mut impl Caller,
-    communicator: usize,
-    name: &Path,
-    mode: i32,
-    info: &Info,
-    error_handler: usize,
-) -> Result<usize> {
-    let own = caller.with(|process| {
-        if process.communicator(communicator)?.remote_group().is_some() {
-            let text = "files are opened by the processes of an intra-communicator";
-            return Err(Error::new(abi::ERR_COMM, text));
-        }
-        process.tell(communicator, [0; 2])
-    });
-    let (active, told) = own?;
-    caller.wait(active)?;
-    let own = caller.with(|process| process.duplicate_by(&told))?;
-    let opened = open_with(caller, own, name, mode, info, error_handler);
-    if opened.is_err() {
-        caller.with(|process| process.free_communicator(own))?;
-    }
-    opened
-}
-
 /// The first process's result, which it sends to the others.
 struct First {
     storage: Arc<dyn Storage>,
@@ -134,20 +115,35 @@ impl First {
     }
 }
 
-/// An error if a process of the group speaks no format in which processes do the same with files.
-fn check_formats(process: &Process, group: &Group) -> Result<()> {
+/// The highest format that all processes of a group speak; an error if one of them speaks none in which files are opened together.
+fn common_format(process: &Process, group: &Group) -> Result<u8> {
     let members = (0..).zip(group.members());
     members
         .filter_map(|(rank, member)| Some((rank, process.contacts.formats(*member)?)))
-        .try_for_each(|(rank, formats): (u32, Formats)| {
-            contacts::check_file_formats(&format!("rank {rank}"), formats)
-        })
+        .try_fold(
+            FORMATS.highest,
+            |lowest, (rank, formats): (u32, Formats)| {
+                let common = contacts::file_format(&format!("rank {rank}"), formats)?;
+                Ok(lowest.min(common))
+            },
+        )
 }
 
-/// The same, with a communicator of the file's own. The processes agree on the mode first, so that none makes a file that is not
-/// opened: a step that builds do alike that know format 1 alone, and so learn from it that the file is not opened. Then the first process opens the file, and makes it if it has to be made; the others
-/// open what it tells them of, or find the file by its name.
-fn open_with(
+/// How the processes reach each other until the file is open.
+#[derive(Clone, Copy)]
+enum By {
+    /// By the program's communicator, in memory that they share if they have some.
+    Program(usize),
+    /// By the file's own, with messages: with builds that speak no format from [`FILES_AT_ONCE`] on.
+    Own(usize),
+}
+
+/// Opens a file with all processes of a communicator. Returns its handle.
+///
+/// The processes agree on the mode first, so that none makes a file that is not opened. Then the first process opens the file, and makes
+/// it if it has to be made; the others open what it tells them of, or find the file by its name, and all tell each other whether they have
+/// opened it.
+pub fn open(
     caller: &mut impl Caller,
     communicator: usize,
     name: &Path,
@@ -155,16 +151,168 @@ fn open_with(
     info: &Info,
     error_handler: usize,
 ) -> Result<usize> {
-    let (rank, group, files) = caller.with(|process| {
+    let (rank, group, format, files) = caller.with(|process| {
         let it = process.communicator(communicator)?;
+        if it.remote_group().is_some() {
+            let text = "files are opened by the processes of an intra-communicator";
+            return Err(Error::new(abi::ERR_COMM, text));
+        }
         let (rank, group) = (it.rank(), Arc::clone(it.group()));
-        let fits = check_formats(process, &group);
-        let files = fits.and_then(|()| process.file_systems.of(name));
-        Ok((rank, group, files))
+        let format = common_format(process, &group);
+        Ok((rank, group, format, process.file_systems.of(name)))
     })?;
-    let checked = check_mode(mode).and(files);
-    let same = [mode.into(), 0];
-    let files = agree_on(caller, communicator, checked, "the mode", same)?;
+    let at_once = format.as_ref().is_ok_and(|format| *format >= FILES_AT_ONCE);
+    let checked = format.and(check_mode(mode)).and(files);
+    let (own, files) = match at_once {
+        true => agree_at_once(caller, communicator, checked, mode)?,
+        false => agree_by_own(caller, communicator, checked, mode)?,
+    };
+    let by = match at_once {
+        true => By::Program(communicator),
+        false => By::Own(own),
+    };
+    let opened = open_agreed(caller, (by, rank), &*files, (name, mode, info));
+    let opened = opened.and_then(|(storage, at, shared)| {
+        caller.with(|process| {
+            let hints = Hints::of(group.size(), process.file_buffer).with(info);
+            process.files.insert(File {
+                file_system: files,
+                storage,
+                communicator: own,
+                group,
+                name: name.to_owned(),
+                mode,
+                view: Arc::new(View::of_bytes()),
+                pointer: at,
+                shared,
+                is_atomic: false,
+                is_dirty: false,
+                hints,
+                info: info.clone(),
+                error_handler,
+                split: None,
+            })
+        })
+    });
+    if opened.is_err() {
+        caller.with(|process| process.free_communicator(own))?;
+    }
+    opened
+}
+
+const MODE: &str = "the mode";
+
+/// The processes agree on the mode, and make the file's own communicator, in one step.
+fn agree_at_once<T>(
+    caller: &mut impl Caller,
+    communicator: usize,
+    checked: Result<T>,
+    mode: i32,
+) -> Result<(usize, T)> {
+    let number = caller.with(Process::number);
+    let words = [
+        mode.into(),
+        number.as_ref().map_or(-1, |own| i64::from(*own)),
+    ];
+    let checked = checked.and_then(|checked| Ok((number?, checked)));
+    let [mode, own] = words;
+    let all = tell_nearby(caller, communicator, [class_of(&checked), mode, 0, own])?;
+    let (number, checked) = judge(&all, checked, MODE, [mode, 0])?;
+    let numbers = Vec::from_iter(all.iter().map(|[.., number]| *number));
+    let own =
+        caller.with(|process| process.duplicate_by_numbers(communicator, number, &numbers))?;
+    Ok((own, checked))
+}
+
+/// The same in two steps, the second of which builds do alike that know format 1 alone, and so learn from it that the file is not opened.
+fn agree_by_own<T>(
+    caller: &mut impl Caller,
+    communicator: usize,
+    checked: Result<T>,
+    mode: i32,
+) -> Result<(usize, T)> {
+    let (active, told) = caller.with(|process| process.tell(communicator, [0; 2]))?;
+    caller.wait(active)?;
+    let own = caller.with(|process| process.duplicate_by(&told))?;
+    match agree_on(caller, own, checked, MODE, [mode.into(), 0]) {
+        Ok(checked) => Ok((own, checked)),
+        Err(error) => {
+            caller.with(|process| process.free_communicator(own))?;
+            Err(error)
+        }
+    }
+}
+
+/// What the others learn of the first process's result: its bytes, which this process alone may have failed to get, and the numbers.
+type Learnt = (Option<First>, Result<Vec<u8>>, Found);
+
+/// Bytes of what the first process sends all others at once: the class of its error, its numbers, and as many of its result's bytes as
+/// have room.
+const TOLD_AT_ONCE: usize = 512;
+const WORD: usize = size_of::<i64>();
+
+/// The first process tells the others of its result in one step, if it has not many bytes.
+fn learn_at_once(
+    caller: &mut impl Caller,
+    communicator: usize,
+    first: Result<Option<First>>,
+) -> Result<Learnt> {
+    let memory = temporary(TOLD_AT_ONCE)?;
+    let class = class_of(&first);
+    let bytes_at = WORD * (1 + Found::default().len());
+    let fits = |len: usize| len <= TOLD_AT_ONCE - bytes_at;
+    if let Ok(Some(first)) = &first {
+        memory.write_at(WORD, &bytes_of(&first.numbers()));
+        if fits(first.told.len()) {
+            memory.write_at(bytes_at, &first.told);
+        }
+    }
+    memory.write_at(0, &class.to_ne_bytes());
+    broadcast_nearby(caller, communicator, &memory)?;
+    let all = memory.to_vec();
+    let numbers: Vec<[i64; 1]> = numbers_in(&all[..bytes_at]);
+    let class = numbers[0][0];
+    let found: Found = std::array::from_fn(|at| numbers[1 + at][0]);
+    let first = first?;
+    if class != abi::SUCCESS.into() {
+        return Err(Error::new(class as i32, "it has failed on rank 0"));
+    }
+    let len = found[0];
+    let told = match usize::try_from(len).ok().filter(|len| fits(*len)) {
+        Some(len) => Ok(all[bytes_at..bytes_at + len].to_vec()),
+        None => {
+            let own = first.as_ref().map(|first| &first.told[..]);
+            tell_all(caller, communicator, own, len)?
+        }
+    };
+    Ok((first, told, found))
+}
+
+/// The same in two steps.
+fn learn_by_own(
+    caller: &mut impl Caller,
+    communicator: usize,
+    first: Result<Option<First>>,
+    mode: i32,
+) -> Result<Learnt> {
+    let found = match &first {
+        Ok(Some(first)) => first.numbers(),
+        _ => Found::default(),
+    };
+    let same = (MODE, [mode.into(), 0]);
+    let (first, found) = agree_on_first(caller, communicator, first, same, found)?;
+    let own = first.as_ref().map(|first| &first.told[..]);
+    let told = tell_all(caller, communicator, own, found[0])?;
+    Ok((first, told, found))
+}
+
+/// Opens a file whose mode all have agreed on. Returns where pointers begin, too, and the shared one.
+fn open_agreed(
+    caller: &mut impl Caller,
+    (by, rank): (By, u32),
+    files: &dyn FileSystem,
+    (name, mode, info): (&Path, i32, &Info),
+) -> Result<(Arc<dyn Storage>, u64, Option<SharedPointer>)> {
     let has = |bits: i32| mode & bits != 0;
     let how = Opening {
         read: !has(abi::MODE_WRONLY),
@@ -174,21 +322,13 @@ fn open_with(
         permissions: permissions(info),
     };
     let first = match rank {
-        0 => First::open(&*files, name, how, mode, info).map(Some),
+        0 => First::open(files, name, how, mode, info).map(Some),
         _ => Ok(None),
     };
-    let found = match &first {
-        Ok(Some(first)) => first.numbers(),
-        _ => Found::default(),
+    let (first, told, [_, at, shared @ ..]) = match by {
+        By::Program(communicator) => learn_at_once(caller, communicator, first)?,
+        By::Own(own) => learn_by_own(caller, own, first, mode)?,
     };
-    let (first, [told, at, shared @ ..]) =
-        agree_on_first(caller, communicator, first, ("the mode", same), found)?;
-    let told = tell_all(
-        caller,
-        communicator,
-        first.as_ref().map(|first| &first.told[..]),
-        told,
-    )?;
     let (storage, shared) = match first {
         Some(first) => (Ok(first.storage), first.shared),
         None => (
@@ -197,44 +337,20 @@ fn open_with(
             SharedPointer::find(shared).ok(),
         ),
     };
-    let class = storage.as_ref().err().map_or(abi::SUCCESS, Error::code);
-    let all = tell(
-        caller,
-        communicator,
-        [class.into(), shared.is_some().into()],
-    )?;
+    let own = [class_of(&storage), shared.is_some().into()];
+    let all = match by {
+        By::Program(communicator) => tell_nearby(caller, communicator, own)?,
+        By::Own(communicator) => tell(caller, communicator, own)?,
+    };
     let storage = storage?;
-    if let Some(rank) = all
-        .iter()
-        .position(|[class, _]| *class != abi::SUCCESS.into())
-    {
-        return Err(Error::new(
-            all[rank][0] as i32,
-            format!("it has failed on rank {rank}"),
-        ));
+    let failed = |[class, _]: &[i64; 2]| *class != abi::SUCCESS.into();
+    if let Some(rank) = all.iter().position(failed) {
+        let text = format!("it has failed on rank {rank}");
+        return Err(Error::new(all[rank][0] as i32, text));
     }
     // All have it, or none.
     let shared = shared.filter(|_| all.iter().all(|[_, has]| *has != 0));
-    caller.with(|process| {
-        let hints = Hints::of(group.size(), process.file_buffer).with(info);
-        process.files.insert(File {
-            file_system: files,
-            storage,
-            communicator,
-            group,
-            name: name.to_owned(),
-            mode,
-            view: Arc::new(View::of_bytes()),
-            pointer: at as u64,
-            shared,
-            is_atomic: false,
-            is_dirty: false,
-            hints,
-            info: info.clone(),
-            error_handler,
-            split: None,
-        })
-    })
+    Ok((storage, at as u64, shared))
 }
 
 /// Closes a file with all processes that have opened it. Returns its error handler.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::abi;
+use crate::caller::Caller;
 use crate::error::{Error, Result};
 use crate::info::Info;
 
-use super::caller::{Caller, agree, agree_on, agree_on_first, tell_all};
+use super::agreeing::{agree, agree_on, agree_on_first, tell_all};
 use super::file::File;
 use super::storage::{Storage, failed};
 use super::view::View;

@@ -11,10 +11,11 @@ use causeway_engine::Memory;
 
 use crate::abi;
 use crate::buffer::{OwnedBuffer, temporary};
+use crate::caller::Caller;
 use crate::collective::Blocks;
 use crate::error::{Error, Result};
 
-use super::caller::{Caller, agree, numbers_in, tell};
+use super::agreeing::{agree, numbers_in, tell};
 use super::storage::{Extent, failed};
 use super::transfer::Opened;
 

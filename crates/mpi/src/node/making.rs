@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::area::{self, Area, MOST_RANKS};
 use super::state::Node;
+use crate::caller::Caller;
 use crate::error::Result;
 use crate::process::{Active, Process};
 use crate::sharing::Sharing;
@@ -45,7 +46,7 @@ impl Process {
     }
 
     /// Begins to make the area of a communicator.
-    pub fn begin_area(&mut self, communicator: usize) -> Result<Sharing> {
+    fn begin_area(&mut self, communicator: usize) -> Result<Sharing> {
         self.areas.retain(|area| area.strong_count() > 0);
         let is_wanted = self.areas.len() < MOST_AREAS;
         let size = self.communicator(communicator)?.size();
@@ -53,14 +54,14 @@ impl Process {
     }
 
     /// Takes the next step in making it. Returns what has to be complete before the one after that; none when it is over.
-    pub fn make_area(&mut self, sharing: &mut Sharing) -> Result<Option<Active>> {
+    fn step_of_area(&mut self, sharing: &mut Sharing) -> Result<Option<Active>> {
         // If it fails half-way, it is not begun again.
         self.communicator_mut(sharing.communicator())?.node = Node::Never;
         self.share_memory(sharing)
     }
 
     /// The area is made, if that has worked.
-    pub fn end_area(&mut self, sharing: Sharing) -> Result<()> {
+    fn end_area(&mut self, sharing: Sharing) -> Result<()> {
         let communicator = self.communicator_mut(sharing.communicator())?;
         if let Some(memory) = sharing.into_memory() {
             let area = Area::new(memory, communicator.rank, communicator.size());
@@ -70,4 +71,14 @@ impl Process {
         }
         Ok(())
     }
+}
+
+/// Makes the area of a communicator, which an operation has asked for ([`super::Started::Make`]).
+#[cold]
+pub fn make_area(caller: &mut impl Caller, communicator: usize) -> Result<()> {
+    let mut sharing = caller.with(|process| process.begin_area(communicator))?;
+    while let Some(active) = caller.with(|process| process.step_of_area(&mut sharing))? {
+        caller.wait(active)?;
+    }
+    caller.with(|process| process.end_area(sharing))
 }

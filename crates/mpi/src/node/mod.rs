@@ -17,4 +17,5 @@ pub(crate) mod state;
 mod tests;
 mod waiting;
 
+pub use making::make_area;
 pub use starting::{Operands, Started};

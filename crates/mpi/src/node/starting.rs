@@ -61,7 +61,7 @@ pub enum Started {
     Done,
     /// It is to be waited for.
     Going(Active),
-    /// The area is to be made first ([`Process::begin_area`]); then it is to be begun again.
+    /// The area is to be made first ([`super::make_area`]); then it is to be begun again.
     Make,
     /// It is to be done by messages.
     ByMessages,

@@ -8,6 +8,19 @@ use std::sync::Arc;
 
 use super::{Backing, Kind, Memory};
 
+/// What foreign memory is.
+pub(super) enum Foreign {
+    /// A buffer whose owner outlives every clone.
+    Buffer,
+    /// The bytes of another memory.
+    Kept {
+        /// It stays as long as its bytes are used.
+        _memory: Memory,
+    },
+    /// No bytes: what the spans of a [`ForeignMemory`] are counted by. Nothing looks at that count.
+    Counter,
+}
+
 /// Describes spans of foreign memory, such as the buffers of a C program. All of them count
 /// references in one place, so that describing one costs a few instructions.
 #[derive(Debug)]
@@ -71,9 +84,9 @@ impl Memory {
         let apart = Self::whole(Backing {
             base: self.base,
             len: self.len,
-            kind: Kind::Foreign {
-                _kept: Some(self.clone()),
-            },
+            kind: Kind::Foreign(Foreign::Kept {
+                _memory: self.clone(),
+            }),
         });
         Self {
             writable: self.writable,
@@ -88,7 +101,7 @@ impl Default for ForeignMemory {
             count: Arc::new(Backing {
                 base: NonNull::dangling(),
                 len: 0,
-                kind: Kind::Foreign { _kept: None },
+                kind: Kind::Foreign(Foreign::Counter),
             }),
         }
     }

@@ -167,6 +167,8 @@ pub struct Shm {
     by_address: HashMap<Address, Peer>,
     /// Rings that are polled, by peer index.
     polled: Vec<u32>,
+    /// Packets that were taken one a poll from the first of them.
+    taken_in_turn: usize,
     /// Peers whose transfers have something to do.
     busy: VecDeque<Peer>,
     /// Peers that have yet to finish their part of a transfer.
@@ -245,6 +247,7 @@ impl Shm {
             peers: Peers::default(),
             by_address: HashMap::new(),
             polled: Vec::new(),
+            taken_in_turn: 0,
             busy: VecDeque::new(),
             watched: Vec::new(),
             grantees: Vec::new(),
@@ -308,22 +311,6 @@ impl Shm {
     fn sockets(&mut self) -> Vec<Arc<causeway_sys::socket::RecordSocket>> {
         let pairs = self.peers.iter_mut().filter_map(Entry::pair);
         pairs.filter_map(|pair| pair.socket.clone()).collect()
-    }
-
-    /// Tells peers of objects that were freed here.
-    fn retire_objects(&mut self) {
-        let peers = &mut self.peers;
-        self.objects.retain(|(object, watch)| {
-            if !watch.is_gone() {
-                return true;
-            }
-            for entry in peers.iter_mut() {
-                if let Some(pair) = entry.pair() {
-                    pair.retire_object(*object);
-                }
-            }
-            false
-        });
     }
 }
 

@@ -1,7 +1,8 @@
 //! Progress: active rings are polled, for the others notification is enabled; sockets are looked at now and then.
 //!
 //! What one poll costs does not grow with the number of open peers: it looks at the rings that had
-//! something lately, at one word of the doorbell page, and every 1024th time at the epoll set.
+//! something lately, at one word of the doorbell page, and every 1024th time at the epoll set. A poll that goes on with a ring's turn
+//! (`take_next`) looks at that ring alone and is not counted: at most 31 of them lie between two that look at all.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -24,7 +25,7 @@ use super::ring::{Peeked, Queue};
 use super::transfer::{self, Step};
 use super::{split_copy, split_initiator};
 use crate::error::PeerError;
-use crate::method::{Peer, Sink};
+use crate::method::{Peer, Sink, Takes};
 use crate::wake::WakeFlag;
 
 /// Packets taken from one ring in one poll, so that one peer cannot starve the others.
@@ -37,11 +38,14 @@ const QUEUED: usize = 8;
 
 impl Shm {
     pub(super) fn poll_all(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
-        self.polls += 1;
         // First: of what nodes have sent that do not count any more, nothing is delivered.
         if let Some(membership) = self.nodes_seen.changed(self.config.nodes.as_ref()) {
             self.fail_rejected(&membership);
         }
+        if sink.takes() == Takes::OneInTurn && self.take_next(now, sink) {
+            return true;
+        }
+        self.polls += 1;
         let mut progress = self.poll_rings(now, sink);
         if doorbell::is_rung(&self.bell) {
             progress |= self.serve_doorbell(sink);
@@ -117,12 +121,18 @@ impl Shm {
 
     #[inline]
     fn poll_rings(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
-        let takes_one = sink.takes_one();
-        if takes_one && self.polled.len() > 1 {
-            // Each ring comes first in turn.
-            self.polled.rotate_left(1);
-        }
-        let most = if takes_one { 1 } else { BURST };
+        let takes = sink.takes();
+        let most = match takes {
+            Takes::Some => BURST,
+            Takes::One | Takes::OneInTurn => {
+                // A turn of several packets has ended if `take_next` did not go on with it, for whatever reason.
+                let had_turn = std::mem::take(&mut self.taken_in_turn) > 0 || takes == Takes::One;
+                if had_turn && self.polled.len() > 1 {
+                    self.polled.rotate_left(1);
+                }
+                1
+            }
+        };
         let mut progress = false;
         let mut at = 0;
         while let Some(&index) = self.polled.get(at) {
@@ -144,18 +154,17 @@ impl Shm {
                 progress = true;
                 drain(pair, peer, most, sink);
                 pair.pace.looked(now);
-                let (failing, busy) = (pair.failing.is_some(), pair.has_work());
+                let after = (pair.failing.is_some(), pair.has_work());
                 if pair.set_aside {
                     at -= 1;
                     self.polled.swap_remove(at);
+                } else if takes == Takes::OneInTurn {
+                    // It comes first in the next polls, too.
+                    self.polled.rotate_left(at - 1);
+                    self.taken_in_turn = 1;
                 }
-                if failing {
-                    self.mark_failed(peer);
-                }
-                if busy {
-                    self.list_busy(peer);
-                }
-                if takes_one {
+                self.note_drained(peer, after);
+                if takes != Takes::Some {
                     break;
                 }
             } else {
@@ -166,6 +175,43 @@ impl Shm {
             }
         }
         progress
+    }
+
+    /// Delivers the next packet of the ring that the last poll has taken one from, if there is one: one after the other, until the ring has had
+    /// its turn. Its lines that were fetched ahead are used then, the senders of other rings are not disturbed, and nothing else is looked at.
+    /// Transfers, connections that fail and sockets that need a look end the turn.
+    #[inline]
+    fn take_next(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
+        let others_wait = !self.busy.is_empty() || !self.failed.is_empty() || self.attention;
+        if others_wait || !(1..BURST).contains(&self.taken_in_turn) {
+            return false;
+        }
+        let first = self.polled.first().and_then(|&index| self.peers.at(index));
+        let Some((peer, pair)) = first.and_then(|entry| Some((entry.peer, entry.pair()?))) else {
+            return false;
+        };
+        let may_go_on = !pair.unproven && !pair.paused && pair.failing.is_none();
+        if !may_go_on || !pair.consumer.is_ready() {
+            return false;
+        }
+        self.taken_in_turn += 1;
+        pair.last_active = self.polls;
+        drain(pair, peer, 1, sink);
+        pair.pace.looked(now);
+        let after = (pair.failing.is_some(), pair.has_work());
+        self.note_drained(peer, after);
+        true
+    }
+
+    /// Packets of a peer were delivered, and whether its connection fails, and it has transfers to go on with.
+    #[inline]
+    fn note_drained(&mut self, peer: Peer, (failing, busy): (bool, bool)) {
+        if failing {
+            self.mark_failed(peer);
+        }
+        if busy {
+            self.list_busy(peer);
+        }
     }
 
     fn serve_doorbell(&mut self, sink: &mut dyn Sink) -> bool {
@@ -197,16 +243,11 @@ impl Shm {
                 pair.blocked = false;
                 sink.writable(peer);
             }
-            let (failing, busy) = (pair.failing.is_some(), pair.has_work());
+            let after = (pair.failing.is_some(), pair.has_work());
             if pair.set_aside {
                 self.polled.retain(|&polled| polled != index);
             }
-            if failing {
-                self.mark_failed(peer);
-            }
-            if busy {
-                self.list_busy(peer);
-            }
+            self.note_drained(peer, after);
         }
         let progress = !rung.is_empty();
         rung.clear();
@@ -509,6 +550,22 @@ impl Shm {
         self.busy.retain(|&other| other != peer);
         self.watched.retain(|&other| other != peer);
         self.grantees.retain(|&other| other != peer);
+    }
+
+    /// Tells peers of objects that were freed here.
+    pub(super) fn retire_objects(&mut self) {
+        let peers = &mut self.peers;
+        self.objects.retain(|(object, watch)| {
+            if !watch.is_gone() {
+                return true;
+            }
+            for entry in peers.iter_mut() {
+                if let Some(pair) = entry.pair() {
+                    pair.retire_object(*object);
+                }
+            }
+            false
+        });
     }
 
     fn tear_down_failed(&mut self, sink: &mut dyn Sink) -> bool {

@@ -5,15 +5,16 @@
 
 use alloc::vec::Vec;
 
-use super::{Caller, Errno};
+use super::caller::Caller;
+use super::errno::Errno;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
 /// The extended attribute by which programs see who may access an object.
 pub const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 /// The one by which they see what new entries of a directory get.
 pub const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
-/// Most entries of a list.
-pub const MAX_ACL_ENTRIES: usize = 512;
+/// Most entries of a list: Linux has room for 4096 bytes of one that it gets from a mount, and permits nothing by a larger one.
+pub const MAX_ACL_ENTRIES: usize = 511;
 
 /// Most bytes of a list as an extended attribute.
 const MAX_ACL_BYTES: usize = HEADER_BYTES + MAX_ACL_ENTRIES * ENTRY_BYTES;
@@ -170,7 +171,7 @@ impl Acl {
         if entries.len() > MAX_ACL_ENTRIES {
             return Err((
                 Errno::ENOSPC,
-                "an access control list has at most 512 entries",
+                "an access control list has at most 511 entries",
             ));
         }
         let mut list = Self::default();

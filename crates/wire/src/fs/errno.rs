@@ -1,6 +1,8 @@
 //! Error numbers: Linux's own (`asm-generic/errno*.h`), and Causeway's above 1000.
 
-use super::Errno;
+/// A POSIX error number of Linux, or one of ours above 1000.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(pub u16);
 
 macro_rules! errnos {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
@@ -104,6 +106,9 @@ errnos! {
     LOCK_LOST = 1012, "a lock was lost, since the connection with the metadata server was";
     /// The client asks the metadata server for another one, then repeats the request, which was not carried out.
     CAPABILITY_ENDED = 1013, "the right to use the file has to be renewed";
+    /// A write had begun when its capability ended, and a part of it may have been stored: the client asks for another capability and repeats
+    /// the write as one that was sent before.
+    REVOKED = 1014, "permissions have changed while the request was in progress";
 }
 
 impl core::fmt::Display for Errno {

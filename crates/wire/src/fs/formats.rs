@@ -27,7 +27,7 @@ use crate::formats::Formats;
 /// | 10 | which files may have holes: `from` in [`Operation::Extend`], `sparse` in nodes; [`Operation::StoredData`]; pipes, sockets and devices |
 /// | 11 | files that are open: [`Request::opening`], [`Operation::CloseFiles`], [`Operation::KeepFiles`] |
 /// | 12 | capabilities, in requests and behind the bodies of replies |
-/// | 13 | capabilities in requests without what the request says itself; access control lists: extended attributes of their names, [`Node::acl`], [`Caller::umask`] |
+/// | 13 | capabilities in requests without what the request says itself; [`super::Errno::REVOKED`]; access control lists: extended attributes of their names, [`Node::acl`], [`Caller::umask`] |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
     highest: ACLS,
@@ -55,6 +55,8 @@ pub const OPENS: u8 = 11;
 pub const CAPABILITIES: u8 = 12;
 /// The first format whose requests leave out of capabilities what they say themselves.
 pub const SHORT_CAPABILITIES: u8 = 13;
+/// The first format whose writes may end in the middle, with [`super::Errno::REVOKED`].
+pub const REVOCATIONS: u8 = 13;
 /// The first format whose servers have access control lists.
 pub const ACLS: u8 = 13;
 
@@ -267,7 +269,11 @@ impl Reply {
 
     /// The reply in this format, with a capability if it is a success and the format has them.
     pub fn to_bytes_with(&self, capability: &Option<Capability>, format: u8) -> Vec<u8> {
-        let earlier = (format < NODES && self.lowest_format() >= NODES).then(|| self.for_earlier());
+        let mut earlier =
+            (format < NODES && self.lowest_format() >= NODES).then(|| self.for_earlier());
+        if format < ACLS && self.has_acl() {
+            earlier.get_or_insert_with(|| self.clone()).hide_acl();
+        }
         let inside = match &self.result {
             Ok(ReplyBody::Transferred { inline, sums, .. }) => inline.len() + 4 * sums.len(),
             _ => 0,
@@ -355,6 +361,23 @@ impl Reply {
             Ok(ReplyBody::LockWaits | ReplyBody::LockHolder { .. }) => LOCKS,
             Ok(ReplyBody::Clock(_)) => NUMBERED_WRITES,
             _ => FORMATS.lowest,
+        }
+    }
+
+    fn has_acl(&self) -> bool {
+        match &self.result {
+            Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. }) => node.acl.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Leaves the access control list out. Who does not know it takes the mode's group digit for what the owning group may do, so that becomes
+    /// what it is.
+    fn hide_acl(&mut self) {
+        if let Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. }) = &mut self.result
+            && let Some(acl) = node.acl.take()
+        {
+            node.attributes.mode &= !0o070 | u16::from(acl.group) << 3;
         }
     }
 

@@ -215,3 +215,31 @@ proptest! {
         prop_assert!(ObjectRecord::from_bytes(&bytes[..end]).is_err());
     }
 }
+
+#[test]
+fn one_extended_attribute_is_found_without_those_behind_it() {
+    let xattr = |name: &[u8], value: &[u8]| StoredXattr {
+        name: name.to_vec(),
+        value: value.to_vec(),
+    };
+    let record = XattrsRecord {
+        xattrs: [(b"a", b"1"), (b"c", b"2"), (b"e", b"3")]
+            .map(|(name, value)| xattr(name, value))
+            .to_vec(),
+    };
+    let mut bytes = record.to_bytes();
+    for (name, value) in [
+        (b"a", Some(b"1")),
+        (b"b", None),
+        (b"c", Some(b"2")),
+        (b"e", Some(b"3")),
+        (b"f", None),
+    ] {
+        let value = value.map(|value| value.to_vec());
+        assert_eq!(XattrsRecord::value_in(&bytes, name), Ok(value));
+    }
+    bytes.pop();
+    let found = XattrsRecord::value_in(&bytes, b"c");
+    assert_eq!(found, Ok(Some(b"2".to_vec())));
+    assert!(XattrsRecord::value_in(&bytes, b"e").is_err());
+}

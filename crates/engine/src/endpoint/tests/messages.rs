@@ -1,6 +1,8 @@
 //! Messages that wait for their receives: probed, taken, sent synchronously.
 
 use super::*;
+use crate::Takes;
+use crate::types::DirectReceive;
 
 const TAG: Tag = 9;
 
@@ -182,4 +184,47 @@ fn a_send_that_is_held_ends_with_its_peer() {
         "{:?}",
         a.done
     );
+}
+
+#[test]
+fn few_messages_are_held_that_a_receive_does_not_wait_for_while_a_peer_has_its_turn() {
+    const MESSAGES: usize = 20;
+    let mut server = node_over(Medium::Shm, "turns-server", Config::default());
+    let mut clients = [(); 2].map(|()| node_over(Medium::Shm, "turns", Config::default()));
+    let froms = clients.each_mut().map(|client| {
+        let to = client.bmi.lookup(&server.bmi.listening()[0]).unwrap();
+        (to, meet(client, &mut server, to))
+    });
+    let patterns = froms.map(|(_, from)| FromTag {
+        peer: server.bmi.number(from).expect("it has called"),
+        tag: TAG,
+    });
+    for n in 0..MESSAGES {
+        for (client, (to, _)) in clients.iter_mut().zip(froms) {
+            client.send(to, &[memory(n, 8)], TAG, n as u64);
+        }
+    }
+    // One of the two is not that of the peer whose ring comes first.
+    for ((_, from), pattern) in froms.into_iter().zip(patterns) {
+        // So large that a receive is posted, beside which messages are held.
+        let into = Memory::zeroed(32 << 10);
+        let asked = (server.context, 0);
+        let came = server
+            .bmi
+            .receive_directly(pattern, &into, asked, Takes::OneInTurn);
+        match came {
+            DirectReceive::Whole(bytes) => assert_eq!(bytes, 8),
+            DirectReceive::Unusual => {
+                server.recv(from, std::slice::from_ref(&into), TAG, 0);
+                assert_eq!(server.done.drain(..).count(), 1, "it is held");
+            }
+            DirectReceive::Waits(_) => panic!("no peer is lost"),
+        }
+        assert_eq!(into.to_vec()[..8], bytes(0, 8));
+    }
+    let mut held = 0;
+    for pattern in patterns {
+        held += std::iter::from_fn(|| server.bmi.take_message(pattern)).count();
+    }
+    assert!(held <= 2, "{held} messages were taken for later");
 }

@@ -1,14 +1,14 @@
-//! Calls over several files, with a peer that is metadata server and I/O server at once.
+//! Calls to a peer that is metadata server and I/O server at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use causeway_bmi::{Addr, Bmi, Config, InfoOption, Memory, Waker};
+use causeway_bmi::{Bmi, Config, InfoOption, Memory, Waker};
 use causeway_wire::fs::{
-    Attributes, Caller, Distribution, Failure, Kind, MAC_BYTES, MAX_MESSAGE_BYTES, Node, Reply,
-    Request, Timestamp,
+    Attributes, Caller, Distribution, Failure, Kind, MAC_BYTES, MAX_MESSAGE_BYTES, Moment, Node,
+    Region, Reply, Request, Timestamp,
 };
 
 use super::super::link::Known;
@@ -18,9 +18,11 @@ use crate::error::failure;
 
 /// Nothing here lasts as long, except where something is wrong.
 const GENEROUS: Duration = Duration::from_secs(60);
-/// The right to this one is not told before the first file was measured.
-const LATE: ObjectId = ObjectId(1002);
-const FIRST: ObjectId = ObjectId(1001);
+
+const CLOCK: Moment = Moment {
+    boot: 7,
+    at: u64::MAX,
+};
 
 struct Peer {
     address: String,
@@ -88,7 +90,7 @@ impl Drop for Peer {
 
 fn serve(mut bmi: Bmi, until: &AtomicBool) {
     let context = bmi.open_context().expect("a context");
-    let (mut has_measured, mut held): (bool, Vec<(Addr, Request)>) = (false, Vec::new());
+    let mut punches = 0;
     while !until.load(Ordering::Acquire) {
         let (mut arrived, mut sent) = (Vec::new(), Vec::new());
         let wait = Duration::from_millis(100);
@@ -98,30 +100,22 @@ fn serve(mut bmi: Bmi, until: &AtomicBool) {
             .expect("progress");
         for message in arrived {
             let (request, _) = Request::from_bytes(&message.data).expect("a request");
-            has_measured |= request.operation == Operation::StoredData { object: FIRST };
-            held.push((message.from, request));
-        }
-        for (from, request) in std::mem::take(&mut held) {
-            let asks = matches!(request.operation, Operation::GetNode { object: LATE, .. });
-            if asks && !has_measured {
-                held.push((from, request));
-                continue;
-            }
-            let (result, capability) = match reply(&request) {
+            let (result, capability) = match reply(&request, &mut punches) {
                 Ok((body, capability)) => (Ok(body), capability),
                 Err(failure) => (Err(failure), None),
             };
             let bytes = Reply { result }.to_bytes_with(&capability, FORMATS.highest);
-            let message = [Memory::from_vec(bytes)];
+            let memory = [Memory::from_vec(bytes)];
             // A client that has ended needs none.
-            let _ = bmi.post_send(from, &message, request.reply_tag, context, 0);
-            bmi.release(from);
+            let _ = bmi.post_send(message.from, &memory, request.reply_tag, context, 0);
+            bmi.release(message.from);
         }
     }
 }
 
-/// Gives everybody the right to everything, and measures what it was shown the right to.
-fn reply(request: &Request) -> Result<(ReplyBody, Option<Capability>), Failure> {
+/// Gives everybody the right to everything, and measures what it was shown the right to. The first punch is refused before it has begun, the second one in
+/// the middle.
+fn reply(request: &Request, punches: &mut u32) -> Result<(ReplyBody, Option<Capability>), Failure> {
     match request.operation {
         Operation::GetNode { object, .. } => {
             let node = Box::new(node(object));
@@ -138,6 +132,21 @@ fn reply(request: &Request) -> Result<(ReplyBody, Option<Capability>), Failure> 
             }
             _ => Err(failure(Errno::EACCES, "another one")),
         },
+        Operation::Clock => Ok((ReplyBody::Clock(CLOCK), None)),
+        Operation::PunchData { repeated, .. } => {
+            *punches += 1;
+            match (*punches, repeated) {
+                (1, None) => Err(failure(Errno::CAPABILITY_ENDED, "before it has begun")),
+                (2, None) => Err(failure(Errno::REVOKED, "in the middle")),
+                (3, Some(since)) if since.boot == CLOCK.boot => {
+                    Ok((ReplyBody::Punched { next: None }, None))
+                }
+                (number, since) => {
+                    let text = format!("number {number}, sent before since {since:?}");
+                    Err(failure(Errno::EINVAL, text))
+                }
+            }
+        }
         _ => Err(failure(Errno::EINVAL, "not expected here")),
     }
 }
@@ -203,27 +212,6 @@ fn all_measured(objects: &[ObjectId]) -> Vec<Result<ReplyBody, String>> {
 }
 
 #[test]
-fn files_that_a_client_has_the_right_to_do_not_wait_for_others() {
-    let peer = Peer::start();
-    let mut rpc = peer.client();
-    let uid = rpc.caller().uid;
-    (rpc.capabilities).keep(uid, capability(FIRST), Instant::now());
-    let objects = [LATE, FIRST, ObjectId(1003)];
-    assert_eq!(measure(&mut rpc, &objects), all_measured(&objects));
-}
-
-#[test]
-fn a_call_over_more_files_than_rights_are_kept_is_made_for_all_of_them() {
-    let peer = Peer::start();
-    let mut rpc = peer.client();
-    rpc.capabilities.most = 4;
-    let objects: Vec<ObjectId> = (1..=50).map(ObjectId).collect();
-    assert_eq!(measure(&mut rpc, &objects), all_measured(&objects));
-    // And again, when some are there.
-    assert_eq!(measure(&mut rpc, &objects), all_measured(&objects));
-}
-
-#[test]
 fn what_an_i_o_server_gives_replaces_nothing_that_the_metadata_server_gave() {
     let peer = Peer::start();
     let mut rpc = peer.client();
@@ -231,4 +219,22 @@ fn what_an_i_o_server_gives_replaces_nothing_that_the_metadata_server_gave() {
     for _ in 0..2 {
         assert_eq!(measure(&mut rpc, &objects), all_measured(&objects));
     }
+}
+
+#[test]
+fn only_a_write_that_was_refused_in_the_middle_is_sent_again_as_one_that_may_be_stored() {
+    let peer = Peer::start();
+    let mut rpc = peer.client();
+    let operation = Operation::PunchData {
+        object: ObjectId(1),
+        number: 0,
+        repeated: None,
+        at_least: 0,
+        region: Region { offset: 0, len: 1 },
+    };
+    let result = rpc.call(Call::query(1, operation));
+    assert_eq!(
+        result.map_err(|error| error.message),
+        Ok(ReplyBody::Punched { next: None })
+    );
 }

@@ -72,45 +72,23 @@ impl Model {
         others.any(|(_, held)| held.is_some_and(|exclusive| exclusive || wait.exclusive))
     }
 
-    /// Whether one that does not have the file yet has to wait for those that have come before.
-    fn is_behind(&self, wait: &Wait, place: usize) -> bool {
-        let excludes = |other: &Wait| {
-            other.file == wait.file
-                && other.owner != wait.owner
-                && (other.exclusive || wait.exclusive)
-        };
-        self.held[wait.file][wait.owner].is_none() && self.waits[..place].iter().any(excludes)
-    }
-
     fn waits(&self, index: usize) -> bool {
         self.waits.iter().any(|wait| wait.owner == index)
     }
 
-    /// Whether the wait, which has this place in the queue, is for the lock of this owner or, `in_order`, for an earlier wait of it.
-    fn is_for(&self, place: usize, other: usize, in_order: bool) -> bool {
-        let wait = &self.waits[place];
-        let blocks = |held: bool| held || wait.exclusive;
+    /// Whether the wait is for the lock of this owner.
+    fn is_for(&self, wait: &Wait, other: usize) -> bool {
         let held = self.held[wait.file][other];
-        let mut earlier = self.waits[..place].iter();
-        let is_earlier = |earlier: &Wait| {
-            earlier.owner == other && earlier.file == wait.file && blocks(earlier.exclusive)
-        };
-        other != wait.owner && (held.is_some_and(blocks) || in_order && earlier.any(is_earlier))
+        other != wait.owner && held.is_some_and(|exclusive| exclusive || wait.exclusive)
     }
 
     /// Owners that are part of a circle of locks, or wait for one that is.
     fn stuck(&self) -> [bool; OWNERS] {
         let mut stuck: [bool; OWNERS] = std::array::from_fn(|index| self.waits(index));
         for _ in 0..OWNERS {
-            for (place, wait) in self.waits.iter().enumerate() {
+            for wait in &self.waits {
                 stuck[wait.owner] &=
-                    (0..OWNERS).any(|other| stuck[other] && self.is_for(place, other, false));
-            }
-        }
-        for _ in 0..OWNERS {
-            for (place, wait) in self.waits.iter().enumerate() {
-                stuck[wait.owner] |=
-                    (0..OWNERS).any(|other| stuck[other] && self.is_for(place, other, true));
+                    (0..OWNERS).any(|other| stuck[other] && self.is_for(wait, other));
             }
         }
         stuck
@@ -146,9 +124,8 @@ impl Model {
             }
         }
         prop_assert_eq!(locks.waits.len(), self.waits.len());
-        for (place, wait) in self.waits.iter().enumerate() {
-            let has_reason = self.is_taken(wait) || self.is_behind(wait, place);
-            prop_assert!(has_reason, "{:?} waits for nothing", wait);
+        for wait in &self.waits {
+            prop_assert!(self.is_taken(wait), "{:?} waits for nothing", wait);
         }
         Ok(())
     }
@@ -172,18 +149,16 @@ proptest! {
                         // It had a shared one at most, which goes first.
                         model.held[file][index] = None;
                     }
-                    let is_free = !taken && !model.is_behind(&wait, model.waits.len());
                     match locks.lock(owner(index), &lock, waits.then_some(tag)) {
                         Outcome::Granted => {
-                            // To wait for those that only wait for this owner would be in vain.
-                            prop_assert!(is_free || waits && !taken);
+                            prop_assert!(!taken);
                             model.held[file][index] = Some(exclusive);
                         }
                         Outcome::Waits => {
-                            prop_assert!(waits && !is_free);
+                            prop_assert!(waits && taken);
                             model.waits.push(wait);
                         }
-                        Outcome::Taken(_) => prop_assert!(!waits && !is_free),
+                        Outcome::Taken(_) => prop_assert!(!waits && taken),
                         other => prop_assert!(false, "{other:?}"),
                     }
                 }
@@ -287,4 +262,53 @@ fn a_circle_of_whole_files_lasts_until_one_gives_up() {
     assert!(locks.cancel(1, 7));
     assert_eq!(locks.unlock(of(1), key(1), LockRange::ALL), Ok(()));
     assert_eq!(locks.take_granted(), [(2, 8)]);
+}
+
+#[test]
+fn a_shared_lock_of_a_whole_file_is_had_beside_others_whoever_waits_for_it_alone() {
+    let mut locks = Locks::default();
+    let of = |number| Owner { client: 1, number };
+    assert_eq!(
+        locks.lock(of(1), &whole(1, 1, false), None),
+        Outcome::Granted
+    );
+    assert_eq!(
+        locks.lock(of(2), &whole(1, 2, true), Some(7)),
+        Outcome::Waits
+    );
+    // The child of a program that waits for it.
+    assert_eq!(
+        locks.lock(of(3), &whole(1, 3, false), Some(8)),
+        Outcome::Granted
+    );
+    assert_eq!(
+        locks.lock(of(4), &whole(1, 4, false), None),
+        Outcome::Granted
+    );
+    for number in [1, 3, 4] {
+        assert_eq!(locks.take_granted(), []);
+        assert_eq!(locks.unlock(of(number), key(1), LockRange::ALL), Ok(()));
+    }
+    assert_eq!(locks.take_granted(), [(1, 7)]);
+}
+
+#[test]
+fn clients_of_earlier_formats_keep_what_they_share_and_are_told_of_deadlocks() {
+    let mut locks = Locks::default();
+    let (shared, alone) = (whole(1, 0, false), whole(1, 0, true));
+    let of = |client| Owner { client, number: 0 };
+    for client in [1, 2] {
+        let granted = locks.lock_by_earlier_rules(of(client), &shared, None);
+        assert_eq!(granted, Outcome::Granted);
+    }
+    let taken = locks.lock_by_earlier_rules(of(1), &alone, None);
+    assert!(matches!(taken, Outcome::Taken(_)));
+    // It still shares the file.
+    assert!(matches!(locks.lock(of(3), &alone, None), Outcome::Taken(_)));
+    let waits = locks.lock_by_earlier_rules(of(1), &alone, Some(1));
+    assert_eq!(waits, Outcome::Waits);
+    let refused = locks.lock_by_earlier_rules(of(2), &alone, Some(1));
+    assert_eq!(refused, Outcome::Deadlock);
+    assert_eq!(locks.unlock(of(2), key(1), LockRange::ALL), Ok(()));
+    assert_eq!(locks.take_granted(), [(1, 1)]);
 }

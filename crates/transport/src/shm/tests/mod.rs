@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use super::{Shm, ShmConfig};
 use crate::address::Address;
 use crate::error::{PeerError, TransferError};
-use crate::method::{Method, Packet, Peer, Sink, Token};
+use crate::method::{Method, Packet, Peer, Sink, Takes, Token};
 
 /// Far longer than any wait in these tests, for busy machines.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,9 +31,13 @@ struct Log {
     up: Vec<Peer>,
     down: Vec<(Peer, PeerError)>,
     writable: Vec<Peer>,
+    takes: Takes,
 }
 
 impl Sink for Log {
+    fn takes(&self) -> Takes {
+        self.takes
+    }
     fn packet(&mut self, peer: Peer, packet: Packet<'_>) {
         self.packets.push_back((peer, packet.to_vec(0)));
     }
@@ -65,6 +69,7 @@ impl Log {
             up,
             down,
             writable,
+            takes: _,
         } = self;
         [
             packets.len(),

@@ -116,6 +116,90 @@ fn behind_a_stream_polls_of_one_moment_skip_the_ring_and_later_ones_read_it() {
     assert_eq!(met.server.log.packets.len(), 13);
 }
 
+/// Three clients have sent a hundred packets each to a server whose rings are polled, which numbers the clients as they have met it.
+fn three_with_packets() -> (Host, [Host; 3]) {
+    let (_folder, address) = place();
+    let mut server = Host::listening(ShmConfig::default(), &address);
+    let mut clients = [(); 3].map(|()| Host::new(ShmConfig::default()));
+    let to_server = clients.each_mut().map(|client| {
+        let peer = client.shm.connect(Instant::now(), &address).unwrap();
+        client.shm.send(peer, &[b"hello"]).unwrap();
+        both(client, &mut server, "it is up", |client, server| {
+            is_up(client, peer) && server.log.packets.pop_front().is_some()
+        });
+        peer
+    });
+    for packet in 0..100 {
+        for (client, peer) in clients.iter_mut().zip(to_server) {
+            client.shm.send(peer, &[&[packet]]).unwrap();
+        }
+    }
+    (server, clients)
+}
+
+/// Takes all packets, one a poll. Returns the clients that they came from, with the numbers of packets that came in a row.
+fn turns_of(server: &mut Host, mut before: impl FnMut(&mut Shm)) -> Vec<(usize, usize)> {
+    let (mut next, mut turns) = ([0; 3], Vec::new());
+    while next != [100; 3] {
+        before(&mut server.shm);
+        assert!(server.poll(), "{next:?}");
+        let (peer, packet) = server.log.packets.pop_front().unwrap();
+        assert!(server.log.packets.is_empty(), "one poll, one packet");
+        let from = server.log.up.iter().position(|up| *up == peer).unwrap();
+        assert_eq!(packet, [next[from]], "of client {from}");
+        next[from] += 1;
+        match turns.last_mut() {
+            Some((latest, taken)) if *latest == from => *taken += 1,
+            _ => turns.push((from, 1)),
+        }
+    }
+    turns
+}
+
+#[test]
+fn of_packets_that_are_taken_whoever_has_sent_them_each_ring_delivers_some_in_its_turn() {
+    let (mut server, _clients) = three_with_packets();
+    server.log.takes = Takes::OneInTurn;
+    let turns = turns_of(&mut server, |_| {});
+    assert!(turns.iter().all(|(_, taken)| *taken <= 32), "{turns:?}");
+    assert!(turns.len() <= 3 * 4, "{turns:?}");
+}
+
+#[test]
+fn of_packets_that_are_taken_one_by_one_each_ring_delivers_one_in_its_turn() {
+    let (mut server, _clients) = three_with_packets();
+    server.log.takes = Takes::One;
+    let turns = turns_of(&mut server, |_| {});
+    assert_eq!(turns.len(), 3 * 100, "{turns:?}");
+    let first = turns[..3].iter().cycle();
+    assert!(turns.iter().eq(first.take(turns.len())), "{turns:?}");
+}
+
+#[test]
+fn sockets_that_need_a_look_end_a_ring_s_turn() {
+    let (mut server, _clients) = three_with_packets();
+    server.log.takes = Takes::OneInTurn;
+    let turns = turns_of(&mut server, |shm| {
+        assert!(!shm.attention, "they were looked at");
+        shm.attention = true;
+    });
+    assert_eq!(turns.len(), 3 * 100, "{turns:?}");
+}
+
+#[test]
+fn a_ring_that_is_set_aside_has_no_turn() {
+    let (mut server, _clients) = three_with_packets();
+    server.log.takes = Takes::OneInTurn;
+    // The poll that finds the packet does not deliver it, and the next one begins another ring's turn.
+    let paused = server.log.up[0];
+    server.shm.pause(paused);
+    while server.shm.polled.len() == 3 {
+        server.poll();
+    }
+    assert_eq!(server.shm.taken_in_turn, 0);
+    assert!(server.log.packets.iter().all(|(from, _)| *from != paused));
+}
+
 #[test]
 fn a_packet_above_the_limit_is_refused() {
     let mut met = meet(ShmConfig::default());

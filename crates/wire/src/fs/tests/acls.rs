@@ -302,3 +302,35 @@ fn servers_of_before_get_modes_without_the_umask_and_no_lists() {
         assert!(Request::from_bytes(&bytes).is_ok());
     }
 }
+
+#[test]
+fn who_knows_no_lists_sees_what_the_owning_group_may_do_and_not_the_mask() {
+    let node = |mode, acl: Option<Acl>| Reply {
+        result: Ok(ReplyBody::Node(Box::new(Node {
+            object: ObjectId(9),
+            attributes: Attributes {
+                mode,
+                ..super::attributes()
+            },
+            body: Body::Link(Vec::new()),
+            acl: acl.map(Box::new),
+        }))),
+    };
+    for (group, mask, shown) in [(0, 6, 0o600), (6, 4, 0o640), (5, 7, 0o650)] {
+        let acl = Acl {
+            users: vec![(7, 6)],
+            group,
+            mask: Some(mask),
+            ..Acl::of_mode(0o600)
+        };
+        let reply = node(0o600 | u16::from(mask) << 3, Some(acl));
+        for format in FORMATS.lowest..=FORMATS.highest {
+            let read = Reply::from_bytes(&reply.to_bytes(format)).unwrap().0;
+            let expected = match format >= ACLS {
+                true => reply.clone(),
+                false => node(shown, None),
+            };
+            assert_eq!(read, expected, "format {format}");
+        }
+    }
+}

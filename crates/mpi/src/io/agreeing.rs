@@ -1,22 +1,73 @@
-//! Callers, which carry operations of several steps out.
+//! What processes tell each other in the steps of operations on files.
 
 use causeway_engine::Memory;
 
 use crate::abi;
 use crate::buffer::{OwnedBuffer, temporary};
+use crate::caller::Caller;
 use crate::collective::Blocks;
 use crate::error::{Error, Result};
-use crate::process::{Active, Process};
-use crate::status::Status;
+use crate::node::{self, Started};
+use crate::process::Process;
+use crate::told::bytes_of;
 
-/// Carries an operation of several steps out: lends the process for each step, and waits in between. While it waits, functions of the
-/// program may be called, which may call MPI.
-pub trait Caller {
-    /// Lends the process for a step.
-    fn with<R>(&mut self, step: impl FnOnce(&mut Process) -> Result<R>) -> Result<R>;
+/// Does an operation in memory that all processes of the communicator have. Returns `false` if they have none: it is to be done by messages.
+fn in_area(
+    caller: &mut impl Caller,
+    communicator: usize,
+    start: impl Fn(&mut Process) -> Result<Started>,
+) -> Result<bool> {
+    loop {
+        match caller.with(&start)? {
+            Started::Done => return Ok(true),
+            Started::Going(active) => return caller.wait(active).map(|_| true),
+            Started::ByMessages => return Ok(false),
+            Started::Make => node::make_area(caller, communicator)?,
+        }
+    }
+}
 
-    /// Waits until an operation is done.
-    fn wait(&mut self, active: Active) -> Result<Status>;
+/// Exchanges some numbers as [`tell`] does, in memory that all processes have if there is some. All processes call this function in the
+/// same step, and none of them [`tell`].
+pub(crate) fn tell_nearby<const N: usize>(
+    caller: &mut impl Caller,
+    communicator: usize,
+    numbers: [i64; N],
+) -> Result<Vec<[i64; N]>> {
+    let size = caller.with(|process| Ok(process.communicator(communicator)?.size()))?;
+    let from = OwnedBuffer::bytes(Memory::from_vec(bytes_of(&numbers)));
+    let into = OwnedBuffer::bytes(temporary(size as usize * N * 8)?);
+    let done = in_area(caller, communicator, |process| {
+        process.allgather_in_area(Some(&from.as_buffer()), &into.as_buffer(), communicator)
+    })?;
+    match done {
+        true => Ok(numbers_in(&into.memory.to_vec())),
+        false => tell(caller, communicator, numbers),
+    }
+}
+
+/// Sends the first process's memory, as long as the others' is, to all: in memory that all processes have if there is some.
+pub(crate) fn broadcast_nearby(
+    caller: &mut impl Caller,
+    communicator: usize,
+    memory: &Memory,
+) -> Result<()> {
+    let buffer = OwnedBuffer::bytes(memory.clone());
+    let done = in_area(caller, communicator, |process| {
+        process.broadcast_in_area(&buffer.as_buffer(), 0, communicator)
+    })?;
+    match done {
+        true => Ok(()),
+        false => broadcast(caller, communicator, &buffer),
+    }
+}
+
+fn broadcast(caller: &mut impl Caller, communicator: usize, buffer: &OwnedBuffer) -> Result<()> {
+    let active = caller.with(|process| {
+        let steps = process.broadcast(buffer.as_buffer(), 0, communicator)?;
+        process.begin(steps)
+    })?;
+    caller.wait(active).map(drop)
 }
 
 /// Exchanges some numbers: returns those of all processes of a communicator, by rank.
@@ -25,7 +76,7 @@ pub(crate) fn tell<const N: usize>(
     communicator: usize,
     numbers: [i64; N],
 ) -> Result<Vec<[i64; N]>> {
-    let own = Memory::from_vec(numbers.iter().flat_map(|one| one.to_ne_bytes()).collect());
+    let own = Memory::from_vec(bytes_of(&numbers));
     let (active, memory) = caller.with(|process| {
         let size = process.communicator(communicator)?.size();
         let memory = temporary(size as usize * N * 8)?;
@@ -79,7 +130,7 @@ pub(crate) fn agree_on<T>(
 /// Numbers that the first process finds out for all.
 pub(crate) type Found = [i64; 5];
 
-fn class_of<T>(result: &Result<T>) -> i64 {
+pub(crate) fn class_of<T>(result: &Result<T>) -> i64 {
     result
         .as_ref()
         .err()
@@ -89,7 +140,7 @@ fn class_of<T>(result: &Result<T>) -> i64 {
 
 /// This process's result, if those of all processes are good, with the same arguments. Each has sent the class of its error,
 /// its arguments, and what else there is.
-fn judge<T, const N: usize>(
+pub(crate) fn judge<T, const N: usize>(
     all: &[[i64; N]],
     result: Result<T>,
     what: &str,
@@ -150,9 +201,5 @@ pub(crate) fn tell_all(
         None => temporary(len as usize)?,
     };
     let buffer = OwnedBuffer::bytes(memory.clone());
-    let active = caller.with(|process| {
-        let steps = process.broadcast(buffer.as_buffer(), 0, communicator)?;
-        process.begin(steps)
-    })?;
-    Ok(caller.wait(active).map(|_| memory.to_vec()))
+    Ok(broadcast(caller, communicator, &buffer).map(|()| memory.to_vec()))
 }

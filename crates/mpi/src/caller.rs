@@ -1,0 +1,15 @@
+//! Callers, which carry operations of several steps out.
+
+use crate::error::Result;
+use crate::process::{Active, Process};
+use crate::status::Status;
+
+/// Carries an operation of several steps out: lends the process for each step, and waits in between. While it waits, functions of the
+/// program may be called, which may call MPI.
+pub trait Caller {
+    /// Lends the process for a step.
+    fn with<R>(&mut self, step: impl FnOnce(&mut Process) -> Result<R>) -> Result<R>;
+
+    /// Waits until an operation is done.
+    fn wait(&mut self, active: Active) -> Result<Status>;
+}
