@@ -16,6 +16,8 @@ pub const BMI_IDENTITY_UNKNOWN: c_int = 0;
 pub const BMI_IDENTITY_LOCAL: c_int = 1;
 /// A holder of the cluster's key.
 pub const BMI_IDENTITY_KEYED: c_int = 2;
+/// A process for which the agent of its node speaks: it acts for one user alone.
+pub const BMI_IDENTITY_USER: c_int = 3;
 
 /// The header's `struct bmi_identity`.
 #[repr(C)]
@@ -126,6 +128,7 @@ pub unsafe extern "C" fn BMI_addr_identity(
                 (BMI_IDENTITY_LOCAL, pid, uid, gid)
             }
             Some(Identity::Keyed) => (BMI_IDENTITY_KEYED, 0, 0, 0),
+            Some(Identity::OneUser { uid, gid }) => (BMI_IDENTITY_USER, 0, uid, gid),
         };
         let found = BmiIdentity {
             kind,

@@ -23,6 +23,7 @@ use causeway_engine::Endpoint;
 use causeway_engine::matcher::{ByTag, FromTag};
 use causeway_transport::registry::Registry;
 
+pub use causeway_transport::agent;
 pub use causeway_transport::nodes;
 
 pub use causeway_engine::types::{self, *};

@@ -290,7 +290,12 @@ fn describe_servers(output: &Output, file: &Path) -> Outcome<Vec<serde_json::Val
         Some(key) => format!("  key: {}", key.display()),
         None => "  key: none; only processes of one user on this host".to_owned(),
     });
-    if let Some(nodes) = session.configuration.nodes().map_err(unreadable)? {
+    if let Some(agent) = session.configuration.agent() {
+        let socket = agent.socket.display();
+        output.line(&format!(
+            "  this node's agent speaks for this user, who may not read the key: {socket}"
+        ));
+    } else if let Some(nodes) = session.configuration.nodes().map_err(unreadable)? {
         let known = nodes.current();
         let own = known.member().certificate();
         output.line(&format!(

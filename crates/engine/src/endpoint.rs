@@ -29,6 +29,7 @@ mod parked;
 mod pieces;
 mod posting;
 mod progress;
+mod proven;
 mod sleep;
 mod stall;
 mod watch;
@@ -38,16 +39,13 @@ mod yielding;
 mod tests;
 
 use std::cell::OnceCell;
-use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_sys::fork::Owner;
 use causeway_sys::memory::Memory;
 use causeway_sys::runnable::Runnable;
 use causeway_transport::registry::{Registry, Settings};
-use causeway_transport::{
-    Access, Certificate, Direction, Identity, PeerReport, Sharing, TransferError,
-};
+use causeway_transport::{Access, Direction, PeerReport, Sharing, TransferError};
 use causeway_wire::bmi::{InstanceId, Introduction};
 use causeway_wire::formats::Formats;
 use causeway_wire::region::RegionDescriptor;
@@ -100,6 +98,7 @@ impl<M: Matcher> Endpoint<M> {
         let registry = Registry::builtin(&Settings {
             key: config.key.clone(),
             nodes: config.nodes.clone(),
+            agent: config.agent.clone(),
             encrypt: config.encrypt,
             connect_timeout: config.connect_timeout,
             tcp_connections: config.tcp_connections,
@@ -225,20 +224,6 @@ impl<M: Matcher> Endpoint<M> {
             self.drop_connection(peer);
             self.settle();
         }
-    }
-
-    /// The identity of the peer, as far as it is known for certain; `None` while not connected.
-    pub fn identity(&self, addr: Addr) -> Option<Identity> {
-        let peer = self.find(addr)?;
-        let (method, handle) = self.connections.link(peer)?;
-        self.methods.slots[method].method.identity(handle)
-    }
-
-    /// The node that the peer belongs to, if its method has it prove that ([`Config::nodes`]); `None` while not connected.
-    pub fn node(&self, addr: Addr) -> Option<Arc<Certificate>> {
-        let peer = self.find(addr)?;
-        let (method, handle) = self.connections.link(peer)?;
-        self.methods.slots[method].method.node(handle)
     }
 
     /// The connection under an address; `None` while messages cannot flow at once. As long as it is the same, the peer is the same

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use causeway_sys::secret::Secret;
+use causeway_transport::agent::Agent;
 use causeway_transport::{Nodes, PeerError, TransferError};
 pub use causeway_wire::watch::Count;
 
@@ -197,6 +198,8 @@ pub struct Config {
     pub key: Option<Secret>,
     /// With a key: each connection proves which node is at its other end ([`Endpoint::node`](crate::Endpoint::node)), or is not made.
     pub nodes: Option<Nodes>,
+    /// Without a key: an agent of this node makes the handshakes of the connections that this process begins.
+    pub agent: Option<Agent>,
     /// Encrypt keyed connections. Without, what travels over `tcp` can be read on the way, and not be changed or forged.
     pub encrypt: bool,
     /// Messages up to this many bytes travel eagerly, larger ones by rendezvous.
@@ -241,6 +244,7 @@ impl Default for Config {
             listen: Vec::new(),
             key: None,
             nodes: None,
+            agent: None,
             encrypt: true,
             eager_limit: EAGER_BY_METHOD,
             unexpected_limit: 64 << 10,

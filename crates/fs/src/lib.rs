@@ -4,9 +4,10 @@
 //! several threads), [`open_file`] and [`listing`] (files and directories as programs in other languages know them),
 //! then what stands behind it: [`distribution`] (which byte lies where), [`meta`] (names and
 //! objects), [`data`] (datafiles), [`server`] (the process around them) and [`dev`] (a whole file
-//! system of server processes on one machine).
+//! system of server processes on one machine). [`agent`] speaks for users who may not read the keys.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 mod backoff;
 mod boot;
 mod capability_key;

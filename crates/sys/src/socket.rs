@@ -154,6 +154,41 @@ impl RecordSocket {
         })
     }
 
+    /// The supplementary groups of the process at the other end, as of when it connected: `most` at most, the lowest ones first, as the
+    /// kernel has them.
+    pub fn peer_groups(&self, most: usize) -> io::Result<Vec<u32>> {
+        use std::os::fd::AsRawFd;
+        // The kernel has no list that is longer (NGROUPS_MAX).
+        const LONGEST: usize = 1 << 16;
+        let mut groups = vec![0_u32; most];
+        loop {
+            let mut len = (groups.len() * size_of::<u32>()) as libc::socklen_t;
+            // SAFETY: the kernel writes at most `len` bytes into `groups`, which has that many, and `len` is in bytes.
+            let status = unsafe {
+                libc::getsockopt(
+                    self.socket.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    libc::SO_PEERGROUPS,
+                    groups.as_mut_ptr().cast(),
+                    &mut len,
+                )
+            };
+            let count = len as usize / size_of::<u32>();
+            let error = match status {
+                0 => {
+                    groups.truncate(count.min(most));
+                    return Ok(groups);
+                }
+                _ => io::Error::last_os_error(),
+            };
+            // It says then how long the list is.
+            if error.raw_os_error() != Some(libc::ERANGE) || groups.len() >= count.min(LONGEST) {
+                return Err(error);
+            }
+            groups.resize(count.min(LONGEST), 0);
+        }
+    }
+
     /// The kernel's handle of the process that [`RecordSocket::peer`] is about.
     pub fn peer_process(&self) -> io::Result<OwnedFd> {
         /// Since Linux 6.5; the number of all architectures that share the common list.
@@ -448,6 +483,16 @@ mod tests {
             Received::Nothing
         ));
         assert_eq!(two.peer().unwrap().uid, rustix::process::getuid().as_raw());
+        let mut groups: Vec<u32> = rustix::process::getgroups()
+            .unwrap()
+            .into_iter()
+            .map(|group| group.as_raw())
+            .collect();
+        groups.sort_unstable();
+        let mut seen = two.peer_groups(1 << 10).unwrap();
+        seen.sort_unstable();
+        assert_eq!(seen, groups);
+        assert_eq!(two.peer_groups(0).unwrap(), []);
         assert!(!two.is_hung_up());
         two.send(b"unread", &[]).unwrap();
         one.send(b"last", &[]).unwrap();

@@ -20,6 +20,7 @@ use std::str::FromStr;
 
 use causeway_fs::config::Configuration;
 use causeway_sys::memory::Memory;
+use causeway_transport::agent::{Credentials, Speaker};
 use causeway_transport::session::{Bounds, Session};
 use causeway_transport::{
     Access, Address, Atomic, Direction, PLACEMENT_HEAD_BYTES, Packet, Peer, PeerError, Sink, Spans,
@@ -31,7 +32,10 @@ use causeway_wire::datagram::{self, Datagram, Segment};
 use causeway_wire::formats::Formats;
 use causeway_wire::node::{self, files};
 use causeway_wire::region::RegionDescriptor;
-use causeway_wire::{atomic, bmi, contact, fs, home, pmi, run, shm, store, tcp, vi, watch, window};
+use causeway_wire::user::User;
+use causeway_wire::{
+    agent, atomic, bmi, contact, fs, home, pmi, run, shm, store, tcp, vi, watch, window,
+};
 
 use crate::placement::Placements;
 use crate::random::Random;
@@ -67,6 +71,7 @@ pub fn all() -> &'static [Decoder] {
         "home": home_file, samples::homes;
         "certificate": canonical::<node::Certificate>, samples::certificates;
         "node_file": node_file, samples::node_files;
+        "agent": agent_messages, samples::agent_messages;
         "bmi_packet": bmi_packet, samples::packets;
         "tcp_opening": tcp_opening, samples::openings;
         "tcp_frames": tcp_frames, samples::frames;
@@ -189,6 +194,30 @@ fn home_file(bytes: &[u8]) {
     if let Ok(value) = home::Enrollment::parse(text) {
         assert!(value.to_text() == text, "another text: {value:?}");
     }
+}
+
+/// What processes without keys and their node's agent say to each other, and the agent's reply to it.
+fn agent_messages(bytes: &[u8]) {
+    canonical::<agent::Reply>(bytes);
+    canonical::<User>(bytes);
+    let Ok(request) = agent::Request::from_bytes(bytes) else {
+        return;
+    };
+    assert!(request.to_bytes() == bytes, "another encoding: {request:?}");
+    let user = User {
+        uid: 1,
+        gid: 2,
+        groups: vec![3],
+    };
+    let credentials = Credentials {
+        key: [7; 32].into(),
+        nodes: None,
+    };
+    let mut speaker = Speaker::new(user);
+    speaker.on_request(&credentials, &request);
+    // No reply is good for the same again.
+    let again = speaker.on_request(&credentials, &request);
+    assert!(matches!(again, agent::Reply::Refused(_)), "{again:?}");
 }
 
 /// The same of the files of nodes and of their authority.

@@ -24,6 +24,7 @@ fn settings() -> Settings {
     Settings {
         key: None,
         nodes: None,
+        agent: None,
         encrypt: false,
         connect_timeout: Duration::from_secs(5),
         tcp_connections: 0,

@@ -18,11 +18,14 @@
 //! caller that was told [`SendError::WouldBlock`]. That is the work of the engine above.
 
 pub mod address;
+pub mod agent;
 mod blocking;
+mod ciphers;
 mod clock;
 pub mod error;
 mod fragments;
 mod half_open;
+mod identity;
 pub mod mem;
 pub mod method;
 pub mod nodes;

@@ -109,10 +109,12 @@ use causeway_sys::secret::Secret;
 pub use causeway_wire::atomic::{Operation, Outcome};
 use causeway_wire::node::Certificate;
 use causeway_wire::region::{RegionDescriptor, Regions};
+use causeway_wire::user::User;
 use smallvec::SmallVec;
 
 use crate::address::{self, Address};
 use crate::error::{Error, PeerError, SendError, TransferError};
+pub use crate::identity::Identity;
 pub use crate::packet::{Packet, Takes};
 use crate::wake::{Park, Parking, WakeFlag};
 
@@ -163,6 +165,13 @@ pub trait Method: Send {
     /// The node that the peer belongs to, with its name and roles, once the connection stands: proven by the peer, and signed by an authority that is
     /// accepted. `None` if the method does not prove nodes ([`Capabilities::identifies_nodes`]).
     fn node(&self, peer: Peer) -> Option<Arc<Certificate>> {
+        let _ = peer;
+        None
+    }
+
+    /// The one user that the peer speaks for, once the connection stands, where the agent of its node has said so
+    /// ([`Identity::OneUser`]).
+    fn user(&self, peer: Peer) -> Option<Arc<User>> {
         let _ = peer;
         None
     }
@@ -663,43 +672,6 @@ impl Transfer {
     /// Fragments of the longer of its lists: see [`Limits::max_list`].
     pub fn longest_list(&self) -> usize {
         self.local.len().max(self.remote.len())
-    }
-}
-
-/// The identity of a peer, as far as the method can tell for certain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Identity {
-    /// A process on this host, vouched for by the kernel: it made the connection.
-    Local {
-        /// Its process id.
-        pid: i32,
-        /// Its user id.
-        uid: u32,
-        /// Its group id.
-        gid: u32,
-    },
-    /// A process on this host that holds the other end of a network connection. The kernel vouches for the user who made that
-    /// socket; who speaks through it may be another one that was given it, and cannot speak for others.
-    SocketOf {
-        /// The number of a process that holds it; 0 if it is not known.
-        pid: i32,
-        /// Who made it.
-        uid: u32,
-        /// That process's group.
-        gid: u32,
-    },
-    /// A holder of the cluster's key.
-    Keyed,
-}
-
-impl Identity {
-    /// That of the calling process.
-    pub fn this_process() -> Self {
-        Self::Local {
-            pid: rustix::process::getpid().as_raw_nonzero().get(),
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
-        }
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use causeway_sys::secret::Secret;
 
 use crate::address::{Address, MAX_ADDRESS_BYTES};
+use crate::agent::Agent;
 use crate::error::Error;
 use crate::method::Method;
 use crate::nodes::Nodes;
@@ -27,6 +28,8 @@ pub struct Settings {
     pub key: Option<Secret>,
     /// With a key: each connection proves which node is at its other end. Methods that cannot are left out.
     pub nodes: Option<Nodes>,
+    /// Without a key: an agent of this node that makes this process's handshakes. Methods that cannot ask it are left out.
+    pub agent: Option<Agent>,
     /// Encrypt keyed connections; those of `udp` are always, those of `tcp` are authenticated otherwise.
     pub encrypt: bool,
     /// How long connecting may take, and how long a silent connection is kept before it is probed.
@@ -104,6 +107,9 @@ impl Default for Constructors {
 }
 
 fn shm(settings: &Settings) -> Result<Box<dyn Method>, Error> {
+    if settings.agent.is_some() {
+        return Err(Error::Unsupported(OF_AGENTS));
+    }
     Ok(Box::new(Shm::new(ShmConfig {
         key: settings.key.clone(),
         nodes: settings.nodes.clone(),
@@ -116,6 +122,7 @@ fn tcp(settings: &Settings) -> Result<Box<dyn Method>, Error> {
     Ok(Box::new(Tcp::new(TcpConfig {
         key: settings.key.clone(),
         nodes: settings.nodes.clone(),
+        agent: settings.agent.clone(),
         encrypt: settings.encrypt,
         connect_timeout: settings.connect_timeout,
         connections: match settings.tcp_connections {
@@ -126,7 +133,14 @@ fn tcp(settings: &Settings) -> Result<Box<dyn Method>, Error> {
     })?))
 }
 
+/// Why methods other than tcp are left out for a process for which an agent speaks.
+const OF_AGENTS: &str =
+    "this process may not read the key, and the node's agent speaks for it over tcp alone";
+
 fn udp(settings: &Settings) -> Result<Box<dyn Method>, Error> {
+    if settings.agent.is_some() {
+        return Err(Error::Unsupported(OF_AGENTS));
+    }
     if settings.nodes.is_some() {
         return Err(Error::Unsupported(
             "connections over udp do not prove which node is at their other end, and that is demanded here: use tcp",

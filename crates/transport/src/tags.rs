@@ -10,7 +10,9 @@
 
 use aegis::aegis128l::Aegis128LMac;
 use subtle::ConstantTimeEq as _;
-use zeroize::{Zeroize as _, Zeroizing};
+use zeroize::Zeroizing;
+
+use crate::ciphers::SessionKeys;
 
 /// Bytes of a tag; as many as an encrypted record has in the same place.
 pub(crate) const TAG_BYTES: usize = 16;
@@ -28,22 +30,11 @@ pub struct TagKeys {
 }
 
 impl TagKeys {
-    /// The keys that a finished handshake gives; `fast_aes` if both processors have instructions for AES.
-    pub(crate) fn of(noise: &mut snow::HandshakeState, fast_aes: bool) -> Self {
-        let (mut from_initiator, mut from_responder) = noise.dangerously_get_raw_split();
-        let initiator = TagKey::of(&from_initiator, fast_aes);
-        let responder = TagKey::of(&from_responder, fast_aes);
-        from_initiator.zeroize();
-        from_responder.zeroize();
-        match noise.is_initiator() {
-            true => Self {
-                ours: initiator,
-                theirs: responder,
-            },
-            false => Self {
-                ours: responder,
-                theirs: initiator,
-            },
+    /// From the keys that a finished handshake gives; `fast_aes` if both processors have instructions for AES.
+    pub(crate) fn of(keys: &SessionKeys, fast_aes: bool) -> Self {
+        Self {
+            ours: TagKey::of(&keys.ours, fast_aes),
+            theirs: TagKey::of(&keys.theirs, fast_aes),
         }
     }
 
@@ -112,8 +103,13 @@ pub(crate) mod tests {
 
     /// The two sides of a handshake that is finished, the caller's first.
     pub(crate) fn shaken() -> (snow::HandshakeState, snow::HandshakeState) {
+        shaken_with("Noise_NNpsk0_25519_AESGCM_BLAKE2s")
+    }
+
+    /// The same of this protocol.
+    pub(crate) fn shaken_with(protocol: &str) -> (snow::HandshakeState, snow::HandshakeState) {
         let build = || {
-            snow::Builder::new("Noise_NNpsk0_25519_AESGCM_BLAKE2s".parse().unwrap())
+            snow::Builder::new(protocol.parse().unwrap())
                 .psk(0, &[7; 32])
                 .unwrap()
         };
@@ -129,7 +125,7 @@ pub(crate) mod tests {
 
     fn pair(fast_aes: bool) -> (TagKeys, TagKeys) {
         let (mut one, mut other) = shaken();
-        let keys = |side| TagKeys::of(side, fast_aes);
+        let keys = |side| TagKeys::of(&SessionKeys::of(side), fast_aes);
         (keys(&mut one), keys(&mut other))
     }
 

@@ -29,6 +29,7 @@ pub mod config;
 mod ending;
 pub mod handshake;
 mod link;
+mod places;
 mod progress;
 mod records;
 mod slots;
@@ -49,6 +50,7 @@ use causeway_sys::net::{self, Piece};
 use causeway_sys::secret::Secret;
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::tcp::{MAX_PACKET, MAX_PIECE, Ticket};
+use causeway_wire::user::User;
 use rustix::event::epoll;
 
 pub use config::TcpConfig;
@@ -68,6 +70,7 @@ use crate::slab::RESERVED_GENERATION;
 use crate::trust::{self, LOOPBACK_ALONE, NODES_NEED_KEY};
 use handshake::Protection;
 use link::Buffers;
+use places::Places;
 use slots::{Origin, PeerState, Slots};
 
 const SCHEME: &str = resolve::TCP;
@@ -111,6 +114,8 @@ pub struct Tcp {
     shortage_log: LogLimit<Instant>,
     /// The same of peers beyond the limit.
     limit_log: LogLimit<Instant>,
+    /// Of users for whom agents speak.
+    places: Places,
     buffers: Buffers,
     /// Peers that the next poll looks after without being asked by epoll.
     due: Vec<Peer>,
@@ -140,8 +145,9 @@ impl Tcp {
             source: error.into(),
         })?;
         // Of what the process may have open, most is for those that are trusted.
-        let quarter = limits::open_files().map_or(u64::MAX, |limit| limit / 4);
-        let most = config.max_half_open.min(quarter as usize);
+        let open_files = limits::open_files().unwrap_or(u64::MAX) as usize;
+        let most = config.max_half_open.min(open_files / 4);
+        let places = Places::new(config.max_peers, open_files);
         let half_open = HalfOpen::new(most, config.connect_timeout);
         Ok(Self {
             config,
@@ -155,6 +161,7 @@ impl Tcp {
             reserve: Reserve::new(),
             shortage_log: LogLimit::default(),
             limit_log: LogLimit::default(),
+            places,
             buffers: Buffers::new(),
             due: Vec::new(),
             timed: Vec::new(),
@@ -201,8 +208,12 @@ impl Tcp {
     }
 
     /// Refuses addresses that are not on this host if there is no key.
-    fn check_reach(&self, address: &Address, targets: &mut Vec<SocketAddr>) -> Result<(), Error> {
-        if self.config.key.is_none() {
+    fn check_reach(
+        address: &Address,
+        targets: &mut Vec<SocketAddr>,
+        is_keyed: bool,
+    ) -> Result<(), Error> {
+        if !is_keyed {
             targets.retain(|&target| resolve::is_loopback(target));
         }
         if targets.is_empty() {
@@ -273,7 +284,7 @@ impl Method for Tcp {
     fn listen(&mut self, address: &Address) -> Result<Address, Error> {
         let mut targets = resolve::resolve(SCHEME, address)?;
         let asked = targets.clone();
-        self.check_reach(address, &mut targets)?;
+        Self::check_reach(address, &mut targets, self.config.key.is_some())?;
         if targets.len() < asked.len() {
             // A name of several addresses, not all of them on this host.
             tracing::warn!(%address, "listening at its loopback addresses only: no cluster key");
@@ -324,7 +335,8 @@ impl Method for Tcp {
             return Ok(peer);
         }
         let mut targets = resolve::resolve(SCHEME, address)?;
-        self.check_reach(address, &mut targets)?;
+        let is_keyed = self.config.key.is_some() || self.config.agent.is_some();
+        Self::check_reach(address, &mut targets, is_keyed)?;
         if self.slots.len() >= self.config.max_peers {
             return Err(Error::Limit {
                 what: "TCP peers",
@@ -352,6 +364,10 @@ impl Method for Tcp {
     /// it are trusted alike; with nodes, an address that is pinned to a role is confirmed to nodes with that role alone.
     fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
         let state = self.slots.shown(peer)?;
+        if state.user.is_some() {
+            // One user's process is no server, whichever host it is on.
+            return None;
+        }
         let confirmed = resolve::confirm(SCHEME, claimed, &state.address)?;
         // Not what was claimed: that may be written in other ways, or be the address of a listener everywhere.
         let nodes = self.config.nodes.as_ref().map(Nodes::current);
@@ -365,6 +381,10 @@ impl Method for Tcp {
 
     fn node(&self, peer: Peer) -> Option<Arc<Certificate>> {
         self.slots.shown(peer)?.node.clone()
+    }
+
+    fn user(&self, peer: Peer) -> Option<Arc<User>> {
+        self.slots.shown(peer)?.user.clone()
     }
 
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
@@ -561,6 +581,10 @@ impl Tcp {
         let mut facts = vec![("method", "tcp".to_owned()), ("connection", connection)];
         let trust = match state.identity {
             Some(Identity::Keyed) => trust::keyed(state.node.as_deref()),
+            Some(Identity::OneUser { uid, .. }) => {
+                let node = trust::keyed(state.node.as_deref());
+                format!("user {uid}, says the agent there: {node}")
+            }
             Some(Identity::Local { uid, .. } | Identity::SocketOf { uid, .. }) => {
                 format!("user {uid} on this host, says the kernel")
             }

@@ -96,6 +96,13 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
+    /// Takes exactly `N` bytes.
+    pub fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], Malformed> {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(self.take(N, field)?);
+        Ok(bytes)
+    }
+
     /// Takes a `u32` length of at most `limit` and that many bytes.
     pub fn bytes(&mut self, limit: usize, field: &'static str) -> Result<&'a [u8], Malformed> {
         let count = self.count(limit, 1, field)?;

@@ -8,6 +8,7 @@
 //! | [`tcp`], [`shm`] | what the two methods put on a connection |
 //! | [`datagram`] | how the UDP method carries the former where datagrams are lost |
 //! | [`node`] | which node a process belongs to, and what that may be: certificates, and the files of nodes and their authority |
+//! | [`user`], [`agent`] | the one user that a connection speaks for; what processes without keys and the agent of their node say to each other |
 //! | [`region`], [`atomic`] | descriptors of remote memory; remote atomics |
 //! | [`bmi`] | packets of the message layer |
 //! | [`fs`] | requests and replies of the file system |
@@ -32,6 +33,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod agent;
 pub mod atomic;
 pub mod bmi;
 pub mod codec;
@@ -49,6 +51,7 @@ pub mod run;
 pub mod shm;
 pub mod store;
 pub mod tcp;
+pub mod user;
 pub mod vi;
 pub mod watch;
 pub mod window;

@@ -119,8 +119,8 @@ impl Wire for Certificate {
         }
         let serial = input.u64("certificate serial")?;
         let expires = input.u64("certificate expiry")?;
-        let key = array(input, "certificate key")?;
-        let authority = array(input, "certificate authority")?;
+        let key = input.array("certificate key")?;
+        let authority = input.array("certificate authority")?;
         let name = name(input, "node name")?;
         let count = input.count(MAX_ROLES, LEAST_ROLE_BYTES, "node roles")?;
         let mut roles: Vec<String> = Vec::with_capacity(count);
@@ -137,18 +137,9 @@ impl Wire for Certificate {
             authority,
             name,
             roles,
-            signature: array(input, "certificate signature")?,
+            signature: input.array("certificate signature")?,
         })
     }
-}
-
-fn array<const N: usize>(
-    input: &mut Reader<'_>,
-    field: &'static str,
-) -> Result<[u8; N], Malformed> {
-    let mut bytes = [0; N];
-    bytes.copy_from_slice(input.take(N, field)?);
-    Ok(bytes)
 }
 
 fn name(input: &mut Reader<'_>, field: &'static str) -> Result<String, Malformed> {

@@ -17,13 +17,14 @@ use crate::codec::fields::codes;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within, zero};
 use crate::formats::Formats;
 use crate::node::MAX_CERTIFICATE_BYTES;
+use crate::user::MAX_USER_BYTES;
 
 /// The formats of everything in this module that this build speaks. A [`Hello`] has the same fields in each, but for where the
-/// side that has a key states whether it wants encryption, and whether sides prove which nodes they are. In format 5 nothing shows
+/// side that has a key states whether it wants encryption, and whether sides prove which nodes they are and say for whom they speak. In format 5 nothing shows
 /// that records are the peer's unless they are encrypted, so that they always are.
 pub const FORMATS: Formats = Formats {
     lowest: 5,
-    highest: NODES_FROM,
+    highest: USERS_FROM,
 };
 
 /// The first format with records that are authenticated and not encrypted.
@@ -31,6 +32,10 @@ pub const AUTHENTICATED_FROM: u8 = 6;
 
 /// The first format in which sides prove which nodes they are. A side that demands it states no lower one.
 pub const NODES_FROM: u8 = 7;
+
+/// The first format in which an initiator says for which user alone the connection speaks ([`crate::user`]). One that has to say that
+/// states no lower one.
+pub const USERS_FROM: u8 = 8;
 
 /// The first bytes on every connection.
 pub const MAGIC: [u8; 8] = *b"causeway";
@@ -41,8 +46,8 @@ pub const HELLO_BYTES: usize = 24;
 /// Encoded size of the fixed part of a [`Step`].
 pub const STEP_HEADER_BYTES: usize = 4;
 
-/// The most payload that a [`Step`] carries: a Noise message with a certificate. Those without have 48 bytes.
-pub const MAX_STEP_PAYLOAD: usize = 96 + MAX_CERTIFICATE_BYTES;
+/// The most payload that a [`Step`] carries: a Noise message with a certificate and a user. Those without have 48 bytes.
+pub const MAX_STEP_PAYLOAD: usize = 96 + MAX_CERTIFICATE_BYTES + MAX_USER_BYTES;
 
 /// Encoded size of a [`Header`].
 pub const HEADER_BYTES: usize = 32;

@@ -396,16 +396,19 @@ int BMI_addr_disconnect(bmi_t *bmi, bmi_addr_t addr);
 #define BMI_IDENTITY_UNKNOWN 0 /* not connected */
 #define BMI_IDENTITY_LOCAL 1   /* a process of this host; the kernel vouches for its user */
 #define BMI_IDENTITY_KEYED 2   /* it holds the key */
+#define BMI_IDENTITY_USER 3    /* it holds no key: the agent of its node vouches for its user and group, and it may act for that user alone */
 
 struct bmi_identity {
     int kind;     /* BMI_IDENTITY_... */
-    int32_t pid;  /* of a local process: its id, user and group; otherwise 0 */
-    uint32_t uid;
-    uint32_t gid;
+    int32_t pid;  /* of a local process: its id; otherwise 0 */
+    uint32_t uid; /* of a local process, and of one that an agent vouches for; otherwise 0 */
+    uint32_t gid; /* likewise */
 };
 
 /*
  * BMI_addr_identity - which process is at an address
+ *
+ *     Kinds may be added: a kind that is not known gives no right.
  *
  * PARAMETERS
  *     identity  filled in

@@ -121,6 +121,7 @@ const FURTHER: &[(&str, i64)] = &[
     ("BMI_IDENTITY_UNKNOWN", address::BMI_IDENTITY_UNKNOWN as i64),
     ("BMI_IDENTITY_LOCAL", address::BMI_IDENTITY_LOCAL as i64),
     ("BMI_IDENTITY_KEYED", address::BMI_IDENTITY_KEYED as i64),
+    ("BMI_IDENTITY_USER", address::BMI_IDENTITY_USER as i64),
     ("BMI_READ", remote::BMI_READ as i64),
     ("BMI_WRITE", remote::BMI_WRITE as i64),
     ("BMI_GET", remote::BMI_GET as i64),

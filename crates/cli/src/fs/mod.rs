@@ -6,6 +6,7 @@
 //! [`mod@source`] reads files that other clients may replace meanwhile; [`partial`] has files that are not complete yet,
 //! [`store`] completes one, [`small`] many small ones at once; [`sparse`] finds holes; then one module per verb.
 
+mod agent;
 mod at_end;
 pub(crate) mod engine;
 mod local;
@@ -21,6 +22,7 @@ pub(crate) mod tree;
 mod cat;
 mod change;
 mod cp;
+mod detached;
 mod dev;
 mod df;
 mod du;
@@ -75,6 +77,7 @@ enum Verb {
     Ping(ping::Arguments),
     Servers(servers::Arguments),
     Node(node::Arguments),
+    Agent(agent::Arguments),
     Fsck(fsck::Arguments),
     Scrub(scrub::Arguments),
     Mount(mount::MountArguments),
@@ -82,9 +85,9 @@ enum Verb {
 }
 
 impl Arguments {
-    /// Whether it is a server that runs.
+    /// Whether it is a server that runs, or an agent.
     pub(crate) fn serves(&self) -> bool {
-        matches!(self.verb, Verb::Serve(_))
+        matches!(self.verb, Verb::Serve(_) | Verb::Agent(_))
     }
 }
 
@@ -112,6 +115,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Verb::Ping(arguments) => ping::run(arguments),
         Verb::Servers(arguments) => servers::run(arguments),
         Verb::Node(arguments) => node::run(arguments),
+        Verb::Agent(arguments) => agent::run(arguments),
         Verb::Fsck(arguments) => fsck::run(arguments),
         Verb::Scrub(arguments) => scrub::run(arguments),
         Verb::Mount(arguments) => mount::mount(arguments),

@@ -1,8 +1,7 @@
 //! `causeway fs mount` and `causeway fs umount`: the file system as a directory.
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_command::output::Output;
@@ -13,12 +12,8 @@ use causeway_mount::session::{self, Spec, default_threads};
 use clap::Args;
 use serde_json::json;
 
+use super::detached;
 use super::session::{Session, Target};
-
-/// What a detached mount writes once it replies to requests.
-const READY: &str = "ready";
-/// The working directory of a process that must not keep another one in use.
-const ANYWHERE: &str = "/";
 
 /// Mount the file system at a directory, so that every program can use it
 ///
@@ -101,7 +96,7 @@ pub(crate) fn mount(arguments: MountArguments) -> Outcome {
         threads: arguments.threads.map_or_else(default_threads, usize::from),
     })?;
     match arguments.background {
-        true => leave_terminal()?,
+        true => detached::leave_terminal()?,
         false => {
             let place = arguments.directory.display();
             let hint = format!("unmount it with `causeway fs umount {place}`, or Ctrl-C");
@@ -162,32 +157,12 @@ fn detach(arguments: &MountArguments, session: &Session, directory: &std::path::
     if let Some(threads) = arguments.threads {
         command.args(["--threads", &threads.to_string()]);
     }
-    let mut child = command
-        .arg("--")
-        .arg(directory)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .doing(doing)?;
-    let mut line = String::new();
-    if let Some(output) = child.stdout.take() {
-        BufReader::new(output).read_line(&mut line).doing(doing)?;
-    }
-    if line.trim_end() != READY {
-        let status = child.wait().doing(doing)?;
-        // The process has reported why on the same standard error.
-        return Err(Failure {
-            code: status
-                .code()
-                .and_then(|code| u8::try_from(code).ok())
-                .unwrap_or(1),
-            ..Failure::reported()
-        });
-    }
+    command.arg("--").arg(directory);
+    let pid = detached::start(command, doing)?;
     report(
         &session.output,
         directory,
-        child.id(),
+        pid,
         &format!(
             "unmount it with `causeway fs umount {}`",
             directory.display()
@@ -204,21 +179,4 @@ fn end_on_panic() {
         report(panic);
         std::process::abort();
     }));
-}
-
-/// Tells the command that has started this process that the mount replies, and closes what belongs to the terminal.
-fn leave_terminal() -> Outcome {
-    let doing = || "leaving the terminal".to_owned();
-    // A process that leads its group already has left the terminal's.
-    let _ = rustix::process::setsid();
-    std::env::set_current_dir(ANYWHERE).doing(doing)?;
-    let mut out = std::io::stdout();
-    writeln!(out, "{READY}").doing(doing)?;
-    out.flush().doing(doing)?;
-    let null = std::fs::OpenOptions::new()
-        .write(true)
-        .open("/dev/null")
-        .doing(doing)?;
-    rustix::stdio::dup2_stdout(&null).doing(doing)?;
-    rustix::stdio::dup2_stderr(&null).doing(doing)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::stand::Run;
 
 /// Every verb that users can give.
-const VERBS: [&[&str]; 45] = [
+const VERBS: [&[&str]; 46] = [
     &[],
     &["demo"],
     &["info"],
@@ -47,6 +47,7 @@ const VERBS: [&[&str]; 45] = [
     &["fs", "node", "list"],
     &["fs", "node", "revoke"],
     &["fs", "node", "rotate"],
+    &["fs", "agent"],
     &["fs", "fsck"],
     &["fs", "scrub"],
     &["fs", "mount"],

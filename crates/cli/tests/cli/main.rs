@@ -1,6 +1,7 @@
 //! The command as its users meet it: real processes, temporary directories, exit codes and texts.
 #![forbid(unsafe_code)]
 
+mod agent;
 mod bench;
 mod demo;
 mod files;

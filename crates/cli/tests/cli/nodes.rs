@@ -17,10 +17,10 @@ use crate::stand::{Run, send, until, write_as};
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// What a process says, line by line.
-struct Lines(Receiver<String>);
+pub(crate) struct Lines(Receiver<String>);
 
 impl Lines {
-    fn of(said: impl Read + Send + 'static) -> Self {
+    pub(crate) fn of(said: impl Read + Send + 'static) -> Self {
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(said).lines() {
@@ -33,7 +33,7 @@ impl Lines {
     }
 
     /// The next line; empty at the end.
-    fn next(&self) -> String {
+    pub(crate) fn next(&self) -> String {
         use std::sync::mpsc::RecvTimeoutError;
         match self.0.recv_timeout(PATIENCE) {
             Ok(line) => line,
@@ -53,28 +53,28 @@ impl Lines {
         }
     }
 
-    fn rest(&self) -> String {
+    pub(crate) fn rest(&self) -> String {
         self.0.iter().collect::<Vec<_>>().join("\n")
     }
 }
 
 /// What a blocking call returns, which comes in bounded time.
-fn bounded<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) fn bounded<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, result) = channel();
     std::thread::spawn(move || sender.send(call()));
     result.recv_timeout(PATIENCE).expect("it does not end")
 }
 
 /// A server process.
-struct Server {
+pub(crate) struct Server {
     name: String,
-    child: Child,
-    out: Lines,
-    err: Lines,
+    pub(crate) child: Child,
+    pub(crate) out: Lines,
+    pub(crate) err: Lines,
 }
 
 impl Server {
-    fn start(name: &str, run: &Run) -> Self {
+    pub(crate) fn start(name: &str, run: &Run) -> Self {
         let mut child = run.start();
         Self {
             name: name.to_owned(),
@@ -97,7 +97,7 @@ impl Drop for Server {
 }
 
 /// A configuration for two I/O servers with an authority, and one configuration for each node, as if on a host of its own.
-struct Cluster {
+pub(crate) struct Cluster {
     directory: tempfile::TempDir,
     servers: Vec<Server>,
 }
@@ -150,7 +150,7 @@ impl Cluster {
     }
 
     /// With its servers running. Ports that were free may be taken by others before they listen: then there is another cluster.
-    fn running() -> Self {
+    pub(crate) fn running() -> Self {
         for _ in 0..20 {
             let mut this = Self::new();
             let started = [("io0", "a"), ("io1", "b"), ("meta", "m")]
@@ -167,15 +167,15 @@ impl Cluster {
         panic!("all ports are in use");
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         write_as(&self.path(name), text, 0o644, None);
     }
 
@@ -188,13 +188,13 @@ impl Cluster {
     }
 
     /// `causeway fs node ARGUMENTS…`, where the authority is.
-    fn node(&self, arguments: &[&str]) -> Run {
+    pub(crate) fn node(&self, arguments: &[&str]) -> Run {
         let all = [&["fs", "node"], arguments].concat();
         Run::new(self.directory.path(), &all).config(&self.path("causeway.toml"))
     }
 
     /// `causeway fs ARGUMENTS…` with this configuration.
-    fn fs(&self, config: &str, arguments: &[&str]) -> Run {
+    pub(crate) fn fs(&self, config: &str, arguments: &[&str]) -> Run {
         let all = [&["fs"], arguments].concat();
         Run::new(self.directory.path(), &all).config(&self.path(config))
     }
@@ -226,7 +226,7 @@ impl Cluster {
     }
 
     /// Has all servers read again what nodes there are, and waits until they have.
-    fn reload(&self) {
+    pub(crate) fn reload(&self) {
         for server in &self.servers {
             server.signal(Signal::HUP);
             let line = server.out.next();
@@ -250,7 +250,7 @@ impl Cluster {
 }
 
 /// Content that lies on both I/O servers, and is more than what pipes and buffers hold.
-fn large() -> Vec<u8> {
+pub(crate) fn large() -> Vec<u8> {
     (0..48_u32 << 20).map(|at| (at >> 8 ^ at) as u8).collect()
 }
 

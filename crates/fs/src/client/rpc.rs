@@ -27,7 +27,7 @@ use super::identity::Layout;
 use super::link::{Known, Link};
 use super::pending::{Attempt, PendingCall, State, results};
 use super::transfer::{IoKind, Piece};
-use crate::config::Configuration;
+use crate::config::{ConfigError, Configuration};
 
 /// An attempt to connect takes a quarter of the time-out, within these bounds: an attempt that reaches a
 /// server in the middle of dying must leave time for one after the restart.
@@ -64,6 +64,8 @@ pub(crate) struct Rpc {
     pub(super) bmi: Bmi,
     pub(super) context: Context,
     pub(super) links: Vec<Link>,
+    /// An agent makes its handshakes.
+    is_spoken_for: bool,
     /// Index of the metadata server in the configuration.
     pub(super) metadata: usize,
     /// The file system's identity, as the configuration has it.
@@ -102,16 +104,21 @@ impl Rpc {
         caller: Caller,
         only_scheme: Option<&str>,
     ) -> Result<Self, CallError> {
-        let key = configuration
-            .key()
-            .map_err(|e| CallError::local(Errno::EINVAL, e.to_string()))?;
-        let nodes = configuration
-            .nodes()
-            .map_err(|e| CallError::local(Errno::EINVAL, e.to_string()))?;
+        let unusable = |e: ConfigError| CallError::local(Errno::EINVAL, e.to_string());
+        let agent = configuration.agent();
+        let is_spoken_for = agent.is_some();
+        let (key, nodes) = match agent {
+            Some(_) => (None, None),
+            None => (
+                configuration.key().map_err(unusable)?,
+                configuration.nodes().map_err(unusable)?,
+            ),
+        };
         let broken = |e: causeway_bmi::Error| CallError::local(Errno::EIO, e.to_string());
         let mut bmi = Bmi::new(Config {
             key,
             nodes,
+            agent,
             encrypt: configuration.encrypt,
             tcp_connections: configuration.tcp_connections,
             unexpected_limit: MAX_MESSAGE_BYTES,
@@ -129,6 +136,7 @@ impl Rpc {
             bmi,
             context,
             links,
+            is_spoken_for,
             metadata: configuration.metadata_server(),
             file_system: configuration.id,
             layout: None,
@@ -157,9 +165,15 @@ impl Rpc {
         if let Some(addr) = link.addr {
             return Ok(addr);
         }
+        let remark = match self.is_spoken_for {
+            true => {
+                "; this process may not read the key, and the node's agent speaks for it over tcp alone"
+            }
+            false => "",
+        };
         let addr = self.bmi.lookup(&link.addresses).map_err(|e| CallError {
             errno: Errno::EINVAL,
-            message: e.to_string(),
+            message: format!("{e}{remark}"),
             server: Some(link.describe()),
         })?;
         link.addr = Some(addr);

@@ -1,6 +1,8 @@
 //! Reads a configuration's text and checks it; every error has its line.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_bmi::nodes::MAX_AUTHORITIES;
@@ -13,9 +15,10 @@ use super::access::{self, AccessText};
 use super::nodes::{self, NodesEntry};
 use super::source::{Source, check_key_file};
 use super::types::{
-    ConfigError, Configuration, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT,
-    Durability, MAX_SERVERS, ServerEntry,
+    CapabilityRule, ConfigError, Configuration, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE,
+    DEFAULT_TIMEOUT, Durability, MAX_SERVERS, ServerEntry,
 };
+use super::uid_text::{self, UidText};
 use super::units::{parse_duration, parse_size};
 
 /// Longest path of a Unix socket that the kernel takes, in bytes, with room for a suffix.
@@ -41,6 +44,7 @@ struct FileText {
     open_files: Option<Spanned<u64>>,
     distribution: Option<DistributionText>,
     access: Option<AccessText>,
+    agent: Option<AgentText>,
     nodes: Option<Spanned<NodesText>>,
     #[serde(default)]
     server: Vec<Spanned<ServerText>>,
@@ -56,10 +60,17 @@ struct DistributionText {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct AgentText {
+    socket: Spanned<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct NodesText {
     authorities: Spanned<Vec<Spanned<String>>>,
     node_file: Spanned<PathBuf>,
     revoked_file: Spanned<PathBuf>,
+    uids: Option<BTreeMap<String, Spanned<Vec<Spanned<UidText>>>>>,
 }
 
 #[derive(Deserialize)]
@@ -97,7 +108,12 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
     }
     let nodes = raw.nodes.as_ref();
     let nodes = nodes.map(|text| nodes_entry(&source, text, raw.key_file.is_some(), &servers));
+    let access = access::rules(&source, raw.access)?;
+    if access.capabilities == CapabilityRule::Off {
+        refuse_without_capabilities(&source, raw.agent.as_ref(), raw.nodes.as_ref())?;
+    }
     let configuration = Configuration {
+        agent_socket: agent_socket(&source, raw.agent, raw.key_file.is_some())?,
         nodes: nodes.transpose()?,
         name: name(&source, &raw.name, "a file system's")?,
         id: identity(&source, &raw.id)?,
@@ -108,11 +124,52 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
         encrypt: raw.encrypt.unwrap_or(true),
         checksums: raw.checksums.unwrap_or(true),
         tcp_connections: tcp_connections(&source, raw.tcp_connections.as_ref())?,
-        access: access::rules(&source, raw.access)?,
+        access,
         open_files: open_files(&source, raw.open_files.as_ref())?,
         servers,
     };
     Ok((configuration, key_line))
+}
+
+/// Who may act for some users alone is held to that by capabilities.
+fn refuse_without_capabilities(
+    source: &Source<'_>,
+    agent: Option<&AgentText>,
+    nodes: Option<&Spanned<NodesText>>,
+) -> Result<(), ConfigError> {
+    let ruled = nodes.filter(|nodes| nodes.get_ref().uids.is_some());
+    let (span, what) = match (agent, ruled) {
+        (Some(agent), _) => (agent.socket.span(), "`[agent]`"),
+        (None, Some(nodes)) => (nodes.span(), "`uids`"),
+        (None, None) => return Ok(()),
+    };
+    let message = format!(
+        "{what} needs capabilities, by which I/O servers know what a user may read and write: remove `capabilities = \"off\"`"
+    );
+    Err(source.error(&span, message))
+}
+
+fn agent_socket(
+    source: &Source<'_>,
+    text: Option<AgentText>,
+    has_key: bool,
+) -> Result<Option<PathBuf>, ConfigError> {
+    let Some(AgentText { socket }) = text else {
+        return Ok(None);
+    };
+    if !has_key {
+        return Err(source.error(
+            &socket.span(),
+            "`[agent]` needs a `key_file`: agents speak for users who may not read that",
+        ));
+    }
+    match socket.get_ref().is_absolute() {
+        true => Ok(Some(socket.into_inner())),
+        false => Err(source.error(
+            &socket.span(),
+            "the socket's path is relative; it must be absolute, as every node uses it",
+        )),
+    }
 }
 
 fn nodes_entry(
@@ -158,11 +215,15 @@ fn nodes_entry(
             .ok_or_else(|| source.error(&digits.span(), message))
     };
     let authorities = listed.get_ref().iter().map(key);
-    Ok(NodesEntry::new(
+    let entry = NodesEntry::new(
         authorities.collect::<Result<_, _>>()?,
         text.node_file.get_ref().clone(),
         text.revoked_file.get_ref().clone(),
-    ))
+    );
+    if let Some(text) = &text.uids {
+        entry.set_uids(Arc::new(uid_text::rules(source, text)?));
+    }
+    Ok(entry)
 }
 
 fn name(source: &Source<'_>, name: &Spanned<String>, whose: &str) -> Result<String, ConfigError> {

@@ -158,6 +158,7 @@ impl Configuration {
             checksums: true,
             tcp_connections: 0,
             access: AccessRules::default(),
+            agent_socket: None,
             open_files: DEFAULT_OPEN_FILES,
             servers: Vec::new(),
         }

@@ -54,6 +54,9 @@ impl Configuration {
             );
         }
         known.replace(membership);
+        if let Some(own) = &self.nodes {
+            own.set_uids(entry.uids());
+        }
         Ok(())
     }
 

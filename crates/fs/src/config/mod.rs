@@ -1,7 +1,7 @@
 //! The configuration: one short TOML file, the same on every node.
 //!
 //! [`Configuration`] (in `types`) is what every program works with; `file` reads and checks the text and gives every error its
-//! line; `text` writes it (`source`, `units` and `access` are parts of both); `nodes` is what it says of nodes, and `membership` reads the files that it names for them; `layout` makes configurations from a list of hosts
+//! line; `text` writes it (`source`, `units`, `uid_text`, `uids` and `access` are parts of both); `nodes` is what it says of nodes, and `membership` reads the files that it names for them; `layout` makes configurations from a list of hosts
 //! or for one machine.
 
 mod access;
@@ -13,6 +13,8 @@ mod nodes;
 mod source;
 mod text;
 mod types;
+mod uid_text;
+mod uids;
 mod units;
 
 #[cfg(test)]
@@ -21,6 +23,7 @@ mod tests;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use causeway_bmi::agent::Agent;
 use causeway_sys::secret::Secret;
 use causeway_sys::trusted_file::{self, Refused, Use};
 use causeway_wire::fs::DistributionHint;
@@ -33,6 +36,7 @@ pub use types::{
     DEFAULT_CAPABILITY_LIFETIME, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT,
     Durability, MAX_SERVERS, ServerEntry,
 };
+pub use uids::UidRules;
 
 /// The environment variable that names a configuration file.
 pub const VARIABLE: &str = "CAUSEWAY_CONFIG";
@@ -64,14 +68,17 @@ impl Configuration {
     /// Checks the text of a file, and the files with keys that it names.
     pub fn load_text(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let (configuration, key_line) = file::parse(text, &path.display().to_string())?;
-        if let Some(key_file) = &configuration.key_file {
+        let is_spoken_for = configuration.agent().is_some();
+        if let Some(key_file) = configuration.key_file.as_ref().filter(|_| !is_spoken_for) {
             key::read(key_file).map_err(|message| ConfigError {
                 file: path.display().to_string(),
                 line: key_line,
                 message,
             })?;
         }
-        configuration.nodes()?;
+        if !is_spoken_for {
+            configuration.nodes()?;
+        }
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         tracing::debug!(file = %path.display(), key_file = ?configuration.key_file, "the configuration was read");
         Ok(configuration)
@@ -148,6 +155,18 @@ impl Configuration {
                 })
             })
             .transpose()
+    }
+
+    /// The agent that speaks for this process, if the configuration names one and this process may not read the cluster's key, or that of its
+    /// node. It needs neither then.
+    pub fn agent(&self) -> Option<Agent> {
+        let socket = self.agent_socket.as_ref()?;
+        let node_file = self.nodes.as_ref().map(|entry| &entry.node_file);
+        let mut keys = self.key_file.iter().chain(node_file);
+        keys.any(|path| key::is_denied(path)).then(|| Agent {
+            socket: socket.clone(),
+            nodes: self.nodes.is_some(),
+        })
     }
 
     /// The key that only servers hold, if the configuration names its file.

@@ -1,10 +1,12 @@
 //! What a configuration says of nodes.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use causeway_bmi::nodes::files::{bytes_of_hex, hex};
 use causeway_bmi::nodes::{CLIENT, Nodes, PublicKey};
+
+use super::uids::UidRules;
 
 /// The section `[nodes]`.
 #[derive(Debug, Clone)]
@@ -15,6 +17,8 @@ pub struct NodesEntry {
     pub node_file: PathBuf,
     /// The list of revoked certificates.
     pub revoked_file: PathBuf,
+    /// For which users each node may speak: for all copies of the configuration, as last read.
+    pub(super) rules: Arc<Mutex<Arc<UidRules>>>,
     /// What was read from the files, for all copies of the configuration.
     pub(super) known: Arc<OnceLock<Nodes>>,
 }
@@ -23,7 +27,7 @@ impl PartialEq for NodesEntry {
     fn eq(&self, other: &Self) -> bool {
         let said = |entry: &Self| {
             let files = (entry.node_file.clone(), entry.revoked_file.clone());
-            (entry.authorities.clone(), files)
+            (entry.authorities.clone(), files, entry.uids())
         };
         said(self) == said(other)
     }
@@ -38,8 +42,22 @@ impl NodesEntry {
             authorities,
             node_file,
             revoked_file,
+            rules: Arc::default(),
             known: Arc::default(),
         }
+    }
+}
+
+impl NodesEntry {
+    /// For which users each node may speak, as last read.
+    pub fn uids(&self) -> Arc<UidRules> {
+        let rules = self.rules.lock();
+        Arc::clone(&rules.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Has these rules take the place of those of before, for all copies of the configuration.
+    pub(super) fn set_uids(&self, uids: Arc<UidRules>) {
+        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = uids;
     }
 }
 

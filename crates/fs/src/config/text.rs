@@ -16,6 +16,12 @@ pub(super) fn print(configuration: &Configuration) -> String {
         let path = quoted(&path.to_string_lossy());
         format!("# 64 hexadecimal digits, mode 600, the same on every node.\nkey_file = {path}\n")
     });
+    let agent = configuration.agent_socket.as_ref().map(|path| {
+        let path = quoted(&path.to_string_lossy());
+        format!(
+            "\n# Speaks for users who may not read the keys (`causeway fs agent`, on each node that such users use).\n[agent]\nsocket = {path}\n"
+        )
+    });
     let nodes = configuration
         .nodes
         .as_ref()
@@ -58,7 +64,7 @@ checksums = {checksums}
 servers = {servers}
 # 0: files start on different servers; n: all start on the n-th.
 start = {start}
-{access}{nodes}{entries}",
+{access}{agent}{nodes}{entries}",
         name = quoted(&configuration.name),
         id = configuration.id,
         timeout = duration(configuration.timeout),
@@ -68,6 +74,7 @@ start = {start}
         servers = distribution.servers,
         start = distribution.start,
         access = access::print(&configuration.access),
+        agent = agent.unwrap_or_default(),
         entries = configuration
             .servers
             .iter()
@@ -88,10 +95,11 @@ authorities = [{}]
 node_file = {}
 # The same on every node.
 revoked_file = {}
-",
+{}",
         authorities.join(", "),
         quoted(&nodes.node_file.to_string_lossy()),
-        quoted(&nodes.revoked_file.to_string_lossy())
+        quoted(&nodes.revoked_file.to_string_lossy()),
+        nodes.uids().print()
     )
 }
 

@@ -36,6 +36,8 @@ pub struct Configuration {
     pub distribution: DistributionHint,
     /// File with the cluster's key (64 hexadecimal digits), if there is one.
     pub key_file: Option<PathBuf>,
+    /// The Unix socket of each node's agent, which speaks for users who may not read the keys.
+    pub agent_socket: Option<PathBuf>,
     /// Each node has to prove which it is: whose word counts, and where its certificate lies.
     pub nodes: Option<NodesEntry>,
     /// Encrypt connections between hosts. Otherwise what travels over tcp is authenticated alone.

@@ -62,6 +62,8 @@ pub(super) struct Holder<'a> {
 pub(super) struct Shown {
     /// The number of the node that shows it ([`node_number`]).
     pub(super) node: u64,
+    /// Whether the connection may act for some users alone.
+    pub(super) is_held: bool,
     /// The number of this server.
     pub(super) server: Option<u16>,
     pub(super) at: Instant,
@@ -232,8 +234,8 @@ impl Access {
     ) -> Result<(), Failure> {
         let Some(capability) = &request.capability else {
             return match self.rule {
-                CapabilityRule::Optional | CapabilityRule::Off => Ok(()),
-                CapabilityRule::Required => Err(refused(
+                CapabilityRule::Optional | CapabilityRule::Off if !shown.is_held => Ok(()),
+                _ => Err(refused(
                     "the request comes without a capability of the metadata server, as those of earlier builds do, and where the \
                      metadata server has `capabilities = \"off\"`: upgrade the client and the metadata server, or have `capabilities = \"optional\"` in the configuration until then"
                         .to_owned(),
@@ -406,6 +408,7 @@ mod tests {
 
     fn shown_by(node: u64) -> Shown {
         Shown {
+            is_held: false,
             node,
             server: Some(0),
             at: Instant::now(),

@@ -17,6 +17,8 @@ use crate::config::AuditLevel;
 const RATE: f64 = 200.0;
 /// Lines that may come at once.
 const BURST: f64 = 1000.0;
+/// How often other lines about refused requests come, at most.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 /// Requests whose outcome is awaited, more than may wait for locks and turns. Those of clients that end before their reply stay until
 /// there are so many.
 const MOST_OPEN: usize = 16_384;
@@ -144,6 +146,21 @@ impl Audit {
         self.allowance = (self.allowance + passed.as_secs_f64() * RATE).min(BURST);
         let allows = self.allowance >= 1.0;
         self.allowance -= f64::from(u8::from(allows));
+        allows
+    }
+}
+
+/// Lets a line into the log that callers can bring about: once a second at most.
+#[derive(Debug, Default)]
+pub(super) struct Told(Option<Instant>);
+
+impl Told {
+    /// Whether the line may come now; if so, the next second begins.
+    pub(super) fn allows(&mut self, now: Instant) -> bool {
+        let allows = self.0.is_none_or(|told| told + TELL_EVERY <= now);
+        if allows {
+            self.0 = Some(now);
+        }
         allows
     }
 }
@@ -300,6 +317,15 @@ mod tests {
         assert_eq!(count(&mut audit, start, 5000), BURST as usize);
         let later = start + Duration::from_secs(2);
         assert_eq!(count(&mut audit, later, 5000), 2 * RATE as usize);
+    }
+
+    #[test]
+    fn who_sends_refused_requests_does_not_fill_the_log() {
+        let start = Instant::now();
+        let mut told = Told::default();
+        let allowed = (0..5000).filter(|_| told.allows(start)).count();
+        assert_eq!(allowed, 1);
+        assert!(told.allows(start + TELL_EVERY));
     }
 
     #[test]

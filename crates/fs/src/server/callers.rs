@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use causeway_bmi::{Addr, Identity};
-use causeway_wire::fs::{Caller, Errno, Failure, NOBODY};
+use causeway_wire::fs::{Caller, Errno, Failure, NOBODY, Operation};
+use causeway_wire::user::User;
 
 use crate::error::failure;
 
@@ -13,13 +14,18 @@ const MAX_REMEMBERED: usize = 4096;
 /// Makes root of another host nobody, also where it says that it is the servers' user, and takes root's group from everybody there. Of
 /// this host's, its kernel vouches for root, which can do what the servers can anyway.
 pub(super) fn squash(identity: Option<Identity>, caller: &mut Caller) {
-    if identity != Some(Identity::Keyed) {
+    if !matches!(identity, Some(Identity::Keyed | Identity::OneUser { .. })) {
         return;
     }
     if is_operator(caller.uid) {
         caller.uid = NOBODY;
         caller.groups.clear();
     }
+    leave_roots_group(caller);
+}
+
+/// Makes root's group nobody's.
+pub(super) fn leave_roots_group(caller: &mut Caller) {
     let groups = std::iter::once(&mut caller.gid).chain(&mut caller.groups);
     groups
         .filter(|group| **group == 0)
@@ -42,6 +48,47 @@ pub(super) fn check_operator(caller: &Caller, doing: &str) -> Result<(), Failure
     ))
 }
 
+/// Refuses what operators alone may ask for, from a process for which the agent of its node speaks: who may not read the key is none,
+/// whatever their number.
+pub(super) fn check_spoken_for(
+    identity: Option<Identity>,
+    operation: &Operation,
+) -> Result<(), Failure> {
+    let Some(Identity::OneUser { uid, .. }) = identity else {
+        return Ok(());
+    };
+    if !operation.is_for_operators() {
+        return Ok(());
+    }
+    let message = format!(
+        "operators alone may do this, and the agent of this node speaks for users without keys alone, here for user {uid}: do it where \
+         the key may be read"
+    );
+    Err(failure(Errno::EPERM, message))
+}
+
+/// Whether a claim is that of the one user whom a connection speaks for.
+fn check_one_user(user: Option<&User>, claim: &Caller) -> Result<(), String> {
+    let user = user.ok_or("the connection does not say for which user it speaks")?;
+    if claim.uid != user.uid {
+        return Err(format!(
+            "the agent of its node speaks for user {} on this connection, which cannot act as user {}",
+            user.uid, claim.uid
+        ));
+    }
+    if claim.gid == user.gid && claim.groups == user.groups {
+        return Ok(());
+    }
+    let mut groups = std::iter::once(&claim.gid).chain(&claim.groups);
+    match groups.find(|group| !user.is_in(**group)) {
+        Some(group) => Err(format!(
+            "the agent of its node speaks for user {} on this connection, who is not in group {group} there",
+            user.uid
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Checks callers, remembering the last one that was found right on each connection.
 #[derive(Debug)]
 pub(super) struct Callers<A = Addr> {
@@ -57,11 +104,12 @@ impl<A> Default for Callers<A> {
 }
 
 impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
-    /// Compares a claimed identity with the one that the message layer has verified.
+    /// Compares a claimed identity with the one that the message layer has verified, and the one user that the connection speaks for.
     pub(super) fn verify(
         &mut self,
         from: A,
         identity: Option<Identity>,
+        user: Option<&User>,
         claim: &Caller,
     ) -> Result<(), Failure> {
         let refuse = |message: String| failure(Errno::EPERM, message);
@@ -70,6 +118,7 @@ impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
         let (pid, uid, gid) = match identity {
             // Holders of the key, and root on this host, may act for others.
             Identity::Keyed | Identity::Local { uid: 0, .. } => return Ok(()),
+            Identity::OneUser { .. } => return check_one_user(user, claim).map_err(refuse),
             Identity::Local { pid, uid, gid } | Identity::SocketOf { pid, uid, gid } => {
                 (pid, uid, gid)
             }
@@ -166,6 +215,79 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_of_an_agent_is_held_to_its_user_and_groups() {
+        let user = User {
+            uid: 1234,
+            gid: 5,
+            groups: vec![6, 7],
+        };
+        let identity = Some(Identity::OneUser { uid: 1234, gid: 5 });
+        let claim = |uid, gid, groups: &[u32]| Caller {
+            uid,
+            gid,
+            groups: groups.to_vec(),
+            umask: 0,
+        };
+        let mut callers = Callers::default();
+        let mut ok = |user: Option<&User>, claim: Caller| {
+            let verified = callers.verify(1_u32, identity, user, &claim);
+            verified.map_err(|failure| failure.message)
+        };
+        for right in [
+            claim(1234, 5, &[6, 7]),
+            claim(1234, 6, &[]),
+            claim(1234, 5, &[7, 5]),
+        ] {
+            assert_eq!(ok(Some(&user), right), Ok(()));
+        }
+        for (wrong, what) in [
+            (claim(0, 5, &[6, 7]), "act as user 0"),
+            (claim(1235, 5, &[6, 7]), "act as user 1235"),
+            (claim(1234, 0, &[]), "group 0"),
+            (claim(1234, 5, &[6, 8]), "group 8"),
+        ] {
+            let why = ok(Some(&user), wrong).unwrap_err();
+            assert!(why.contains(what), "{why}");
+        }
+        assert!(ok(None, claim(1234, 5, &[])).is_err(), "nothing is said");
+    }
+
+    #[test]
+    fn what_operators_ask_for_is_refused_to_users_of_agents() {
+        let spoken_for = |uid| Some(Identity::OneUser { uid, gid: 0 });
+        let own = rustix::process::geteuid().as_raw();
+        let object = causeway_wire::fs::ObjectId(5);
+        for operation in [
+            Operation::Authorize,
+            Operation::EndCapabilities { ended: Vec::new() },
+            Operation::Remove {
+                objects: vec![object],
+            },
+            // What the owner of the root directory may ask for with the key.
+            Operation::Check {
+                after: None,
+                repair: true,
+            },
+            Operation::Paths {
+                objects: vec![object],
+            },
+            Operation::Exist {
+                objects: vec![object],
+            },
+        ] {
+            for uid in [0, own] {
+                assert!(check_spoken_for(spoken_for(uid), &operation).is_err());
+            }
+            assert!(check_spoken_for(Some(Identity::Keyed), &operation).is_ok());
+        }
+        let harmless = Operation::GetNode {
+            object,
+            content: false,
+        };
+        assert!(check_spoken_for(spoken_for(0), &harmless).is_ok());
+    }
+
+    #[test]
     fn only_root_and_key_holders_act_for_others() {
         let addr = 5u32;
         let mut callers = Callers::default();
@@ -177,7 +299,7 @@ mod tests {
         };
         let pid = std::process::id() as i32;
         let local = |uid, gid| Some(Identity::Local { pid, uid, gid });
-        let mut ok = |identity, claim| callers.verify(addr, identity, &claim).is_ok();
+        let mut ok = |identity, claim| callers.verify(addr, identity, None, &claim).is_ok();
         assert!(ok(local(0, 0), claim(1234, 1, &[2])));
         assert!(ok(Some(Identity::Keyed), claim(1234, 1, &[2])));
         assert!(!ok(None, claim(1234, 1, &[])));

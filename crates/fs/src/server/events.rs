@@ -17,7 +17,7 @@ use causeway_wire::home::Enrollment;
 
 use super::access::Access;
 use super::append_turns::{Appends, set_turns_aside};
-use super::audit::Audit;
+use super::audit::{Audit, Told};
 use super::background::Background;
 use super::beside::{Deliver, Wakeups};
 use super::callers::{Callers, check_operator};
@@ -61,6 +61,7 @@ pub(super) struct Loop {
     /// When the present round of the loop began: the clock is not read for each request.
     pub(super) round_at: Instant,
     pub(super) started: Instant,
+    pub(super) lies_told: Told,
     /// Of the host, as clients see it.
     pub(super) boot: u128,
     stop: StopHandle,
@@ -265,6 +266,7 @@ impl Loop {
             boot: crate::boot::identity(),
             stop,
             callers: Callers::default(),
+            lies_told: Told::default(),
             access,
             audit: Audit::new(configuration.access.audit, Instant::now()),
             root_squash: configuration.access.root_squash,

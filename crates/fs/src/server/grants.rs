@@ -1,6 +1,6 @@
 //! When the loop gives capabilities out, checks them, and has them end.
 
-use causeway_bmi::{Addr, InfoOption};
+use causeway_bmi::{Addr, Identity, InfoOption};
 use causeway_wire::fs::formats::CAPABILITIES;
 use causeway_wire::fs::{
     Capability, Errno, Failure, ObjectId, Operation, Reply, ReplyBody, Request,
@@ -8,7 +8,7 @@ use causeway_wire::fs::{
 
 use super::access::{Holder, Shown, distribution_of, node_number};
 use super::audit::is_refusal;
-use super::callers::{check_operator, squash};
+use super::callers::{check_operator, check_spoken_for, leave_roots_group, squash};
 use super::events::{EntryState, Loop};
 use super::follow_up::FollowUpKind;
 use super::identity;
@@ -28,26 +28,46 @@ impl Loop {
             return Err(failure(Errno::EOPNOTSUPP, message));
         }
         let identity = self.bmi.identity(from);
+        let user = match identity {
+            Some(Identity::OneUser { .. }) => self.bmi.user(from),
+            _ => None,
+        };
         self.callers
-            .verify(from, identity, &request.caller)
+            .verify(from, identity, user.as_deref(), &request.caller)
+            .and_then(|()| check_spoken_for(identity, &request.operation))
             .inspect_err(|failure| {
-                tracing::warn!(failure.message, "a caller's claimed identity is refused");
+                // Who sends such requests can send many.
+                if self.lies_told.allows(self.round_at) {
+                    tracing::warn!(failure.message, "a caller's claimed identity is refused");
+                }
             })?;
+        let (mut root_is_named, mut is_ruled) = (false, false);
+        let speaks_for_user = matches!(identity, Some(Identity::OneUser { .. }));
         if let Some(rules) = &self.node_rules {
             let node = self.bmi.node(from);
             rules
-                .check(node.as_deref(), &request.operation)
+                .check(node.as_deref(), speaks_for_user, request)
                 .inspect_err(|failure| {
-                    tracing::warn!(failure.message, "a node's request is refused");
+                    if self.lies_told.allows(self.round_at) {
+                        tracing::warn!(failure.message, "a node's request is refused");
+                    }
                 })?;
+            root_is_named = rules.name_root(node.as_deref());
+            is_ruled = rules.is_ruled(node.as_deref(), speaks_for_user);
         }
         // Before the right, which may be good at another server: a client that has called the wrong one learns which one this is.
         identity::check(&self.identity, request).inspect_err(|failure| {
             tracing::debug!(failure.message, "a request for another server");
         })?;
-        self.check_right(from, request)?;
-        if self.root_squash {
+        self.check_right(from, is_ruled || speaks_for_user, request)?;
+        // What the rule says of root, it says of no other user who comes from there.
+        let is_named = root_is_named && request.caller.uid == 0;
+        if self.root_squash && !is_named {
             squash(identity, &mut request.caller);
+        }
+        if is_ruled && !root_is_named {
+            // A rule names users and says nothing of groups, but root's is root's.
+            leave_roots_group(&mut request.caller);
         }
         Ok(())
     }
@@ -65,12 +85,25 @@ impl Loop {
     }
 
     /// Refuses a request about datafiles, or of a metadata server's, that does not prove its right.
-    pub(super) fn check_right(&mut self, from: Addr, request: &Request) -> Result<(), Failure> {
+    /// `is_held`: the connection is held to some users, so that there is no right without a capability, whatever the configuration allows
+    /// others.
+    pub(super) fn check_right(
+        &mut self,
+        from: Addr,
+        is_held: bool,
+        request: &Request,
+    ) -> Result<(), Failure> {
         let needed = match request.operation.needs().what() {
             Some(needed) if self.access.is_checking() => needed,
+            Some(_) if is_held => {
+                let message = "this server checks no capabilities (`capabilities = \"off\"` in its configuration), and without them it \
+                     serves nobody who may act for some users alone";
+                return Err(failure(Errno::EPERM, message.to_owned()));
+            }
             _ => return Ok(()),
         };
         let shown = Shown {
+            is_held,
             node: self.node_number(from),
             server: self.identity.index,
             at: self.round_at,
@@ -165,8 +198,18 @@ impl Loop {
         if !self.audit.is_on() {
             return 0;
         }
-        let address = || self.bmi.reverse_lookup(from);
         let identity = self.bmi.identity(from);
+        // Of a request that claims to be another user's, it tells whose it is.
+        let address = || {
+            let mut from_where = self.bmi.reverse_lookup(from)?;
+            if let Some(node) = self.bmi.node(from) {
+                from_where.push_str(&format!(", node {}", node.name));
+            }
+            if let Some(Identity::OneUser { uid, .. }) = identity {
+                from_where.push_str(&format!(", whose agent speaks for user {uid}"));
+            }
+            Some(from_where)
+        };
         self.audit.begin(identity, address, request)
     }
 

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use causeway_bmi::Waker;
 use causeway_bmi::nodes::{CLIENT, Certificate, Membership};
-use causeway_wire::fs::{Errno, Failure, Operation};
+use causeway_wire::fs::{Errno, Failure, Operation, Request};
 
-use crate::config::{ConfigError, Configuration};
+use crate::config::{ConfigError, Configuration, NodesEntry};
 use crate::error::failure;
 
 /// What nodes may ask for.
@@ -14,37 +14,46 @@ use crate::error::failure;
 pub(super) struct NodeRules {
     /// The name of the metadata server, which is the only server that makes requests.
     metadata: String,
+    /// For which users each node may speak, as last read.
+    entry: NodesEntry,
 }
 
 impl NodeRules {
     /// The rules of a configuration; `None` if nodes do not have to prove which they are.
     pub(super) fn of(configuration: &Configuration) -> Option<Self> {
-        configuration.nodes.as_ref()?;
+        let entry = configuration.nodes.clone()?;
         let metadata = configuration.servers.get(configuration.metadata_server())?;
         Some(Self {
             metadata: metadata.name.clone(),
+            entry,
         })
     }
 
-    /// Refuses a request that is not for this node to make.
+    /// Refuses a request that is not for this node to make; `speaks_for_user` if its agent made the connection for a user.
     pub(super) fn check(
         &self,
         node: Option<&Certificate>,
-        operation: &Operation,
+        speaks_for_user: bool,
+        request: &Request,
     ) -> Result<(), Failure> {
         let Some(node) = node else {
             let message = "the connection does not prove which node is at its other end";
             return Err(failure(Errno::EPERM, message.to_owned()));
         };
         let may_lead = node.has_role(&self.metadata);
-        let (may, wanted) = match operation {
+        let (may, wanted) = match &request.operation {
             Operation::Hello { .. } => return Ok(()),
             Operation::Enroll { .. } => (may_lead, self.metadata.as_str()),
             // The metadata server removes and registers, as a client of I/O servers.
             _ => (may_lead || node.has_role(CLIENT), CLIENT),
         };
+        if may && may_lead && !speaks_for_user {
+            return Ok(()); // it is a server that speaks for itself
+        }
         if may {
-            return Ok(());
+            let uids = self.entry.uids();
+            let checked = uids.check(&node.name, request.caller.uid);
+            return checked.map_err(|message| failure(Errno::EPERM, message));
         }
         let Certificate { name, roles, .. } = node;
         Err(failure(
@@ -55,6 +64,21 @@ impl NodeRules {
                 roles.join(", ")
             ),
         ))
+    }
+}
+
+impl NodeRules {
+    /// Whether the rules name root for this node: root of that node is root then, whatever else is said of root of other hosts.
+    pub(super) fn name_root(&self, node: Option<&Certificate>) -> bool {
+        node.is_some_and(|node| self.entry.uids().names(&node.name, 0))
+    }
+
+    /// Whether a rule says for whom this connection may speak: not where the metadata server speaks for itself.
+    pub(super) fn is_ruled(&self, node: Option<&Certificate>, speaks_for_user: bool) -> bool {
+        node.is_some_and(|node| {
+            (speaks_for_user || !node.has_role(&self.metadata))
+                && self.entry.uids().has_rule(&node.name)
+        })
     }
 }
 
@@ -108,7 +132,7 @@ impl ReloadHandle {
 
 #[cfg(test)]
 mod tests {
-    use causeway_wire::fs::Incarnation;
+    use causeway_wire::fs::{Caller, Incarnation};
 
     use super::*;
 
@@ -124,21 +148,46 @@ mod tests {
         }
     }
 
+    fn request(operation: Operation, uid: u32) -> Request {
+        Request {
+            reply_tag: 0,
+            target: Default::default(),
+            client: 1,
+            slot: 0,
+            sequence: 0,
+            caller: Caller {
+                uid,
+                ..Caller::default()
+            },
+            capability: None,
+            opening: None,
+            operation,
+        }
+    }
+
+    fn rules(uids: &str) -> NodeRules {
+        let text = format!(
+            "name = \"lab\"\nid = \"0123456789abcdef0123456789abcdef\"\nkey_file = \"/k\"\n[nodes]\nauthorities = [\"{}\"]\n\
+             node_file = \"/n\"\nrevoked_file = \"/r\"\n{uids}\n[[server]]\nname = \"meta\"\nroles = [\"metadata\", \"io\"]\n\
+             addresses = [\"tcp://a:1\"]\ndirectory = \"/d\"\n",
+            "ab".repeat(32)
+        );
+        NodeRules::of(&Configuration::parse(&text, "c").unwrap()).unwrap()
+    }
+
     #[test]
     fn each_request_takes_the_role_that_makes_it() {
-        let rules = NodeRules {
-            metadata: "meta".to_owned(),
-        };
-        let hello = Operation::Hello {
+        let rules = rules("");
+        let hello = || Operation::Hello {
             layout_from: 0,
             timeout_s: 1,
         };
-        let enroll = Operation::Enroll {
+        let enroll = || Operation::Enroll {
             index: 0,
             incarnation: Incarnation(1),
             replace: true,
         };
-        let query = Operation::StorageStatus;
+        let query = || Operation::StorageStatus;
         for (roles, may) in [
             (&["client"][..], [true, false, true]),
             (&["meta"], [true, true, true]),
@@ -147,14 +196,46 @@ mod tests {
             (&["io0", "meta"], [true, true, true]),
         ] {
             let node = node(roles);
-            let asked = [&hello, &enroll, &query];
-            let allowed = asked.map(|operation| rules.check(Some(&node), operation).is_ok());
+            let asked = [hello(), enroll(), query()].map(|operation| request(operation, 5));
+            let allowed = asked.map(|request| rules.check(Some(&node), false, &request).is_ok());
             assert_eq!(allowed, may, "{roles:?}");
         }
-        let failure = rules.check(Some(&node(&["io0"])), &query).unwrap_err();
+        let query = request(query(), 5);
+        let failure = rules
+            .check(Some(&node(&["io0"])), false, &query)
+            .unwrap_err();
         for part in ["somebody", "io0", "--role client"] {
             assert!(failure.message.contains(part), "{}", failure.message);
         }
-        assert!(rules.check(None, &query).is_err());
+        assert!(rules.check(None, false, &query).is_err());
+    }
+
+    /// The rule is for clients: the metadata server speaks for itself.
+    #[test]
+    fn a_node_speaks_for_the_users_of_its_rule_alone() {
+        let rules = rules("uids = { somebody = [\"root\", \"1000-1999\"], \"*\" = [] }");
+        let query = |uid| request(Operation::StorageStatus, uid);
+        let client = node(&["client"]);
+        for (uid, may) in [(0, true), (1500, true), (2000, false)] {
+            assert_eq!(rules.check(Some(&client), false, &query(uid)).is_ok(), may);
+        }
+        let failure = rules.check(Some(&client), false, &query(2000)).unwrap_err();
+        for part in ["node somebody", "user 2000", "1000-1999"] {
+            assert!(failure.message.contains(part), "{}", failure.message);
+        }
+        assert!(rules.name_root(Some(&client)) && !rules.name_root(None));
+        let mut other = client.clone();
+        other.name = "another".to_owned();
+        assert!(rules.check(Some(&other), false, &query(1500)).is_err());
+        assert!(!rules.name_root(Some(&other)));
+        let meta = node(&["meta"]);
+        assert!(rules.check(Some(&meta), false, &query(2000)).is_ok());
+        // An agent on its host speaks for users.
+        let both = node(&["meta", "client"]);
+        assert!(rules.check(Some(&both), false, &query(2000)).is_ok());
+        assert!(rules.check(Some(&both), true, &query(2000)).is_err());
+        assert!(rules.check(Some(&both), true, &query(1500)).is_ok());
+        assert!(rules.is_ruled(Some(&both), true) && !rules.is_ruled(Some(&both), false));
+        assert!(rules.is_ruled(Some(&client), false));
     }
 }

@@ -39,12 +39,17 @@ pub(crate) type Answer = Result<(ReplyBody, Option<Capability>), Failure>;
 
 impl Liar {
     pub(crate) fn new(fixture: &Fixture, client: u128, uid: u32) -> Self {
-        let configuration = fixture.cluster.configuration();
-        let key = configuration.key().unwrap();
+        let key = fixture.cluster.configuration().key().unwrap();
         let config = Config {
             key,
             ..Config::default()
         };
+        Self::with(fixture, config, client, uid)
+    }
+
+    /// One that has this of the message layer.
+    pub(crate) fn with(fixture: &Fixture, config: Config, client: u128, uid: u32) -> Self {
+        let configuration = fixture.cluster.configuration();
         let mut bmi = Bmi::new(config).unwrap();
         let context = bmi.open_context().unwrap();
         let mut liar = Self {

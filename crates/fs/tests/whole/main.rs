@@ -1,6 +1,7 @@
 //! Whole file systems of real server processes.
 
 mod acls;
+mod agent;
 mod altered;
 mod appending;
 mod boots;

@@ -366,6 +366,7 @@ pub fn a_peer_is_identified<F: Factory>(factory: &F) {
                 assert_eq!(pid as u32, std::process::id(), "the peer is this process");
             }
             Identity::Keyed => {}
+            Identity::OneUser { .. } => panic!("no agent has said anything"),
         }
         let report = node.method.report(peer).expect("a report on a peer");
         assert!(!report.facts.is_empty());

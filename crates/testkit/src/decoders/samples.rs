@@ -20,8 +20,8 @@ mod regions;
 pub(super) use datafiles::{datafile_headers, history, written_groups};
 pub(super) use messages::{packets, pmi_lines, run_events, watch_pages};
 pub(super) use methods::{
-    certificates, datagrams, frames, node_files, openings, rings, session_streams, shm_records,
-    virtual_interfaces,
+    agent_messages, certificates, datagrams, frames, node_files, openings, rings, session_streams,
+    shm_records, virtual_interfaces,
 };
 pub(super) use regions::all as regions;
 use regions::region;

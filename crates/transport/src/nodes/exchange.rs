@@ -4,23 +4,26 @@
 //! initiator                                   responder
 //!   psk, e ────────────────────────────────────►        a side without the cluster's key gets no further
 //!   ◄──────────────── e, ee, s, es: certificate        the initiator checks it, and the role that it asks for
-//!   s, se: certificate ────────────────────────►        the responder checks it
+//!   s, se: certificate, user ──────────────────►        the responder checks it
 //! ```
+//!
+//! The user is left out unless the connection speaks for that one alone ([`causeway_wire::user`]).
 //!
 //! A pure state machine, bytes in, bytes out. Certificates travel encrypted, and the initiator's is shown to nodes alone.
 
 use std::sync::Arc;
 
 use causeway_sys::secret::Secret;
-use causeway_wire::codec::Wire as _;
+use causeway_wire::codec::{Malformed, Reader, Wire as _};
 use causeway_wire::node::{Certificate, MAX_CERTIFICATE_BYTES};
+use causeway_wire::user::{MAX_USER_BYTES, User};
 
 use super::{Membership, Nodes, Rejected};
 use crate::address::Address;
 use crate::error::PeerError;
 
-/// The longest message: two public keys, two tags, a certificate.
-pub(crate) const LONGEST_MESSAGE: usize = 96 + MAX_CERTIFICATE_BYTES;
+/// The longest message: two public keys, two tags, a certificate, a user.
+pub(crate) const LONGEST_MESSAGE: usize = 96 + MAX_CERTIFICATE_BYTES + MAX_USER_BYTES;
 
 const XX_AES: &str = "Noise_XXpsk0_25519_AESGCM_BLAKE2s";
 const XX_CHACHA: &str = "Noise_XXpsk0_25519_ChaChaPoly_BLAKE2s";
@@ -54,8 +57,15 @@ impl Proving {
     }
 }
 
-/// A finished exchange, and the other side's node.
-pub(crate) type Finished = (Box<snow::HandshakeState>, Arc<Certificate>);
+/// A finished exchange.
+pub(crate) struct Finished {
+    /// What gives the connection's keys.
+    pub(crate) noise: Box<snow::HandshakeState>,
+    /// The other side's node.
+    pub(crate) node: Arc<Certificate>,
+    /// To a responder that takes that: the one user that the initiator speaks for; `None` if it speaks for all.
+    pub(crate) user: Option<User>,
+}
 
 /// Why an exchange cannot go on.
 #[derive(Debug)]
@@ -63,7 +73,7 @@ pub(crate) enum Failed {
     /// What has come was not made with the same key, in this exchange.
     WrongKey,
     /// It is no certificate.
-    Malformed(causeway_wire::codec::Malformed),
+    Malformed(Malformed),
     /// The other side is not a node that counts here.
     Rejected(Rejected),
 }
@@ -75,6 +85,16 @@ pub(crate) struct Exchange {
     /// The initiator has not written yet: its first message shows nothing.
     is_first: bool,
     peer: Option<Arc<Certificate>>,
+    users: Users,
+}
+
+/// What an exchange says of users.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Users {
+    /// Nothing: the method, or its format, has no place for it.
+    Unsaid,
+    /// The initiator says for whom it speaks.
+    Said(Option<User>),
 }
 
 impl Exchange {
@@ -103,15 +123,28 @@ impl Exchange {
             proving,
             is_first: initiates,
             peer: None,
+            users: Users::Unsaid,
         })
+    }
+
+    /// Has the initiator say for which user it speaks, if that is one alone, and the responder take that.
+    pub(crate) fn with_user(mut self, user: Option<User>) -> Self {
+        self.users = Users::Said(user);
+        self
     }
 
     /// This side's next message.
     pub(crate) fn write(&mut self) -> Result<Vec<u8>, snow::Error> {
-        let shown = match std::mem::take(&mut self.is_first) {
+        let mut shown = match std::mem::take(&mut self.is_first) {
             true => Vec::new(),
             false => self.proving.membership.member().certificate().to_bytes(),
         };
+        if let Users::Said(Some(user)) = &self.users
+            && self.noise.is_initiator()
+            && !shown.is_empty()
+        {
+            shown.extend(user.to_bytes());
+        }
         let mut message = vec![0; LONGEST_MESSAGE];
         let len = self.noise.write_message(&shown, &mut message)?;
         message.truncate(len);
@@ -126,8 +159,14 @@ impl Exchange {
         let Some(key) = self.noise.get_remote_static() else {
             return Ok(()); // the initiator's first message: what it may say is of no use to anybody
         };
-        let certificate =
-            Certificate::from_bytes(shown.unwrap_or_default()).map_err(Failed::Malformed)?;
+        let mut shown = Reader::new(shown.unwrap_or_default());
+        let certificate = Certificate::decode(&mut shown).map_err(Failed::Malformed)?;
+        if let Users::Said(user) = &mut self.users
+            && !self.noise.is_initiator()
+        {
+            *user = said_user(&mut shown).map_err(Failed::Malformed)?;
+        }
+        shown.finish().map_err(Failed::Malformed)?;
         let Proving {
             membership, role, ..
         } = &self.proving;
@@ -150,12 +189,25 @@ impl Exchange {
             noise,
             proving,
             peer,
+            users,
             ..
         } = self;
-        let Some(peer) = peer.filter(|_| noise.is_handshake_finished()) else {
+        let user = match users {
+            Users::Said(user) if !noise.is_initiator() => user,
+            _ => None,
+        };
+        let Some(node) = peer.filter(|_| noise.is_handshake_finished()) else {
             return Ok(None);
         };
-        proving.nodes.current().still_admits(&peer)?;
-        Ok(Some((noise, peer)))
+        proving.nodes.current().still_admits(&node)?;
+        Ok(Some(Finished { noise, node, user }))
+    }
+}
+
+/// The user that stands at the end of what an initiator says, if it speaks for one alone.
+pub(crate) fn said_user(said: &mut Reader<'_>) -> Result<Option<User>, Malformed> {
+    match said.remaining() {
+        0 => Ok(None),
+        _ => User::decode(said).map(Some),
     }
 }

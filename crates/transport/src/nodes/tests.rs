@@ -94,7 +94,7 @@ fn talk(sides: [Proving; 2], keys: [[u8; 32]; 2]) -> Result<[String; 2], Failed>
     initiator.read(&responder.write().unwrap())?;
     responder.read(&initiator.write().unwrap())?;
     assert!(initiator.is_finished() && responder.is_finished());
-    Ok([initiator, responder].map(|side| side.finish().unwrap().unwrap().1.name.clone()))
+    Ok([initiator, responder].map(|side| side.finish().unwrap().unwrap().node.name.clone()))
 }
 
 #[test]

@@ -85,7 +85,7 @@ pub(super) fn go_on(
 pub(super) fn finish(exchange: Exchange) -> Result<Option<Arc<Certificate>>, PeerError> {
     let finished = exchange.finish();
     let finished = finished.map_err(|why| PeerError::Unauthorised(why.to_string()))?;
-    Ok(finished.map(|(_, node)| node))
+    Ok(finished.map(|finished| finished.node))
 }
 
 /// Sends this side's next message.

@@ -4,21 +4,28 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_sys::limits::Shortage;
 use causeway_sys::net;
+use causeway_wire::agent::{Reply, Request};
 use causeway_wire::tcp::{Auth, FORMATS, Holder, Refusal, Ticket};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use super::handshake::{Agreement, Handshake, Role, Terms, Unverified, has_fast_aes, nonce};
-use super::link::{Link, Phase, broken};
+use super::handshake::{
+    Agency, Agreement, Handshake, Role, Terms, Unverified, has_fast_aes, nonce,
+};
+use super::link::{Buffers, Link, Phase, broken};
+use super::places::Whence;
 use super::slots::{Origin, PeerState};
 use super::{SCHEME, Tcp, TcpConfig};
+use crate::agent::Line;
 use crate::error::PeerError;
 use crate::half_open::Source;
 use crate::method::{Identity, Peer, Silence, Sink};
+use crate::nodes::Certificate;
 use crate::nodes::exchange::Proving;
 use crate::resolve;
 use crate::slab::RESERVED_GENERATION;
@@ -44,8 +51,10 @@ impl Tcp {
         socket: &OwnedFd,
         ticket: Option<Ticket>,
         nodes: Option<Proving>,
+        agent: Option<Agency>,
     ) -> Handshake {
-        let drawn = config.key.as_ref().map(|_| nonce());
+        let is_keyed = config.key.is_some() || agent.is_some();
+        let drawn = is_keyed.then(nonce);
         let holder = match drawn {
             // Without one, a recording of the other side's gets one step further; it proves nothing for all that.
             Some(drawn) => drawn.unwrap_or_default(),
@@ -63,6 +72,7 @@ impl Tcp {
             ticket,
             formats: FORMATS,
             nodes,
+            agent,
         };
         Handshake::new(role, terms)
     }
@@ -160,8 +170,18 @@ impl Tcp {
             Some(Ok(proving)) => Some(proving),
             None => None,
         };
-        let mut handshake =
-            Self::handshake(&self.config, Role::Initiator, &link.socket, ticket, nodes);
+        let agency = self.config.agent.as_ref().map(|agent| Agency {
+            address: state.address.to_string(),
+            nodes: agent.nodes,
+        });
+        let mut handshake = Self::handshake(
+            &self.config,
+            Role::Initiator,
+            &link.socket,
+            ticket,
+            nodes,
+            agency,
+        );
         let hello = handshake.take_output();
         link.phase = Phase::Shaking(Box::new(handshake));
         if let Err(cause) = link.send_step(&hello) {
@@ -268,7 +288,7 @@ impl Tcp {
             self.evict(peer);
         }
         let nodes = self.config.nodes.as_ref().map(Proving::called);
-        let handshake = Self::handshake(&self.config, Role::Responder, &socket, None, nodes);
+        let handshake = Self::handshake(&self.config, Role::Responder, &socket, None, nodes, None);
         let deadline = now + self.config.connect_timeout;
         let bounds = self.bounds();
         let half_open = &mut self.half_open;
@@ -341,8 +361,8 @@ impl Tcp {
         let Some(link) = &mut state.link else {
             return false;
         };
-        let bytes = match link.read_raw(&mut self.buffers) {
-            Ok(Some(bytes)) => bytes.to_vec(),
+        let heard = match link.hear(&self.config, &mut self.buffers) {
+            Ok(Some(heard)) => heard,
             Ok(None) => return false,
             Err(cause) => {
                 self.end(peer, cause, sink);
@@ -355,12 +375,34 @@ impl Tcp {
         let mut identity = None;
         let socket = &link.socket;
         let owners = &mut self.owners;
-        let outcome = handshake.input(&bytes, &mut |holder| {
-            identity = Some(same_user(owners, socket, holder)?);
-            Ok(())
+        let outcome = match heard {
+            Heard::FromAgent(reply) => handshake.told(*reply),
+            Heard::FromPeer(bytes) => handshake.input(&bytes, &mut |holder| {
+                identity = Some(same_user(owners, socket, holder)?);
+                Ok(())
+            }),
+        };
+        let mut output = handshake.take_output();
+        let (mut place, mut is_full) = (None, false);
+        if let Ok(Some(Agreement {
+            user: Some(user),
+            node,
+            ..
+        })) = &outcome
+        {
+            place = self.places.take(whence(socket, node.as_deref()), user.uid);
+            is_full = place.is_none();
+            if is_full && node.is_some() {
+                // It waits for a word still; without nodes it does not, and the end of the connection has to do.
+                handshake.refuse(Refusal::Full);
+                output = handshake.take_output();
+            }
+        }
+        let question = handshake.take_question();
+        let sent = link.send_step(&output).and_then(|()| match question {
+            Some(question) => ask(&self.config, &self.epoll, link, peer, &question),
+            None => Ok(()),
         });
-        let output = handshake.take_output();
-        let sent = link.send_step(&output);
         let agreement = match (outcome, sent) {
             (Err(cause), _) | (Ok(_), Err(cause)) => {
                 self.end(peer, cause, sink);
@@ -372,11 +414,27 @@ impl Tcp {
             }
             (Ok(Some(agreement)), Ok(())) => agreement,
         };
-        state.identity = match agreement.auth {
-            Auth::ClusterKey => Some(Identity::Keyed),
-            Auth::SameUser => identity.or(state.identity),
+        if is_full {
+            let most = self.places.most();
+            let uid = agreement.user.as_ref().map(|user| user.uid);
+            if self.limit_log.allows(self.clock.now()) {
+                tracing::warn!(address = %state.address, uid, most, "a user's TCP connection is turned away: there are too many of the same user");
+            }
+            let cause = format!("one user of a node may have {most} connections");
+            self.end(peer, PeerError::Full(cause), sink);
+            return true;
+        }
+        link.place = place;
+        state.identity = match (agreement.auth, &agreement.user) {
+            (Auth::ClusterKey, None) => Some(Identity::Keyed),
+            (Auth::ClusterKey, Some(user)) => Some(Identity::OneUser {
+                uid: user.uid,
+                gid: user.gid,
+            }),
+            (Auth::SameUser, _) => identity.or(state.identity),
         };
         state.node = agreement.node.clone();
+        state.user = agreement.user.clone().map(Arc::new);
         if let (Some(node), Some(nodes)) = (&state.node, &self.config.nodes)
             && let Err(why) = nodes.current().still_admits(node)
         {
@@ -431,6 +489,72 @@ impl Tcp {
     }
 }
 
+/// Where the user at the other end calls from.
+fn whence(socket: &OwnedFd, node: Option<&Certificate>) -> Whence {
+    if let Some(node) = node {
+        return Whence::Node(node.name.clone());
+    }
+    match (net::local_address(socket), net::peer_address(socket)) {
+        (Ok(local), Ok(remote)) if !net::is_same_host(local, remote) => {
+            Whence::Host(Source::host(remote.ip()))
+        }
+        _ => Whence::Here,
+    }
+}
+
+/// What one step of a handshake has brought.
+enum Heard {
+    /// Bytes of the other side.
+    FromPeer(Vec<u8>),
+    /// What the agent replies that makes the handshake.
+    FromAgent(Box<Reply>),
+}
+
+impl Link {
+    /// What has come for the handshake, of the agent first: what the other side sends comes behind that.
+    fn hear(
+        &mut self,
+        config: &TcpConfig,
+        buffers: &mut Buffers,
+    ) -> Result<Option<Heard>, PeerError> {
+        if let (Some(line), Some(agent)) = (&self.agent, &config.agent)
+            && let Some(reply) = line.reply(&agent.socket)?
+        {
+            if !matches!(reply, Reply::Say(_)) {
+                // It closes its end, which nobody is to be woken for.
+                self.agent = None;
+            }
+            return Ok(Some(Heard::FromAgent(Box::new(reply))));
+        }
+        let bytes = self.read_raw(buffers)?;
+        Ok(bytes.map(|bytes| Heard::FromPeer(bytes.to_vec())))
+    }
+}
+
+/// Asks the agent. Its reply wakes whoever waits for the peer.
+fn ask(
+    config: &TcpConfig,
+    epoll: &OwnedFd,
+    link: &mut Link,
+    peer: Peer,
+    question: &Request,
+) -> Result<(), PeerError> {
+    let Some(agent) = &config.agent else {
+        return Ok(());
+    };
+    if link.agent.is_none() {
+        let line = Line::connect(&agent.socket)?;
+        let data = epoll::EventData::new_u64(peer.0);
+        epoll::add(epoll, line.socket(), data, epoll::EventFlags::IN)
+            .map_err(|error| broken(&error.into()))?;
+        link.agent = Some(line);
+    }
+    match &link.agent {
+        Some(line) => line.ask(question, &agent.socket),
+        None => Ok(()),
+    }
+}
+
 fn connect_error(error: &io::Error, target: &SocketAddr) -> PeerError {
     match Errno::from_io_error(error) {
         Some(Errno::CONNREFUSED) => PeerError::Refused(format!("at {target}: {error}")),
@@ -445,7 +569,7 @@ fn connect_error(error: &io::Error, target: &SocketAddr) -> PeerError {
 
 /// Says to a connection that was just made why it ends. Best effort: a fresh socket takes so few bytes.
 fn refuse(config: &TcpConfig, socket: &OwnedFd, refusal: Refusal) {
-    let mut handshake = Tcp::handshake(config, Role::Responder, socket, None, None);
+    let mut handshake = Tcp::handshake(config, Role::Responder, socket, None, None, None);
     handshake.refuse(refusal);
     let bytes = handshake.take_output();
     let _ = net::send_pieces(socket, &[net::Piece::Bytes(&bytes)]);

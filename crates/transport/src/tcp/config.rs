@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use causeway_sys::secret::Secret;
 
+use crate::agent::Agent;
 use crate::nodes::Nodes;
 
 /// The most connections with one peer that can be asked for.
@@ -17,6 +18,8 @@ pub struct TcpConfig {
     pub key: Option<Secret>,
     /// With a key: each side of a connection proves which node it is, and talks to no side that does not.
     pub nodes: Option<Nodes>,
+    /// Without a key: an agent that has one makes the handshakes of connections that this process begins.
+    pub agent: Option<Agent>,
     /// With a key: whether connections are encrypted. It is done if either side wants it, or speaks a format without
     /// the alternative: each record is authenticated. An attacker that can read the network then reads everything, and can
     /// still not change, forge, repeat or reorder anything.
@@ -32,7 +35,8 @@ pub struct TcpConfig {
     pub queue_bytes: usize,
     /// How many transfers with one peer may be unfinished.
     pub max_transfers: usize,
-    /// How many peers there may be.
+    /// How many peers there may be. One user for whom the agent of a node speaks may have an eighth of them, or of the files that the process
+    /// may have open if those are fewer: connections for data are counted, too.
     pub max_peers: usize,
     /// How many connections that are not trusted yet may stand at one time, beside the peers; at most a quarter of
     /// the files that the process may have open. A user of this host, or another host, has half of them at most.
@@ -48,6 +52,7 @@ impl Default for TcpConfig {
         Self {
             key: None,
             nodes: None,
+            agent: None,
             encrypt: true,
             connect_timeout: Duration::from_secs(5),
             liveness_timeout: Duration::from_secs(30),
@@ -75,6 +80,7 @@ impl std::fmt::Debug for TcpConfig {
         f.debug_struct("TcpConfig")
             .field("key", &self.key)
             .field("nodes", &self.nodes)
+            .field("agent", &self.agent)
             .field("encrypt", &self.encrypt)
             .field("connect_timeout", &self.connect_timeout)
             .field("liveness_timeout", &self.liveness_timeout)

@@ -35,6 +35,7 @@ impl Tcp {
         state.link = None;
         state.identity = None;
         state.node = None;
+        state.user = None;
         state.dying = None;
         let (subflows, ticket) = (std::mem::take(&mut state.subflows), state.ticket.take());
         match state.origin {
@@ -261,7 +262,11 @@ impl Tcp {
             if now < link.trust_deadline {
                 return true;
             }
-            self.end(peer, PeerError::TimedOut(connect_ms), sink);
+            let cause = match (&link.agent, &self.config.agent) {
+                (Some(_), Some(agent)) => agent.silent(connect_ms),
+                _ => PeerError::TimedOut(connect_ms),
+            };
+            self.end(peer, cause, sink);
             return false;
         }
         if std::mem::take(&mut link.heard) {

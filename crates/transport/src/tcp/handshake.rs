@@ -22,20 +22,28 @@
 //! can talk the two sides out of encryption. If neither side wants it, what travels is authenticated all the same, with keys
 //! of the same exchange. Sides of which one demands to know nodes and the other does not refuse each other: neither does with less. A side that does not like the other answers `Refuse`
 //! with the reason, which the other reports.
+//!
+//! An initiator without the key may have an agent of its node make the Noise messages ([`Agency`], `causeway_wire::agent`): the agent shows the
+//! node, says for which user the connection speaks, and gives this side the connection's keys. Then the handshake has questions for the agent, too
+//! ([`Handshake::take_question`], [`Handshake::told`]).
 
 use std::sync::Arc;
 
 use causeway_sys::secret::Secret;
-use causeway_wire::codec::Malformed;
+use causeway_wire::agent::{self, Done, Open, Reply, Request};
+use causeway_wire::codec::{Malformed, Reader};
 use causeway_wire::formats::Formats;
 use causeway_wire::tcp::{
     AUTHENTICATED_FROM, Auth, HELLO_BYTES, Hello, Holder, MAX_CONNECTIONS, MAX_STEP_PAYLOAD,
     NODES_FROM, Purpose, Refusal, STEP_HEADER_BYTES, Step, StepKind, TICKET_BYTES, Ticket,
+    USERS_FROM,
 };
+use causeway_wire::user::User;
 
+use crate::ciphers::{Ciphers, SessionKeys};
 use crate::error::PeerError;
 use crate::nodes::Certificate;
-use crate::nodes::exchange::{Exchange, Failed, LONGEST_MESSAGE, Proving};
+use crate::nodes::exchange::{Exchange, Failed, Finished, LONGEST_MESSAGE, Proving, said_user};
 use crate::tags::TagKeys;
 use crate::trust::{NO_NODE, NODE_DEMANDED, refused};
 
@@ -85,6 +93,17 @@ pub struct Terms {
     pub formats: Formats,
     /// With the cluster's key: each side has to prove which node it is, and what is known of nodes.
     pub nodes: Option<Proving>,
+    /// To an initiator without the key: an agent makes the handshake.
+    pub agent: Option<Agency>,
+}
+
+/// A handshake that an agent makes.
+#[derive(Debug, Clone)]
+pub struct Agency {
+    /// The address that was called.
+    pub address: String,
+    /// Whether each side proves which node it is.
+    pub nodes: bool,
 }
 
 /// Which side began.
@@ -111,13 +130,15 @@ pub struct Agreement {
     pub ticket: Option<Ticket>,
     /// The other side's node, if it has proven which it is.
     pub node: Option<Arc<Certificate>>,
+    /// To a responder: the one user that the other side speaks for, with its node's word; `None` if it may speak for all.
+    pub user: Option<User>,
 }
 
 /// What protects the records of a connection.
 #[derive(Debug)]
 pub enum Protection {
     /// They are encrypted.
-    Encrypted(Box<snow::TransportState>),
+    Encrypted(Box<Ciphers>),
     /// They have tags.
     Authenticated(Box<TagKeys>),
 }
@@ -141,12 +162,17 @@ struct Agreed {
     protection: Option<Protection>,
     ticket: Option<Ticket>,
     node: Option<Arc<Certificate>>,
+    user: Option<User>,
 }
 
 enum State {
     Hello,
     Noise(Box<snow::HandshakeState>),
     Nodes(Box<Exchange>),
+    /// An agent makes the Noise messages; whether it is asked for the next one.
+    Agent {
+        is_asked: bool,
+    },
     /// With the cluster's key: the other side still has to prove that it is there, or that it takes this side's node.
     Proof(Box<Sealed>),
     Accept,
@@ -155,11 +181,13 @@ enum State {
 
 /// What a finished exchange gives.
 struct Sealed {
-    noise: Box<snow::TransportState>,
+    ciphers: Box<Ciphers>,
     /// Records have tags if there are keys for them.
     tags: Option<Box<TagKeys>>,
     /// The other side's node, if the exchange has shown it.
     node: Option<Arc<Certificate>>,
+    /// The one user that the other side speaks for, if it has said so.
+    user: Option<User>,
 }
 
 /// See the module's page. Feed [`Handshake::input`] and send what [`Handshake::take_output`] gives
@@ -169,31 +197,39 @@ pub struct Handshake {
     ours: Hello,
     terms: Terms,
     /// What the hellos have agreed on.
+    format: u8,
     encrypt: bool,
     fast_aes: bool,
     connections: u8,
     state: State,
     partial: Vec<u8>,
     output: Vec<u8>,
+    question: Option<Request>,
 }
 
 impl Handshake {
     /// Begins.
     pub fn new(role: Role, terms: Terms) -> Self {
         let mut formats = terms.formats;
-        if terms.nodes.is_some() {
+        let agency = terms.agent.as_ref();
+        let nodes = terms.nodes.is_some() || agency.is_some_and(|agency| agency.nodes);
+        if nodes {
             formats.lowest = formats.lowest.max(NODES_FROM);
         }
+        if agency.is_some() {
+            formats.lowest = formats.lowest.max(USERS_FROM);
+        }
+        let is_keyed = terms.key.is_some() || agency.is_some();
         let ours = Hello {
             formats,
-            auth: match terms.key {
-                Some(_) => Auth::ClusterKey,
-                None => Auth::SameUser,
+            auth: match is_keyed {
+                true => Auth::ClusterKey,
+                false => Auth::SameUser,
             },
-            encrypt: terms.encrypt && terms.key.is_some(),
+            encrypt: terms.encrypt && is_keyed,
             holder: terms.holder,
             fast_aes: terms.fast_aes,
-            nodes: terms.nodes.is_some(),
+            nodes,
             connections: terms.connections.clamp(1, MAX_CONNECTIONS),
             purpose: match terms.ticket {
                 Some(_) => Purpose::Subflow,
@@ -204,12 +240,14 @@ impl Handshake {
             role,
             ours,
             terms,
+            format: formats.lowest,
             encrypt: false,
             fast_aes: false,
             connections: 1,
             state: State::Hello,
             partial: Vec::new(),
             output: Vec::new(),
+            question: None,
         };
         if role == Role::Initiator {
             this.output.extend_from_slice(&ours.encode());
@@ -220,6 +258,51 @@ impl Handshake {
     /// What is to be sent now.
     pub fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
+    }
+
+    /// What the agent is to be asked now.
+    pub fn take_question(&mut self) -> Option<Request> {
+        self.question.take()
+    }
+
+    /// Takes what the agent replies. Returns an agreement when all is said.
+    pub fn told(&mut self, reply: Reply) -> Result<Option<Agreement>, PeerError> {
+        let State::Agent { is_asked } = self.state else {
+            return Err(broken_agent("it replies to nothing"));
+        };
+        match reply {
+            // It may give a call up at any time.
+            Reply::Busy(why) => {
+                return Err(PeerError::Full(format!("this node's agent is busy: {why}")));
+            }
+            Reply::Refused(why) => {
+                return Err(PeerError::Unauthorised(format!(
+                    "this node's agent (causeway fs agent) does not speak for this process: {why}"
+                )));
+            }
+            _ if !is_asked => return Err(broken_agent("it replies to nothing")),
+            Reply::Say(message) => {
+                self.state = State::Agent { is_asked: false };
+                self.step(StepKind::Noise, Refusal::None, &message);
+            }
+            Reply::Done(done) => {
+                let Done {
+                    last, ours, theirs, ..
+                } = done;
+                let keys = SessionKeys { ours, theirs };
+                if !last.is_empty() {
+                    self.step(StepKind::Noise, Refusal::None, &last);
+                }
+                let sealed = self.seal(&keys, done.node.map(Arc::new), None)?;
+                let sealed = self.accept(sealed)?;
+                if !self.ours.nodes {
+                    return Ok(Some(self.agreement(sealed.agreed(None))));
+                }
+                self.state = State::Proof(Box::new(sealed));
+            }
+        }
+        // What came while it was asked.
+        self.take_steps(&mut |_| Ok(()))
     }
 
     /// Refuses the other side, whatever has happened so far.
@@ -239,6 +322,10 @@ impl Handshake {
     ) -> Result<Option<Agreement>, PeerError> {
         // A peer that runs ahead is cut off where its first frames would be unreasonable.
         self.partial.extend_from_slice(bytes);
+        self.take_steps(verify)
+    }
+
+    fn take_steps(&mut self, verify: &mut Verify<'_>) -> Result<Option<Agreement>, PeerError> {
         loop {
             let agreed = match self.state {
                 State::Hello => {
@@ -276,16 +363,21 @@ impl Handshake {
                 }
             };
             if let Some(agreed) = agreed {
-                self.state = State::Over;
-                return Ok(Some(Agreement {
-                    auth: self.ours.auth,
-                    protection: agreed.protection,
-                    rest: std::mem::take(&mut self.partial),
-                    connections: self.connections,
-                    ticket: agreed.ticket,
-                    node: agreed.node,
-                }));
+                return Ok(Some(self.agreement(agreed)));
             }
+        }
+    }
+
+    fn agreement(&mut self, agreed: Agreed) -> Agreement {
+        self.state = State::Over;
+        Agreement {
+            auth: self.ours.auth,
+            protection: agreed.protection,
+            rest: std::mem::take(&mut self.partial),
+            connections: self.connections,
+            ticket: agreed.ticket,
+            node: agreed.node,
+            user: agreed.user,
         }
     }
 
@@ -328,6 +420,7 @@ impl Handshake {
             self.refuse(unverified.refusal);
             return Err(unverified.cause);
         }
+        self.format = format;
         // Without a key both are false: the kernel says who is there, and nothing travels beyond this host.
         let is_wanted = self.ours.encrypt || theirs.encrypt;
         let tags_do = format >= AUTHENTICATED_FROM || self.ours.auth == Auth::SameUser;
@@ -343,9 +436,19 @@ impl Handshake {
                 "it takes the connection for something else than it is".to_owned(),
             ));
         }
-        match self.terms.key.clone() {
-            Some(key) => self.begin_noise(&key, theirs),
-            None => {
+        match (self.terms.key.clone(), self.terms.agent.clone()) {
+            (Some(key), _) => self.begin_noise(&key, theirs),
+            (None, Some(agency)) => {
+                self.question = Some(Request::Open(Open {
+                    formats: agent::FORMATS,
+                    address: agency.address,
+                    ours: self.ours.encode(),
+                    theirs: theirs.encode(),
+                }));
+                self.state = State::Agent { is_asked: true };
+                Ok(())
+            }
+            (None, None) => {
                 if self.role == Role::Responder {
                     self.step(StepKind::Accept, Refusal::None, &[]);
                 }
@@ -366,30 +469,21 @@ impl Handshake {
             Role::Responder => (theirs, self.ours),
         };
         let prologue = [initiator.encode(), responder.encode()].concat();
-        let build = || {
-            let protocol = match self.fast_aes {
-                true => NOISE_AES,
-                false => NOISE_CHACHA,
-            };
-            let builder = snow::Builder::new(protocol.parse()?)
-                .psk(0, key.expose())?
-                .prologue(&prologue)?;
-            match self.role {
-                Role::Initiator => builder.build_initiator(),
-                Role::Responder => builder.build_responder(),
-            }
-        };
         if let Some(proving) = self.terms.nodes.clone() {
             let initiates = self.role == Role::Initiator;
             let mut exchange = Exchange::new(initiates, self.fast_aes, key, proving, &prologue)
                 .map_err(broken_noise)?;
+            if self.format >= USERS_FROM {
+                exchange = exchange.with_user(None);
+            }
             if initiates {
                 self.write_exchange(&mut exchange)?;
             }
             self.state = State::Nodes(Box::new(exchange));
             return Ok(());
         }
-        let mut noise = build().map_err(broken_noise)?;
+        let noise = keyed(self.role, self.fast_aes, key, &prologue);
+        let mut noise = noise.map_err(broken_noise)?;
         if self.role == Role::Initiator {
             self.write_noise(&mut noise)?;
         }
@@ -419,6 +513,11 @@ impl Handshake {
         match (std::mem::replace(&mut self.state, State::Over), step.kind) {
             (State::Noise(noise), StepKind::Noise) => self.on_noise(noise, step.payload),
             (State::Nodes(exchange), StepKind::Noise) => self.on_exchange(exchange, step.payload),
+            (State::Agent { is_asked: false }, StepKind::Noise) => {
+                self.question = Some(Request::Heard(step.payload.to_vec()));
+                self.state = State::Agent { is_asked: true };
+                Ok(None)
+            }
             (State::Proof(sealed), StepKind::Accept) => self.on_proof(*sealed, step.payload),
             (State::Accept, StepKind::Accept) => {
                 let mut ticket = None;
@@ -445,14 +544,20 @@ impl Handshake {
         mut noise: Box<snow::HandshakeState>,
         payload: &[u8],
     ) -> Result<Option<Agreed>, PeerError> {
-        let mut empty = [0; MAX_STEP_PAYLOAD];
-        if noise.read_message(payload, &mut empty).is_err() {
+        let mut said = [0; MAX_STEP_PAYLOAD];
+        let Ok(len) = noise.read_message(payload, &mut said) else {
             return Err(self.wrong_key());
-        }
+        };
+        let mut user = None;
         if self.role == Role::Responder {
+            if self.format >= USERS_FROM {
+                let mut said = Reader::new(said.get(..len).unwrap_or_default());
+                user = said_user(&mut said).map_err(malformed)?;
+                said.finish().map_err(malformed)?;
+            }
             self.write_noise(&mut noise)?;
         }
-        let sealed = self.seal(noise, None)?;
+        let sealed = self.seal(&SessionKeys::of(&mut noise), None, user)?;
         if self.role == Role::Responder {
             self.state = State::Proof(Box::new(sealed));
             return Ok(None);
@@ -484,10 +589,15 @@ impl Handshake {
         }
         let finished = exchange.finish();
         let finished = finished.map_err(|why| self.refuse_with(why.refusal(), why.to_string()))?;
-        let Some((noise, node)) = finished else {
+        let Some(Finished {
+            mut noise,
+            node,
+            user,
+        }) = finished
+        else {
             return Err(self.wrong_key());
         };
-        let mut sealed = self.seal(noise, Some(node))?;
+        let mut sealed = self.seal(&SessionKeys::of(&mut noise), Some(node), user)?;
         if self.role == Role::Initiator {
             sealed = self.accept(sealed)?;
         }
@@ -502,7 +612,7 @@ impl Handshake {
         payload: &[u8],
     ) -> Result<Option<Agreed>, PeerError> {
         let mut proof = [0; MAX_STEP_PAYLOAD];
-        let Ok(len) = sealed.noise.read_message(payload, &mut proof) else {
+        let Some(len) = sealed.ciphers.decrypt(payload, &mut proof) else {
             return Err(self.wrong_key());
         };
         let shown = proof.get(..len).unwrap_or_default();
@@ -526,24 +636,31 @@ impl Handshake {
         Ok(())
     }
 
-    /// The keys that a finished exchange gives.
+    /// What the keys of a finished exchange give.
     fn seal(
         &self,
-        mut noise: Box<snow::HandshakeState>,
+        keys: &SessionKeys,
         node: Option<Arc<Certificate>>,
+        user: Option<User>,
     ) -> Result<Sealed, PeerError> {
-        let tags = (!self.encrypt).then(|| Box::new(TagKeys::of(&mut noise, self.fast_aes)));
-        let noise = Box::new(noise.into_transport_mode().map_err(broken_noise)?);
-        Ok(Sealed { noise, tags, node })
+        let tags = (!self.encrypt).then(|| Box::new(TagKeys::of(keys, self.fast_aes)));
+        let ciphers = Ciphers::new(keys, self.fast_aes)
+            .ok_or_else(|| PeerError::Broken("this build lacks the cipher".to_owned()))?;
+        Ok(Sealed {
+            ciphers: Box::new(ciphers),
+            tags,
+            node,
+            user,
+        })
     }
 
     /// Sends an `Accept` as a transport message.
     fn accept(&mut self, mut sealed: Sealed) -> Result<Sealed, PeerError> {
         let mut proof = [0; MAX_STEP_PAYLOAD];
         let len = sealed
-            .noise
-            .write_message(&self.proof(), &mut proof)
-            .map_err(broken_noise)?;
+            .ciphers
+            .encrypt(&self.proof(), &mut proof)
+            .ok_or_else(|| PeerError::Broken("encrypting failed".to_owned()))?;
         let shown = proof.get(..len).unwrap_or_default();
         self.step(StepKind::Accept, Refusal::None, shown);
         Ok(sealed)
@@ -588,13 +705,34 @@ impl Sealed {
     fn agreed(self, ticket: Option<Ticket>) -> Agreed {
         let protection = match self.tags {
             Some(keys) => Protection::Authenticated(keys),
-            None => Protection::Encrypted(self.noise),
+            None => Protection::Encrypted(self.ciphers),
         };
         Agreed {
             protection: Some(protection),
             ticket,
             node: self.node,
+            user: self.user,
         }
+    }
+}
+
+/// The Noise handshake under the cluster's key alone.
+pub(crate) fn keyed(
+    role: Role,
+    fast_aes: bool,
+    key: &Secret,
+    prologue: &[u8],
+) -> Result<snow::HandshakeState, snow::Error> {
+    let protocol = match fast_aes {
+        true => NOISE_AES,
+        false => NOISE_CHACHA,
+    };
+    let builder = snow::Builder::new(protocol.parse()?)
+        .psk(0, key.expose())?
+        .prologue(prologue)?;
+    match role {
+        Role::Initiator => builder.build_initiator(),
+        Role::Responder => builder.build_responder(),
     }
 }
 
@@ -605,6 +743,12 @@ fn unfitting() -> PeerError {
 
 fn malformed(error: Malformed) -> PeerError {
     PeerError::Protocol(format!("in the handshake: {error}"))
+}
+
+fn broken_agent(what: &str) -> PeerError {
+    PeerError::Broken(format!(
+        "this node's agent does not keep to the protocol: {what}"
+    ))
 }
 
 /// An error of the library on our own side, such as no randomness.

@@ -10,7 +10,9 @@ use causeway_sys::net::{self, MAX_PIECES, Piece};
 use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
 
 use super::handshake::{Agreement, Handshake, Protection};
+use super::places::Place;
 use super::records::{Records, Room};
+use crate::agent::Line;
 use crate::error::PeerError;
 use crate::method::{Peer, Sink};
 use crate::session::{MAIN, Session};
@@ -62,6 +64,10 @@ pub(super) enum Phase {
 pub(super) struct Link {
     pub(super) socket: OwnedFd,
     pub(super) phase: Phase,
+    /// To the agent that makes the handshake.
+    pub(super) agent: Option<Line>,
+    /// Of the user at the other end, if that one may have so many.
+    pub(super) place: Option<Place>,
     records: Option<Box<Records>>,
     /// The socket takes nothing more now; epoll tells when it does.
     pub(super) full: bool,
@@ -98,6 +104,8 @@ impl Link {
         Self {
             socket,
             phase,
+            agent: None,
+            place: None,
             records: None,
             full: false,
             watches_room: false,
@@ -145,6 +153,7 @@ impl Link {
     /// The handshake has succeeded.
     pub(super) fn agree(&mut self, agreement: Agreement) -> Vec<u8> {
         self.phase = Phase::Up;
+        self.agent = None;
         self.records = agreement
             .protection
             .map(|protection| Box::new(Records::new(protection)));

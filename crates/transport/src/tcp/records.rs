@@ -7,6 +7,7 @@
 use causeway_wire::tcp::{MAX_RECORD_PLAIN, RECORD_HEADER_BYTES, RECORD_TAG_BYTES, record};
 
 use super::handshake::Protection;
+use crate::ciphers::Ciphers;
 use crate::error::PeerError;
 use crate::tags::{TAG_BYTES, TagKeys};
 
@@ -89,10 +90,10 @@ impl Records {
             return Ok(&[]);
         };
         let len = match &mut self.protection {
-            Protection::Encrypted(noise) => {
+            Protection::Encrypted(ciphers) => {
                 let plain = plain.get_mut(..MAX_RECORD_PLAIN).unwrap_or_default();
                 let count = fill(plain);
-                encrypt(noise, plain.get(..count).unwrap_or_default(), body)?
+                encrypt(ciphers, plain.get(..count).unwrap_or_default(), body)?
             }
             Protection::Authenticated(keys) => {
                 let count = fill(body.get_mut(..MAX_RECORD_PLAIN).unwrap_or_default());
@@ -126,7 +127,7 @@ impl Records {
                 break;
             };
             let opened = match &mut self.protection {
-                Protection::Encrypted(noise) => decrypt(noise, sealed, &mut room.plain),
+                Protection::Encrypted(ciphers) => decrypt(ciphers, sealed, &mut room.plain),
                 Protection::Authenticated(keys) => keys
                     .verified(self.next_received, sealed)
                     .inspect(|_| self.next_received += 1),
@@ -146,32 +147,24 @@ impl Records {
 }
 
 /// Encrypts a record, unless there is nothing in it; returns its length with the tag.
-fn encrypt(
-    noise: &mut snow::TransportState,
-    plain: &[u8],
-    body: &mut [u8],
-) -> Result<usize, PeerError> {
+fn encrypt(ciphers: &mut Ciphers, plain: &[u8], body: &mut [u8]) -> Result<usize, PeerError> {
     if plain.is_empty() {
         return Ok(0);
     }
-    let len = noise
-        .write_message(plain, body)
-        .map_err(|error| PeerError::Broken(format!("encrypting failed: {error}")))?;
-    if noise.sending_nonce().is_multiple_of(RECORDS_PER_KEY) {
-        noise.rekey_outgoing();
+    let len = ciphers
+        .encrypt(plain, body)
+        .ok_or_else(|| PeerError::Broken("encrypting failed".to_owned()))?;
+    if ciphers.next_sent().is_multiple_of(RECORDS_PER_KEY) {
+        ciphers.rekey_sent();
     }
     Ok(len)
 }
 
 /// Decrypts a record into `plain`; nothing if it was altered.
-fn decrypt<'a>(
-    noise: &mut snow::TransportState,
-    sealed: &[u8],
-    plain: &'a mut [u8],
-) -> Option<&'a [u8]> {
-    let count = noise.read_message(sealed, plain).ok()?;
-    if noise.receiving_nonce().is_multiple_of(RECORDS_PER_KEY) {
-        noise.rekey_incoming();
+fn decrypt<'a>(ciphers: &mut Ciphers, sealed: &[u8], plain: &'a mut [u8]) -> Option<&'a [u8]> {
+    let count = ciphers.decrypt(sealed, plain)?;
+    if ciphers.next_received().is_multiple_of(RECORDS_PER_KEY) {
+        ciphers.rekey_received();
     }
     plain.get(..count)
 }
@@ -192,15 +185,17 @@ fn add_tag(keys: &TagKeys, next: &mut u64, body: &mut [u8], count: usize) -> usi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ciphers::SessionKeys;
     use crate::tags::tests::shaken;
 
     /// The two ends of a connection whose records are encrypted, or have tags.
     fn pair(encrypt: bool) -> (Records, Records) {
         let (one, other) = shaken();
         let records = |mut noise: snow::HandshakeState| {
+            let keys = SessionKeys::of(&mut noise);
             Records::new(match encrypt {
-                true => Protection::Encrypted(Box::new(noise.into_transport_mode().unwrap())),
-                false => Protection::Authenticated(Box::new(TagKeys::of(&mut noise, true))),
+                true => Protection::Encrypted(Box::new(Ciphers::new(&keys, true).unwrap())),
+                false => Protection::Authenticated(Box::new(TagKeys::of(&keys, true))),
             })
         };
         (records(one), records(other))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use causeway_wire::tcp::Ticket;
+use causeway_wire::user::User;
 
 use super::link::Link;
 use crate::address::Address;
@@ -46,6 +47,8 @@ pub(super) struct PeerState {
     pub(super) identity: Option<Identity>,
     /// Its node, if it has proven which that is.
     pub(super) node: Option<Arc<Certificate>>,
+    /// The one user that it speaks for, if its node's agent has said so.
+    pub(super) user: Option<Arc<User>>,
     pub(super) link: Option<Link>,
     pub(super) session: Session,
     /// Its subflows, also those that do not stand yet.
@@ -78,6 +81,7 @@ impl PeerState {
             address,
             identity: None,
             node: None,
+            user: None,
             link: None,
             session: Session::new(bounds),
             subflows: Vec::new(),

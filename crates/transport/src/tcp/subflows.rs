@@ -88,7 +88,9 @@ impl Tcp {
         let state = self.slots.shown(of)?;
         let has_place = state.subflows.len() + 1 < usize::from(self.config.connections);
         let subflow = self.slots.get(subflow)?;
-        let same = subflow.identity == state.identity && subflow.node == state.node;
+        let same = subflow.identity == state.identity
+            && subflow.node == state.node
+            && subflow.user == state.user;
         (has_place && same && state.is_up()).then_some(of)
     }
 

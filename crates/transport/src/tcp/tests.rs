@@ -8,6 +8,7 @@ mod remote_memory;
 mod subflows;
 mod support;
 mod trust;
+mod users;
 
 use support::*;
 

@@ -44,7 +44,9 @@ impl Core {
             },
         };
         let trust = match state.identity {
-            Some(Identity::Keyed) => "holds the cluster's key".to_owned(),
+            Some(Identity::Keyed | Identity::OneUser { .. }) => {
+                "holds the cluster's key".to_owned()
+            }
             Some(Identity::Local { uid, .. } | Identity::SocketOf { uid, .. }) => {
                 format!("user {uid} on this host, says the kernel")
             }

@@ -78,4 +78,77 @@ impl Operation {
             | Self::Hello { .. } => Needs::Nothing,
         }
     }
+
+    /// Whether only those who operate the file system ask for it: its servers, and whoever adds servers, checks, repairs and moves files.
+    /// A new operation must be in one of the lists.
+    pub fn is_for_operators(&self) -> bool {
+        match *self {
+            Self::Remove { .. }
+            | Self::ListData { .. }
+            | Self::CheckData { .. }
+            | Self::RemoveOrphans { .. }
+            | Self::Scrub { .. }
+            | Self::AcceptData { .. }
+            | Self::Enroll { .. }
+            | Self::EndCapabilities { .. }
+            | Self::Exist { .. }
+            | Self::Check { .. }
+            | Self::AddServer { .. }
+            | Self::DrainServer { .. }
+            | Self::AcceptServer { .. }
+            | Self::Authorize
+            | Self::ListStriped { .. }
+            | Self::Paths { .. } => true,
+            Self::Read { .. }
+            | Self::FindData { .. }
+            | Self::Write { .. }
+            | Self::Seed { .. }
+            | Self::TruncateData { .. }
+            | Self::PunchData { .. }
+            | Self::ReserveData { .. }
+            | Self::Flush { .. }
+            | Self::StoredData { .. }
+            | Self::Lookup { .. }
+            | Self::GetNode { .. }
+            | Self::Create { .. }
+            | Self::MakeDirectory { .. }
+            | Self::SymbolicLink { .. }
+            | Self::MakeSpecial { .. }
+            | Self::HardLink { .. }
+            | Self::Rename { .. }
+            | Self::Exchange { .. }
+            | Self::Unlink { .. }
+            | Self::RemoveDirectory { .. }
+            | Self::ReadDirectory { .. }
+            | Self::SetAttributes { .. }
+            | Self::Grow { .. }
+            | Self::Truncate { .. }
+            | Self::FinishTruncate { .. }
+            | Self::Extend { .. }
+            | Self::Filled { .. }
+            | Self::WriteStuffed { .. }
+            | Self::BeginUnstuff { .. }
+            | Self::FinishUnstuff { .. }
+            | Self::SetXattr { .. }
+            | Self::RemoveXattr { .. }
+            | Self::GetXattr { .. }
+            | Self::ListXattrs { .. }
+            | Self::Commit
+            | Self::MetadataStatus
+            | Self::EndSession
+            | Self::Append { .. }
+            | Self::BeginAppend { .. }
+            | Self::EndAppend { .. }
+            | Self::CancelAppend { .. }
+            | Self::Lock { .. }
+            | Self::Unlock { .. }
+            | Self::TestLock { .. }
+            | Self::CancelLock { .. }
+            | Self::CloseFiles { .. }
+            | Self::KeepFiles { .. }
+            | Self::Clock
+            | Self::StorageStatus
+            | Self::Hello { .. } => false,
+        }
+    }
 }

@@ -18,7 +18,7 @@ fn hello_has_its_golden_bytes_both_ways() {
         connections: 4,
         purpose: Purpose::Subflow,
     };
-    let golden = *b"causeway\x05\x00\x01\x01\x00\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x02";
+    let golden = *b"causeway\x05\x00\x01\x01\x00\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x03";
     assert_eq!(hello.encode(), golden);
     assert_eq!(Hello::decode(&golden), Ok(hello));
     // A side that does not want encryption states that only to peers that authenticate without it.
@@ -26,7 +26,7 @@ fn hello_has_its_golden_bytes_both_ways() {
         encrypt: false,
         ..hello
     };
-    let golden = *b"causeway\x05\x00\x01\x01\x01\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x02";
+    let golden = *b"causeway\x05\x00\x01\x01\x01\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x03";
     assert_eq!(unencrypted.encode(), golden);
     assert_eq!(Hello::decode(&golden), Ok(unencrypted));
 }
@@ -86,7 +86,7 @@ fn hello_of_a_side_that_demands_to_know_nodes_has_its_golden_bytes_both_ways() {
 
 #[test]
 fn hello_with_a_key_refuses_what_no_side_states_of_encryption() {
-    let golden = *b"causeway\x05\x00\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\x02";
+    let golden = *b"causeway\x05\x00\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\x03";
     assert!(Hello::decode(&golden).is_ok());
     for (at, value) in [(11, 0), (11, 2), (12, 2), (12, 0xff)] {
         let mut bad = golden;
@@ -139,7 +139,8 @@ fn hello_refuses_every_unknown_value() {
         (5, 1, true),
         (6, 1, true),
         (7, 1, true),
-        (8, 1, false),
+        (8, 1, true),
+        (9, 1, false),
     ] {
         let mut hello = with(lowest, above);
         let formats = Formats::stated(lowest.into(), above);

@@ -3,7 +3,8 @@
 use causeway_wire::codec::Wire;
 use causeway_wire::formats::Formats;
 use causeway_wire::node::{Certificate, files};
-use causeway_wire::{atomic, datagram, shm, tcp, vi};
+use causeway_wire::user::User;
+use causeway_wire::{agent, atomic, datagram, shm, tcp, vi};
 
 pub(in crate::decoders) fn virtual_interfaces() -> Vec<Vec<u8>> {
     let header = vi::FrameHeader {
@@ -246,6 +247,52 @@ fn certificate() -> Certificate {
 
 pub(in crate::decoders) fn certificates() -> Vec<Vec<u8>> {
     vec![certificate().to_bytes()]
+}
+
+pub(in crate::decoders) fn agent_messages() -> Vec<Vec<u8>> {
+    let hello = |auth| {
+        let hello = tcp::Hello {
+            formats: Formats::only(tcp::USERS_FROM),
+            auth,
+            encrypt: true,
+            holder: tcp::Holder::drawn([5; 8]),
+            fast_aes: true,
+            nodes: false,
+            connections: 1,
+            purpose: tcp::Purpose::Peer,
+        };
+        hello.encode()
+    };
+    let open = |auth| {
+        let open = agent::Open {
+            formats: agent::FORMATS,
+            address: "tcp://node1:7440".to_owned(),
+            ours: hello(auth),
+            theirs: hello(auth),
+        };
+        agent::Request::Open(open).to_bytes()
+    };
+    let done = agent::Done {
+        last: vec![9; 48],
+        ours: [1; 32].into(),
+        theirs: [2; 32].into(),
+        node: Some(certificate()),
+    };
+    let user = User {
+        uid: 1000,
+        gid: 100,
+        groups: vec![100, 27],
+    };
+    vec![
+        open(tcp::Auth::ClusterKey),
+        open(tcp::Auth::SameUser),
+        agent::Request::Heard(vec![3; 48]).to_bytes(),
+        agent::Reply::Say(vec![4; 48]).to_bytes(),
+        agent::Reply::Done(done).to_bytes(),
+        agent::Reply::Refused("because".to_owned()).to_bytes(),
+        agent::Reply::Busy("later".to_owned()).to_bytes(),
+        user.to_bytes(),
+    ]
 }
 
 pub(in crate::decoders) fn node_files() -> Vec<Vec<u8>> {

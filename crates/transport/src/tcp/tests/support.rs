@@ -38,6 +38,7 @@ pub(super) fn terms(key: Option<[u8; 32]>, encrypt: bool, holder: Holder) -> Ter
         ticket: None,
         formats: FORMATS,
         nodes: None,
+        agent: None,
     }
 }
 

@@ -1,0 +1,310 @@
+//! The agent of a node, and what processes for which it speaks cannot do: a client that sends what it likes, with connections that the agent
+//! has made for it. Only root can be several users; without that the tests are left out.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use causeway_bmi::Config;
+use causeway_bmi::agent as bmi_agent;
+use causeway_fs::agent::{Agent, AgentHandle};
+use causeway_fs::config::{CapabilityRule, Configuration};
+use causeway_sys::socket::{Received, RecordSocket};
+use causeway_wire::agent::{
+    FORMATS as AGENT_FORMATS, MAX_MESSAGE_BYTES, Open, Reply, Request as AgentRequest,
+};
+use causeway_wire::codec::Wire as _;
+use causeway_wire::formats::Formats;
+use causeway_wire::fs::{Errno, ObjectId, Operation, Request};
+use causeway_wire::tcp::{Auth, FORMATS as TCP_FORMATS, Hello, Holder, Purpose};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Gid, Uid};
+
+use crate::cluster::{Fixture, Shape};
+use crate::liar::{GENEROUS, Liar};
+
+/// Users that these tests become.
+const USER: u32 = 61_234;
+const OTHER: u32 = 61_235;
+
+/// A file system with a key that only root may read, and a running agent.
+struct Stand {
+    fixture: Fixture,
+    socket: PathBuf,
+    handle: AgentHandle,
+    running: Option<std::thread::JoinHandle<()>>,
+    _open: tempfile::TempDir,
+}
+
+impl Stand {
+    fn start() -> Option<Self> {
+        Self::start_with(CapabilityRule::Required)
+    }
+
+    fn start_with(capabilities: CapabilityRule) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("left out: only root can be several users");
+            return None;
+        }
+        // Floods take descriptors of this process, at both ends.
+        causeway_sys::limits::raise_open_files();
+        let open = tempfile::tempdir().unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(open.path(), 0o755);
+        let key = open.path().join("key");
+        std::fs::write(&key, "5a".repeat(32)).unwrap();
+        mode(&key, 0o600);
+        let socket = open.path().join("run/agent.sock");
+        let shape = Shape {
+            tcp: true,
+            ..Shape::default()
+        };
+        let fixture = Fixture::start_with(&shape, |configuration| {
+            configuration.key_file = Some(key);
+            configuration.agent_socket = Some(socket.clone());
+            configuration.access.capabilities = capabilities;
+        });
+        let agent = Agent::start(fixture.cluster.configuration()).unwrap();
+        let handle = agent.handle(&fixture.config_file()).unwrap();
+        let running = std::thread::spawn(|| agent.run().unwrap());
+        Some(Self {
+            fixture,
+            socket,
+            handle,
+            running: Some(running),
+            _open: open,
+        })
+    }
+
+    fn liar(&self, uid: u32) -> Liar {
+        let config = Config {
+            agent: Some(bmi_agent::Agent {
+                socket: self.socket.clone(),
+                nodes: false,
+            }),
+            ..Config::default()
+        };
+        Liar::with(&self.fixture, config, 77, uid)
+    }
+
+    fn call(&self) -> RecordSocket {
+        RecordSocket::connect(&self.socket).unwrap()
+    }
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        self.handle.stop();
+        if let Some(running) = self.running.take() {
+            let ended = running.join();
+            assert!(ended.is_ok() || std::thread::panicking());
+        }
+    }
+}
+
+/// What a thread of this user does: the kernel has users of threads.
+fn as_user<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(uid));
+            rustix::thread::set_thread_groups(&[]).unwrap();
+            rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            act()
+        });
+        thread.join().unwrap()
+    })
+}
+
+/// The next reply; `None` at the end.
+fn reply(socket: &RecordSocket) -> Option<Reply> {
+    let mut room = [0; MAX_MESSAGE_BYTES];
+    let until = Instant::now() + GENEROUS;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let mut polled = [PollFd::new(socket, PollFlags::IN)];
+        let ready = poll(&mut polled, Some(&left)).unwrap();
+        assert!(ready > 0, "no reply");
+        match socket.receive(&mut room).unwrap() {
+            Received::Record(len, _) => return Reply::from_bytes(&room[..len]).ok(),
+            Received::Nothing => {}
+            _ => return None,
+        }
+    }
+}
+
+/// What a call asks first. The server that it names is waited for, for longer than this takes.
+fn open() -> AgentRequest {
+    let hello = |formats, drawn| {
+        let hello = Hello {
+            formats,
+            auth: Auth::ClusterKey,
+            encrypt: true,
+            holder: Holder::drawn([drawn; 8]),
+            fast_aes: false,
+            nodes: false,
+            connections: 1,
+            purpose: Purpose::Peer,
+        };
+        hello.encode()
+    };
+    AgentRequest::Open(Open {
+        formats: AGENT_FORMATS,
+        address: "tcp://127.0.0.1:7".to_owned(),
+        ours: hello(Formats::only(TCP_FORMATS.highest), 1),
+        theirs: hello(TCP_FORMATS, 2),
+    })
+}
+
+#[test]
+fn a_process_with_a_connection_of_an_agent_acts_for_its_user_alone() {
+    let Some(stand) = Stand::start() else { return };
+    as_user(USER, || {
+        // Without the agent there is no way in, and nothing to be read.
+        let own: &Configuration = stand.fixture.cluster.configuration();
+        assert!(own.key().is_err());
+        assert_eq!(
+            own.agent().map(|agent| agent.socket),
+            Some(stand.socket.clone())
+        );
+        let mut liar = stand.liar(USER);
+        let look = || Operation::GetNode {
+            object: ObjectId::ROOT,
+            content: false,
+        };
+        assert!(liar.metadata(look()).is_ok());
+        let refused = |liar: &mut Liar, operation, lie: &dyn Fn(&mut Request)| {
+            let failure = liar.ask_with(0, operation, None, lie).unwrap_err();
+            assert_eq!(failure.errno, Errno::EPERM, "{failure:?}");
+            failure.message
+        };
+        for uid in [0, OTHER] {
+            let said = refused(&mut liar, look(), &|request| request.caller.uid = uid);
+            assert!(said.contains(&format!("act as user {uid}")), "{said}");
+        }
+        for group in [0, OTHER] {
+            let said = refused(&mut liar, look(), &|request| request.caller.gid = group);
+            assert!(said.contains(&format!("group {group}")), "{said}");
+            refused(&mut liar, look(), &|request| {
+                request.caller.groups = vec![group];
+            });
+        }
+        // What operators ask for, under the user's own name and root's.
+        for operation in [
+            Operation::Authorize,
+            Operation::AddServer {
+                name: "io0".to_owned(),
+            },
+            Operation::Remove {
+                objects: vec![ObjectId(5)],
+            },
+        ] {
+            refused(&mut liar, operation.clone(), &|_| {});
+            refused(&mut liar, operation, &|request| request.caller.uid = 0);
+        }
+        // Still the same connection, good for its user.
+        assert!(liar.metadata(look()).is_ok());
+    });
+    // Another user has connections of their own.
+    as_user(OTHER, || {
+        let mut liar = stand.liar(OTHER);
+        let capacity = Operation::StorageStatus;
+        assert!(liar.ask_with(1, capacity, None, |_| {}).is_ok());
+    });
+}
+
+/// What the configuration allows clients of earlier builds, it does not allow users of agents: they would read and write everything.
+#[test]
+fn users_of_agents_need_capabilities_whatever_others_do() {
+    for rule in [CapabilityRule::Optional, CapabilityRule::Off] {
+        let Some(stand) = Stand::start_with(rule) else {
+            return;
+        };
+        as_user(USER, || {
+            let mut liar = stand.liar(USER);
+            let stored = Operation::StoredData {
+                object: ObjectId(5),
+            };
+            let failure = liar.ask_with(1, stored, None, |_| {}).unwrap_err();
+            assert!(failure.message.contains("capabilit"), "{failure:?}");
+            let status = Operation::StorageStatus;
+            assert!(liar.ask_with(1, status, None, |_| {}).is_ok());
+        });
+    }
+}
+
+#[test]
+fn garbage_ends_the_call_that_it_comes_in_and_no_other() {
+    let Some(stand) = Stand::start() else { return };
+    let waiting = stand.call();
+    waiting.send(&open().to_bytes(), &[]).unwrap();
+    assert!(matches!(reply(&waiting), Some(Reply::Say(_))));
+    for garbage in [
+        &b"\0"[..],
+        b"GET / HTTP/1.1\r\n\r\n",
+        &[0xff; 3000],
+        &[1; MAX_MESSAGE_BYTES + 1],
+        &AgentRequest::Heard(vec![7; 48]).to_bytes(),
+    ] {
+        let call = as_user(USER, || stand.call());
+        call.send(garbage, &[]).unwrap();
+        let said = reply(&call);
+        assert!(matches!(said, Some(Reply::Refused(_)) | None), "{said:?}");
+        assert_eq!(reply(&call), None, "it goes on");
+    }
+    // With a descriptor.
+    let call = as_user(USER, || stand.call());
+    let request = AgentRequest::Heard(vec![7; 48]).to_bytes();
+    let descriptor = std::os::fd::AsFd::as_fd(&waiting);
+    call.send(&request, &[descriptor]).unwrap();
+    assert!(matches!(reply(&call), Some(Reply::Refused(_))));
+    as_user(USER, || drop(stand.liar(USER)));
+    assert!(!waiting.is_hung_up());
+}
+
+/// One user takes all calls that a user may have, and goes on calling; another one is served all the same.
+#[test]
+fn a_user_who_floods_the_agent_does_not_stop_another() {
+    let Some(stand) = Stand::start() else { return };
+    let (calls, said) = as_user(USER, || {
+        let mut calls = Vec::new();
+        loop {
+            let call = match RecordSocket::connect(&stand.socket) {
+                Ok(call) => call,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    // The agent has to take some in first.
+                    std::thread::yield_now();
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
+            };
+            assert!(calls.len() < 2000, "there is no end of calls");
+            // It may have been turned away already.
+            let _ = call.send(&open().to_bytes(), &[]);
+            match reply(&call) {
+                Some(Reply::Say(_)) => calls.push(call),
+                said => return (calls, said),
+            }
+        }
+    });
+    let why = format!("user {USER}");
+    assert!(
+        matches!(&said, Some(Reply::Busy(busy)) if busy.contains(&why)),
+        "{said:?}"
+    );
+    as_user(OTHER, || {
+        let mut liar = stand.liar(OTHER);
+        assert!(
+            liar.ask_with(1, Operation::StorageStatus, None, |_| {})
+                .is_ok()
+        );
+    });
+    drop(calls);
+    as_user(USER, || drop(stand.liar(USER)));
+}

@@ -1,0 +1,304 @@
+//! Agents: a process of root's that holds the keys of a node makes handshakes for the node's users, who hold none.
+//!
+//! [`Agent`] is what a process without keys knows: where to ask. `tcp` then asks during its handshake, over a `Line`, and uses the connection by
+//! itself afterwards: nothing that travels goes through the agent. [`Speaker`] is the agent's part of one handshake: pure, requests in,
+//! replies out. Whoever runs it has asked the kernel which user calls ([`causeway_sys::socket::RecordSocket::peer`]).
+//!
+//! What that user's process gets are the two keys of one connection, at whose other end the server knows, from inside the handshake, that it
+//! speaks for this user and no other. It can alter none of that: it holds neither the cluster's key nor the node's, and both hellos are the
+//! handshake's prologue. The agent is the caller in all handshakes, so that nobody poses as a server with its help.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use causeway_sys::process::is_overflow_user;
+use causeway_sys::secret::Secret;
+use causeway_sys::socket::{Received, RecordSocket};
+use causeway_wire::agent::{Done, FORMATS, MAX_MESSAGE_BYTES, Open, Reply, Request};
+use causeway_wire::codec::Wire as _;
+use causeway_wire::tcp::{Auth, FORMATS as TCP_FORMATS, Hello, MAX_STEP_PAYLOAD, USERS_FROM};
+use causeway_wire::user::User;
+use zeroize::Zeroizing;
+
+use crate::address::Address;
+use crate::ciphers::SessionKeys;
+use crate::error::PeerError;
+use crate::nodes::Nodes;
+use crate::nodes::exchange::{Exchange, Failed, Finished, Proving};
+use crate::tcp::handshake::{Role, keyed};
+
+/// The agent that makes the handshakes of a process without keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agent {
+    /// The Unix socket at which it listens.
+    pub socket: PathBuf,
+    /// Whether it proves which node it belongs to, and demands the same of servers.
+    pub nodes: bool,
+}
+
+impl Agent {
+    /// What it means that it does not reply.
+    pub(crate) fn silent(&self, within_ms: u64) -> PeerError {
+        PeerError::Broken(format!(
+            "this node's agent ({}) has not replied within {within_ms} ms: look into its log, or start it again with `causeway fs agent`",
+            self.socket.display()
+        ))
+    }
+}
+
+/// A connection to an agent, for one handshake.
+#[derive(Debug)]
+pub(crate) struct Line(RecordSocket);
+
+impl Line {
+    /// Calls the agent that listens there, if it is one of root's, or of this process's own user.
+    pub(crate) fn connect(path: &Path) -> Result<Self, PeerError> {
+        let socket = RecordSocket::connect(path).map_err(|error| out_of_reach(path, &error))?;
+        let agent = socket.peer().map_err(|error| lost(path, &error))?;
+        let own = rustix::process::geteuid().as_raw();
+        let is_trusted = agent.uid == 0 || agent.uid == own;
+        if is_overflow_user(agent.uid) {
+            return Err(PeerError::Unauthorised(format!(
+                "root of this host has no number in this process's user namespace, so that it cannot tell whether root's agent listens at {}: \
+                 use the file system from outside of this container, or a mount",
+                path.display()
+            )));
+        }
+        if !is_trusted {
+            return Err(PeerError::Unauthorised(format!(
+                "user {} listens in the place of this node's agent ({}), who is neither root nor this process's user",
+                agent.uid,
+                path.display()
+            )));
+        }
+        Ok(Self(socket))
+    }
+
+    /// Sends a request.
+    pub(crate) fn ask(&self, request: &Request, path: &Path) -> Result<(), PeerError> {
+        let sent = self.0.send(&request.to_bytes(), &[]);
+        sent.map_err(|error| lost(path, &error))
+    }
+
+    /// The reply, once it has come.
+    pub(crate) fn reply(&self, path: &Path) -> Result<Option<Reply>, PeerError> {
+        let mut room = Zeroizing::new([0; MAX_MESSAGE_BYTES]);
+        let broken = |what: &str| {
+            let path = path.display();
+            PeerError::Broken(format!(
+                "this node's agent ({path}) {what}: look into its log, or start it again with `causeway fs agent`"
+            ))
+        };
+        match self.0.receive(&mut room[..]) {
+            Ok(Received::Nothing) => Ok(None),
+            Ok(Received::Record(len, descriptors)) if descriptors.is_empty() => {
+                let reply = Reply::from_bytes(room.get(..len).unwrap_or_default());
+                reply
+                    .map(Some)
+                    .map_err(|error| broken(&format!("replies what is no reply ({error})")))
+            }
+            Ok(Received::Closed) => Err(broken("has ended the connection")),
+            Ok(_) => Err(broken("replies what is no reply")),
+            Err(error) => Err(lost(path, &error)),
+        }
+    }
+
+    /// What tells when a reply has come.
+    pub(crate) fn socket(&self) -> &RecordSocket {
+        &self.0
+    }
+}
+
+fn out_of_reach(path: &Path, error: &io::Error) -> PeerError {
+    let path = path.display();
+    match error.kind() {
+        io::ErrorKind::WouldBlock => PeerError::Full(format!(
+            "this node's agent ({path}) has more callers than it can take in"
+        )),
+        // It may be about to start again: calls are repeated for as long as servers that are gone are called.
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => PeerError::Refused(format!(
+            "this process may not read the key, and the node's agent, which would speak for it, is not there ({path}: {error}): start \
+                 it as root with `causeway fs agent`"
+        )),
+        _ => match PeerError::of_system(error) {
+            PeerError::Broken(_) => PeerError::Unauthorised(format!(
+                "this process may not read the key, and cannot reach the node's agent, which would speak for it ({path}: {error})"
+            )),
+            exhausted => exhausted,
+        },
+    }
+}
+
+fn lost(path: &Path, error: &io::Error) -> PeerError {
+    match PeerError::of_system(error) {
+        PeerError::Broken(reason) => PeerError::Broken(format!(
+            "this node's agent ({}) does not listen any more ({reason}): start it again with `causeway fs agent`",
+            path.display()
+        )),
+        exhausted => exhausted,
+    }
+}
+
+/// What an agent holds.
+#[derive(Debug, Clone)]
+pub struct Credentials {
+    /// The cluster's key.
+    pub key: Secret,
+    /// What is known of nodes, if they prove which they are.
+    pub nodes: Option<Nodes>,
+}
+
+/// An agent's part of one handshake. See the module's page.
+pub struct Speaker {
+    user: User,
+    state: State,
+}
+
+enum State {
+    New,
+    Keyed(Box<snow::HandshakeState>),
+    Nodes(Box<Exchange>),
+    Over,
+}
+
+impl Speaker {
+    /// For a connection that speaks for this user.
+    pub fn new(user: User) -> Self {
+        Self {
+            user,
+            state: State::New,
+        }
+    }
+
+    /// Whom it speaks for.
+    pub fn user(&self) -> &User {
+        &self.user
+    }
+
+    /// Whether nothing more is to be asked.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
+    /// Takes a request, from a process that may be hostile.
+    pub fn on_request(&mut self, credentials: &Credentials, request: &Request) -> Reply {
+        let replied = match (std::mem::replace(&mut self.state, State::Over), request) {
+            (State::New, Request::Open(open)) => self.open(credentials, open),
+            (State::Keyed(noise), Request::Heard(message)) => finish_keyed(noise, message),
+            (State::Nodes(exchange), Request::Heard(message)) => finish_nodes(*exchange, message),
+            _ => Err("the requests come in the wrong order".to_owned()),
+        };
+        replied.unwrap_or_else(Reply::Refused)
+    }
+
+    fn open(&mut self, credentials: &Credentials, open: &Open) -> Result<Reply, String> {
+        if FORMATS.common(open.formats).is_none() {
+            return Err(FORMATS.mismatch(open.formats, "the agent"));
+        }
+        let hello = |bytes, whose: &str| {
+            Hello::decode(bytes).map_err(|error| format!("{whose} hello: {error}"))
+        };
+        let ours = hello(&open.ours, "the process's own")?;
+        let theirs = hello(&open.theirs, "the server's")?;
+        // Older formats have no place for the user: a server would take the connection for one that speaks for all.
+        let format = ours.formats.common(theirs.formats);
+        // In a newer one, the user may have another place than where this build puts it.
+        if format.is_some_and(|format| !TCP_FORMATS.has(format)) {
+            return Err(format!(
+                "the process speaks {} of the TCP method, and the agent {TCP_FORMATS}: upgrade the agent",
+                ours.formats
+            ));
+        }
+        if ours.formats.lowest < USERS_FROM || format.is_none() {
+            return Err(format!(
+                "the server speaks {} of the TCP method, and agents need {USERS_FROM}: upgrade the servers first",
+                theirs.formats
+            ));
+        }
+        let demanded = credentials.nodes.is_some();
+        let fits = |hello: &Hello| hello.auth == Auth::ClusterKey && hello.nodes == demanded;
+        if !fits(&ours) || !fits(&theirs) {
+            return Err(
+                "its configuration is another one than the agent's: one has `[nodes]` and the other has not, or the server has no key"
+                    .to_owned(),
+            );
+        }
+        let prologue = [open.ours, open.theirs].concat();
+        let fast_aes = ours.fast_aes && theirs.fast_aes;
+        let key = &credentials.key;
+        let message = match &credentials.nodes {
+            Some(nodes) => {
+                let address = open.address.parse::<Address>();
+                let address = address.map_err(|error| error.to_string())?;
+                let proving =
+                    Proving::calling(nodes, &address).map_err(|error| error.to_string())?;
+                let exchange = Exchange::new(true, fast_aes, key, proving, &prologue);
+                let mut exchange = exchange
+                    .map_err(broken_noise)?
+                    .with_user(Some(self.user.clone()));
+                let message = exchange.write().map_err(broken_noise)?;
+                self.state = State::Nodes(Box::new(exchange));
+                message
+            }
+            None => {
+                let noise = keyed(Role::Initiator, fast_aes, key, &prologue);
+                let mut noise = noise.map_err(broken_noise)?;
+                let mut message = vec![0; MAX_STEP_PAYLOAD];
+                let said = self.user.to_bytes();
+                let len = noise.write_message(&said, &mut message);
+                message.truncate(len.map_err(broken_noise)?);
+                self.state = State::Keyed(Box::new(noise));
+                message
+            }
+        };
+        Ok(Reply::Say(message))
+    }
+}
+
+/// The server's step, with the cluster's key alone.
+fn finish_keyed(mut noise: Box<snow::HandshakeState>, message: &[u8]) -> Result<Reply, String> {
+    let mut said = [0; MAX_STEP_PAYLOAD];
+    if noise.read_message(message, &mut said).is_err() || !noise.is_handshake_finished() {
+        return Err(WRONG_KEY.to_owned());
+    }
+    Ok(done(Vec::new(), &mut noise, None))
+}
+
+/// The server's step, with nodes.
+fn finish_nodes(mut exchange: Exchange, message: &[u8]) -> Result<Reply, String> {
+    exchange.read(message).map_err(|failed| match failed {
+        Failed::WrongKey => WRONG_KEY.to_owned(),
+        Failed::Malformed(error) => format!("the server's certificate: {error}"),
+        Failed::Rejected(why) => format!("of the server: {why}"),
+    })?;
+    let last = exchange.write().map_err(broken_noise)?;
+    let finished = exchange.finish();
+    let finished = finished.map_err(|why| format!("of the server: {why}"))?;
+    let Finished {
+        mut noise, node, ..
+    } = finished.ok_or(WRONG_KEY)?;
+    Ok(done(last, &mut noise, Some((*node).clone())))
+}
+
+const WRONG_KEY: &str = "the server holds another cluster key than the agent";
+
+fn done(
+    last: Vec<u8>,
+    noise: &mut snow::HandshakeState,
+    node: Option<crate::nodes::Certificate>,
+) -> Reply {
+    let keys = SessionKeys::of(noise);
+    Reply::Done(Done {
+        last,
+        ours: keys.ours,
+        theirs: keys.theirs,
+        node,
+    })
+}
+
+fn broken_noise(error: snow::Error) -> String {
+    format!("the Noise handshake cannot go on: {error}")
+}
+
+#[cfg(test)]
+mod tests;

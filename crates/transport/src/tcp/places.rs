@@ -1,0 +1,94 @@
+//! How many connections users have for whom the agents of their nodes speak.
+//!
+//! Whoever holds the cluster's key is trusted not to take all that a server has. Such a user is not: of the peers that there may be, and
+//! of the files that the process may have open, one user of one node has an eighth at most.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use crate::half_open::Source;
+
+/// The part of everything that one user may have.
+const PART: usize = 8;
+
+/// Where a user calls from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Whence {
+    /// A node that has proven which it is, by its name.
+    Node(String),
+    /// A host, where nodes prove nothing.
+    Host(Source),
+    /// This host, under whichever address.
+    Here,
+}
+
+/// A user's place, for as long as it lives.
+#[derive(Debug)]
+pub(super) struct Place {
+    _counted: Arc<()>,
+}
+
+/// See the module's page.
+#[derive(Debug)]
+pub(super) struct Places {
+    most: usize,
+    held: HashMap<(Whence, u32), Weak<()>>,
+    /// How many entries there were when those of users who have left were removed.
+    swept: usize,
+}
+
+impl Places {
+    /// For so many peers and open files.
+    pub(super) fn new(max_peers: usize, open_files: usize) -> Self {
+        Self {
+            most: (max_peers.min(open_files) / PART).max(1),
+            held: HashMap::new(),
+            swept: 0,
+        }
+    }
+
+    /// Most connections of one user.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// A place for one more connection; `None` if the user has as many as one may have.
+    pub(super) fn take(&mut self, whence: Whence, uid: u32) -> Option<Place> {
+        if self.held.len() > 2 * self.swept + 64 {
+            self.held.retain(|_, held| held.strong_count() > 0);
+            self.swept = self.held.len();
+        }
+        let held = self.held.entry((whence, uid)).or_default();
+        if held.strong_count() >= self.most {
+            return None;
+        }
+        let counted = held.upgrade().unwrap_or_default();
+        *held = Arc::downgrade(&counted);
+        Some(Place { _counted: counted })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_an_eighth_and_leaves_it_to_nobody_else() {
+        let mut places = Places::new(16, 1 << 20);
+        let node = |name: &str| Whence::Node(name.to_owned());
+        let first = places.take(node("a"), 5).unwrap();
+        let _second = places.take(node("a"), 5).unwrap();
+        assert!(places.take(node("a"), 5).is_none());
+        // Other users there, and that number elsewhere, which may be somebody else.
+        assert!(places.take(node("a"), 6).is_some());
+        assert!(places.take(node("b"), 5).is_some());
+        assert!(places.take(Whence::Here, 5).is_some());
+        drop(first);
+        assert!(places.take(node("a"), 5).is_some());
+        // Users who have left take no memory.
+        for uid in 0..1000 {
+            assert!(places.take(Whence::Here, uid).is_some());
+        }
+        assert!(places.held.len() < 200, "{}", places.held.len());
+    }
+}
