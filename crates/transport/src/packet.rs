@@ -4,10 +4,10 @@ use causeway_sys::blocks::Source;
 use causeway_sys::memory::Memory;
 use causeway_sys::small;
 
-/// The bytes of a packet that has arrived, where they lie.
+/// The bytes of a packet that has arrived, without a copy.
 ///
-/// They may lie in memory that the sender can still write, so they are copied out before they are
-/// looked at, never borrowed.
+/// They may be in memory that the sender can still write, so they are copied out before they are
+/// decoded, never borrowed.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
     base: *const u8,
@@ -73,7 +73,7 @@ impl<'a> Packet<'a> {
         unsafe { Source::from_raw(self.base, self.len) }.part(offset, self.len - offset)
     }
 
-    /// Copies `len` bytes from `offset` on to the front of `into`.
+    /// Copies `len` bytes from `offset` on to the start of `into`.
     ///
     /// # Panics
     /// If the range is not inside the packet, is longer than `into`, or `into` is for reading only.
@@ -84,7 +84,7 @@ impl<'a> Packet<'a> {
             len <= into.len() && offset.checked_add(len).is_some_and(|end| end <= self.len),
             "a copy out of range"
         );
-        // SAFETY: both ranges are valid; a packet never lies in memory that was given to an
+        // SAFETY: both ranges are valid; a packet is never in memory that was passed to an
         // operation.
         unsafe { small::copy(self.base.add(offset), into.as_ptr(), len) };
     }
