@@ -531,7 +531,9 @@ impl Session {
             Kind::Goodbye => return Err(PeerError::Closed),
             Kind::Error => {
                 let text = String::from_utf8_lossy(payload).escape_debug().to_string();
-                return Err(PeerError::Protocol(format!("it reports a violation of the protocol: {text}")));
+                return Err(PeerError::Protocol(format!(
+                    "it reports a violation of the protocol: {text}"
+                )));
             }
             Kind::Invite => self.invited(&header)?,
             Kind::Atomic => self.serve_atomic(&header, payload)?,

@@ -436,9 +436,7 @@ impl Pair {
                     self.take_stripped(record)?;
                 }
                 Ok(Received::Oversized) => {
-                    return Err(PeerError::Protocol(
-                        "a record is too long".to_owned(),
-                    ));
+                    return Err(PeerError::Protocol("a record is too long".to_owned()));
                 }
                 Ok(Received::Closed) if self.goodbye => return Err(PeerError::Closed),
                 Ok(Received::Closed) => {

@@ -221,7 +221,7 @@ impl Hazards {
         keys.any(|hazard| hazard == key) || many % 2 == 1 && self.many() == many
     }
 
-    /// The memory of an export that has ended, if the peer may be writing there.
+    /// Defers the freeing of an ended export's memory, if the peer may be writing there.
     fn hold(&self, export: Export, many: u64) -> Option<DeferredFree> {
         let Export {
             key,
@@ -245,16 +245,16 @@ fn access_bits(access: Access) -> u64 {
     }
 }
 
-/// What the peer exports to this side, and this side's hazard words.
+/// The exports of the peer to this side, and this side's hazard words.
 pub(super) struct Imports {
     mapping: Arc<Mapping>,
     layout: PairLayout,
-    /// The peer's side.
+    /// The index of the peer's side.
     owner: usize,
 }
 
 impl Imports {
-    /// What `owner` exports.
+    /// The view of the exports of `owner`.
     pub(super) fn new(mapping: &Arc<Mapping>, layout: PairLayout, owner: usize) -> Self {
         Self {
             mapping: Arc::clone(mapping),
@@ -263,19 +263,19 @@ impl Imports {
         }
     }
 
-    /// What the two processes share.
+    /// The mapping that the two processes share.
     #[cfg(all(test, not(loom)))]
     pub(super) fn view(&self) -> Arc<Mapping> {
         Arc::clone(&self.mapping)
     }
 
-    /// A hint that a key is going to be checked: the owner has just written its entry.
+    /// A hint that a key is about to be checked: the owner has just written its entry.
     pub(super) fn prefetch(&self, key: u64) {
         let slot = key as usize & (self.layout.region_slots - 1);
         self.mapping.prefetch(self.layout.region(self.owner, slot));
     }
 
-    /// What the peer lets us do with the span, if its key is valid now.
+    /// The access that the peer grants to the span, if its key is valid now.
     pub(super) fn check(&self, key: u64, base: u64, len: u64) -> Option<Permission> {
         let slot = key as usize & (self.layout.region_slots - 1);
         let at = self.layout.region(self.owner, slot);
@@ -287,17 +287,17 @@ impl Imports {
         let permission = Permission(word(24).load(Relaxed));
         let start = base.checked_sub(region_base)?;
         let end = start.checked_add(len)?;
-        // The owner may have used the entry again meanwhile.
+        // The owner may have reused the entry meanwhile.
         (end <= region_len && is_open(word(0), key)).then_some(permission)
     }
 
-    /// Whether the key is still valid, behind a copy: if not, the bytes that were read are discarded.
+    /// Whether the key is still valid after a copy: if not, the bytes that were read are discarded.
     pub(super) fn is_open(&self, key: u64) -> bool {
         let slot = key as usize & (self.layout.region_slots - 1);
         is_open(self.mapping.word(self.layout.region(self.owner, slot)), key)
     }
 
-    /// Announces that memory is written under `keys` until [`Imports::release`].
+    /// Announces that memory will be written under `keys` until [`Imports::release`].
     pub(super) fn announce(&self, keys: &[u64]) {
         if keys.len() > PairLayout::HAZARDS {
             self.count_many();
@@ -332,12 +332,12 @@ impl Imports {
     }
 }
 
-/// What a peer allows.
+/// The access that a peer grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Permission(u64);
 
 impl Permission {
-    /// Whether `direction` is covered.
+    /// Whether `direction` is included.
     pub(super) fn allows(self, direction: Direction) -> bool {
         let bit = match direction {
             Direction::Get => 1,

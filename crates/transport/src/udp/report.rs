@@ -1,4 +1,4 @@
-//! What the core can tell about peers, for callers and for people.
+//! Information about peers, for callers and for people.
 
 use causeway_wire::tcp::MAX_PIECE;
 
@@ -18,7 +18,7 @@ impl Core {
         self.peers.shown(peer)?.identity
     }
 
-    /// Memory that is held for peers now, apart from the buffers of callers.
+    /// Memory that is allocated for peers now, apart from the buffers of callers.
     pub fn owned_bytes(&self) -> usize {
         let replies: usize = self.replies.iter().map(|(_, bytes)| bytes.len()).sum();
         let peers = self.peers.iter().map(|state| {
