@@ -1,26 +1,22 @@
 //! One instance of the engine: its peers, methods, completion queues and operations.
 //!
-//! Everything is nonblocking: a `post_*` call starts an operation, a `test*` call makes progress
-//! and returns what has completed, sleeping at most for the time passed in. The calls take `&mut
-//! self`, so one thread at a time uses an endpoint; interfaces that several threads share (those of
-//! C) let them in one after the other, and let others in while one of them sleeps
-//! ([`Endpoint::prepare_wait`]).
+//! Everything is nonblocking: a `post_*` call starts an operation, a `test*` call makes progress and returns what has
+//! completed, sleeping at most for the time passed in. The calls take `&mut self`, so one thread at a time uses an
+//! endpoint; interfaces that several threads share (those of C) let them in one after the other, and let others in
+//! while one of them sleeps ([`Endpoint::prepare_wait`]).
 //!
-//! It belongs to the process that made it. In a child of `fork`, calls that return an error fail
-//! with [`Error::Forked`], calls that return none do nothing, and dropping it closes the child's
-//! copies of descriptors and memory: nothing of it reaches the parent or the peers. What the parent
-//! shares with peers (rings, doorbells, areas for large transfers, and what [`Endpoint::memalloc`]
-//! and [`Endpoint::map`] return) is not mapped in the child. The child must not access it: a write
-//! there would change the parent's messages. Memory on the heap is copied as usual.
+//! It belongs to the process that made it. In a child of `fork`, calls that return an error fail with
+//! [`Error::Forked`], calls that return none do nothing, and dropping it closes the child's copies of descriptors and
+//! memory: nothing of it reaches the parent or the peers. What the parent shares with peers (rings, doorbells, areas
+//! for large transfers, and what [`Endpoint::memalloc`] and [`Endpoint::map`] return) is not mapped in the child. The
+//! child must not access it: a write there would change the parent's messages. Memory on the heap is copied as usual.
 //!
-//! Inside, the protocol's state is apart from the methods
-//! ([`conversations`](crate::conversations)). `driving` and `posting` carry out with methods what
-//! it requests; `connections` and `connect` map peers to handles; `callers` decides which peers are
-//! the same process; `listening` manages the addresses at which others reach us; `messages` probes
-//! those that wait for receives. `progress` polls, `sleep` sleeps, `parked` lets other threads in
-//! meanwhile, `yielding` yields, `memory_waits` waits for what other processes do in shared memory.
-//! `watch` publishes the state for observers, and `stall` reports operations that make no progress.
-//! `loopback` is the method by which a process sends to itself.
+//! Inside, the protocol's state is apart from the methods ([`conversations`](crate::conversations)). `driving` and `posting` carry out
+//! with methods what it requests; `connections` and `connect` map peers to handles; `callers` decides which peers are the same
+//! process; `listening` manages the addresses at which others reach us; `messages` probes those that wait for receives. `progress`
+//! polls, `sleep` sleeps, `parked` lets other threads in meanwhile, `yielding` yields, `memory_waits` waits for what other processes
+//! do in shared memory. `watch` publishes the state for observers, and `stall` reports operations that make no progress. `loopback` is
+//! the method by which a process sends to itself.
 
 mod callers;
 mod connect;
@@ -177,15 +173,13 @@ impl<M: Matcher> Endpoint<M> {
         self.connections.listening.clone()
     }
 
-    /// Returns a handle for the process at `address`. Several addresses of one process may be
-    /// given, joined with commas: the cheapest that can be reached is used. Equal addresses give
-    /// equal handles; each look-up adds a reference. No connection is made yet.
+    /// Returns a handle for the process at `address`. Several addresses of one process may be given, joined with commas: the cheapest
+    /// that can be reached is used. Equal addresses give equal handles; each look-up adds a reference. No connection is made yet.
     ///
-    /// If the process has connected to us, listens at the cheapest of the addresses, and is known
-    /// for certain to be that process, the handle is that of its unexpected messages, and there is
-    /// one connection; two processes that call each other settle on one. Otherwise messages on
-    /// connections that it has made come from another handle. An address of this process itself may
-    /// be looked up, too.
+    /// If the process has connected to us, listens at the cheapest of the addresses, and is known for certain to be
+    /// that process, the handle is that of its unexpected messages, and there is one connection; two processes that
+    /// call each other settle on one. Otherwise messages on connections that it has made come from another handle. An
+    /// address of this process itself may be looked up, too.
     pub fn lookup(&mut self, address: &str) -> Result<Addr, Error> {
         self.check_process()?;
         let peer = match self.connections.by_text.get(address) {
@@ -209,9 +203,8 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Releases a reference; the last one drops the connection once nothing is in flight. A
-    /// connection that the peer may use for calls of its own is dropped once the peer does not need
-    /// it either.
+    /// Releases a reference; the last one drops the connection once nothing is in flight. A connection that the peer
+    /// may use for calls of its own is dropped once the peer does not need it either.
     pub fn release(&mut self, addr: Addr) {
         let Some(peer) = self.find(addr) else {
             return;
@@ -224,11 +217,9 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Drops the connection of an address at once, without waiting for the peer: for a peer that
-    /// hangs. Every operation in flight with it completes with
-    /// [`PeerError::Disconnected`](crate::PeerError::Disconnected), its early messages are
-    /// discarded, and exports to it end. References stay valid; the next operation on a looked-up
-    /// address connects anew.
+    /// Drops the connection of an address at once, without waiting for the peer: for a peer that hangs. Every operation in flight with
+    /// it completes with [`PeerError::Disconnected`](crate::PeerError::Disconnected), its early messages are discarded, and exports to
+    /// it end. References stay valid; the next operation on a looked-up address connects anew.
     pub fn disconnect(&mut self, addr: Addr) {
         if let Some(peer) = self.find(addr) {
             self.drop_connection(peer);
@@ -243,17 +234,15 @@ impl<M: Matcher> Endpoint<M> {
         self.methods.slots[method].method.identity(handle)
     }
 
-    /// The node that the peer belongs to, if its method has peers prove that ([`Config::nodes`]);
-    /// `None` while not connected.
+    /// The node that the peer belongs to, if its method has peers prove that ([`Config::nodes`]); `None` while not connected.
     pub fn node(&self, addr: Addr) -> Option<Arc<Certificate>> {
         let peer = self.find(addr)?;
         let (method, handle) = self.connections.link(peer)?;
         self.methods.slots[method].method.node(handle)
     }
 
-    /// The connection of an address; `None` while messages cannot be sent at once. As long as it is
-    /// the same, the peer is the same process. An operation that is posted now, before anything is
-    /// tested or waited for, uses this connection or fails.
+    /// The connection of an address; `None` while messages cannot be sent at once. As long as it is the same, the peer is the same
+    /// process. An operation that is posted now, before anything is tested or waited for, uses this connection or fails.
     pub fn connection(&self, addr: Addr) -> Option<ConnectionId> {
         let peer = self.find(addr)?;
         let is_up = matches!(self.conversations.peers[peer].phase, Phase::Up);
@@ -320,10 +309,9 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Sends `data`, gathered from fragments, to be received under `tag`. A completed send has left
-    /// the caller's memory. Once all sends to a peer are complete, all of them have left the
-    /// process, whatever the process does then: a send that completes at once although its packet
-    /// is held is behind another that is not complete ([`Endpoint::flush`]).
+    /// Sends `data`, gathered from fragments, to be received under `tag`. A completed send has left the caller's memory. Once all
+    /// sends to a peer are complete, all of them have left the process, whatever the process does then: a send that completes at once
+    /// although its packet is held is behind another that is not complete ([`Endpoint::flush`]).
     #[inline]
     pub fn post_send(
         &mut self,
@@ -342,8 +330,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Whether the method may hold messages to a peer whose sends are complete, behind one whose
-    /// send is not.
+    /// Whether the method may hold messages to a peer whose sends are complete, behind one whose send is not.
     #[inline]
     pub fn holds_messages(&self, to: Addr) -> bool {
         if !self.conversations.has_held() {
@@ -353,9 +340,8 @@ impl<M: Matcher> Endpoint<M> {
         peer.is_some_and(|peer| self.conversations.holds_send(peer))
     }
 
-    /// Sends messages that methods hold, including those whose sends are complete while another to
-    /// the same peer is not: as far as the network accepts them now, and a bounded amount. For
-    /// callers that may compute for long afterwards.
+    /// Sends messages that methods hold, including those whose sends are complete while another to the same peer is not: as far as the
+    /// network accepts them now, and a bounded amount. For callers that may compute for long afterwards.
     #[inline]
     pub fn flush(&mut self) {
         if self.conversations.has_held() {
@@ -364,10 +350,9 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Receives the next message that matches `pattern` into `into`, scattered over fragments. A message
-    /// larger than the fragments completes with [`OpError::TooLarge`].
-    /// Peers that the pattern names must exist ([`Endpoint::number`]).
-    /// Peers that the pattern names must be known ([`Endpoint::number`]).
+    /// Receives the next message that matches `pattern` into `into`, scattered over fragments. A message larger than
+    /// the fragments completes with [`OpError::TooLarge`]. Peers that the pattern names must exist
+    /// ([`Endpoint::number`]). Peers that the pattern names must be known ([`Endpoint::number`]).
     #[inline]
     pub fn post_receive(
         &mut self,
@@ -384,8 +369,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Sends `data`, which the peer receives by [`Endpoint::testunexpected`]. At most
-    /// [`Config::unexpected_limit`] bytes.
+    /// Sends `data`, which the peer receives by [`Endpoint::testunexpected`]. At most [`Config::unexpected_limit`] bytes.
     pub fn post_sendunexpected(
         &mut self,
         to: Addr,
@@ -397,10 +381,9 @@ impl<M: Matcher> Endpoint<M> {
         self.post_message(to, data, tag, (queue, user), Sending::Unexpected)
     }
 
-    /// Cancels an operation. It still completes, with [`OpError::Cancelled`] or, if it was done
-    /// before, with its own result; its memory is free only then. A receive whose memory was
-    /// offered to its sender completes when the sender has replied whether its message was written;
-    /// if that peer hangs, when the connection is dropped ([`Endpoint::disconnect`]).
+    /// Cancels an operation. It still completes, with [`OpError::Cancelled`] or, if it was done before, with its own result; its
+    /// memory is free only then. A receive whose memory was offered to its sender completes when the sender has replied whether its
+    /// message was written; if that peer hangs, when the connection is dropped ([`Endpoint::disconnect`]).
     pub fn cancel(&mut self, op: OpId) {
         if self.check_process().is_err() {
             return;
@@ -541,8 +524,7 @@ impl<M: Matcher> Endpoint<M> {
         Ok(count)
     }
 
-    /// Takes at most `most` unexpected messages. Each holds a reference to its address, which the
-    /// caller releases.
+    /// Takes at most `most` unexpected messages. Each holds a reference to its address, which the caller releases.
     pub fn testunexpected(
         &mut self,
         most: usize,
@@ -550,8 +532,7 @@ impl<M: Matcher> Endpoint<M> {
         out: &mut Vec<Unexpected>,
     ) -> Result<usize, Error> {
         self.check_process()?;
-        // Even if some are waiting: peers whose messages have yet to be fetched must not fall
-        // behind.
+        // Even if some are waiting: peers whose messages have yet to be fetched must not fall behind.
         self.progress();
         if self.conversations.shared.ready.is_empty() && !idle.is_zero() {
             self.wait_until(idle, |all| !all.shared.ready.is_empty());
@@ -595,8 +576,7 @@ impl<M: Matcher> Endpoint<M> {
         self.conversations.shared.changes()
     }
 
-    /// The time that was left to the last wait, if [`Waker::wake`] has ended it. Later calls return
-    /// `None`.
+    /// The time that was left to the last wait, if [`Waker::wake`] has ended it. Later calls return `None`.
     pub fn take_interrupted(&mut self) -> Option<Duration> {
         self.interrupted.take()
     }
@@ -650,8 +630,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Moves bytes between local memory and memory that the process at `addr` exports to us: one
-    /// completion for the whole list.
+    /// Moves bytes between local memory and memory that the process at `addr` exports to us: one completion for the whole list.
     pub fn post_transfer(
         &mut self,
         addr: Addr,
@@ -698,8 +677,7 @@ impl<M: Matcher> Endpoint<M> {
         self.methods.get(method).map(handle, region)
     }
 
-    /// Changes an option, of one address or of the instance. Only the eager limit can be set for
-    /// one address.
+    /// Changes an option, of one address or of the instance. Only the eager limit can be set for one address.
     pub fn set_info(&mut self, addr: Option<Addr>, option: InfoOption) -> Result<(), Error> {
         self.check_process()?;
         let peer = addr.map(|addr| self.peer(addr)).transpose()?;
@@ -722,8 +700,7 @@ impl<M: Matcher> Endpoint<M> {
             (InfoOption::Spin(limit), _) => self.policy.set_limit(limit),
             (InfoOption::Rendezvous(policy), _) => {
                 self.conversations.shared.tuning.policy = policy;
-                // A caller that chooses the side that copies does not want the other side to copy
-                // as well.
+                // A caller that chooses the side that copies does not want the other side to copy as well.
                 let both = policy == RendezvousPolicy::Adaptive;
                 self.share_copies(Sharing {
                     offers: both,

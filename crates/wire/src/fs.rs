@@ -98,8 +98,7 @@ pub struct Request {
     pub operation: Operation,
 }
 
-/// How far a check of the name space has come. Cursors are ordered as the check proceeds: by phase, then
-/// by key.
+/// How far a check of the name space has come. Cursors are ordered as the check proceeds: by phase, then by key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CheckCursor {
     /// Which kind of record is being checked, counted in the order of the check.
@@ -239,8 +238,7 @@ pub enum Operation {
         /// New size in bytes, at most 2^63 - 1.
         size: u64,
     },
-    /// Second half: the datafiles have followed the truncation with this `version`. Returns
-    /// [`ReplyBody::Node`].
+    /// Second half: the datafiles have followed the truncation with this `version`. Returns [`ReplyBody::Node`].
     FinishTruncate {
         /// Which file.
         object: ObjectId,
@@ -260,14 +258,12 @@ pub enum Operation {
         version: u64,
         /// How far the datafiles have been written.
         reached: Vec<Reach>,
-        /// All bytes from this one up to `end` have been written: the part between the size and
-        /// this byte is a hole. [`NOT_KNOWN`] if the client does not know, or has made holes or
-        /// reserved room elsewhere.
+        /// All bytes from this one up to `end` have been written: the part between the size and this byte is a hole.
+        /// [`NOT_KNOWN`] if the client does not know, or has made holes or reserved room elsewhere.
         from: u64,
     },
-    /// All of a striped file is stored, as its I/O servers have reported since it was seen with
-    /// this time of change: unless it has changed again, it no longer counts as one that may have
-    /// holes. Returns [`ReplyBody::Node`].
+    /// All of a striped file is stored, as its I/O servers have reported since it was seen with this time of change:
+    /// unless it has changed again, it no longer counts as one that may have holes. Returns [`ReplyBody::Node`].
     Filled {
         /// Which file.
         object: ObjectId,
@@ -359,8 +355,7 @@ pub enum Operation {
         /// The new directory's.
         generation: Generation,
     },
-    /// From a client that ends, and will not request the reply to an earlier change again. Returns
-    /// [`ReplyBody::Done`].
+    /// From a client that ends, and will not request the reply to an earlier change again. Returns [`ReplyBody::Done`].
     EndSession,
     /// Requests the right to check, move aside and remove datafiles, which operators have. Returns
     /// [`ReplyBody::Done`] with the capability.
@@ -411,17 +406,15 @@ pub enum Operation {
         turn: u64,
     },
 
-    /// Acquires a lock, which the client holds until it releases it or its connection ends. Locks
-    /// of the same owner that overlap it are merged into it. Returns [`ReplyBody::Done`] once the
-    /// client has it; [`Errno::EAGAIN`] if other locks conflict and the client does not wait;
-    /// [`Errno::EDEADLK`] if their owners wait for this owner; [`Errno::ENOLCK`] if there are too
-    /// many.
+    /// Acquires a lock, which the client holds until it releases it or its connection ends. Locks of the same owner
+    /// that overlap it are merged into it. Returns [`ReplyBody::Done`] once the client has it; [`Errno::EAGAIN`] if
+    /// other locks conflict and the client does not wait; [`Errno::EDEADLK`] if their owners wait for this owner;
+    /// [`Errno::ENOLCK`] if there are too many.
     Lock {
         /// Which one.
         lock: Lock,
-        /// Tag under which a waiting client is notified that it has the lock, by a reply like that
-        /// to this request: the reply to this request is [`ReplyBody::LockWaits`] then. 0 if the
-        /// client does not wait.
+        /// Tag under which a waiting client is notified that it has the lock, by a reply like that to this request: the
+        /// reply to this request is [`ReplyBody::LockWaits`] then. 0 if the client does not wait.
         wait: u64,
     },
     /// Releases the locks of an owner on a part of a file. Returns [`ReplyBody::Done`].
@@ -629,8 +622,7 @@ pub enum Operation {
 
     /// Requests a server's identity; needs no target. Returns [`ReplyBody::Hello`].
     Hello {
-        /// Where the part of the layout begins that the metadata server returns: a position in the list of
-        /// servers.
+        /// Where the part of the layout begins that the metadata server returns: a position in the list of servers.
         layout_from: u16,
         /// For how long the sender may repeat a change, in seconds: replies to changes are kept for longer.
         timeout_s: u32,

@@ -1,26 +1,21 @@
 //! Shared memory between processes of one user on one host.
 //!
-//! Each pair of processes shares one memory file: a ring of cache lines for each direction (`ring`)
-//! and a table of exported regions for each side (`regions`). Each process shares one page, its
-//! `doorbell`, with all its peers. A Unix socket between the two, over which both were passed
-//! (`handshake`), stays open: its end reports the peer's death, descriptors of mappable memory are
-//! sent over it (`objects`), and a record on it wakes a sleeper. A process that sleeps only on its
-//! doorbell has a thread that polls the sockets meanwhile (`relay`). Large transfers are copied
-//! once, straight between the two address spaces (`transfer`), or through a shared area where that
-//! is refused (`bulk`). If both processes wait for such a transfer, each copies a part of it
-//! (`split_copy`), which the one that has the bytes may send through its ring instead (`pieces`).
+//! Each pair of processes shares one memory file: a ring of cache lines for each direction (`ring`) and a table of exported regions
+//! for each side (`regions`). Each process shares one page, its `doorbell`, with all its peers. A Unix socket between the two, over
+//! which both were passed (`handshake`), stays open: its end reports the peer's death, descriptors of mappable memory are sent over it
+//! (`objects`), and a record on it wakes a sleeper. A process that sleeps only on its doorbell has a thread that polls the sockets
+//! meanwhile (`relay`). Large transfers are copied once, straight between the two address spaces (`transfer`), or through a shared
+//! area where that is refused (`bulk`). If both processes wait for such a transfer, each copies a part of it (`split_copy`), which the
+//! one that has the bytes may send through its ring instead (`pieces`).
 //!
-//! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `quarantine`, `intervals`,
-//! `pair`, `handshake`, `proof`, `progress`, `pausing`, `transfer`, `copying`, `claim`,
-//! `split_copy`, `split_initiator`, `pieces`, `bulk`, `atomics`, `objects`; `causeway_wire::shm`
-//! and `docs/formats/shm.md` define the bytes. `model.rs` explores the interleavings of the queue
-//! and the doorbell, `model_claim.rs` those of split copies, `model_regions.rs` those of ending an
-//! export during a read, `model_wake.rs` those of a wait's end, `model_parked.rs` those of a sleep
-//! while another thread uses the instance.
+//! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `quarantine`, `intervals`, `pair`, `handshake`, `proof`,
+//! `progress`, `pausing`, `transfer`, `copying`, `claim`, `split_copy`, `split_initiator`, `pieces`, `bulk`, `atomics`, `objects`;
+//! `causeway_wire::shm` and `docs/formats/shm.md` define the bytes. `model.rs` explores the interleavings of the queue and the
+//! doorbell, `model_claim.rs` those of split copies, `model_regions.rs` those of ending an export during a read, `model_wake.rs` those
+//! of a wait's end, `model_parked.rs` those of a sleep while another thread uses the instance.
 //!
-//! Memory that a peer maps ([`Method::map`]) stays accessible to that peer until it drops the
-//! mapping: unlike a transfer, a mapping is not ended by [`Method::revoke`]. The owner reuses such
-//! a buffer after the peer's reply or death, not before.
+//! Memory that a peer maps ([`Method::map`]) stays accessible to that peer until it drops the mapping: unlike a transfer, a mapping is
+//! not ended by [`Method::revoke`]. The owner reuses such a buffer after the peer's reply or death, not before.
 
 mod atomics;
 mod bulk;
@@ -116,9 +111,8 @@ pub struct ShmConfig {
     pub connect_timeout: Duration,
     /// Whether large transfers may access the other process's memory directly.
     pub attach: AttachPolicy,
-    /// Bytes of each ring: a power of two from 16 KiB to 1 MiB. A packet may have a quarter of it.
-    /// Streams need 256 KiB for full speed; only the used part takes memory, which is 32 KiB while
-    /// each packet is replied to.
+    /// Bytes of each ring: a power of two from 16 KiB to 1 MiB. A packet may have a quarter of it. Streams need 256 KiB
+    /// for full speed; only the used part takes memory, which is 32 KiB while each packet is replied to.
     pub ring_bytes: usize,
 }
 
@@ -210,8 +204,7 @@ fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
 }
 
 impl Shm {
-    /// A new instance. Each peer takes three open files, whose number is limited for each process;
-    /// see [`causeway_sys::limits`].
+    /// A new instance. Each peer takes three open files, whose number is limited for each process; see [`causeway_sys::limits`].
     pub fn new(config: ShmConfig) -> Result<Self, Error> {
         config.check()?;
         let layout =
@@ -278,9 +271,8 @@ impl Shm {
             Some(pair) => pair,
             None => self.pair_for_send(peer)?,
         };
-        // A copied result would wait for the packet's lines, which the stores before it still wait
-        // for: a load wider than the store that it reads from waits until all stores have reached
-        // the cache.
+        // A copied result would wait for the packet's lines, which the stores before it still wait for: a load wider
+        // than the store that it reads from waits until all stores have reached the cache.
         match pair.send(parts) {
             Ok(()) if pair.failing.is_none() => Ok(()),
             sent => {
@@ -404,8 +396,7 @@ impl Method for Shm {
         Some(self.peers.get(peer)?.address.clone())
     }
 
-    /// Confirms an address that is a socket of the same user as the peer's, as reported by the
-    /// kernel.
+    /// Confirms an address that is a socket of the same user as the peer's, as reported by the kernel.
     fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
         let Some(Identity::Local { uid, .. }) = self.identity(peer) else {
             return None;
@@ -664,8 +655,7 @@ impl Method for Shm {
 
     fn prepare_park(&mut self, now: Instant, flag: &WakeFlag) -> Parking {
         self.clock.advance(now);
-        // Connections that are being made have deadlines and sockets of their own: rarely, and
-        // never for long.
+        // Connections that are being made have deadlines and sockets of their own: rarely, and never for long.
         let meets = !self.pending.is_empty() || !self.half_open.is_empty();
         if meets || !self.relay.listen(self.sleeps, &self.epoll, &self.bell) {
             return Parking::Unsupported;
