@@ -10,7 +10,7 @@ use crate::handle::{Handle, call};
 use crate::instance::Instance;
 use crate::text;
 
-/// Nothing is known for certain.
+/// The identity of the peer is not known for certain.
 pub const BMI_IDENTITY_UNKNOWN: c_int = 0;
 /// A process of this host, vouched for by the kernel.
 pub const BMI_IDENTITY_LOCAL: c_int = 1;
@@ -35,7 +35,7 @@ fn stale() -> Failure {
     Failure::new(BMI_EHANDLE, "stale address")
 }
 
-/// An address that the instance knows.
+/// The address, if it belongs to the instance.
 pub(crate) fn known(instance: &Instance, addr: u64) -> Result<Addr, Failure> {
     let addr = Addr::from_raw(addr);
     let text = instance.bmi.reverse_lookup(addr);

@@ -33,7 +33,7 @@ impl Outputs {
         }
     }
 
-    /// Writes what came of posting an operation, and returns the call's code.
+    /// Writes the result of posting an operation, and returns the call's code.
     ///
     /// # Safety
     /// The pointers are null or valid for writes.

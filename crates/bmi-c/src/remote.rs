@@ -34,7 +34,7 @@ pub struct BmiRegion {
     pub base: u64,
     /// Bytes.
     pub size: u64,
-    /// The owner's number for the object that the region lies in, if `mappable`.
+    /// The owner's number of the object that contains the region, if `mappable`.
     pub object: u64,
     /// Where in that object.
     pub offset: u64,
