@@ -1,8 +1,9 @@
-//! Processors that do not sleep while something is measured.
+//! Keeping processors awake during a measurement.
 //!
-//! The idle processor of a virtual machine goes back to its host, and comes back late where that is busy: a message between
-//! two processes then takes milliseconds now and then, because of the host's other guests, not of the program. A
-//! thread of the lowest priority keeps each processor awake, and every other thread preempts it.
+//! The idle processor of a virtual machine is returned to its host, and comes back late if the host
+//! is busy: a message between two processes then takes milliseconds now and then, because of the
+//! host's other guests, not of the program. A thread of the lowest priority keeps each processor
+//! awake, and every other thread preempts it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -72,7 +72,8 @@ pub(crate) struct Goal {
 }
 
 impl Goal {
-    /// The goal that a figure of Causeway is so many times that of the best peer in the same case.
+    /// The goal that a figure of Causeway is this many times that of the best peer in the same
+    /// case.
     pub(crate) fn new(
         what: impl Into<String>,
         case: impl Into<String>,

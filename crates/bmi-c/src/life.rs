@@ -26,7 +26,7 @@ pub struct BmiConfig {
     pub listen: *const c_char,
     /// 32 bytes, or null.
     pub key: *const u8,
-    /// See [`Config::eager_limit`]. For this and the next three: 0 means the default.
+    /// See [`Config::eager_limit`]. For this and the next four: 0 means the default.
     pub eager_limit: i64,
     /// See [`Config::unexpected_limit`].
     pub unexpected_limit: i64,

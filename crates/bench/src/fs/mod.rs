@@ -1,7 +1,8 @@
 //! `causeway bench fs`: the file system, with the machine's limits beside it.
 //!
-//! [`setup`] is what all measurements share, [`worker`] one client process, [`processes`] all of a measurement, [`content`] what is written,
-//! [`limits`] what `dd` reaches; then one module for each group of measurements.
+//! [`setup`] is shared by all measurements, [`worker`] is one client process, [`processes`] all of
+//! a measurement, [`content`] the data that is written, [`limits`] the rates of `dd`; then one
+//! module for each group of measurements.
 
 mod content;
 mod idle;

@@ -57,7 +57,8 @@ impl Bench {
         Ok(())
     }
 
-    /// A file system of its own on the usual storage, in a directory that goes with it.
+    /// Starts a file system of its own on the usual storage, in a directory that is removed with
+    /// it.
     pub(crate) fn start(&self) -> Outcome<Setup> {
         Self::start_with(&self.storage, Durability::Relaxed, true, Vec::new())
     }
@@ -67,8 +68,8 @@ impl Bench {
         Self::start_with(&self.storage, Durability::Relaxed, false, Vec::new())
     }
 
-    /// A file system on the disk, whose metadata server syncs before it acknowledges: with a commit for each operation, or one
-    /// for all that wait.
+    /// Starts a file system on the disk, whose metadata server syncs before it acknowledges: with a
+    /// commit for each operation, or one for all that wait.
     pub(crate) fn start_synced(&self, each: bool) -> Outcome<Setup> {
         let environment = match each {
             true => vec![("CAUSEWAY_COMMIT_EACH".to_owned(), "1".to_owned())],

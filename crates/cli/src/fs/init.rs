@@ -208,14 +208,14 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     Ok(())
 }
 
-/// What to do about files that are there.
+/// The remedy for files that exist already.
 const FORCE: &str = "use --force to replace it, or --output to write elsewhere";
 
 /// An authority that is not in its directory yet.
 struct NewAuthority {
     authority: Authority,
     directory: PathBuf,
-    /// What the configuration says of it.
+    /// The entry for it in the configuration.
     entry: NodesEntry,
 }
 

@@ -15,9 +15,9 @@ use serde_json::json;
 
 use super::session::{Session, Target};
 
-/// What a detached mount writes once it replies to requests.
+/// The line that a detached mount writes once it replies to requests.
 const READY: &str = "ready";
-/// The working directory of a process that must not keep another one in use.
+/// The working directory of a process that must not keep another directory in use.
 const ANYWHERE: &str = "/";
 
 /// Mount the file system at a directory, so that every program can use it
@@ -156,7 +156,8 @@ fn detach(arguments: &MountArguments, session: &Session, directory: &std::path::
         .args(["fs", "mount", "--background", "--config"])
         .arg(session.file.canonicalize().doing(doing)?);
     for options in &arguments.options {
-        // The configuration has been found already, and its path may be relative to this process's directory.
+        // The configuration has been found already, and its path may be relative to this process's
+        // directory.
         let kept = options.split(',');
         let kept: Vec<&str> = kept.filter(|one| !one.starts_with("config=")).collect();
         command.arg("-o").arg(kept.join(","));
@@ -201,8 +202,8 @@ fn detach(arguments: &MountArguments, session: &Session, directory: &std::path::
     Ok(())
 }
 
-/// A request that a thread does not reply to would keep its program waiting for ever; once the process has ended, all requests
-/// get errors.
+/// If a thread did not reply to a request, the requesting program would wait for ever; once the
+/// process has ended, all requests get errors.
 fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -211,10 +212,11 @@ fn end_on_panic() {
     }));
 }
 
-/// Tells the command that has started this process that the mount replies, and closes what belongs to the terminal.
+/// Notifies the command that has started this process that the mount replies, and closes the
+/// terminal's descriptors.
 fn leave_terminal() -> Outcome {
     let doing = || "leaving the terminal".to_owned();
-    // A process that leads its group already has left the terminal's.
+    // It fails in a process that leads its group already, which has left the terminal's.
     let _ = rustix::process::setsid();
     std::env::set_current_dir(ANYWHERE).doing(doing)?;
     let mut out = std::io::stdout();

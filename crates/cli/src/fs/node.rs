@@ -1,4 +1,5 @@
-//! `causeway fs node`: which nodes there are, where the cluster's authority is kept.
+//! `causeway fs node`: lists and changes the cluster's nodes, where the cluster's authority is
+//! kept.
 //!
 //! [`keeper`] has the authority's directory: its key, the register of what it has signed, and how both are changed.
 
@@ -110,7 +111,7 @@ enum Verb {
     },
 }
 
-/// Where the authority is, and for whom.
+/// The directory of the authority, and the configuration that it is for.
 #[derive(Debug, Args)]
 pub(super) struct Place {
     /// The file system's configuration [default: $CAUSEWAY_CONFIG, ./causeway.toml]
@@ -124,7 +125,7 @@ pub(super) struct Place {
     json: bool,
 }
 
-/// What a verb works with.
+/// What the verbs work with.
 struct Desk {
     configuration: Configuration,
     nodes: NodesEntry,
@@ -293,7 +294,7 @@ fn add(
     Ok(())
 }
 
-/// What becomes of those that show a certificate.
+/// The state of a certificate: whether connections with it are accepted.
 fn state(desk: &Desk, certificate: &Certificate, revoked: &Revoked) -> &'static str {
     if revoked.has(certificate.serial) {
         "revoked"

@@ -1,4 +1,4 @@
-//! `causeway fs ping`: which servers reply, how soon, and over what.
+//! `causeway fs ping`: which servers reply, how fast, and over which method.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     target: Target,
 }
 
-/// What one server replied.
+/// The reply of one server.
 struct PingReply {
     version: String,
     pid: u32,

@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             false => find(&mut client, queue, name, &node, &mut directories),
         },
         |worker: &mut Worker, victim: Victim| {
-            // An object that another client has put in the place of an unfinished one stays.
+            // An object with which another client has replaced an unfinished one stays.
             let removed = match arguments.partial {
                 true => worker
                     .client
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     )?;
     for victim in directories {
         let removed = client.remove_directory_object(victim.name.place(), victim.object);
-        // A directory that is left because an entry could not be removed was reported with that entry.
+        // A directory that could not be removed because of an entry was reported with that entry.
         if failures > 0 && matches!(&removed, Err(error) if error.errno == Errno::ENOTEMPTY) {
             continue;
         }
@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     conclude_counted(&session, "removed", removed, failures)
 }
 
-/// Removes the name of a file or link, even while other clients keep giving it to other files.
+/// Removes the name of a file or link, even while other clients keep renaming other files to it.
 fn remove_name(client: &mut Client, victim: &Victim) -> Outcome<Result<(), causeway_fs::Error>> {
     let mut object = victim.object;
     for _ in 0..MAX_LOOKUPS {
@@ -137,8 +137,8 @@ fn count_removed(
     Ok(())
 }
 
-/// Checks everything that is named, and reports what cannot be removed. Returns what can be, and the number
-/// of failures.
+/// Checks everything that is named, and reports what cannot be removed. Returns what can be, and
+/// the number of failures.
 fn check_operands(client: &mut Client, arguments: &Arguments) -> (Vec<(RemoteName, Node)>, u64) {
     let mut operands = Vec::new();
     let refused = each_operand(&arguments.paths, |path| {
@@ -228,7 +228,8 @@ fn find(
     })
 }
 
-/// Queues what writers have left unfinished, and what has not been written to for the given time.
+/// Queues unfinished files that writers have left, and that have not been written to for the given
+/// time.
 fn find_partial(
     client: &mut Client,
     queue: &Queue<'_, Victim>,

@@ -157,7 +157,7 @@ fn lost(session: &Session, servers: &[usize]) -> Outcome<Findings> {
     loop {
         let batch = client.check_striped(after)?;
         let mut found = named(&mut client, batch.found)?;
-        // The datafiles of a file that was removed meanwhile are not lost.
+        // The datafiles of a file that was removed meanwhile are not missing.
         found.retain(|named| servers.contains(&named.server) && named.raw_path.is_some());
         for named in &found {
             let fault = &named.fault;
@@ -188,7 +188,7 @@ fn scrub(
         restart = false;
         let faults = step.faults.into_iter();
         let faults = faults.map(|fault| ServerFault { server, fault }).collect();
-        // Damage of a file that was removed or replaced meanwhile is no loss.
+        // Damage to a file that was removed or replaced meanwhile does not matter.
         let mut found = named(&mut client, faults)?;
         found.retain(|named| named.raw_path.is_some());
         {

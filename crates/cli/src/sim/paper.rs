@@ -1,4 +1,4 @@
-//! `causeway sim figure`, `table` and `paper`: which runs there are, and where their results go.
+//! `causeway sim figure`, `table` and `paper`: their runs, and where their results are written.
 
 use std::path::{Path, PathBuf};
 

@@ -96,8 +96,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     Ok(())
 }
 
-/// The directory of finished runs: the one that the user names, or one beside the scenario if there are several runs. Runs with
-/// native time are never kept, since no two are alike.
+/// The directory of finished runs: the one that the user has named, or one beside the scenario if
+/// there are several runs. Runs with native time are never kept, since they differ each time.
 fn store(arguments: &Arguments, scenario: &Scenario, steps: usize) -> Outcome<Option<Store>> {
     if !scenario.is_reproducible() {
         return Ok(None);
