@@ -53,7 +53,7 @@ fn with_known(bmi: *mut Handle, addr: u64, act: impl Fn(&mut Bmi, Addr)) -> c_in
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_addr_lookup(
     bmi: *mut Handle,
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn BMI_addr_lookup(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_addr_rev_lookup(
     bmi: *mut Handle,
@@ -111,7 +111,7 @@ pub extern "C" fn BMI_addr_disconnect(bmi: *mut Handle, addr: u64) -> c_int {
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_addr_identity(
     bmi: *mut Handle,
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn BMI_addr_identity(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_addr_report(
     bmi: *mut Handle,
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn BMI_addr_report(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_open_context(bmi: *mut Handle, context: *mut u64) -> c_int {
     call(bmi, |instance| {

@@ -139,7 +139,7 @@ unsafe fn configuration(config: *const BmiConfig) -> Result<Config, Failure> {
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_initialize(bmi: *mut *mut Handle, config: *const BmiConfig) -> c_int {
     guard(|| {
@@ -171,7 +171,7 @@ pub extern "C" fn BMI_wake(bmi: *mut Handle) -> c_int {
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_listening(bmi: *mut Handle, into: *mut c_char, room: usize) -> c_int {
     handle::call(bmi, |instance| {

@@ -86,7 +86,7 @@ unsafe fn hand_over<F, T>(found: &mut Vec<F>, array: *mut T, to_c: impl Fn(F) ->
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_test(
     bmi: *mut Handle,
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn BMI_test(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_testsome(
     bmi: *mut Handle,
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn BMI_testsome(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_testcontext(
     bmi: *mut Handle,
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn BMI_testcontext(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_testunexpected(
     bmi: *mut Handle,
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn BMI_testunexpected(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_unexpected_free(message: *mut BmiUnexpected) -> c_int {
     guard(|| {

@@ -365,9 +365,9 @@ impl Grant {
 
 /// What this side may send to one peer.
 ///
-/// Expected messages leave half of the window to unexpected ones: expected messages may lie at the
-/// receiver until an unexpected message has told it to post their receives, and that message must
-/// get through.
+/// Expected messages leave half of the window to unexpected ones: expected messages may wait at
+/// the receiver until an unexpected message makes it post their receives, and that message must get
+/// through.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     credit: u32,

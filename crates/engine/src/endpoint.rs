@@ -97,7 +97,7 @@ pub struct Endpoint<M: Matcher> {
 }
 
 impl<M: Matcher> Endpoint<M> {
-    /// Starts an instance: registers methods and listens where the configuration says.
+    /// Starts an instance: registers methods and listens at the configured addresses.
     pub fn new(config: Config) -> Result<Self, Error> {
         let registry = Registry::builtin(&Settings {
             key: config.key.clone(),

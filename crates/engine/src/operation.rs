@@ -13,7 +13,7 @@
 //! transfer  ToMove ─► Moving ────────────────────────────────────────► Done
 //! ```
 //! A receive whose message comes whole is `Placed` while a method writes its bytes into the memory.
-//! Eager sends whose packets leave at once, and receives that find their message, skip all of it. `Finishing` stands before `Done`
+//! Eager sends whose packets leave at once, and receives that find their message, skip all of it. `Finishing` comes before `Done`
 //! while exports of the operation's memory are being ended.
 
 use causeway_sys::memory::HeldSpan;
@@ -100,7 +100,7 @@ pub(crate) enum State {
     Matched(Incoming),
     /// This side reads the message.
     Pulling(Incoming),
-    /// A whole message of so many bytes is being written into the memory by the method.
+    /// The method is writing a whole message of `size` bytes into the memory.
     Placed { size: u64 },
     /// A part of the memory is to be exported to the sender.
     ToClear(Incoming),

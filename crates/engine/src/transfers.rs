@@ -24,7 +24,7 @@ pub(crate) struct Transfers {
     /// Those that were not tried yet.
     recent: VecDeque<u64>,
     /// The driver has been notified that there is something to try.
-    told: bool,
+    notified: bool,
     /// Transfers with longer lists than their method accepts, by operation: a part is in progress,
     /// or the next one waits.
     in_parts: HashMap<u64, Progress>,
@@ -61,7 +61,7 @@ impl Transfers {
     #[must_use]
     pub(crate) fn add(&mut self, op: u64) -> bool {
         self.recent.push_back(op);
-        !std::mem::replace(&mut self.told, true)
+        !std::mem::replace(&mut self.notified, true)
     }
 
     /// The transfer to be started, if it is the only new one, and no deferred one waits.
@@ -72,7 +72,7 @@ impl Transfers {
 
     /// Removes the only one: the driver has done it, and need not be notified of it.
     pub(crate) fn take_only(&mut self) -> Option<u64> {
-        self.told = false;
+        self.notified = false;
         self.recent.pop_front()
     }
 
@@ -80,19 +80,19 @@ impl Transfers {
     #[must_use]
     pub(crate) fn retry(&mut self) -> bool {
         self.retries = self.deferred.len();
-        self.retries > 0 && !std::mem::replace(&mut self.told, true)
+        self.retries > 0 && !std::mem::replace(&mut self.notified, true)
     }
 
     /// The driver begins to try transfers. It is notified again of those that are added later.
     pub(crate) fn begin_tries(&mut self) {
-        self.told = false;
+        self.notified = false;
     }
 
     /// The driver has tried many. Returns whether to notify it of the remaining ones.
     #[must_use]
     pub(crate) fn pause(&mut self) -> bool {
         let more = self.retries > 0 || !self.recent.is_empty();
-        more && !std::mem::replace(&mut self.told, true)
+        more && !std::mem::replace(&mut self.notified, true)
     }
 
     /// The next transfer to try, oldest first.

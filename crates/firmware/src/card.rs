@@ -184,7 +184,7 @@ pub enum Transfer<'a> {
         from: BufferId,
         /// The network receive engine still fills the buffer
         /// ([`Settings::receive_cut_through`](crate::Settings::receive_cut_through)). The host engine does not pass the bytes that
-        /// have arrived, so that it ends after the frame has come, whole or broken. The flag is fixed when the
+        /// have arrived, so that it ends after the frame has arrived, whole or broken. The flag is fixed when the
         /// transfer is handed over.
         follows: bool,
     },

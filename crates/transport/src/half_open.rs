@@ -18,7 +18,7 @@ use crate::method::Peer;
 pub(crate) enum Source {
     /// A user of this host, as reported by the kernel.
     User(u32),
-    /// Another host, or the network that gives a host its addresses (of IPv6, 64 bits).
+    /// Another host: its IPv4 address, or the 64-bit network prefix of its IPv6 address.
     Host(IpAddr),
 }
 

@@ -329,7 +329,7 @@ pub enum Operation {
         /// Which objects.
         objects: Vec<ObjectId>,
     },
-    /// Checks a batch of the name space, and repairs it if asked. Returns [`ReplyBody::Checked`].
+    /// Checks a batch of the name space, and repairs it if requested. Returns [`ReplyBody::Checked`].
     Check {
         /// Where the last batch ended; `None` starts.
         after: Option<CheckCursor>,
@@ -720,7 +720,7 @@ pub enum ReplyBody {
     Stored(u64),
     /// A part of a datafile is a hole.
     Punched {
-        /// Where to go on, if that is not all that was asked for.
+        /// Where to continue, if not all of the requested part was done.
         next: Option<u64>,
     },
     /// The present time on the server's host.
@@ -741,7 +741,7 @@ pub enum ReplyBody {
     },
     /// A part of the stored data was verified.
     Scrubbed {
-        /// Where to go on; absent at the end.
+        /// Where to continue; absent at the end.
         next: Option<ScrubPosition>,
         /// Bytes that were verified.
         bytes: u64,
@@ -752,7 +752,7 @@ pub enum ReplyBody {
     },
     /// A batch of the name space was checked.
     Checked {
-        /// Where to go on; `None` at the end.
+        /// Where to continue; `None` at the end.
         next: Option<CheckCursor>,
         /// Records that were checked.
         records: u64,

@@ -14,7 +14,7 @@ pub(crate) fn gap(gaps: &[Gap], participant: &str, case: &str) -> Option<&'stati
 }
 
 /// Medians with a column for each participant; where a participant has none because a trial failed,
-/// the cell says so.
+/// the cell shows that.
 pub(crate) fn medians(rows: &[Row], participants: &[String], gaps: &[Gap]) -> Table {
     let mut head = vec!["case", "size"];
     head.extend(participants.iter().map(String::as_str));

@@ -456,7 +456,7 @@ fn make_and_rename(
     made.doing(doing)
 }
 
-/// Makes a symbolic link, replacing a file or link that is there.
+/// Makes a symbolic link, replacing an existing file or link.
 pub(crate) fn make_link(
     tree: &Tree,
     below: &[u8],

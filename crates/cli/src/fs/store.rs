@@ -306,7 +306,7 @@ impl Storing {
     }
 }
 
-/// Makes a symbolic link, replacing a file or link that is there.
+/// Makes a symbolic link, replacing an existing file or link.
 pub(crate) fn store_link(
     client: &mut Client,
     to: &RemoteName,

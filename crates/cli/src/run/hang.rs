@@ -1,4 +1,4 @@
-//! Hang reports: the call that each process of a running job is in. The launcher samples the calls at intervals, and reports when the user asks
+//! Hang reports: the call that each process of a running job is in. The launcher samples the calls at intervals, and reports at the request of the user
 //! (SIGQUIT), or when a call takes too long.
 //!
 //! Each process publishes the call that it is in on a page ([`causeway_wire::run::call`]), and its

@@ -85,8 +85,7 @@ impl Loopback {
     }
 
     fn is_idle(&self) -> bool {
-        // Packets held back by a pause or a full queue move on with the next call, and a call ends
-        // the sleep.
+        // Packets that are held back wait for a call to resume, and each call ends the sleep.
         let quiet = self.paused || self.packets.is_empty() && !self.blocked;
         quiet && self.transfers.is_empty() && self.atomics.is_empty()
     }

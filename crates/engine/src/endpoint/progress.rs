@@ -263,7 +263,7 @@ impl<M: Matcher> Endpoint<M> {
         matches!(self.advance_until(polls, ready), Polled::Ready)
     }
 
-    /// Polls and yields as the policy says, until it says to park.
+    /// Polls and yields as the policy decides, until it decides to park.
     #[inline]
     pub(super) fn stay_awake(
         &mut self,
@@ -282,7 +282,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Polls as the policy says, until it says to yield or to park.
+    /// Polls as the policy decides, until it decides to yield or to park.
     #[inline]
     pub(super) fn stay_inside(
         &mut self,

@@ -39,7 +39,7 @@ impl Stall {
     }
 
     /// Whether a wait since `since_ns` is to be reported now.
-    pub(crate) fn is_to_be_told(&mut self, since_ns: u64, now_ns: u64) -> bool {
+    pub(crate) fn is_due(&mut self, since_ns: u64, now_ns: u64) -> bool {
         self.since_ns = self.since_ns.min(since_ns);
         if now_ns < self.next_ns {
             return false;
@@ -54,7 +54,7 @@ impl Stall {
     }
 
     /// Logs one line: which peer is waited for, in which state, since when, and what is queued.
-    pub(crate) fn tell(
+    pub(crate) fn report(
         &self,
         row: &PeerRow,
         tally: &Tally,
@@ -80,7 +80,7 @@ impl Stall {
     }
 
     /// Logs the end of a stall: the operation makes progress, or has ended in any way.
-    pub(crate) fn tell_end(&self, peer: &Conversation, tally: &Tally, now_ns: u64) {
+    pub(crate) fn report_end(&self, peer: &Conversation, tally: &Tally, now_ns: u64) {
         let waited = now_ns.saturating_sub(self.since_ns);
         let state = if peer.is_up() {
             "connected"

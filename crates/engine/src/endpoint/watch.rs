@@ -237,14 +237,14 @@ impl Watch {
             let stall = watched
                 .stall
                 .get_or_insert_with(|| Box::new(Stall::new(limit_ns)));
-            if stall.is_to_be_told(since_ns, now_ns) {
+            if stall.is_due(since_ns, now_ns) {
                 watched.reports += 1;
-                stall.tell(row, tally, of, now_ns);
+                stall.report(row, tally, of, now_ns);
             }
             return stall.next_ns();
         }
         if let Some(stall) = watched.stall.take() {
-            stall.tell_end(of.0, tally, now_ns);
+            stall.report_end(of.0, tally, now_ns);
         }
         since_ns.saturating_add(limit_ns)
     }

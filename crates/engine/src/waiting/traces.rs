@@ -1,6 +1,6 @@
-//! Replays recorded waits against the policy. `traces/README.md` says how each was recorded.
+//! Replays recorded waits against the policy. `traces/README.md` describes how each was recorded.
 //!
-//! A recording says what the world did: how long the caller computed, when the message came, how long yields took.
+//! A recording has the times of events: how long the caller computed, when the message came, how long yields took.
 //! The replay is in a closed loop, since another policy decides otherwise: a yield takes as long as the next one of the
 //! same wait in the recording, or of all waits, polls take what they took, and parking ends a wake-up after the
 //! message has come. Where threads share processors (`contended`) a message comes when others have had the processor
@@ -25,7 +25,7 @@ struct Trace {
     is_contended: bool,
     /// Messages, if the recording does not say otherwise.
     awaited: Awaited,
-    /// What a wake-up takes.
+    /// The time that a wake-up takes.
     wake: Duration,
     records: Vec<Record>,
 }
@@ -116,7 +116,7 @@ struct Cost {
     yields: f64,
     /// Time of polls that found nothing.
     polled_us: f64,
-    /// From when the message was there until it was found.
+    /// From the arrival of the message until it was found.
     late_us: f64,
 }
 
@@ -213,7 +213,7 @@ impl<'a> Replay<'a> {
         self.late += self.now.saturating_duration_since(due);
     }
 
-    /// Yields without telling the policy, as it says.
+    /// Yields without notifying the policy, as it requests.
     fn first_yields_find(&mut self) -> bool {
         let (awaited, now) = (self.trace.awaited, self.now);
         for _ in 0..self.policy.first_yields(awaited, || now) {
@@ -265,7 +265,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Polls so many times, or until the message is found.
+    /// Polls `polls` times, or until the message is found.
     fn polls_find(&mut self, polls: u32) -> bool {
         for _ in 0..polls {
             if self.is_there() {

@@ -90,7 +90,7 @@ pub struct Breakdown {
     /// Since the program noticed the doorbell: descriptor programmed, down, data programmed, down, frame sent, status
     /// programmed, done.
     pub send: [Time; 7],
-    /// Since the program noticed the frame: the same without the frame. 0 where the descriptor was there already.
+    /// Since the program noticed the frame: the same without the frame. 0 if the descriptor had arrived before.
     pub receive: [Time; 6],
     /// Half the round trip.
     pub one_way: Time,

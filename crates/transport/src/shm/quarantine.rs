@@ -1,7 +1,7 @@
 //! Memory that a peer may no longer write, but may still be writing.
 //!
-//! For a peer that is stopped (SIGSTOP, a debugger) in the middle of writing our memory, nobody
-//! knows when it will continue and finish. No caller waits for it: the memory is quarantined
+//! For a peer that is stopped (SIGSTOP, a debugger) in the middle of writing our memory, it is not
+//! known when it will continue and finish. No caller waits for it: the memory is quarantined
 //! ([`Quarantine`]), and freed ([`DeferredFree`]) once the peer has finished or is gone
 //! ([`PeerLiveness`]).
 //!

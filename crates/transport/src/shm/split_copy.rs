@@ -155,7 +155,7 @@ pub(super) struct Offers {
     /// Blocks that may have something left to claim.
     open: u64,
     /// The blocks last announced to the helper.
-    told: u64,
+    announced: u64,
     next: usize,
 }
 
@@ -183,7 +183,7 @@ impl Offers {
             },
             used: 0,
             open: 0,
-            told: 0,
+            announced: 0,
             next: 0,
         }
     }
@@ -215,9 +215,9 @@ impl Offers {
     }
 
     /// Announces to the helper which blocks to read, if that has changed.
-    pub(super) fn tell_open(&mut self) {
-        if self.open != self.told {
-            self.told = self.open;
+    pub(super) fn announce_open(&mut self) {
+        if self.open != self.announced {
+            self.announced = self.open;
             self.page.head(split_copy::OPEN).store(self.open, Release);
         }
     }
@@ -251,7 +251,7 @@ impl Offers {
     /// Notes that all of a transfer has arrived: the helper has nothing more to copy there.
     pub(super) fn note_received(&mut self, offer: &mut Offer) {
         if !self.has_left(offer) {
-            self.tell_open();
+            self.announce_open();
         }
     }
 

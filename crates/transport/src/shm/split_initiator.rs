@@ -62,7 +62,7 @@ pub(super) fn consider(pair: &mut Pair) {
         }
         consider_one(pair, at, shared);
     }
-    pair.offers.tell_open();
+    pair.offers.announce_open();
 }
 
 fn consider_one(pair: &mut Pair, at: usize, shared: bool) {
@@ -127,7 +127,7 @@ pub(super) fn step(pair: &mut Pair) -> Step {
         Ok(parts) => parts,
         Err(error) => return report_invalid(pair, error),
     };
-    pair.offers.tell_open();
+    pair.offers.announce_open();
     if parts.is_empty() {
         // All units are claimed; the next poll finds events that have arrived meanwhile.
         return Step::Watch;
@@ -282,7 +282,7 @@ fn try_settle(pair: &mut Pair) -> Result<(), InvalidClaims> {
         ways.end(active.transfer.local_bytes(), copied);
     }
     active.offer = None;
-    pair.offers.tell_open();
+    pair.offers.announce_open();
     Ok(())
 }
 

@@ -58,7 +58,7 @@ impl CryptoResolver for Resolver {
 }
 
 /// Data that both sides know before the first message: a recorded message fits no other call, and
-/// no other address to which the same data belongs.
+/// no call from another address.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Call<'a> {
     /// The caller's number for the connection.

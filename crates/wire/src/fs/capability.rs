@@ -22,7 +22,7 @@ impl Rights {
     pub const WRITE: Self = Self(2);
     /// Checking, moving aside and removing any datafile. Given to operators, for object 0.
     pub const OPERATE: Self = Self(4);
-    /// What only the metadata server does to I/O servers. Never granted to clients.
+    /// What only the metadata server does to I/O servers. Never granted.
     pub const SERVE: Self = Self(8);
     const ALL: u8 = 15;
 

@@ -223,11 +223,11 @@ pub enum Body {
         /// A device's number as Linux combines it from the major and minor number; 0 for others.
         device: u32,
     },
-    /// A small file beside its metadata; the content if it was asked for.
+    /// A small file beside its metadata; the content if it was requested.
     Stuffed {
         /// How it will be striped when it grows.
         distribution: Distribution,
-        /// The content, if asked for.
+        /// The content, if requested.
         content: Option<Vec<u8>>,
         /// The content is frozen: it is being moved to the first server.
         moving: bool,
@@ -296,6 +296,6 @@ pub struct Entry {
     pub object: ObjectId,
     /// What kind of object that is.
     pub kind: Kind,
-    /// The object's attributes, if asked for.
+    /// The object's attributes, if requested.
     pub attributes: Option<Attributes>,
 }

@@ -15,7 +15,7 @@ use crate::fs::new_file::{replace, write_new};
 const KEY: &str = "key";
 const REGISTER: &str = "nodes";
 
-/// The directory of an authority, which no other command changes as long as this is there.
+/// The directory of an authority, which no other command changes as long as this exists.
 pub(in crate::fs) struct Keeper {
     directory: PathBuf,
     authority: Authority,
