@@ -355,7 +355,7 @@ pub unsafe extern "C" fn BMI_map(
             read_region(region)?
         };
         let Some(memory) = instance.bmi.map(Addr::from_raw(addr), &region) else {
-            let text = "the region cannot be mapped here; BMI_addr_report says why";
+            let text = "the region cannot be mapped here; BMI_addr_report() reports the reason";
             return Err(Failure::new(BMI_EUNSUPPORTED, text));
         };
         // SAFETY: as above.

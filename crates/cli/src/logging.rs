@@ -19,7 +19,7 @@ pub(crate) const SUBSYSTEMS: &[(&str, &str)] = &[
     ("fs.server", "servers of the file system"),
     (
         "fs.server.audit",
-        "who did what, if the configuration asks for it",
+        "which user did what, if the configuration enables that",
     ),
     ("fs.client", "clients of the file system"),
     ("fs.meta", "the metadata store"),

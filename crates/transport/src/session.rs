@@ -542,7 +542,7 @@ impl Session {
             Kind::Put | Kind::GetData => {}
         }
         if self.main.outbox.replies() > MAX_REPLIES {
-            return Err(violation("it asks for more than the windows allow"));
+            return Err(violation("it requests more than the windows allow"));
         }
         Ok(())
     }

@@ -557,7 +557,7 @@ impl Tcp {
             (None, None) => "none now: it is made by the next send".to_owned(),
             (Some(link), None) => match link.phase {
                 link::Phase::Connecting => "being made".to_owned(),
-                link::Phase::Shaking(_) => "proving who is there".to_owned(),
+                link::Phase::Shaking(_) => "authenticating the peer".to_owned(),
                 link::Phase::Up => "up".to_owned(),
             },
         };
@@ -565,7 +565,7 @@ impl Tcp {
         let trust = match state.identity {
             Some(Identity::Keyed) => trust::keyed(state.node.as_deref()),
             Some(Identity::Local { uid, .. } | Identity::SocketOf { uid, .. }) => {
-                format!("user {uid} on this host, says the kernel")
+                format!("user {uid} on this host, as the kernel reports")
             }
             None => "not known yet".to_owned(),
         };
@@ -574,7 +574,7 @@ impl Tcp {
             let encryption = match link.protection() {
                 Some(Protection::Encrypted(_)) => "on",
                 Some(Protection::Authenticated(_)) => {
-                    "off: neither side asks for it; what travels is authenticated"
+                    "off: neither side requests it; data is authenticated"
                 }
                 None => "off: loopback, same user",
             };

@@ -168,7 +168,7 @@ fn apply(logger: &Logger, page: &Page) {
     match request.parse() {
         Ok(masks) => logger.change(masks),
         Err(error) => {
-            tracing::warn!(%error, "another process asked for log masks that cannot be read; they stay as they are")
+            tracing::warn!(%error, "another process requested log masks that are invalid; the masks stay unchanged")
         }
     }
     page.acknowledge(version);

@@ -167,7 +167,7 @@ impl Wire for Contact {
 
 record! { Member { number: u32, contact: wire } }
 
-variants!(Meeting, "what a group says", {
+variants!(Meeting, "message of a meeting", {
     0 => Call { reply: u32, root: u32, group: list(LEAST, MAX_MEMBERS) },
     1 => Group(group: list(LEAST, MAX_MEMBERS)),
     2 => Refused(why: text(MAX_TEXT)),

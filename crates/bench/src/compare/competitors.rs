@@ -40,7 +40,7 @@ impl Competitors {
                 "computing beside the messages",
                 format!(
                     "process {number} has ended early: {}",
-                    why.unwrap_or_else(|| "it says nothing".to_owned())
+                    why.unwrap_or_else(|| "it printed nothing".to_owned())
                 ),
             )),
             _ => Ok(()),

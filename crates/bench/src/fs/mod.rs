@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     if size < 1 << 20 {
         return Err(Failure::usage(
             "reading --size",
-            "less than 1 MiB says nothing about transfers",
+            "less than 1 MiB is too little to measure transfers",
         ));
     }
     let mut bench = Bench {

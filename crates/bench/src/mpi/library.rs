@@ -67,7 +67,7 @@ impl Library {
                         doing(),
                         format!("{LIBRARY} is not beside {}", launcher.display()),
                     )
-                    .hint("`make mpi` builds it; `--library FILE` says where it is")
+                    .hint("`make mpi` builds it; `--library FILE` sets its path")
                 })?
             }
         };

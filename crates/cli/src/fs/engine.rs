@@ -504,7 +504,7 @@ pub(crate) fn ask_servers<T: Send>(
     let lost = |_| {
         Err(Failure::new(
             "asking a server",
-            "the thread that asked ended",
+            "the thread that sent the requests has ended",
         ))
     };
     std::thread::scope(|scope| {

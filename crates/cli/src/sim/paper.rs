@@ -178,7 +178,7 @@ fn unknown(kind: &str, number: &str) -> Failure {
     match (other, kind) {
         (true, "table") => failure.hint(format!("`causeway sim figure {number}` is there")),
         (true, _) => failure.hint(format!("`causeway sim table {number}` is there")),
-        (false, _) => failure.hint("`causeway sim list` says what each shows"),
+        (false, _) => failure.hint("`causeway sim list` describes each"),
     }
 }
 

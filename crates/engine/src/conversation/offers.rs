@@ -158,7 +158,7 @@ impl Conversation {
             entry.peer == self.id && waits && is_open && size <= entry.size
         });
         let Some(op) = offered else {
-            let reason = "it says that it wrote a message into memory that was not offered for it";
+            let reason = "it reports a message written into memory that was not offered for it";
             return self.protocol_error(shared, reason);
         };
         self.offers.arrived();

@@ -133,7 +133,7 @@ impl<M: Matcher> Endpoint<M> {
             let method = &self.methods.slots[method].method;
             let mut exports = entry.exports.iter();
             if !exports.all(|key| method.is_all_written(handle, *key)) {
-                let reason = "it says that it wrote a message, and has not".to_owned();
+                let reason = "it reports a message as written that it has not written".to_owned();
                 return self.conversations.protocol_error(peer, reason);
             }
         }

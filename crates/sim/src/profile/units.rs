@@ -117,7 +117,7 @@ pub fn parse(text: &str, kind: Kind) -> Result<u64, String> {
         .ok_or_else(wrong)?;
     let divisor = divisor.checked_mul(scale).ok_or_else(wrong)?;
     if !value.is_multiple_of(divisor) {
-        return Err(format!("`{text}`: is finer than can be told apart here"));
+        return Err(format!("`{text}`: is finer than can be represented here"));
     }
     u64::try_from(value / divisor).map_err(|_| wrong())
 }

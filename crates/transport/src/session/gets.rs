@@ -307,7 +307,7 @@ pub(super) struct Serve {
 impl Session {
     pub(super) fn serve(&mut self, id: u64, payload: &[u8]) -> Result<(), PeerError> {
         if self.gets.serving >= GET_WINDOW {
-            return Err(violation("it asks for more gets than the window allows"));
+            return Err(violation("it requests more gets than the window allows"));
         }
         let fragments = Fragment::decode_list(payload)
             .map_err(|error| PeerError::Protocol(error.to_string()))?;

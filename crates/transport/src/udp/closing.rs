@@ -98,7 +98,7 @@ impl Core {
     /// at `to`.
     pub fn handle_unreachable(&mut self, now: Time, to: Remote, front: &[u8], sink: &mut dyn Sink) {
         if let Some(peer) = self.sender_of(to, front) {
-            self.handle_gone(now, peer, "its host says that its process is gone", sink);
+            self.handle_gone(now, peer, "its host reports that its process is gone", sink);
         }
     }
 

@@ -39,14 +39,14 @@ impl Core {
                     format!("being made; {count} replies were not the peer's and are ignored")
                 }
                 Phase::Opening(_) => "being made".to_owned(),
-                Phase::Accepting(_) => "proving who is there".to_owned(),
+                Phase::Accepting(_) => "authenticating the peer".to_owned(),
                 Phase::Up => "up".to_owned(),
             },
         };
         let trust = match state.identity {
             Some(Identity::Keyed) => "holds the cluster's key".to_owned(),
             Some(Identity::Local { uid, .. } | Identity::SocketOf { uid, .. }) => {
-                format!("user {uid} on this host, says the kernel")
+                format!("user {uid} on this host, as the kernel reports")
             }
             None => "not known yet".to_owned(),
         };
