@@ -185,8 +185,8 @@ impl<M: RingMemory> Producer<M> {
 
     /// Sends a packet of `len` bytes, which `fill` writes to the bytes after the first word of the
     /// slot that is passed to it; they fit before the end of the ring. The caller has checked that
-    /// the packet is not too large. Next to the packet's kind, the caller passes whether to fetch
-    /// lines for a packet that follows in a stream: some ways of writing packets do not need them.
+    /// the packet is not too large. `fetching`: whether to prefetch lines for a packet that follows
+    /// in a stream, which some ways of writing packets do not need.
     #[inline]
     pub(super) fn send(
         &mut self,
