@@ -10,7 +10,7 @@ use crate::outcome::{Benchmark, Verdict};
 use crate::participants::{LIMIT, OURS};
 use crate::parts::findings::{Findings, Series};
 
-/// What a figure of Causeway is compared with.
+/// The figure that one of Causeway is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Against {
     /// The best of the peers in this case.

@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
 struct Capability {
     name: &'static str,
     works: bool,
-    /// Details, or why it is not available and what is done instead.
+    /// Details, or why it is not available and what is used instead.
     detail: String,
 }
 

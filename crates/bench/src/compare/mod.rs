@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
     methods: Vec<String>,
     #[command(flatten)]
     sizes: sizes::Choice,
-    /// Numbers of clients that ask a server
+    /// Numbers of clients that send requests to a server
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values = ["64"],
           value_parser = clap::value_parser!(u32).range(1..=512))]
     clients: Vec<u32>,

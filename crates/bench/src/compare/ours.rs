@@ -285,7 +285,7 @@ impl Ours {
                 known += count;
             }
             pair.measure(&worker::Order::Meet { count: known })?;
-            // Drain the holders' last events before measuring goes on.
+            // Drain the holders' last events before the next measurement.
             while let Some((_, event)) = holders.event(Duration::from_millis(50)) {
                 if let Event::Ended(why) = event {
                     return Err(gone(why));

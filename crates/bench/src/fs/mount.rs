@@ -33,7 +33,7 @@ enum Place {
     Local,
 }
 
-/// What was measured, and the unit of its figures.
+/// A pattern of use, and the unit of its figures.
 type Pattern = (&'static str, &'static str);
 
 /// The values of all runs by pattern, number of processes and place.

@@ -127,7 +127,7 @@ impl PassThrough {
             .ok_or(Errno::EBADF)
     }
 
-    /// The kernel learns of a name.
+    /// Reports a name to the kernel.
     fn enter(&self, above: Arc<OwnedFd>, name: &OsStr, stat: &Stat) -> Result<FileAttr, Errno> {
         let found = attributes(stat);
         let directory = match found.kind {

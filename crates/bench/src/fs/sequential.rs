@@ -1,4 +1,4 @@
-//! One large file, written and read by several processes, beside `dd` on the same storage, and what its checksums cost.
+//! One large file, written and read by several processes, beside `dd` on the same storage, and the cost of its checksums.
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -122,7 +122,7 @@ impl Side {
     }
 }
 
-/// What carries the messages of an exchange.
+/// The carrier of the messages of an exchange.
 pub(crate) trait Carrier {
     /// Sends a message with a word in it, if it has room for one.
     fn send(&mut self, word: u64) -> Outcome;

@@ -94,7 +94,7 @@ pub(crate) enum Report {
     Listening(String),
     /// Seconds that the order took, by the median of its parts; 0 from the end that does not lead.
     Timing(f64),
-    /// What this end measured of an exchange.
+    /// The measurements of this end in an exchange.
     Exchanged(Side),
 }
 

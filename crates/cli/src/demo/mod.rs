@@ -2,7 +2,7 @@
 //! failure of a server.
 //!
 //! [`tree`] is the data that is stored, [`worker`] one client process, [`phase`] assigns the work,
-//! [`drill`] is the failure, [`sampler`] samples what servers moved, [`summary`] and [`page`] are
+//! [`drill`] is the failure, [`sampler`] samples the traffic of servers, [`summary`] and [`page`] are
 //! the report.
 
 mod drill;
@@ -75,7 +75,7 @@ pub(crate) struct Arguments {
     /// The directory in which the servers' storage is made [default: $TMPDIR or /tmp]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// What an acknowledgement promises
+    /// What an acknowledgement guarantees
     #[arg(long, value_enum, default_value_t = Promise::Relaxed)]
     durability: Promise,
     /// Seconds after which an operation fails that cannot be done
@@ -204,7 +204,7 @@ fn perform(
     Ok(result)
 }
 
-/// What is known before the first phase.
+/// The facts that are known before the first phase.
 fn before(arguments: &Arguments, tree: &Tree, source: String, cluster: &Cluster) -> Findings {
     Findings {
         machine: Machine::here(),
@@ -233,7 +233,7 @@ fn before(arguments: &Arguments, tree: &Tree, source: String, cluster: &Cluster)
     }
 }
 
-/// What all phases need.
+/// The data that all phases need.
 struct Show<'a> {
     output: &'a Output,
     clients: usize,

@@ -355,7 +355,7 @@ fn servers(page: &mut Page, result: &Findings) {
     });
 }
 
-/// Stages of storing, in the order in which they happen, with what they mean.
+/// Stages of storing, in the order in which they happen, with their meaning.
 const STAGES: [(&str, &str); 10] = [
     (
         "hash the source",

@@ -201,7 +201,7 @@ impl Worker {
     }
 
     /// Reads `file`, which has this path, from byte `from` up to `to` or its end and passes the
-    /// pieces on, in order. After a piece of zeros the servers are asked where the data continue.
+    /// pieces on, in order. After a piece of zeros a request to the servers finds where the data continue.
     pub(crate) fn read_pieces(
         &mut self,
         (file, path): (&mut File, &[u8]),

@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// A name for people
     #[arg(long, value_name = "NAME", default_value = "causeway")]
     name: String,
-    /// What an acknowledgement promises
+    /// What an acknowledgement guarantees
     #[arg(long, value_enum, default_value_t = Promise::Synced)]
     durability: Promise,
     /// Where to write the configuration
@@ -73,9 +73,9 @@ pub(crate) struct Arguments {
 /// `--durability`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Promise {
-    /// What was acknowledged survives power loss
+    /// Acknowledged data survive power loss
     Synced,
-    /// What was acknowledged survives the death of any process
+    /// Acknowledged data survive the death of any process
     Relaxed,
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct MountArguments {
     /// Threads that serve requests [default: twice the number of processors, 4 to 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
-    /// Serve in the background: what a detached mount is started with
+    /// Serve in the background (used internally to start a detached mount)
     #[arg(long, hide = true, conflicts_with = "foreground")]
     background: bool,
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! `causeway fs node`: lists and changes the cluster's nodes, where the cluster's authority is
 //! kept.
 //!
-//! [`keeper`] has the authority's directory: its key, the register of what it has signed, and how both are changed.
+//! [`keeper`] has the authority's directory: its key, the register of signed nodes, and how both are changed.
 
 mod keeper;
 
@@ -60,7 +60,7 @@ enum Verb {
         /// The node's name
         #[arg(value_name = "NAME")]
         name: String,
-        /// What it may be: a server of the configuration, by name, or `client`; may be given again
+        /// Its role: a server of the configuration, by name, or `client`; may be given again
         #[arg(long, value_name = "ROLE")]
         role: Vec<String>,
         /// For how many days [default: without end]
@@ -125,7 +125,7 @@ pub(super) struct Place {
     json: bool,
 }
 
-/// What the verbs work with.
+/// The data that the verbs use.
 struct Desk {
     configuration: Configuration,
     nodes: NodesEntry,

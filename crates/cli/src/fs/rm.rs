@@ -37,11 +37,11 @@ pub(crate) struct Arguments {
     /// Remove directories with everything in them
     #[arg(long, short)]
     recursive: bool,
-    /// A name that does not exist is no error
+    /// Ignore names that do not exist
     #[arg(long, short)]
     force: bool,
-    /// Remove, anywhere below the directories named, only what writers that were killed have left
-    /// unfinished: files called `.causeway-….partial`
+    /// Remove, anywhere below the named directories, only the unfinished files that killed writers
+    /// have left: files called `.causeway-….partial`
     #[arg(long, conflicts_with = "recursive")]
     partial: bool,
     /// With --partial: how long nothing has been written to them, in hours
@@ -201,7 +201,7 @@ fn count_removed(
     Ok(())
 }
 
-/// Checks everything that is named, and reports what cannot be removed. Returns what can be, and
+/// Checks all named objects, and reports those that cannot be removed. Returns what can be, and
 /// the number of failures.
 fn check_operands(client: &mut Client, arguments: &Arguments) -> (Vec<(RemoteName, Node)>, u64) {
     let mut operands = Vec::new();

@@ -20,8 +20,7 @@ use crate::fs::session::{Session, Target};
 /// Verify the checksums of everything that is stored, while the file system is in use
 ///
 /// First the metadata say which datafiles there must be, and how long. Then each server reads its own, all servers at
-/// once. A scrub that was interrupted goes on where it was,
-/// on each server. The exit code is 1 if anything is damaged, absent or shorter than it was.
+/// once. An interrupted scrub continues where it stopped, on each server. The exit code is 1 if anything is damaged, absent or shorter than it was.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs scrub

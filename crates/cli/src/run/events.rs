@@ -114,7 +114,7 @@ fn write_timeline(
         read(directory, page, |event| match event {
             Event::Call { .. } => write_call(to, page, &event, begin_ns),
             Event::Group(_) => Ok(()),
-            // Processes of other programs have no number that both ends know.
+            // Processes of other programs have no number that both ends share.
             Event::Sent(Message { peer, .. }) | Event::Received(Message { peer, .. }, _)
                 if peer >= size =>
             {

@@ -19,7 +19,7 @@ use super::job_rank::JobRank;
 use super::pmi::{Server, Starter};
 use super::programs::{MOST, Program, Request};
 
-/// What processes are requested to publish.
+/// The information that processes are requested to publish.
 pub(super) struct Shown {
     /// The memory file for the calls that they are in.
     pub(super) calls: String,

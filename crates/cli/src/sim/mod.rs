@@ -70,7 +70,7 @@ enum What {
     /// Run all figures and tables, and compare them with the thesis
     ///
     /// Finished runs are kept in causeway-paper.unfinished, or in the directory of --results, until everything is
-    /// done: when interrupted, give the same command again, and it goes on. Runs of another build or with other
+    /// done: to continue after an interruption, run the same command again. Runs of another build or with other
     /// parameters are not used.
     #[command(after_help = "Examples:
   causeway sim paper --html paper.html

@@ -16,7 +16,7 @@ use clap::Args;
 
 use sample::{Sample, Watcher};
 
-/// See what messages do on this machine, by process and peer: rates, sizes, credit, queues, waits
+/// Show the messages on this machine, by process and peer: rates, sizes, credit, queues, waits
 ///
 /// Stalled peers come first, then the busiest. On a terminal the table is drawn anew until q is
 /// pressed; otherwise it is printed once.

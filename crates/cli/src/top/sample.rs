@@ -1,4 +1,4 @@
-//! Reading what processes publish, and the rates between two readings.
+//! Reading the status pages of processes, and the rates between two readings.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

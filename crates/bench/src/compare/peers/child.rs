@@ -234,7 +234,7 @@ fn read_aside(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
         std::thread::spawn(move || {
             let mut kept = Vec::new();
             let first = (&mut pipe).take(MOST_OUTPUT_BYTES).read_to_end(&mut kept);
-            // What exceeds the limit is read and dropped, so that the writer does not block.
+            // Output above the limit is read and dropped, so that the writer does not block.
             let rest = std::io::copy(&mut pipe, &mut std::io::sink());
             tracing::debug!(?first, ?rest, "a program's output has ended");
             // The output of a run that was abandoned is not awaited.
