@@ -133,7 +133,7 @@ impl Methods {
         self.slots[method].method.holds_packets(handle)
     }
 
-    /// Sends what the methods hold of packets that they have accepted.
+    /// Sends the remaining parts of packets that the methods have accepted.
     pub(crate) fn flush(&mut self) {
         let slots = self.slots.iter_mut();
         for slot in slots.filter(|slot| slot.limits.holds_packets) {

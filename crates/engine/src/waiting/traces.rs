@@ -14,13 +14,13 @@ use super::*;
 struct Record {
     gap: Duration,
     wait: Duration,
-    /// What one poll takes.
+    /// The duration of one poll.
     poll: Duration,
     yields: Vec<(Duration, Option<u32>)>,
     parked: Duration,
 }
 
-/// A recording, and what it was recorded on.
+/// A recording, and the conditions under which it was made.
 struct Trace {
     is_contended: bool,
     /// Messages, if the recording does not say otherwise.
@@ -109,7 +109,7 @@ fn nanoseconds(text: &str) -> Duration {
     Duration::from_nanos(text.parse().expect("a number"))
 }
 
-/// What a policy made of a recording, for each wait.
+/// The costs of a policy in a recording, for each wait.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cost {
     parkings: f64,
@@ -326,7 +326,7 @@ fn fits(cost: Cost, most: Cost) -> bool {
 /// A recording's name, how to read it, and what a wait of it may cost.
 type Case = (&'static str, fn() -> Trace, Cost);
 
-/// What each recording may cost for each wait: a quarter more than it does.
+/// The bound of each recording's cost for each wait: a quarter more than the cost now.
 const CASES: [Case; 4] = [
     (
         "ring",
