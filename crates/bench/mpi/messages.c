@@ -74,7 +74,7 @@ static void compute(double seconds)
         ;
 }
 
-/* An exchange between ranks 0 and 1, with computing behind it if `work->window` says so. */
+/* An exchange between ranks 0 and 1, with computing behind it if `work->window` requests it. */
 static void exchange(struct work *work, long rounds)
 {
     int other = 1 - rank;

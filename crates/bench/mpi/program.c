@@ -123,7 +123,7 @@ static const struct pattern {
     {"start", nothing},
 };
 
-/* Before MPI_Init, so that the library sees where it runs: launchers tell ranks by environment. */
+/* Before MPI_Init, so that the library sees where it runs: launchers pass ranks in the environment. */
 static void bind(const char *cpus)
 {
     const char *names[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", NULL};

@@ -1,8 +1,8 @@
-//! How far apart the two processors are, as a bounced cache line shows it.
+//! How far apart the two processors are, measured by bouncing a cache line.
 //!
-//! A hypervisor may move virtual processors between cores that share a cache and cores that do not, many times in an
-//! hour. What was measured at one distance says nothing beside what was measured at another, so each part of a
-//! measurement is labelled by the distance before and after it.
+//! A hypervisor may move virtual processors between cores that share a cache and cores that do not,
+//! many times in an hour. Figures at one distance cannot be compared with figures at another, so
+//! each part of a measurement is labelled by the distance before and after it.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// Starts its processes when it is first asked.
+    /// The processes are started at the first measurement.
     pub(crate) fn new() -> Self {
         Self::by(|| {
             let processors = causeway_sys::pin::allowed_cpus().map_or(0, |allowed| allowed.len());
@@ -51,7 +51,7 @@ impl Probe {
         })
     }
 
-    /// Measures by what `start` starts, and starts that again after a failure.
+    /// Measures with the gauge that `start` starts, which is started again after a failure.
     fn by(start: impl FnMut() -> Outcome<Gauge> + 'static) -> Self {
         Self {
             start: Box::new(start),
@@ -189,8 +189,9 @@ impl Classes {
         }
     }
 
-    /// A label in a word or two: `near`, `far`, `far 2`, `mixed`, `unknown`. The nearest class of a run is called near,
-    /// at any distance: near and far are relative to one run, nanoseconds compare all.
+    /// A label in a word or two: `near`, `far`, `far 2`, `mixed`, `unknown`. The nearest class of a
+    /// run is called near, at any distance: near and far are relative to one run; nanoseconds
+    /// compare between runs.
     pub(crate) fn name(label: Label) -> String {
         match label {
             Label::Class(0) => "near".to_owned(),

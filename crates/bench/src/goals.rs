@@ -10,7 +10,7 @@ use crate::outcome::{Benchmark, Verdict};
 use crate::participants::{LIMIT, OURS};
 use crate::parts::findings::{Findings, Series};
 
-/// What a figure of Causeway is compared with.
+/// The figure that one of Causeway is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Against {
     /// The best of the peers in this case.
@@ -72,7 +72,8 @@ pub(crate) struct Goal {
 }
 
 impl Goal {
-    /// The goal that a figure of Causeway is so many times that of the best peer in the same case.
+    /// The goal that a figure of Causeway is this many times that of the best peer in the same
+    /// case.
     pub(crate) fn new(
         what: impl Into<String>,
         case: impl Into<String>,

@@ -1,5 +1,5 @@
-//! The message layer as the processes of benchmarks use it: every wait has an end, every failure says
-//! what was being done.
+//! The message layer as the processes of benchmarks use it: every wait ends, and every failure
+//! states what was being done.
 
 use std::time::{Duration, Instant};
 
@@ -163,8 +163,8 @@ impl Layer {
     }
 }
 
-/// A posted operation that has not failed. It fits into two machine words: a value with room for every error is slow to return,
-/// and that would be measured with the rest.
+/// A posted operation that has not failed. It fits into two machine words: a value with room for
+/// every error is slow to return, which would be measured, too.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Begun {
     /// In progress.

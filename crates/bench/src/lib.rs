@@ -5,7 +5,7 @@
 //! | `outcome` | a benchmark in progress, and its rows as table, report and JSON |
 //! | `participants`, `sizes` | names of measured libraries; sizes of messages |
 //! | `task` | the processes that measure: the program itself, started again |
-//! | `layer`, `batches`, `spinners` | what those processes share: an instance of BMI, times by parts, processors kept busy |
+//! | `layer`, `batches`, `spinners` | shared by those processes: an instance of BMI, times by parts, processors kept busy |
 //! | `distance`, `parts` | how far apart the two processors are; which parts of a measurement may be compared |
 //! | `goals` | ratios to be reached, and whether they were |
 //! | `messages`, `fs` | the benchmarks of messages and of the file system |
@@ -14,7 +14,7 @@
 //!
 //! A new benchmark is a module beside these, with its `Arguments`, and a variant of `task::Task` if it has processes.
 //!
-//! Reports are drawn by `causeway-report`. Nothing is measured without its limit.
+//! `causeway-report` draws the reports. Every measurement has its limit beside it.
 #![forbid(unsafe_code)]
 
 mod batches;

@@ -21,7 +21,7 @@ use crate::sizes::Sizes;
 /// The title of rows that are compared with nothing.
 const OTHER_ROWS: &str = "Measured while the distance of the two processors was another one, or changed: compared with nothing";
 
-/// How a benchmark shows what it finds.
+/// How a benchmark shows its results.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Presentation {
     /// Print exactly one JSON object on standard output
@@ -44,7 +44,7 @@ pub(crate) struct Verdict {
     pub(crate) min: f64,
     pub(crate) max: f64,
     pub(crate) runs: usize,
-    /// Our figure and the other one, in words.
+    /// Our figure and the other one, as text.
     pub(crate) ours: String,
     pub(crate) other: String,
     /// The participant that the other figure is of.
@@ -69,9 +69,9 @@ pub(crate) struct Benchmark {
     other_rows: Vec<Row>,
     /// How far apart the processors were, in JSON; null if that was not measured.
     distances: serde_json::Value,
-    /// What the sizes were drawn from, if they were.
+    /// The seed of the sizes, if they were drawn.
     seed: Option<u64>,
-    /// Notes on how the figures came about.
+    /// Notes on how the figures were obtained.
     pub(crate) notes: Vec<String>,
     /// The verdicts on the goals; empty for benchmarks without goals.
     pub(crate) verdicts: Vec<Verdict>,
@@ -159,8 +159,8 @@ impl Benchmark {
         }
     }
 
-    /// Notes how far apart the processors were, and takes over the figures that are compared with nothing. `why` says why a
-    /// distance is unknown.
+    /// Notes how far apart the processors were, and adds the figures that are compared with
+    /// nothing. `why` is the reason why a distance is unknown.
     pub(crate) fn parts(&mut self, parts: &Parts, why: Option<&str>) {
         for note in parts.notes(why) {
             self.note(note);
@@ -178,7 +178,7 @@ impl Benchmark {
         }
     }
 
-    /// Notes something about how the figures came about.
+    /// Notes something about how the figures were obtained.
     pub(crate) fn note(&mut self, text: String) {
         self.output.line(&text);
         self.notes.push(text);

@@ -1,6 +1,6 @@
-//! The names of participants that every benchmark knows.
+//! The names of participants that all benchmarks use.
 
 /// Causeway's own name among the participants.
 pub(crate) const OURS: &str = "causeway";
-/// The name under which the machine's limits stand.
+/// The name of the machine's limits.
 pub(crate) const LIMIT: &str = "limit";

@@ -30,12 +30,12 @@ pub(crate) struct Choice {
 pub(crate) struct Sizes {
     /// In increasing order.
     pub(crate) bytes: Vec<u64>,
-    /// The seed; none if the sizes were given.
+    /// The seed; none if the sizes were passed in.
     pub(crate) seed: Option<u64>,
 }
 
 impl Choice {
-    /// The sizes that were asked for, or the usual ones. Fails if one is above `most`.
+    /// The requested sizes, or the usual ones. Fails if one is above `most`.
     pub(crate) fn choose(&self, most: u64) -> Outcome<Sizes> {
         if self.given.is_empty() {
             return Ok(drawn(self.seed.unwrap_or_else(today)));
@@ -55,7 +55,7 @@ impl Choice {
 }
 
 impl Sizes {
-    /// How the sizes were drawn, in words; none if they were given.
+    /// How the sizes were drawn, as text; none if they were passed in.
     pub(crate) fn note(&self) -> Option<String> {
         let seed = self.seed?;
         let odd: Vec<String> = self

@@ -1,9 +1,10 @@
 //! Threads that keep the processors busy while something is measured.
 //!
-//! The idle processor of a virtual machine goes back to its host, and comes back late where that is busy: a message between
-//! two processes then takes milliseconds now and then, because of the host's other guests, not of the program. Threads of the lowest
-//! priority keep the processors awake, and every other thread preempts them. Threads of the usual priority stand for a program that
-//! computes beside what is measured.
+//! The idle processor of a virtual machine is returned to its host, and comes back late if the host
+//! is busy: a message between two processes then takes milliseconds now and then, because of the
+//! host's other guests, not of the program. Threads of the lowest priority keep the processors awake,
+//! and every other thread preempts them. Threads of the usual priority represent a program that
+//! computes on the same machine during the measurement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use std::thread::JoinHandle;
 use causeway_command::failure::{Doing, Outcome};
 use causeway_sys::pin;
 
-/// A thread on each processor that spins until this is dropped.
+/// Runs a spinning thread on each processor until it is dropped.
 pub(crate) struct Spinners {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -29,8 +30,8 @@ impl Spinners {
         Self::start(|| Ok(()))
     }
 
-    /// Each thread spins once `begin` has set its priority. One whose priority is not what it should be would disturb the
-    /// measurement, and ends.
+    /// Each thread spins after `begin` has set its priority. If that fails, the thread ends: it would
+    /// disturb the measurement.
     fn start(begin: fn() -> std::io::Result<()>) -> Outcome<Self> {
         let doing = || "keeping the processors busy".to_owned();
         let mut spinners = Self {

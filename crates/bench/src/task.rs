@@ -8,7 +8,7 @@ use crate::compare::multi_process;
 use crate::fs::{mounts, system_calls, worker as file_system};
 use crate::messages::worker as messages;
 
-/// The argument behind `worker` that starts a process of a benchmark.
+/// The argument after `worker` that starts a process of a benchmark.
 pub const WORKER: &str = "bench";
 
 /// A worker's task.

@@ -10,7 +10,7 @@ use crate::handle::{Handle, call};
 use crate::instance::Instance;
 use crate::text;
 
-/// Nothing is known for certain.
+/// The identity of the peer is not known for certain.
 pub const BMI_IDENTITY_UNKNOWN: c_int = 0;
 /// A process of this host, vouched for by the kernel.
 pub const BMI_IDENTITY_LOCAL: c_int = 1;
@@ -37,7 +37,7 @@ fn stale() -> Failure {
     Failure::new(BMI_EHANDLE, "stale address")
 }
 
-/// An address that the instance knows.
+/// The address, if it belongs to the instance.
 pub(crate) fn known(instance: &Instance, addr: u64) -> Result<Addr, Failure> {
     let addr = Addr::from_raw(addr);
     let text = instance.bmi.reverse_lookup(addr);
@@ -55,7 +55,7 @@ fn with_known(bmi: *mut Handle, addr: u64, act: impl Fn(&mut Bmi, Addr)) -> c_in
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_addr_lookup(
     bmi: *mut Handle,
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn BMI_addr_lookup(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_addr_rev_lookup(
     bmi: *mut Handle,
@@ -113,7 +113,7 @@ pub extern "C" fn BMI_addr_disconnect(bmi: *mut Handle, addr: u64) -> c_int {
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_addr_identity(
     bmi: *mut Handle,
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn BMI_addr_identity(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_addr_report(
     bmi: *mut Handle,
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn BMI_addr_report(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_open_context(bmi: *mut Handle, context: *mut u64) -> c_int {
     call(bmi, |instance| {

@@ -10,7 +10,7 @@ macro_rules! errors {
     ($($name:ident = $code:literal $text:literal)*) => {
         $(#[doc = $text] pub const $name: c_int = $code;)*
 
-        /// Every code: its name in the header, its number, what it means.
+        /// Every code: its name in the header, its number, and its meaning.
         pub const ERRORS: &[(&str, c_int, &str)] = &[$((stringify!($name), $code, concat!($text, "\0"))),*];
     };
 }
@@ -62,7 +62,7 @@ impl Failure {
         Self::new(BMI_EINVAL, text)
     }
 
-    /// Refuses a pointer that is NULL where the header requires another; `what` says which.
+    /// Refuses a pointer that is NULL where the header requires another; `what` names it.
     pub(crate) fn if_null<T>(pointer: *const T, what: &str) -> Result<(), Self> {
         match pointer.is_null() {
             true => Err(Self::invalid(format!("{what} is NULL"))),
@@ -70,12 +70,12 @@ impl Failure {
         }
     }
 
-    /// Keeps the text for [`BMI_last_error`] and returns the code.
+    /// Stores the text for [`BMI_last_error`] and returns the code.
     #[cold]
     pub(crate) fn report(self) -> c_int {
         // The library's own texts contain no NUL, but an address in one could.
         let text = CString::new(self.text.replace('\0', "?")).unwrap_or_default();
-        // A thread that ends cannot call [`BMI_last_error`] any more.
+        // A thread that is ending cannot call [`BMI_last_error`] any more.
         let _ = LAST.try_with(|last| *last.borrow_mut() = text);
         self.code
     }

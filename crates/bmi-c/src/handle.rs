@@ -1,15 +1,15 @@
-//! How C names an instance, and what stands between C and Rust.
+//! Handles of instances for C, and the boundary between C and Rust.
 //!
-//! A `bmi_t *` is no pointer but a number: a slot in a table that is never freed, and the slot's
-//! generation. So a handle that was finalized, or never was one, is an
-//! error and not a crash. One thread at a time is inside an instance; [`causeway_sys::entering`] says how
-//! several share it.
-//! Waking is the one call that does not enter the instance.
+//! A `bmi_t *` is not a pointer but a number: a slot in a table that is never freed, and the slot's
+//! generation. So a handle that was finalized, or never was one, causes an error and not a crash.
+//! One thread at a time is inside an instance; [`causeway_sys::entering`] describes how several
+//! share it. Waking is the one call that does not enter the instance.
 //!
-//! After a fork the instances belong to the parent: the child's calls with them are errors that touch nothing.
-//! What the child has of them (descriptors, shared memory) it keeps until it ends or executes another program.
+//! After a fork the instances belong to the parent: the child's calls with them return errors and
+//! change nothing. The child keeps its copies of their resources (descriptors, shared memory) until
+//! it ends or executes another program.
 //!
-//! Panics end here: the call returns [`BMI_EINTERNAL`], and so does every later one.
+//! Panics are caught here: the call returns [`BMI_EINTERNAL`], and so does every later one.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -25,7 +25,7 @@ use causeway_sys::entering::{self, BROKEN, Called, Entry, FREE, Next, PARENTS, W
 use crate::error::{BMI_EHANDLE, BMI_EINTERNAL, BMI_ELIMIT, BMI_ESYSTEM, Failure};
 use crate::instance::{Instance, duration_us};
 
-/// What a `bmi_t *` points to by its type; see above.
+/// The type that `bmi_t *` points to for C; see above.
 #[repr(C)]
 pub struct Handle {
     _private: [u8; 0],
@@ -38,7 +38,7 @@ const SLOTS: usize = 1 << SLOT_BITS;
 /// A slot for an instance. Alone on its cache lines: `state` is written by every call.
 #[repr(align(128))]
 struct Slot {
-    /// The handle of the instance that is here; 0 if there is none.
+    /// The handle of the instance in this slot; 0 if there is none.
     live: AtomicUsize,
     /// Which thread may be inside.
     entry: Entry,
@@ -70,8 +70,8 @@ static TABLE: [Slot; SLOTS] = [const {
     }
 }; SLOTS];
 
-/// Held while slots are taken or freed. Not a mutex of the library's: a child may have to open it, if
-/// another thread of its parent held it at the fork.
+/// Held while slots are taken or freed. Not a mutex of the library's: a child may have to release
+/// it, if another thread of its parent held it at the fork.
 static TABLE_LOCK: AtomicBool = AtomicBool::new(false);
 
 /// Holds [`TABLE_LOCK`].
@@ -147,8 +147,8 @@ fn refusal(state: u64) -> Failure {
     }
 }
 
-/// Lets this thread into the instance until it leaves. Otherwise returns the state that [`refusal`] turns
-/// into an error.
+/// Lets this thread enter the instance until it leaves. Otherwise returns the state, which
+/// [`refusal`] turns into an error.
 #[inline(always)]
 fn enter(handle: *mut Handle) -> Result<&'static Slot, u64> {
     let slot = slot(handle);
@@ -176,8 +176,8 @@ pub(crate) fn guard(body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     catch_unwind(guarded).unwrap_or_else(|_| refusal(BROKEN).report())
 }
 
-/// Carries a call of an instance out. On the path of every message: what it does must cost little, and
-/// what fails is kept out of its way.
+/// Carries out a call of an instance. It is on the path of every message: it must cost little, and
+/// errors are handled off the fast path.
 #[inline(always)]
 pub(crate) fn call(
     handle: *mut Handle,
@@ -191,7 +191,8 @@ pub(crate) fn call(
     // there.
     let instance = unsafe { &mut **slot.instance.get() };
     let mut called = Called::default();
-    // What `catch_unwind` takes it moves to and fro, so it gets a pointer to the call and not the call.
+    // `catch_unwind` copies its argument several times, so it gets a pointer to the call and not
+    // the call.
     let mut run = || {
         let code = body(instance).unwrap_or_else(Failure::report);
         if slot.entry.is_shared() {
@@ -216,7 +217,8 @@ pub(crate) fn call(
     }
 }
 
-/// Carries a call out that waits for `idle_us` at most: `body` is given the time, and returns 0 if it was in vain.
+/// Carries out a call that waits for at most `idle_us`: `body` is passed the time, and returns 0 if
+/// there was nothing to return.
 #[inline(always)]
 pub(crate) fn call_waiting(
     handle: *mut Handle,
@@ -248,8 +250,8 @@ pub(crate) fn call_waiting(
     }
 }
 
-/// Waits where threads have met, or goes on with a wait inside that another thread has ended. The sleep is outside of the
-/// instance, which other threads use meanwhile.
+/// Waits where threads have met, or continues a wait inside that another thread has ended. The
+/// sleep is outside of the instance, which other threads use meanwhile.
 #[cold]
 fn wait_shared(
     handle: *mut Handle,
@@ -271,7 +273,7 @@ fn wait_shared(
                 instance.bmi.finish_wait(parked);
                 instance.bmi.take_interrupted();
             }
-            // Behind a yield there is nothing to test for unless something has changed.
+            // After a yield there is nothing to test for unless something has changed.
             let code = match seen.take() == Some(instance.bmi.changes()) {
                 true => Ok(0),
                 false => body(instance, Duration::ZERO),
@@ -281,7 +283,7 @@ fn wait_shared(
             if is_over && wait.is_for_all() {
                 instance.bmi.end_wait();
             }
-            // Any change may be what is waited for.
+            // Any change may be the awaited one.
             let awaited = (!is_over).then_some(None);
             next = entry.next(&mut wait, awaited, |watched| {
                 debug_assert_eq!(watched, [], "no operation is named");
@@ -308,7 +310,7 @@ fn wait_shared(
     }
 }
 
-/// Gives an instance a slot.
+/// Assigns a slot to an instance.
 pub(crate) fn insert(instance: Box<Instance>) -> Result<*mut Handle, Failure> {
     watch_forks()?;
     entering::prepare();
@@ -333,8 +335,8 @@ pub(crate) fn insert(instance: Box<Instance>) -> Result<*mut Handle, Failure> {
     Ok(std::ptr::without_provenance_mut(handle))
 }
 
-/// Takes an instance out and ends it. One that is broken is only forgotten, with all its memory and
-/// sockets, as the header says: its parts may contradict each other, and peers may still be copying.
+/// Removes an instance and ends it. A broken one is leaked, with all its memory and sockets, as the
+/// header states: its state may be inconsistent, and peers may still be copying.
 pub(crate) fn remove(handle: *mut Handle) -> Result<(), Failure> {
     let (slot, is_sound) = match enter(handle) {
         Ok(slot) => (slot, true),
@@ -359,7 +361,7 @@ pub(crate) fn remove(handle: *mut Handle) -> Result<(), Failure> {
     slot.entry.close(FREE);
     drop(lock);
     if is_sound {
-        // SAFETY: what `insert` made of a box, taken out of its slot once.
+        // SAFETY: a pointer that `insert` made from a box, taken out of its slot once.
         unsafe { Box::from_raw(instance) }.end();
     }
     Ok(())
@@ -378,8 +380,8 @@ fn interrupt_wait(handle: *mut Handle, note: impl FnOnce(&Entry)) -> c_int {
     let is_live = is_here && slot.entry.state() != PARENTS;
     if is_live {
         note(&slot.entry);
-        // SAFETY: `live` was not 0 after `waking` was raised, so a thread that takes the waker away waits until
-        // `waking` is lowered.
+        // SAFETY: `live` was not 0 after `waking` was raised, so a thread that removes the waker
+        // waits until `waking` is lowered.
         if let Some(waker) = unsafe { &*slot.waker.get() } {
             waker.wake();
         }

@@ -70,7 +70,7 @@ pub extern "C" fn BMI_set_info(bmi: *mut Handle, addr: u64, which: c_int, value:
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_get_info(
     bmi: *mut Handle,

@@ -31,7 +31,7 @@ impl Instance {
         })
     }
 
-    /// Ends it: sent messages leave, as far as there is room for them, the rest are dropped.
+    /// Ends it: sent messages leave, as far as there is room for them; the rest are dropped.
     pub(crate) fn end(mut self: Box<Self>) {
         // Progress is made whether or not the context exists.
         let nothing = causeway_bmi::Context::from_raw(0);

@@ -12,20 +12,21 @@ use crate::handle::{self, Handle, guard};
 use crate::instance::{Instance, duration_us};
 use crate::text;
 
-/// Connections need not be encrypted after both sides have proved that they hold the key; what travels is authenticated.
+/// Connections need not be encrypted after both sides have proved that they hold the key; data is
+/// still authenticated.
 pub const BMI_CLEARTEXT: u32 = 1;
 
 /// The header's `struct bmi_config`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct BmiConfig {
-    /// `sizeof(struct bmi_config)` as the caller knows it.
+    /// `sizeof(struct bmi_config)` as compiled into the caller.
     pub size: usize,
     /// Addresses to listen at, joined with commas, or null.
     pub listen: *const c_char,
     /// 32 bytes, or null.
     pub key: *const u8,
-    /// See [`Config::eager_limit`]. For this and the next: 0 means the usual value.
+    /// See [`Config::eager_limit`]. For this and the next four: 0 means the default.
     pub eager_limit: i64,
     /// See [`Config::unexpected_limit`].
     pub unexpected_limit: i64,
@@ -53,11 +54,11 @@ fn bytes(value: i64, what: &str) -> Result<usize, Failure> {
     usize::try_from(value).map_err(|_| Failure::invalid(format!("{what} is negative: {value}")))
 }
 
-/// The caller's configuration in this version's form. A caller that was compiled against an older header
-/// has a shorter one.
+/// The caller's configuration in this version's form. A caller that was compiled against an older
+/// header passes a shorter one.
 ///
 /// # Safety
-/// `config` is null or points to as many bytes as its first member says.
+/// `config` is null or points to as many bytes as its first member states.
 unsafe fn known_part(config: *const BmiConfig) -> Result<BmiConfig, Failure> {
     const KNOWN: usize = size_of::<BmiConfig>();
     // SAFETY: the members allow null pointers and zeros.
@@ -86,7 +87,7 @@ unsafe fn known_part(config: *const BmiConfig) -> Result<BmiConfig, Failure> {
 }
 
 /// # Safety
-/// As [`known_part`]; and what its members point to is as the header says.
+/// As [`known_part`]; and its members point to what the header requires.
 unsafe fn configuration(config: *const BmiConfig) -> Result<Config, Failure> {
     // SAFETY: the caller's promise.
     let theirs = unsafe { known_part(config) }?;
@@ -138,7 +139,7 @@ unsafe fn configuration(config: *const BmiConfig) -> Result<Config, Failure> {
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_initialize(bmi: *mut *mut Handle, config: *const BmiConfig) -> c_int {
     guard(|| {
@@ -170,7 +171,7 @@ pub extern "C" fn BMI_wake(bmi: *mut Handle) -> c_int {
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_listening(bmi: *mut Handle, into: *mut c_char, room: usize) -> c_int {
     handle::call(bmi, |instance| {

@@ -1,7 +1,8 @@
 //! From plain pointers to [`Memory`].
 //!
-//! A pointer into a buffer that the instance allocated or mapped, or that the program has registered, stands for that
-//! buffer, so that methods see what it is; any other is described where it lies, without an allocation.
+//! A pointer into a buffer that the instance allocated or mapped, or that the program has
+//! registered, is treated as a part of that buffer, so that methods can use its properties; any
+//! other memory is described by its address, without an allocation.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -28,10 +29,11 @@ pub(crate) enum Named {
 /// Buffers that the instance made, or those that the program has registered with it.
 #[derive(Default)]
 pub(crate) struct Buffers {
-    /// By the address of their first byte, shortest first, and of equal ones those for reading only: a region that was mapped twice, or whole and
-    /// in part, lies at one address. They may overlap in any other way, too.
+    /// By the address of their first byte, shortest first, and of equal ones those for reading
+    /// only: a region that was mapped twice, or whole and in part, has one address. They may also
+    /// overlap in any other way.
     by_address: BTreeMap<usize, Vec<Memory>>,
-    /// All of them lie within.
+    /// The range that contains all of them.
     bounds: std::ops::Range<usize>,
     /// None of them is longer.
     longest: usize,
@@ -55,10 +57,10 @@ impl Buffers {
         base.cast()
     }
 
-    /// Forgets one buffer that begins here. Operations in progress keep its memory.
+    /// Removes one buffer that begins here. Operations in progress keep its memory.
     ///
-    /// The caller cannot say which of several. The shortest goes, so that those that stay hold whatever
-    /// the caller may still use.
+    /// The caller cannot specify which of several. The shortest is removed, so that the remaining
+    /// ones contain whatever the caller may still use.
     pub(crate) fn remove(&mut self, base: *mut c_void) -> bool {
         let Entry::Occupied(mut here) = self.by_address.entry(base.addr()) else {
             return false;
@@ -73,7 +75,7 @@ impl Buffers {
         true
     }
 
-    /// Whether the address may lie in a buffer.
+    /// Whether the address may be in a buffer.
     #[inline(always)]
     fn may_hold(&self, start: usize) -> bool {
         self.bounds.contains(&start)
@@ -163,8 +165,8 @@ impl Describer {
     /// Describes memory for `body`.
     ///
     /// # Safety
-    /// Every span is valid for reads, and if `writable` for writes, until nothing describes it any more:
-    /// until the operation that `body` starts completes, or the export that it makes ends.
+    /// Every span is valid for reads, and if `writable` for writes, until nothing refers to it any
+    /// more: until the operation that `body` starts completes, or the export that it makes ends.
     #[inline(always)]
     pub(crate) unsafe fn with<R>(
         &mut self,
@@ -241,7 +243,7 @@ impl Describer {
         if let Some(memory) = self.buffers.find(at, size)? {
             return Ok(memory);
         }
-        // Behind a registered buffer the program's memory may go on.
+        // The program's memory may continue after a registered buffer.
         if self.registered.may_hold(at)
             && let Ok(Some(memory)) = self.registered.find(at, size)
         {

@@ -33,7 +33,7 @@ impl Outputs {
         }
     }
 
-    /// Writes what came of posting an operation, and returns the call's code.
+    /// Writes the result of posting an operation, and returns the call's code.
     ///
     /// # Safety
     /// The pointers are null or valid for writes.
@@ -96,7 +96,7 @@ macro_rules! sends {
         /// See the header.
         ///
         /// # Safety
-        /// As the header says.
+        /// As the header requires.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $of_buffer(
             bmi: *mut Handle,
@@ -120,7 +120,7 @@ macro_rules! sends {
         /// See the header.
         ///
         /// # Safety
-        /// As the header says.
+        /// As the header requires.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $of_list(
             bmi: *mut Handle,
@@ -147,7 +147,7 @@ sends!(post_send: BMI_post_send, BMI_post_send_list);
 sends!(post_sendunexpected: BMI_post_sendunexpected, BMI_post_sendunexpected_list);
 
 /// # Safety
-/// As the header says of the calls below.
+/// As the header requires for the calls below.
 #[inline(always)]
 unsafe fn receive(
     bmi: *mut Handle,
@@ -170,7 +170,7 @@ unsafe fn receive(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_post_recv(
     bmi: *mut Handle,
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn BMI_post_recv(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_post_recv_list(
     bmi: *mut Handle,

@@ -34,7 +34,7 @@ pub struct BmiRegion {
     pub base: u64,
     /// Bytes.
     pub size: u64,
-    /// The owner's number for the object that the region lies in, if `mappable`.
+    /// The owner's number of the object that contains the region, if `mappable`.
     pub object: u64,
     /// Where in that object.
     pub offset: u64,
@@ -81,7 +81,7 @@ unsafe fn read_region(region: *const BmiRegion) -> Result<RegionDescriptor, Fail
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_memalloc(
     bmi: *mut Handle,
@@ -122,7 +122,7 @@ pub extern "C" fn BMI_memfree(bmi: *mut Handle, buffer: *mut c_void) -> c_int {
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_register(bmi: *mut Handle, buffer: *mut c_void, size: i64) -> c_int {
     call(bmi, |instance| {
@@ -154,7 +154,7 @@ pub extern "C" fn BMI_deregister(bmi: *mut Handle, buffer: *mut c_void) -> c_int
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_export(
     bmi: *mut Handle,
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn BMI_export(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_unexport(
     bmi: *mut Handle,
@@ -215,7 +215,7 @@ pub unsafe extern "C" fn BMI_unexport(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_region_part(
     region: *const BmiRegion,
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn BMI_region_part(
 }
 
 /// # Safety
-/// As the header says of the calls below.
+/// As the header requires for the calls below.
 unsafe fn transfer(
     bmi: *mut Handle,
     op: *mut u64,
@@ -296,7 +296,7 @@ unsafe fn transfer(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_post_transfer(
     bmi: *mut Handle,
@@ -317,7 +317,7 @@ pub unsafe extern "C" fn BMI_post_transfer(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_post_transfer_list(
     bmi: *mut Handle,
@@ -339,7 +339,7 @@ pub unsafe extern "C" fn BMI_post_transfer_list(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_map(
     bmi: *mut Handle,
@@ -355,7 +355,7 @@ pub unsafe extern "C" fn BMI_map(
             read_region(region)?
         };
         let Some(memory) = instance.bmi.map(Addr::from_raw(addr), &region) else {
-            let text = "the region cannot be mapped here; BMI_addr_report says why";
+            let text = "the region cannot be mapped here; BMI_addr_report() reports the reason";
             return Err(Failure::new(BMI_EUNSUPPORTED, text));
         };
         // SAFETY: as above.

@@ -12,7 +12,7 @@ use crate::handle::{Handle, call_waiting, guard};
 pub struct BmiCompletion {
     /// Which operation.
     pub op: u64,
-    /// As given to the post call.
+    /// The value that was passed to the post call.
     pub user_ptr: *mut c_void,
     /// Bytes moved.
     pub actual_size: i64,
@@ -29,13 +29,13 @@ pub struct BmiUnexpected {
     pub from: u64,
     /// Its tag.
     pub tag: u64,
-    /// Its bytes, the caller's until `BMI_unexpected_free`; null if there are none.
+    /// Its bytes, owned by the caller until `BMI_unexpected_free`; null if there are none.
     pub buffer: *mut c_void,
     /// How many.
     pub size: i64,
 }
 
-/// A completion as C gets it.
+/// Converts a completion for C.
 #[inline]
 fn to_c(done: Completion) -> BmiCompletion {
     let (actual_size, error) = match done.result {
@@ -51,7 +51,7 @@ fn to_c(done: Completion) -> BmiCompletion {
     }
 }
 
-/// How many entries an array of the caller's has, no more than a call can return.
+/// How many entries an array of the caller's has, but no more than a call can return.
 fn room<T>(array: *mut T, entries: usize) -> Result<usize, Failure> {
     if array.is_null() && entries > 0 {
         return Err(Failure::invalid("the array for the results is NULL"));
@@ -59,7 +59,8 @@ fn room<T>(array: *mut T, entries: usize) -> Result<usize, Failure> {
     Ok(entries.min(c_int::MAX as usize))
 }
 
-/// Refuses an array of operations that is longer than what a call can return: none of them is passed over.
+/// Refuses an array of operations that is longer than what a call can return, so that none of them
+/// is skipped.
 fn check_count(count: usize) -> Result<(), Failure> {
     const MOST: usize = c_int::MAX as usize;
     if count > MOST {
@@ -69,7 +70,7 @@ fn check_count(count: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Moves what was found into the caller's array.
+/// Moves the results into the caller's array.
 ///
 /// # Safety
 /// `array` has room for all of it.
@@ -85,7 +86,7 @@ unsafe fn hand_over<F, T>(found: &mut Vec<F>, array: *mut T, to_c: impl Fn(F) ->
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_test(
     bmi: *mut Handle,
@@ -109,7 +110,7 @@ pub unsafe extern "C" fn BMI_test(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_testsome(
     bmi: *mut Handle,
@@ -144,7 +145,7 @@ pub unsafe extern "C" fn BMI_testsome(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_testcontext(
     bmi: *mut Handle,
@@ -158,7 +159,7 @@ pub unsafe extern "C" fn BMI_testcontext(
         let context = Context::from_raw(context);
         let found = &mut instance.completions;
         instance.bmi.testcontext(context, most, idle, found)?;
-        // SAFETY: the header requires `most` entries, and no more were asked for.
+        // SAFETY: the header requires `most` entries, and no more were requested.
         Ok(unsafe { hand_over(found, done, to_c) })
     })
 }
@@ -166,7 +167,7 @@ pub unsafe extern "C" fn BMI_testcontext(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_testunexpected(
     bmi: *mut Handle,
@@ -191,7 +192,7 @@ pub unsafe extern "C" fn BMI_testunexpected(
                 size,
             }
         };
-        // SAFETY: the header requires `most` entries, and no more were asked for.
+        // SAFETY: the header requires `most` entries, and no more were requested.
         Ok(unsafe { hand_over(found, messages, to_c) })
     })
 }
@@ -199,7 +200,7 @@ pub unsafe extern "C" fn BMI_testunexpected(
 /// See the header.
 ///
 /// # Safety
-/// As the header says.
+/// As the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_unexpected_free(message: *mut BmiUnexpected) -> c_int {
     guard(|| {
@@ -211,7 +212,7 @@ pub unsafe extern "C" fn BMI_unexpected_free(message: *mut BmiUnexpected) -> c_i
         let bytes = std::mem::replace(&mut message.buffer, std::ptr::null_mut());
         message.size = 0;
         if !bytes.is_null() {
-            // SAFETY: the boxed slice whose parts `BMI_testunexpected` handed out.
+            // SAFETY: the boxed slice whose parts `BMI_testunexpected` returned.
             drop(unsafe {
                 Box::from_raw(std::ptr::slice_from_raw_parts_mut(bytes.cast::<u8>(), size))
             });

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 use crate::error::{BMI_EADDRESS, Failure};
 
-/// A text that C gave.
+/// Reads a text from C.
 ///
 /// # Safety
 /// `text` is null or points to a string that ends with a NUL and does not change during `'a`.

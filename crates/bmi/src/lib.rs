@@ -1,7 +1,7 @@
 //! The message transfer layer (Carns): post, then test.
 //!
 //! Everything is nonblocking: a `post_*` call starts an operation, a `test*` call makes progress and
-//! returns what has completed, sleeping at most as long as it is told. Addresses are connectionless
+//! returns what has completed, sleeping at most for the time passed in. Addresses are connectionless
 //! text; tags name messages; messages that need no posted receive arrive through
 //! [`testunexpected`](causeway_engine::Endpoint::testunexpected). The methods underneath (`shm`, `tcp`, …) are chosen by address.
 //!
@@ -12,7 +12,7 @@
 //! The [engine](causeway_engine) does all of this. This crate is BMI's interface to it: BMI's names, and its rule that a
 //! receive gets the messages of one peer with one tag ([`ByTag`]).
 //!
-//! What this crate does not do: order messages of different tags, understand what they contain, or
+//! What this crate does not do: order messages of different tags, interpret their contents, or
 //! retry what failed.
 #![forbid(unsafe_code)]
 
@@ -41,13 +41,13 @@ pub struct Bmi {
 }
 
 impl Bmi {
-    /// Starts the layer: registers methods and listens where the configuration says.
+    /// Starts the layer: registers methods and listens at the configured addresses.
     pub fn new(config: Config) -> Result<Self, Error> {
         let endpoint = Endpoint::new(config)?;
         Ok(Self { endpoint })
     }
 
-    /// Starts the layer over methods of the caller's choice.
+    /// Starts the layer over the caller's own methods.
     pub fn with_methods(config: Config, registry: Registry) -> Result<Self, Error> {
         let endpoint = Endpoint::with_methods(config, registry)?;
         Ok(Self { endpoint })

@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
 struct Capability {
     name: &'static str,
     works: bool,
-    /// Details, or why it is not available and what is done instead.
+    /// Details, or why it is not available and what is used instead.
     detail: String,
 }
 
@@ -140,8 +140,8 @@ fn probe_attach() -> Capability {
         let instead = "large transfers between processes are copied through shared memory";
         capability(false, format!("{why}; {instead}"))
     };
-    // The probe's child process only waits: what the kernel permits for it, it permits for any peer of this user. Address
-    // 0 is never mapped, so a permitted call fails with "bad address".
+    // The probe's child process only waits: the kernel permits the same for it as for any peer of
+    // this user. Address 0 is never mapped, so a permitted call fails with "bad address".
     let child =
         causeway_command::workers::command::<Assignment>().and_then(|mut command| command.spawn());
     let mut child = match child {

@@ -1,4 +1,4 @@
-//! `causeway log`: shows and changes what a running process logs.
+//! `causeway log`: shows and changes the log of a running process.
 //!
 //! The process takes no part in being observed: its latest events can be read even if it hangs. A
 //! change of its masks is a request that it applies when it next makes progress.
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// Print the latest events that it has recorded
     #[arg(long, requires = "pid")]
     dump: bool,
-    /// Print at most so many of them
+    /// Print at most this number of them
     #[arg(long, value_name = "COUNT", requires = "dump")]
     last: Option<usize>,
     /// Change the mask of events that it prints

@@ -3,9 +3,9 @@
 use causeway_command::failure::{Failure, Outcome};
 use causeway_watch::log::{self, Mask, Masks, StartError};
 
-/// What servers and workers print and record unless `$CAUSEWAY_LOG` says otherwise.
+/// The masks of servers and workers unless `$CAUSEWAY_LOG` sets others.
 const OF_SERVERS: &str = "warn,engine.stall=info,fs.server.audit=info/debug";
-/// What every other command prints, whose own messages report what went wrong.
+/// The masks of all other commands, whose own messages report errors.
 const OF_COMMANDS: &str = "error,engine.stall=info/debug";
 
 /// Parts of the program, for people: a mask may name these, parts of their names (`shm`), and
@@ -19,7 +19,7 @@ pub(crate) const SUBSYSTEMS: &[(&str, &str)] = &[
     ("fs.server", "servers of the file system"),
     (
         "fs.server.audit",
-        "who did what, if the configuration asks for it",
+        "which user did what, if the configuration enables that",
     ),
     ("fs.client", "clients of the file system"),
     ("fs.meta", "the metadata store"),

@@ -1,6 +1,6 @@
 //! The `causeway` command: `causeway <command> <verb>`.
 //!
-//! Exit codes: 0 success, 1 the thing asked for failed, 2 wrong use. `--json` prints exactly one JSON
+//! Exit codes: 0 success, 1 the command failed, 2 wrong use. `--json` prints exactly one JSON
 //! object on standard output. Progress is drawn on terminals only.
 //!
 //! Reading order: `causeway-command` (a command's output and end, and its worker processes), then the verbs: [`fs`],
@@ -131,7 +131,7 @@ fn fs_verb(error: &clap::Error) -> Option<String> {
     is_meant.then(|| verb.clone())
 }
 
-/// Prints help, the version or what is wrong with the arguments; returns the exit code.
+/// Prints help, the version or the error in the arguments; returns the exit code.
 fn wrong_use(error: &clap::Error, json: bool) -> u8 {
     if matches!(
         error.kind(),

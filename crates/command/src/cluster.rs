@@ -1,5 +1,5 @@
-//! A file system on this machine that a command runs: what [`DevCluster`] offers, with a time-out and addresses of
-//! the command's choice. Its servers end when the command ends, even by SIGKILL.
+//! A file system on this machine that a command runs: as [`DevCluster`], with a time-out and
+//! addresses that the command chooses. Its servers end when the command ends, even by SIGKILL.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -135,8 +135,8 @@ fn configure(spec: &Spec, directory: &Path) -> Outcome<Configuration> {
         configuration.timeout = timeout;
     }
     if spec.tcp {
-        // The ports are fixed in the file, so they are chosen now: free ones at this moment, all held
-        // until the last is found.
+        // The ports are fixed in the file, so they are chosen now: ports that are free at this
+        // moment, all held until the last is found.
         let mut held = Vec::new();
         for server in &mut configuration.servers {
             let doing = || "finding a free port on the loopback interface".to_owned();

@@ -13,7 +13,7 @@ pub struct Failure {
     pub hint: Option<String>,
     /// The process's exit code: 1 if the operation failed, 2 for wrong use.
     pub code: u8,
-    /// Everything has been said already; only the exit code is left.
+    /// Everything was reported already; only the exit code is left.
     pub silent: bool,
     /// A server is out of reach or full: other items would fail in the same way.
     pub fatal: bool,
@@ -57,7 +57,7 @@ impl Failure {
         }
     }
 
-    /// Says which item of many it was.
+    /// Adds which item of many failed.
     pub fn about(self, item: impl fmt::Display) -> Self {
         Self {
             what: format!("{item}: {}", self.what),

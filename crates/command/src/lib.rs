@@ -1,9 +1,10 @@
-//! Common parts of Causeway's commands: their output, the cleaning up behind them, and their worker processes.
+//! Common parts of Causeway's commands: their output, their cleanup, and their worker processes.
 //!
-//! Reading order: [`failure`] (what went wrong, in three parts) and [`output`] (a terminal, a pipe or one JSON object),
-//! [`progress`]; [`shutdown`] (what must not outlive a command: children, temporary files, a changed terminal) and
-//! [`whole_file`] (results that are written whole or not at all); [`workers`] (this program again, with a task);
-//! [`remote`] (configuration, paths and errors of a file system) and [`cluster`] (a file system of the command's own).
+//! Reading order: [`failure`] (an error, in three parts) and [`output`] (a terminal, a pipe or one
+//! JSON object), [`progress`]; [`shutdown`] (what must not outlive a command: children, temporary
+//! files, a changed terminal) and [`whole_file`] (results that are written whole or not at all);
+//! [`workers`] (this program again, with a task); [`remote`] (configuration, paths and errors of a
+//! file system) and [`cluster`] (a file system of the command's own).
 //!
 //! It has no verbs: those are in the command itself and in `causeway-bench`. It ends the process in one place only,
 //! [`shutdown::exit`].

@@ -1,5 +1,5 @@
-//! Writing to the terminal, a pipe or a script: colours only where they are wanted, bytes of names
-//! as they are on a pipe and escaped on a terminal, and a quiet end when the reader goes away.
+//! Writing to the terminal, a pipe or a script: colours only if they are enabled, bytes of names
+//! unchanged on a pipe and escaped on a terminal, and a quiet end when the reader closes the pipe.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Takes the presentation from the environment.
+    /// Determines the presentation from the environment.
     pub fn new(json: bool) -> Self {
         Self {
             json,
@@ -48,8 +48,8 @@ impl Output {
         }
     }
 
-    /// Prints the one object of `--json`; nothing otherwise. One that counts `failures` also gets the `errors` that
-    /// [`report_item`] has reported, the first thousand.
+    /// Prints the one object of `--json`; nothing otherwise. An object that counts `failures` also
+    /// gets the `errors` that [`report_item`] has reported, the first thousand.
     pub fn object(&self, value: &serde_json::Value) {
         if !self.json {
             return;
@@ -167,7 +167,7 @@ pub fn printable(name: &[u8]) -> String {
     text
 }
 
-/// Text of another process: what could drive a terminal is escaped as `\xNN`.
+/// Text of another process: characters that control a terminal are escaped as `\xNN`.
 pub fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -188,7 +188,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A name for JSON: the text itself where it is UTF-8; the escaped text otherwise, with the exact
+/// A name for JSON: the text itself if it is UTF-8; the escaped text otherwise, with the exact
 /// bytes beside it under `<key>_bytes`.
 pub fn json_name(object: &mut serde_json::Map<String, serde_json::Value>, key: &str, name: &[u8]) {
     match std::str::from_utf8(name) {

@@ -12,7 +12,7 @@ use crate::output::{Output, note};
 /// How often a plain line is written when standard error is no terminal.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How far a long operation has come, in bytes and in items.
+/// The progress of a long operation, in bytes and in items.
 #[derive(Debug)]
 pub struct Progress {
     label: String,
@@ -25,7 +25,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts with a label; totals may come later.
+    /// Starts with a label; totals may be added later.
     pub fn new(output: &Output, label: &str, total_bytes: u64) -> Self {
         Self::begin(output, label, total_bytes, style(total_bytes))
     }

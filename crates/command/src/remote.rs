@@ -1,5 +1,5 @@
-//! What every command needs of a file system: its configuration, paths, entries of directories, and what a user can
-//! do about its errors.
+//! What every command needs of a file system: its configuration, paths, entries of directories, and
+//! remedies for its errors.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::output::{escaped, printable};
 
 /// Bytes that a command moves between its memory and a file at a time.
 pub const PIECE_BYTES: usize = 4 << 20;
-/// Entries of a directory that are asked for at a time.
+/// Entries of a directory that are requested at a time.
 const PAGE_ENTRIES: u32 = 1000;
 
 /// Whether other operations would fail the same way: a server is out of reach, or full.
@@ -100,17 +100,17 @@ fn last_component(path: &[u8]) -> std::ops::Range<usize> {
     start.map_or(0, |slash| slash + 1)..end
 }
 
-/// Whether an error says that a name does not exist.
+/// Whether an error means that a name does not exist.
 pub fn is_missing(error: &Error) -> bool {
     error.errno == Errno::ENOENT
 }
 
-/// Whether an error says that a name exists already.
+/// Whether an error means that a name exists already.
 pub fn exists_already(error: &Error) -> bool {
     error.errno == Errno::EEXIST
 }
 
-/// Whether an error says that an object has been removed: its name may lead to another one.
+/// Whether an error means that an object has been removed: its name may lead to another one.
 pub fn is_gone(error: &Error) -> bool {
     error.errno == Errno::ESTALE
 }
@@ -124,7 +124,7 @@ pub fn reading(path: &[u8], error: Error) -> Failure {
     }
 }
 
-/// An error about the object at this path, where the server's error knows it by number only.
+/// An error about the object at this path, if the server's error identifies it only by number.
 pub fn about(path: &[u8], error: Error) -> Failure {
     Failure::from(Error {
         subject: printable(path),
@@ -132,8 +132,8 @@ pub fn about(path: &[u8], error: Error) -> Failure {
     })
 }
 
-/// Calls `each` for every entry of the directory at this path, in the order of names. A directory that is removed meanwhile
-/// has no more entries.
+/// Calls `each` for every entry of the directory at this path, in the order of names. A directory
+/// that is removed meanwhile has no more entries.
 pub fn each_entry(
     client: &mut Client,
     (directory, path): (ObjectId, &[u8]),

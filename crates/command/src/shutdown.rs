@@ -31,7 +31,7 @@ const FORCED_END: Duration = Duration::from_secs(2);
 enum Temporary {
     /// A file or directory at a path.
     Path(PathBuf),
-    /// A file in an open directory, wherever that is moved to meanwhile.
+    /// A file in an open directory, even if that is moved meanwhile.
     Below(Arc<OwnedFd>, OsString),
 }
 
@@ -225,8 +225,8 @@ pub fn exit(code: u8) -> ! {
     std::process::exit(i32::from(code))
 }
 
-/// Sends `signal` to every child, also to those that another thread is just starting, until none is
-/// left or the time has passed.
+/// Sends `signal` to every child, including those that another thread is just starting, until none
+/// is left or the time has passed.
 fn end_children(signal: Signal, within: Duration) {
     let deadline = Instant::now() + within;
     let mut told: BTreeMap<u32, OwnedFd> = BTreeMap::new();
@@ -278,7 +278,7 @@ fn children() -> Vec<u32> {
 
 fn is_running_child(pid: u32) -> bool {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // State and parent follow the name, which stands in parentheses and may contain anything.
+    // State and parent follow the name, which is in parentheses and may contain anything.
     let stat = String::from_utf8_lossy(&stat);
     let Some((_, rest)) = stat.rsplit_once(") ") else {
         return false;

@@ -22,8 +22,9 @@ pub fn is_partial(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
 
-/// Writes what `fill` writes to `path`. When the disk is full or the command ends early, the former content stays, and
-/// nothing else is left behind. Something other than a regular file, such as `/dev/stdout`, is written to directly.
+/// Writes the output of `fill` to `path`. If the disk is full or the command ends early, the former
+/// content stays, and nothing else is left. Something other than a regular file, such as
+/// `/dev/stdout`, is written to directly.
 pub fn write_with(
     path: &Path,
     fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,

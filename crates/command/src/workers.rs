@@ -1,8 +1,9 @@
 //! Processes that work for a command: this program again, with a task.
 //!
-//! A worker is `causeway worker ROLE`, hidden from the help. It speaks lines of JSON: its task on standard
-//! input first, then messages both ways, as the task wants. It ends when its standard input closes,
-//! so nothing outlives the command. [`Pool`] is the command's side, [`Channel`] the worker's.
+//! A worker is `causeway worker ROLE`, hidden from the help. It exchanges lines of JSON: its task
+//! on standard input first, then messages both ways, as the task defines. It ends when its standard
+//! input closes, so nothing outlives the command. [`Pool`] is the command's side, [`Channel`] the
+//! worker's.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -21,7 +22,7 @@ pub const SUBCOMMAND: &str = "worker";
 
 /// A worker's task, the first line on its standard input.
 pub trait Task: Serialize + DeserializeOwned {
-    /// The argument behind [`SUBCOMMAND`], by which the program finds the code for such tasks.
+    /// The argument after [`SUBCOMMAND`], by which the program finds the code for such tasks.
     const ROLE: &'static str;
 }
 
@@ -192,7 +193,7 @@ impl<M> Drop for Pool<M> {
         }
         for worker in &mut self.workers {
             if !ends_within(&mut worker.child, Duration::from_secs(2)) {
-                // The worker does not react; the result of its work is not wanted any more.
+                // The worker does not react; the result of its work is no longer needed.
                 let _ = worker.child.kill();
             }
             let _ = worker.child.wait();
@@ -262,7 +263,7 @@ impl Default for Channel {
 }
 
 impl Channel {
-    /// The next message; `None` when nothing more comes.
+    /// The next message; `None` when there are no more.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Outcome<Option<T>> {
         let doing = || "reading the command's message".to_owned();
         let mut line = Vec::new();
@@ -303,7 +304,7 @@ fn write_line(out: &mut impl Write, message: &impl Serialize) -> std::io::Result
     out.flush()
 }
 
-/// Reads the next line into `line`, in place of what that held; `None` at the end of the input.
+/// Reads the next line into `line`, replacing its content; `None` at the end of the input.
 fn read_line<'a>(
     input: &mut impl BufRead,
     line: &'a mut Vec<u8>,
@@ -313,6 +314,6 @@ fn read_line<'a>(
     Ok((count > 0).then_some(line))
 }
 
-/// What every worker is sent when all are ready.
+/// The message to every worker when all are ready.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Start;

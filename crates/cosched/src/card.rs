@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use crate::strategy::{Settings, Strategy};
 use crate::view::Process;
 
-/// What the card knows of an endpoint.
+/// The card's state of an endpoint.
 #[derive(Clone, Copy, Debug, Default)]
 struct Endpoint {
-    /// Its process sleeps, or is about to, and wants an interrupt.
+    /// Its process sleeps, or is about to, and requests an interrupt.
     is_registered: bool,
     /// When the last message arrived, in nanoseconds.
     last_arrival_ns: Option<u64>,
@@ -32,14 +32,14 @@ impl Card {
         }
     }
 
-    /// The process of this endpoint wants an interrupt with the next message.
+    /// The process of this endpoint requests an interrupt with the next message.
     pub fn register(&mut self, process: Process) {
         if let Some(endpoint) = self.endpoints.get_mut(usize::from(process)) {
             endpoint.is_registered = true;
         }
     }
 
-    /// The process of this endpoint no longer wants an interrupt.
+    /// The process of this endpoint no longer requests an interrupt.
     pub fn unregister(&mut self, process: Process) {
         if let Some(endpoint) = self.endpoints.get_mut(usize::from(process)) {
             endpoint.is_registered = false;
@@ -52,13 +52,15 @@ impl Card {
         endpoint.is_some_and(|endpoint| endpoint.is_registered)
     }
 
-    /// Records which process the host runs, as fetched from the host's variable: `None` if it runs none that takes part.
+    /// Records which process the host runs, as fetched from the host's variable: `None` if none of
+    /// the table's processes runs.
     pub fn set_running(&mut self, running: Option<Process>) {
         self.running = running;
     }
 
-    /// Notes the arrival of a message and returns whether to interrupt the host: if its destination has registered, or, where
-    /// the strategy wants it, does not seem to run. A registration counts once.
+    /// Notes the arrival of a message and returns whether to interrupt the host: if its destination
+    /// has registered, or, if the strategy requires it, does not seem to run. A registration is
+    /// used up by one interrupt.
     ///
     /// A message for an endpoint that does not exist interrupts no process.
     pub fn arrived(&mut self, now_ns: u64, process: Process) -> bool {

@@ -1,4 +1,4 @@
-//! The driver's part: what is boosted, lowered, blocked and woken.
+//! The driver's part: which processes are boosted, lowered, blocked and woken.
 
 use crate::shares::Shares;
 use crate::strategy::{Arrival, Pick, Settings, Strategy, Waiting};
@@ -11,7 +11,8 @@ pub enum Action {
     Boost(Process),
     /// Give the process a priority below that of each other parallel process of the node.
     Lower(Process),
-    /// Block the process until it is woken. The card must already know: register first, then ask the driver.
+    /// Block the process until it is woken. The card must be notified first: register, then call
+    /// the driver.
     Block(Process),
     /// Wake the process, as the operating system wakes a blocked one.
     Wake(Process),
@@ -40,11 +41,12 @@ impl IntoIterator for Actions {
     }
 }
 
-/// The driver. Tables of [`View`]s that are passed to it have a place for each process of the node.
+/// The driver. Tables of [`View`]s that are passed to it have one entry for each process of the
+/// node.
 #[derive(Clone, Debug)]
 pub struct Driver {
     strategy: Strategy,
-    /// Where the next periodic boost begins to look.
+    /// Where the next periodic boost begins its search.
     next: usize,
     shares: Shares,
 }
@@ -64,10 +66,12 @@ impl Driver {
         }
     }
 
-    /// Returns what to do when a process has spun for as long as it may. Its endpoint must have been registered with the card
-    /// before the views were made: a message that came in between either shows in them or causes an interrupt.
+    /// Returns what to do when a process has spun for as long as it may. Its endpoint must have
+    /// been registered with the card before the views were made: a message that arrived in between
+    /// either shows in them or causes an interrupt.
     ///
-    /// If nothing is returned, the process goes on spinning, and the caller withdraws its registration.
+    /// If no action is returned, the process goes on spinning, and the caller withdraws its
+    /// registration.
     pub fn spin_expired(&mut self, process: Process, views: &[View]) -> Actions {
         let view = views.get(usize::from(process)).copied().unwrap_or_default();
         if view.has_pending {

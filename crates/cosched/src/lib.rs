@@ -1,8 +1,8 @@
-//! Coscheduling by communication (Nagar, chapter 6): processes of a parallel job run at the same time on their
-//! nodes, because each node decides by what its messages show.
+//! Coscheduling by communication (Nagar, chapter 6): processes of a parallel job run at the same
+//! time on their nodes, because each node schedules by the messages that arrive.
 //!
-//! A strategy says two things: how a process waits for a message, and what the node does when one arrives
-//! ([`strategy`]). Three state machines carry it out, each where the thesis puts it:
+//! A strategy defines two things: how a process waits for a message, and what the node does when
+//! one arrives ([`strategy`]). Three state machines implement it, each where the thesis places it:
 //!
 //! | part | where it runs |
 //! |---|---|
@@ -11,9 +11,10 @@
 //! | [`driver`] | in the kernel's driver, or a daemon: what to boost, lower, block, wake |
 //! | [`shares`] | within the driver: a strategy of our own that keeps to fair shares |
 //!
-//! They have no clock and make no system call. Time comes in as nanoseconds of a clock that never goes back, the state of the
-//! node's processes as [`View`]s; out come [`driver::Action`]s, which the caller carries out with its operating
-//! system's means. The simulator and a daemon on a real system run the same code.
+//! They have no clock and make no system call. The caller passes the time as nanoseconds of a clock
+//! that never goes back, and the state of the node's processes as [`View`]s; it gets
+//! [`driver::Action`]s, which it carries out by means of its operating system. The simulator and a
+//! daemon on a real system run the same code.
 //!
 //! What they deliberately do not do: dispatch processes, keep priorities, count processor time, or send messages. No message
 //! is exchanged between nodes for scheduling.

@@ -1,29 +1,32 @@
 //! Fair boost: coscheduling that keeps to fair shares of the processor.
 //!
-//! The thesis finds that periodic boost favours jobs that communicate, and leaves a criterion of fairness open (§6.2.3, §7).
-//! Here the criterion is: while *n* jobs want the processor, each is to have one *n*th of it, whether it is parallel,
-//! sequential, or waits for a device most of the time.
+//! The thesis finds that periodic boost favours jobs that communicate, and leaves a criterion of
+//! fairness open (§6.2.3, §7). Here the criterion is: while *n* jobs are ready to run, each gets
+//! one *n*th of the processor, whether it is parallel, sequential, or waits for a device most of
+//! the time.
 //!
-//! Time is cut into slices by a clock that the nodes share (a time protocol's precision, a fraction of a slice, is enough).
-//! Each slice belongs to the job that draws the highest number for it; jobs draw from a function of slice and job alone, so that
-//! nodes boost the same job at the same time without a message between them. A job that has had more than its share, because others slept in their slices,
-//! gives its slice to the one that has had least. A process that sleeps on a device most of the time runs as soon as it is seen
-//! awake, while it keeps below its share: it saves up at most a slice.
+//! Time is divided into slices by a clock that the nodes share (a time protocol's precision, a
+//! fraction of a slice, is enough). Each slice belongs to the job with the highest number for it;
+//! the number is a function of slice and job alone, so that nodes boost the same job at the same
+//! time without exchanging messages. A job that has had more than its share, because others slept
+//! in their slices, gives up its slice to the job that has had least. A process that sleeps on a
+//! device most of the time runs as soon as it is seen awake, while it is below its share: it saves
+//! up at most a slice.
 
 use alloc::vec::Vec;
 
 use crate::strategy::Settings;
 use crate::view::{Process, View};
 
-/// How many slices a process may be ahead of its share before it gives one up.
+/// How many slices a process may be ahead of its share before it gives up a slice.
 const SLACK: i64 = 8;
 
 /// One process's account.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// The processor time that it had had at the last look.
+    /// Its processor time at the last update.
     cpu_ns: u64,
-    /// Its fair share so far, less what it has had.
+    /// Its fair share so far, less the processor time that it has had.
     lag_ns: i64,
     /// The process has slept on a device, and has not been ahead of its share since.
     is_sleeper: bool,
@@ -94,7 +97,8 @@ impl Shares {
         self.accounts.get(place).map_or(0, |account| account.lag_ns)
     }
 
-    /// Shares out the time since the last look among those that wanted the processor or had it.
+    /// Distributes the time since the last update over the processes that wanted the processor or
+    /// had it.
     fn settle(&mut self, now_ns: u64, views: &[View]) {
         self.accounts.resize(views.len(), Account::default());
         let elapsed = now_ns.saturating_sub(self.last_ns.unwrap_or(now_ns));
@@ -103,7 +107,7 @@ impl Shares {
         let wants = |view: &View, account: &Account| {
             !view.is_gone && (!sleeps(view) || view.cpu_ns > account.cpu_ns)
         };
-        // Processes that want nothing now save up their share for when they wake.
+        // Processes that do not want the processor now save up their share for when they wake.
         let saved = i64::try_from(self.slice_ns).unwrap_or(i64::MAX);
         let wanting = pairs().filter(|(view, account)| wants(view, account));
         let fair = i64::try_from(elapsed / wanting.count().max(1) as u64).unwrap_or(i64::MAX);
@@ -127,8 +131,8 @@ impl Shares {
     }
 }
 
-/// Whether a process is blocked on something other than a message. One that waits for a message would compute if its job
-/// had got further.
+/// Whether a process is blocked on something other than a message. A process that waits for a
+/// message would compute if its job were further ahead.
 fn sleeps(view: &View) -> bool {
     view.is_asleep && !view.awaits_message && !view.is_gone
 }

@@ -3,7 +3,7 @@
 /// How a process waits for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Waiting {
-    /// The process spins until the message has come.
+    /// The process spins until the message has arrived.
     Busy,
     /// The process spins for a while, then blocks; a message's arrival interrupts the host, which wakes it.
     Block,
@@ -14,11 +14,12 @@ pub enum Waiting {
 /// Which process a periodic boost prefers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pick {
-    /// The next one in turn that has a pending message.
+    /// The next process, round robin, that has a pending message.
     RoundRobin,
-    /// The one whose pending message arrived last.
+    /// The process whose pending message arrived last.
     Newest,
-    /// The one whose slice of the common clock it is, unless it has had more than its share ([`crate::shares`]).
+    /// The process that owns the present slice of the common clock, unless it has had more than its
+    /// share ([`crate::shares`]).
     Share,
 }
 
@@ -29,7 +30,7 @@ pub enum Arrival {
     Ignore,
     /// The card interrupts the host if the destination does not seem to run, and the driver boosts the destination.
     Interrupt,
-    /// The driver looks at all endpoints from time to time, and boosts one process.
+    /// The driver checks all endpoints periodically, and boosts one process.
     Periodic(Pick),
 }
 
@@ -67,7 +68,8 @@ impl Strategy {
     pub const DCS_SY: Self = Self::new(Waiting::Yield, Arrival::Interrupt);
     /// Periodic boost with spin yield (§6.1.9).
     pub const PB_SY: Self = Self::new(Waiting::Yield, Arrival::Periodic(Pick::RoundRobin));
-    /// Fair boost, which is not the thesis's: slices of a common clock, kept to fair shares ([`crate::shares`]).
+    /// Fair boost, which is not in the thesis: slices of a common clock, kept to fair shares
+    /// ([`crate::shares`]).
     pub const FB: Self = Self::new(Waiting::Busy, Arrival::Periodic(Pick::Share));
 
     /// The thesis's strategies with their names, in the order of Table 6.4.
@@ -106,7 +108,7 @@ impl Strategy {
         matches!(self.arrival, Arrival::Periodic(_))
     }
 
-    /// Whether the card has to know which process the host runs.
+    /// Whether the card needs to know which process the host runs.
     pub fn needs_running(self) -> bool {
         self.arrival == Arrival::Interrupt
     }
@@ -119,7 +121,8 @@ pub struct Settings {
     pub strategy: Strategy,
     /// How long a process spins before it calls the driver, in nanoseconds.
     pub spin_ns: u64,
-    /// Whether a woken process calls the driver again if what woke it was not the message that it waits for.
+    /// Whether a woken process calls the driver again if it was not woken by the message for which
+    /// it waits.
     pub blocks_again: bool,
     /// How often the driver's periodic function is called, in nanoseconds.
     pub period_ns: u64,

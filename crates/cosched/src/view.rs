@@ -1,9 +1,10 @@
-//! What the parts know of the node's processes.
+//! The state of the node's processes, as the parts see it.
 
-/// A process of this node that takes part, by its place in the node's table. It has one endpoint, of the same number.
+/// A process of this node, by its index in the node's table. It has one endpoint, of the same
+/// number.
 pub type Process = u16;
 
-/// What the driver sees of a process when it decides.
+/// The driver's view of a process when it decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// Which job it belongs to; the same number on all nodes.
@@ -14,7 +15,8 @@ pub struct View {
     pub is_running: bool,
     /// The process is blocked: on a message, or on anything else.
     pub is_asleep: bool,
-    /// The process has blocked on a message, and has not got it yet: it is asleep, or has been woken.
+    /// The process has blocked on a message, and has not received it yet: it is asleep, or has been
+    /// woken.
     pub awaits_message: bool,
     /// The process's endpoint holds a message that its library has not taken.
     pub has_pending: bool,

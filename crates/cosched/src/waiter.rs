@@ -1,20 +1,22 @@
-//! The library's part: how long a process spins for a message, and what it does when none has come.
+//! The library's part: how long a process spins for a message, and what it does if none has
+//! arrived.
 
 use crate::strategy::{Settings, Waiting};
 
 /// How long to spin for the message that the process waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpinLimit {
-    /// Until the message has come.
+    /// Until the message has arrived.
     Endless,
-    /// For so many nanoseconds, then call the driver ([`crate::Driver::spin_expired`]).
+    /// For this many nanoseconds, then call the driver ([`crate::Driver::spin_expired`]).
     Nanoseconds(u64),
 }
 
 /// A process that receives.
 ///
-/// For each message that the process waits for: spin as long as [`Self::spin_limit`] says; if the message has not come, call
-/// [`Self::spin_expired`] and the driver, and begin again. When the message has come, call [`Self::received`].
+/// For each message that the process waits for: spin as long as [`Self::spin_limit`] permits; if
+/// the message has not arrived, call [`Self::spin_expired`] and the driver, and begin again. When
+/// the message has arrived, call [`Self::received`].
 #[derive(Clone, Debug)]
 pub struct Waiter {
     waiting: Waiting,
@@ -24,7 +26,7 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A process that waits for nothing yet.
+    /// A process that does not wait yet.
     pub fn new(settings: &Settings) -> Self {
         Self {
             waiting: settings.strategy.waiting,
@@ -45,7 +47,8 @@ impl Waiter {
         }
     }
 
-    /// Whether the process may block when its spin has expired, so that the card must know before.
+    /// Whether the process may block when its spin has expired, so that the card must be notified
+    /// before.
     pub fn blocks(&self) -> bool {
         self.waiting == Waiting::Block
     }
@@ -55,7 +58,7 @@ impl Waiter {
         self.has_expired = true;
     }
 
-    /// Notes that the message has come.
+    /// Notes that the message has arrived.
     pub fn received(&mut self) {
         self.has_expired = false;
     }

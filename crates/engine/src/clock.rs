@@ -1,4 +1,4 @@
-//! What an endpoint takes for the time.
+//! The clock that an endpoint reads.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ impl Clock {
         Self(Some(Arc::new(read)))
     }
 
-    /// The time.
+    /// The present time.
     #[inline]
     pub(crate) fn read(&self) -> Instant {
         match &self.0 {

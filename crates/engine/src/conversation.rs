@@ -1,10 +1,12 @@
-//! What is said with one peer: greeting, credits, messages that travel whole, rendezvous, cancelling.
+//! The protocol with one peer: greeting, credits, messages that travel whole, rendezvous,
+//! cancelling.
 //!
-//! A conversation does no I/O and reads no clock. Packets, ends of transfers and the caller's operations come in
-//! by the `handle_*` and `post_*` functions; [`Conversation::poll_transmit`] says what to send next. What needs
-//! anything else (an export, a transfer) is left as [`Work`] in what all conversations of an instance
-//! [share](crate::shared). [`Conversations`](crate::conversations::Conversations) is all of it together, and
-//! [`Endpoint`](crate::Endpoint) drives that with methods.
+//! A conversation does no I/O and reads no clock. Packets, ends of transfers and the caller's
+//! operations come in by the `handle_*` and `post_*` functions; [`Conversation::poll_transmit`]
+//! returns what to send next. What needs anything else (an export, a transfer) is queued as
+//! [`Work`] in the state that all conversations of an instance [share](crate::shared).
+//! [`Conversations`](crate::conversations::Conversations) combines all conversations of an
+//! instance, and [`Endpoint`](crate::Endpoint) drives that with methods.
 //!
 //! The parts are in files of their own, all of them `impl Conversation`: [`greeting`], [`parting`], [`eager`], [`receiving`], [`rendezvous`],
 //! [`parts`], [`offers`], [`unexpected`], [`moving`], [`placement`], [`cancel`], [`closing`].
@@ -42,17 +44,19 @@ use crate::types::{EAGER_BY_METHOD, OpError, Tag};
 
 pub use eager::Transmit;
 
-/// What masks of the log name: connections that are made and lost.
+/// The log target of connections that are made and lost.
 pub(crate) const CONNECT: &str = "causeway_engine::connect";
 
-/// Control packets that may wait for one peer, besides one for each announcement that may lie here. Each replies to something of the
-/// peer's that is bounded itself; more means that the peer asks without listening.
+/// Control packets that may be queued for one peer, besides one for each announcement that may be
+/// unmatched here. Each replies to something from the peer that is itself bounded; a longer queue
+/// means that the peer sends requests without reading the replies.
 const MAX_CONTROL: usize = 4096;
 
-/// Packets that carry no message have mostly fewer bytes behind their header.
+/// Bytes behind the header of a control packet that are decoded on the stack; most packets have
+/// fewer.
 const FEW_BYTES: usize = 128;
 
-/// Where a peer's connection stands.
+/// The state of a peer's connection.
 #[derive(Debug, Clone)]
 pub(crate) enum Phase {
     /// There is no connection. The next operation makes one.
@@ -61,9 +65,10 @@ pub(crate) enum Phase {
     Greeting,
     /// Messages may flow.
     Up,
-    /// We have said that we do not need the connection any more: nothing but messages of the peer's flows.
+    /// This side has sent that it no longer needs the connection: only the peer's messages still
+    /// flow.
     Leaving,
-    /// The connection is lost, or the peer sent nonsense; the cleaning up is on its way.
+    /// The connection is lost, or the peer violated the protocol; the driver has yet to clean up.
     Failed,
     /// A peer that connected to us and is gone for good.
     Gone(PeerError),
@@ -74,17 +79,18 @@ pub(crate) enum Phase {
 pub struct LinkLimits {
     /// The largest packet in bytes.
     pub max_packet: usize,
-    /// Up to how many bytes the method would rather send a message whole.
+    /// Messages up to this many bytes are best sent whole by this method.
     pub eager_bytes: u32,
     /// The same for memory that the peer may map.
     pub mapped_eager_bytes: u32,
-    /// The most fragments of a list; longer transfers are started part by part.
+    /// The most fragments of a list; a transfer with a longer list is started part by part.
     pub max_list: usize,
     /// Whether both processes copy parts of most transfers.
     pub shares_copies: bool,
     /// Whether a peer writes memory that is exported to it without this process taking part.
     pub one_sided: bool,
-    /// Whether packets that the method has accepted may wait for polls before they leave.
+    /// Whether packets that the method has accepted may be held until later polls before they
+    /// leave.
     pub holds_packets: bool,
 }
 
@@ -98,64 +104,66 @@ pub(crate) struct Conversation {
     /// References that callers hold.
     pub(crate) refs: u32,
     pub(crate) phase: Phase,
-    /// The present connection has stood: its end is not a failed attempt.
+    /// The present connection was up once: its end is not a failed attempt.
     pub(crate) was_up: bool,
-    /// How far the greeting is, and which instance the peer says it is.
+    /// The state of the greeting, and which instance the peer claims to be.
     pub(crate) greeting: Greeting,
     limits: LinkLimits,
-    /// Overrides the instance's limit.
+    /// This peer's eager limit, in place of the instance's.
     eager_limit: Option<usize>,
-    /// Largest message that goes eagerly.
+    /// Size of the largest message that is sent eagerly, in bytes.
     pub(crate) eager_max: u64,
-    /// Largest one that does if it lies in memory that the peer may map.
+    /// The same for messages in memory that the peer may map.
     mapped_eager_max: u32,
 
-    /// What we may send.
+    /// What this side may send.
     pub(crate) account: Account,
     /// What the peer may send.
     pub(crate) grant: Grant,
-    /// Packets without a message, which go first.
+    /// Packets without a message. They are sent before messages.
     control: VecDeque<Vec<u8>>,
     /// Sends that wait, by operation.
     pub(crate) expected: VecDeque<u32>,
-    /// Unexpected sends that wait: they may wait for credit without holding up the others.
+    /// Unexpected sends that wait: while they wait for credit, expected ones are still sent.
     pub(crate) unexpected: VecDeque<u32>,
-    /// Sends whose receivers want them in parts.
+    /// Sends whose receivers have requested them in parts.
     sending_parts: Option<Box<SendingParts>>,
-    /// Our announcements that may lie unmatched there.
+    /// Our announcements that may be unmatched at the peer.
     pub(crate) announced: u32,
     pub(crate) announced_unexpected: u32,
-    /// Receives, by key, whose memory is opened to the peer as soon as that of another is closed again.
+    /// Receives, by key, whose memory is exported to the peer once the export of another receive
+    /// has ended.
     uncleared: VecDeque<u64>,
-    /// Its announcements that lie unmatched here.
+    /// The peer's announcements that are unmatched here.
     announcements: u32,
     announcements_unexpected: u32,
-    /// The send that is done once the method holds no packets of this peer any more: see [`State::Held`](crate::operation::State::Held).
+    /// The send that completes once the method holds no packets to this peer any more: see
+    /// [`State::Held`](crate::operation::State::Held).
     pub(crate) held_send: Option<u32>,
-    /// The method has no room; it will say when it has.
+    /// The method has no room for packets; it reports when it has.
     pub(crate) blocked: bool,
     /// In the list of peers with something to send.
     pub(crate) dirty: bool,
-    /// The peer waits for credit: it gets all that there is at once.
+    /// The peer waits for credit: all that is available is granted at once.
     starving: bool,
-    /// Tell the peer how large its window is.
+    /// A packet with the size of the peer's window is to be sent.
     tell_window: bool,
     /// Transfers in progress.
     pub(crate) transfers: u32,
     /// Receives that senders may write into before they have announced a message.
     offers: Offers,
 
-    /// Operations that are neither done nor receives that wait.
+    /// Operations that are neither done nor receives that wait for a message.
     pub(crate) ops: List,
     /// Receives that wait and that only this peer can satisfy.
     receives: u32,
-    /// The receive, by key, whose memory a message is being written into by the method.
+    /// The receive, by key, into whose memory the method is writing a message.
     placement: Option<u64>,
-    /// Messages that no receive has asked for yet.
+    /// Messages for which no receive has been posted yet.
     pub(crate) early: List,
-    /// What the latest connection was lost by.
+    /// Why the latest connection was lost.
     pub(crate) loss: Option<PeerError>,
-    /// Unexpected messages in order.
+    /// Unexpected messages in order of arrival.
     pub(crate) arrived: VecDeque<Arrived>,
     /// In the ring of peers whose first unexpected message can be taken.
     in_ready_ring: bool,
@@ -165,7 +173,7 @@ pub(crate) struct Conversation {
     pub(crate) traffic: Traffic,
 }
 
-/// Operations that are sent in parts, in order. Most peers never have one, and do without this.
+/// Operations that are sent in parts, in order. Most peers have none, and then it is not allocated.
 #[derive(Debug, Default)]
 struct SendingParts {
     ops: VecDeque<u32>,
@@ -185,7 +193,7 @@ pub(crate) enum Arrived {
     Fetching { op: u32 },
 }
 
-/// With no one.
+/// A placeholder, of no peer.
 impl Default for Conversation {
     fn default() -> Self {
         Self::new(String::new())
@@ -193,7 +201,7 @@ impl Default for Conversation {
 }
 
 impl Conversation {
-    /// Without a connection. The table gives it its number ([`Conversation::set_key`]).
+    /// A peer without a connection. The table then assigns its key ([`Conversation::set_key`]).
     pub(crate) fn new(name: String) -> Self {
         Self {
             id: 0,
@@ -237,12 +245,12 @@ impl Conversation {
         }
     }
 
-    /// The key under which the table has it.
+    /// Sets the key under which the table holds it.
     pub(crate) fn set_key(&mut self, key: u64) {
         (self.key, self.id) = (key, key as u32);
     }
 
-    /// What the method can do is known.
+    /// Sets what the method of this connection can do.
     pub(crate) fn set_limits(&mut self, tuning: &Tuning, limits: LinkLimits) {
         self.limits = limits;
         self.set_eager_max(tuning);
@@ -274,7 +282,7 @@ impl Conversation {
         self.mapped_eager_max = mapped.min(room);
     }
 
-    /// Whether a message in this memory, of so many bytes, travels whole.
+    /// Whether a message of this size, in this memory, travels whole.
     #[inline(always)]
     pub(crate) fn is_eager(&self, data: &[Memory], size: u64) -> bool {
         size <= self.mapped_eager_max.into() || (size <= self.eager_max && !is_mappable(data))
@@ -307,10 +315,10 @@ impl Conversation {
         }
     }
 
-    /// Queues a packet that carries no message.
+    /// Queues a packet that carries no message. A peer that lets too many pile up is dropped.
     fn queue_control<M>(&mut self, shared: &mut Shared<M>, packet: Vec<u8>) {
         if self.control.len() >= MAX_CONTROL + shared.tuning.announced_limit as usize {
-            return self.protocol_error(shared, "it asks for answers without taking them");
+            return self.protocol_error(shared, "it sends requests without reading the replies");
         }
         self.control.push_back(packet);
         self.mark_dirty(shared);
@@ -322,7 +330,8 @@ impl Conversation {
         self.queue_control(shared, packet);
     }
 
-    /// The peer sent nonsense: its connection is dropped by the driver of the conversation.
+    /// Marks the peer failed because it violated the protocol: the driver then drops its
+    /// connection.
     pub(crate) fn protocol_error<M>(&mut self, shared: &mut Shared<M>, reason: impl Into<String>) {
         if matches!(self.phase, Phase::Greeting | Phase::Up | Phase::Leaving) {
             self.phase = Phase::Failed;
@@ -334,7 +343,7 @@ impl Conversation {
     /// The connection is lost.
     pub(crate) fn handle_lost<M>(&mut self, shared: &mut Shared<M>, cause: PeerError) {
         let work = match self.phase {
-            // It is being dealt with.
+            // The driver already handles an earlier failure.
             Phase::Failed => return,
             Phase::Leaving => Work::Left(self.key),
             _ => Work::Lost(self.key, cause),
@@ -384,8 +393,8 @@ impl Conversation {
         }
     }
 
-    /// Completes an operation. It stays to be tested for. Memory that is still exported is free first: that of a receive
-    /// that was offered, and has ended in another way.
+    /// Completes an operation. It stays in the table until the caller tests for it. Memory that is
+    /// still exported is released first: that of an offered receive that has ended in another way.
     pub(crate) fn complete<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -408,7 +417,7 @@ impl Conversation {
         shared.set_done(op, bytes);
     }
 
-    /// Ends an operation's exports if it has any, then completes it.
+    /// Completes an operation; if it has exports, the driver ends them first.
     pub(crate) fn finish<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -423,7 +432,7 @@ impl Conversation {
         self.complete(shared, op, result);
     }
 
-    /// Has an operation's exports ended, then completes it.
+    /// Has the driver end an operation's exports, then complete it.
     fn end_exports<M>(&mut self, shared: &mut Shared<M>, op: u32, result: Result<u64, OpError>) {
         shared.ops[op].state = State::Finishing;
         let key = shared.ops.key(op);
@@ -438,7 +447,8 @@ impl Conversation {
         }
     }
 
-    /// A packet has arrived. Most are whole messages whose headers carry nothing besides.
+    /// Handles a packet from the peer. Most are whole messages whose headers carry no credit and no
+    /// flags.
     #[inline(always)]
     pub(crate) fn handle_packet<M: Matcher>(&mut self, shared: &mut Shared<M>, packet: Packet<'_>) {
         if self.is_up() && packet.len() >= wire::HEADER_BYTES {
@@ -486,7 +496,7 @@ impl Conversation {
         }
     }
 
-    /// Takes what every header may carry besides; `false` if it was nonsense.
+    /// Applies the credit and flags that any header may carry; `false` if they were invalid.
     #[inline]
     fn take_credit_and_flags<M: Matcher>(
         &mut self,
@@ -549,7 +559,7 @@ impl Conversation {
         }
     }
 
-    /// Counts the announcements of ours, of one kind, that may lie unmatched there.
+    /// The count of our announcements, of one kind, that may be unmatched at the peer.
     fn announced_count(&mut self, unexpected: bool) -> &mut u32 {
         if unexpected {
             &mut self.announced_unexpected
@@ -558,7 +568,7 @@ impl Conversation {
         }
     }
 
-    /// Takes memory that the instance has for windows back: from this peer, which is asked to return credit.
+    /// Reclaims window memory from this peer, which is asked to return credit.
     pub(crate) fn shrink_window<M>(&mut self, shared: &mut Shared<M>) {
         if self.grant.shrink(&mut shared.budget) {
             let window = self.grant.window().into();
@@ -566,13 +576,13 @@ impl Conversation {
         }
     }
 
-    /// Gives the window back to the budget: the peer is forgotten.
+    /// Returns the window to the budget, as the peer is being forgotten.
     pub(crate) fn close_window(&mut self, budget: &mut Budget) {
         self.grant.close(budget);
     }
 }
 
-/// Whether peers may map the memory of a message, and then need no system call to copy it.
+/// Whether peers may map the memory of a message, so that copying it takes no system call.
 fn is_mappable(data: &[Memory]) -> bool {
     matches!(data, [memory] if memory.object().is_some())
 }

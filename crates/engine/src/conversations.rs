@@ -1,9 +1,10 @@
-//! All conversations of one instance: what comes from methods and callers goes to the conversation concerned; what
-//! is to be done with methods comes out.
+//! All conversations of one instance: passes what methods report and callers post to the
+//! conversation concerned, and returns what the driver is to do with methods.
 //!
-//! Nothing here does I/O or reads a clock: the same calls give the same results. [`Endpoint`](crate::Endpoint)
-//! drives it with methods. After calls that report something, a driver asks [`Conversations::poll_event`] until
-//! there is nothing, then sends what [`Conversations::poll_dirty`] and [`Conversations::poll_transmit`] say.
+//! Nothing here does I/O or reads a clock: the same calls give the same results.
+//! [`Endpoint`](crate::Endpoint) drives it with methods. After calls that report something, a
+//! driver calls [`Conversations::poll_event`] until it returns `None`, then sends what
+//! [`Conversations::poll_dirty`] and [`Conversations::poll_transmit`] return.
 
 mod posting;
 mod transferring;
@@ -56,36 +57,36 @@ pub enum Event {
         /// The operation.
         op: u32,
     },
-    /// A peer has connected to us: give it a name.
+    /// A peer has connected to us: assign it a name.
     Called {
         /// The peer.
         peer: u32,
     },
-    /// A peer that has connected to us says which instance it is ([`Conversations::claims`]): find out whether it is one that is
-    /// known, and have them meet ([`Conversations::meet`]).
+    /// A peer that has connected to us has introduced itself ([`Conversations::claims`]): find out
+    /// whether it is a peer that is known, then call [`Conversations::meet`].
     Introduced {
         /// The peer.
         peer: u32,
     },
-    /// A peer does not need the connection any more: [`Conversations::stay`] if it is needed here, otherwise
-    /// [`Conversations::agree_to_leave`].
+    /// A peer no longer needs the connection: [`Conversations::stay`] if it is needed here,
+    /// otherwise [`Conversations::agree_to_leave`].
     MayLeave {
         /// The peer.
         peer: u32,
     },
-    /// Neither side needs the connection any more: drop it and forget the peer, or [`Conversations::stay`] if it is
-    /// needed by now.
+    /// Neither side needs the connection any more: drop it and forget the peer, or
+    /// [`Conversations::stay`] if it is needed again.
     MayClose {
         /// The peer.
         peer: u32,
     },
-    /// The connection is lost, and was not needed here: forget the peer, or [`Conversations::reopen_later`] if it is
-    /// needed by now.
+    /// The connection is lost, and was not needed here: forget the peer, or
+    /// [`Conversations::reopen_later`] if it is needed again.
     Left {
         /// The peer.
         peer: u32,
     },
-    /// A peer needs the connection that was not needed here: it is the peer's now.
+    /// A peer needs the connection that was not needed here: it lasts as long as the peer needs it.
     Stays {
         /// The peer.
         peer: u32,
@@ -98,14 +99,15 @@ pub enum Event {
         /// Why.
         cause: PeerError,
     },
-    /// The peer sent nonsense: drop the connection, then do as for one that is lost.
+    /// The peer violated the protocol: drop the connection, then do as for one that is lost.
     ProtocolError {
         /// The peer.
         peer: u32,
         /// What it did.
         reason: String,
     },
-    /// Have the method keep what it is writing into the memory of a receive of this peer, before anything else.
+    /// Before anything else, have the method keep what it is writing into the memory of a receive
+    /// of this peer.
     CancelPlacement {
         /// The peer.
         peer: u32,
@@ -126,7 +128,7 @@ pub struct Conversations<M> {
 }
 
 impl<M: Matcher> Conversations<M> {
-    /// None yet. `early_memory` is in bytes.
+    /// A table without peers. `early_memory` is in bytes.
     pub fn new(tuning: Tuning, early_memory: usize) -> Self {
         Self {
             peers: Slab::default(),
@@ -163,7 +165,7 @@ impl<M: Matcher> Conversations<M> {
         peers.remove(peer)
     }
 
-    /// Whether neither a caller, an operation nor a message needs a peer.
+    /// Whether no reference, operation or message needs a peer.
     pub(crate) fn is_unused(&self, peer: u32) -> bool {
         let entry = &self.peers[peer];
         entry.refs == 0 && !entry.has_operations() && entry.arrived.is_empty()
@@ -199,7 +201,7 @@ impl<M: Matcher> Conversations<M> {
         all
     }
 
-    /// The keys under which an operation's memory is exported. They are the caller's to end.
+    /// Takes the keys under which an operation's memory is exported. The caller ends these exports.
     pub fn take_exports(&mut self, op: u32) -> Vec<u64> {
         let Self { peers, shared } = self;
         let keys = std::mem::take(&mut shared.ops[op].exports);
@@ -220,7 +222,8 @@ impl<M: Matcher> Conversations<M> {
         self.peers[peer].control_packet()
     }
 
-    /// The method has no room for a packet to a peer: [`Conversations::handle_writable`] follows.
+    /// Reports that the method has no room for a packet to a peer:
+    /// [`Conversations::handle_writable`] follows.
     pub fn handle_blocked(&mut self, peer: u32) {
         self.peers[peer].blocked = true;
     }
@@ -237,13 +240,14 @@ impl<M: Matcher> Conversations<M> {
         !self.shared.work.is_empty()
     }
 
-    /// What the packet of a peer that was just handled has left to do, if it is short and nothing stands before it. It stays an
-    /// event unless the driver does it now, and says so.
+    /// Returns what the packet of a peer that was just handled has left to do, if it is short and
+    /// nothing else is queued before it. It stays an event unless the driver does it now and calls
+    /// [`Conversations::handle_short_done`].
     pub(crate) fn peek_short(&self, peer: u32) -> Option<Short<'_>> {
         self.peers[peer].short_of(&self.shared)
     }
 
-    /// The driver has done what [`Conversations::peek_short`] returned.
+    /// Reports that the driver has done what [`Conversations::peek_short`] returned.
     pub(crate) fn handle_short_done(&mut self, peer: u32) {
         let Self { peers, shared } = self;
         peers[peer].handle_short_done(shared);
@@ -271,7 +275,7 @@ impl<M: Matcher> Conversations<M> {
             }
             Work::Finish(op, result) => {
                 let (peer, op) = operation(op)?;
-                // Otherwise its peer has been lost meanwhile, and it with it.
+                // Otherwise the peer was lost meanwhile, and the operation with it.
                 let finishing = matches!(self.shared.ops[op].state, State::Finishing);
                 finishing.then_some(Event::Finish { peer, op, result })?
             }
@@ -345,12 +349,12 @@ impl<M: Matcher> Conversations<M> {
         }
     }
 
-    /// A peer has more to send, but others come first, and what arrives.
+    /// Notes that a peer has more to send, after other peers and after packets that arrive.
     pub(crate) fn postpone(&mut self, peer: u32) {
         self.shared.postponed.push(peer);
     }
 
-    /// Has the next call that makes progress send what was postponed.
+    /// Has the next call that makes progress send to the peers that were postponed.
     pub(crate) fn end_turn(&mut self) {
         let Self { peers, shared } = self;
         while let Some(peer) = shared.postponed.pop() {
@@ -360,20 +364,21 @@ impl<M: Matcher> Conversations<M> {
         }
     }
 
-    /// What to send to a peer next; until there is nothing, no room or no credit.
+    /// Returns what to send to a peer next; `None` if there is nothing to send, no room or no
+    /// credit.
     pub fn poll_transmit(&mut self, peer: u32) -> Option<Transmit> {
         let Self { peers, shared } = self;
         peers[peer].poll_transmit(shared)
     }
 
-    /// The method has taken that, and `holds` it until later or has sent it.
+    /// Reports that the method has accepted that, and `holds` it until later or has sent it.
     pub fn transmitted(&mut self, peer: u32, what: &Transmit, holds: bool) {
         let Self { peers, shared } = self;
         peers[peer].transmitted(shared, what, holds);
     }
 
-    /// Completes sends that wait until the packets of their peers have left, where by now the method does not hold any:
-    /// `holds` is asked for each such peer.
+    /// Completes sends that wait until the packets of their peers have left, if the method no
+    /// longer holds any: `holds` is called for each such peer.
     pub fn complete_held(&mut self, mut holds: impl FnMut(u32) -> bool) {
         let Self { peers, shared } = self;
         let mut holding = std::mem::take(&mut shared.holding);
@@ -408,22 +413,23 @@ impl<M: Matcher> Conversations<M> {
         peers[peer].open(shared, limits, false);
     }
 
-    /// Says which instance this is, and where it can be called. Without that it has no number and cannot.
+    /// Sets which instance this is, and where it can be called. Without this it has no number and
+    /// cannot be called.
     pub fn introduce_as(&mut self, introduction: Introduction) {
         self.shared.own.introduction = introduction;
     }
 
-    /// Which formats this instance speaks, if they are not the usual ones.
+    /// Sets which formats this instance speaks, if they are not the usual ones.
     pub fn speak(&mut self, formats: Formats) {
         self.shared.own.formats = formats;
     }
 
-    /// Where this instance can be reached, as peers that are greeted from now on are told.
+    /// Sets where this instance can be reached, for greetings that are sent from now on.
     pub fn introduce_at(&mut self, addresses: Vec<String>) {
         self.shared.own.introduction.addresses = addresses;
     }
 
-    /// Where a peer that has connected to us says it can be reached.
+    /// The addresses at which a peer that has connected to us claims to be reachable.
     pub fn claims(&self, peer: u32) -> &[String] {
         let theirs = &self.peers[peer].greeting.theirs;
         theirs
@@ -431,10 +437,11 @@ impl<M: Matcher> Conversations<M> {
             .map_or(&[], |theirs| theirs.addresses.as_slice())
     }
 
-    /// Decides what becomes of a caller of which the driver has found out that it is, or is not, a peer that is known,
-    /// which is one that we call. [`Meeting::Same`] obliges the driver to drop the connection of the known one, if it has
-    /// one, and to [merge](Conversations::merge) them; a caller that waits is introduced again. `None` if nothing is to be
-    /// decided.
+    /// Decides about a caller that the driver has compared with the known peers: `known` is the one
+    /// that it turned out to be, to which we connect ourselves. [`Meeting::Same`] obliges the
+    /// driver to drop the connection of the known one, if it has one, and to
+    /// [merge](Conversations::merge) them; a caller that waits is introduced again. `None` if
+    /// nothing is to be decided.
     pub fn meet(&mut self, caller: u32, known: Option<u32>) -> Option<Meeting> {
         let key = self.peers.key(caller);
         let Self { peers, shared } = self;
@@ -456,15 +463,15 @@ impl<M: Matcher> Conversations<M> {
         Some(meeting)
     }
 
-    /// The caller that waits for what becomes of our call to a peer, if there is one.
+    /// The caller that waits until our call to a peer has come up or failed, if there is one.
     pub fn rival(&mut self, peer: u32) -> Option<u32> {
         let rival = self.peers[peer].greeting.rival.take()?;
         let rival = self.peers.find(rival.0)?;
         self.peers[rival].is_to_be_met().then_some(rival)
     }
 
-    /// A caller is the peer that is known, whose number and operations stay; the caller's number ends. The connection
-    /// is the caller's.
+    /// Merges a caller with the known peer that it turned out to be. The known peer keeps its
+    /// number and operations, and takes over the caller's connection; the caller's number ends.
     pub fn merge(&mut self, known: u32, caller: u32) {
         let Self { peers, shared } = self;
         let Some(from) = peers.remove(caller) else {
@@ -475,44 +482,44 @@ impl<M: Matcher> Conversations<M> {
         known.consent(shared);
     }
 
-    /// The connection to a peer, which stands, is not needed here: the peer is asked whether it needs it.
+    /// Asks a peer whether it needs the connection, which is up and not needed here.
     pub fn leave(&mut self, peer: u32) {
         let Self { peers, shared } = self;
         peers[peer].leave(shared);
     }
 
-    /// The connection to a peer is not needed here either.
+    /// Agrees to close a connection that is not needed here either.
     pub fn agree_to_leave(&mut self, peer: u32) {
         let Self { peers, shared } = self;
         peers[peer].agree_to_leave(shared);
     }
 
-    /// The connection to a peer that does not need it is needed here.
+    /// Notifies a peer that does not need the connection that it is needed here.
     pub fn stay(&mut self, peer: u32) {
         let Self { peers, shared } = self;
         peers[peer].stay(shared);
     }
 
-    /// Whether we have said that we do not need the connection to a peer, and wait for what comes of that.
+    /// Whether this side has asked to leave the connection to a peer and awaits its reply.
     pub fn is_leaving(&self, peer: u32) -> bool {
         matches!(self.peers[peer].phase, Phase::Leaving)
     }
 
-    /// A connection that was not needed is lost, and the exports of its operations have been ended, and one is needed
-    /// again: what waits, waits for that.
+    /// A connection that was not needed is lost, the exports of its operations have been ended, and
+    /// a connection is needed again: operations that can wait for it do.
     pub fn reopen_later(&mut self, peer: u32) {
         let Self { peers, shared } = self;
         peers[peer].reopen_later(shared);
     }
 
-    /// The connection to a peer is over, and exports of its operations have been ended: all of them fail. A peer that
-    /// `may_return` does so as another incarnation.
+    /// Ends the connection to a peer, after exports of its operations have been ended: all of them
+    /// fail. A peer that `may_return` returns as another incarnation.
     pub fn close(&mut self, peer: u32, cause: PeerError, may_return: bool) {
         let Self { peers, shared } = self;
         peers[peer].close(shared, cause, may_return);
     }
 
-    /// A packet of a peer has arrived.
+    /// Handles a packet of a peer.
     #[inline]
     pub fn handle_packet(&mut self, peer: u32, packet: Packet<'_>) {
         let Self { peers, shared } = self;
@@ -537,30 +544,30 @@ impl<M: Matcher> Conversations<M> {
         peers[peer].handle_placement_done(shared, header);
     }
 
-    /// The method has room for packets to a peer again.
+    /// Reports that the method has room for packets to a peer again.
     pub fn handle_writable(&mut self, peer: u32) {
         let Self { peers, shared } = self;
         peers[peer].handle_writable(shared);
     }
 
-    /// The connection to a peer is lost.
+    /// Reports that the connection to a peer is lost.
     pub fn handle_lost(&mut self, peer: u32, cause: PeerError) {
         let Self { peers, shared } = self;
         peers[peer].handle_lost(shared, cause);
     }
 
-    /// A peer sent what not even the method takes, or cannot be sent to.
+    /// Reports that a peer sent something that the method itself refuses, or cannot be sent to.
     pub(crate) fn protocol_error(&mut self, peer: u32, reason: String) {
         let Self { peers, shared } = self;
         peers[peer].protocol_error(shared, reason);
     }
 
-    /// The memory of an operation that is to be exported now, all of it or nothing.
+    /// The memory of an operation that is to be exported now: all of it, or `None`.
     pub fn memory_to_export(&self, peer: u32, op: u32) -> Option<(Spans, Access)> {
         self.peers[peer].memory_to_export(&self.shared, op)
     }
 
-    /// The memory was exported under these regions' keys, or could not be.
+    /// Reports that the memory was exported under these regions' keys, or could not be.
     pub fn handle_exported(&mut self, peer: u32, op: u32, result: Result<Regions, TransportError>) {
         let Self { peers, shared } = self;
         if let Ok(regions) = &result {
@@ -573,20 +580,20 @@ impl<M: Matcher> Conversations<M> {
     /// Completes an operation whose exports have been ended.
     pub fn complete_finished(&mut self, peer: u32, op: u32, result: Result<u64, OpError>) {
         let Self { peers, shared } = self;
-        // Those that are left have ended with the connection.
+        // The remaining ones have ended with the connection.
         shared.ops[op].exports.clear();
         peers[peer].clear_next(shared);
         peers[peer].complete(shared, op, result);
     }
 
-    /// The memory of an operation is still held by its peer: it is tried again later
+    /// Keeps an operation whose memory its peer still holds: it is retried later
     /// ([`Conversations::retry_held`]).
     pub(crate) fn hold_finished(&mut self, op: u32, result: Result<u64, OpError>) {
         let key = self.shared.ops.key(op);
         self.shared.held.push((key, result));
     }
 
-    /// Operations whose memory was held are finished by new events.
+    /// Queues events that finish operations whose memory was held.
     pub(crate) fn retry_held(&mut self) {
         let held = self.shared.held.drain(..);
         let work = held.map(|(key, result)| Work::Finish(key, result));
@@ -605,12 +612,13 @@ impl<M: Matcher> Conversations<M> {
         self.shared.watch.wants_time()
     }
 
-    /// Whether a receive is watched of whose posting the time is not known.
+    /// Whether a receive is watched whose time of posting is not known yet.
     pub(crate) fn begins_watch(&self) -> bool {
         self.shared.watch.begins()
     }
 
-    /// A poll begins or has ended, or a receive was posted: whether receives are offered depends on how late their messages are found.
+    /// Reports the time when a poll begins or has ended, or a receive was posted. Receives are
+    /// offered if their messages were found late.
     #[inline(never)]
     pub fn begin_poll(&mut self, now: Instant) {
         let Shared { watch, ops, .. } = &mut self.shared;
@@ -620,7 +628,7 @@ impl<M: Matcher> Conversations<M> {
         }
     }
 
-    /// There is nothing else to do: receives that still wait are offered to their senders.
+    /// Offers receives that still wait to their senders. Called when there is nothing else to do.
     pub fn make_offers(&mut self) {
         let Self { peers, shared } = self;
         while let Some(key) = shared.to_offer.pop() {
@@ -632,7 +640,8 @@ impl<M: Matcher> Conversations<M> {
         }
     }
 
-    /// Matches a receive again whose message was withdrawn, before all later ones. Its exports have been ended.
+    /// Matches a receive again whose message was withdrawn, before all later receives. Its exports
+    /// have been ended.
     pub fn rematch(&mut self, peer: u32, op: u32) {
         let Self { peers, shared } = self;
         if !peers[peer].begin_rematch(shared, op) {
@@ -647,7 +656,7 @@ impl<M: Matcher> Conversations<M> {
         }
     }
 
-    /// The message that a receive of this pattern would get, which stays, and its envelope.
+    /// The message that a receive of this pattern would get, and its envelope. The message stays.
     pub(crate) fn find_message(&mut self, pattern: M::Pattern) -> Option<(u32, Envelope)> {
         let message = self.shared.matcher.find(pattern)?;
         let early = &self.shared.early[message];
@@ -677,7 +686,7 @@ impl<M: Matcher> Conversations<M> {
         add_receive(shared, peer, caller, pattern, room, keep)
     }
 
-    /// Cancels an operation, unless it is not known any more.
+    /// Cancels an operation, if it still exists.
     pub fn cancel(&mut self, op: OpId) {
         if let Some(op) = self.shared.ops.find(op.0) {
             self.cancel_operation(op);
@@ -699,7 +708,7 @@ impl<M: Matcher> Conversations<M> {
         }
     }
 
-    /// Cancels whatever is posted to a completion queue, and forgets what has completed there.
+    /// Cancels all operations posted to a completion queue, and drops its completions.
     pub(crate) fn close_queue(&mut self, queue: u32) {
         for op in self.shared.ops.indices() {
             if self.shared.ops[op].queue != queue {
@@ -708,7 +717,7 @@ impl<M: Matcher> Conversations<M> {
             if matches!(self.shared.ops[op].state, State::Done) {
                 self.shared.take(op);
             } else {
-                // The caller will not ask for it any more: it vanishes when it is done.
+                // The caller can no longer test for it: it is dropped when it is done.
                 self.shared.ops[op].queue = NO_QUEUE;
                 self.cancel_operation(op);
             }
@@ -716,7 +725,7 @@ impl<M: Matcher> Conversations<M> {
         self.shared.queues.remove(queue);
     }
 
-    /// Whether an operation is done, or not known any more.
+    /// Whether an operation is done or no longer exists.
     pub(crate) fn is_done(&self, op: u32) -> bool {
         let op = self.shared.ops.get(op);
         op.is_none_or(|op| matches!(op.state, State::Done))
@@ -728,7 +737,7 @@ impl<M: Matcher> Conversations<M> {
         OpId(self.shared.ops.key(op))
     }
 
-    /// Takes one unexpected message, from each peer in turn.
+    /// Takes one unexpected message, round robin over the peers.
     pub fn take_unexpected(&mut self) -> Option<Unexpected> {
         let Self { peers, shared } = self;
         loop {
@@ -739,7 +748,8 @@ impl<M: Matcher> Conversations<M> {
         }
     }
 
-    /// Takes from the peer with the largest window, for those that have less, such as `wanting`.
+    /// Takes window from the peer with the largest one, for peers with smaller ones, such as
+    /// `wanting`.
     fn shrink_largest(&mut self, wanting: u32) {
         let Self { peers, shared } = self;
         let indices = peers.indices();
@@ -775,6 +785,6 @@ pub struct ToStart {
     pub op: u32,
     /// What the method is to do.
     pub transfer: Transfer,
-    /// What is left behind it.
+    /// What remains of the transfer after it.
     pub behind: Behind,
 }

@@ -1,10 +1,10 @@
 //! How much a sender may send before its messages are matched.
 //!
 //! The receiver grants each peer a window of bytes ([`Grant`]) out of one bounded [`Budget`]; the
-//! sender spends it ([`Account`]). An eager message costs its length and
-//! [`EARLY_RECORD_BYTES`]; the cost flows back when the message has left the receiver's early
-//! memory. What all windows together commit never exceeds the budget, whatever the number of peers:
-//! a peer for which nothing is left gets a window of 0 and announces all its messages instead.
+//! sender spends it ([`Account`]). An eager message costs its length and [`EARLY_RECORD_BYTES`];
+//! the credit is returned when the message has left the receiver's early memory. All windows
+//! together never commit more than the budget, whatever the number of peers: a peer for which
+//! nothing is left gets a window of 0 and announces all its messages instead.
 //!
 //! The receiver enlarges the window of a peer that needs more. While several senders wait for one receiver, each gets as much through as its
 //! window allows. The receiver therefore enlarges no window beyond an even share among the peers that have needed more, and takes from
@@ -12,36 +12,37 @@
 
 use causeway_wire::bmi::EARLY_RECORD_BYTES;
 
-/// What a peer is granted when it appears.
+/// The first window of a peer, in bytes.
 const FIRST_WINDOW: u32 = 32 << 10;
-/// What it is granted when half of the budget is committed.
+/// The first window when half of the budget is committed, in bytes.
 const SMALL_WINDOW: u32 = 8 << 10;
-/// No window grows beyond this. Half of it is for expected messages: as much as 128 messages of 16 KiB, so that programs that post that many
-/// at once never announce what could travel whole. (With 1 MiB, 64 messages of 12,000 B took 0.93 µs each instead of 0.26
-/// on an EPYC of the fifth generation, as a third of them were announced.)
+/// No window grows beyond this. Half of it is for expected messages: enough for 128 messages of 16
+/// KiB, so that programs that post that many at once never announce what could travel whole. (With
+/// 1 MiB, 64 messages of 12,000 B took 0.93 µs each instead of 0.26 on an EPYC of the fifth
+/// generation, as a third of them were announced.)
 const MAX_WINDOW: u32 = 4 << 20;
-/// Peers with this much or more stream: see [`Grant::is_due`].
+/// A peer whose window has reached this size is streaming: see [`Grant::is_due`].
 const STREAM_WINDOW: u32 = 512 << 10;
 
 /// What an eager message of `len` bytes costs.
 #[inline]
 pub(crate) fn cost(len: usize) -> u32 {
-    // An eager message is shorter than a packet.
+    // An eager message is shorter than a packet, so the cast keeps its length.
     (len as u32).saturating_add(EARLY_RECORD_BYTES)
 }
 
-/// The receiver's memory for messages that no receive has asked for yet.
+/// The receiver's memory for messages for which no receive has been posted yet.
 #[derive(Debug)]
 pub(crate) struct Budget {
     /// Most bytes of all windows together.
     windows: u64,
-    /// Bytes that windows have committed.
+    /// Bytes that windows commit now.
     committed: u64,
-    /// Peers that have been in need of a larger window.
+    /// Peers that have needed a larger window.
     wanting: u64,
     /// Most bytes of large unexpected messages that are fetched or wait to be taken.
     pulls: u64,
-    /// Bytes of those.
+    /// Bytes of such messages held now.
     pulled: u64,
 }
 
@@ -51,7 +52,7 @@ impl Budget {
         self.committed
     }
 
-    /// Most bytes that are held.
+    /// Most bytes that may be held.
     pub(crate) fn limit(&self) -> u64 {
         self.windows + self.pulls
     }
@@ -92,13 +93,13 @@ impl Budget {
         share.clamp(SMALL_WINDOW.into(), MAX_WINDOW.into()) as u32
     }
 
-    /// Whether new peers get less than they should.
+    /// Whether new peers get less than the usual first window.
     pub(crate) fn is_tight(&self) -> bool {
         self.free() < self.windows / 4
     }
 
-    /// Reserves memory for a large unexpected message. One is always allowed, or none of that size
-    /// could ever arrive.
+    /// Reserves memory for a large unexpected message. One is always allowed, as otherwise a
+    /// message of that size could never arrive.
     pub(crate) fn reserve_pull(&mut self, bytes: u64) -> bool {
         let fits = self.pulled == 0 || self.pulled.saturating_add(bytes) <= self.pulls;
         if fits {
@@ -112,12 +113,12 @@ impl Budget {
         self.pulled > self.pulls / 2
     }
 
-    /// Gives back what [`Budget::reserve_pull`] reserved.
+    /// Releases what [`Budget::reserve_pull`] reserved.
     pub(crate) fn release_pull(&mut self, bytes: u64) {
         self.pulled = self.pulled.saturating_sub(bytes);
     }
 
-    /// Bytes of large unexpected messages.
+    /// Bytes held for large unexpected messages.
     pub(crate) fn pulled(&self) -> u64 {
         self.pulled
     }
@@ -127,19 +128,19 @@ impl Budget {
     }
 }
 
-/// What one peer may send us.
+/// What one peer may send to this side.
 #[derive(Debug, Default)]
 pub(crate) struct Grant {
-    /// What the peer may have outstanding.
+    /// How many bytes the peer may have outstanding.
     window: u32,
-    /// What it may still send, as far as we know.
+    /// How many bytes it may still send, as far as this side knows.
     granted: u32,
-    /// What its messages hold in early memory.
+    /// Bytes of its messages in early memory.
     held: u32,
-    /// Counted among the peers that need more.
+    /// Counted among the peers that need more window.
     wanting: bool,
-    /// A message that leaves at once, and after which the peer may send this much or more, commits no other part of the
-    /// budget, and makes no credit due.
+    /// If the peer may still send this much after a message that leaves at once, the message
+    /// commits no other part of the budget, and makes no credit due.
     quiet_from: u32,
 }
 
@@ -152,7 +153,7 @@ impl Grant {
         self.settle(before, budget);
     }
 
-    /// Something was changed that had committed so much.
+    /// Updates the budget after a change; `before` is what was committed before it.
     fn settle(&mut self, before: u32, budget: &mut Budget) {
         budget.settle(before, self.commitment());
         self.note_quiet();
@@ -167,7 +168,7 @@ impl Grant {
         };
     }
 
-    /// Takes over what a connection grants, from the peer that it belonged to. What is held stays held.
+    /// Takes over the credit of another peer's connection. What is held stays held.
     pub(crate) fn take_over(&mut self, from: &mut Self, budget: &mut Budget) {
         self.close(budget);
         let given = std::mem::take(from);
@@ -189,12 +190,12 @@ impl Grant {
         self.window.max(self.outstanding())
     }
 
-    /// Present size of the window.
+    /// The present size of the window.
     pub(crate) fn window(&self) -> u32 {
         self.window
     }
 
-    /// What the peer may still send.
+    /// How many bytes the peer may still send.
     pub(crate) fn granted(&self) -> u32 {
         self.granted
     }
@@ -204,7 +205,8 @@ impl Grant {
         self.held
     }
 
-    /// A message of this cost has arrived; `false` if the peer was not allowed to send it.
+    /// Charges a message of this cost that has arrived; `false` if the peer was not allowed to send
+    /// it.
     #[inline]
     pub(crate) fn arrive(&mut self, cost: u32) -> bool {
         let allowed = cost <= self.granted;
@@ -222,7 +224,8 @@ impl Grant {
         cost <= self.granted
     }
 
-    /// An allowed message of this cost has arrived and left at once. Returns whether [credit is due](Self::is_due).
+    /// Charges an allowed message of this cost that has arrived and left at once. Returns whether
+    /// [credit is due](Self::is_due).
     #[inline]
     pub(crate) fn pass(&mut self, cost: u32, budget: &mut Budget) -> bool {
         let left = self.granted - cost;
@@ -241,7 +244,7 @@ impl Grant {
         self.is_due()
     }
 
-    /// A message of this cost has left early memory.
+    /// Accounts for a message of this cost that has left early memory.
     #[inline]
     pub(crate) fn leave(&mut self, cost: u32, budget: &mut Budget) {
         let before = self.commitment();
@@ -249,13 +252,13 @@ impl Grant {
         self.settle(before, budget);
     }
 
-    /// What may be granted now.
+    /// How much credit may be granted now.
     #[inline]
     pub(crate) fn owed(&self) -> u32 {
         self.window.saturating_sub(self.outstanding())
     }
 
-    /// [`Grant::owed`] has been sent.
+    /// Accounts for [`Grant::owed`] that has been sent.
     #[inline]
     pub(crate) fn grant(&mut self, owed: u32) {
         if owed > 0 {
@@ -264,8 +267,8 @@ impl Grant {
         }
     }
 
-    /// What a message should carry of it: nothing as long as the peer has most of its window. A message that carries
-    /// nothing takes the receiver fewer instructions.
+    /// How much of the owed credit a message should carry: none as long as the peer has most of its
+    /// window. A message without credit takes the receiver fewer instructions.
     #[inline]
     pub(crate) fn worth_carrying(&self) -> u32 {
         let owed = self.owed();
@@ -275,9 +278,10 @@ impl Grant {
         }
     }
 
-    /// Whether the credit should be sent even if nothing else is. For a peer that streams, and so has a large window, before it
-    /// has used up the half that expected messages may take: a method may have a quarter of it on the way. In a small one a
-    /// single message may be that much, and its reply carries the credit.
+    /// Whether the credit should be sent in a packet of its own if no message carries it. A peer
+    /// that streams, and so has a large window, is sent credit before it has used up the half that
+    /// expected messages may take: a method may have a quarter of the window on the way. In a small
+    /// window a single message may be that large, and its reply carries the credit.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         let owed = self.owed();
@@ -290,12 +294,13 @@ impl Grant {
         self.window / part
     }
 
-    /// Whether it has less than an even share.
+    /// Whether the window is below an even share.
     pub(crate) fn is_below_share(&self, budget: &Budget) -> bool {
         self.window < budget.even_share()
     }
 
-    /// The peer waits for window: enlarges it if the budget allows; returns whether it did.
+    /// Enlarges the window of a peer that waits for credit, if the budget allows; returns whether
+    /// it did.
     pub(crate) fn enlarge(&mut self, budget: &mut Budget) -> bool {
         if !self.wanting {
             self.wanting = true;
@@ -303,7 +308,7 @@ impl Grant {
         }
         let goal = (self.window.saturating_mul(2)).clamp(SMALL_WINDOW, MAX_WINDOW);
         let goal = goal.min(budget.even_share());
-        // A quarter stays free for peers to come; a peer that has nothing may use that.
+        // A quarter stays free for later peers; a peer without a window may use that.
         let usable = if self.window == 0 {
             budget.free()
         } else {
@@ -318,14 +323,14 @@ impl Grant {
         true
     }
 
-    /// Halves a window that has grown, or is above an even share; returns whether it did. The peer is
-    /// asked to give the rest back.
+    /// Halves a window that has grown, or is above an even share; returns whether it did. The peer
+    /// is asked to return the rest.
     pub(crate) fn shrink(&mut self, budget: &mut Budget) -> bool {
         let least = FIRST_WINDOW.min(budget.even_share());
         if self.window <= least {
             return false;
         }
-        // It may not need that much any more; if it does, it will say so.
+        // The peer may need less now; if it needs more, it reports that again.
         self.clear_demand(budget);
         let before = self.commitment();
         self.window = (self.window / 2).max(least);
@@ -337,7 +342,7 @@ impl Grant {
         budget.wanting -= u64::from(std::mem::take(&mut self.wanting));
     }
 
-    /// Takes credit back that the peer returns; `false` if it never had that much.
+    /// Takes back credit that the peer returns; `false` if it never had that much.
     pub(crate) fn reclaim(&mut self, bytes: u64, budget: &mut Budget) -> bool {
         let allowed = bytes <= u64::from(self.granted);
         if allowed {
@@ -348,7 +353,7 @@ impl Grant {
         allowed
     }
 
-    /// The connection ended: nothing more will come. What is held stays held.
+    /// The connection has ended: the peer sends no more. What is held stays held.
     pub(crate) fn close(&mut self, budget: &mut Budget) {
         self.clear_demand(budget);
         let before = self.commitment();
@@ -358,22 +363,23 @@ impl Grant {
     }
 }
 
-/// What we may send to one peer.
+/// What this side may send to one peer.
 ///
-/// Expected messages leave half of the window to unexpected ones: they may lie at the receiver
-/// until it has heard of them by an unexpected message, which must get through.
+/// Expected messages leave half of the window to unexpected ones: expected messages may wait at
+/// the receiver until an unexpected message makes it post their receives, and that message must get
+/// through.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     credit: u32,
     window: u32,
-    /// The window has shrunk since that half was left: it may not come back.
+    /// The window has shrunk since that half was reserved: the reserve may not come back.
     reserve_lost: bool,
-    /// Messages wait, and the peer has been told.
+    /// Messages wait for credit, and the peer has been notified.
     pub(crate) told_starved: bool,
 }
 
 impl Account {
-    /// The credit that is left, and the window.
+    /// The credit that is left, and the size of the window.
     pub(crate) fn standing(&self) -> (u32, u32) {
         (self.credit, self.window)
     }
@@ -387,19 +393,19 @@ impl Account {
             .is_some_and(|rest| rest >= reserve)
     }
 
-    /// Whether an unexpected message of this cost can surely be sent once the receiver has taken
+    /// Whether an unexpected message of this cost is certain to be sent once the receiver has taken
     /// those before it.
     pub(crate) fn will_afford(&self, cost: u32) -> bool {
         cost <= self.window / 2 && !self.reserve_lost
     }
 
-    /// A message of this cost was sent.
+    /// Spends the cost of a message that was sent.
     #[inline]
     pub(crate) fn spend(&mut self, cost: u32) {
         self.credit -= cost;
     }
 
-    /// Credit has come; `false` if the peer grants absurdly much.
+    /// Adds credit; `false` if the peer grants more than any window has.
     #[inline]
     pub(crate) fn receive(&mut self, credit: u32) -> bool {
         self.told_starved = false;
@@ -411,7 +417,7 @@ impl Account {
         self.credit <= 1 << 30
     }
 
-    /// The peer says how large the window is.
+    /// Sets the size of the window, as the peer reports it.
     pub(crate) fn set_window(&mut self, window: u64) {
         let window = window.min(1 << 30) as u32;
         if window < self.window && self.credit < window / 2 {
@@ -420,7 +426,7 @@ impl Account {
         self.window = window;
     }
 
-    /// The peer shrinks the window: takes out what is above, and returns it.
+    /// The peer shrinks the window: removes the credit above the new size, and returns it.
     pub(crate) fn reclaim(&mut self, window: u64) -> u32 {
         self.set_window(window);
         let back = self.credit.saturating_sub(self.window);

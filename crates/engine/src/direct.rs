@@ -1,12 +1,12 @@
-//! The memory of a caller that waits for a message inside of the engine, without a receive
+//! The memory of a caller that waits for a message inside the engine, without a receive
 //! (`conversation/direct.rs`).
 
 use causeway_sys::memory::{BorrowedSpan, HeldSpan, HeldSpans, Memory};
 
-/// Where a message goes that the caller waits for.
+/// Where to copy the message for which the caller waits.
 #[derive(Default)]
 pub(crate) struct Direct {
-    /// The caller's memory; nothing once the message is there.
+    /// The caller's memory; empty once the message has arrived.
     into: HeldSpan,
     room: usize,
     /// Bytes of the message.
@@ -14,20 +14,20 @@ pub(crate) struct Direct {
 }
 
 impl Direct {
-    /// The caller waits.
+    /// Begins a wait of the caller.
     #[inline]
     pub(crate) fn begin(&mut self, references: &mut HeldSpans, into: &Memory) {
         references.hold(into, &mut self.into);
         self.room = into.len();
     }
 
-    /// Whether the message has come.
+    /// Whether the message has arrived.
     #[inline]
     pub(crate) fn has_come(&self) -> bool {
         self.into.is_empty()
     }
 
-    /// The caller waits no more. Returns the message's bytes if it has come.
+    /// Ends the wait. Returns the message's size in bytes if it has arrived.
     #[inline]
     pub(crate) fn end(&mut self, references: &mut HeldSpans) -> Option<u64> {
         if self.has_come() {
@@ -43,13 +43,13 @@ impl Direct {
         references.get(&self.into)
     }
 
-    /// How many bytes have room there.
+    /// The room of the caller's memory in bytes.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         self.room
     }
 
-    /// The message is in the caller's memory: so many bytes.
+    /// Notes that a message of this many bytes has been copied into the caller's memory.
     #[inline]
     pub(crate) fn arrived(&mut self, references: &mut HeldSpans, bytes: u64) {
         references.release(&mut self.into);

@@ -1,20 +1,22 @@
 //! One instance of the engine: its peers, methods, completion queues and operations.
 //!
-//! Everything is nonblocking: a `post_*` call starts an operation, a `test*` call makes progress and
-//! tells what has completed, sleeping at most as long as it is told. The calls take `&mut self`, so one thread at
-//! a time uses an endpoint; interfaces that several threads share (those of C) let them in one after the other, and let others in while one of them
-//! sleeps ([`Endpoint::prepare_wait`]).
+//! Everything is nonblocking: a `post_*` call starts an operation, a `test*` call makes progress and returns what has
+//! completed, sleeping at most for the time passed in. The calls take `&mut self`, so one thread at a time uses an
+//! endpoint; interfaces that several threads share (those of C) let them in one after the other, and let others in
+//! while one of them sleeps ([`Endpoint::prepare_wait`]).
 //!
-//! It belongs to the process that made it. In a child of `fork`, what it is called for fails with [`Error::Forked`], calls that
-//! return no error do nothing, and dropping it gives back the child's copies of descriptors and memory: nothing of it
-//! reaches the parent or the peers. What the parent shares with peers (rings, doorbells, areas for
-//! large transfers, and what [`Endpoint::memalloc`] and [`Endpoint::map`] return) is not mapped in the child, which must not touch it:
-//! a write there would be one to the parent's messages. Memory on the heap is copied like all other.
+//! It belongs to the process that made it. In a child of `fork`, calls that return an error fail with
+//! [`Error::Forked`], calls that return none do nothing, and dropping it closes the child's copies of descriptors and
+//! memory: nothing of it reaches the parent or the peers. What the parent shares with peers (rings, doorbells, areas
+//! for large transfers, and what [`Endpoint::memalloc`] and [`Endpoint::map`] return) is not mapped in the child. The
+//! child must not access it: a write there would change the parent's messages. Memory on the heap is copied as usual.
 //!
-//! Inside, the protocol's state is apart from the methods ([`conversations`](crate::conversations)): `driving` and
-//! `posting` do with methods what it asks for, `connections` and `connect` know which peer is behind which handle, `callers`
-//! which of them are one, `listening` where others reach us, `messages` looks at those that wait for receives, `progress` polls, `sleep` sleeps, `parked` lets others in meanwhile, `yielding` yields, `memory_waits` waits for what
-//! other processes do in shared memory, `watch` shows observers what is going on and `stall` tells of operations that make no progress. `loopback` is how a process sends to itself.
+//! Inside, the protocol's state is apart from the methods ([`conversations`](crate::conversations)). `driving` and `posting` carry out
+//! with methods what it requests; `connections` and `connect` map peers to handles; `callers` decides which peers are the same
+//! process; `listening` manages the addresses at which others reach us; `messages` probes those that wait for receives. `progress`
+//! polls, `sleep` sleeps, `parked` lets other threads in meanwhile, `yielding` yields, `memory_waits` waits for what other processes
+//! do in shared memory. `watch` publishes the state for observers, and `stall` reports operations that make no progress. `loopback` is
+//! the method by which a process sends to itself.
 
 mod callers;
 mod connect;
@@ -74,26 +76,26 @@ pub struct Endpoint<M: Matcher> {
     connections: Connections,
     methods: Methods,
     policy: Policy,
-    /// The kernel's count of threads that want a processor, opened when it is first asked for.
+    /// The kernel's count of threads that want a processor, opened when it is first needed.
     runnable: OnceCell<Option<Runnable>>,
     sleeper: Sleeper,
     /// The thread that sleeps detached from this endpoint.
     parked: Option<Announced>,
-    /// Time that was left to the last wait when another thread ended it.
+    /// The time that the last wait had left when another thread ended it.
     interrupted: Option<Duration>,
     /// See [`Info::sleeps`].
     sleeps: u64,
     /// See [`Info::expired_sleeps`].
     expired_sleeps: u64,
     watch: Watch,
-    /// Room to build an eager packet in.
+    /// A buffer for building eager packets.
     scratch: Vec<u8>,
     /// Methods that the system refused, and why.
     unavailable: Vec<(&'static str, String)>,
 }
 
 impl<M: Matcher> Endpoint<M> {
-    /// Starts an instance: registers methods and listens where the configuration says.
+    /// Starts an instance: registers methods and listens at the configured addresses.
     pub fn new(config: Config) -> Result<Self, Error> {
         let registry = Registry::builtin(&Settings {
             key: config.key.clone(),
@@ -106,7 +108,7 @@ impl<M: Matcher> Endpoint<M> {
         Self::with_methods(config, registry)
     }
 
-    /// Starts an instance over methods of the caller's choice.
+    /// Starts an instance over the caller's own methods.
     pub fn with_methods(config: Config, mut registry: Registry) -> Result<Self, Error> {
         let system = |source| causeway_transport::Error::System {
             what: "making an eventfd".into(),
@@ -170,13 +172,12 @@ impl<M: Matcher> Endpoint<M> {
         self.connections.listening.clone()
     }
 
-    /// A handle for the process at `address`. Several addresses of one process may be given, joined
-    /// with commas: the cheapest that can be reached is taken. Equal addresses give equal handles;
-    /// each look-up adds a reference. No connection is made yet.
+    /// Returns a handle for the process at `address`. Several addresses of one process may be given, joined with commas: the cheapest
+    /// that can be reached is used. Equal addresses give equal handles; each look-up adds a reference. No connection is made yet.
     ///
-    /// If the process has connected to us, listens at the cheapest of the addresses, and can be told to be
-    /// the one that does, the handle is that of its unexpected messages, and there is one connection; two processes
-    /// that call each other settle on one. Otherwise what it sends on connections of its own comes from another handle. An
+    /// If the process has connected to us, listens at the cheapest of the addresses, and is known for certain to be
+    /// that process, the handle is that of its unexpected messages, and there is one connection; two processes that
+    /// call each other settle on one. Otherwise messages on connections that it has made come from another handle. An
     /// address of this process itself may be looked up, too.
     pub fn lookup(&mut self, address: &str) -> Result<Addr, Error> {
         self.check_process()?;
@@ -201,8 +202,8 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Takes a reference away; the last one drops the connection once nothing is in flight. One that the peer may use
-    /// for calls of its own is dropped once the peer does not need it either.
+    /// Releases a reference; the last one drops the connection once nothing is in flight. A connection that the peer
+    /// may use for calls of its own is dropped once the peer does not need it either.
     pub fn release(&mut self, addr: Addr) {
         let Some(peer) = self.find(addr) else {
             return;
@@ -215,10 +216,9 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Drops the connection under an address at once, without waiting for the peer: for one that
-    /// hangs. Every operation in flight with it completes with [`PeerError::Disconnected`](crate::PeerError::Disconnected), its early
-    /// messages are discarded, exports to it end. References stay valid; the next operation on a
-    /// looked-up address connects anew.
+    /// Drops the connection of an address at once, without waiting for the peer: for a peer that hangs. Every operation in flight with
+    /// it completes with [`PeerError::Disconnected`](crate::PeerError::Disconnected), its early messages are discarded, and exports to
+    /// it end. References stay valid; the next operation on a looked-up address connects anew.
     pub fn disconnect(&mut self, addr: Addr) {
         if let Some(peer) = self.find(addr) {
             self.drop_connection(peer);
@@ -235,14 +235,14 @@ impl<M: Matcher> Endpoint<M> {
         Some(ConnectionId(method, handle))
     }
 
-    /// The scheme of the method that a peer is connected by.
+    /// The scheme of the method by which a peer is connected.
     pub fn method(&self, addr: Addr) -> Option<&'static str> {
         let peer = self.find(addr)?;
         let (method, _) = self.connections.link(peer)?;
         Some(self.methods.slots[method].scheme)
     }
 
-    /// What was chosen for this address, and why.
+    /// Which method and address were chosen for a peer, and why.
     pub fn report(&self, addr: Addr) -> Option<PeerReport> {
         let peer = self.find(addr)?;
         let entry = &self.conversations.peers[peer];
@@ -272,7 +272,7 @@ impl<M: Matcher> Endpoint<M> {
         Some(report)
     }
 
-    /// Opens a completion queue. Operations posted to it are tested apart from others.
+    /// Opens a completion queue. Operations posted to it are tested separately from others.
     pub fn open_queue(&mut self) -> Result<Queue, Error> {
         const LIMIT: usize = 1 << 16;
         self.check_process()?;
@@ -294,10 +294,9 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Sends `data`, gathered from fragments, to be received under `tag`. A completed send has left the
-    /// caller's memory. Once all sends to a peer are complete, all of them have left the process, whatever it does then: one
-    /// that completes at once although its packet is held stands behind another one that is not complete
-    /// ([`Endpoint::flush`]).
+    /// Sends `data`, gathered from fragments, to be received under `tag`. A completed send has left the caller's memory. Once all
+    /// sends to a peer are complete, all of them have left the process, whatever the process does then: a send that completes at once
+    /// although its packet is held is behind another that is not complete ([`Endpoint::flush`]).
     #[inline]
     pub fn post_send(
         &mut self,
@@ -316,7 +315,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Whether the method may hold messages to a peer whose sends are complete, behind one of a send that is not.
+    /// Whether the method may hold messages to a peer whose sends are complete, behind one whose send is not.
     #[inline]
     pub fn holds_messages(&self, to: Addr) -> bool {
         if !self.conversations.has_held() {
@@ -326,8 +325,8 @@ impl<M: Matcher> Endpoint<M> {
         peer.is_some_and(|peer| self.conversations.holds_send(peer))
     }
 
-    /// Sends what methods hold of messages, also of those whose sends are complete while another one to the same peer is
-    /// not: as far as the network takes it now, and a bounded amount. For calls after which the caller may compute for long.
+    /// Sends messages that methods hold, including those whose sends are complete while another to the same peer is not: as far as the
+    /// network accepts them now, and a bounded amount. For callers that may compute for long afterwards.
     #[inline]
     pub fn flush(&mut self) {
         if self.conversations.has_held() {
@@ -336,10 +335,9 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Receives the next message that matches `pattern` into `into`, scattered over fragments. A message
-    /// larger than the fragments completes with [`OpError::TooLarge`].
-    ///
-    /// Peers that the pattern names must be known ([`Endpoint::number`]).
+    /// Receives the next message that matches `pattern` into `into`, scattered over fragments. A message larger than
+    /// the fragments completes with [`OpError::TooLarge`]. Peers that the pattern names must exist
+    /// ([`Endpoint::number`]). Peers that the pattern names must be known ([`Endpoint::number`]).
     #[inline]
     pub fn post_receive(
         &mut self,
@@ -356,8 +354,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Sends `data` to be found by the peer's [`Endpoint::testunexpected`]. At most
-    /// [`Config::unexpected_limit`] bytes.
+    /// Sends `data`, which the peer receives by [`Endpoint::testunexpected`]. At most [`Config::unexpected_limit`] bytes.
     pub fn post_sendunexpected(
         &mut self,
         to: Addr,
@@ -369,10 +366,9 @@ impl<M: Matcher> Endpoint<M> {
         self.post_message(to, data, tag, (queue, user), Sending::Unexpected)
     }
 
-    /// Cancels an operation. It still completes, with [`OpError::Cancelled`] or, if that came first,
-    /// as it would have; its memory is free only then. A receive whose memory was offered to its sender completes when the
-    /// sender has said whether its message was written: that of a peer that hangs, when the connection is dropped
-    /// ([`Endpoint::disconnect`]).
+    /// Cancels an operation. It still completes, with [`OpError::Cancelled`] or, if it was done before, with its own result; its
+    /// memory is free only then. A receive whose memory was offered to its sender completes when the sender has replied whether its
+    /// message was written; if that peer hangs, when the connection is dropped ([`Endpoint::disconnect`]).
     pub fn cancel(&mut self, op: OpId) {
         if self.check_process().is_err() {
             return;
@@ -399,8 +395,8 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Waits until an operation is done, and returns how many bytes it has moved. `None` if it has failed or is not known: then
-    /// [`Endpoint::test`] says why.
+    /// Waits until an operation is done, and returns how many bytes it has moved. `None` if it has
+    /// failed or does not exist: [`Endpoint::test`] then returns the error.
     #[inline]
     pub fn wait_for(&mut self, op: OpId) -> Option<u64> {
         loop {
@@ -435,7 +431,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Makes progress, for `idle` at most, and tests once more.
+    /// Makes progress for at most `idle`, and tests once more.
     #[inline(never)]
     fn test_again(&mut self, op: OpId, idle: Duration) -> Tested {
         self.progress();
@@ -444,7 +440,7 @@ impl<M: Matcher> Endpoint<M> {
             tested => return tested,
         }
         let index = op.0 as u32;
-        // One whose queue was closed is gone once it is done.
+        // If its queue was closed, the operation no longer exists once it is done.
         if self.wait_until(idle, |all| all.is_done(index)) {
             self.conversations.shared.take_successful(op)
         } else {
@@ -452,8 +448,8 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Tests some operations; appends those that completed to `out` and returns how many. Of no operations none
-    /// completes: progress is made, and slept, for `idle`.
+    /// Tests some operations; appends those that completed to `out` and returns how many. If there
+    /// are none, the call makes progress and sleeps for `idle`.
     pub fn testsome(
         &mut self,
         ops: &[OpId],
@@ -513,8 +509,7 @@ impl<M: Matcher> Endpoint<M> {
         Ok(count)
     }
 
-    /// Takes at most `most` unexpected messages. Each carries a reference to its address, which the
-    /// caller releases.
+    /// Takes at most `most` unexpected messages. Each holds a reference to its address, which the caller releases.
     pub fn testunexpected(
         &mut self,
         most: usize,
@@ -522,7 +517,7 @@ impl<M: Matcher> Endpoint<M> {
         out: &mut Vec<Unexpected>,
     ) -> Result<usize, Error> {
         self.check_process()?;
-        // Even if some wait: those whose messages have yet to be fetched must not fall behind.
+        // Even if some are waiting: peers whose messages have yet to be fetched must not fall behind.
         self.progress();
         if self.conversations.shared.ready.is_empty() && !idle.is_zero() {
             self.wait_until(idle, |all| !all.shared.ready.is_empty());
@@ -541,9 +536,9 @@ impl<M: Matcher> Endpoint<M> {
         Ok(count)
     }
 
-    /// Makes progress until something completes in `queue`, an unexpected message arrives, or `idle`
-    /// has passed: what a server's loop sleeps in. Returns whether there is something to test for: in a forked child
-    /// always, since testing tells what is wrong.
+    /// Makes progress until something completes in `queue`, an unexpected message arrives, or
+    /// `idle` has passed: the call in which a server's loop sleeps. Returns whether there is
+    /// something to test for: in a forked child always, since testing returns the error.
     pub fn wait(&mut self, queue: Queue, idle: Duration) -> bool {
         if self.check_process().is_err() {
             return true;
@@ -560,24 +555,24 @@ impl<M: Matcher> Endpoint<M> {
         ready(&self.conversations) || (!idle.is_zero() && self.wait_until(idle, ready))
     }
 
-    /// Differs from what it was before if something has completed since, or an unexpected message has arrived.
+    /// A value that changes when an operation completes or an unexpected message arrives.
     #[inline]
     pub fn changes(&self) -> (u64, usize) {
         self.conversations.shared.changes()
     }
 
-    /// The time that was left to the last wait, if [`Waker::wake`] has ended it. The next call returns `None`.
+    /// The time that was left to the last wait, if [`Waker::wake`] has ended it. Later calls return `None`.
     pub fn take_interrupted(&mut self) -> Option<Duration> {
         self.interrupted.take()
     }
 
-    /// Ends a wait in this instance when another thread calls [`Waker::wake`].
+    /// A waker, by which another thread ends a wait in this instance ([`Waker::wake`]).
     pub fn waker(&self) -> Waker {
         self.sleeper.waker()
     }
 
-    /// A buffer laid out for the method that serves `addr`: peers may map it. Up to 64 MiB it has its pages from the
-    /// beginning. Freed when its last clone is dropped.
+    /// Allocates a buffer for the method that serves `addr`: peers may map it. Up to 64 MiB, its
+    /// pages are populated at once. Freed when its last clone is dropped.
     pub fn memalloc(&mut self, addr: Addr, len: usize) -> Result<Memory, Error> {
         let peer = self.peer(addr)?;
         let method = match self.connections.link(peer) {
@@ -611,7 +606,7 @@ impl<M: Matcher> Endpoint<M> {
         Ok(self.methods.slot(method).grant(handle, memory, access)?)
     }
 
-    /// Ends an export; the peer cannot touch the memory once this returns.
+    /// Ends an export; the peer cannot access the memory once this returns.
     pub fn unexport(&mut self, addr: Addr, region: &RegionDescriptor) {
         if let Some(peer) = self.find(addr)
             && let Some((method, handle)) = self.connections.link(peer)
@@ -620,8 +615,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Moves bytes between local memory and memory that the process at `addr` exports to us: one
-    /// completion for the whole list.
+    /// Moves bytes between local memory and memory that the process at `addr` exports to us: one completion for the whole list.
     pub fn post_transfer(
         &mut self,
         addr: Addr,
@@ -668,7 +662,7 @@ impl<M: Matcher> Endpoint<M> {
         self.methods.get(method).map(handle, region)
     }
 
-    /// Changes an option, of one address or of the instance. Only the eager limit is of an address.
+    /// Changes an option, of one address or of the instance. Only the eager limit can be set for one address.
     pub fn set_info(&mut self, addr: Option<Addr>, option: InfoOption) -> Result<(), Error> {
         self.check_process()?;
         let peer = addr.map(|addr| self.peer(addr)).transpose()?;
@@ -691,7 +685,7 @@ impl<M: Matcher> Endpoint<M> {
             (InfoOption::Spin(limit), _) => self.policy.set_limit(limit),
             (InfoOption::Rendezvous(policy), _) => {
                 self.conversations.shared.tuning.policy = policy;
-                // A caller that says which side copies does not want the other to.
+                // A caller that chooses the side that copies does not want the other side to copy as well.
                 let both = policy == RendezvousPolicy::Adaptive;
                 self.share_copies(Sharing {
                     offers: both,
@@ -705,7 +699,7 @@ impl<M: Matcher> Endpoint<M> {
         Ok(())
     }
 
-    /// What the instance is doing: load, queue depths, memory held for unexpected messages.
+    /// The state of the instance: load, queue depths, memory held for unexpected messages.
     pub fn get_info(&self, addr: Option<Addr>) -> Info {
         let peers = match addr {
             Some(addr) => Vec::from_iter(self.conversations.peers.find(addr.0)),
@@ -760,7 +754,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Refuses a call in a process that was forked from the one that the instance belongs to.
+    /// Refuses a call in a process that was forked from the owner of the instance.
     #[inline]
     fn check_process(&self) -> Result<(), Error> {
         match self.process.is_this_process() {
@@ -769,13 +763,13 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// The peer of an address, for calls that do nothing where there is none.
+    /// The peer of an address, for calls that do nothing if it does not exist.
     fn find(&self, addr: Addr) -> Option<u32> {
         self.check_process().ok()?;
         self.number(addr)
     }
 
-    /// The number under which patterns name a peer, unless the address is stale.
+    /// The number by which patterns name a peer, unless the address is stale.
     #[inline]
     pub fn number(&self, addr: Addr) -> Option<u32> {
         self.conversations.peers.find(addr.0)

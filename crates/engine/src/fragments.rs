@@ -16,7 +16,7 @@ pub(crate) enum Fragments {
     One(Memory),
     /// More.
     Many(Box<[Memory]>),
-    /// So many that only their owner walks over them.
+    /// So many pieces that only their owner walks over them.
     Pieces(Box<dyn Pieces>),
 }
 
@@ -43,12 +43,12 @@ impl Fragments {
 }
 
 impl Fragments {
-    /// Whether only the owner walks over them.
+    /// Whether only the owner walks over the memory.
     pub(crate) fn is_in_pieces(&self) -> bool {
         matches!(self, Self::Pieces(_))
     }
 
-    /// Puts a whole message into them.
+    /// Writes a whole message into the fragments.
     pub(crate) fn write(&self, bytes: &[u8]) {
         match self {
             Self::Pieces(pieces) => pieces.unpack(0, bytes.into()),
@@ -57,16 +57,16 @@ impl Fragments {
     }
 }
 
-/// Where a message that is received is to go.
+/// Where to put a message that is received.
 pub(crate) enum Room<'a> {
-    /// Into these fragments.
+    /// These fragments.
     Memory(&'a [Memory]),
-    /// Into pieces that take so many bytes.
+    /// Pieces with room for this many bytes.
     Pieces(Box<dyn Pieces>, u64),
 }
 
 impl Room<'_> {
-    /// Bytes that there is room for.
+    /// The room in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Memory(list) => sum(list),
@@ -74,7 +74,7 @@ impl Room<'_> {
         }
     }
 
-    /// Puts a whole message into it.
+    /// Writes a whole message into it.
     pub(crate) fn write(&self, bytes: &[u8]) {
         match self {
             Self::Memory(list) => scatter_bytes(bytes, list),
@@ -82,7 +82,7 @@ impl Room<'_> {
         }
     }
 
-    /// The same, kept by an operation.
+    /// Converts it for an operation to hold.
     pub(crate) fn keep(self) -> Fragments {
         match self {
             Self::Memory(list) => Fragments::share(list),
@@ -91,7 +91,7 @@ impl Room<'_> {
     }
 }
 
-/// Bytes of a list.
+/// The total size of a list in bytes.
 #[inline]
 pub(crate) fn total(list: &[Memory]) -> Result<u64, Error> {
     if let [memory] = list
@@ -112,7 +112,7 @@ pub(crate) fn total(list: &[Memory]) -> Result<u64, Error> {
     Ok(sum)
 }
 
-/// Refuses memory that is for reading only as a place to write to.
+/// Refuses read-only memory that is to be written to.
 #[inline]
 pub(crate) fn check_writable(list: &[Memory]) -> Result<(), Error> {
     if list.iter().all(Memory::is_writable) {
@@ -141,7 +141,7 @@ pub(crate) fn scatter_bytes(mut bytes: &[u8], list: &[Memory]) {
     }
 }
 
-/// Bytes of a list that is known to be short enough.
+/// The total size of a list that was checked before, in bytes.
 pub(crate) fn sum(list: &[Memory]) -> u64 {
     list.iter().map(|memory| memory.len() as u64).sum()
 }

@@ -1,50 +1,52 @@
-//! The state of a connection's greeting, and what an instance says of itself in it.
+//! The state of a connection's greeting, and what an instance states in it.
 
 use causeway_wire::bmi::{Header, InstanceId, Introduction};
 use causeway_wire::formats::Formats;
 
-/// Where the greeting of a connection stands. Small: every idle peer has one.
+/// The state of a connection's greeting. Small, as every idle peer has one.
 #[derive(Debug, Default)]
 pub(crate) struct Greeting {
     /// The peer has made the connection.
     pub(crate) called: bool,
-    /// What is awaited.
+    /// What has to arrive before messages may flow.
     pub(crate) awaited: Awaited,
-    /// The format that both speak.
+    /// The format that both sides speak.
     pub(crate) format: u8,
-    /// We do not need the connection, and the peer, which asked, closes it or stays.
+    /// This side has agreed not to need the connection, and the peer, which asked, closes it or
+    /// stays.
     pub(crate) agreed_to_leave: bool,
-    /// The peer does not need the connection, and has no reply yet.
+    /// The peer has asked to leave, and has not been sent a reply yet.
     pub(crate) asked_to_leave: bool,
-    /// What the peer says of itself. Where it can be reached is forgotten once the driver has compared it.
+    /// The peer's introduction. Its addresses are dropped once the driver has compared them.
     pub(crate) theirs: Option<Box<Introduction>>,
-    /// A connection that the peer has made meanwhile, and that waits for what becomes of ours.
+    /// A connection that the peer has made meanwhile, and that waits until ours has come up or
+    /// failed.
     pub(crate) rival: Option<Box<Rival>>,
 }
 
-/// A caller, by its conversation's key, that waits.
+/// A caller that waits, by its conversation's key.
 #[derive(Debug)]
 pub(crate) struct Rival(pub(crate) u64);
 
 impl Greeting {
-    /// Which instance the peer says it is.
+    /// Which instance the peer claims to be.
     pub(crate) fn id(&self) -> Option<InstanceId> {
         self.theirs.as_ref().map(|theirs| theirs.id)
     }
 }
 
-/// What is awaited before messages may flow.
+/// What has to arrive before messages may flow.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
     #[default]
     Hello,
     Introduction,
-    /// Of ours: whether the caller is a peer that is known.
+    /// This side's decision whether the caller is a peer that is known.
     Decision,
     Ready,
 }
 
-/// Which instance this is, and what it speaks.
+/// Which instance this is, and which formats it speaks.
 #[derive(Debug)]
 pub(crate) struct Own {
     pub(crate) introduction: Introduction,
@@ -52,7 +54,7 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// Whether others can call.
+    /// Whether other processes can call this instance.
     pub(crate) fn is_callable(&self) -> bool {
         !self.introduction.addresses.is_empty()
     }
@@ -72,12 +74,13 @@ impl Default for Own {
     }
 }
 
-/// What becomes of a caller; see [`Conversations::meet`](crate::conversations::Conversations::meet).
+/// The decision about a caller; see
+/// [`Conversations::meet`](crate::conversations::Conversations::meet).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meeting {
-    /// It is a peer of its own.
+    /// It is a new peer.
     Distinct,
-    /// It is the peer that is known: its connection is to be that peer's.
+    /// It is the known peer, which takes over the connection.
     Same,
     /// It waits until the connection that we are making to the known peer has come up or failed.
     Wait,

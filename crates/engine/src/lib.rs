@@ -1,24 +1,29 @@
-//! What every messenger needs, once: conversations with peers over whatever methods reach them.
+//! The part that all messengers share: conversations with peers over whatever methods reach them.
 //!
-//! A messenger is a [`matcher`](matcher::Matcher), which says which receive a message belongs to, and a programming
-//! interface; BMI and MPI are two. Below it, an [`Endpoint`] is the same for all: it posts, tests, waits, connects, and
-//! bounds the memory of messages that came before their receives.
+//! A messenger consists of a [`matcher`](matcher::Matcher), which decides which receive a message
+//! belongs to, and a programming interface; BMI and MPI are two. Below it, an [`Endpoint`] is the
+//! same for all: it posts, tests, waits, connects, and bounds the memory of messages that arrive
+//! before their receives.
 //!
 //! Read [`types`] first, then [`Endpoint`]. Inside:
 //!
-//! - `conversation` is the protocol with one peer, without I/O and without a clock: greeting, credits (`credit`), eager messages,
-//!   rendezvous, messages in [`Pieces`], transfers of remote memory (`transfers`), cancelling. `handshake` is what an instance says of
-//!   itself, and the states of a connection's greeting.
-//! - [`conversations`] is the table of all of them, with what they share (`shared`: operations, matcher, early messages).
+//! - `conversation` is the protocol with one peer, without I/O and without a clock: greeting,
+//!   credits (`credit`), eager messages, rendezvous, messages in [`Pieces`], transfers of remote
+//!   memory (`transfers`), cancelling. `handshake` has what an instance states in its greeting, and
+//!   the states of a connection's greeting.
+//! - [`conversations`] is the table of all conversations, with what they share (`shared`:
+//!   operations, matcher, early messages).
 //! - `endpoint` drives that table with methods; `waiting` decides whether a caller spins, yields or sleeps; `clock` is the one
 //!   place that reads the time.
-//! - `operation` is one send, receive or transfer and its states; `fragments` is its memory. Operations and peers stand in
-//!   [`slab`](causeway_transport::slab) tables, and [`lists`] are threaded through their entries. `offers` counts receives that are offered to their senders.
-//!   `registrations` are cached for methods that need them, and `traffic` counts.
+//! - `operation` is one send, receive or transfer and its states; `fragments` is its memory.
+//!   Operations and peers are in [`slab`](causeway_transport::slab) tables, and [`lists`] are
+//!   threaded through their entries. `offers` holds the accounts of offered receives,
+//!   `registrations` caches registrations for methods that need them, and `traffic` has the
+//!   counters.
 //!
 //! The packets are defined in `causeway_wire::bmi`.
 //!
-//! What this crate does not do: order messages of different tags, understand what they contain, or
+//! What this crate does not do: order messages of different tags, interpret their contents, or
 //! retry what failed.
 #![forbid(unsafe_code)]
 

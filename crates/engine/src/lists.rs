@@ -6,7 +6,8 @@ use std::ops::IndexMut;
 /// No entry.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// An entry's neighbours in the list that it is in. Nothing precedes the first entry, whatever stands there.
+/// An entry's neighbours in the list that it is in. The first entry has no predecessor, whatever
+/// its links hold.
 #[derive(Debug, Clone, Copy)]
 pub struct Links {
     prev: u32,
@@ -20,7 +21,7 @@ impl Links {
         (self.next != NONE).then_some(self.next)
     }
 
-    /// This entry follows, which was [appended](List::append).
+    /// Sets the entry behind this one, which was [appended](List::append).
     #[inline]
     pub fn set_next(&mut self, next: u32) {
         self.next = next;
@@ -36,17 +37,17 @@ impl Default for Links {
     }
 }
 
-/// The list of an entry's owner: a peer, a context.
+/// The kind of list that belongs to an owner: a peer, a completion queue.
 #[derive(Debug)]
 pub struct Owned;
 
-/// The list of entries that a table keeps in one bucket.
+/// The kind of list that is one bucket of a hash table.
 #[derive(Debug)]
 pub struct Bucket;
 
-/// Something that can be in one list of a kind at a time.
+/// An entry that can be in one list of each kind at a time.
 pub trait Linked<Kind = Owned> {
-    /// Where its neighbours are noted.
+    /// The links to its neighbours.
     fn links(&mut self) -> &mut Links;
 }
 
@@ -100,8 +101,8 @@ impl<Kind> List<Kind> {
         }
     }
 
-    /// Appends an entry that is in no list, whose links these are. Returns the entry before it, which the caller links
-    /// to this one.
+    /// Appends an entry that is in no list and has these links. Returns the entry before it, which
+    /// the caller links to this one.
     #[inline(always)]
     pub fn append(&mut self, index: u32, links: &mut Links) -> Option<u32> {
         *links = Links {
@@ -115,7 +116,7 @@ impl<Kind> List<Kind> {
         (before != NONE).then_some(before)
     }
 
-    /// Takes an entry out that is in this list.
+    /// Removes an entry that is in this list.
     #[inline(always)]
     pub fn remove<S>(&mut self, slab: &mut S, index: u32)
     where
@@ -135,7 +136,8 @@ impl<Kind> List<Kind> {
         self.head == index
     }
 
-    /// Takes the first entry out, whose links these are. The entry behind it is not touched: it may lie in another cache line.
+    /// Removes the first entry, which has these links. The entry behind it is not touched: it may
+    /// be in another cache line.
     #[inline(always)]
     pub fn remove_first(&mut self, links: Links) {
         self.head = links.next;
@@ -144,7 +146,7 @@ impl<Kind> List<Kind> {
         }
     }
 
-    /// Puts an entry that is in no list before all others.
+    /// Inserts an entry that is in no list before all others.
     pub fn push_front<S>(&mut self, slab: &mut S, index: u32)
     where
         S: IndexMut<u32, Output: Linked<Kind>> + ?Sized,
@@ -173,7 +175,7 @@ impl<Kind> List<Kind> {
         }
     }
 
-    /// All entries, first to last.
+    /// All entries, in order.
     pub fn to_vec<S>(self, slab: &mut S) -> Vec<u32>
     where
         S: IndexMut<u32, Output: Linked<Kind>> + ?Sized,

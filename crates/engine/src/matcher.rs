@@ -4,8 +4,9 @@
 //! communicators and wildcards. Everything else that a conversation does is the same for all of them, so the engine
 //! is generic over a [`Matcher`].
 //!
-//! A matcher does not own receives and messages: it knows them by number, and the engine gives the same number
-//! out again only after the matcher has been told to forget it. [`table`] finds entries by what they are for.
+//! A matcher does not own receives and messages: it has their numbers, and the engine reuses a
+//! number only after the matcher has been called to forget it. [`table`] is a hash table for
+//! matchers.
 
 mod by_tag;
 pub mod table;
@@ -15,66 +16,69 @@ pub use by_tag::{ByTag, FromTag};
 /// Matches messages with receives. Receives are matched in the order in which they were posted, messages of one
 /// peer in the order in which they arrived.
 pub trait Matcher: Default {
-    /// What a receive asks for.
+    /// What a receive can match.
     type Pattern: Copy + std::fmt::Debug;
 
     /// The only peer whose messages match, if there is one: the receive fails when that peer is lost.
     fn only_peer(pattern: Self::Pattern) -> Option<u32>;
 
-    /// A tag that messages have that match, to tell people of the receive.
+    /// A tag of messages that match, to describe the receive in logs.
     fn tag(pattern: Self::Pattern) -> u64;
 
-    /// A receive starts to wait.
+    /// A receive begins to wait.
     fn post(&mut self, receive: u32, pattern: Self::Pattern);
 
-    /// A receive is new, but does not wait, because [`Matcher::take`] has found a message for it. It may have to wait
-    /// later.
+    /// A new receive that does not wait, because [`Matcher::take`] has found a message for it. It
+    /// may have to wait later.
     fn remember(&mut self, receive: u32, pattern: Self::Pattern);
 
-    /// A receive that [`Matcher::arrive`] returned, or that the matcher was to [remember](Matcher::remember), waits
-    /// again, before all others: its message was withdrawn.
+    /// A receive that [`Matcher::arrive`] returned, or that was passed to [`Matcher::remember`],
+    /// waits again, before all others: its message was withdrawn.
     fn post_again(&mut self, receive: u32);
 
-    /// A receive that waits does so no more.
+    /// A waiting receive no longer waits.
     fn withdraw(&mut self, receive: u32);
 
-    /// Takes the receive out that a message of `peer` with `tag` belongs to.
+    /// Removes and returns the receive that a message of `peer` with `tag` belongs to.
     fn arrive(&mut self, peer: u32, tag: u64) -> Option<u32>;
 
-    /// The peer and the tag of the only messages that a receive which waits can get, if no other that waits would get them
-    /// before it. A matcher that cannot tell quickly says that there are others.
+    /// The peer and the tag of the only messages that a waiting receive can get, if no other
+    /// waiting receive would get them before it. `None` if there may be another, or a matcher
+    /// cannot find that out quickly.
     fn is_next_for(&mut self, _receive: u32) -> Option<(u32, u64)> {
         None
     }
 
-    /// The caller waits for a message of this pattern itself, behind all receives; with `None` it does no more.
+    /// The caller itself waits for a message of this pattern, after all posted receives; `None`
+    /// ends that.
     fn await_directly(&mut self, _pattern: Option<Self::Pattern>) {}
 
-    /// Whether a message that [`Matcher::arrive`] has found no receive for is the one that the caller waits for itself. A matcher
-    /// that is not asked for such messages has none.
+    /// Whether a message for which [`Matcher::arrive`] has found no receive is the one for which
+    /// the caller itself waits. The default is for matchers without such waits.
     fn is_awaited_directly(&self, _peer: u32, _tag: u64) -> bool {
         false
     }
 
-    /// The receives that wait and that only `peer` can satisfy, oldest first, at most so many.
+    /// The waiting receives that only `peer` can satisfy, oldest first, at most `most`.
     fn receives_of(&mut self, peer: u32, most: usize) -> Vec<u32>;
 
-    /// No receive has been found for a message: it is held until one is posted.
+    /// Holds a message without a receive until one is posted.
     fn hold(&mut self, message: u32, peer: u32, tag: u64);
 
-    /// Likewise, for a message that is older than all that are held.
+    /// Likewise, for a message that is older than all held ones.
     fn hold_first(&mut self, message: u32, peer: u32, tag: u64);
 
-    /// A message is held no more.
+    /// A held message is dropped.
     fn discard(&mut self, message: u32);
 
-    /// Takes the message out that a receive gets for which [`Matcher::post_again`] would be allowed.
+    /// Removes and returns the message for a receive for which [`Matcher::post_again`] would be
+    /// allowed.
     fn take_for(&mut self, receive: u32) -> Option<u32>;
 
-    /// Takes the message out that a receive of this pattern gets.
+    /// Removes and returns the message for a receive of this pattern.
     fn take(&mut self, pattern: Self::Pattern) -> Option<u32>;
 
-    /// The message that [`Matcher::take`] would take, which stays (a probe).
+    /// Returns the message that [`Matcher::take`] would, and leaves it (a probe).
     fn find(&mut self, pattern: Self::Pattern) -> Option<u32>;
 
     /// Whether a message is held.

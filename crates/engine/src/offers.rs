@@ -1,15 +1,17 @@
-//! What is counted of offers: receives that senders may write into before they have announced a message
-//! (`conversation::offers`).
+//! The accounts of offers: receives into which senders may write before they have announced a
+//! message (`conversation::offers`).
 //!
 //! An offer saves time if the receiver is busy with something else when the message comes: the sender writes at once, instead of announcing
 //! the message and waiting until the receiver polls. If the receiver polls all the time, it replies to an announcement just as fast, and the
 //! offer costs both sides more than the announcement. The receiver therefore watches some of its receives ([`Watch`]), and makes
 //! offers while it finds that their messages had to wait for its next poll.
 //!
-//! Senders use some offers and not others, and the receiver counts both. It makes offers in pairs, because the first of a pair may cross a
-//! message that is under way, which makes that sender look for the second. After each unused pair, the receiver makes no offer for
-//! twice as many receives as after the unused pair before; each used offer shortens that pause by an eighth. In effect, offers go on while
-//! at most one in six is unused; otherwise they become rare, two for every thousand receives.
+//! Senders use some offers and not others, and the receiver counts both. It makes offers in pairs,
+//! because the first of a pair may cross a message that is on its way, which makes that sender look
+//! for the second. After each unused pair, the receiver makes no offer for a number of receives
+//! that doubles from one unused pair to the next; each used offer shortens that pause by an eighth.
+//! In effect, offers go on while at most one in six is unused; otherwise they become rare, two for
+//! every thousand receives.
 
 use std::time::{Duration, Instant};
 
@@ -17,46 +19,49 @@ use causeway_wire::bmi::Offer;
 
 use crate::types::Tag;
 
-/// A receiver whose last poll was this long ago, or longer, counts as busy with something else. Posting a window of 64 receives takes less time
-/// than that. Where a sender has to wait for less, an offer gains little: it costs both sides half a microsecond, and the sender copies alone
-/// what the receiver could help to copy.
+/// A receiver whose last poll was at least this long ago counts as busy with something else.
+/// Posting a window of 64 receives takes less time than that. Where a sender has to wait for less,
+/// an offer gains little: it costs both sides half a microsecond, and the sender alone copies what
+/// the receiver could help to copy.
 const AWAY: Duration = Duration::from_micros(20);
 
-/// One of so many receives with room for a large message is watched: each poll meanwhile reads the clock twice. A receive that is
-/// the only one from its peer counts as so many.
+/// One in this many receives with room for a large message is watched: each poll meanwhile reads
+/// the clock twice. A receive that is the only one from its peer counts as this many.
 const WATCHED: u16 = 4096;
 const ONLY: u16 = 512;
 
-/// A receive whose message has not come after so many polls, none of which was late, is that of a process that polls.
+/// A watched receive whose message has not come after this many polls, none of them late, belongs
+/// to a process that polls.
 const MOST_POLLS: u8 = 64;
 
-/// Most receives that are not offered between two offers, where no offer is ever used.
+/// Most receives without an offer between two offers, where no offer is ever used.
 const MOST_PASSED_BY: u32 = 1023;
 
-/// Offers of one connection, in both directions.
+/// The offers of one connection, in both directions.
 #[derive(Debug, Default)]
 pub(crate) struct Offers {
-    /// Expected messages that have come, and that have left, however they travelled.
+    /// Expected messages that have arrived, and that have left, in whatever way they travelled.
     pub(crate) seen: u32,
     pub(crate) sent: u32,
-    /// Receives of ours that are offered.
+    /// Receives on this side that are offered.
     pub(crate) out: u32,
-    /// How many receives are not offered before the next one is, and how many will be after an unused offer.
+    /// How many receives are passed over before the next offer, and how many will be after an
+    /// unused offer.
     pub(crate) skip: u32,
     pub(crate) penalty: u32,
-    /// The last offer was not used, and the next receive is offered all the same.
+    /// The last offer was not used, and the next receive is offered nevertheless.
     pub(crate) again: bool,
-    /// Messages of ours that are being written into receives of the peer's, or are about to be.
+    /// Messages of this side that are being written into the peer's receives, or are about to be.
     pub(crate) writing: u32,
-    /// The last large message found an offer, or left just before one came: the next may find one that has come and was not
-    /// looked at.
+    /// The last large message found an offer, or left just before one arrived: an offer for the
+    /// next may have arrived unseen.
     pub(crate) expected: bool,
-    /// Offers of the peer's that can be used, by tag.
+    /// Offers from the peer that can be used, by tag.
     pub(crate) kept: Vec<(Tag, Offer)>,
 }
 
 impl Offers {
-    /// The connection is another one. What offers were good for stays.
+    /// Resets the accounts for another connection. The pause between offers is kept.
     pub(crate) fn restart(&mut self) {
         *self = Self {
             skip: self.skip,
@@ -65,13 +70,13 @@ impl Offers {
         };
     }
 
-    /// An expected message has come.
+    /// An expected message has arrived.
     #[inline(always)]
     pub(crate) fn arrived(&mut self) {
         self.seen = self.seen.wrapping_add(1);
     }
 
-    /// An expected message leaves that was not written.
+    /// An expected message leaves without having been written into an offered receive.
     #[inline(always)]
     pub(crate) fn left(&mut self, tag: Tag) {
         self.sent = self.sent.wrapping_add(1);
@@ -92,7 +97,7 @@ impl Offers {
         self.writing > 0
     }
 
-    /// A receive that was offered has got a message that was not written into it, or none.
+    /// A receive that was offered got a message that was not written into it, or none.
     #[cold]
     #[inline(never)]
     pub(crate) fn was_unused(&mut self) {
@@ -115,27 +120,28 @@ impl Offers {
         self.writing += 1;
     }
 
-    /// The other side will not learn of a message that was to be written.
+    /// A message that was to be written leaves the accounts: the other side will not be notified of
+    /// it.
     pub(crate) fn give_write_up(&mut self) {
         self.sent = self.sent.wrapping_sub(1);
         self.writing = self.writing.saturating_sub(1);
     }
 }
 
-/// Finds out whether this process is away when large messages for its receives come.
+/// Finds out whether this process is busy elsewhere when large messages for its receives arrive.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// The receive that is watched, by key.
+    /// The watched receive, by key.
     receive: Option<u64>,
-    /// When the process last polled, and that ended, or posted the receive.
+    /// When the process last ended a poll, or posted the receive.
     polled: Option<Instant>,
-    /// How long after that it has polled again, at last.
+    /// How long after that the last poll began.
     late_by: Duration,
     /// Polls that were not late.
     polls: u8,
-    /// Receives before the next is watched.
+    /// Receives until the next one is watched.
     countdown: u16,
-    /// What was found.
+    /// The last result.
     is_away: bool,
 }
 
@@ -151,14 +157,15 @@ impl Watch {
         self.receive.is_some()
     }
 
-    /// Whether a receive is watched, and no time was given yet.
+    /// Whether a receive is watched, and no time was passed in yet.
     pub(crate) fn begins(&self) -> bool {
         self.receive.is_some() && self.polled.is_none()
     }
 
     /// Counts a receive. Returns whether to watch it.
     ///
-    /// Its message is found soon if it is the only receive from its peer: others are watched longer, and more seldom.
+    /// The message of a receive that is the only one from its peer is found soon; other receives
+    /// are watched longer, and more rarely.
     #[inline(always)]
     pub(crate) fn count(&mut self, is_only: bool) -> bool {
         self.countdown = self
@@ -167,7 +174,7 @@ impl Watch {
         self.countdown == 0 && self.receive.is_none()
     }
 
-    /// Watches a receive.
+    /// Begins to watch a receive.
     pub(crate) fn begin(&mut self, receive: u64) {
         *self = Self {
             receive: Some(receive),
@@ -177,7 +184,8 @@ impl Watch {
         };
     }
 
-    /// The process polls now, or is done with that, or has posted the receive now. Returns the receive that is watched.
+    /// Reports the time at which a poll begins or ends, or the receive was posted. Returns the
+    /// watched receive.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<u64> {
         let before = self.polled.replace(now).unwrap_or(now);
         self.late_by = now.saturating_duration_since(before);
@@ -191,12 +199,12 @@ impl Watch {
         self.receive
     }
 
-    /// The receive that is watched is over, and nothing was found.
+    /// Stops watching without a result.
     pub(crate) fn end(&mut self) {
         self.receive = None;
     }
 
-    /// A poll has found the large message of a receive, which may be the one that is watched.
+    /// A poll has found the large message of a receive, which may be the watched one.
     pub(crate) fn found(&mut self, receive: u64) {
         if self.receive == Some(receive) {
             self.receive = None;

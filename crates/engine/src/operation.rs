@@ -13,7 +13,7 @@
 //! transfer  ToMove ─► Moving ────────────────────────────────────────► Done
 //! ```
 //! A receive whose message comes whole is `Placed` while a method writes its bytes into the memory.
-//! Eager sends whose packets leave at once, and receives that find their message, skip all of it. `Finishing` stands before `Done`
+//! Eager sends whose packets leave at once, and receives that find their message, skip all of it. `Finishing` comes before `Done`
 //! while exports of the operation's memory are being ended.
 
 use causeway_sys::memory::HeldSpan;
@@ -36,43 +36,46 @@ pub(crate) enum What {
     SendUnexpected,
     /// `post_transfer`.
     Transfer,
-    /// Fetches a large unexpected message; no caller knows it.
+    /// Fetches a large unexpected message; internal, not visible to callers.
     Fetch,
 }
 
-/// An operation. What every small message needs of it stands first, in three cache lines together with what the table
-/// of operations keeps in front of it: a receiver touches all of them for each message.
+/// An operation. The fields that every small message needs come first, in three cache lines
+/// together with what the table of operations keeps before them: a receiver touches all of them for
+/// each message.
 #[repr(C)]
 pub(crate) struct Op {
-    /// In the conversation's list unless it is [`State::Posted`]; once done, in its completion queue.
+    /// In the conversation's list unless it is [`State::Posted`]; once done, in its completion
+    /// queue.
     pub(crate) links: Links,
-    /// [`NONE`] for a receive that any of several peers may satisfy, until one does.
+    /// [`NONE`] for a receive that any of several peers may satisfy, until one has.
     pub(crate) peer: u32,
     /// The completion queue.
     pub(crate) queue: u32,
     pub(crate) user: u64,
     pub(crate) tag: Tag,
-    /// Bytes of the memory; of a receive, its room.
+    /// Size of the memory in bytes; of a receive, its room.
     pub(crate) size: u64,
-    /// Bytes that were moved, by parts or when it is done.
+    /// Bytes that were moved, in parts or in total once it is done.
     pub(crate) moved: u64,
     /// Why it has failed.
     pub(crate) error: Option<Box<OpError>>,
-    /// The one fragment of a receive whose message has not come, by a shared reference
+    /// The one fragment of a receive whose message has not arrived, by a shared reference
     /// ([`Shared::references`](crate::shared::Shared::references)).
     pub(crate) held: HeldSpan,
     pub(crate) what: What,
     /// A receive that messages of several peers may satisfy.
     pub(crate) any_peer: bool,
-    /// A send that takes one of the peer's places for announcements.
+    /// A send that counts towards the limit of announcements at the peer.
     pub(crate) announced: bool,
-    /// A send that is done when its receive has been found: it is announced however small it is.
+    /// A send that is done only when its receive has been found: it is announced even if it is
+    /// small.
     pub(crate) synchronous: bool,
-    /// A receive whose memory the sender may write into, before anything was said of a message.
+    /// A receive into whose memory the sender may write before it has announced a message.
     pub(crate) offered: bool,
-    /// The other side has cancelled; what is in progress decides whether that came in time.
+    /// The other side has cancelled; what is in progress decides whether that was in time.
     pub(crate) withdrawn: bool,
-    /// Where the bytes that were moved end in the fragments.
+    /// The end of the moved bytes within the fragments.
     pub(crate) cursor: Cursor,
     pub(crate) fragments: Fragments,
     /// Keys under which the memory is exported to the peer.
@@ -87,62 +90,63 @@ impl Linked for Op {
     }
 }
 
-/// See the module's page. (The representation has what tells them apart in front.)
+/// See the module's page. (The representation puts the discriminant first.)
 #[derive(Debug)]
 #[repr(u8)]
 pub(crate) enum State {
-    /// A receive waits for its message; the matcher has it.
+    /// A receive that waits for its message; it is in the matcher.
     Posted,
-    /// A receive has its message, which is still with the sender.
+    /// A receive with its message, which is still at the sender.
     Matched(Incoming),
-    /// We are reading it.
+    /// This side reads the message.
     Pulling(Incoming),
-    /// A whole message of so many bytes is being written into the memory by the method.
+    /// The method is writing a whole message of `size` bytes into the memory.
     Placed { size: u64 },
     /// A part of the memory is to be exported to the sender.
     ToClear(Incoming),
     /// The sender may write up to byte `end`.
     Cleared { incoming: Incoming, end: u64 },
-    /// Parts of a receive's message come in packets, in order.
+    /// Parts of a receive's message arrive in packets, in order.
     Collecting(Incoming),
     /// A send in the peer's queue.
     Queued,
-    /// A send whose packet the method has taken, and has not sent: nothing of it is in the caller's memory. One
-    /// for each peer at most. Sends behind it to the same peer are done at once although the method holds their packets, too: this
-    /// one is not done before all have left.
+    /// A send whose packet the method has accepted, and not sent: no byte of it is left in the
+    /// caller's memory. At most one for each peer. Later sends to the same peer are done at once
+    /// although the method holds their packets, too: this one is not done before all have left.
     Held,
     /// A send whose memory is to be exported to the receiver.
     ToAnnounce { starved: bool },
-    /// The peer knows of it.
+    /// The peer has been sent the announcement.
     Announced,
     /// The message is being sent in parts to this receive.
     SendingParts { receive: u64 },
-    /// The peer's memory is known; our turn to write.
+    /// The peer's memory has been exported; the send waits to be started.
     ToPush(Clearance),
-    /// We are writing up to byte `end`.
+    /// This side writes up to byte `end`.
     Pushing { receive: u64, end: u64 },
-    /// A send that is to be written into a receive that is offered; our turn to write.
+    /// A send that is to be written into an offered receive; it waits to be started.
     ToWrite(Offer),
-    /// We are writing it.
+    /// This side writes it.
     Writing(Offer),
-    /// A receive that was offered, and is cancelled: the sender has yet to say whether it has written.
+    /// A receive that was offered, and is cancelled: the sender has yet to reply whether it has
+    /// written.
     Retracting,
-    /// A transfer waits for its turn.
+    /// A transfer that waits to be started.
     ToMove(Remote),
-    /// It is going on.
+    /// A transfer in progress.
     Moving,
-    /// Its exports are being ended.
+    /// Exports of its memory are being ended.
     Finishing,
     /// It can be tested for: it has moved [`Op::moved`] bytes, or has an [`Op::error`].
     Done,
 }
 
-/// A message that is still with its sender.
+/// A message that is still at its sender.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) announcement: Announcement,
     pub(crate) from_busy_server: bool,
-    /// Its sender sends it in parts.
+    /// The sender sends it in parts.
     pub(crate) in_parts: bool,
 }
 
@@ -153,7 +157,7 @@ pub(crate) struct Remote {
     pub(crate) regions: Regions,
 }
 
-/// An unused operation, to be [renewed](Op::renew).
+/// An unused operation, which [`Op::renew`] turns into a new one.
 impl Default for Op {
     fn default() -> Self {
         Self {
@@ -181,22 +185,22 @@ impl Default for Op {
 }
 
 impl Op {
-    /// Changes the state to one that goes along with nothing, mostly from such a one: then there is nothing to
-    /// be dropped, and all is one store.
+    /// Changes the state to `Posted`, mostly from a state without data: then nothing has to be
+    /// dropped, and it is a single store.
     #[inline(always)]
     pub(crate) fn wait_for_message(&mut self) {
         self.leave_state();
         self.state = State::Posted;
     }
 
-    /// Likewise: the operation can be tested for.
+    /// Likewise to `Done`.
     #[inline(always)]
     pub(crate) fn be_done(&mut self) {
         self.leave_state();
         self.state = State::Done;
     }
 
-    /// (A state that is handed on as a value would be copied with all the room that others need.)
+    /// (Moving the state out as a value would copy its full size, for the largest variant.)
     #[inline(always)]
     fn leave_state(&mut self) {
         if !matches!(self.state, State::Posted | State::Finishing | State::Done) {
@@ -210,8 +214,8 @@ impl Op {
         self.state = State::Finishing;
     }
 
-    /// Makes a blank or finished operation, which has no memory any more, a new one, in place: it is too large
-    /// to be moved about for each message. Its memory and its state are left to the caller.
+    /// Turns a blank or finished operation, which has no memory any more, into a new one, in place:
+    /// it is too large to be copied for each message. The caller sets its memory and its state.
     #[inline(always)]
     pub(crate) fn renew(
         &mut self,

@@ -4,12 +4,12 @@ use std::fmt;
 
 use causeway_sys::blocks::{Source, Target};
 
-/// The memory of one message, which only its owner knows how to walk. Parts are asked for in order, the last one mostly
-/// again when there was no room for it.
+/// The memory of one message, which only its owner can walk over. Parts are requested in order; the
+/// last one is requested again if there was no room for it.
 pub trait Pieces: Send + fmt::Debug {
-    /// Copies the bytes of the message from this one on into all of `into`.
+    /// Copies bytes of the message, from `position` on, into all of `into`.
     fn pack(&self, position: u64, into: Target<'_>);
 
-    /// Puts bytes of the message, from this one on, where they belong.
+    /// Copies bytes of the message, from `position` on, to where they belong.
     fn unpack(&self, position: u64, from: Source<'_>);
 }

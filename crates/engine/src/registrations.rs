@@ -1,9 +1,10 @@
-//! Registrations of memory with one method, kept for its next use: registering costs more than most transfers.
+//! A cache of memory registrations for one method: registering costs more than most transfers.
 //!
 //! Only methods that state [`Capabilities::needs_local_registration`](causeway_transport::Capabilities) have such a cache.
-//! The whole allocation is registered, so that every part of it finds the registration. A registration ends once the memory
-//! is gone, or when others need its place; transfers and exports begun with it are the method's affair. Memory without an
-//! identity ([`Memory::id`]) is registered for each use.
+//! The whole allocation is registered, so that every part of it finds the registration. A
+//! registration ends once the memory is freed, or when others need its place; the method deals with
+//! transfers and exports that still use it. Memory without an identity ([`Memory::id`]) is
+//! registered for each use.
 
 use std::collections::HashMap;
 
@@ -15,7 +16,7 @@ use causeway_wire::region::RegionDescriptor;
 
 /// Registrations that an instance keeps for each method which needs them.
 pub const MAX_REGISTRATIONS: usize = 256;
-/// Bytes of the memory that they cover. A larger allocation is registered in parts, for each use.
+/// Most bytes that they cover. A larger allocation is registered in parts, for each use.
 const MAX_BYTES: usize = 1 << 30;
 
 /// The cache of one method.
@@ -24,21 +25,21 @@ pub(crate) struct Registrations {
     entries: HashMap<Key, Entry>,
     /// Bytes that the entries cover.
     bytes: usize,
-    /// Uses so far: of a transfer or a grant, with all of its memory, one.
+    /// Uses so far: a transfer or a grant, with all of its memory, is one.
     uses: u64,
-    /// Registrations of the use that is going on which are not kept after it.
+    /// Registrations of the present use that are not kept after it.
     passing: Vec<Registration>,
 }
 
-/// Whose registration, and whether for writing too.
+/// The identity of the memory, and whether it is registered for writing too.
 type Key = (MemoryId, bool);
 
 struct Entry {
     registration: Registration,
-    /// Keeps the identity from becoming another allocation's.
+    /// Keeps the identity from being reused for another allocation.
     watch: MemoryWatch,
     bytes: usize,
-    /// The use that it was last needed for.
+    /// The number of its last use.
     used: u64,
 }
 
@@ -80,12 +81,12 @@ impl Registrations {
         granted
     }
 
-    /// Ends the registrations of memory that is gone.
+    /// Ends the registrations of memory that was freed.
     pub(crate) fn drop_freed(&mut self, method: &mut dyn Method) {
         self.end(method, |entry| entry.watch.is_gone());
     }
 
-    /// The registration of memory, made now if there is none.
+    /// Returns the registration of memory, made now if there is none.
     fn find(&mut self, method: &mut dyn Method, memory: &Memory) -> Result<Registration, Error> {
         let whole = memory.allocation();
         let id = memory.id().filter(|_| whole.len() <= MAX_BYTES);
@@ -116,7 +117,7 @@ impl Registrations {
         Ok(registration)
     }
 
-    /// Registers memory. What is needed now comes before what is kept: all of that ends if there is no room for both.
+    /// Registers memory. Cached registrations are ended if there is no room for both.
     fn register(
         &mut self,
         method: &mut dyn Method,
@@ -131,8 +132,8 @@ impl Registrations {
         })
     }
 
-    /// Makes room for one more registration, of so many bytes, by ending the least recently used ones. `false` if those
-    /// in use now take all of it.
+    /// Makes room for one more registration, of this many bytes, by ending the least recently used
+    /// ones. `false` if those in use now take all of it.
     fn make_room(&mut self, method: &mut dyn Method, bytes: usize) -> bool {
         while self.entries.len() >= MAX_REGISTRATIONS || self.bytes + bytes > MAX_BYTES {
             let oldest = self.entries.values().map(|entry| entry.used).min();
@@ -144,7 +145,7 @@ impl Registrations {
         true
     }
 
-    /// Ends the registrations of which this holds. Returns how many.
+    /// Ends the registrations that meet a condition. Returns how many.
     fn end(&mut self, method: &mut dyn Method, mut ends: impl FnMut(&Entry) -> bool) -> usize {
         let before = self.entries.len();
         for (_, entry) in self.entries.extract_if(|_, entry| ends(entry)) {

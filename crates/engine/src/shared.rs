@@ -1,5 +1,5 @@
-//! What the conversations of one instance share: operations, the matcher, memory for messages that came before
-//! their receives, and the work that is left for their driver.
+//! The state that the conversations of one instance share: operations, the matcher, memory for
+//! messages that came before their receives, and the work queued for their driver.
 
 use std::collections::VecDeque;
 
@@ -19,13 +19,14 @@ use crate::traffic::Touched;
 use crate::transfers::Transfers;
 use crate::types::{Completion, Envelope, Error, OpError, OpId, RendezvousPolicy, Tag};
 
-/// Operations in progress of one instance.
+/// Most operations in progress in one instance.
 pub(crate) const MAX_OPERATIONS: usize = 1 << 20;
 
-/// Receives that wait to be offered. Where so many are posted without a poll between, the caller is busy.
+/// Most receives that wait to be offered. Where this many are posted without a poll between, the
+/// caller is busy.
 const MAX_TO_OFFER: usize = 64;
 
-/// A completion queue's index that no caller has: completions to it vanish.
+/// The index of no completion queue: completions to it are dropped.
 pub(crate) const NO_QUEUE: u32 = NONE;
 
 /// Settings that can be changed at run time.
@@ -51,102 +52,102 @@ pub(crate) struct Shared<M> {
     pub(crate) own: Own,
     pub(crate) ops: Slab<Op>,
     pub(crate) matcher: M,
-    /// Has the memory of receives that wait: one reference for many of them.
+    /// References to the memory of waiting receives: one reference serves many of them.
     pub(crate) references: HeldSpans,
     /// Messages that came before their receives.
     pub(crate) early: Slab<Early>,
-    /// For the bytes of early messages, and for control packets.
+    /// Buffers for the bytes of early messages, and for control packets.
     pub(crate) buffers: Buffers,
     pub(crate) queues: Slab<List>,
-    /// Peers whose first unexpected message can be taken, in turn.
+    /// Peers whose first unexpected message can be taken, round robin.
     pub(crate) ready: VecDeque<u32>,
-    /// Unexpected messages that have arrived and were not taken.
+    /// Unexpected messages that have arrived and were not taken yet.
     pub(crate) unexpected_waiting: usize,
     pub(crate) budget: Budget,
-    /// Peers with large unexpected messages to be fetched, by key, in turn.
+    /// Peers with large unexpected messages to be fetched, by key, round robin.
     pub(crate) fetch_ring: VecDeque<u64>,
     pub(crate) transfers: Transfers,
     pub(crate) work: VecDeque<Work>,
     /// Receives, by key, that are to be offered to their senders when there is nothing else to do.
     pub(crate) to_offer: Vec<u64>,
-    /// Whether that would pay.
+    /// Whether offering would pay.
     pub(crate) watch: Watch,
     /// Operations, by key, whose memory a stopped peer holds, and what they complete with once it is free.
     pub(crate) held: Vec<(u64, Result<u64, OpError>)>,
     /// Peers with something to send.
     pub(crate) dirty: Vec<u32>,
-    /// Peers whose packets the method holds, as far as a send waits for that ([`State::Held`]).
+    /// Peers whose packets the method holds, if a send waits for those to leave ([`State::Held`]).
     pub(crate) holding: Vec<u32>,
-    /// A method that may hold packets has been given some since it was last told to send what it holds.
+    /// A method that may hold packets has accepted some since its last flush.
     pub(crate) wants_flush: bool,
     /// Not `Some` while the caller waits for one message ([`Endpoint::receive_directly`](crate::Endpoint::receive_directly)).
     pub(crate) takes: Takes,
     /// What it waits with, if no receive stands for it.
     pub(crate) direct: Direct,
-    /// Peers that have more to send, after others and what has come.
+    /// Peers that have more to send, after other peers and after packets that arrive.
     pub(crate) postponed: Vec<u32>,
-    /// Operations that became done, to notice that something did.
+    /// How many operations have become done; a change shows that one has.
     pub(crate) completions: u64,
-    /// Messages that came before their receives, likewise.
+    /// How many messages came before their receives, likewise.
     pub(crate) arrivals: u64,
-    /// Connections that were lost, likewise.
+    /// How many connections were lost, likewise.
     pub(crate) losses: u64,
     /// See [`Endpoint::envelope`](crate::Endpoint::envelope).
     pub(crate) envelope: Envelope,
-    /// Peers that there is something new about, for observers.
+    /// Peers whose state has changed, for observers.
     pub(crate) touched: Touched,
 }
 
-/// Work that is left. Operations and peers are named by keys: they may be gone by then.
+/// Queued work. Operations and peers are named by keys: they may be gone when it is done.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Memory of an operation is to be exported.
     Export(u64),
     /// End the exports of an operation, then complete it.
     Finish(u64, Result<u64, OpError>),
-    /// The sender has withdrawn a receive's message: match again.
+    /// Match a receive again: the sender has withdrawn its message.
     Rematch(u64),
     /// A peer has connected to us.
     Called(u64),
-    /// A peer that has connected to us says which instance it is.
+    /// A peer that has connected to us has introduced itself.
     Introduced(u64),
     /// A peer does not need the connection any more.
     MayLeave(u64),
-    /// Neither side needs the connection any more, and it is ours to close it.
+    /// Neither side needs the connection any more, and this side is to close it.
     MayClose(u64),
-    /// The connection was lost that was not needed here.
+    /// A connection was lost that was not needed here.
     Left(u64),
     /// A peer needs the connection that was not needed here.
     Stays(u64),
     /// A peer was lost.
     Lost(u64, PeerError),
-    /// A peer sent nonsense.
+    /// A peer violated the protocol.
     ProtocolError(u64, String),
-    /// The method shall keep the message that it is writing into memory of a receive of this peer.
+    /// Have the method keep the message that it is writing into memory of a receive of this peer.
     CancelPlacement(u64),
     /// The last reference or operation of a peer is gone.
     Release(u64),
-    /// Window is needed: take some from the largest, but not from this peer.
+    /// Window is needed: take some from the peer with the largest, but not from this one.
     Shrink(u32),
     /// Memory for large unexpected messages has become free.
     Fetch,
-    /// A transfer has ended, or can be started. At most one such entry waits.
+    /// A transfer has ended, or can be started. At most one such entry is queued.
     Transfers,
 }
 
 /// An expected message that came before its receive.
 #[derive(Default)]
 pub(crate) struct Early {
-    /// In the conversation's list.
+    /// Links in the conversation's list.
     pub(crate) links: Links,
     pub(crate) peer: u32,
     pub(crate) tag: Tag,
-    /// The matcher has it no more: only one that knows it gets it.
+    /// It was taken out of matching: only the caller that took it gets it.
     pub(crate) taken: bool,
     pub(crate) body: EarlyBody,
 }
 
-/// Small buffers that are used again and again, so that neither an early message nor a control packet allocates.
+/// Small buffers that are reused, so that neither an early message nor a control packet allocates.
 #[derive(Default)]
 pub(crate) struct Buffers {
     free: Vec<Vec<u8>>,
@@ -175,11 +176,11 @@ impl Buffers {
     }
 }
 
-/// Where an early message is.
+/// Where the bytes of an early message are.
 pub(crate) enum EarlyBody {
     /// Here.
     Whole(Vec<u8>),
-    /// Still with its sender.
+    /// Still at its sender.
     Announced(Incoming),
 }
 
@@ -195,23 +196,23 @@ impl Linked for Early {
     }
 }
 
-/// How a test ended, small enough for registers.
+/// The result of a test, small enough for registers.
 pub(crate) enum Tested {
     /// Not done.
     Pending,
     /// Done.
     Successful {
-        /// The caller's number.
+        /// The number that the caller has assigned.
         user: u64,
         /// Bytes moved.
         bytes: u64,
     },
-    /// Done with an error, or not known (any more).
+    /// Done with an error, or no longer existing.
     Otherwise,
 }
 
 impl<M: Matcher> Shared<M> {
-    /// Nothing yet. `early_memory` is in bytes.
+    /// An empty state. `early_memory` is in bytes.
     pub(crate) fn new(tuning: Tuning, early_memory: usize) -> Self {
         Self {
             tuning,
@@ -262,21 +263,22 @@ impl<M: Matcher> Shared<M> {
         self.transfers.active + self.transfers.waiting()
     }
 
-    /// Every waiting transfer is to be looked at once: something has changed.
+    /// Has every waiting transfer tried once: something has changed.
     pub(crate) fn retry_transfers(&mut self) {
         if self.transfers.retry() {
             self.work.push_back(Work::Transfers);
         }
     }
 
-    /// A receive is to be offered to its sender when there is nothing else to do, if there are not many already.
+    /// Notes that a receive is to be offered when there is nothing else to do, unless many are
+    /// noted already.
     pub(crate) fn note_to_offer(&mut self, op: u32) {
         if self.to_offer.len() < MAX_TO_OFFER {
             self.to_offer.push(self.ops.key(op));
         }
     }
 
-    /// An operation's transfer is to be started.
+    /// Queues an operation's transfer to be started.
     pub(crate) fn start_transfer(&mut self, op: u32) {
         let key = self.ops.key(op);
         if self.transfers.add(key) {
@@ -284,7 +286,8 @@ impl<M: Matcher> Shared<M> {
         }
     }
 
-    /// The last part of completing: for an operation of a caller's that is in no list and has no memory any more.
+    /// The last step of completing an operation of a caller's, which is in no list and has no
+    /// memory any more.
     #[inline(always)]
     pub(crate) fn set_done(&mut self, op: u32, bytes: u64) {
         let entry = &mut self.ops[op];
@@ -309,7 +312,8 @@ impl<M: Matcher> Shared<M> {
         }
     }
 
-    /// Gives a receive that waited a reference of its own to its memory: something slower than a copy happens to it.
+    /// Gives a receive that waited a reference of its own to its memory, for something slower than
+    /// a copy.
     pub(crate) fn own_memory(&mut self, op: u32) {
         let entry = &mut self.ops[op];
         if !entry.held.is_empty() {
@@ -318,7 +322,7 @@ impl<M: Matcher> Shared<M> {
         }
     }
 
-    /// Takes an operation out if it is done and was successful.
+    /// Removes an operation if it is done and was successful.
     #[inline(always)]
     pub(crate) fn take_successful(&mut self, id: OpId) -> Tested {
         let Some(entry) = self.ops.find_entry(id.0) else {
@@ -345,7 +349,7 @@ impl<M: Matcher> Shared<M> {
         Tested::Successful { user, bytes }
     }
 
-    /// The same for one that was successful, and is not the first of its queue.
+    /// The same for a successful operation that is not the first of its queue.
     #[inline(never)]
     fn take_successful_inner(&mut self, op: u32) -> Tested {
         let Completion { user, result, .. } = self.take(op);
@@ -355,14 +359,14 @@ impl<M: Matcher> Shared<M> {
         }
     }
 
-    /// Whether an operation is done, or not there any more.
+    /// Whether an operation is done, or no longer exists.
     #[inline]
     pub(crate) fn is_done(&self, id: OpId) -> bool {
         let op = self.ops.find(id.0).and_then(|op| self.ops.get(op));
         op.is_none_or(|op| matches!(op.state, State::Done))
     }
 
-    /// Takes a done operation out, as the caller asked.
+    /// Removes a done operation that the caller has tested for.
     pub(crate) fn take_done(&mut self, id: OpId) -> Result<Option<Completion>, Error> {
         let op = self.ops.find_entry(id.0).ok_or(Error::Stale("operation"))?;
         if !matches!(op.state, State::Done) {
@@ -371,7 +375,7 @@ impl<M: Matcher> Shared<M> {
         Ok(Some(self.take(id.0 as u32)))
     }
 
-    /// Takes a done operation out of its completion queue and the table.
+    /// Removes a done operation from its completion queue and the table.
     pub(crate) fn take(&mut self, op: u32) -> Completion {
         let id = OpId(self.ops.key(op));
         let queue = self.ops[op].queue;
@@ -395,7 +399,7 @@ impl<M: Matcher> Shared<M> {
         }
     }
 
-    /// Refuses one operation more than there may be.
+    /// Refuses an operation if the limit is reached.
     #[inline]
     pub(crate) fn check_operations(&self) -> Result<(), Error> {
         if self.ops.len() >= MAX_OPERATIONS {

@@ -1,8 +1,9 @@
-//! What is counted on the path of a message, and which peers there is something new about.
+//! Counters on the path of a message, and lists of peers whose state has changed.
 //!
-//! Plain additions to a line that the path touches anyway: no clock, no atomic operation. What can be
-//! derived (depths of queues, credit, states) is not counted but looked up by [`crate::endpoint`]'s observer, which
-//! looks only at peers that are on the lists here: quiet peers cost nothing, however many they are.
+//! Plain additions to a cache line that the path touches anyway: no clock, no atomic operation.
+//! What can be derived (depths of queues, credit, states) is not counted but read by the observer
+//! in [`crate::endpoint`], which visits only peers on the lists here: idle peers cost nothing,
+//! however many they are.
 
 use std::collections::VecDeque;
 
@@ -10,11 +11,11 @@ use causeway_wire::watch::Count;
 
 use crate::operation::What;
 
-/// A peer's counters. What the path touches comes first, side by side.
+/// A peer's counters. Those on the path come first, side by side.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Traffic {
-    /// In the list of peers that there is something new about.
+    /// In the list of peers whose state has changed.
     is_new: bool,
     /// In the list of peers with operations in flight.
     is_standing: bool,
@@ -26,7 +27,7 @@ pub(crate) struct Traffic {
     pub(crate) received_large: Count,
     /// Transfers of remote memory.
     pub(crate) moved: Count,
-    /// What the instance's totals have of it.
+    /// The counts that the instance's totals already include.
     settled: Totals,
 }
 
@@ -40,11 +41,11 @@ pub(crate) struct Totals {
 /// The peers to observe.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
-    /// There is something new about them.
+    /// Peers whose state has changed.
     new: Vec<u32>,
-    /// They have had operations in flight when they were looked at last.
+    /// Peers that had operations in flight at their last observation.
     standing: VecDeque<u32>,
-    /// What all peers have sent and received, also those that are gone.
+    /// What was sent to and received from all peers, including former ones.
     pub(crate) totals: Totals,
 }
 
@@ -61,7 +62,7 @@ fn sum(counts: [Count; 3]) -> Count {
     }
 }
 
-/// `all`, with what has come between two readings of a counter.
+/// `all`, plus the difference between two readings of a counter.
 fn grown(all: Count, before: Count, now: Count) -> Count {
     Count {
         number: all.number + now.number - before.number,
@@ -70,7 +71,7 @@ fn grown(all: Count, before: Count, now: Count) -> Count {
 }
 
 impl Traffic {
-    /// There is something new about this peer.
+    /// Notes that the state of this peer has changed.
     #[inline]
     pub(crate) fn touch(&mut self, peer: u32, touched: &mut Touched) {
         if !self.is_new {
@@ -85,21 +86,21 @@ impl Traffic {
         touched.new.push(peer);
     }
 
-    /// A message was sent whole.
+    /// Counts a message that was sent whole.
     #[inline]
     pub(crate) fn sent(&mut self, bytes: usize, peer: u32, touched: &mut Touched) {
         add(&mut self.sent, bytes as u64);
         self.touch(peer, touched);
     }
 
-    /// A message has come whole.
+    /// Counts a message that was received whole.
     #[inline]
     pub(crate) fn received(&mut self, bytes: usize, peer: u32, touched: &mut Touched) {
         add(&mut self.received, bytes as u64);
         self.touch(peer, touched);
     }
 
-    /// A message or a transfer of remote memory has been moved.
+    /// Counts a message or a transfer of remote memory that was moved.
     pub(crate) fn finished(&mut self, what: What, bytes: u64) {
         let count = match what {
             What::Send | What::SendUnexpected => &mut self.sent_large,
@@ -109,7 +110,7 @@ impl Traffic {
         add(count, bytes);
     }
 
-    /// What was sent and received so far.
+    /// The totals of this peer.
     pub(crate) fn totals(&self) -> Totals {
         Totals {
             received: sum([self.received, self.received_large, Count::default()]),
@@ -117,18 +118,18 @@ impl Traffic {
         }
     }
 
-    /// Changes whenever something was counted.
+    /// A number that changes whenever something was counted.
     pub(crate) fn total(&self) -> u64 {
         let Totals { received, sent } = self.totals();
         received.number + sent.number
     }
 
-    /// Changes whenever a message has come.
+    /// A number that changes whenever a message has come.
     pub(crate) fn received_messages(&self) -> u64 {
         self.received.number + self.received_large.number
     }
 
-    /// All totals, with what has come since this peer's were added.
+    /// `all`, plus what was counted since this peer's totals were added.
     pub(crate) fn added_to(&self, all: Totals) -> Totals {
         let (before, now) = (self.settled, self.totals());
         Totals {
@@ -137,7 +138,7 @@ impl Traffic {
         }
     }
 
-    /// Adds what is new to the instance's totals. Returns whether there was anything.
+    /// Adds new counts to the instance's totals. Returns whether there were any.
     pub(crate) fn settle(&mut self, touched: &mut Touched) -> bool {
         touched.totals = self.added_to(touched.totals);
         let now = self.totals();
@@ -145,39 +146,39 @@ impl Traffic {
         now.received.number != before.received.number || now.sent.number != before.sent.number
     }
 
-    /// The peer is taken from the list of those with something new.
+    /// Notes that the peer was taken from the list of changed peers.
     pub(crate) fn seen(&mut self) {
         self.is_new = false;
     }
 
-    /// Notes whether the peer has operations in flight. Returns whether it was in that list before.
+    /// Notes whether the peer has operations in flight. Returns whether it had before.
     pub(crate) fn stands(&mut self, standing: bool) -> bool {
         std::mem::replace(&mut self.is_standing, standing)
     }
 }
 
 impl Touched {
-    /// Whether there is something new about any peer.
+    /// Whether the state of any peer has changed.
     pub(crate) fn has_new(&self) -> bool {
         !self.new.is_empty()
     }
 
-    /// A peer that there is something new about.
+    /// Takes a peer whose state has changed.
     pub(crate) fn take_new(&mut self) -> Option<u32> {
         self.new.pop()
     }
 
-    /// The peer with operations in flight that was observed longest ago.
+    /// Takes the peer with operations in flight that was observed longest ago.
     pub(crate) fn take_standing(&mut self) -> Option<u32> {
         self.standing.pop_front()
     }
 
-    /// A peer has operations in flight.
+    /// Adds a peer with operations in flight.
     pub(crate) fn add_standing(&mut self, peer: u32) {
         self.standing.push_back(peer);
     }
 
-    /// Peers with operations in flight.
+    /// The number of peers with operations in flight.
     pub(crate) fn standing(&self) -> usize {
         self.standing.len()
     }

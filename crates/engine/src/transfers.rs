@@ -1,43 +1,46 @@
-//! Which remote-memory transfers may be in progress: too many at once are slower than few (Yu et al. §5.1).
+//! Scheduling of remote-memory transfers: too many at once are slower than few (Yu et al. §5.1).
 
 use std::collections::{HashMap, VecDeque};
 
 use causeway_transport::{Cursor, PartEnd, Progress, Transfer};
 
 /// Transfers that an instance has in progress; the others wait. A peer without any may always start
-/// one, so that peers which hang do not stop the rest.
+/// one, so that peers that hang do not stop the rest.
 pub(crate) const MAX_ACTIVE: usize = 16;
 
-/// Waiting transfers that are tried in one go, between other work.
+/// Waiting transfers that are tried at once, between other work.
 pub(crate) const MAX_TRIES: usize = 64;
 
-/// Transfers in progress and waiting, the latter as operations by key. Those that are cancelled meanwhile are skipped.
+/// Transfers in progress and waiting, the latter as operations by key. Those that are cancelled
+/// meanwhile are skipped.
 #[derive(Default)]
 pub(crate) struct Transfers {
-    /// How many the methods have accepted and not completed.
+    /// How many transfers methods have accepted and not completed.
     pub(crate) active: usize,
     /// Those that could not be started.
     deferred: VecDeque<u64>,
-    /// How many of those, from the front, are to be tried again since something changed.
+    /// How many of those, from the front, are to be retried since something changed.
     retries: usize,
-    /// Those that were not tried to start yet.
+    /// Those that were not tried yet.
     recent: VecDeque<u64>,
-    /// The driver has been told that there is something to try.
-    told: bool,
-    /// Those with longer lists than their method takes, by operation: a part is in progress, or the next one waits.
+    /// The driver has been notified that there is something to try.
+    notified: bool,
+    /// Transfers with longer lists than their method accepts, by operation: a part is in progress,
+    /// or the next one waits.
     in_parts: HashMap<u64, Progress>,
 }
 
-/// What is left when a transfer has been started; see [`Conversations::transfer_started`](crate::Conversations::transfer_started).
+/// What remains when a transfer has been started; see
+/// [`Conversations::transfer_started`](crate::Conversations::transfer_started).
 #[derive(Debug)]
 pub struct Behind {
-    /// Where the operation's memory goes on.
+    /// Where the operation's memory continues.
     pub(crate) cursor: Cursor,
-    /// What is left of the transfer itself.
+    /// What remains of the transfer itself.
     pub(crate) rest: Rest,
 }
 
-/// What is left of a transfer when a part of it has been started.
+/// What remains of a transfer when a part of it has been started.
 #[derive(Debug)]
 pub(crate) enum Rest {
     /// Nothing; it was started whole, or this is the last part.
@@ -49,50 +52,50 @@ pub(crate) enum Rest {
 }
 
 impl Transfers {
-    /// How many wait.
+    /// How many transfers wait.
     pub(crate) fn waiting(&self) -> usize {
         self.deferred.len() + self.recent.len()
     }
 
-    /// Adds one. Returns whether the driver is to be told.
+    /// Adds one. Returns whether to notify the driver.
     #[must_use]
     pub(crate) fn add(&mut self, op: u64) -> bool {
         self.recent.push_back(op);
-        !std::mem::replace(&mut self.told, true)
+        !std::mem::replace(&mut self.notified, true)
     }
 
-    /// The one that is to be started, if it is the only one, and none waits.
+    /// The transfer to be started, if it is the only new one, and no deferred one waits.
     pub(crate) fn only(&self) -> Option<u64> {
         let is_only = self.recent.len() == 1 && self.deferred.is_empty();
         self.recent.front().copied().filter(|_| is_only)
     }
 
-    /// The driver has done the only one, and needs not be told of it any more.
+    /// Removes the only one: the driver has done it, and need not be notified of it.
     pub(crate) fn take_only(&mut self) -> Option<u64> {
-        self.told = false;
+        self.notified = false;
         self.recent.pop_front()
     }
 
-    /// Every one is to be tried again. Returns whether the driver is to be told.
+    /// Has every waiting transfer retried. Returns whether to notify the driver.
     #[must_use]
     pub(crate) fn retry(&mut self) -> bool {
         self.retries = self.deferred.len();
-        self.retries > 0 && !std::mem::replace(&mut self.told, true)
+        self.retries > 0 && !std::mem::replace(&mut self.notified, true)
     }
 
-    /// The driver tries now. It is told again of what comes after this.
+    /// The driver begins to try transfers. It is notified again of those that are added later.
     pub(crate) fn begin_tries(&mut self) {
-        self.told = false;
+        self.notified = false;
     }
 
-    /// The driver has tried many. Returns whether it is to be told of others.
+    /// The driver has tried many. Returns whether to notify it of the remaining ones.
     #[must_use]
     pub(crate) fn pause(&mut self) -> bool {
         let more = self.retries > 0 || !self.recent.is_empty();
-        more && !std::mem::replace(&mut self.told, true)
+        more && !std::mem::replace(&mut self.notified, true)
     }
 
-    /// The next one to try, oldest first.
+    /// The next transfer to try, oldest first.
     pub(crate) fn next(&mut self) -> Option<u64> {
         if self.retries > 0 {
             self.retries -= 1;
@@ -103,7 +106,7 @@ impl Transfers {
         self.recent.pop_front()
     }
 
-    /// Cuts a transfer whose lists are too long: returns the first part.
+    /// Splits a transfer whose lists are too long: returns the first part.
     pub(crate) fn first_part(transfer: Transfer, max_list: usize) -> (Transfer, Rest) {
         if transfer.longest_list() <= max_list {
             return (transfer, Rest::Nothing);
@@ -113,13 +116,13 @@ impl Transfers {
         (part, Rest::OfFirst(Box::new(whole), end))
     }
 
-    /// The next part of one that was cut, if the operation has one that is to be started.
+    /// The next part of a transfer that was split, if the operation has one that is to be started.
     pub(crate) fn next_part(&self, op: u64, max_list: usize) -> Option<(Transfer, Rest)> {
         let (part, end) = self.in_parts.get(&op)?.part(max_list);
         Some((part, Rest::Behind(end)))
     }
 
-    /// A part was started.
+    /// Notes that a part was started.
     pub(crate) fn part_started(&mut self, op: u64, rest: Rest) {
         let (mut whole, end) = match rest {
             Rest::Nothing => return,
@@ -135,12 +138,12 @@ impl Transfers {
         }
     }
 
-    /// Whether a part of the operation's transfer is left to be started.
+    /// Whether a part of the operation's transfer has yet to be started.
     pub(crate) fn is_cut(&self, op: u64) -> bool {
         !self.in_parts.is_empty() && self.in_parts.contains_key(&op)
     }
 
-    /// Nothing more of the operation's transfer is to be started.
+    /// Forgets the remaining parts of the operation's transfer.
     pub(crate) fn forget_parts(&mut self, op: u64) {
         if !self.in_parts.is_empty() {
             self.in_parts.remove(&op);
@@ -152,7 +155,8 @@ impl Transfers {
         self.in_parts.is_empty()
     }
 
-    /// It could not be started. After all have been tried they stand in their order again.
+    /// Defers a transfer that could not be started. After all have been tried they are in their
+    /// order again.
     pub(crate) fn defer(&mut self, op: u64) {
         self.deferred.push_back(op);
     }

@@ -9,8 +9,8 @@ pub use causeway_wire::watch::Count;
 
 pub use crate::clock::Clock;
 
-/// A tag under which nothing is sent: a receive for it ends with the connection of its peer. Where nothing comes under it, nothing is
-/// missed, and it is never told as an operation that makes no progress.
+/// A tag under which nothing is sent: a receive for it ends with the connection of its peer. It
+/// gets no message, and is never reported as an operation that makes no progress.
 pub const END_OF_CONNECTION: u64 = u64::MAX;
 
 /// A message's tag.
@@ -20,11 +20,12 @@ pub type Tag = u64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Addr(pub(crate) u64);
 
-/// A connection with a peer: unequal to each other one, also to later ones with the same peer.
+/// A connection with a peer. It differs from every other connection, also from later ones with the
+/// same peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionId(pub(crate) usize, pub(crate) causeway_transport::Peer);
 
-/// A completion queue: operations posted to it are tested apart from others.
+/// A completion queue: operations posted to it are tested separately from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Queue(pub(crate) u64);
 
@@ -32,8 +33,8 @@ pub struct Queue(pub(crate) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpId(pub(crate) u64);
 
-/// Handles as numbers, for callers that cannot hold them otherwise. 0 is never a handle, and a number
-/// that is none is refused as stale.
+/// Handles as numbers, for callers that cannot hold them otherwise. 0 is never a handle, and an
+/// invalid number is refused as stale.
 macro_rules! handles_as_numbers {
     ($($handle:ident),*) => {$(
         impl $handle {
@@ -64,15 +65,17 @@ pub enum Posted {
     Pending(OpId),
 }
 
-/// What became of a receive that was waited for ([`Endpoint::receive_directly`](crate::Endpoint::receive_directly)).
+/// The result of a receive and its wait
+/// ([`Endpoint::receive_directly`](crate::Endpoint::receive_directly)).
 #[derive(Debug)]
 #[must_use]
 pub enum DirectReceive {
-    /// The message is there: so many bytes.
+    /// The message has been received: its size in bytes.
     Whole(u64),
-    /// It was posted, and has failed, or a connection has been lost meanwhile.
+    /// The receive was posted, and has failed, or a connection has been lost meanwhile.
     Waits(OpId),
-    /// No receive has been posted and no message taken: something about it is not usual.
+    /// No receive has been posted and no message taken: the call does not meet the conditions for
+    /// it.
     Unusual,
 }
 
@@ -81,16 +84,17 @@ pub enum DirectReceive {
 pub struct Completion {
     /// Which operation.
     pub op: OpId,
-    /// The caller's own number, as given to the post call.
+    /// The number that the caller passed to the post call.
     pub user: u64,
     /// Bytes moved, or why the operation failed.
     pub result: Result<u64, OpError>,
 }
 
-/// What a message says on its outside.
+/// The envelope of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Envelope {
-    /// The sender, by the number that patterns name it by ([`Endpoint::number`](crate::Endpoint::number)).
+    /// The sender, by the number that patterns use for it
+    /// ([`Endpoint::number`](crate::Endpoint::number)).
     pub peer: u32,
     /// Its tag.
     pub tag: Tag,
@@ -113,11 +117,11 @@ pub struct Unexpected {
     pub data: Vec<u8>,
 }
 
-/// Why an operation failed. Other operations are not concerned.
+/// Why an operation failed. Other operations are not affected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpError {
-    /// The peer is gone; the operation may or may not have had its effect there.
+    /// The peer is gone; the operation may or may not have taken effect there.
     #[error("{address}: {cause}")]
     Peer {
         /// The peer's address.
@@ -168,7 +172,7 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
-    /// Memory that is for reading only was to be written.
+    /// Read-only memory was to be written to.
     #[error("memory that is for reading only cannot be received into or opened for writing")]
     ReadOnly,
     /// An option of the whole instance was to be set for one address.
@@ -184,19 +188,20 @@ pub enum Error {
     },
 }
 
-/// An eager limit that leaves it to the methods: each says what pays
+/// An eager limit that the methods choose: each states which size pays
 /// ([`causeway_transport::Limits::eager_bytes`]).
 pub const EAGER_BY_METHOD: usize = usize::MAX;
 
-/// Settings of an instance. Few on purpose.
+/// Settings of an instance.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Addresses to listen at, such as `shm:///run/x.sock` and `tcp://0.0.0.0:7070`. Empty for a
     /// process that only connects.
     pub listen: Vec<String>,
-    /// The cluster's key: proven by all connections, and needed beyond loopback.
+    /// The cluster's key: proven by both sides of all connections, and required beyond loopback.
     pub key: Option<Secret>,
-    /// With a key: each connection proves which node is at its other end ([`Endpoint::node`](crate::Endpoint::node)), or is not made.
+    /// With a key: both sides of each connection prove which node they belong to
+    /// ([`Endpoint::node`](crate::Endpoint::node)), or it is not made.
     pub nodes: Option<Nodes>,
     /// Without a key: an agent of this node makes the handshakes of the connections that this process begins.
     pub agent: Option<Agent>,
@@ -209,14 +214,15 @@ pub struct Config {
     pub unexpected_limit: usize,
     /// Most bytes held for unexpected and early messages of all peers together.
     pub early_memory: usize,
-    /// Whether a process that computes when large messages come offers its receives to their senders, which then write straight into
-    /// them. So it is by default.
+    /// Whether a process that computes when large messages come offers its receives to their
+    /// senders, which then write straight into them. On by default.
     pub offers: bool,
-    /// Announcements of expected messages that may lie unmatched with each peer, which has to have the same setting: a sender
-    /// then waits until one is matched, and with it all that it sends there later. One takes some 300 bytes here.
+    /// Most announcements of expected messages that may be unmatched at each peer, which must have
+    /// the same setting: a sender at the limit waits until one is matched, and so do all its later
+    /// sends to that peer. One takes some 300 bytes at the receiver.
     pub announced_limit: u32,
-    /// Whether messages may lie in many pieces of memory, and so come in parts ([`Pieces`](crate::Pieces)). Peers have to have the same
-    /// setting.
+    /// Whether messages may be in many pieces of memory, and are then sent in parts
+    /// ([`Pieces`](crate::Pieces)). Peers must have the same setting.
     pub in_parts: bool,
     /// How long connecting may take, and how long a silent connection is kept before it is probed.
     pub connect_timeout: Duration,
@@ -224,17 +230,18 @@ pub struct Config {
     /// messages, further ones the data of large transfers. 0 leaves it to the method: one on up to two
     /// cores, else one for messages and half as many as there are cores, at most 4, for data.
     pub tcp_connections: u8,
-    /// How long to spin before sleeping, at most; 0 sleeps at once, and so does everything in the setting for
-    /// tests that [`causeway_sys::waits`] is about. The spin adapts below this. Where others that
-    /// wait use the same processors, all of them yield to each other for up to 20 times as long.
+    /// How long to spin before sleeping, at most; 0 sleeps at once, as everything does in the test
+    /// mode of [`causeway_sys::waits`]. The spin adapts below this limit. Where other waiting
+    /// processes use the same processors, all of them yield to each other for up to 20 times as
+    /// long.
     pub spin: Duration,
-    /// An operation that makes no progress for so long is told in the log, and again each time that the
-    /// wait has doubled; 0 never tells.
+    /// An operation that makes no progress for this long is reported in the log, and again each
+    /// time that the wait has doubled; 0 never reports.
     pub stall_after: Duration,
-    /// Show what is going on to `causeway top`. What is shown lies in one memory file for each
+    /// Publish the state of the instance for `causeway top`. It is in one memory file for each
     /// process, which its user and root can read.
     pub publish: bool,
-    /// What methods take for the time.
+    /// The clock that methods use.
     pub clock: Clock,
 }
 
@@ -276,15 +283,15 @@ pub enum InfoOption {
     Rendezvous(RendezvousPolicy),
     /// This process is a server: under load its clients do the copying (Yu et al. §5.1).
     Server(bool),
-    /// How many requests a server has refused for want of a right, for observers.
+    /// How many requests a server has refused because of missing rights, for observers.
     Refused(u64),
 }
 
 /// Which side copies in a rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RendezvousPolicy {
-    /// By both sides' load (Yu et al., figure 6). Within a host both sides copy, from both ends of the
-    /// message, while both wait.
+    /// By both sides' load (Yu et al., figure 6). Within a host both sides copy, from both ends of
+    /// the message, while both wait.
     #[default]
     Adaptive,
     /// The receiver pulls by remote read, alone.
@@ -293,7 +300,7 @@ pub enum RendezvousPolicy {
     Push,
 }
 
-/// What an instance is doing.
+/// The state of an instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Info {
     /// Addresses with an open connection.
@@ -308,7 +315,7 @@ pub struct Info {
     pub unexpected_waiting: usize,
     /// How often a wait of the instance has slept.
     pub sleeps: u64,
-    /// How many of these sleeps lasted until the time was up that the caller gave.
+    /// How many of these sleeps lasted until the caller's time was up.
     pub expired_sleeps: u64,
     /// What was sent: messages, and transfers of remote memory.
     pub sent: Count,

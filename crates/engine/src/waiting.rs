@@ -1,14 +1,17 @@
-//! How to wait: one policy decides when to poll, to yield the processor, to park, to read the clock and to tick.
+//! How to wait: one policy decides when to poll, to yield the processor, to park, to read the clock
+//! and to tick.
 //!
-//! [`Policy`] has no clock, no descriptor and no `/proc`: times and counts are passed in, decisions come out. The
-//! caller, `endpoint/progress.rs`, carries them out.
+//! [`Policy`] uses no clock, no descriptor and no `/proc`: times and counts are passed in,
+//! decisions are returned. The caller, `endpoint/progress.rs`, carries them out.
 //!
-//! A wait is polled for first, then parked, as long as messages usually come before the parking (Nagar's Spin
-//! Block); where they do not, it parks almost at once. What the policy learns from measurements:
+//! A wait polls first, then parks, as long as messages usually come before the parking (Nagar's
+//! Spin Block); where they do not, it parks almost at once. What the policy learns from
+//! measurements:
 //!
-//! - How long what is waited for usually takes to come. Messages, processes that meet in shared memory, and
+//! - How long the awaited event usually takes. Messages, processes that meet in shared memory, and
 //!   locks there are measured separately ([`Awaited`]).
-//! - How many polls take a microsecond, likewise: some nanoseconds each in shared memory, a system call over sockets.
+//! - How many polls take a microsecond, likewise: some nanoseconds each in shared memory, a system
+//!   call over sockets.
 //! - Which threads compete for the processor ([`contention`]), from how long a yield takes. With others that wait
 //!   for messages, it is worth yielding to each other for long: a yield costs less than a wake-up, and while all of
 //!   them are awake none has to wake another. A CPU-bound thread keeps the processor for milliseconds; beside it,
@@ -21,8 +24,9 @@
 //! while they do not. A CPU-bound competitor that has had more than its share is not run by a yield, which lets slices
 //! grow beside it as well.
 //!
-//! [`constants`] says what each constant was measured on. [`recorder`] records what the policy is told;
-//! the tests in `traces` replay recordings against it, and against halves and doubles of each constant.
+//! [`constants`] lists what each constant was measured on. [`recorder`] records the inputs of the
+//! policy; the tests in `traces` replay recordings against it, and against halves and doubles of
+//! each constant.
 
 mod constants;
 mod contention;
@@ -40,10 +44,10 @@ pub(crate) use self::constants::{POLLS_PER_CALL, QUIET_POLLS, Yielded};
 use self::contention::{Competitors, Contention};
 use self::recorder::Recorder;
 
-/// What a waiting thread does next.
+/// What a waiting thread should do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Poll so often, then read the clock.
+    /// Poll this many times, then read the clock.
     Poll(u32),
     /// Yield the processor.
     Yield,
@@ -54,14 +58,15 @@ pub(crate) enum Decision {
 /// What a thread waits for. The kinds differ in the cost of a poll, and in how long a wait usually takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Awaited {
-    /// What methods are polled for.
+    /// A message or other event from a method.
     Messages,
-    /// A step in shared memory that other processes are about to take. A thread that waits for longer says so there, and parks until
-    /// a message wakes it.
+    /// A step in shared memory that other processes are about to take. A thread that waits for
+    /// longer announces that there, and parks until a message wakes it.
     Step,
     /// A lock in shared memory that another process may hold for long. Waiting threads park as for a step.
     Lock,
-    /// A lock in shared memory that is only held for a moment. Its holder wakes no other thread, so one that waits for it never parks.
+    /// A lock in shared memory that is only held briefly. Its holder wakes no other thread, so a
+    /// thread that waits for it never parks.
     ShortLock,
 }
 
@@ -73,39 +78,42 @@ pub struct MemoryWait {
     pub(crate) awaited: Awaited,
     /// Yields before the clock is read.
     pub(crate) first_yields: u32,
-    /// From then on.
+    /// Set once the clock has been read.
     pub(crate) measured: Option<MeasuredWait>,
 }
 
-/// One that the policy measures.
+/// A wait that the policy measures.
 #[derive(Debug)]
 pub(crate) struct MeasuredWait {
     pub(crate) decision: Decision,
-    /// Looks that the caller makes now.
+    /// Looks that the caller makes next.
     pub(crate) looks: u32,
     /// When it last made progress with messages.
     pub(crate) progressed: Instant,
 }
 
-/// What the caller does next that waits for something in shared memory.
+/// What a caller that waits for something in shared memory should do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryStep {
-    /// Look so often, unless what it waits for has come.
+    /// Look this many times, unless the awaited step has come.
     Look(u32),
     /// Make progress with messages, which may be needed elsewhere.
     Progress,
-    /// Wait for the message that tells of what it waits for.
+    /// Wait for the message that reports the awaited step.
     Park,
 }
 
 /// The waiting policy of one instance. In this order:
 ///
-/// - [`Policy::count_call`] with every progress call; when it asks for the clock, [`Policy::clock_read`].
-/// - For each wait [`Policy::enter`] and [`Policy::first_polls`]. If what is waited for comes during these polls,
-///   [`Policy::arrived_at_once`] and that is all. Otherwise [`Policy::begin`], and then what the decisions
-///   say: [`Policy::polled`] after polls, [`Policy::yielded`] and [`Policy::resume`] after a yield, [`Policy::parked`]
-///   and [`Policy::resume`] after parking, [`Policy::progressed`] when something has happened; [`Policy::arrived`] ends
-///   the wait. A wait that is given up is continued by the next: that for messages which tell of a step or lock, too.
+/// - [`Policy::count_call`] in every progress call; if it returns that the clock is to be read,
+///   [`Policy::clock_read`].
+/// - For each wait [`Policy::enter`] and [`Policy::first_polls`]. If the awaited event comes during
+///   these polls, [`Policy::arrived_at_once`] and that is all. Otherwise [`Policy::begin`], and
+///   then, according to the decisions: [`Policy::polled`] after polls, [`Policy::yielded`] and
+///   [`Policy::resume`] after a yield, [`Policy::parked`] and [`Policy::resume`] after parking,
+///   [`Policy::progressed`] when something has happened; [`Policy::arrived`] ends the wait. A wait
+///   that is given up is continued by the next, also by the wait for the message that reports a
+///   step or lock.
 /// - [`Policy::before_parking`] before parking, where methods may have moved bytes of transfers.
 pub(crate) struct Policy {
     constants: Constants,
@@ -116,9 +124,10 @@ pub(crate) struct Policy {
     /// By [`Awaited`].
     learnt: [Learnt; KINDS],
     wait: Option<Wait>,
-    /// When a method last had moved bytes of a transfer.
+    /// When a method was last found to have moved bytes of a transfer.
     moved: Option<Instant>,
-    /// Waits until one is measured that might begin with [`Policy::first_yields`], and when that was last looked at.
+    /// Waits until the next one that is measured although it might begin with
+    /// [`Policy::first_yields`], and when that was last decided.
     unmeasured: u32,
     checked: Instant,
     recorder: Option<Box<Recorder>>,
@@ -132,38 +141,38 @@ struct Clock {
     next_tick: Instant,
 }
 
-/// How long this thread has run without giving the processor up.
+/// How long this thread has run without giving up the processor.
 struct Slice {
     began: Instant,
     length: Duration,
     is_over: bool,
 }
 
-/// What was learnt of the waits of a kind.
+/// What was learnt about waits of one kind.
 #[derive(Debug, Clone, Copy)]
 struct Learnt {
-    /// Smoothed time until something came.
+    /// Smoothed time until the awaited event, in nanoseconds.
     usual_ns: u64,
-    /// Polls that take about [`Constants::batch`].
+    /// How many polls take about [`Constants::batch`].
     batch: u32,
 }
 
-/// One wait. A large message comes in many steps, each of them soon after the last: how long the first took says
-/// how long to poll the next time.
+/// One wait. A large message arrives in many steps, each soon after the last: the time of the first
+/// step determines how long to poll the next time.
 struct Wait {
     awaited: Awaited,
-    /// What is polled now: messages, where those tell of what is awaited.
+    /// What is polled now: messages, where one reports the awaited step.
     polled: Awaited,
     start: Instant,
     first_after: Option<Duration>,
-    /// When something happened last, or the wait began.
+    /// When something last happened, or the wait began.
     last: Instant,
-    /// When the polls began that are going on.
+    /// When the present polls began.
     polled_since: Instant,
 }
 
 impl Policy {
-    /// Waits are polled for at most for `limit` where no other thread wants the processor.
+    /// A policy that polls for at most `limit` where no other thread wants the processor.
     pub(crate) fn new(limit: Duration, now: Instant) -> Self {
         let recorder = Recorder::from_environment(now);
         Self {
@@ -212,7 +221,7 @@ impl Policy {
         self.clock.countdown == 0
     }
 
-    /// The clock was read: decides when to read it next. Returns whether to tick.
+    /// Notes a reading of the clock, and decides when to read it next. Returns whether to tick.
     pub(crate) fn clock_read(&mut self, now: Instant) -> bool {
         let clock = &mut self.clock;
         let since = now.saturating_duration_since(clock.last);
@@ -231,20 +240,20 @@ impl Policy {
         now >= self.clock.next_tick
     }
 
-    /// All methods were ticked; the first of them wants the next tick at `deadline`.
+    /// Notes that all methods were ticked; the earliest next tick is due at `deadline`.
     pub(crate) fn ticked(&mut self, now: Instant, deadline: Option<Instant>) {
         let latest = now + self.constants.tick;
         self.clock.next_tick = deadline.map_or(latest, |deadline| deadline.min(latest));
     }
 
-    /// A wait is entered. Returns whether to yield first: the time slice is over.
+    /// Begins a wait. Returns whether to yield first: the time slice is over.
     #[inline]
     pub(crate) fn enter(&self) -> bool {
         self.slice.is_over
     }
 
-    /// How often to poll before the clock is read for the first time: while messages come quickly, reading it
-    /// would cost more than they do.
+    /// How many times to poll before the clock is read for the first time: while messages come
+    /// quickly, reading it would cost more than the polls do.
     #[inline]
     pub(crate) fn first_polls(&self, awaited: Awaited) -> u32 {
         if self.limit.is_zero() || self.recorder.is_some() {
@@ -257,9 +266,11 @@ impl Policy {
         }
     }
 
-    /// How often to yield, with [`Policy::polls_per_yield`] after each, before the clock is read: those that share processors and
-    /// meet in shared memory mostly find each other within a yield or two, and reading the clock around these would cost a tenth of what they
-    /// do. Some waits are measured from their beginning: one of many, and all that are rare, as beside a CPU-bound thread.
+    /// How many times to yield, with [`Policy::polls_per_yield`] polls after each, before the clock
+    /// is read: processes that share processors and meet in shared memory mostly find each other
+    /// within a yield or two, and reading the clock around these would cost a tenth as much. Some
+    /// waits are measured from their beginning: one of many, and all rare ones, as beside a
+    /// CPU-bound thread.
     pub(crate) fn first_yields(&mut self, awaited: Awaited, now: impl FnOnce() -> Instant) -> u32 {
         let is_brief = awaited == Awaited::Step && !self.limit.is_zero();
         if !is_brief || self.recorder.is_some() {
@@ -288,7 +299,7 @@ impl Policy {
         self.constants.first_yields
     }
 
-    /// What was waited for came during the first polls, or behind the first yields.
+    /// The awaited event came during the first polls, or after the first yields.
     #[inline]
     pub(crate) fn arrived_at_once(&mut self, awaited: Awaited) {
         let usual_ns = &mut self.learnt[awaited as usize].usual_ns;
@@ -302,14 +313,15 @@ impl Policy {
         &self.learnt[awaited as usize]
     }
 
-    /// What the wait polls that is going on.
+    /// What the present wait polls.
     fn polled_kind(&self) -> Awaited {
         let wait = self.wait.as_ref();
         wait.map_or(Awaited::Messages, |wait| wait.polled)
     }
 
-    /// The first polls have found nothing. A wait after one that ended without a message continues it: a caller that
-    /// waits for a moment again and again, and gets nothing, waits all the time.
+    /// The first polls have found nothing. A wait after one that ended without a message continues
+    /// it: a caller that waits briefly again and again, and gets nothing, is treated as waiting all
+    /// the time.
     pub(crate) fn begin(&mut self, awaited: Awaited, now: Instant) -> Decision {
         let wait = self.wait.take_if(|wait| wait.is_continued_by(awaited));
         let wait = self.wait.insert(wait.unwrap_or(Wait {
@@ -327,7 +339,7 @@ impl Policy {
         self.resume(now)
     }
 
-    /// After a yield or a parking.
+    /// Returns what to do after a yield or a parking.
     pub(crate) fn resume(&mut self, now: Instant) -> Decision {
         if let Some(wait) = &mut self.wait {
             wait.polled_since = now;
@@ -335,7 +347,7 @@ impl Policy {
         Decision::Poll(self.polls_per_reading())
     }
 
-    /// So many polls were made. `any` says whether something has happened, but not what is waited for.
+    /// Notes polls that were made. `any`: something has happened, but not the awaited event.
     pub(crate) fn polled(&mut self, polls: u32, any: bool, now: Instant) -> Decision {
         let Some(wait) = &mut self.wait else {
             return self.begin(Awaited::Messages, now);
@@ -350,7 +362,7 @@ impl Policy {
         self.next(now)
     }
 
-    /// Something has happened, but not what is waited for.
+    /// Something has happened, but not the awaited event.
     pub(crate) fn progressed(&mut self, now: Instant) {
         if let Some(wait) = &mut self.wait {
             wait.step(now);
@@ -360,19 +372,19 @@ impl Policy {
         }
     }
 
-    /// Whether to count switches around the next yield: what a yield costs that runs no other thread is not
-    /// known yet.
+    /// Whether to count context switches around the next yield: the cost of a yield that runs no
+    /// other thread is not known yet.
     pub(crate) fn wants_switches(&self) -> bool {
         self.contention.wants_switches()
     }
 
-    /// Whether to count the run queue, where parking is costly: a yield that took so long was that of a CPU-bound
-    /// thread or of very many that wait.
+    /// Whether to count the run queue, where parking is costly: a yield that took this long ran a
+    /// CPU-bound thread or very many waiting ones.
     pub(crate) fn wants_run_queue(&self, took: Duration) -> bool {
         took >= self.constants.long_yield && self.contention.wants_run_queue()
     }
 
-    /// The processor was yielded.
+    /// Notes a yield.
     pub(crate) fn yielded(&mut self, of: Yielded) {
         let ran_others = self.contention.yielded(&self.constants, &of);
         self.begin_slice(of.until);
@@ -390,7 +402,7 @@ impl Policy {
         }
     }
 
-    /// The thread was parked.
+    /// Notes a parking.
     pub(crate) fn parked(&mut self, from: Instant, until: Instant) {
         self.begin_slice(until);
         if let Some(recorder) = &mut self.recorder {
@@ -398,8 +410,9 @@ impl Policy {
         }
     }
 
-    /// The decision is to park, and `has_moved` says whether methods have moved bytes of transfers since they were last asked. Returns
-    /// what to do instead: if they have lately, the end of the transfer, or the next one, is worth staying awake for.
+    /// Called before parking. `has_moved`: methods have moved bytes of transfers since the last
+    /// call. Returns what to do instead of parking: if they have lately, the end of the transfer,
+    /// or the next one, is worth staying awake for.
     pub(crate) fn before_parking(&mut self, has_moved: bool, now: Instant) -> Decision {
         if has_moved {
             self.moved = Some(now);
@@ -413,13 +426,13 @@ impl Policy {
         }
     }
 
-    /// Whether a wait is going on.
+    /// Whether a wait is in progress.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.wait.is_some()
     }
 
-    /// How long a thread that has another one wait for all stays awake beside it.
+    /// How long a thread stays awake while another thread waits on behalf of all.
     #[inline]
     pub(crate) fn awake_beside(&self) -> Duration {
         match self.contention.competitors() {
@@ -429,18 +442,19 @@ impl Policy {
         }
     }
 
-    /// Whether a wait for something in shared memory is going on.
+    /// Whether a wait for something in shared memory is in progress.
     pub(crate) fn waits_for_memory(&self) -> bool {
         let wait = self.wait.as_ref();
         wait.is_some_and(|wait| wait.awaited != Awaited::Messages)
     }
 
-    /// Whether a wait that polls memory is to make progress with messages, which was done last at that time.
+    /// Whether a wait that polls memory should make progress with messages, which it last did at
+    /// `last`.
     pub(crate) fn wants_progress(&self, last: Instant, now: Instant) -> bool {
         now.saturating_duration_since(last) >= self.constants.clock_period()
     }
 
-    /// What was waited for has come.
+    /// The awaited event has come.
     pub(crate) fn arrived(&mut self, now: Instant) {
         if let Some(mut wait) = self.wait.take() {
             // One long wait must not outweigh many short ones.
@@ -480,9 +494,9 @@ impl Policy {
         }
     }
 
-    /// How long to go on without parking, since the wait began or something happened in it. Between the steps of a
-    /// large message it is longer: a peer that copies or reads half a megabyte is silent for 50 µs,
-    /// and parking then costs as much again.
+    /// How long to go on without parking, since the wait began or something happened in it. Between
+    /// the steps of a large message it is longer: a peer that copies or reads half a megabyte sends
+    /// nothing for 50 µs, and parking then costs as much again.
     fn budget(&self, wait: &Wait) -> Duration {
         let limit = self.contended_limit();
         let is_late = Duration::from_nanos(self.learnt(wait.awaited).usual_ns) > limit;
@@ -491,12 +505,14 @@ impl Policy {
             Competitors::CpuBound => self.constants.batch.min(self.limit),
             _ if is_late => self.constants.batch.min(self.limit),
             Competitors::Waiting => limit,
-            // Also where messages take longer: if that is because all are parked, they meet now.
+            // Also where messages take longer: if the reason is that all threads are parked, they
+            // find each other now.
             Competitors::None => self.limit,
         }
     }
 
-    /// The limit among others that wait: where they are very many, some rounds of all of them.
+    /// The limit beside other waiting threads: where they are very many, some rounds of all of
+    /// them.
     fn contended_limit(&self) -> Duration {
         match self.limit.is_zero() {
             true => Duration::ZERO,
@@ -515,26 +531,28 @@ impl Policy {
         }
     }
 
-    /// Polls that take about as long as a yield: so many are made before the first one where others are expected about now, and by a thread that
-    /// keeps others of its process out while it polls.
+    /// Polls that take about as long as a yield. That many are made before the first yield where
+    /// other threads are expected about now, and by a thread that keeps others of its process out
+    /// while it polls.
     #[inline]
     pub(crate) fn brief_polls(&self, awaited: Awaited) -> u32 {
         self.constants.step_polls * self.polls_per_yield(awaited)
     }
 
-    /// Polls between two yields to others that wait: to find nothing costs an eighth of what the yield does.
+    /// Polls between two yields to other waiting threads: polls that find nothing cost an eighth of
+    /// the yield.
     pub(crate) fn polls_per_yield(&self, awaited: Awaited) -> u32 {
         let polls = u64::from(self.learnt(awaited).batch) * self.contention.lone_yield_ns();
         (polls / (8 * self.constants.batch.as_nanos() as u64)).max(1) as u32
     }
 
-    /// So many polls found nothing and took this long.
+    /// Notes how long this many polls that found nothing took.
     fn learn_cost(&mut self, polls: u32, took: Duration) {
         let awaited = self.polled_kind();
         let batch = &mut self.learnt[awaited as usize].batch;
         let batch_took = took * *batch / polls.max(1);
         if batch_took > 2 * self.constants.batch {
-            // It may as well have been interrupted; then it soon grows again.
+            // The polls may also have been interrupted; then the batch soon grows again.
             *batch = (*batch / 2).max(1);
         } else if batch_took < self.constants.batch / 2 {
             *batch = (*batch * 2).min(self.constants.most_polls);
@@ -546,13 +564,14 @@ impl Policy {
 }
 
 impl Wait {
-    /// Whether a wait for that is the same one: given up and begun again, or for the message that tells of what is awaited.
+    /// Whether a wait for `awaited` continues this one: it was given up and begun again, or waits
+    /// for the message that reports the awaited step.
     fn is_continued_by(&self, awaited: Awaited) -> bool {
         let is_told = matches!(self.awaited, Awaited::Step | Awaited::Lock);
         self.awaited == awaited || is_told && awaited == Awaited::Messages
     }
 
-    /// Something has happened. Returns how long the wait was for the first time that it did.
+    /// Something has happened. Returns how long the wait was, if it is the first time in it.
     fn step(&mut self, now: Instant) -> Duration {
         self.last = now;
         *self

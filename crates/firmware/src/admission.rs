@@ -37,8 +37,8 @@ impl Traffic {
         }
     }
 
-    /// The rate that has to be reserved. A burst of b bytes at peak rate p over a mean of m is served
-    /// with a delay of at most d by a rate of p b / (b + d (p - m)), but never less than m.
+    /// The rate that has to be reserved. A burst of b bytes at peak rate p over a mean of m is
+    /// delayed by at most d at a rate of p b / (b + d (p - m)), but never less than m.
     pub fn effective_rate(&self) -> u64 {
         match *self {
             Self::Constant { rate, .. } => rate,
@@ -114,7 +114,7 @@ impl Traffic {
     }
 }
 
-/// The time that a message takes of each resource.
+/// The time of each resource that a message takes.
 fn message_times(settings: &Settings, direction: Direction, bytes: u32) -> [Time; 5] {
     let Capacity {
         send_message,

@@ -10,8 +10,8 @@ use crate::state::Firmware;
 use crate::vi::State;
 
 impl Firmware {
-    /// Puts a virtual interface into the error state, until it is disconnected. The peer gets the
-    /// reason.
+    /// Puts a virtual interface into the error state, until it is disconnected. The reason is sent
+    /// to the peer.
     pub(crate) fn break_vi(
         &mut self,
         vi: u32,
@@ -44,7 +44,7 @@ impl Firmware {
         self.send_control(vi, card);
     }
 
-    /// Serves the next virtual interface that has something to flush or to announce.
+    /// Handles the next virtual interface that has something to flush or to announce.
     pub(crate) fn service_next(&mut self, card: &mut impl Card) {
         let Some(vi) = self.service_queue.pop_front() else {
             return;

@@ -20,7 +20,7 @@ pub(crate) struct Buffers {
     recycle: Vec<u32>,
     owners: Vec<u16>,
     uses: Vec<Use>,
-    /// How many more may be taken for sending, so that receiving never waits for sending.
+    /// How many more buffers sending may take, so that receiving never waits for sending.
     sending_left: u32,
 }
 

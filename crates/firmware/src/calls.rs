@@ -210,9 +210,10 @@ impl Firmware {
         Ok(())
     }
 
-    /// Admission control at this end of a channel: reserves what `traffic` needs of this card, or returns
-    /// what would fit. Both ends have to agree: if the other refuses, [`Firmware::release`] here and
-    /// offer the smaller of the two. A channel without reservation is best effort.
+    /// Admission control at this end of a channel: reserves what `traffic` needs of this card, or
+    /// returns the traffic that would fit. Both ends have to agree: if the other refuses, call
+    /// [`Firmware::release`] here and offer the smaller of the two. A channel without reservation
+    /// is best effort.
     pub fn reserve(
         &mut self,
         vi: ViId,

@@ -5,8 +5,8 @@ use crate::setup::{BufferId, NodeId, QueueId, Side, Time, ViId};
 
 /// The driver's side of the card.
 ///
-/// Calls come only from within [`Firmware::turn`](crate::Firmware::turn). A transfer begins when the
-/// turn began plus everything that was charged in it so far.
+/// Calls come only from within [`Firmware::turn`](crate::Firmware::turn). A transfer begins when
+/// the turn began plus all time that was charged in it so far.
 pub trait Card {
     /// Charges `step` this many times.
     fn charge(&mut self, step: Step, times: u32);
@@ -23,8 +23,9 @@ pub trait Card {
 /// Declares the steps: their names, and those in snake case by which cost tables spell them.
 macro_rules! steps {
     ($($(#[$doc:meta])* $step:ident = $name:literal,)*) => {
-        /// The work of the program. Simulated time comes only from these and from hardware: a card's cost
-        /// table has one entry for each. A driver that moves real bytes can ignore them.
+        /// The work of the program. Simulated time is charged for these and for hardware only: a
+        /// card's cost table has one entry for each. A driver that moves real bytes can ignore
+        /// them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Step {
@@ -50,8 +51,8 @@ steps! {
     LookRound = "look_round",
     /// Finds the state of a suspended message and resumes it (event-driven disciplines).
     SwitchState = "switch_state",
-    /// Reads one doorbell that is polled, rung or not. Unsuccessful polls while nothing else is to be
-    /// done are counted by the driver (see [`Turn`](crate::Turn)) and not charged here.
+    /// Reads one doorbell that is polled, rung or not. The driver counts unsuccessful polls while
+    /// nothing else is to be done (see [`Turn`](crate::Turn)); they are not charged here.
     PollDoorbell = "poll_doorbell",
     /// Takes a posted descriptor's address from a doorbell (polled or queued by hardware).
     DequeueDoorbell = "dequeue_doorbell",
@@ -67,11 +68,11 @@ steps! {
     ProgramHostDma = "program_host_dma",
     /// Describes one contiguous piece to the host DMA engine, queued or not.
     ProgramPiece = "program_piece",
-    /// Puts one piece into the hardware queue of the host DMA engine: its upkeep.
+    /// The upkeep of putting one piece into the hardware queue of the host DMA engine.
     EnqueueHostHardware = "enqueue_host_hardware",
     /// Appends a transfer to a software queue, its engine being busy.
     EnqueueSoftware = "enqueue_software",
-    /// Takes the next transfer from a software queue, its engine having become free.
+    /// Takes the next transfer from a software queue, after its engine has become free.
     DequeueSoftware = "dequeue_software",
     /// Finds the place of one piece (host) or frame (network) in a queue kept in stamp order.
     InsertByStamp = "insert_by_stamp",
@@ -105,7 +106,7 @@ steps! {
     TakeBuffer = "take_buffer",
     /// Releases a card buffer.
     FreeBuffer = "free_buffer",
-    /// Takes in an acknowledgement (reliable levels).
+    /// Processes an acknowledgement (reliable levels).
     TakeAck = "take_ack",
     /// Decides to send one frame again.
     Retransmit = "retransmit",
@@ -140,8 +141,8 @@ pub struct Piece {
 /// A transfer for an engine.
 #[derive(Debug, Clone, Copy)]
 pub struct DmaRequest<'a> {
-    /// Comes back in [`Input::DmaFinished`](crate::Input::DmaFinished). [`Engine::NetReceive`] reports
-    /// by [`Input::FrameArrived`](crate::Input::FrameArrived) instead.
+    /// Returned in [`Input::DmaFinished`](crate::Input::DmaFinished). [`Engine::NetReceive`]
+    /// reports by [`Input::FrameArrived`](crate::Input::FrameArrived) instead.
     pub token: Token,
     /// Place in a hardware queue: behind everything with the same or a smaller stamp, but never
     /// before the transfer in service. Always 0 unless the discipline is QoS-aware.
@@ -162,12 +163,12 @@ pub enum Transfer<'a> {
     ReadDescriptor {
         /// Which work queue it was posted to.
         side: Side,
-        /// Where it lies.
+        /// The pieces of its memory.
         pieces: &'a [Piece],
     },
     /// Reads a frame's data into the front of a card buffer.
     ReadData {
-        /// Where the data lies.
+        /// The memory of the data.
         pieces: &'a [Piece],
         /// The card buffer.
         into: BufferId,
@@ -177,13 +178,13 @@ pub enum Transfer<'a> {
     },
     /// Writes a frame's data from the front of a card buffer.
     WriteData {
-        /// Where it goes.
+        /// The memory to write to.
         pieces: &'a [Piece],
         /// The card buffer.
         from: BufferId,
         /// The network receive engine still fills the buffer
         /// ([`Settings::receive_cut_through`](crate::Settings::receive_cut_through)). The host engine does not pass the bytes that
-        /// have arrived, so that it ends after the frame has come, whole or broken. The flag is fixed when the
+        /// have arrived, so that it ends after the frame has arrived, whole or broken. The flag is fixed when the
         /// transfer is handed over.
         follows: bool,
     },
@@ -191,19 +192,19 @@ pub enum Transfer<'a> {
     WriteStatus {
         /// Which work queue it was posted to.
         side: Side,
-        /// Where immediate data, length and status go, and the payload behind them.
+        /// The memory for immediate data, length and status, followed by the payload.
         pieces: &'a [Piece],
         /// Immediate data, length and status as bytes.
         status: &'a [u8],
-        /// For a message that travelled in descriptors: this many bytes from the front of the buffer go
-        /// behind the status. They must be visible to the host before the status is.
+        /// For a message that was sent in descriptors: this many bytes from the start of the buffer
+        /// are written after the status. They must be visible to the host before the status is.
         payload: Option<(BufferId, u32)>,
     },
     /// Writes an entry of a completion queue.
     WriteCompletion {
         /// The completion queue.
         queue: QueueId,
-        /// Where the entry goes.
+        /// The memory of the entry.
         pieces: &'a [Piece],
         /// The entry as bytes.
         entry: &'a [u8],
@@ -214,7 +215,7 @@ pub enum Transfer<'a> {
         to: NodeId,
         /// The frame's header as bytes.
         header: &'a [u8],
-        /// What follows the header.
+        /// The part after the header.
         body: Body<'a>,
         /// The host engine's transfer that is filling the body's buffer, if it has not finished
         /// ([`Settings::cut_through`](crate::Settings::cut_through)). The network engine does not pass the bytes that
@@ -229,7 +230,7 @@ pub enum Transfer<'a> {
     },
 }
 
-/// What follows a frame's header.
+/// The part of a frame after its header.
 #[derive(Debug, Clone, Copy)]
 pub enum Body<'a> {
     /// Bytes that came inside the descriptor; may be empty.
@@ -282,7 +283,7 @@ pub enum Report {
     CompletionQueueReady(QueueId),
     /// A virtual interface is in the error state; everything posted is being flushed.
     Broken(ViId, Breakage),
-    /// A posted descriptor lies where the card cannot reach it, and can never be completed.
+    /// A posted descriptor is where the card cannot access it, and can never be completed.
     Unreachable {
         /// The virtual interface.
         vi: ViId,
@@ -300,7 +301,7 @@ pub enum Breakage {
     Overrun,
     /// A descriptor was refused: wrong format, segments outside registered memory, wrong tag.
     Descriptor,
-    /// A posted address lies outside registered memory, is not aligned, or has another tag.
+    /// A posted address is outside registered memory, is not aligned, or has another tag.
     DescriptorAddress,
     /// The peer acknowledged nothing in time, after all retries.
     Silence,

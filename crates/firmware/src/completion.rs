@@ -85,7 +85,7 @@ impl Firmware {
         self.submit_host(work, stamp, card);
     }
 
-    /// Frees a completed descriptor's slot; a posted descriptor that waited for one is taken up.
+    /// Frees a completed descriptor's slot; a posted descriptor that waited for a slot is taken up.
     pub(crate) fn close_op(&mut self, number: u32, card: &mut impl Card) {
         let op = &self.ops[number];
         assert!(

@@ -14,7 +14,7 @@ use crate::setup::{Side, Time};
 /// How far a descriptor is on its way to the card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Phase {
-    /// A transfer is reading it, or the segments behind its first bytes.
+    /// A transfer is reading it, or the segments after its first bytes.
     #[default]
     Fetching,
     /// It is read together with the data of the descriptor before it (tailgating, §4.3.9).
@@ -52,21 +52,21 @@ pub(crate) struct Op {
     pub(crate) remote_done: u32,
     pub(crate) begun: bool,
     pub(crate) all_made: bool,
-    /// The engine has been given the transfer of the operation's last data.
+    /// The transfer of the operation's last data was passed to the engine.
     pub(crate) last_begun: bool,
     /// Frames that have not been sent, or (reliable levels) not been acknowledged.
     pub(crate) frames_open: u32,
     /// Of those frames, the ones that are being fetched or sent.
     pub(crate) moving: u32,
 
-    /// RDMA read: bytes that have come in all, and of the remote segment that is being read.
+    /// RDMA read: bytes that have arrived in total, and of the remote segment that is being read.
     pub(crate) read_bytes: u32,
     pub(crate) reply_at: usize,
     pub(crate) reply_done: u32,
 
     /// Writes to the operation's memory that are in progress.
     pub(crate) writes_open: u32,
-    /// Receive: its message has come completely, or never will.
+    /// Receive: its message has arrived completely, or never will.
     pub(crate) filled: bool,
     /// Receive: the message goes into the descriptor itself.
     pub(crate) payload: Option<(u32, u32)>,
@@ -194,7 +194,7 @@ impl Slots {
         &mut self.bytes[at..at + self.slot_bytes]
     }
 
-    /// Puts bytes into a slot from `from` on, as many as fit; returns how many did.
+    /// Copies bytes into a slot from `from` on, as many as fit; returns how many did.
     pub(crate) fn fill(&mut self, slot: u32, from: usize, bytes: &[u8]) -> usize {
         let place = &mut self.get_mut(slot)[from..];
         let count = bytes.len().min(place.len());
@@ -202,7 +202,7 @@ impl Slots {
         count
     }
 
-    /// The segment of this number; one without memory if the slot cannot hold so many.
+    /// The segment of this number; one without memory if the slot cannot hold that many.
     pub(crate) fn segment(&self, slot: u32, number: usize) -> Segment {
         let at = CONTROL_BYTES + number * SEGMENT_BYTES;
         self.get(slot)
@@ -314,8 +314,8 @@ impl Rules<'_> {
 }
 
 impl Slots {
-    /// The next remote span: address, handle, and how many bytes of the segment are left
-    /// behind the first `done` bytes.
+    /// The next remote span: address, handle, and how many bytes of the segment are left after the
+    /// first `done` bytes.
     pub(crate) fn remote(&self, op: &Op, slot: u32, at: usize, done: u32) -> (u64, u32, u32) {
         let segment = self.segment(slot, at);
         let bytes = match op.remote_segments() {

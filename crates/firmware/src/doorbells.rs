@@ -1,5 +1,4 @@
-//! How the program notices doorbells: by polling each (§4.2.3), or from a queue that the hardware
-//! keeps (§4.3.8).
+//! Detecting doorbells: by polling each (§4.2.3), or from a queue that the hardware keeps (§4.3.8).
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -20,7 +19,7 @@ pub(crate) enum Bells {
 pub(crate) struct Polled {
     /// Which doorbells are served.
     declared: Vec<u64>,
-    /// How many are served before each word of `declared`.
+    /// How many doorbells are declared before each word of `declared`.
     before: Vec<u32>,
     /// Which doorbells are rung.
     rung: Vec<u64>,
@@ -95,7 +94,8 @@ impl Bells {
         }
     }
 
-    /// Takes one ring off a doorbell: it stays rung if it was rung more often than it was noticed.
+    /// Consumes one ring of a doorbell: it stays rung if it was rung more often than it was
+    /// noticed.
     pub(crate) fn noticed(&mut self, vi: u32, side: Side, still_rung: bool) {
         if let Self::Polled(polled) = self
             && !still_rung
@@ -172,8 +172,9 @@ impl Polled {
     }
 }
 
-/// The place of the bit of `word` that has `rank` set bits below it; more than that must be set. The byte is found by summing
-/// all bytes' bits at once, as not every processor that this is compiled for has an instruction that counts bits.
+/// The position of the bit of `word` that has `rank` set bits below it; more than that must be set.
+/// The byte is found by counting all bytes' bits at once, as not every target processor has an
+/// instruction that counts bits.
 fn nth_bit(word: u64, rank: u32) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const TOPS: u64 = ONES << 7;

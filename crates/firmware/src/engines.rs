@@ -74,7 +74,7 @@ impl NetWork {
     }
 }
 
-/// Where a frame's data comes from.
+/// The source of a frame's data.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum Source {
     #[default]
@@ -116,7 +116,7 @@ pub(crate) struct Frame {
     pub(crate) ahead: bool,
     /// It has been sent again since the last timeout.
     pub(crate) resent: bool,
-    /// It must not be sent any more.
+    /// It is no longer to be sent.
     pub(crate) cancelled: bool,
     /// It has been sent, or never will be: it no longer counts in `moving`.
     pub(crate) moved: bool,
@@ -183,7 +183,8 @@ pub(crate) struct EngineQueue<T> {
 }
 
 impl<T: Copy + PartialEq> EngineQueue<T> {
-    /// `limit` is the largest number of transfers there can be; `followed` says whether [`EngineQueue::in_service`] is called.
+    /// `limit` is the largest number of transfers; `followed`: [`EngineQueue::in_service`] is
+    /// called.
     pub(crate) fn new(queue: DmaQueue, limit: usize, stamped: bool, followed: bool) -> Self {
         let (entries, hardware) = match queue {
             DmaQueue::Software => (1, false),
@@ -206,7 +207,7 @@ impl<T: Copy + PartialEq> EngineQueue<T> {
         self.busy < self.entries
     }
 
-    /// Hands a transfer to the engine; returns how many of those that it holds come after it.
+    /// Passes a transfer to the engine; returns how many of those that it holds come after it.
     pub(crate) fn begin(&mut self, stamp: Time, value: T) -> u32 {
         self.busy += 1;
         let Some(held) = &mut self.held else {

@@ -1,5 +1,5 @@
-//! The host DMA engine's program: when a transfer is handed over, what that costs, and how the message
-//! continues when it has finished.
+//! The host DMA engine's program: when a transfer is passed to the engine, what that costs, and how
+//! the message continues when it has finished.
 
 use causeway_wire::vi::{
     COMPLETION_BYTES, Completion, STATUS_BYTES, STATUS_OFFSET, Status, status,
@@ -49,7 +49,8 @@ impl Firmware {
         }
     }
 
-    /// Hands over the transfers that have waited longest, or have the smallest stamps, while the engine has room.
+    /// Passes the transfers that have waited longest, or have the smallest stamps, to the engine
+    /// while it has room.
     pub(crate) fn next_host(&mut self, card: &mut impl Card) {
         while self.host.has_room() {
             let Some(job) = self.host.waiting.pop() else {
@@ -88,7 +89,7 @@ impl Firmware {
         }
     }
 
-    /// Hands a transfer to the engine, which has room.
+    /// Passes a transfer to the engine, which has room.
     fn start_host(&mut self, job: u32, card: &mut impl Card) {
         self.pieces.clear();
         self.tail_pieces.clear();
@@ -233,7 +234,7 @@ impl Firmware {
         }
     }
 
-    /// The transfer as the engine sees it.
+    /// The transfer in the engine's form.
     fn transfer_of<'a>(
         &'a self,
         work: HostWork,

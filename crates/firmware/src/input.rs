@@ -3,7 +3,8 @@
 use crate::card::{Engine, Token};
 use crate::setup::{BufferId, Processor, QueueId, Side, ViId};
 
-/// Something that the hardware does. It costs the card's processor no time; the program handles it in a later turn.
+/// An event of the hardware. It costs the card's processor no time; the program handles it in a
+/// later turn.
 #[derive(Debug, Clone, Copy)]
 pub enum Input<'a> {
     /// A process posted a descriptor and rang the doorbell.
@@ -14,7 +15,7 @@ pub enum Input<'a> {
         side: Side,
         /// Virtual address of the descriptor, aligned to 64 bytes.
         address: u64,
-        /// Handle of the registered memory in which it lies.
+        /// Handle of the registered memory that contains it.
         handle: u32,
         /// With shadow queues: the descriptor's bytes as the process wrote them to the card (control
         /// segment, and segments or payload as far as they fit); empty otherwise.
@@ -24,29 +25,31 @@ pub enum Input<'a> {
     ArmWorkQueue(ViId, Side),
     /// A process is about to sleep until an entry is written to this completion queue.
     ArmCompletionQueue(QueueId),
-    /// The header of a frame has come in, and the rest follows. For drivers of cards that can report this, with
-    /// [`Settings::receive_cut_through`](crate::Settings::receive_cut_through); the same frame's
-    /// [`FrameArrived`](Input::FrameArrived) or [`FrameBroken`](Input::FrameBroken) follows later.
+    /// The header of a frame has arrived, and the rest follows. For drivers of cards that can
+    /// report this, with [`Settings::receive_cut_through`](crate::Settings::receive_cut_through);
+    /// the same frame's [`FrameArrived`](Input::FrameArrived) or
+    /// [`FrameBroken`](Input::FrameBroken) follows later.
     FrameBegun {
-        /// The buffer that the program gave to the network receive engine.
+        /// The buffer that the program passed to the network receive engine.
         buffer: BufferId,
         /// The header as bytes.
         header: &'a [u8],
-        /// Bytes behind the header, which will lie at the front of the buffer.
+        /// Bytes after the header, which will be at the start of the buffer.
         bytes: u32,
     },
-    /// A frame whose header was reported did not come in completely, or its checksum is wrong.
+    /// A frame whose header was reported did not arrive completely, or its checksum is wrong.
     FrameBroken {
-        /// The buffer that the program gave to the network receive engine.
+        /// The buffer that the program passed to the network receive engine.
         buffer: BufferId,
     },
-    /// A frame has come in completely. If its header was reported before, header and length are the same.
+    /// A frame has arrived completely. If its header was reported before, header and length are the
+    /// same.
     FrameArrived {
-        /// The buffer that the program gave to the network receive engine.
+        /// The buffer that the program passed to the network receive engine.
         buffer: BufferId,
         /// The header as bytes.
         header: &'a [u8],
-        /// Bytes behind the header, which lie at the front of the buffer.
+        /// Bytes after the header, which are at the start of the buffer.
         bytes: u32,
     },
     /// A transfer of the host or network send engine has finished.
@@ -58,15 +61,16 @@ pub enum Input<'a> {
         /// The descriptor that the transfer read, if it read one.
         bytes: &'a [u8],
     },
-    /// While it had nothing else to do, this processor polled this many silent doorbells: the next one that it polls lies this
-    /// many further on. Comes before the event that ends the polling: another input, or the turn that is due when the
-    /// rung doorbell is reached (then as many as [`Turn::Polling`] said were ahead). With a smaller number the processor finds
-    /// the doorbell later and is charged for the polls between; a larger one leads it past the doorbell, once round all of
-    /// them. Has no effect where hardware queues doorbells.
+    /// While it had nothing else to do, this processor polled this many silent doorbells: the
+    /// position of the next poll advances by this many. Report it before the event that ends the
+    /// polling: another input, or the turn that is due when the rung doorbell is reached (then as
+    /// many as [`Turn::Polling`] reported ahead). With a smaller number the processor finds the
+    /// doorbell later and is charged for the polls between; with a larger one it passes the
+    /// doorbell, and polls all of them once more. Has no effect where hardware queues doorbells.
     Polled(Processor, u32),
 }
 
-/// How a turn ended, which tells the driver when to call the next.
+/// The result of a turn, which determines when the driver calls the next.
 ///
 /// - [`Worked`](Turn::Worked): as soon as the charged time has passed.
 /// - [`Waiting`](Turn::Waiting): after the next input from that engine. No other input ends the wait.
@@ -83,7 +87,7 @@ pub enum Input<'a> {
 pub enum Turn {
     /// An event was handled; there may be more.
     Worked,
-    /// The program spins until this engine has finished, and serves nothing else.
+    /// The program spins until this engine has finished, and handles nothing else.
     Waiting(Engine),
     /// Doorbells are being polled.
     Polling {

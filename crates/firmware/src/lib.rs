@@ -1,30 +1,32 @@
 //! The program of the network interface: virtual interfaces, doorbells, DMA, reliability and quality of
 //! service as a pure state machine without I/O, clock or pointers.
 //!
-//! A driver makes it a network interface. The one driver so far is the simulator, which charges virtual time for every step
-//! and transfer. One that moves real bytes between processes can take its place (`ARCHITECTURE.md`). A driver
+//! A driver makes it a network interface. The one driver so far is the simulator, which charges
+//! virtual time for every step and transfer. One that moves real bytes between processes can
+//! replace it (`ARCHITECTURE.md`). A driver
 //!
 //! 1. makes a [`Firmware`] from [`Settings`], and sets up regions, completion queues, virtual
 //!    interfaces, reservations and connections, as a kernel's driver would ([`setup`]);
 //! 2. reports what the hardware does with [`Firmware::input`], at any time ([`Input`]);
-//! 3. calls [`Firmware::turn`] for each of the card's processors, once at the beginning, then as [`Turn`] says: each turn
-//!    handles one event, up to where the real program would poll its sources of events again, and requests transfers of
-//!    the [`Card`].
+//! 3. calls [`Firmware::turn`] for each of the card's processors, once at the beginning, then as
+//!    [`Turn`] requires: each turn handles one event, up to where the real program would poll its
+//!    sources of events again, and requests transfers of the [`Card`].
 //!
-//! Payload never passes through this program: it lies in card buffers that the driver owns and the
-//! program assigns. The program itself reads descriptors and headers of frames. Memory is
-//! taken at set-up and never afterwards.
+//! Payload never passes through this program: it is in card buffers that the driver owns and the
+//! program assigns. The program itself reads descriptors and headers of frames. Memory is allocated
+//! at set-up and never afterwards.
 //!
 //! # The path of a message (thesis, fig. 4.3)
 //!
-//! Sending: doorbell → descriptor down (host DMA) → data down, a frame at a time (host DMA) → frame out
-//! (network send DMA) → status up (host DMA) → entry of the completion queue up, if there is one (host
-//! DMA). Receiving: frame in (network receive DMA) → descriptor down, unless it is there already →
-//! data up → status up → entry up. Stages that have nothing to do are skipped. With cut-through
-//! ([`Settings::cut_through`]) a frame goes out while its data still comes down: both engines have its buffer then,
-//! and it is free when both have finished with it. With [`Settings::receive_cut_through`] a frame's data goes up while the
-//! frame still comes in. [`Discipline`] says in which order stages of different messages are served; the stages are the
-//! same.
+//! Sending: doorbell → descriptor down (host DMA) → data down, a frame at a time (host DMA) → frame
+//! out (network send DMA) → status up (host DMA) → entry of the completion queue up, if there is
+//! one (host DMA). Receiving: frame in (network receive DMA) → descriptor down, unless it is on the
+//! card already → data up → status up → entry up. Stages without work are skipped. With cut-through
+//! ([`Settings::cut_through`]) a frame is sent while its data is still being read: both engines use
+//! its buffer then, and it is free when both have finished with it. With
+//! [`Settings::receive_cut_through`] a frame's data is written to the host while the frame is still
+//! arriving. [`Discipline`] determines in which order stages of different messages are handled; the
+//! stages are the same.
 //!
 //! # Where to read
 //!
@@ -35,12 +37,12 @@
 //! the reliable levels, `breaking` the end of a connection, `calls` and `admission` what the driver requests. `memory`,
 //! `buffers`, `clock`, `doorbells`, `stamped`, `timers` and `pool` are tools.
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! - Any input in any order is accepted, in time bounded by the settings, without panic.
-//! - Each descriptor that the card can reach is completed exactly once, and those of a work queue in
-//!   the order of their doorbells. What it cannot reach is reported.
-//! - An engine never gets more transfers than it holds.
+//! - Each descriptor that the card can access is completed exactly once, and those of a work queue
+//!   in the order of their doorbells. Descriptors that it cannot access are reported.
+//! - An engine is never passed more transfers than it can hold.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -148,8 +148,8 @@ impl Memory {
                 .is_some_and(|reach| reach >= bytes.into())
     }
 
-    /// Appends the span's pieces to `out`, one for each page. A span that no region holds has none:
-    /// the caller has checked the span, and keeps its region from being deregistered.
+    /// Appends the span's pieces to `out`, one for each page. A span outside all regions has none:
+    /// the caller has checked the span, and prevents its region from being deregistered.
     pub(crate) fn translate(&self, handle: u32, address: u64, bytes: u32, out: &mut Vec<Piece>) {
         let Some(entry) = self.find(handle) else {
             return;

@@ -1,5 +1,5 @@
-//! The network send engine's program: when a frame is handed over, what its header contains, and what
-//! happens when it has been sent.
+//! The network send engine's program: when a frame is passed to the engine, what its header
+//! contains, and what happens when it has been sent.
 
 use causeway_wire::vi::{CONTROL_BYTES, FrameHeader, FrameKind, flag};
 
@@ -38,7 +38,7 @@ impl Firmware {
         }
     }
 
-    /// Hands over the next frames while the engine has room.
+    /// Passes the next frames to the engine while it has room.
     pub(crate) fn next_net(&mut self, card: &mut impl Card) {
         while self.net.has_room() {
             let Some(work) = self.net.waiting.pop() else {

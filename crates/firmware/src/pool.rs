@@ -1,5 +1,5 @@
-//! Slots of fixed number, and lists that link them: how the program keeps its state without taking
-//! memory while it runs.
+//! Slots of fixed number, and lists that link them: how the program keeps its state without
+//! allocating memory while it runs.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -32,8 +32,8 @@ impl Firmware {
             Side::Send => &mut vi.outgoing,
             Side::Receive => &mut vi.incoming,
         };
-        // Best effort is stamped when its descriptor is taken up. A receive's doorbell only has its descriptor
-        // fetched; its message is stamped when it comes.
+        // Best effort is stamped when its descriptor is taken up. For a receive's doorbell only the
+        // descriptor is fetched; its message is stamped when it arrives.
         let is_reserved = side == Side::Send && clock.is_reserved();
         let stamp = match (is_reserved, qos) {
             (true, _) => clock.stamp(now),
@@ -90,7 +90,7 @@ impl Firmware {
         }
     }
 
-    /// Whether the next send is best effort and has to wait for others to end. If so, it is queued.
+    /// Whether the next send is best effort and has to wait until others end. If so, it is queued.
     fn waits_for_best_effort(&mut self, vi: u32) -> bool {
         if !self.is_qos_aware()
             || self.vi(vi).outgoing.is_reserved()

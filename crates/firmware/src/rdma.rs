@@ -1,4 +1,4 @@
-//! The target's and the reader's side of RDMA: writes into memory, requests to read it, what is read.
+//! The target's and the reader's side of RDMA: writes into memory, read requests and their data.
 
 use causeway_wire::vi::{FrameHeader, RefuseReason, status};
 
@@ -25,7 +25,7 @@ impl Firmware {
         }
         let mut op = NONE;
         if takes_receive(header, bytes) {
-            // Earlier writes have to be in memory when the message is reported, and nothing may
+            // Earlier writes must be in memory when the message is reported, and no frame may
             // overtake it.
             if self.vi(vi).rx.writes_open > 0 {
                 return Processed::Later;

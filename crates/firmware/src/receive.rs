@@ -14,14 +14,14 @@ use crate::vi::State;
 /// The outcome for a frame that was next in its connection's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Processed {
-    /// The frame is out of the list; the next may follow.
+    /// The frame was removed from the list; the next may follow.
     Yes,
     /// The frame waits: for a descriptor that is being read, or for data before it.
     Later,
 }
 
 impl Firmware {
-    /// Handles a frame that has come.
+    /// Handles a frame that has arrived.
     pub(crate) fn arrival(&mut self, card: &mut impl Card) {
         let Some(buffer) = self.arrived.pop_front() else {
             return;
@@ -90,7 +90,7 @@ impl Firmware {
         self.break_vi(vi, breakage, RefuseReason::Closed, card);
     }
 
-    /// Whether a frame that is next in sequence can be taken; if not, the peer sends it again.
+    /// Whether a frame that is next in sequence can be accepted; if not, the peer sends it again.
     pub(crate) fn may_accept(&self, vi: u32, buffer: u32) -> bool {
         let (rx, arrival) = (&self.vi(vi).rx, &self.arrivals[buffer]);
         let Some(header) = arrival.header else {
@@ -106,7 +106,7 @@ impl Firmware {
         }
     }
 
-    /// Takes a frame that is next in the connection's order.
+    /// Accepts a frame that is next in the connection's order.
     pub(crate) fn accept(&mut self, vi: u32, buffer: u32, card: &mut impl Card) {
         let arrival = &self.arrivals[buffer];
         let takes = arrival
@@ -167,7 +167,7 @@ impl Firmware {
         }
     }
 
-    /// Takes the first frame out of the list.
+    /// Removes the first frame from the list.
     pub(crate) fn take_incoming(&mut self, vi: u32) {
         let rx = &mut self.vis[vi as usize].rx;
         rx.incoming.pop(&mut self.arrivals);
@@ -266,7 +266,8 @@ impl Firmware {
             Err(processed) => return processed,
         };
         if header.offset == 0 && self.ops[op].writes_open > 0 {
-            // Data of a message that never came completely is still being written to the same memory.
+            // Data of a message that never arrived completely is still being written to the same
+            // memory.
             return Processed::Later;
         }
         card.charge(Step::MatchReceive, 1);
@@ -308,7 +309,7 @@ impl Firmware {
         self.submit_host(HostWork::WriteData { buffer }, stamp, card);
     }
 
-    /// Completes a receive descriptor whose message has come.
+    /// Completes a receive descriptor whose message has arrived.
     pub(crate) fn fill(&mut self, vi: u32, op: u32, header: &FrameHeader, operation: u32) {
         let owner = self.vi_mut(vi);
         owner.rx.filled += 1;
@@ -355,8 +356,9 @@ impl Firmware {
         self.placed(vi, header, card);
     }
 
-    /// Handles a frame that came in broken after its data was handed on: the receive's message is lost. If the frame is known to
-    /// be the whole message, the receive fails; if not, the rest is dropped, and the next message goes there.
+    /// Handles a frame that turned out broken after its data was passed on: the receive's message
+    /// is lost. If the frame is known to be the whole message, the receive fails; if not, the rest
+    /// is dropped, and the next message uses the descriptor.
     fn lose_message(&mut self, vi: u32, op: u32, message: u32) {
         if self.ops[op].filled {
             self.ops[op].bits |= status::TRANSPORT_ERROR;

@@ -52,7 +52,7 @@ impl Firmware {
         self.set_timer(vi);
     }
 
-    /// Queues a frame that carries nothing but what `control` says.
+    /// Queues a frame with nothing but the content of `control`.
     pub(crate) fn send_control(&mut self, vi: u32, card: &mut impl Card) {
         if !self.vi(vi).control.queued && self.vi(vi).connection.is_some() {
             self.submit_net(NetWork::Control(vi), card);
@@ -197,9 +197,9 @@ impl Firmware {
         }
     }
 
-    /// Sends unacknowledged frames again: those among the first `count` after the acknowledgement that the
-    /// peer is not known to have. After a timeout no frame beyond it is known to have arrived: a peer without room may have
-    /// dropped frames that it had acknowledged out of order.
+    /// Sends unacknowledged frames again: those among the first `count` after the acknowledgement
+    /// that the peer is not known to have. After a timeout no frame beyond it is known to have
+    /// arrived: a peer without room may have dropped frames that it had acknowledged out of order.
     fn resend(&mut self, vi: u32, count: u32, timeout: bool, card: &mut impl Card) {
         let selective = self.settings.reliable.retransmission == Retransmission::Selective;
         let acked = self.vi(vi).tx.acked;
@@ -239,7 +239,7 @@ impl Firmware {
         self.set_timer(vi);
     }
 
-    /// Handles an acknowledgement that has not come in time.
+    /// Handles an acknowledgement that has not arrived in time.
     fn acknowledgement_overdue(&mut self, vi: u32, card: &mut impl Card) {
         let tx = &self.vi(vi).tx;
         if self.vi(vi).state != State::Connected || (tx.unacked.is_empty() && !tx.starved) {
@@ -313,7 +313,8 @@ impl Firmware {
         } else {
             self.free_arrival(buffer, card);
         }
-        // A frame ahead of the expected one means that something was lost; one behind it, that an acknowledgement was.
+        // A frame ahead of the expected one means that a frame was lost; one behind it, that an
+        // acknowledgement was.
         self.vi_mut(vi).control.gap |= is_ahead;
         self.send_ack(vi, card);
     }

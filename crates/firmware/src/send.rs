@@ -42,8 +42,8 @@ impl Firmware {
         !used_up && !busy
     }
 
-    /// Takes a slot for a frame, and a card buffer if it has data. If there is none, the virtual interface
-    /// queues for it.
+    /// Takes a slot for a frame, and a card buffer if it has data. If there is none, the virtual
+    /// interface is queued for it.
     fn frame_room(&mut self, vi: u32, wants_buffer: bool) -> bool {
         if self.frames.has_room() && (!wants_buffer || self.buffers.has_for_sending()) {
             return true;
@@ -57,7 +57,7 @@ impl Firmware {
         false
     }
 
-    /// Whether there is room for a virtual interface that waits for it.
+    /// Whether there is room for a virtual interface that waits for room.
     pub(crate) fn may_resume(&self) -> bool {
         !self.stalled.is_empty() && self.frames.has_room() && self.buffers.has_for_sending()
     }
@@ -141,7 +141,7 @@ impl Firmware {
         self.pump(vi, card);
     }
 
-    /// Hands frames to the network engine's queue in the order in which they were made.
+    /// Moves frames to the network engine's queue in the order in which they were made.
     pub(crate) fn pump(&mut self, vi: u32, card: &mut impl Card) {
         loop {
             let first = self.vi(vi).tx.unsent.first();
@@ -272,8 +272,8 @@ impl Firmware {
         }
     }
 
-    /// Skips remote segments of no bytes, and returns where the next byte goes: address, handle, bytes
-    /// that may follow.
+    /// Skips remote segments of no bytes, and returns where the next byte is to be written:
+    /// address, handle, bytes that may follow.
     fn remote(&mut self, number: u32) -> (u64, u32, u32) {
         let op = &mut self.ops[number];
         loop {

@@ -2,7 +2,7 @@
 
 use crate::setup::{NodeId, SECOND, Time};
 
-/// Which event the program handles next, and in what order its engines' queues are served.
+/// Which event the program handles next, and in what order it serves its engines' queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Discipline {
     /// One message after the other in fixed order; the processor spins until each transfer has finished (Base, SVIA).
@@ -49,7 +49,7 @@ pub enum ReceiveDescriptors {
 /// How lost frames are sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Retransmission {
-    /// Everything from the lost frame on; the receiver keeps nothing that is out of order.
+    /// Everything from the lost frame on; the receiver keeps no out-of-order frames.
     #[default]
     GoBack,
     /// Only lost frames; the receiver keeps later ones that have arrived.
@@ -84,12 +84,13 @@ pub struct Settings {
     pub receive_descriptors: ReceiveDescriptors,
     /// Reads the next descriptor together with the data of the one before (§4.3.9).
     pub tailgating: bool,
-    /// Hands a frame to the network send engine while its data still comes from host memory (§7.2), instead of
-    /// when all of it has come.
+    /// Passes a frame to the network send engine while its data is still being read from host
+    /// memory (§7.2), instead of when all of it has been read.
     pub cut_through: bool,
-    /// Hands the data of a frame to the host DMA engine while the frame still comes from the network (§7.2), instead of
-    /// when all of it has come. That concerns messages of connections without reliability that go into a posted receive: what
-    /// is acknowledged, or written to memory that the peer names, has to be whole first.
+    /// Passes the data of a frame to the host DMA engine while the frame is still arriving from the
+    /// network (§7.2), instead of when all of it has arrived. This applies to messages of
+    /// connections without reliability that go into a posted receive: data that is acknowledged, or
+    /// written to memory that the peer names, has to be complete first.
     pub receive_cut_through: bool,
     /// Takes descriptors from the shadow queue on the card (§4.3.11).
     pub shadow_queues: bool,
@@ -103,9 +104,9 @@ pub struct Settings {
     pub limits: Limits,
     /// The reliable levels.
     pub reliable: Reliable,
-    /// What best effort is guaranteed beside reserved channels.
+    /// What best effort is guaranteed in addition to reserved channels.
     pub best_effort: BestEffort,
-    /// What admission control may reserve.
+    /// The capacity that admission control may reserve.
     pub capacity: Capacity,
 }
 
@@ -156,8 +157,8 @@ pub struct Reliable {
 /// The guaranteed share of best effort in the QoS-aware discipline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BestEffort {
-    /// Bytes per second that best effort gets however much is reserved. 0 is the thesis's discipline:
-    /// only what reserved channels leave.
+    /// Bytes per second for best effort, however much is reserved. 0 is the thesis's discipline:
+    /// best effort gets only what reserved channels leave.
     pub rate: u64,
     /// The message size, in bytes, by which a best-effort doorbell is stamped before its descriptor is read.
     pub message_bytes: u32,

@@ -25,7 +25,7 @@ pub struct QueueId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BufferId(pub u32);
 
-/// One of the card's processors.
+/// A processor of the card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Processor {
     /// The only processor, or the one that sends.
@@ -79,8 +79,8 @@ pub struct Connection {
     pub node: NodeId,
     /// The peer's virtual interface.
     pub vi: ViId,
-    /// The same number at both ends, another for each connection between the two: frames of an
-    /// earlier one are not taken for frames of this one.
+    /// The same number at both ends, and a different one for each connection between the two:
+    /// frames of an earlier connection are not taken for frames of this one.
     pub key: u32,
 }
 
@@ -101,9 +101,10 @@ pub struct Region<'a> {
     pub pages: &'a [u64],
 }
 
-/// A completion queue: a ring of 16-byte entries ([`wire::vi`](causeway_wire::vi)'s `Completion`) in
-/// registered memory, zeroed by its owner. The card never writes outside of it. That no entry is
-/// overwritten before it is read is up to the owner, which knows how many descriptors were posted.
+/// A completion queue: a ring of 16-byte entries ([`wire::vi`](causeway_wire::vi)'s `Completion`)
+/// in registered memory, zeroed by its owner. The card never writes outside of it. The owner, which
+/// knows how many descriptors were posted, has to make sure that no entry is overwritten before it
+/// is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompletionQueue {
     /// Virtual address of the first entry, aligned to 16 bytes.
@@ -135,13 +136,13 @@ pub enum Traffic {
         /// Bytes of a message.
         message_bytes: u32,
     },
-    /// Variable bit rate, bounded by a mean, a peak and the burst that may come at the peak.
+    /// Variable bit rate, bounded by a mean, a peak and the burst that may be sent at the peak.
     Variable {
         /// Mean, in bytes per second.
         mean: u64,
         /// Peak, in bytes per second.
         peak: u64,
-        /// Bytes that may come above the mean.
+        /// Bytes that may be sent above the mean.
         burst_bytes: u64,
         /// Bytes of a message.
         message_bytes: u32,
@@ -155,7 +156,7 @@ pub enum Traffic {
 pub enum Resource {
     /// The processor that sends.
     SendProcessor,
-    /// The processor that receives; the same one, unless there are two.
+    /// The processor that receives; with one processor, the same one.
     ReceiveProcessor,
     /// The host DMA engine.
     HostDma,

@@ -40,9 +40,9 @@ pub struct Firmware {
     pub(crate) net: EngineQueue<NetWork>,
     /// Buffers that the network receive engine holds.
     pub(crate) receiving: u32,
-    /// Buffers that hold frames which came ahead of others.
+    /// Buffers that hold frames which arrived ahead of others.
     pub(crate) held: u32,
-    /// Frames that have come and have not been handled.
+    /// Frames that have arrived and have not been handled.
     pub(crate) arrived: VecDeque<u32>,
 
     pub(crate) bells: [Bells; 2],
@@ -50,7 +50,7 @@ pub struct Firmware {
     pub(crate) stalled: Stamped<u32>,
     /// Virtual interfaces with something to flush or to announce.
     pub(crate) service_queue: VecDeque<u32>,
-    /// Virtual interfaces with a best-effort message that waits for others to end.
+    /// Virtual interfaces with a best-effort message that waits until others end.
     pub(crate) best_effort: VecDeque<u32>,
     pub(crate) best_effort_open: u32,
     pub(crate) shared_outgoing: SharedClock,
@@ -58,7 +58,7 @@ pub struct Firmware {
     pub(crate) timers: Timers,
     pub(crate) admission: Admission,
 
-    /// Where each processor's walk over the sources of events goes on.
+    /// Where each processor continues its rotation over the sources of events.
     pub(crate) rotation: [usize; 2],
     pub(crate) messages: u64,
     pub(crate) ignored_inputs: u64,
@@ -80,7 +80,7 @@ pub(crate) struct Completions {
     pub(crate) armed: bool,
 }
 
-/// Where an arrived frame's data goes.
+/// The destination of an arrived frame's data.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum Destination {
     #[default]
@@ -91,7 +91,7 @@ pub(crate) enum Destination {
     Region { address: u64, handle: u32 },
 }
 
-/// A frame that has come into a buffer.
+/// A frame that has arrived in a buffer.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     /// The network receive engine holds the buffer.
@@ -155,8 +155,8 @@ impl IndexMut<u32> for Arrivals {
 }
 
 impl Firmware {
-    /// A card with nothing set up. Takes all the memory that the data path will ever use, apart from
-    /// what set-up calls take.
+    /// A card with nothing set up. Allocates all the memory that the data path will ever use, apart
+    /// from what set-up calls allocate.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         settings.check()?;
         let limits = &settings.limits;
@@ -274,7 +274,7 @@ impl Firmware {
         card.charge(Step::FreeBuffer, 1);
     }
 
-    /// Hands the network receive engine as many free buffers as it holds.
+    /// Passes the network receive engine as many free buffers as it holds.
     pub(crate) fn arm_receives(&mut self, card: &mut impl Card) {
         while self.receiving < self.settings.net_receive {
             let Some(buffer) = self.buffers.take(Use::Receiving) else {

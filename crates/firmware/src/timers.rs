@@ -1,4 +1,4 @@
-//! One deadline for each virtual interface, the earliest at hand.
+//! One deadline for each virtual interface, with fast access to the earliest.
 
 use alloc::vec;
 use alloc::vec::Vec;

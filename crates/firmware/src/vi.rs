@@ -1,4 +1,4 @@
-//! A virtual interface: two work queues, a connection, and where both stand.
+//! A virtual interface: two work queues, a connection, and the state of both.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -33,9 +33,9 @@ pub(crate) enum State {
 pub(crate) struct Posted {
     pub(crate) address: u64,
     pub(crate) handle: u32,
-    /// Bytes of it that lie in its slot of the shadow queue.
+    /// Bytes of it that are in its slot of the shadow queue.
     pub(crate) shadowed: u32,
-    /// Stamp, given when the doorbell was noticed.
+    /// Stamp, assigned when the doorbell was noticed.
     pub(crate) stamp: Time,
     /// Number of the doorbell.
     pub(crate) message: u64,
@@ -79,7 +79,7 @@ pub(crate) struct ReadContext {
 pub(crate) struct Sending {
     /// Operations from the front of the work queue all of whose frames have been made.
     pub(crate) made: usize,
-    /// Frames that have been made and not yet been handed to the network engine's queue, in order.
+    /// Frames that have been made and not yet been passed to the network engine's queue, in order.
     pub(crate) unsent: List,
     /// Frames in that queue, or sent and not yet acknowledged (reliable levels), in order.
     pub(crate) unacked: List,
@@ -100,9 +100,9 @@ pub(crate) struct Sending {
     /// Timeouts in a row without progress.
     pub(crate) silent: u32,
     pub(crate) overdue_at: Option<Time>,
-    /// RDMA reads whose data has not all come, in order.
+    /// RDMA reads whose data has not all arrived, in order.
     pub(crate) reads: VecDeque<u32>,
-    /// Their requests that have not been answered.
+    /// Their requests without a reply yet.
     pub(crate) requests: u32,
     /// It waits for a card buffer or a frame.
     pub(crate) stalled: bool,
@@ -115,14 +115,15 @@ pub(crate) struct Sending {
 pub(crate) struct Receiving {
     /// The next sequence number.
     pub(crate) expected: u32,
-    /// Buffers of frames that came ahead of `expected + 1 + i`; places for them where a connection is reliable.
+    /// Buffers of frames that arrived ahead of `expected + 1 + i`; only connections with
+    /// reliability have room for them.
     pub(crate) held: Box<[u32]>,
-    /// Accepted frames whose data is not yet in place: the first, and which behind it are.
+    /// Accepted frames whose data is not yet in place: the first, and which after it are.
     pub(crate) unplaced: u32,
     pub(crate) placed: u32,
     /// Accepted frames that wait for those before them or for their descriptor.
     pub(crate) incoming: List,
-    /// The message that is being received: its number, and the bytes that have come.
+    /// The message that is being received: its number, and the bytes that have arrived.
     pub(crate) assembling: Option<(u32, u32)>,
     /// Stamp of the message that is coming in.
     pub(crate) stamp: Time,
@@ -172,7 +173,7 @@ pub(crate) struct Vi {
     /// VirtualClocks of its sent and received messages.
     pub(crate) outgoing: Clock,
     pub(crate) incoming: Clock,
-    /// It is in the queue of virtual interfaces to serve.
+    /// It is queued for the program to serve.
     pub(crate) needs_service: bool,
     /// The refusal that notifies its peer of the closing is still to be sent.
     pub(crate) parting: bool,
@@ -190,7 +191,7 @@ impl Vi {
             ops: VecDeque::with_capacity(limits.descriptors_per_queue as usize),
             ..WorkQueue::default()
         };
-        // Only reliable connections hold frames and have reads. Requests of a peer beyond what it is allowed
+        // Only reliable connections hold frames and have reads. Requests of a peer beyond its limit
         // stop at its window.
         let (held, own_reads, reads) = match attributes.reliability {
             Reliability::Unreliable => (0, 0, 0),

@@ -60,13 +60,13 @@ pub struct Claim<'a> {
 pub struct Panel<'a> {
     /// The drawing's heading, where there are several; may be empty.
     pub title: String,
-    /// What the colours stand for; empty for none.
+    /// The meaning of the colours; empty for none.
     pub legend: Vec<Key>,
     /// Makes the drawing for a width.
     pub draw: Box<dyn Fn(f64) -> String + 'a>,
 }
 
-/// How much of the page a plot takes, where there is room for two beside each other.
+/// How much of the page a plot takes, if there is room for two side by side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// Half of the width.
@@ -85,7 +85,7 @@ pub struct Figure<'a> {
     pub caption: &'a str,
     /// How much of the page it takes.
     pub extent: Extent,
-    /// What the colours stand for; empty for none.
+    /// The meaning of the colours; empty for none.
     pub legend: Vec<Key>,
 }
 

@@ -9,7 +9,7 @@ use crate::units::{count_text, microseconds_text, number_text, size_text};
 /// A stretch of time with a name.
 #[derive(Debug, Clone)]
 pub struct Band {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its beginning, in seconds.
     pub from: f64,
@@ -20,7 +20,7 @@ pub struct Band {
 /// A moment with a name.
 #[derive(Debug, Clone)]
 pub struct Mark {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// When it is, in seconds.
     pub at: f64,
@@ -77,8 +77,8 @@ pub fn over_time(
     board.finish()
 }
 
-/// A board of this width, and the area on it that figures of this height are drawn in: between margins to the left and
-/// the right, below `top`, and above the horizontal axis with its labels.
+/// A board of this width, and the area on it for figures of this height: between margins to the
+/// left and the right, below `top`, and above the horizontal axis with its labels.
 fn board(width: f64, (left, right): (f64, f64), top: f64, height: f64) -> (Board, Area) {
     let area = Area {
         left,
@@ -219,7 +219,7 @@ pub fn latencies(width: f64, rows: &[(String, usize, &Histogram)]) -> String {
 /// A bar made of parts.
 #[derive(Debug, Clone)]
 pub struct Bar {
-    /// What it stands for.
+    /// Its name.
     pub name: String,
     /// Colour and length.
     pub parts: Vec<(usize, f64)>,
@@ -254,7 +254,7 @@ pub fn bars(width: f64, bars: &[Bar], axis: &str, name: impl Fn(f64) -> String) 
 
 /// Shares of a whole: one bar, with each part's name, share and figure below it.
 pub fn shares(width: f64, parts: &[(String, usize, f64, String)]) -> String {
-    // Where there is little width, the figure stands below the name.
+    // If there is little width, the figure is below the name.
     let narrow = width < 500.0;
     let row = if narrow { 38.0 } else { 22.0 };
     let height = 40.0 + parts.len() as f64 * row + 6.0;
@@ -290,7 +290,7 @@ pub fn shares(width: f64, parts: &[(String, usize, f64, String)]) -> String {
 /// A line of a plot by size.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// What it stands for.
+    /// Its name.
     pub name: String,
     /// Number of its colour.
     pub colour: usize,
@@ -311,8 +311,8 @@ impl Line {
     }
 }
 
-/// Adds a point to the line of this name. The first one makes the line, of the colour and dashed as `style`
-/// says from how many lines there are.
+/// Adds a point to the line of this name. The first point makes the line, with the colour and
+/// dashes that `style` returns for the number of lines.
 pub fn add_point(
     lines: &mut Vec<Line>,
     name: &str,
@@ -447,7 +447,7 @@ pub fn curves(
 /// A range with a middle: runs around their median, clients around their mean.
 #[derive(Debug, Clone)]
 pub struct Range {
-    /// What it stands for.
+    /// Its name.
     pub name: String,
     /// Number of its colour.
     pub colour: usize,
@@ -496,13 +496,13 @@ pub fn ranges(width: f64, ranges: &[Range], axis: &str, name: impl Fn(f64) -> St
 /// A row of a time plan.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// What it belongs to.
+    /// The process of the row.
     pub name: String,
     /// Colour, from, to (seconds), and a text to show when pointed at.
     pub spans: Vec<(usize, f64, f64, String)>,
 }
 
-/// What happened when, one row for each process.
+/// The course of events, one row for each process.
 pub fn schedule(width: f64, from: f64, to: f64, rows: &[Row], marks: &[Mark]) -> String {
     const ROW: f64 = 38.0;
     let top = 22.0 + label_rows(marks) as f64 * 15.0;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::table::Table;
 
-/// One measured figure, as it stands in every benchmark's JSON.
+/// One measured figure, as in every benchmark's JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The measurement, as a path: `latency/shm`, `create/many-dirs/4-clients`.
@@ -12,7 +12,7 @@ pub struct Row {
     /// `causeway`, `limit`, or a peer with its version.
     #[serde(rename = "who")]
     pub participant: String,
-    /// Bytes of a message, file or transfer; 0 where there is none.
+    /// Bytes of a message, file or transfer; 0 if there is none.
     pub size_bytes: u64,
     /// The metric: `latency_us`, `bandwidth_mb_s`, `rate_per_s`, `ratio`, `memory_mib`, `cpu_share`.
     pub metric: String,
@@ -24,7 +24,8 @@ pub struct Row {
     pub max: f64,
     /// The number of runs.
     pub runs: usize,
-    /// How far apart the two processes' processors were, where that was measured: `near`, `far`, `mixed`, `unknown`.
+    /// How far apart the two processes' processors were, if that was measured: `near`, `far`,
+    /// `mixed`, `unknown`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distance: Option<String>,
 }

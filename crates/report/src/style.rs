@@ -1,4 +1,4 @@
-//! Text with colours, where a terminal wants them.
+//! Text with colours, if a terminal supports them.
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
@@ -47,12 +47,12 @@ fn styled(text: &str, style: Style, colour: bool) -> String {
     format!("\x1b[{code}m{text}\x1b[0m")
 }
 
-/// `text` for standard output, styled if that is a terminal that wants it.
+/// `text` for standard output, styled if that is a terminal with colours.
 pub fn paint(text: &str, style: Style) -> String {
     styled(text, style, stdout_colour())
 }
 
-/// `text` for standard error, styled if that is a terminal that wants it.
+/// `text` for standard error, styled if that is a terminal with colours.
 pub fn paint_error(text: &str, style: Style) -> String {
     styled(text, style, stderr_colour())
 }

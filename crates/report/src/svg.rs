@@ -14,7 +14,7 @@ pub(crate) struct Board {
     body: String,
 }
 
-/// Which side of its place a text lies on.
+/// Which side of its position a text is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -184,7 +184,7 @@ impl Scale {
         let last = self.to.log10().ceil() as i32;
         let decades = usize::try_from(last - first).unwrap_or(1).max(1);
         let step = decades.div_ceil(most.max(1)).max(1);
-        // Where the axis covers little more than a decade, there are marks inside it too.
+        // If the axis covers little more than a decade, there are marks inside it too.
         let factors: &[f64] = match decades {
             0..=2 => &[1.0, 2.0, 5.0],
             _ => &[1.0],

@@ -45,7 +45,7 @@ impl Table {
         self.right.contains(&column)
     }
 
-    /// The table as lines, without an end of line behind the last.
+    /// The table as lines, without an end of line after the last.
     pub fn text(&self) -> String {
         let rows = std::iter::once(&self.head).chain(&self.rows);
         let mut lines = line_up(rows, &self.right, &[]);
@@ -56,8 +56,8 @@ impl Table {
     }
 }
 
-/// Rows of cells as lines: each column as wide as it needs to be, and as `least` says for those that it names; the
-/// columns in `right` hold numbers.
+/// Rows of cells as lines: each column as wide as it needs to be, and at least as wide as `least`
+/// requires for some; the columns in `right` hold numbers.
 pub fn line_up<'a>(
     rows: impl IntoIterator<Item = &'a Vec<String>> + Clone,
     right: &[usize],

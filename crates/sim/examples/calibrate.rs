@@ -1,4 +1,4 @@
-//! Calibrates the profile `qos` for Table 5.1 once more, and says how far its fitted values are determined.
+//! Calibrates the profile `qos` for Table 5.1 once more, and reports how far its fitted values are determined.
 //!
 //! ```text
 //! cargo run --release -p causeway-sim --example calibrate -- 1 40
@@ -103,7 +103,7 @@ fn free(text: &str) -> Found<Vec<Free>> {
         .collect()
 }
 
-/// A value that knows nothing of the table.
+/// A value that does not depend on the table.
 fn neutral(value: &Free) -> Free {
     let number = match value.unit.as_str() {
         "MB/s" => 100.0,

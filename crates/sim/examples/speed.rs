@@ -4,7 +4,7 @@
 //! cargo run --release -p causeway-sim --example speed -- [nodes [rounds [design]]]
 //! ```
 //!
-//! One node stands for a cluster of 128 if `nodes` is 1, as is the default; with any other number the whole cluster of so many is
+//! One node represents a cluster of 128 if `nodes` is 1, the default; with any other number the whole cluster of that size is
 //! simulated. What counts is processor time, not time that others had the core, and the best of several runs, as a neighbour on
 //! the other half of the core or in the caches makes each event slower.
 #![forbid(unsafe_code)]
@@ -31,7 +31,7 @@ const INTERFACES: usize = 508;
 /// Runs of each scenario.
 const RUNS: usize = 9;
 
-/// What this thread has had of a processor, where the system tells.
+/// The processor time of this thread, if the system reports it.
 fn processor_time() -> Option<Duration> {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanoseconds = told.split_whitespace().next()?.parse().ok()?;

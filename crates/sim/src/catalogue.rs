@@ -1,7 +1,7 @@
-//! Everything that is held against the thesis: its figures, and its tables.
+//! Everything that is compared with the thesis: its figures, and its tables.
 //!
-//! An [`Entry`] is a figure or a table. [`Entry::tasks`] are its independent runs; they may be run in any order and
-//! in parallel, and what they find is put together in the order of the tasks.
+//! An [`Entry`] is a figure or a table. [`Entry::tasks`] are its independent runs; they may be run
+//! in any order and in parallel, and their results are combined in the order of the tasks.
 
 use crate::figures::table::{self, Cell};
 use crate::figures::{
@@ -50,7 +50,7 @@ const SECONDS: Unit = Unit {
 };
 
 impl Table {
-    /// Whether a cell is as close to the printed value as it has to be.
+    /// Whether a cell is as close to the printed value as required.
     pub fn agrees(&self, cell: &Cell) -> bool {
         cell.agrees_within(self.tolerance, self.unit.slack)
     }
@@ -255,7 +255,8 @@ impl Task {
         }
     }
 
-    /// All parameters that decide the result, besides the code, as text that differs if and only if the runs do.
+    /// All parameters that determine the result, besides the code, as text that differs if and only
+    /// if the runs do.
     pub fn parameters(&self) -> String {
         match self {
             Self::Point(point) => format!("{point:?}"),

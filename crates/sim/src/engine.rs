@@ -1,4 +1,4 @@
-//! Virtual time and the one queue of events that everything waits in.
+//! Virtual time and the queue of all events.
 //!
 //! Time is a whole number of picoseconds: a cycle of any real clock is many of them, 2⁶⁴ of them are
 //! seven months, and nothing rounds differently on another machine. Events are returned in the order of time,
@@ -102,7 +102,7 @@ impl<E: Copy> Engine<E> {
         self.handled
     }
 
-    /// How many events are still to come.
+    /// How many events are pending.
     pub fn pending(&self) -> usize {
         self.len - usize::from(self.has_hole)
     }
@@ -113,7 +113,7 @@ impl<E: Copy> Engine<E> {
         self.first().map(|entry| entry.at)
     }
 
-    /// Schedules `event` at `at`; a time in the past stands for now.
+    /// Schedules `event` at `at`; a time in the past means now.
     pub fn at(&mut self, at: Time, event: E) {
         let (at, sequence) = (at.max(self.now), self.next_sequence);
         self.next_sequence += 1;

@@ -1,9 +1,9 @@
 //! Timelines that Perfetto and Chrome open: JSON in the trace event format.
 //!
-//! Each node is a process, each processor, engine and direction of transfer a thread of it; a message's way is a flow
-//! of arrows through the slices that carry its number, from the doorbell to the last transfer of its completion.
-//! Timestamps are microseconds with six decimals, so that no picosecond is lost. Transfers that overlap on one engine
-//! lie on separate lines.
+//! Each node is a process, each processor, engine and direction of transfer a thread of it; a
+//! message's path is a flow of arrows through the slices with its number, from the doorbell to the
+//! last transfer of its completion. Timestamps are microseconds with six decimals, so that no
+//! picosecond is lost. Transfers that overlap on one engine are on separate lines.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;

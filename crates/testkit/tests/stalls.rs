@@ -346,7 +346,7 @@ fn a_transfer_to_a_stopped_process() {
         row.waiting.map(|waiting| waiting.why),
         Some(WaitReason::Transfer)
     );
-    let expected = "a transfer does not get on (0 B of 64.0 MiB moved)";
+    let expected = "a transfer makes no progress (0 B of 64.0 MiB moved)";
     assert!(line.contains(expected), "{line}");
     // It goes on as soon as the other process does.
     pair.peer.resume();

@@ -9,7 +9,7 @@ use crate::error::Error;
 pub const MAX_ADDRESS_BYTES: usize = 1024;
 
 /// One address of one process: a scheme, which names the method, and the rest, which only that
-/// method understands.
+/// method interprets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address {
     text: String,
@@ -67,7 +67,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// See [`Method::rank`](crate::method::Method::rank). Schemes that are not known here come last.
+/// See [`Method::rank`](crate::method::Method::rank). Unknown schemes come last.
 pub fn rank(scheme: &str) -> u8 {
     const ORDER: [&str; 7] = ["self", "mem", "shm", "vi", "ofi", "tcp", "udp"];
     let at = ORDER.iter().position(|known| *known == scheme);

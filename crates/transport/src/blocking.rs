@@ -1,7 +1,8 @@
-//! Waits inside one call: the only place of this room that reads the clock.
+//! Waits inside a call: the only place in this crate that reads the clock.
 //!
-//! While such a call lasts, its caller cannot say how late it has become. There are few: a method that is dropped lets
-//! accepted packets leave first, and revoking memory waits for the peer that is writing it at this moment.
+//! While such a call lasts, its caller cannot pass in the present time. There are few: a method
+//! that is dropped lets accepted packets leave first, and revoking memory waits for the peer that
+//! is writing it at this moment.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ impl Blocking {
     }
 }
 
-/// Runs what may block; returns how long that took.
+/// Runs a function that may block; returns how long it took.
 pub(crate) fn measure(block: impl FnOnce()) -> Duration {
     let start = Instant::now();
     block();

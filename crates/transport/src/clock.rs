@@ -1,13 +1,13 @@
-//! The time as a method knows it: what its caller says.
+//! The time as a method knows it: the latest one that its caller has passed in.
 
 use std::time::Instant;
 
-/// The latest time that a caller has given. It never goes backwards, even if the caller's does.
+/// The latest time that a caller has passed in. It never goes backwards, even if the caller's does.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Clock(Option<Instant>);
 
 impl Clock {
-    /// Takes the caller's time; returns the later of it and the latest known time.
+    /// Updates the time; returns the later of `now` and the latest known time.
     #[inline]
     pub(crate) fn advance(&mut self, now: Instant) -> Instant {
         let now = self.0.map_or(now, |latest| latest.max(now));
@@ -15,15 +15,16 @@ impl Clock {
         now
     }
 
-    /// The latest time that was given.
+    /// The latest time that was passed in.
     ///
     /// # Panics
-    /// If none was. A method's first peer, and with it all that takes time, begins with a call that brings the time.
+    /// If there was none. A method's first peer, and with it everything that takes time, begins
+    /// with a call that passes the time.
     pub(crate) fn now(&self) -> Instant {
         self.0.expect("no call has brought the time yet")
     }
 
-    /// The latest time that was given, if one was.
+    /// The latest time that was passed in, if there was one.
     pub(crate) fn known(&self) -> Option<Instant> {
         self.0
     }

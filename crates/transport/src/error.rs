@@ -1,4 +1,4 @@
-//! Errors that say what died: the call, the operation, the peer.
+//! Errors that state what has failed: the call, the operation, the peer.
 
 use std::io;
 
@@ -19,9 +19,9 @@ pub enum Error {
     /// No method of this name is registered.
     #[error("no method serves `{scheme}` addresses here (there are: {known})")]
     NoMethod {
-        /// The scheme that was asked for.
+        /// The scheme that was requested.
         scheme: String,
-        /// The schemes that there are, joined with commas.
+        /// The registered schemes, joined with commas.
         known: String,
     },
     /// The operating system refused something that the method needs.
@@ -38,18 +38,18 @@ pub enum Error {
     Limit {
         /// What ran out.
         what: &'static str,
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
-    /// The peer handle does not name a peer of this method any more.
+    /// The peer handle no longer names a peer of this method.
     #[error("no such peer: it was dropped, or never existed")]
     NoPeer,
-    /// The method cannot do this at all.
+    /// The method cannot do this.
     #[error("{0}")]
     Unsupported(&'static str),
 }
 
-/// Why a packet or a transfer was not accepted. Nothing of it was done.
+/// Why a packet or a transfer was not accepted. Nothing of it was carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -62,7 +62,7 @@ pub enum SendError {
     TooLarge {
         /// Bytes of the packet.
         len: usize,
-        /// The most that is carried.
+        /// The most bytes that a packet may have.
         limit: usize,
     },
     /// A list of more fragments than [`crate::Limits::max_list`].
@@ -70,13 +70,14 @@ pub enum SendError {
     ListTooLong {
         /// Fragments of the list.
         len: usize,
-        /// The most that is taken.
+        /// The most fragments that a list may have.
         limit: usize,
     },
-    /// The method cannot do this at all; see [`crate::Capabilities`].
+    /// The method cannot do this; see [`crate::Capabilities`].
     #[error("{0}")]
     Unsupported(&'static str),
-    /// The method needs local memory registered ([`crate::Method::register`]), which it is not, and why.
+    /// The method needs local memory to be registered ([`crate::Method::register`]); why it does
+    /// not count as registered.
     #[error("local memory is not registered: {0}")]
     Unregistered(String),
     /// The peer is gone and cannot be reached again through this handle.
@@ -84,7 +85,7 @@ pub enum SendError {
     Gone(PeerError),
 }
 
-/// Why a peer is not reachable any more.
+/// Why a peer is no longer reachable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerError {
@@ -97,35 +98,35 @@ pub enum PeerError {
     /// The peer closed the connection in an orderly way.
     #[error("it closed the connection")]
     Closed,
-    /// The peer's process died or the network lost it.
+    /// The peer's process died or the network lost the connection.
     #[error("the connection broke ({0})")]
     Broken(String),
-    /// The peer sent something that the protocol does not allow.
+    /// The peer violated the protocol.
     #[error("it broke the protocol: {0}")]
     Protocol(String),
-    /// The peer is not allowed in, or does not let us in.
+    /// The peer was refused, or refuses this process, because it is not authorised.
     #[error("not authorised: {0}")]
     Unauthorised(String),
-    /// The peer takes no further connection now; later it may.
+    /// The peer accepts no further connection now; it may later.
     #[error("it takes no more connections now: {0}")]
     Full(String),
     /// This process, or the system under it, lacks what a connection needs.
     #[error("this process cannot connect: {0}")]
     Exhausted(&'static str),
-    /// We dropped it.
+    /// This process dropped the connection.
     #[error("we disconnected")]
     Disconnected,
 }
 
-/// What a process that has no descriptors left says to those that want to connect to it.
+/// The reason that a process without free descriptors reports to processes that connect to it.
 pub(crate) const NO_DESCRIPTORS: &str =
     "its process has no file descriptors left (raise its limit: ulimit -n)";
 
-/// What it is called in the process itself.
+/// The same reason as that process reports it to its own caller.
 pub(crate) const TOO_MANY_OPEN: &str = "it has too many open files (raise the limit: ulimit -n)";
 
 impl PeerError {
-    /// What an error of the operating system's on this side means for a connection.
+    /// Classifies a local error of the operating system as the fate of a connection.
     pub(crate) fn of_system(error: &io::Error) -> Self {
         match Shortage::of(error) {
             Some(Shortage::OfDescriptors) => Self::Exhausted(TOO_MANY_OPEN),
@@ -137,7 +138,7 @@ impl PeerError {
         }
     }
 
-    /// What an error of a call means for the connection that it was to make.
+    /// Classifies the error of a call as the fate of the connection that the call was to make.
     pub fn of_call(error: &Error) -> Self {
         match error {
             Error::System { what, source } => match Self::of_system(source) {
@@ -148,7 +149,7 @@ impl PeerError {
         }
     }
 
-    /// The reason alone, to be sent to the peer, which adds what it is the reason of.
+    /// The reason alone, to be sent to the peer, which adds the context.
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::Refused(reason)
@@ -163,11 +164,12 @@ impl PeerError {
     }
 }
 
-/// Why a transfer of remote memory failed. How much of it was done is not known.
+/// Why a transfer of remote memory failed. How many bytes were moved is not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
-    /// The key is not, or no longer, exported to us, or the range or the access is not covered.
+    /// The key is not, or no longer, exported to this process, or the range or the access is not
+    /// covered.
     #[error("the peer does not export that memory (any more)")]
     Protection,
     /// The peer went away before the transfer completed.
@@ -176,7 +178,7 @@ pub enum TransferError {
     /// The operating system refused to copy.
     #[error("copying failed: {0}")]
     Copy(String),
-    /// The word of a remote atomic does not lie at a multiple of 8 in the owner's memory.
+    /// The word of a remote atomic is not at a multiple of 8 in the owner's memory.
     #[error("the word of a remote atomic is not aligned to 8 bytes in the peer's memory")]
     Misaligned,
     /// The local and remote lists do not cover the same number of bytes.

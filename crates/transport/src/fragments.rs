@@ -1,4 +1,5 @@
-//! Lists of fragments: positions in them, whether two make a transfer, and the memory that a fragment of an export names.
+//! Lists of fragments: positions in them, checks of transfers, and the memory that a fragment of an
+//! export names.
 
 use std::ops::Range;
 
@@ -8,7 +9,7 @@ use causeway_wire::region::RegionDescriptor;
 use crate::error::TransferError;
 use crate::method::{Direction, Spans, Transfer};
 
-/// A fragment of a list: memory of ours, or a region of a peer's.
+/// A fragment of a list: local memory, or a region of a peer's.
 pub(crate) trait Fragment {
     /// Length in bytes.
     fn bytes(&self) -> u64;
@@ -28,7 +29,7 @@ impl Fragment for RegionDescriptor {
     }
 }
 
-/// A position in a list that is kept elsewhere. Empty fragments are stepped over.
+/// A position in a list that is stored elsewhere. Empty fragments are skipped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cursor {
     fragment: usize,
@@ -36,7 +37,8 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Steps over the next bytes of one fragment, at most `most`, and returns where they lie; `None` if there are none.
+    /// Advances over the next bytes of one fragment, at most `most`, and returns where they are;
+    /// `None` if there are none.
     #[inline]
     pub(crate) fn next<'a, F: Fragment>(
         &mut self,
@@ -59,7 +61,8 @@ impl Cursor {
         }
     }
 
-    /// Steps over the next `bytes`, or as many as there are, fragment by fragment as the result is iterated.
+    /// Advances over the next `bytes`, or as many as there are, fragment by fragment as the result
+    /// is iterated.
     #[inline]
     pub(crate) fn parts<'a, F: Fragment>(
         &mut self,
@@ -73,7 +76,8 @@ impl Cursor {
         })
     }
 
-    /// Steps over the next bytes of one fragment of memory, at most `most`, and returns where they lie; `None` if there are none.
+    /// Advances over the next bytes of one fragment of memory, at most `most`, and returns where
+    /// they are; `None` if there are none.
     #[inline]
     pub fn next_in<'a>(
         &mut self,
@@ -84,14 +88,16 @@ impl Cursor {
         Some((memory, range.start as usize..range.end as usize))
     }
 
-    /// The memory of the next `bytes`, or of as many as there are, which are stepped over as the result is iterated.
+    /// The memory of the next `bytes`, or of as many as there are; the position advances as the
+    /// result is iterated.
     #[inline]
     pub fn spans(&mut self, list: &[Memory], bytes: u64) -> impl Iterator<Item = Memory> {
         self.parts(list, bytes)
             .map(|(memory, range)| memory.slice(range.start as usize..range.end as usize))
     }
 
-    /// The memory of the next `bytes`, or of as many as there are in `most` fragments, and steps over them.
+    /// The memory of the next `bytes`, or of as many as there are in `most` fragments; advances
+    /// over them.
     #[inline]
     pub fn take_spans(&mut self, list: &[Memory], bytes: u64, most: usize) -> Spans {
         let mut spans = Spans::new();
@@ -101,13 +107,13 @@ impl Cursor {
         spans
     }
 
-    /// Steps over `bytes`, or as many as there are.
+    /// Advances over `bytes`, or as many as there are.
     #[inline]
     pub(crate) fn skip<F: Fragment>(&mut self, list: &[F], bytes: u64) {
         self.parts(list, bytes).for_each(drop);
     }
 
-    /// Copies `bytes` to the position, as many as there is room for, and steps over them.
+    /// Copies `bytes` to the position, as many as there is room for, and advances over them.
     pub fn write(&mut self, list: &[Memory], mut bytes: &[u8]) {
         while let Some((memory, range)) = self.next_in(list, bytes.len()) {
             let (now, rest) = bytes.split_at(range.len());
@@ -116,7 +122,7 @@ impl Cursor {
         }
     }
 
-    /// Bytes of the next fragments, of at most so many.
+    /// Bytes of the next `fragments` fragments.
     fn bytes_of<F: Fragment>(mut self, list: &[F], fragments: usize) -> u64 {
         let next = self.parts(list, u64::MAX).take(fragments);
         next.map(|(_, range)| range.end - range.start).sum()
@@ -128,7 +134,8 @@ impl Cursor {
     }
 }
 
-/// The memory of `base..base + len` in an export whose first byte has the address `origin`; `None` if it is not inside.
+/// The memory of `base..base + len` in an export whose first byte has the address `origin`; `None`
+/// if it is not inside.
 #[inline]
 pub fn exported_part(memory: &Memory, origin: u64, base: u64, len: u64) -> Option<Memory> {
     let start = base.checked_sub(origin)?;
@@ -142,7 +149,7 @@ impl Transfer {
         self.local.iter().map(|span| span.len() as u64).sum()
     }
 
-    /// The error to complete with, if no method could do this.
+    /// The error that a transfer completes with if no method could carry it out.
     pub(crate) fn mistake(&self) -> Option<TransferError> {
         let local = self.local_bytes();
         let remote = self
@@ -167,7 +174,7 @@ pub struct PartEnd {
     pub is_last: bool,
 }
 
-/// A transfer, and how far it is.
+/// A transfer and its progress.
 #[derive(Debug)]
 pub struct Progress {
     /// The transfer.
@@ -177,7 +184,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// At its beginning.
+    /// A transfer that has not begun.
     pub fn new(transfer: Transfer) -> Self {
         Self {
             transfer,
@@ -186,7 +193,8 @@ impl Progress {
         }
     }
 
-    /// Steps over the next bytes, at most `most`, that lie in one fragment of either list; `None` at the end of one.
+    /// Advances over the next bytes, at most `most`, that are in one fragment of either list;
+    /// `None` at the end of one.
     pub fn next_piece(&mut self, most: u64) -> Option<(Memory, RegionDescriptor)> {
         let Transfer { local, remote, .. } = &self.transfer;
         let (_, there) = { self.remote }.next(remote, most)?;
@@ -195,7 +203,8 @@ impl Progress {
         Some((ours, region.part(there.start, there.end - there.start)))
     }
 
-    /// The next part of it, with lists of at most `max_list` fragments, and where it ends. The last part has the notify packet.
+    /// The next part of the transfer, with lists of at most `max_list` fragments, and where it
+    /// ends. The last part has the notify packet.
     pub fn part(&self, max_list: usize) -> (Transfer, PartEnd) {
         let whole = &self.transfer;
         let count = max_list.max(1);
@@ -227,12 +236,12 @@ impl Progress {
         (part, end)
     }
 
-    /// Goes on behind a part.
+    /// Advances behind a part.
     pub fn step_behind(&mut self, part: PartEnd) {
         (self.local, self.remote) = (part.local, part.remote);
     }
 
-    /// Whether all local bytes were stepped over.
+    /// Whether the position is behind all local bytes.
     pub(crate) fn is_at_end(&self) -> bool {
         self.local.is_at_end(&self.transfer.local)
     }

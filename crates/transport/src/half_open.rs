@@ -1,9 +1,10 @@
-//! Half-open connections, which are not trusted yet: how many there may be, from where, and for how long.
+//! Half-open connections, which are not trusted yet: how many there may be, from which source, and
+//! for how long.
 //!
-//! They have places of their own, so that they never take one from a peer. Each *source* (a user of this host, or
-//! another host) has at most half of them; when all are taken, the source that has the most of them makes room.
-//! So under a flood of one source a connection from another gets a place at once, and its handshake is over long
-//! before it would be its turn to make room.
+//! They have slots of their own, so that they never take one from a peer. Each *source* (a user of
+//! this host, or another host) has at most half of the slots; when all are in use, a connection of
+//! the source with the most is evicted. So under a flood from one source a connection from another
+//! gets a slot at once, and its handshake ends long before it could be evicted.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,9 +16,9 @@ use crate::method::Peer;
 /// The source of a connection, as far as it is known before the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
-    /// A user of this host, as the kernel tells.
+    /// A user of this host, as reported by the kernel.
     User(u32),
-    /// Another host, or the network that gives a host its addresses (of IPv6, 64 bits).
+    /// Another host: its IPv4 address, or the 64-bit network prefix of its IPv6 address.
     Host(IpAddr),
 }
 
@@ -33,7 +34,7 @@ impl Source {
     }
 }
 
-/// Where a source has more than so many, each of them has [`SHORT_TIMEOUT`] only.
+/// If a source has more half-open connections than this, each of them has only [`SHORT_TIMEOUT`].
 const FEW: usize = 16;
 
 /// Enough for a handshake over any network, and for a process that has to wait for its processor.
@@ -46,10 +47,10 @@ pub(crate) struct Entry<T> {
     pub(crate) since: T,
 }
 
-/// Refusals are logged so often at most, so that their causes cannot fill the log.
+/// Least time between two log lines about refusals, so that peers cannot fill the log.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// When something that peers can bring about was logged last.
+/// When an event that peers can cause was last logged.
 #[derive(Debug)]
 pub(crate) struct LogLimit<T>(Option<T>);
 
@@ -60,7 +61,7 @@ impl<T> Default for LogLimit<T> {
 }
 
 impl<T: Copy + Ord + Add<Duration, Output = T>> LogLimit<T> {
-    /// Whether it is to be logged again now; if so, the next time counts from here.
+    /// Whether to log the event now; if so, the next interval begins.
     pub(crate) fn allows(&mut self, now: T) -> bool {
         let allows = self.0.is_none_or(|logged| logged + LOG_INTERVAL <= now);
         if allows {
@@ -70,7 +71,7 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> LogLimit<T> {
     }
 }
 
-/// See the module's page. `T` is the time, however the method knows it.
+/// See the module's page. `T` is the type of the method's times.
 #[derive(Debug)]
 pub(crate) struct HalfOpen<T> {
     by_source: HashMap<Source, BTreeSet<(T, Peer)>>,
@@ -80,7 +81,7 @@ pub(crate) struct HalfOpen<T> {
 }
 
 impl<T: Copy + Ord + Add<Duration, Output = T>> HalfOpen<T> {
-    /// At most `most` at a time, each for at most `timeout`.
+    /// At most `most` connections at a time, each for at most `timeout`.
     pub(crate) fn new(most: usize, timeout: Duration) -> Self {
         Self {
             by_source: HashMap::new(),
@@ -94,7 +95,7 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> HalfOpen<T> {
         self.count
     }
 
-    /// The connection that has to end before one of this source is added, if one has to.
+    /// The connection to evict before one of this source is added, if one has to be.
     pub(crate) fn to_evict(&self, source: Source) -> Option<(Entry<T>, Peer)> {
         let own = self.by_source.get_key_value(&source);
         let (&source, waiting) = match own.filter(|(_, own)| own.len() >= self.most / 2) {
@@ -144,12 +145,12 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> HalfOpen<T> {
         })
     }
 
-    /// When the first of them times out.
+    /// When the first connection times out.
     pub(crate) fn deadline(&self) -> Option<T> {
         self.deadlines().map(|(at, _)| at).min()
     }
 
-    /// One that has timed out.
+    /// A connection that has timed out.
     pub(crate) fn overdue(&self, now: T) -> Option<Peer> {
         let mut overdue = self.deadlines().filter(|(at, _)| *at <= now);
         overdue.next().map(|(_, peer)| peer)

@@ -4,18 +4,19 @@
 //!
 //! 1. **Packets**: short, ordered per peer, reliable, flow-controlled, delivered by
 //!    [`Method::poll`] into the receiver's [`Sink`].
-//! 2. **Remote memory**: regions exported under a 64-bit key, read and written from afar by lists of
-//!    fragments with one completion for the whole list, and optionally a packet that the peer
-//!    receives after the last byte has landed.
+//! 2. **Remote memory**: regions exported under a 64-bit key, which the peer reads and writes with
+//!    lists of fragments. A list has one completion, and optionally a packet that the peer receives
+//!    after the last byte has been written.
 //!
-//! Read [`method`] (the contract), [`wake`], [`address`] and [`registry`] first; then a method: [`shm`]
-//! between processes of one user on one host, [`tcp`] between hosts, [`udp`] between hosts whose network
-//! loses packets (both carry the frames of [`session`]), and [`mem`] between instances of one process, for tests. [`nodes`] has how nodes prove which they are. Peers, and all else that has
-//! handles here and above, stand in the tables of [`slab`]. The conformance suite in
-//! `causeway-testkit` is the contract's other half and runs against each of them.
+//! Read [`method`] (the contract), [`wake`], [`address`] and [`registry`] first; then a method:
+//! [`shm`] between processes of one user on one host, [`tcp`] between hosts, [`udp`] between hosts
+//! whose network loses packets (both carry the frames of [`session`]), and [`mem`] between
+//! instances of one process, for tests. [`nodes`] proves which node a peer belongs to. Peers, and
+//! all other objects with handles here and above, are in the tables of [`slab`]. The conformance
+//! suite in `causeway-testkit` tests the contract against each method.
 //!
-//! What this crate does not do: match messages to receives, split large messages, or queue for a
-//! caller that was told [`SendError::WouldBlock`]. That is the work of the engine above.
+//! What this crate does not do: match messages to receives, split large messages, or queue packets
+//! for a caller that got [`SendError::WouldBlock`]. The engine above does that.
 
 pub mod address;
 pub mod agent;

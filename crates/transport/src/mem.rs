@@ -1,9 +1,9 @@
-//! A method inside one process: `mem://name`. For tests, of this room's contract and of everything
-//! above it, where real processes would only add noise.
+//! A method inside one process: `mem://name`. It is for tests of this crate's contract, and of
+//! everything above it that does not need real processes.
 //!
 //! It keeps the whole contract: bounded queues with [`SendError::WouldBlock`], transfers that are
 //! done piece by piece inside [`Method::poll`], protection of exports, lazy connections, new
-//! incarnations. [`Fault`] simulates what cannot be had inside one process: a peer that dies, a
+//! incarnations. [`Fault`] simulates what does not happen inside one process: a peer that dies, a
 //! link that breaks.
 //!
 //! `link` holds what the two ends of a connection share; this file is the method itself.
@@ -33,13 +33,13 @@ use link::{Endpoint, Link, hub};
 
 const SCHEME: &str = "mem";
 
-/// Packets taken from one peer per poll, so that a busy one does not starve the others.
+/// Packets delivered from one peer per poll, so that a busy one does not starve the others.
 const PACKETS_PER_POLL: usize = 32;
 
-/// Atomics that may wait for the next poll, for each peer.
+/// Most atomics that may wait for the next poll, for each peer.
 const MAX_ATOMICS: usize = 1024;
 
-/// What a [`Mem`] can carry.
+/// The sizes and limits of a [`Mem`].
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Packets that may wait in one direction of a connection.
@@ -50,7 +50,8 @@ pub struct Options {
     pub max_piece: usize,
     /// See [`Limits::max_list`].
     pub max_list: usize,
-    /// While it is set, peers count as stopped in the middle of a copy: see [`Method::try_revoke`].
+    /// While it is set, peers are treated as stopped in the middle of a copy: see
+    /// [`Method::try_revoke`].
     pub stopped: Option<&'static AtomicBool>,
 }
 
@@ -77,7 +78,7 @@ impl Options {
     }
 }
 
-/// The method.
+/// The method; see the module's page.
 pub struct Mem {
     options: Options,
     endpoint: Arc<Endpoint>,
@@ -87,33 +88,34 @@ pub struct Mem {
 /// One peer.
 struct Slot {
     peer: Peer,
-    /// The name that we connect to; `None` for a peer that connected to us.
+    /// The name to connect to; `None` for a peer that connected to this instance.
     name: Option<String>,
     link: Option<Link>,
     /// A connection attempt that failed and was not reported yet.
     refused: bool,
     transfers: VecDeque<Progress>,
     atomics: VecDeque<Atomic>,
-    /// A caller was told to wait with a further one.
+    /// An atomic was refused for lack of room.
     atomics_blocked: bool,
-    /// Packets stay in the queue.
+    /// Packets are held back in the queue.
     paused: bool,
 }
 
-/// Simulates faults of one endpoint. Usable from any thread.
+/// Simulates faults of one endpoint. May be used from any thread.
 #[derive(Clone)]
 pub struct Fault {
     endpoint: Arc<Endpoint>,
 }
 
 impl Fault {
-    /// The process dies: its peers see their connections break, and no caller reaches it any more.
+    /// The process dies: its peers see their connections break, and it can no longer be connected
+    /// to.
     pub fn kill(&self) {
         self.endpoint.unlist();
         self.break_links();
     }
 
-    /// Every connection of this endpoint breaks; it goes on living.
+    /// Every connection of this endpoint breaks; the endpoint itself goes on.
     pub fn break_links(&self) {
         self.endpoint.break_links();
     }
@@ -133,7 +135,7 @@ impl Mem {
         })
     }
 
-    /// Lets a test break this endpoint after it has been given away.
+    /// A handle by which a test can inject faults after the endpoint has been moved elsewhere.
     pub fn fault(&self) -> Fault {
         Fault {
             endpoint: Arc::clone(&self.endpoint),
@@ -153,8 +155,8 @@ impl Mem {
         })
     }
 
-    /// The peer's slot with a connection, making one if it is ours to make. `Ok(None)` says that
-    /// the attempt failed and will be reported by the next poll.
+    /// The peer's slot with a connection. Makes one if this side is to connect. `Ok(None)` if the
+    /// attempt failed, which the next poll will report.
     fn connected(&mut self, peer: Peer) -> Result<Option<&mut Slot>, SendError> {
         let endpoint = Arc::clone(&self.endpoint);
         let Some(slot) = self.slots.get_mut(peer) else {
@@ -188,7 +190,7 @@ impl Mem {
 }
 
 impl Slot {
-    /// Whether it was a caller, whose connection has broken.
+    /// Whether the peer connected to this instance and its connection has broken.
     fn is_over(&self) -> bool {
         self.name.is_none() && self.link.is_none()
     }
@@ -315,7 +317,7 @@ fn ours(address: &Address) -> Result<(), Error> {
     }
 }
 
-/// Keys differ over the whole process, so that one of another connection is caught.
+/// Keys are unique in the whole process, so that the key of another connection is refused.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(0x6d65_6d00_0000_0001);
 
 impl Method for Mem {
@@ -573,7 +575,7 @@ impl Method for Mem {
 impl Drop for Mem {
     fn drop(&mut self) {
         self.endpoint.unlist();
-        // Callers that were never looked at learn that they never will be.
+        // Callers that were never accepted see their connections end.
         while self.endpoint.next_incoming().is_some() {}
     }
 }

@@ -19,8 +19,8 @@ pub enum Takes {
 
 /// The bytes of a packet that has arrived, where they lie.
 ///
-/// They may lie in memory that the sender can still write, so they are copied out before they are
-/// looked at, never borrowed.
+/// They may be in memory that the sender can still write, so they are copied out before they are
+/// decoded, never borrowed.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
     base: *const u8,
@@ -86,7 +86,7 @@ impl<'a> Packet<'a> {
         unsafe { Source::from_raw(self.base, self.len) }.part(offset, self.len - offset)
     }
 
-    /// Copies `len` bytes from `offset` on to the front of `into`.
+    /// Copies `len` bytes from `offset` on to the start of `into`.
     ///
     /// # Panics
     /// If the range is not inside the packet, is longer than `into`, or `into` is for reading only.
@@ -97,7 +97,7 @@ impl<'a> Packet<'a> {
             len <= into.len() && offset.checked_add(len).is_some_and(|end| end <= self.len),
             "a copy out of range"
         );
-        // SAFETY: both ranges are valid; a packet never lies in memory that was given to an
+        // SAFETY: both ranges are valid; a packet is never in memory that was passed to an
         // operation.
         unsafe { small::copy(self.base.add(offset), into.as_ptr(), len) };
     }

@@ -1,8 +1,8 @@
 //! The methods of one process, found by the scheme of an address.
 //!
 //! A process may be reachable at several addresses, joined with commas. [`Registry::candidates`]
-//! puts those that can be used here into the order in which to try them, cheapest first, and says
-//! of the others why they are passed over.
+//! sorts those that can be used here into the order in which to try them, cheapest first, and
+//! states why the others are skipped.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,12 +21,13 @@ use crate::udp::{Udp, UdpConfig};
 /// The most addresses that one process may have in a list.
 const MAX_ADDRESSES: usize = 16;
 
-/// What the built-in methods need to know.
+/// Settings of the built-in methods.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The cluster's key: proven by all connections, and needed beyond loopback.
+    /// The cluster's key: proven by both sides of all connections, and required beyond loopback.
     pub key: Option<Secret>,
-    /// With a key: each connection proves which node is at its other end. Methods that cannot are left out.
+    /// With a key: both sides of each connection prove which node they belong to. Methods that
+    /// cannot do that are left out.
     pub nodes: Option<Nodes>,
     /// Without a key: an agent of this node that makes this process's handshakes. Methods that cannot ask it are left out.
     pub agent: Option<Agent>,
@@ -34,27 +35,28 @@ pub struct Settings {
     pub encrypt: bool,
     /// How long connecting may take, and how long a silent connection is kept before it is probed.
     pub connect_timeout: Duration,
-    /// Most connections of `tcp` with one peer, see [`TcpConfig::connections`]; 0 leaves that to the method.
+    /// Most connections of `tcp` with one peer, see [`TcpConfig::connections`]; 0 lets the method
+    /// choose.
     pub tcp_connections: u8,
 }
 
 /// Makes a method of one scheme.
 pub type Constructor = Box<dyn Fn(&Settings) -> Result<Box<dyn Method>, Error> + Send + Sync>;
 
-/// How methods are made, by scheme: those that this build brings, and those that other crates add.
+/// The constructors of methods, by scheme: the built-in ones, and those that other crates add.
 pub struct Constructors {
     by_scheme: Vec<(&'static str, Constructor)>,
 }
 
 impl Constructors {
-    /// None.
+    /// An empty table.
     pub fn new() -> Self {
         Self {
             by_scheme: Vec::new(),
         }
     }
 
-    /// Those of the methods that this build brings: `shm`, `tcp` and `udp`.
+    /// The constructors of the built-in methods: `shm`, `tcp` and `udp`.
     pub fn builtin() -> Self {
         let mut all = Self::new();
         all.add("shm", Box::new(shm));
@@ -63,18 +65,19 @@ impl Constructors {
         all
     }
 
-    /// Adds one. A later one of the same scheme takes the place of an earlier one.
+    /// Adds a constructor. A later one of the same scheme replaces an earlier one.
     ///
     /// # Panics
-    /// If no address can have that scheme: it is one or more lower-case letters and digits.
+    /// If `scheme` is invalid: it has to be one or more lower-case letters and digits.
     pub fn add(&mut self, scheme: &'static str, constructor: Constructor) {
         assert!(is_scheme(scheme), "`{scheme}` is no scheme");
         self.by_scheme.retain(|(known, _)| *known != scheme);
         self.by_scheme.push((scheme, constructor));
     }
 
-    /// Makes all of them. One that the system refuses is left out, with the reason in [`Registry::unavailable`], as long
-    /// as another one works; otherwise the first one's error is returned.
+    /// Makes all methods. One that the system refuses is left out, with the reason in
+    /// [`Registry::unavailable`], as long as another one works; otherwise the first error is
+    /// returned.
     ///
     /// # Panics
     /// If a constructor makes a method of another scheme than it was added for.
@@ -153,39 +156,39 @@ fn udp(settings: &Settings) -> Result<Box<dyn Method>, Error> {
     })?))
 }
 
-/// The methods, each with its scheme.
+/// The methods of a process, each with its scheme.
 #[derive(Default)]
 pub struct Registry {
     methods: Vec<Box<dyn Method>>,
     unavailable: Vec<(&'static str, String)>,
 }
 
-/// An address that may be tried.
+/// An address that can be tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which of [`Registry::methods`] serves it.
+    /// The index in [`Registry::methods`] of the method that serves it.
     pub method: usize,
     /// The address.
     pub address: Address,
 }
 
-/// A list of addresses, put in order.
+/// The addresses of one process, sorted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Candidates {
-    /// To be tried in this order. Not empty.
+    /// The addresses to try, in this order. Not empty.
     pub usable: Vec<Candidate>,
-    /// Addresses that are passed over, and why.
+    /// Addresses that are skipped, and why.
     pub passed_over: Vec<(Address, String)>,
 }
 
 impl Registry {
-    /// No methods.
+    /// A registry without methods.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The methods that this build brings. One that the system refuses is left out, with the reason
-    /// in [`Registry::unavailable`], as long as another one works.
+    /// The built-in methods. One that the system refuses is left out, with the reason in
+    /// [`Registry::unavailable`], as long as another one works.
     pub fn builtin(settings: &Settings) -> Result<Self, Error> {
         Constructors::builtin().build(settings)
     }
@@ -195,7 +198,7 @@ impl Registry {
         &self.unavailable
     }
 
-    /// Adds a method. A later one of the same scheme takes the place of an earlier one.
+    /// Adds a method. A later one of the same scheme replaces an earlier one.
     pub fn register(&mut self, method: Box<dyn Method>) {
         self.methods
             .retain(|known| known.scheme() != method.scheme());
@@ -208,12 +211,12 @@ impl Registry {
         &self.methods
     }
 
-    /// Gives the methods away, in the order of [`Registry::methods`].
+    /// Returns the methods, in the order of [`Registry::methods`].
     pub fn into_methods(self) -> Vec<Box<dyn Method>> {
         self.methods
     }
 
-    /// Puts the addresses of one process into the order in which to try them.
+    /// Sorts the addresses of one process into the order in which to try them.
     pub fn candidates(&self, list: &str) -> Result<Candidates, Error> {
         let schemes: Vec<_> = self.methods.iter().map(|method| method.scheme()).collect();
         candidates(&schemes, list)
@@ -295,7 +298,7 @@ pub fn candidates(schemes: &[&str], list: &str) -> Result<Candidates, Error> {
     }
 }
 
-/// Whether an address can mean a process that is reachable from this host at all.
+/// Whether a process at this address could be reachable from this host at all.
 fn is_here(address: &Address) -> bool {
     address.scheme() != "shm" || Path::new(address.rest()).exists()
 }

@@ -1,11 +1,11 @@
-//! From `host:port` to socket addresses, and which of them may be used without a key.
+//! Resolving `host:port` to socket addresses, and which of them may be used without a key.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use crate::address::Address;
 use crate::error::Error;
 
-/// The scheme of addresses that tcp connects to.
+/// The scheme of tcp addresses.
 pub(crate) const TCP: &str = "tcp";
 
 /// Splits `host:port`. The host may be a name, an IPv4 address, or an IPv6 address in brackets.
@@ -39,8 +39,8 @@ fn split<'a>(address: &'a Address, scheme: &str) -> Result<(&'a str, u16), Error
     Ok((host, port))
 }
 
-/// All socket addresses of an address of this scheme, in the resolver's order. Blocks as long as the system's
-/// resolver does.
+/// All socket addresses of an address of this scheme, in the resolver's order. Blocks as long as
+/// the system's resolver does.
 pub(crate) fn resolve(scheme: &str, address: &Address) -> Result<Vec<SocketAddr>, Error> {
     let (host, port) = split(address, scheme)?;
     let found = (host, port)
@@ -64,8 +64,9 @@ pub(crate) fn resolve(scheme: &str, address: &Address) -> Result<Vec<SocketAddr>
     Ok(targets)
 }
 
-/// What the method of `scheme` confirms of an address that a peer at `source` says it listens at: that it is on the
-/// same host. One that listens everywhere is reached where it calls from.
+/// Confirms, for the method of `scheme`, an address at which a peer at `source` claims to listen:
+/// it has to be on the same host. One that listens on all interfaces is reached where it connected
+/// from.
 pub(crate) fn confirm(scheme: &str, claimed: &Address, source: &Address) -> Option<Address> {
     let socket = |address: &Address| -> Option<SocketAddr> {
         let ours = address.scheme() == scheme;
@@ -79,7 +80,8 @@ pub(crate) fn confirm(scheme: &str, claimed: &Address, source: &Address) -> Opti
     confirmed.then(|| format!("{scheme}://{claimed}").parse().ok())?
 }
 
-/// The same for all ways in which the host and the port can be written. No name is looked up.
+/// A canonical form of the address, the same for all spellings of the host and the port. No name is
+/// looked up.
 pub(crate) fn one_spelling(address: &Address) -> Result<Address, Error> {
     let (host, port) = split(address, address.scheme())?;
     let host = match host.parse::<IpAddr>() {
@@ -93,7 +95,7 @@ pub(crate) fn one_spelling(address: &Address) -> Result<Address, Error> {
     format!("{}://{host}:{port}", address.scheme()).parse()
 }
 
-/// The address at which `target` is reached.
+/// The address by which `target` is reached.
 pub(crate) fn describe(scheme: &str, target: SocketAddr) -> Option<Address> {
     format!("{scheme}://{target}").parse().ok()
 }

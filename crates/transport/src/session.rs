@@ -1,20 +1,21 @@
 //! The protocol of one connection of [`tcp`](crate::tcp) or [`udp`](crate::udp) after the handshake: a pure state machine without
 //! sockets, clock or randomness.
 //!
-//! Bytes in: [`Session::input`], or straight into memory where [`Session::direct`] says that only
-//! payload is expected, followed by [`Session::direct_done`]. Events go to the [`Sink`]. Commands
-//! in: [`Session::send`], [`Session::transfer`], [`Session::atomic`], [`Session::export`]. Bytes out: [`Session::refill`],
-//! then the outbox's pieces, or [`Session::output`]. [`Session::fail`] ends everything.
+//! Input: [`Session::input`], or read straight into memory where [`Session::direct`] returns spans
+//! because only payload is expected, followed by [`Session::direct_done`]. Events go to the
+//! [`Sink`]. Commands: [`Session::send`], [`Session::transfer`], [`Session::atomic`],
+//! [`Session::export`]. Output: [`Session::refill`], then the outbox's pieces, or
+//! [`Session::output`]. [`Session::fail`] ends everything.
 //!
-//! A session has one or more *connections*, each with an outbox and an inbox of its own. The
-//! first carries everything that has an order: packets, requests, ends. The others, the *subflows*, if there are any,
-//! carry the data of large transfers, so that short messages do not queue behind it; every piece of
-//! data says where it belongs, and an end says how much data it ends, so that nothing depends on how
-//! the connections overtake each other.
+//! A session has one or more *connections*, each with an outbox and an inbox of its own. The first
+//! carries everything that has an order: packets, requests, ends. The others, the *subflows*, if
+//! there are any, carry the data of large transfers, so that short messages do not queue behind it;
+//! every piece of data states where it belongs, and an end states how much data it ends, so that
+//! nothing depends on the order between connections.
 //!
-//! Parts: `inbox` finds the frames in the stream, `outbox` holds what waits to be sent, `puts` and `gets` move data and `atomics` change words, each with both of its
-//! sides in one file, `coverage` knows which bytes have come,
-//! `pausing` holds packets back.
+//! Parts: `inbox` finds the frames in the stream, `outbox` holds the data to be sent, `puts` and
+//! `gets` move data and `atomics` change words, each with both sides in one file, `coverage` tracks
+//! which bytes have arrived, `pausing` holds packets back.
 
 mod atomics;
 mod coverage;
@@ -40,31 +41,31 @@ use crate::method::{Access, Direction, Outlet, Packet, Peer, Readiness, Sink, To
 use coverage::Coverage;
 use outbox::{Outbox, SpanOwner};
 
-/// The most replies that may wait for a peer that keeps the windows: all that it may have asked,
-/// and as much again in the one buffer that is partly sent.
+/// The most replies that may wait for a peer that keeps to the windows: replies to all its
+/// requests, and as many again in the one buffer that is partly sent.
 const MAX_REPLIES: usize = 2 * (PUT_WINDOW + GET_WINDOW + ATOMIC_WINDOW);
 
-/// What peers call the first byte of every export. Our addresses are none of their business; and
-/// counting from 0 would make descriptors that were never filled in look sound.
+/// The address by which peers name the first byte of every export. Our own addresses are not
+/// revealed to peers; and with a base of 0, descriptors that were never filled in would look valid.
 const FIRST_BASE: u64 = 1 << 40;
 
-/// How much a session takes from its caller.
+/// Limits of what a session accepts from its caller.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Bytes of packets that may wait.
+    /// Bytes of packets that may be queued.
     pub queue_bytes: usize,
-    /// Transfers that may be unfinished.
+    /// Transfers that may be in progress.
     pub max_transfers: usize,
 }
 
-/// The connection that is always there.
+/// The index of the first connection, which always exists.
 pub const MAIN: usize = 0;
 
-/// Pieces of an export that a peer may have written apart from each other for it to be followed which they
-/// are: more than frames of [`MAX_PIECE`] bytes can be ahead of others on subflows.
+/// Separate ranges of an export up to which the written bytes are tracked: more than the frames of
+/// [`MAX_PIECE`] bytes that can be ahead of others on subflows.
 const MAX_WRITTEN_RANGES: usize = 1024;
 
-/// Transfers of at least so many bytes use subflows.
+/// Transfers of at least this many bytes use subflows.
 pub(super) const SPREAD_FROM_BYTES: u64 = 256 * 1024;
 
 /// One connection's part of a session.
@@ -74,7 +75,7 @@ pub(super) struct Connection {
     inbox: inbox::Inbox,
 }
 
-/// The peer's leave to open subflows.
+/// The peer's permission to open subflows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Invitation {
     pub(super) ticket: Ticket,
@@ -85,18 +86,19 @@ pub(super) struct Invitation {
 struct Export {
     memory: Memory,
     access: Access,
-    /// What the peer has written; `None` where it did so in more pieces than are followed.
+    /// The bytes that the peer has written; `None` once they were in more separate ranges than are
+    /// tracked.
     written: Option<Coverage>,
 }
 
-/// A source of bulk frames, which are committed one quantum of a source after the other.
+/// A source of bulk frames. Sources are served round robin, one quantum at a time.
 #[derive(Debug)]
 enum Bulk {
     Put(puts::Put),
     Serve(gets::Serve),
 }
 
-/// Whether a source of bulk frames has more.
+/// Whether a source of bulk frames has more to send.
 enum Quantum<T> {
     Again(T),
     Over,
@@ -109,24 +111,25 @@ pub struct Session {
     main: Connection,
     subflows: Vec<Connection>,
     exports: HashMap<u64, Export>,
-    /// Data for the first connection.
+    /// Data to be sent on the first connection.
     bulk: VecDeque<Bulk>,
-    /// Data for the others, whichever has room first.
+    /// Data to be sent on the others, on whichever has room first.
     spread: VecDeque<Bulk>,
     invitation: Option<Invitation>,
-    /// Data may be on its way on another connection than its end. The peer may use a subflow before we know of it.
+    /// Data may be on its way on another connection than its end. The peer may use a subflow before
+    /// this side has noticed that it is established.
     may_overtake: bool,
-    /// There was a transfer that subflows would carry.
+    /// There was a transfer that would be sent on subflows.
     wants_subflows: bool,
     puts: puts::Puts,
     gets: gets::Gets,
     atomics: atomics::Atomics,
-    /// Transfers that ended without the peer's part.
+    /// Transfers that have ended without a reply from the peer.
     done: VecDeque<(Token, Result<(), TransferError>)>,
     /// Accepted transfers that are not complete.
     transfers: usize,
     notify_bytes: usize,
-    /// Whether a send of the caller's would have blocked.
+    /// Whether a send was refused for lack of room.
     blocked: bool,
     probe_reply_waits: bool,
     next_id: u64,
@@ -134,7 +137,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session at its beginning.
+    /// A session that has not sent or received anything.
     pub fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
@@ -179,14 +182,14 @@ impl Session {
         std::iter::once(&mut self.main).chain(&mut self.subflows)
     }
 
-    /// One more subflow is established; returns its number.
+    /// Adds an established subflow; returns its number.
     pub fn add_subflow(&mut self) -> usize {
         self.may_overtake = true;
         self.subflows.push(Connection::default());
         self.subflows.len()
     }
 
-    /// Lets the peer open subflows with this ticket.
+    /// Invites the peer to open subflows with this ticket.
     pub(super) fn invite(&mut self, invitation: Invitation) {
         self.may_overtake = true;
         let (id, key) = invitation.ticket.words();
@@ -197,7 +200,7 @@ impl Session {
         self.main.outbox.push_short(&header.encode(), &[], 0);
     }
 
-    /// The peer's invitation, once there is a use for it.
+    /// Takes the peer's invitation, once subflows are of use.
     pub(super) fn take_invitation(&mut self) -> Option<Invitation> {
         if self.wants_subflows {
             self.invitation.take()
@@ -215,7 +218,8 @@ impl Session {
         }
     }
 
-    /// Whether a packet of `len` bytes is taken now. Remembers that a sender waits if not.
+    /// Whether a packet of `len` bytes is accepted now. If not, [`Session::take_writable`] will
+    /// report room.
     pub(super) fn admit(&mut self, len: usize) -> Result<(), SendError> {
         if len > MAX_PACKET {
             return Err(SendError::TooLarge {
@@ -240,8 +244,8 @@ impl Session {
         Ok(())
     }
 
-    /// Queues a packet of `len` bytes that [`Session::admit`] has let in, without the first `skip`
-    /// bytes of its frame, which were sent already.
+    /// Queues a packet of `len` bytes that [`Session::admit`] has accepted, without the first
+    /// `skip` bytes of its frame, which were sent already.
     pub(super) fn queue_packet(&mut self, parts: &[Piece<'_>], len: usize, skip: usize) {
         let header = Header::new(Kind::Packet, len).encode();
         if skip < header.len() + len {
@@ -249,7 +253,7 @@ impl Session {
         }
     }
 
-    /// Bytes of short frames that wait.
+    /// Bytes of short frames that are queued.
     pub fn queued_bytes(&self) -> usize {
         self.main.outbox.short_bytes()
     }
@@ -312,7 +316,7 @@ impl Session {
         self.exports.contains_key(&key)
     }
 
-    /// Whether the peer has written all of an export since it was made, each of its bytes at least once.
+    /// Whether the peer has written all of an export since it was made, each byte at least once.
     pub fn is_all_written(&self, key: u64) -> bool {
         self.exports.get(&key).is_some_and(|export| {
             let written = export.written.as_ref();
@@ -333,7 +337,7 @@ impl Session {
         self.revoke_put(key);
     }
 
-    /// The part of an export that the peer names, if it may.
+    /// The part of an export that the peer names, if it has that access.
     fn exported(&self, key: u64, base: u64, len: u64, direction: Direction) -> Option<Memory> {
         let export = self.exports.get(&key)?;
         let may_write = direction == Direction::Get || export.memory.is_writable();
@@ -343,20 +347,20 @@ impl Session {
         exported_part(&export.memory, FIRST_BASE, base, len)
     }
 
-    /// Asks for a sign of life.
+    /// Sends a probe, to which the peer has to reply.
     pub fn probe(&mut self) {
         let header = Header::new(Kind::Probe, 0);
         self.main.outbox.push_short(&header.encode(), &[], 0);
     }
 
-    /// Says goodbye after everything that waits; transfers must have ended ([`Session::fail`] has
-    /// not, [`Session::abandon`] has).
+    /// Queues a goodbye after all queued frames; transfers must have ended (by
+    /// [`Session::abandon`]; [`Session::fail`] would drop the queued frames).
     pub fn goodbye(&mut self) {
         let header = Header::new(Kind::Goodbye, 0);
         self.main.outbox.push_short(&header.encode(), &[], 0);
     }
 
-    /// Sends the peer how it broke the protocol.
+    /// Sends the peer how it violated the protocol.
     pub fn send_protocol_error(&mut self, text: &str) {
         let mut end = text.len().min(causeway_wire::tcp::MAX_ERROR_TEXT);
         while !text.is_char_boundary(end) {
@@ -391,7 +395,7 @@ impl Session {
                     _ => self.spread.push_back(bulk),
                 }
             }
-            // Short frames go between any two turns.
+            // Short frames are committed between any two quanta.
             self.main.outbox.commit_short();
         }
         self.main.outbox.commit_short();
@@ -406,7 +410,7 @@ impl Session {
         self.connection(at).outbox.copy_out(into)
     }
 
-    /// Bytes of buffers that the session holds now.
+    /// Bytes of buffers that the session has allocated now.
     pub fn owned_bytes(&self) -> usize {
         let connection = |connection: &Connection| {
             connection.outbox.owned_bytes() + connection.inbox.owned_bytes()
@@ -428,7 +432,7 @@ impl Session {
                 .any(|connection| !connection.outbox.is_empty())
     }
 
-    /// Whether there is anything that this connection can send.
+    /// Whether this connection has anything to send.
     pub fn has_output_at(&self, at: usize) -> bool {
         let queued = match at {
             MAIN => !self.bulk.is_empty() || self.can_start(),
@@ -437,7 +441,7 @@ impl Session {
         queued || !self.connection_ref(at).outbox.is_empty()
     }
 
-    /// What a connection has committed.
+    /// The outbox of a connection.
     pub(super) fn outbox(&self, at: usize) -> &Outbox {
         &self.connection_ref(at).outbox
     }
@@ -446,17 +450,18 @@ impl Session {
         self.can_start_put() || self.can_issue_get() || self.atomics.can_issue()
     }
 
-    /// Whether the peer owes us anything, or we it.
+    /// Whether either side has yet to reply to the other.
     pub fn is_outstanding(&self) -> bool {
         self.transfers > 0 || self.has_output()
     }
 
-    /// Whether transfers have ended that [`Session::deliver`] shall report.
+    /// Whether there are results for [`Session::deliver`] to report.
     pub fn has_done(&self) -> bool {
         !self.done.is_empty() || self.atomics.has_done()
     }
 
-    /// Reports transfers that have ended without the peer's part. Returns whether there were any.
+    /// Reports transfers that have ended without a reply from the peer. Returns whether there were
+    /// any.
     pub fn deliver(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
         let any = self.deliver_atomics(peer, sink) | !self.done.is_empty();
         while let Some((token, result)) = self.done.pop_front() {
@@ -466,14 +471,14 @@ impl Session {
         any
     }
 
-    /// Whether room is to be reported now to a caller whose send would have blocked.
+    /// Whether to report room now to a caller whose send was refused.
     pub fn take_writable(&mut self) -> bool {
         let owed = self.owes_writable();
         self.blocked &= !owed;
         owed
     }
 
-    /// Whether [`Session::take_writable`] would say so now.
+    /// Whether [`Session::take_writable`] would return `true` now.
     pub fn owes_writable(&self) -> bool {
         let room = self.main.outbox.short_bytes() <= self.bounds.queue_bytes / 2
             && self.transfers < self.bounds.max_transfers
@@ -492,7 +497,8 @@ impl Session {
         sink.transfer_done(peer, token, result);
     }
 
-    /// Takes the next bytes of a connection's stream. After an error nothing more may be put in.
+    /// Processes the next bytes of a connection's stream. After an error there must be no further
+    /// input.
     pub fn input(
         &mut self,
         at: usize,
@@ -503,7 +509,7 @@ impl Session {
         self.read_stream(at, bytes, peer, sink)
     }
 
-    /// A whole frame that is not data for memory.
+    /// Handles a whole frame that is not data for memory.
     fn frame(
         &mut self,
         header: Header,
@@ -525,16 +531,18 @@ impl Session {
             Kind::Goodbye => return Err(PeerError::Closed),
             Kind::Error => {
                 let text = String::from_utf8_lossy(payload).escape_debug().to_string();
-                return Err(PeerError::Protocol(format!("it complains: {text}")));
+                return Err(PeerError::Protocol(format!(
+                    "it reports a violation of the protocol: {text}"
+                )));
             }
             Kind::Invite => self.invited(&header)?,
             Kind::Atomic => self.serve_atomic(&header, payload)?,
             Kind::AtomicDone => self.atomic_done(&header, payload, peer, sink)?,
-            // Their payload never comes here: the inbox sends it to memory.
+            // Their payload is not passed here: the inbox writes it to memory.
             Kind::Put | Kind::GetData => {}
         }
         if self.main.outbox.replies() > MAX_REPLIES {
-            return Err(violation("it asks for more than the windows allow"));
+            return Err(violation("it requests more than the windows allow"));
         }
         Ok(())
     }
@@ -569,7 +577,7 @@ impl Session {
         self.abandon(cause, peer, sink);
     }
 
-    /// Ends every transfer and export; packets that wait, and frames that were begun, stay to be
+    /// Ends every transfer and export; queued packets, and frames that were begun, will still be
     /// sent.
     pub fn abandon(&mut self, cause: &PeerError, peer: Peer, sink: &mut dyn Sink) {
         for connection in self.connections_mut() {
@@ -602,7 +610,7 @@ impl Session {
         self.pausing.is_on = true;
     }
 
-    /// Delivers packets again: those that were held back by [`Session::take_held`].
+    /// Delivers packets again: [`Session::take_held`] delivers those that were held back.
     pub fn resume(&mut self) {
         self.pausing.is_on = false;
     }
@@ -617,12 +625,13 @@ impl Session {
         self.pausing.has_held()
     }
 
-    /// Bytes that are kept.
+    /// Bytes that are held back.
     pub fn held_bytes(&self) -> usize {
         self.pausing.held_bytes()
     }
 
-    /// After [`Session::resume`], takes kept input. Returns whether there was any.
+    /// After [`Session::resume`], processes the input that was held back. Returns whether there was
+    /// any.
     pub fn take_held(&mut self, peer: Peer, sink: &mut dyn Sink) -> Result<bool, PeerError> {
         if !self.has_held() {
             return Ok(false);
@@ -632,10 +641,10 @@ impl Session {
         Ok(true)
     }
 
-    /// The connection has ended: delivers packets that were held back.
+    /// Delivers packets that were held back, after the connection has ended.
     pub fn flush_held(&mut self, peer: Peer, sink: &mut dyn Sink) {
         self.resume();
-        // How it has ended is known by now.
+        // The cause of the end is known already.
         let _ = self.take_held(peer, sink);
     }
 
@@ -649,7 +658,7 @@ impl Session {
         }
     }
 
-    /// Signals the peer that this process lives, though it does not read its bytes.
+    /// Shows the peer that this process is alive, although it does not read the peer's bytes.
     pub fn send_keepalive(&mut self) {
         let header = Header::new(Kind::ProbeReply, 0);
         self.main.outbox.push_short(&header.encode(), &[], 0);

@@ -1,14 +1,16 @@
 //! Tables whose entries are named by index and generation: peers of methods and of the engine, operations, schedules.
 //!
-//! Measured with 1,024 values of 192 bytes on an EPYC, against the crate `slotmap` 1.1: finding a value by its key takes 0.8 ns here and
-//! 0.9 to 1.0 there; adding and removing one takes 6 to 11 ns here and 4 to 7 there, but 1.6 ns where values are
-//! [left for the next use](Slab::reuse), as the engine does for every operation. Both have 8 bytes beside each value. `slotmap` finds nothing by
-//! index alone, which is what lists of entries and bits in shared memory have, and bounds neither indices nor generations.
+//! Measured with 1,024 values of 192 bytes on an EPYC, against the crate `slotmap` 1.1: finding a
+//! value by its key takes 0.8 ns here and 0.9 to 1.0 there; adding and removing one takes 6 to 11
+//! ns here and 4 to 7 there, but 1.6 ns where values are [reused](Slab::reuse), as the engine does
+//! for every operation. Both use 8 bytes per value in addition. `slotmap` cannot find a value by
+//! its index alone, which is what lists of entries and bits in shared memory store, and bounds
+//! neither indices nor generations.
 
 use std::ops::IndexMut;
 
-/// A table. A key is the generation (upper half, never 0, its highest bit clear) and the index; an index alone names the
-/// entry that is there now.
+/// A table. A key is the generation (upper half, never 0, its highest bit clear) and the index; an
+/// index alone names the entry that is there now.
 #[derive(Debug)]
 pub struct Slab<T> {
     entries: Vec<Entry<T>>,
@@ -19,7 +21,8 @@ pub struct Slab<T> {
 /// Marks the end of the list.
 const NONE: u32 = u32::MAX;
 
-/// Generations are below this. Keys with the highest bit are free for other uses, such as naming listeners in epoll's events.
+/// Generations are below this. Keys with the highest bit set are free for other uses, such as
+/// naming listeners in epoll's events.
 const GENERATIONS: u32 = 1 << 31;
 
 /// No entry has this generation.
@@ -31,7 +34,7 @@ struct Entry<T> {
     generation: u32,
     /// The next free entry, or [`IN_USE`].
     next_free: u32,
-    /// The value of the last use, or a blank, if the entry is free.
+    /// The value; of a free entry, the one of the last use or a blank.
     value: T,
 }
 
@@ -49,7 +52,7 @@ fn next(generation: u32) -> u32 {
     }
 }
 
-/// What an entry in use has for its next free one.
+/// The `next_free` of an entry in use.
 const IN_USE: u32 = u32::MAX - 1;
 
 impl<T> Entry<T> {
@@ -96,8 +99,8 @@ impl<T: Default> Slab<T> {
         index
     }
 
-    /// Adds an entry whose value is left from one that was [vacated](Slab::vacate), or blank. Returns its key, and the
-    /// entry.
+    /// Adds an entry that keeps the value of one that was [vacated](Slab::vacate), or a blank.
+    /// Returns its key, and the entry.
     #[inline(always)]
     pub fn reuse(&mut self) -> (u64, &mut T) {
         if self.free == NONE {
@@ -110,7 +113,7 @@ impl<T: Default> Slab<T> {
         (key(entry.generation, index), &mut entry.value)
     }
 
-    /// Frees an entry without dropping its value, which [`Slab::reuse`] finds again; its key is stale
+    /// Frees an entry without dropping its value, which [`Slab::reuse`] will find; its key is stale
     /// from now on.
     #[inline(always)]
     pub fn vacate(&mut self, index: u32) {
@@ -135,7 +138,7 @@ impl<T: Default> Slab<T> {
         });
     }
 
-    /// Takes an entry out; its key is stale from now on.
+    /// Removes an entry; its key is stale from now on.
     #[inline]
     pub fn remove(&mut self, index: u32) -> Option<T> {
         let entry = self.entries.get_mut(index as usize)?;
@@ -156,7 +159,7 @@ impl<T: Default> Slab<T> {
         key(self.entries[index as usize].generation, index)
     }
 
-    /// The entry that `key` names, unless it is stale or was never given out.
+    /// The entry that `key` names, unless the key is stale or was never valid.
     #[inline]
     pub fn find_entry(&mut self, key: u64) -> Option<&mut T> {
         let entry = self.entries.get_mut(key as u32 as usize)?;
@@ -166,7 +169,7 @@ impl<T: Default> Slab<T> {
         Some(&mut entry.value)
     }
 
-    /// The index that `key` names, unless it is stale or was never given out.
+    /// The index that `key` names, unless the key is stale or was never valid.
     #[inline]
     pub fn find(&self, key: u64) -> Option<u32> {
         let index = key as u32;
@@ -181,7 +184,7 @@ impl<T: Default> Slab<T> {
         entry.is_in_use().then_some(&entry.value)
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     #[inline]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         let entry = self.entries.get_mut(index as usize)?;
@@ -194,7 +197,7 @@ impl<T: Default> Slab<T> {
         used.map(|entry| &entry.value)
     }
 
-    /// All entries, to be changed.
+    /// All entries, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         let used = self.entries.iter_mut().filter(|entry| entry.is_in_use());
         used.map(|entry| &mut entry.value)
@@ -209,7 +212,7 @@ impl<T: Default> Slab<T> {
     }
 }
 
-/// Entries that our own tables name are there; anything else is a bug of ours.
+/// Panics if there is no entry: an index in our own tables always has one.
 impl<T> std::ops::Index<u32> for Slab<T> {
     type Output = T;
     #[inline(always)]

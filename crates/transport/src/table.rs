@@ -1,5 +1,5 @@
-//! State of each peer, by its handle, which is the entry's key. A handle is good until its entry is removed: the next
-//! one with that index has another generation.
+//! State of each peer, by its handle, which is the entry's key. A handle is valid until its entry
+//! is removed: the next one with that index has another generation.
 
 use crate::method::Peer;
 use crate::slab::Slab;
@@ -25,7 +25,8 @@ impl<T> Table<T> {
         self.slots.is_empty()
     }
 
-    /// Adds what `make` returns for its handle. Every index is below the largest number of peers that there were at one time.
+    /// Adds the value that `make` returns for its handle. Every index is below the largest number
+    /// of peers at any one time.
     pub(crate) fn insert(&mut self, make: impl FnOnce(Peer) -> T) -> Peer {
         let (key, slot) = self.slots.reuse();
         *slot = Some(make(Peer(key)));
@@ -49,7 +50,7 @@ impl<T> Table<T> {
         self.slots.get_mut(index)?.as_mut()
     }
 
-    /// Takes a peer out. Its handle is never given again.
+    /// Removes a peer. Its handle is never reused.
     pub(crate) fn remove(&mut self, peer: Peer) -> Option<T> {
         self.slots.remove(self.slots.find(peer.0)?)?
     }

@@ -1,28 +1,29 @@
 //! Packets and remote memory over TCP: between hosts, or between processes of one host.
 //!
-//! Reading order: [`config`] (the settings); `causeway_wire::tcp` (the bytes); [`handshake`] (how two
-//! sides come to trust each other) and [`crate::session`] (packets and transfers), two pure state machines
-//! that know no socket; `link` (one socket); `slots` (the table of
-//! peers); `crate::half_open` (limits on connections that are not trusted yet); `beginning`, `progress` and `ending` (what becomes of a connection, in this order); `subflows`
-//! (further connections with one peer); and in this file the method itself.
+//! Reading order: [`config`] (the settings); `causeway_wire::tcp` (the bytes); [`handshake`] (how
+//! two sides authenticate each other) and [`crate::session`] (packets and transfers), two pure
+//! state machines without sockets; `link` (one socket); `slots` (the table of peers);
+//! `crate::half_open` (limits on connections that are not trusted yet); `beginning`, `progress` and
+//! `ending` (the life of a connection, in this order); `subflows` (further connections with one
+//! peer); and in this file the method itself.
 //!
-//! # How it waits
-//! All sockets are in one epoll instance, which is what [`Method::pollable`] gives. A few connections
-//! that lately had something (`MAX_POLLED`) are read directly in every poll, which saves
-//! the epoll call on the way of a ping-pong; all others cost nothing until epoll names them. A
-//! packet is sent at once if it is the first to its peer since the last poll; those behind it leave
-//! together with the next poll, or with [`Method::flush`].
+//! # Polling and sending
+//! All sockets are in one epoll instance, which is the descriptor of [`Method::pollable`]. A few
+//! connections that were lately active (`MAX_POLLED`) are read directly in every poll, which saves
+//! the epoll call in a ping-pong; all others cost nothing until epoll reports them. A packet is
+//! sent at once if it is the first to its peer since the last poll; later ones leave together with
+//! the next poll, or with [`Method::flush`].
 //!
 //! # Ordering
-//! Packets keep their order among each other. Transfers take turns with each other and with packets,
-//! frame by frame; the packet behind a transfer is delivered after the transfer's last byte, and
-//! before any packet that was sent after the transfer's completion was reported.
+//! Packets keep their order among each other. Transfers alternate with each other and with packets,
+//! frame by frame; the packet of a transfer is delivered after the transfer's last byte, and before
+//! any packet that was sent after the transfer's completion was reported.
 //!
 //! # Trust
-//! See [`TcpConfig::key`] and [`TcpConfig::encrypt`]. [`Identity::Local`] is the kernel's word: each
-//! side says which process and descriptor it is, and the other asks the kernel about exactly that.
-//! The user is always known; `pid` is 0 and `gid` 65534 where the kernel does not show us the
-//! process (one of root's, or in another name space).
+//! See [`TcpConfig::key`] and [`TcpConfig::encrypt`]. [`Identity::Local`] is confirmed by the
+//! kernel: each side states which process and descriptor it is, and the other asks the kernel about
+//! exactly that. The user is always known; `pid` is 0 and `gid` 65534 where the kernel does not
+//! show us the process (one of root's, or in another name space).
 
 mod beginning;
 pub mod config;
@@ -78,14 +79,14 @@ const SCHEME: &str = resolve::TCP;
 /// Connections that the kernel keeps until we accept them.
 const BACKLOG: i32 = 4096;
 
-/// Above this, reading straight into the receiver's memory is worth the two messages of a rendezvous
-/// that it takes (`docs/tcp-engine.md`).
+/// Larger messages are worth the two messages of a rendezvous for being read straight into the
+/// receiver's memory (`docs/tcp-engine.md`).
 const EAGER_BYTES: usize = MAX_PACKET;
 
-/// Packets behind the first of a round leave no later than when this much has come together.
+/// The packets that wait for the next poll leave earlier if they have this many bytes together.
 const FLUSH_FROM_BYTES: usize = 64 * 1024;
 
-/// A packet of more parts is put together before it is sent.
+/// The parts of a packet with more parts are joined before it is sent.
 const FEW_PARTS: usize = 8;
 
 /// Random keys are drawn this many at a time.
@@ -93,7 +94,7 @@ const KEYS_PER_DRAW: usize = 32;
 
 struct Listener {
     socket: OwnedFd,
-    /// Until when nothing is accepted, for lack of descriptors or of places.
+    /// Until when the listener accepts nothing, for lack of descriptors or of slots.
     paused_until: Option<Instant>,
 }
 
@@ -104,20 +105,20 @@ pub struct Tcp {
     listeners: Vec<Listener>,
     slots: Slots,
     by_address: HashMap<Address, Peer>,
-    /// What others show to become a subflow of a peer of ours.
+    /// The tickets with which connections become subflows of one of our peers.
     tickets: HashMap<Ticket, Peer>,
-    /// Connections that others have made and that are not trusted yet.
+    /// Connections that other processes have made and that are not trusted yet.
     half_open: HalfOpen<Instant>,
     owners: net::Owners,
-    /// To turn connections away for which there are no descriptors.
+    /// A spare descriptor, to refuse connections for which there are no descriptors.
     reserve: Reserve,
     shortage_log: LogLimit<Instant>,
-    /// The same of peers beyond the limit.
+    /// The same for peers beyond the limit.
     limit_log: LogLimit<Instant>,
     /// Of users for whom agents speak.
     places: Places,
     buffers: Buffers,
-    /// Peers that the next poll looks after without being asked by epoll.
+    /// Peers that the next poll serves without an event from epoll.
     due: Vec<Peer>,
     /// Peers with a deadline.
     timed: Vec<Peer>,
@@ -126,7 +127,7 @@ pub struct Tcp {
     /// Counts polls, from 1.
     round: u64,
     polls_without_epoll: u32,
-    /// The last epoll call found connections with news that are not polled.
+    /// The last epoll call found events of connections that are not polled directly.
     others_are_busy: bool,
     keys: Vec<u64>,
     nodes_seen: Seen,
@@ -236,7 +237,7 @@ impl Tcp {
         Ok(())
     }
 
-    /// Has the next poll look after a peer.
+    /// Has the next poll serve a peer.
     fn make_due(due: &mut Vec<Peer>, state: &mut PeerState) {
         if !state.due {
             state.due = true;
@@ -286,7 +287,7 @@ impl Method for Tcp {
         let asked = targets.clone();
         Self::check_reach(address, &mut targets, self.config.key.is_some())?;
         if targets.len() < asked.len() {
-            // A name of several addresses, not all of them on this host.
+            // A name with several addresses, not all of them on this host.
             tracing::warn!(%address, "listening at its loopback addresses only: no cluster key");
         }
         if self.config.key.is_some() && !targets.iter().any(|&target| !resolve::is_loopback(target))
@@ -308,7 +309,7 @@ impl Method for Tcp {
                 .and_then(|socket| Ok((net::local_address(&socket)?, socket)));
             match bound {
                 Ok((local, socket)) => sockets.push((socket, local)),
-                // Another address family may be missing here; a taken port is a mistake.
+                // Another address family may be missing here; an address in use is an error.
                 Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
                     return Err(system(error));
                 }
@@ -360,8 +361,9 @@ impl Method for Tcp {
         self.slots.shown(peer).map(|state| state.address.clone())
     }
 
-    /// One of the host that the peer calls from. Without a key its processes are those of one user, or root's; with a key all that hold
-    /// it are trusted alike; with nodes, an address that is pinned to a role is confirmed to nodes with that role alone.
+    /// Confirms an address on the host from which the peer has connected. Without a key, processes
+    /// there are of one user, or root's; with a key all processes that hold it are trusted equally;
+    /// with nodes, an address that is pinned to a role is confirmed only for nodes with that role.
     fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
         let state = self.slots.shown(peer)?;
         if state.user.is_some() {
@@ -369,7 +371,8 @@ impl Method for Tcp {
             return None;
         }
         let confirmed = resolve::confirm(SCHEME, claimed, &state.address)?;
-        // Not what was claimed: that may be written in other ways, or be the address of a listener everywhere.
+        // Not the claimed text: that may be written in other ways, or be the address of a listener
+        // on all interfaces.
         let nodes = self.config.nodes.as_ref().map(Nodes::current);
         let may = |nodes: &Membership| nodes.may_be_at(state.node.as_deref(), &confirmed);
         nodes.as_deref().is_none_or(may).then_some(confirmed)
@@ -515,13 +518,13 @@ impl Method for Tcp {
 
     fn arm(&mut self, now: Instant) -> bool {
         self.clock.advance(now);
-        // The next poll looks at everything that epoll may have woken us for.
+        // The next poll handles everything that may have made epoll wake us.
         self.polls_without_epoll = progress::POLLS_PER_EPOLL;
         self.due.is_empty()
     }
 
     fn stays_armed(&self) -> bool {
-        // All else ends the sleep until it is read or written.
+        // Every other event ends the sleep until it is read or written.
         self.due.is_empty()
     }
 
@@ -574,7 +577,7 @@ impl Tcp {
             (None, None) => "none now: it is made by the next send".to_owned(),
             (Some(link), None) => match link.phase {
                 link::Phase::Connecting => "being made".to_owned(),
-                link::Phase::Shaking(_) => "proving who is there".to_owned(),
+                link::Phase::Shaking(_) => "authenticating the peer".to_owned(),
                 link::Phase::Up => "up".to_owned(),
             },
         };
@@ -586,7 +589,7 @@ impl Tcp {
                 format!("user {uid}, says the agent there: {node}")
             }
             Some(Identity::Local { uid, .. } | Identity::SocketOf { uid, .. }) => {
-                format!("user {uid} on this host, says the kernel")
+                format!("user {uid} on this host, as the kernel reports")
             }
             None => "not known yet".to_owned(),
         };
@@ -595,7 +598,7 @@ impl Tcp {
             let encryption = match link.protection() {
                 Some(Protection::Encrypted(_)) => "on",
                 Some(Protection::Authenticated(_)) => {
-                    "off: neither side asks for it; what travels is authenticated"
+                    "off: neither side requests it; data is authenticated"
                 }
                 None => "off: loopback, same user",
             };
@@ -616,7 +619,8 @@ impl Tcp {
         facts
     }
 
-    /// Sends a packet from where its parts lie: what the socket does not take now is copied.
+    /// Sends a packet without copying its parts; bytes that the socket does not accept now are
+    /// copied.
     fn send_packet(&mut self, peer: Peer, parts: &[Piece<'_>]) -> Result<(), SendError> {
         self.reach(peer)?;
         let state = state_of(&mut self.slots, peer)?;
@@ -652,7 +656,7 @@ impl Tcp {
         Ok(())
     }
 
-    /// Sees to it that there is a connection to the peer, at least begun.
+    /// Makes sure that a connection to the peer exists or has begun.
     fn reach(&mut self, peer: Peer) -> Result<(), SendError> {
         let state = state_of(&mut self.slots, peer)?;
         if let Some(cause) = &state.gone {
@@ -674,7 +678,7 @@ fn state_of(slots: &mut Slots, peer: Peer) -> Result<&mut PeerState, SendError> 
 }
 
 impl Drop for Tcp {
-    /// Lets packets that were accepted leave, within a bounded time, and says goodbye.
+    /// Lets accepted packets leave, within a bounded time, and sends a goodbye.
     fn drop(&mut self) {
         if !self.process.is_this_process() {
             return;

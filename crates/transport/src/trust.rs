@@ -1,4 +1,4 @@
-//! Whom the methods between hosts talk to, and how a refusal reads.
+//! Which processes the methods between hosts accept as peers, and the texts of refusals.
 
 use causeway_sys::process::is_overflow_user;
 use causeway_wire::node::Certificate;
@@ -9,12 +9,12 @@ use crate::error::{NO_DESCRIPTORS, PeerError};
 /// Length of the cluster's key.
 pub(crate) const KEY_BYTES: usize = 32;
 
-/// Why an address beyond this host is not used without a key, and what to do.
+/// Why an address beyond this host is refused without a key, and what to do.
 pub(crate) const LOOPBACK_ALONE: &str = "without a cluster key only loopback addresses (127.0.0.1, [::1]) are allowed, as \
     nothing shows whose the bytes are that a network brings; give every node the same cluster key (`key_file` in the configuration of \
     a file system)";
 
-/// What it means that one side demands to know nodes and the other does not.
+/// The error if one side demands proofs of nodes and the other does not support them.
 pub(crate) const NO_NODE: &str = "it does not prove which node it is, and this process demands that: its configuration lacks \
     `[nodes]`, or it is a build without them";
 pub(crate) const NODE_DEMANDED: &str = "it demands that this process proves which node it is: give it the configuration with `[nodes]` \
@@ -23,7 +23,7 @@ pub(crate) const NODE_DEMANDED: &str = "it demands that this process proves whic
 pub(crate) const NODES_NEED_KEY: &str = "nodes prove which they are under the cluster's key, and there is none: give every node the same \
     one (`key_file`)";
 
-/// What reports say of a peer that holds the cluster's key.
+/// The entry in reports for a peer that holds the cluster's key.
 pub(crate) fn keyed(node: Option<&Certificate>) -> String {
     match node {
         Some(node) => format!("node {} ({})", node.name, node.roles.join(", ")),
@@ -31,14 +31,15 @@ pub(crate) fn keyed(node: Option<&Certificate>) -> String {
     }
 }
 
-/// Whether a process of user `me` and one of user `uid` on the same host talk to each other without a key, and share memory: only if
-/// the two are one user. Root is no exception: whatever a process of root's is talked into doing, it may do to all. A number
-/// that may stand for several users is that of none of them.
+/// Whether a process of user `me` and one of user `uid` on the same host connect without a key, and
+/// share memory: only if both are the same user. Root is no exception: a process of root that can
+/// be made to act for others would act with all rights. A number that may stand for several users
+/// matches none of them.
 pub(crate) fn is_let_in(uid: u32, me: u32) -> bool {
     uid == me && !is_overflow_user(uid)
 }
 
-/// How messages name a user.
+/// The name of a user in messages.
 pub(crate) fn user(uid: u32) -> String {
     match is_overflow_user(uid) {
         true => format!("a user that has no number in this user namespace (it shows as {uid})"),
@@ -46,7 +47,7 @@ pub(crate) fn user(uid: u32) -> String {
     }
 }
 
-/// What a refusal means to the side that is refused; `protocol` names the method.
+/// The error on the side that is refused; `protocol` names the method.
 pub(crate) fn refused(refusal: Refusal, protocol: &str) -> PeerError {
     let reason = match refusal {
         Refusal::Version => {
@@ -59,7 +60,7 @@ pub(crate) fn refused(refusal: Refusal, protocol: &str) -> PeerError {
         Refusal::OtherUser => {
             "it says that this process is not of its user on its host; use a cluster key"
         }
-        Refusal::Full => return PeerError::Full("it has as many peers as it takes".to_owned()),
+        Refusal::Full => return PeerError::Full("it has as many peers as it accepts".to_owned()),
         Refusal::NoDescriptors => return PeerError::Full(NO_DESCRIPTORS.to_owned()),
         Refusal::NodeNeeded => NODE_DEMANDED,
         Refusal::NoNode => NO_NODE,
@@ -88,7 +89,7 @@ pub(crate) mod test_users {
     /// A user without rights here.
     pub(crate) const OTHER_USER: u32 = 65_534;
 
-    /// The users as whom connections can be made: our own and, if we may, another one.
+    /// The users as which connections can be made: our own and, if permitted, another one.
     pub(crate) fn users() -> Vec<u32> {
         let me = geteuid().as_raw();
         match me {

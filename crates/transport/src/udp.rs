@@ -1,26 +1,26 @@
-//! Packets and remote memory over UDP: for networks that lose, double, reorder and alter what they
-//! carry, and where no kernel's connections are wanted.
+//! Packets and remote memory over UDP: for networks that lose, duplicate, reorder and alter
+//! datagrams, and where the kernel's connections are not wanted.
 //!
 //! Reading order: [`config`] (the settings); `causeway_wire::datagram` (the bytes); [`core`] (the
 //! protocol of one process, a pure state machine, with `opening`, `closing`, `cookie` and `noise`);
 //! `link` (one connection: `outgoing` and `incoming` are the two halves of its stream, `rtt` and
-//! `congestion` say how fast); `table` (the peers); [`datagram_io`] (sockets and random numbers, or what simulates them) and
-//! [`sockets`]; and in this file the method itself.
+//! `congestion` determine the rate); `table` (the peers); [`datagram_io`] (sockets and random
+//! numbers, or their simulation) and [`sockets`]; and in this file the method itself.
 //!
 //! # How it works
-//! A connection is one reliable stream of bytes each way, and what the streams carry are the frames of
-//! the TCP method: [`Session`](crate::session::Session) does packets and remote memory on both. Lost
-//! spans of the stream are sent again selectively; a peer that falls silent is probed, and found dead
-//! in bounded time, sooner if its host says that its process is gone.
+//! A connection is one reliable stream of bytes each way, and the streams carry the frames of the
+//! TCP method: [`Session`](crate::session::Session) implements packets and remote memory on both.
+//! Lost spans of the stream are retransmitted selectively; a peer that falls silent is probed, and
+//! found dead in bounded time, sooner if its host reports that its process is gone.
 //!
-//! All progress is the caller's: only the peer's process acknowledges what it was sent, so a process
+//! All progress is the caller's: packets are acknowledged only by the peer's process, so a process
 //! must poll, or tick, more often than [`UdpConfig::liveness_timeout`].
 //!
 //! # Trust
-//! As over TCP: holders of the cluster's key; without a key, processes of the same user over loopback
-//! addresses, for which each side asks the kernel whose socket the other end's is, once, while the
-//! connection opens. Everything is encrypted in both cases: without a key so that a process that gets hold
-//! of a port later gets hold of the connection too.
+//! As over TCP: processes that hold the cluster's key; without a key, processes of the same user
+//! over loopback addresses: each side asks the kernel which user owns the other end's socket, once,
+//! while the connection opens. Everything is encrypted in both cases: without a key, so that a
+//! process that takes over a port later cannot take over the connection too.
 //!
 //! [`Udp`] is generic in its [`DatagramIo`], so that the whole of it runs in simulated networks and
 //! simulated time.
@@ -70,7 +70,7 @@ use sockets::Sockets;
 /// The scheme of this method's addresses.
 pub const SCHEME: &str = "udp";
 
-/// Time as the core knows it: since some moment in the past.
+/// The core's time: since some moment in the past.
 pub type Time = Duration;
 
 /// The most datagrams that one poll sends.
@@ -80,18 +80,18 @@ const DATAGRAMS_PER_POLL: usize = 64;
 const BATCH_BYTES: usize = 256 * 1024;
 const BATCH_DATAGRAMS: usize = 32;
 
-/// Polls between two receives on sockets where nothing has come lately.
+/// Polls between two receives on sockets on which nothing has arrived lately.
 const POLLS_PER_RECEIVE: u32 = 8;
 
 /// Receives in a row that returned nothing, after which they become rarer.
 const QUIET_AFTER_RECEIVES: u32 = 1024;
 
-/// The other end of a socket of ours.
+/// The other end of one of our sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Remote {
     /// The number of our socket.
     pub socket: u32,
-    /// The address there.
+    /// The address of the other end.
     pub address: SocketAddr,
 }
 
@@ -99,21 +99,21 @@ pub struct Remote {
 pub struct Udp<G: DatagramIo = Sockets> {
     io: G,
     core: Core,
-    /// Our sockets for calling others, by address family.
+    /// Our sockets for connecting to others, by address family.
     outlets: [Option<u32>; 2],
-    /// Whether there are sockets at all.
+    /// Whether there are any sockets.
     in_use: bool,
     keyed: bool,
     linger_timeout: Duration,
     wanted_window: usize,
     arrivals: Arrivals,
     batch: Batch,
-    /// The first packet of a round is sent at once, those behind it leave with the next poll.
+    /// The first packet of a round was sent at once; later ones leave with the next poll.
     sent_in_round: bool,
     empty_receives: u32,
     polls_without_receive: u32,
     clock: Clock,
-    /// The first time that was given, from which the core counts.
+    /// The first time that was passed in, from which the core counts.
     began: Option<Instant>,
 }
 
@@ -147,7 +147,7 @@ impl<G: DatagramIo> Udp<G> {
         }
     }
 
-    /// Memory that is held for peers now, apart from the buffers of callers.
+    /// Memory that is allocated for peers now, apart from the buffers of callers.
     pub fn owned_bytes(&self) -> usize {
         self.core.owned_bytes()
     }
@@ -155,13 +155,13 @@ impl<G: DatagramIo> Udp<G> {
     fn bind(&mut self, address: SocketAddr) -> std::io::Result<(u32, SocketAddr)> {
         let bound = self.io.bind(address)?;
         self.in_use = true;
-        // What is not polled for must fit where the network keeps it.
+        // Datagrams that arrive between polls must fit into the network's buffers.
         let window_bytes = self.wanted_window.min(self.io.buffer_bytes());
         self.core.set_window_bytes(window_bytes);
         Ok(bound)
     }
 
-    /// The socket from which an address of this family is called.
+    /// The socket for connecting to addresses of this family.
     fn outlet(&mut self, target: SocketAddr) -> std::io::Result<u32> {
         let family = usize::from(target.is_ipv6());
         if let Some(Some(socket)) = self.outlets.get(family) {
@@ -195,7 +195,7 @@ impl<G: DatagramIo> Udp<G> {
         Ok(targets)
     }
 
-    /// Sends what the core has, a bounded amount. Returns whether anything was sent.
+    /// Sends a bounded amount of the core's output. Returns whether anything was sent.
     fn transmit(&mut self, now: Time) -> bool {
         let mut any = false;
         let mut count = 0;
@@ -259,13 +259,13 @@ impl<G: DatagramIo> Udp<G> {
         any
     }
 
-    /// Takes the caller's time.
+    /// Updates the time from the caller's.
     fn advance(&mut self, now: Instant) -> Time {
         let now = self.clock.advance(now);
         now.saturating_duration_since(*self.began.get_or_insert(now))
     }
 
-    /// The latest time that the caller gave.
+    /// The latest time that the caller passed in.
     fn now(&self) -> Time {
         let known = self.began.zip(self.clock.known());
         known.map_or(Time::ZERO, |(began, now)| {
@@ -289,7 +289,7 @@ impl<G: DatagramIo> Udp<G> {
         any
     }
 
-    /// Sends the datagrams that a command has caused at once, if it is the first command since the last poll.
+    /// Sends the datagrams of a command at once, if it is the first command since the last poll.
     fn send_at_once(&mut self, now: Time) {
         if !self.sent_in_round {
             self.sent_in_round = true;
@@ -362,7 +362,7 @@ impl<G: DatagramIo> Method for Udp<G> {
                     self.core.take_calls(socket);
                     bound = bound.or(Some(local));
                 }
-                // Another address family may be missing here; a taken port is a mistake.
+                // Another address family may be missing here; an address in use is an error.
                 Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
                     return Err(system(error));
                 }
@@ -406,7 +406,7 @@ impl<G: DatagramIo> Method for Udp<G> {
         self.core.address(peer)
     }
 
-    /// As over `tcp`: of the same host.
+    /// As over `tcp`: confirms addresses on the same host.
     fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
         let source = self.core.address(peer)?;
         crate::resolve::confirm(SCHEME, claimed, &source)
@@ -487,7 +487,7 @@ impl<G: DatagramIo> Method for Udp<G> {
 
     fn tick(&mut self, now: Instant, sink: &mut dyn Sink) {
         self.empty_receives = 0;
-        // It stays until the sockets are looked at below.
+        // It stays until the sockets are checked below.
         self.io.has_reports();
         let now = self.advance(now);
         self.make_progress(now, sink);
@@ -500,7 +500,7 @@ impl<G: DatagramIo> Method for Udp<G> {
     }
 
     fn stays_armed(&self) -> bool {
-        // What has come to the sockets ends the sleep until it is received.
+        // Datagrams on the sockets end the sleep until they are received.
         !self.core.has_work() && self.batch.is_empty()
     }
 
@@ -534,7 +534,7 @@ impl<G: DatagramIo> Method for Udp<G> {
 }
 
 impl<G: DatagramIo> Drop for Udp<G> {
-    /// Lets packets that were accepted arrive, within a bounded time, and says goodbye.
+    /// Lets accepted packets arrive, within a bounded time, and sends a goodbye.
     fn drop(&mut self) {
         if !self.io.is_of_this_process() {
             return;

@@ -1,16 +1,16 @@
 //! The state of a process for observers: the status of its message layer, and its latest log
 //! events.
 //!
-//! Both lie in one page, a memory file that the process maps and writes ([`page`]). An observer finds
-//! it through `/proc` and maps it for reading ([`observer`]): the process does not take part. So a
-//! process that hangs, or is stopped, can be observed like any other, a killed process leaves nothing behind, and
-//! the kernel decides which users may observe it (its own, and root). The layout is
-//! `causeway_wire::watch`.
+//! Both are in one page, a memory file that the process maps and writes ([`page`]). An observer
+//! finds it through `/proc` and maps it for reading ([`observer`]): the process itself takes no
+//! part. So a process that hangs, or is stopped, can be observed like any other, a killed process
+//! leaves nothing behind, and the kernel decides which users may observe it (its own, and root).
+//! The layout is `causeway_wire::watch`.
 //!
-//! [`log`] is what Carns's thesis calls gossip (§3.11.3): events by level and part of the program, masks
-//! that can be changed while the program runs, from inside or from outside, and a ring of the latest
-//! events, which lies in the page. [`process`] reads the kernel's account of processes, and [`text`] writes
-//! sizes and ages for people.
+//! [`log`] implements what Carns's thesis calls gossip (§3.11.3): events by level and part of the
+//! program, masks that can be changed while the program runs, from inside or from outside, and a
+//! ring of the latest events, which is in the page. [`process`] reads the kernel's information
+//! about processes, and [`text`] formats sizes and ages for people.
 //!
 //! Read [`page`], then [`observer`], then [`log`].
 //!

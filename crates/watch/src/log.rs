@@ -1,16 +1,16 @@
 //! Logging: levels, masks by part of the program, switchable while it runs, and a ring of the latest
 //! events (the thesis's gossip, Carns §3.11.3, with the ring buffer that it planned).
 //!
-//! Events are those of the `tracing` facade. [`start`] takes them over for the whole process: those
-//! that the first of two [`Masks`] lets through are printed, those that the second lets through are
-//! recorded in the ring, where they can be read from outside even when the process hangs. An event
-//! that neither lets through costs a load and a comparison.
+//! Events are those of the `tracing` facade. [`start`] installs a subscriber for the whole process:
+//! events that the first of two [`Masks`] admits are printed, those that the second admits are
+//! recorded in the ring, where observers can read them even when the process hangs. An event that
+//! neither admits costs a load and a comparison.
 //!
 //! The masks come from the caller, from `$CAUSEWAY_LOG` in their place, from [`set`], or from another
 //! process, which writes a request into the page: [`apply_request`], called now and then by threads that make
 //! progress, applies it.
 //!
-//! A program that has a subscriber of its own does not call [`start`] and loses nothing but the ring.
+//! A program with a subscriber of its own does not call [`start`], and only lacks the ring.
 
 mod mask;
 mod sink;
@@ -71,7 +71,8 @@ struct Logger {
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 
-/// What libraries print and record unless `$CAUSEWAY_LOG` says otherwise: the same as Causeway's own servers.
+/// The masks of libraries unless `$CAUSEWAY_LOG` sets others: the same as for Causeway's own
+/// servers.
 const LIBRARY_MASKS: &str = "warn,engine.stall=info/debug";
 
 /// Starts the process's log for a library, with its first instance. Does nothing if the program has a logger of its own.
@@ -87,7 +88,7 @@ pub fn start_for_library() -> Result<(), StartError> {
 
 /// Installs the process's log. `usual` are the masks unless `$CAUSEWAY_LOG` has others.
 ///
-/// A panic prints the latest events behind its message.
+/// A panic prints the latest events after its message.
 pub fn start(usual: &Masks) -> Result<(), StartError> {
     let mut masks = usual.clone();
     if let Some(text) = std::env::var_os(MASKS_VARIABLE).filter(|text| !text.is_empty()) {
@@ -138,7 +139,7 @@ pub fn set(masks: Masks) {
     }
 }
 
-/// Applies the request of another process for other masks, if there is a new one. Costs a load.
+/// Applies another process's request for other masks, if there is a new one. Costs a load.
 #[inline]
 pub fn apply_request() {
     if let Some(logger) = LOGGER.get()
@@ -151,8 +152,8 @@ pub fn apply_request() {
 
 #[cold]
 fn apply(logger: &Logger, page: &Page) {
-    // Does not wait for a thread that is changing the masks, or a process that is writing the request: the next call applies it.
-    // Events logged by this function itself return here, too.
+    // Does not wait for a thread that is changing the masks, or a process that is writing the
+    // request: the next call applies it. Events logged by this function itself return here, too.
     let _changing = match logger.changing.try_lock() {
         Err(TryLockError::WouldBlock) => return,
         held => held,
@@ -167,7 +168,7 @@ fn apply(logger: &Logger, page: &Page) {
     match request.parse() {
         Ok(masks) => logger.change(masks),
         Err(error) => {
-            tracing::warn!(%error, "another process asked for log masks that cannot be read; they stay as they are")
+            tracing::warn!(%error, "another process requested log masks that are invalid; the masks stay unchanged")
         }
     }
     page.acknowledge(version);

@@ -28,7 +28,7 @@ pub enum ObserveError {
     NotAllowed(u32),
     /// The process has no page.
     #[error(
-        "process {0} shows nothing of itself: it is no program of Causeway, or it was told not to"
+        "process {0} shows nothing of itself: it is no program of Causeway, or was configured not to"
     )]
     NoPage(u32),
     /// The process's page cannot be decoded.
@@ -59,7 +59,7 @@ pub struct Observer {
     path: PathBuf,
 }
 
-/// What [`observe_all`] has found.
+/// The result of [`observe_all`].
 #[derive(Debug, Default)]
 pub struct Found {
     /// The processes that have a page.
@@ -96,7 +96,7 @@ impl Observer {
         let wanted = format!("/memfd:{} (deleted)", wire::FILE_NAME);
         let mut reason = ObserveError::NoPage(pid);
         for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(refuse)? {
-            // A descriptor that has been closed meanwhile is no page.
+            // A descriptor that has been closed meanwhile is not a page.
             let Ok(path) = entry.map(|entry| entry.path()) else {
                 continue;
             };
@@ -121,7 +121,7 @@ impl Observer {
         Err(reason)
     }
 
-    /// Opens the file behind one of the process's descriptors. Its name proves nothing: a user can give
+    /// Opens the file of one of the process's descriptors. Its name proves nothing: a user can give
     /// that name to any file.
     fn open(pid: u32, path: PathBuf) -> io::Result<Self> {
         let file = Foreign::find(&path)?;
@@ -175,8 +175,8 @@ impl Observer {
         self.view.load(word::STARTED_NS, Ordering::Relaxed)
     }
 
-    /// The rows that can be read. A row whose owner was killed or stopped in the middle of writing it
-    /// is left out.
+    /// The rows that can be read. A row whose owner was killed or stopped while writing it is left
+    /// out.
     pub fn rows(&self) -> Vec<Row> {
         let used = self.view.load(word::ROWS_USED, Ordering::Relaxed);
         let used = usize::try_from(used).map_or(wire::ROWS, |used| used.min(wire::ROWS));
@@ -203,8 +203,8 @@ impl Observer {
         self.view.load(word::LOST_EVENTS, Ordering::Relaxed)
     }
 
-    /// Asks the process to use these log masks. It applies them when it next makes progress. Returns the request's
-    /// number, for [`Observer::has_applied`].
+    /// Requests the process to use these log masks. The process applies them when it next makes
+    /// progress. Returns the request's number, for [`Observer::has_applied`].
     pub fn ask(&self, masks: &str) -> io::Result<u64> {
         let invalid = |why: &'static str| io::Error::new(io::ErrorKind::InvalidInput, why);
         if masks.len() > area::TEXT_BYTES {
@@ -254,7 +254,7 @@ impl Observer {
     }
 }
 
-/// Copies the bytes behind the version word at `offset`. Returns the version, or `None` if they are
+/// Copies the bytes after the version word at `offset`. Returns the version, or `None` if they are
 /// being written all the time or were never written.
 fn read(words: &impl Words, offset: usize, body: &mut [u8]) -> Option<u64> {
     for _ in 0..ATTEMPTS {

@@ -1,8 +1,8 @@
 //! A process's own page.
 //!
-//! There is one for each process, made when something first wants to write to it, and shared by all
-//! instances of the message layer in it. Rows are claimed one by one and written by their owners;
-//! nothing here is on the path of a message.
+//! There is one for each process, created when it is first needed, and shared by all instances of
+//! the message layer in it. Rows are claimed one by one and written by their owners; nothing here
+//! is on the path of a message.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -33,7 +33,7 @@ struct Rows {
 
 static OWN: Mutex<Option<Arc<Page>>> = Mutex::new(None);
 
-/// The page of this process, made if there is none yet. A process that was forked off makes its own.
+/// The page of this process, created if there is none yet. A forked process creates its own.
 pub fn own() -> io::Result<Arc<Page>> {
     let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(page) = own.as_ref()
@@ -74,7 +74,7 @@ impl Page {
         self.mapping.word(offset).store(value, Ordering::Relaxed);
     }
 
-    /// Replaces the bytes behind the version word at `offset`. There is one writer at a time.
+    /// Replaces the bytes after the version word at `offset`. There is one writer at a time.
     fn write(&self, offset: usize, body: &[u8]) {
         let version = self.mapping.word(offset);
         let writing = version.load(Ordering::Relaxed) | 1;
@@ -93,7 +93,7 @@ impl Page {
         }
     }
 
-    /// Replaces one of the short texts, cut to the room that it has.
+    /// Replaces one of the short texts, cut to the available room.
     pub(crate) fn write_text(&self, offset: usize, text: &str) {
         let text = wire::front(text, area::TEXT_BYTES);
         let mut body = (text.len() as u64).to_le_bytes().to_vec();
@@ -118,7 +118,7 @@ impl Page {
             .store(version, Ordering::Release);
     }
 
-    /// Puts an event into the ring, over the oldest one.
+    /// Writes an event into the ring, over the oldest one.
     pub(crate) fn record(&self, event: &LogEvent) {
         let next = self.mapping.word(word::NEXT_EVENT);
         let number = next.fetch_add(1, Ordering::Relaxed);

@@ -58,7 +58,7 @@ pub fn state(pid: u32) -> State {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return State::Ended,
         Err(_) => return State::Unknown,
     };
-    // The state follows the name, which stands in parentheses and may contain anything.
+    // The state follows the name, which is in parentheses and may contain anything.
     let letter = stat
         .rsplit_once(") ")
         .and_then(|(_, rest)| rest.chars().next());
@@ -77,7 +77,8 @@ pub fn all() -> std::io::Result<impl Iterator<Item = u32>> {
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
 }
 
-/// What this process was started as: its command line, the program without its directories.
+/// The command line by which this process was started, with the program's name without its
+/// directories.
 pub(crate) fn own_name() -> String {
     let arguments: Vec<String> = std::env::args_os()
         .map(|argument| argument.to_string_lossy().into_owned())
@@ -95,8 +96,8 @@ pub(crate) fn own_name() -> String {
     crate::text::plain(&name)
 }
 
-/// The id that the process `pid` has in its own name space of processes: another one than this process
-/// sees if the two name spaces differ.
+/// The id that the process `pid` has in its own name space of processes. It differs from `pid` if
+/// that is not the name space of this process.
 pub(crate) fn own_pid_of(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status

@@ -1,7 +1,7 @@
 //! Sizes, ages, times of day and other processes' text for people.
 
-/// Whether a character can make a terminal show something other than the text: it drives the terminal,
-/// or changes the direction of what follows.
+/// Whether a character can make a terminal show something other than the text: control characters,
+/// and those that change the direction of the following text.
 pub fn is_deceptive(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,7 +1,7 @@
-//! Remote atomics, as every method that carries them in messages writes them.
+//! Encodings of remote atomics, for every method that sends them in messages.
 //!
-//! An [`Operation`] travels with the key and the position of the 64-bit word that it works on, the [`Outcome`] comes
-//! back. `docs/formats/tcp.md` and `docs/formats/shm.md` say in which frames.
+//! An [`Operation`] is sent with the key and the position of the 64-bit word that it changes; the
+//! [`Outcome`] is the reply. `docs/formats/tcp.md` and `docs/formats/shm.md` define the frames.
 
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
@@ -32,7 +32,7 @@ pub enum Outcome {
     Old(u64),
     /// The word is not, or no longer, exported for reading and writing.
     Protection,
-    /// The word does not lie at a multiple of 8 in the owner's memory.
+    /// The word is not at a multiple of 8 in the owner's memory.
     Misaligned,
 }
 

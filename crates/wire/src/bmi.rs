@@ -4,10 +4,11 @@
 //! 8-byte header it fits into half a cache line. Eager and unexpected packets go on with the
 //! message's bytes, the others with a [`Body`] that depends on the kind.
 //!
-//! A receiver of eager packets decodes only the header and copies the payload from where it lies.
-//! Everything else goes through [`decode`], which is pure, and what fuzzing calls.
+//! A receiver of eager packets decodes only the header and copies the payload straight from the
+//! packet. Everything else is decoded by [`decode`], a pure function, which is also fuzzed.
 //!
-//! `greeting` is how two sides begin: which formats each speaks, and which side called.
+//! `greeting` defines how a connection begins: which formats each side speaks, and which side
+//! called.
 
 mod greeting;
 
@@ -25,12 +26,12 @@ pub use greeting::{
 /// Bytes of a [`Header`].
 pub const HEADER_BYTES: usize = 16;
 
-/// What [`Kind::Hello`] carries in [`Header::word`] where format 1 is the lowest one: four letters and that number. See
-/// [`Formats::hello`].
+/// [`Header::word`] of a [`Kind::Hello`] whose lowest format is 1: four letters and that number.
+/// See [`Formats::hello`].
 pub const HELLO_WORD: u64 = u64::from_le_bytes(*b"CWBM\x01\0\0\0");
 
-/// What an eager message takes from the receiver's window besides its bytes: the record that the
-/// receiver keeps for it. A flood of empty messages is bounded by it.
+/// The part of the receiver's window that an eager message takes besides its bytes: the record that
+/// the receiver keeps for it. It bounds a flood of empty messages.
 pub const EARLY_RECORD_BYTES: u32 = 64;
 
 /// Rendezvous announcements of expected messages from one sender that may be unmatched at a receiver.
@@ -39,14 +40,14 @@ pub const MAX_ANNOUNCED: u32 = 256;
 /// Announcements of large unexpected messages from one sender that may wait at a receiver.
 pub const MAX_ANNOUNCED_UNEXPECTED: u32 = 16;
 
-/// Receives that a receiver may have offered to one sender ([`Kind::ReadyToReceive`]) and that neither a message nor a
-/// refusal has ended.
+/// Receives that a receiver may have offered to one sender ([`Kind::ReadyToReceive`]) without a
+/// message or a refusal that has ended the offer.
 pub const MAX_OFFERED: usize = 4;
 
 /// Largest size of a message: offsets stay positive as signed numbers.
 pub const MAX_MESSAGE_BYTES: u64 = i64::MAX as u64;
 
-/// Beside the highest format in [`Header::regions`] of a greeting: its sender can be called.
+/// Flag beside the highest format in [`Header::regions`] of a greeting: its sender can be called.
 const CALLABLE: u16 = 0x100;
 
 /// The sender asks whether the receiver needs the connection ([`Kind::Leave`]).
@@ -54,19 +55,20 @@ pub const ASKS_TO_LEAVE: u64 = 0;
 /// The sender does not need it either.
 pub const AGREES_TO_LEAVE: u64 = 1;
 
-/// The sender waits for window: the receiver may want to enlarge it.
+/// The sender waits for window: the receiver may enlarge it.
 pub const FLAG_STARVED: u8 = 1;
 /// The sender of an announcement is a server under load (Yu et al. §5.1): the other side copies.
 pub const FLAG_BUSY_SERVER: u8 = 2;
-/// Only the sender of an announcement can read the message, and sends it in parts ([`Kind::Part`]): the receiver clears it without
-/// opening memory.
+/// Only the sender of an announcement can read the message, and sends it in parts ([`Kind::Part`]):
+/// the receiver clears it without exporting memory.
 pub const FLAG_IN_PARTS: u8 = 4;
 
 codes! {
     /// The kind of a packet.
     pub enum Kind: "packet kind" {
-        /// First packet in each direction: the formats that its sender speaks ([`Formats`]), and the first grant. The
-        /// highest format stands in the lower half of [`Header::regions`], or 0 if it is the lowest, too.
+        /// First packet in each direction: the formats that its sender speaks ([`Formats`]), and
+        /// the first grant. The lower half of [`Header::regions`] has the highest format, or 0 if
+        /// that is the lowest as well.
         Hello = 1,
         /// A whole message, to be matched by its tag.
         Eager = 2,
@@ -82,8 +84,8 @@ codes! {
         Written = 7,
         /// The receiver has read the whole message. Word: the send.
         Read = 8,
-        /// An announced message, or a receive that was cleared to send, cannot be completed. Word: the
-        /// operation of the process that gets this packet.
+        /// An announced message, or a receive that was cleared to send, cannot be completed. Word:
+        /// the operation of the process that receives this packet.
         Refuse = 9,
         /// The sender withdraws an announced message. Word: the send.
         Withdraw = 10,
@@ -91,16 +93,17 @@ codes! {
         Credit = 11,
         /// The receiver shrinks the window. Word: its new size.
         Reclaim = 12,
-        /// Credit that the sender gives back after [`Kind::Reclaim`]. Word: bytes.
+        /// Credit that the sender returns after [`Kind::Reclaim`]. Word: bytes.
         Return = 13,
-        /// A caller that can be called itself introduces itself; the called instance consents with the same. Word: number of
-        /// addresses.
+        /// A caller that can be called itself introduces itself; the called instance consents with
+        /// a packet of the same kind. Word: number of addresses.
         Introduce = 14,
         /// Such a caller goes on with a connection to which the other side has consented: messages may flow. Word: the
         /// format.
         Ready = 15,
-        /// The sender does not need the connection any more, and sends no more messages. Word: [`ASKS_TO_LEAVE`], or
-        /// [`AGREES_TO_LEAVE`] as the reply, after which the side that asked closes the connection or says [`Kind::Stay`].
+        /// The sender no longer needs the connection, and sends no more messages. Word:
+        /// [`ASKS_TO_LEAVE`], or [`AGREES_TO_LEAVE`] as the reply, after which the side that asked
+        /// closes the connection or sends [`Kind::Stay`].
         Leave = 16,
         /// The sender needs the connection: messages may flow again.
         Stay = 17,
@@ -109,15 +112,15 @@ codes! {
         ReadyToReceive = 18,
         /// The sender has written a whole message into the memory that a [`Kind::ReadyToReceive`] offered. Word: the receive.
         SendComplete = 19,
-        /// The receiver takes an offer back. The other side replies with [`Kind::Refuse`], behind the [`Kind::SendComplete`]
-        /// of a message that it has written by then. Word: the receive.
+        /// The receiver retracts an offer. The other side replies with [`Kind::Refuse`], after the
+        /// [`Kind::SendComplete`] of a message that it has written by then. Word: the receive.
         Retract = 20,
         /// The next bytes of an announced message that was cleared without regions ([`Clearance`]). Word: the receive.
         Part = 21,
     }
 }
 
-/// What every packet starts with.
+/// The header of every packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// The kind of the packet.
@@ -187,8 +190,8 @@ impl Header {
 }
 
 impl Formats {
-    /// The greeting that states these formats. A side that can be called itself introduces itself when it calls, where both speak
-    /// a format with introductions.
+    /// The greeting that states these formats. A side that can be called itself (`callable`)
+    /// introduces itself when it calls, where both sides speak a format with introductions.
     pub fn hello(self, callable: bool) -> Header {
         let (word, regions) = self.to_words();
         Header {
@@ -213,13 +216,12 @@ pub struct Announcement {
     pub size: u64,
     /// Transfers that the sender has in progress or waiting.
     pub load: u32,
-    /// Where the message lies. Empty if its fragments do not fit into a packet: only the sender can
-    /// move it then.
+    /// The memory of the message. Empty if its fragments do not fit into a packet: then only the
+    /// sender can move it.
     pub regions: Regions,
 }
 
-/// Where a part of an announced message shall be written ([`Kind::ClearToSend`]; the word is the
-/// send).
+/// Where to write a part of an announced message ([`Kind::ClearToSend`]; the word is the send).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clearance {
     /// The receiver's number for the receive.
@@ -228,7 +230,8 @@ pub struct Clearance {
     pub offset: u64,
     /// Bytes of the part.
     pub len: u64,
-    /// Where it shall lie. Empty: all that is left of the message shall come in packets ([`Kind::Part`]).
+    /// The memory to write to. Empty: the rest of the message is to be sent in packets
+    /// ([`Kind::Part`]).
     pub regions: Regions,
 }
 
@@ -237,8 +240,9 @@ pub struct Clearance {
 pub struct Offer {
     /// The receiver's number for the receive.
     pub receive: u64,
-    /// How many expected messages the receiver has had from this sender on this connection, announced ones included, modulo
-    /// 2^32. A sender that has sent more does not use the offer: one of these may be what the receive gets.
+    /// How many expected messages from this sender have arrived at the receiver on this connection,
+    /// announced ones included, modulo 2^32. A sender that has sent more does not use the offer:
+    /// one of these may belong to the receive.
     pub seen: u32,
     /// The memory.
     pub region: RegionDescriptor,
@@ -258,7 +262,7 @@ pub enum Refusal {
     Cancelled,
 }
 
-/// What follows the header.
+/// The part of a packet after the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
     /// Nothing.
@@ -289,7 +293,7 @@ pub fn decode(packet: &[u8]) -> Result<(Header, Body), Malformed> {
     Ok((header, decode_body(&header, rest)?))
 }
 
-/// Decodes what follows `header`.
+/// Decodes the part of a packet after `header`.
 pub fn decode_body(header: &Header, rest: &[u8]) -> Result<Body, Malformed> {
     let mut input = Reader::new(rest);
     let body = match header.kind {
@@ -328,8 +332,8 @@ pub const BODY_FIXED_BYTES: usize = 24;
 /// The most bytes that a region's encoding takes.
 pub const MAX_REGION_BYTES: usize = 41;
 
-/// Encodes an announcement behind `header`, whose count of regions is set here, into `buffer`, whose content is replaced. The
-/// other encoders do the same.
+/// Encodes an announcement after `header`, whose count of regions is set here, into `buffer`, whose
+/// content is replaced. The other encoders do the same.
 pub fn encode_announcement(header: Header, body: &Announcement, buffer: Vec<u8>) -> Vec<u8> {
     let mut out = start(header, &body.regions, buffer);
     out.u64(body.send);
@@ -339,7 +343,7 @@ pub fn encode_announcement(header: Header, body: &Announcement, buffer: Vec<u8>)
     finish(out, &body.regions)
 }
 
-/// Encodes a clearance behind `header`, whose count of regions is set here.
+/// Encodes a clearance after `header`, whose count of regions is set here.
 pub fn encode_clearance(header: Header, body: &Clearance, buffer: Vec<u8>) -> Vec<u8> {
     let mut out = start(header, &body.regions, buffer);
     out.u64(body.receive);
@@ -348,7 +352,7 @@ pub fn encode_clearance(header: Header, body: &Clearance, buffer: Vec<u8>) -> Ve
     finish(out, &body.regions)
 }
 
-/// Encodes a refusal behind `header`.
+/// Encodes a refusal after `header`.
 pub fn encode_refusal(header: Header, refusal: Refusal, buffer: Vec<u8>) -> Vec<u8> {
     let mut out = start(header, &[], buffer);
     let (reason, room) = match refusal {
@@ -361,8 +365,8 @@ pub fn encode_refusal(header: Header, refusal: Refusal, buffer: Vec<u8>) -> Vec<
     out.finish()
 }
 
-/// Encodes an offer behind `header`, whose count of regions is set here. Without an object it fits into one cache line of a
-/// ring.
+/// Encodes an offer after `header`, whose count of regions is set here. Without an object it fits
+/// into one cache line of a ring.
 pub fn encode_offer(header: Header, offer: &Offer, buffer: Vec<u8>) -> Vec<u8> {
     let regions = [offer.region];
     let mut out = start(header, &regions, buffer);
@@ -473,7 +477,7 @@ fn decode_refusal(input: &mut Reader<'_>) -> Result<Refusal, Malformed> {
 
 fn decode_regions(header: &Header, input: &mut Reader<'_>) -> Result<Regions, Malformed> {
     let count = usize::from(header.regions);
-    // No allocation beyond the packet's length.
+    // Allocates no more than the packet's length.
     if count * 25 > input.remaining() {
         return Err(Malformed::Truncated {
             field: "region list",

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 pub(crate) mod fields;
 
-/// Why bytes from elsewhere were refused. Names the field that was being read, never the bytes.
+/// Why input was refused. Names the field that was being read, but does not show the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// The input ended inside `field`.
@@ -43,7 +43,7 @@ pub enum Malformed {
     },
 }
 
-/// Reads fields from the front of a byte slice.
+/// Reads fields from the start of a byte slice.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -76,7 +76,7 @@ macro_rules! integers {
 integers!(u8: u8, u16: u16, u32: u32, u64: u64, u128: u128, i64: i64);
 
 impl<'a> Reader<'a> {
-    /// Starts at the front of `bytes`.
+    /// Starts at the first of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -169,7 +169,7 @@ pub(crate) fn unknown<T>(field: &'static str, value: impl Into<u64>) -> Result<T
     })
 }
 
-/// A field that is reserved: zero.
+/// Checks that a reserved field is zero.
 pub(crate) fn zero(value: impl Into<u64>, field: &'static str) -> Result<(), Malformed> {
     match value.into() {
         0 => Ok(()),
@@ -185,7 +185,7 @@ pub(crate) fn utf8<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, 
     })
 }
 
-/// Bytes that most messages need.
+/// Bytes of most messages.
 const USUAL_BYTES: usize = 192;
 
 /// Appends fields to a growing byte vector.
@@ -195,7 +195,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// An empty writer, with room for a usual message: growing to it step by step costs more than the message.
+    /// An empty writer, with room for a usual message: growing step by step costs more than
+    /// encoding the message.
     pub fn new() -> Self {
         Self::onto(Vec::with_capacity(USUAL_BYTES))
     }
@@ -255,7 +256,7 @@ pub trait Wire: Sized {
     /// Appends the value.
     fn encode(&self, out: &mut Writer);
 
-    /// Takes the value from the front of `input`.
+    /// Decodes the value at the start of `input`.
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed>;
 
     /// The value's encoding.
@@ -274,7 +275,7 @@ pub trait Wire: Sized {
     }
 }
 
-/// What tests of several formats share.
+/// Helpers for tests of several formats.
 #[cfg(test)]
 pub(crate) mod tests {
     use alloc::format;

@@ -1,8 +1,9 @@
-//! What processes of MPI programs tell each other so that programs that were started apart can meet (MPI 5.0 chapter 11.7 to
-//! 11.9): their identities, addresses, and formats of MPI's messages.
+//! Messages by which processes of MPI programs that were started separately meet (MPI 5.0 chapter
+//! 11.7 to 11.9): their identities, addresses, and formats of MPI's messages.
 //!
-//! The formats stand among a process's addresses, as one of the scheme `mpi`: `mpi://1-2`. Builds that do not know it pass over an
-//! address whose scheme is that of none of their methods, and so understand everything besides.
+//! The formats are among a process's addresses, as one of the scheme `mpi`: `mpi://1-2`. Builds
+//! that do not know it skip addresses whose scheme belongs to none of their methods, and so
+//! understand the rest.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -12,18 +13,20 @@ use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 use crate::formats::Formats;
 
-/// The formats of MPI's messages that this build speaks. They number all that the processes of a communicator have to do alike: what
-/// they say in meetings ([`Meeting`]) and about windows ([`crate::window`]), contexts and tags, which process sends what to which
-/// in a collective operation, and how memory is laid out that they share. The packets that carry it have formats of their own
-/// ([`crate::bmi`]).
+/// The formats of MPI's messages that this build speaks. They number everything that the processes
+/// of a communicator have to do in the same way: the messages of meetings ([`Meeting`]) and of
+/// windows ([`crate::window`]), contexts and tags, which process sends what to which in a
+/// collective operation, and the layout of memory that they share. The packets that carry the
+/// messages have formats of their own ([`crate::bmi`]).
 ///
-/// If the formats of any two processes of a group overlap, there are formats that the whole group speaks.
+/// If the formats of any two processes of a group overlap, there are formats that the whole group
+/// speaks.
 pub const FORMATS: Formats = Formats {
     lowest: 1,
     highest: FILES_AT_ONCE,
 };
 
-/// The lowest format in which processes do the same with files as this build's do.
+/// The lowest format in which processes handle files as this build does.
 pub const FILES: u8 = 2;
 
 /// The lowest format in which they open files in three steps, in memory that they share if they have some.
@@ -42,24 +45,25 @@ pub const MAX_MEMBERS: usize = 1 << 20;
 /// The fewest bytes that a process takes in a list.
 const LEAST: usize = 28;
 
-/// A process, as others find it.
+/// A process, with what others need to connect to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contact {
-    /// The number that the processes of its `MPI_COMM_WORLD` have in common, drawn at random.
+    /// The random number that all processes of its `MPI_COMM_WORLD` share.
     pub world: u64,
     /// Its rank there.
     pub rank: u32,
-    /// The same text for processes that can share memory, and no others.
+    /// A text that is the same for processes that can share memory, and different for others.
     pub host: String,
-    /// Its addresses for those of its host, with commas between.
+    /// Its addresses for processes on its host, separated by commas.
     pub near: String,
-    /// Its addresses for others.
+    /// Its addresses for other processes.
     pub far: String,
     /// The formats of MPI's messages that it speaks.
     pub formats: Formats,
 }
 
-/// A list of addresses that states formats, too, before them; the first one alone needs no statement.
+/// A list of addresses with a statement of the formats before it; format 1 alone needs no
+/// statement.
 pub fn with_formats(formats: Formats, addresses: &str) -> String {
     if formats == UNSTATED {
         return addresses.to_owned();
@@ -68,7 +72,8 @@ pub fn with_formats(formats: Formats, addresses: &str) -> String {
     alloc::format!("{SCHEME}{}{comma}{addresses}", formats.to_text())
 }
 
-/// The addresses of a list without what states formats, and the formats. Of each pair there is one list.
+/// Splits a list into its addresses and the formats that it states. A statement in a form that
+/// [`with_formats`] does not write is refused.
 pub fn split_formats(list: &str) -> Result<(String, Formats), Malformed> {
     let (formats, addresses) = match list.strip_prefix(SCHEME) {
         None => (UNSTATED, list),
@@ -89,16 +94,16 @@ pub fn split_formats(list: &str) -> Result<(String, Formats), Malformed> {
 pub struct Member {
     /// Its number of the new communicator.
     pub number: u32,
-    /// How it is reached.
+    /// How to connect to it.
     pub contact: Contact,
 }
 
 /// The messages of the roots of two groups to each other, and then to their groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meeting {
-    /// A group wants to meet the group of the process that has a port.
+    /// A group requests to meet the group of the process that has opened a port.
     Call {
-        /// Under which tag the caller awaits the reply.
+        /// The tag under which the caller awaits the reply.
         reply: u32,
         /// The caller's rank in its group.
         root: u32,
@@ -107,7 +112,7 @@ pub enum Meeting {
     },
     /// The other group.
     Group(Vec<Member>),
-    /// They do not meet.
+    /// The groups do not meet.
     Refused(String),
 }
 
@@ -124,7 +129,7 @@ impl Default for Contact {
     }
 }
 
-/// A process as it travels: its formats stand in front of the addresses for others.
+/// A process as it is encoded: its formats are before the addresses for other processes.
 struct Sent {
     world: u64,
     rank: u32,
@@ -165,7 +170,7 @@ impl Wire for Contact {
 
 record! { Member { number: u32, contact: wire } }
 
-variants!(Meeting, "what a group says", {
+variants!(Meeting, "message of a meeting", {
     0 => Call { reply: u32, root: u32, group: list(LEAST, MAX_MEMBERS) },
     1 => Group(group: list(LEAST, MAX_MEMBERS)),
     2 => Refused(why: text(MAX_TEXT)),

@@ -1,8 +1,9 @@
 //! The format of datafiles, an I/O server's part of a striped file (`docs/formats/datafile.md`).
 //!
-//! Page 0 is a [`Header`], with [`WrittenGroups`] behind it. Then follow groups: one page of sums, then [`GROUP_BLOCKS`] blocks of data.
-//! Offsets are computed, never stored, and data pages stay aligned. The file ends where the data ends,
-//! so its length gives the datafile's size ([`size_of_file`], [`file_len`]).
+//! Page 0 is a [`Header`], followed by [`WrittenGroups`]. Then groups follow: one page of sums,
+//! then [`GROUP_BLOCKS`] blocks of data. Offsets are computed, never stored, and data pages are
+//! aligned. The file ends where the data ends, so its length determines the datafile's size
+//! ([`size_of_file`], [`file_len`]).
 
 mod history;
 mod layout;
@@ -29,12 +30,12 @@ pub use written::{MAX_FAR_SPANS, NEAR_GROUPS, WRITTEN_OFFSET, WrittenGroups};
 pub const HEADER_BYTES: usize = 104;
 
 const MAGIC: [u8; 8] = *b"cw-data\n";
-/// Changes with the layout or the meaning of anything in a datafile.
+/// Rises with every change of the layout or the meaning of a datafile.
 pub const FORMAT: u32 = 2;
 const SEED: u64 = 0x6461_7461_6669_6c65;
 
-/// The earlier format of a datafile that begins with these bytes, if it has one. In the present format its sums would look
-/// damaged.
+/// The format of a datafile that begins with these bytes, if it is an earlier one. Read in the
+/// present format, its sums would seem damaged.
 pub fn earlier_format(bytes: &[u8]) -> Option<u32> {
     let (magic, rest) = bytes.split_first_chunk()?;
     let (format, _) = rest.split_first_chunk()?;
@@ -47,7 +48,8 @@ codes! {
     pub enum Algorithm: "checksum algorithm" {
         /// There are no sums; their pages are holes.
         None = 0,
-        /// CRC-32C of the block, behind the end of the data padded with zeros, bound to its place: see [`Binding`].
+        /// CRC-32C of the block, padded with zeros after the end of the data, bound to its place:
+        /// see [`Binding`].
         Crc32c = 1,
     }
 }
@@ -63,39 +65,39 @@ codes! {
 }
 
 codes! {
-    /// Traces of an interruption, until a scrub has gone through the whole datafile.
+    /// What an interruption may have left, until a scrub has covered the whole datafile.
     #[derive(PartialOrd, Ord)]
     pub enum Trust: "datafile trust" {
         /// Nothing: every block matches its latest sum.
         Latest = 0,
         /// A server process ended while it wrote: a block matches its latest sum or the previous one.
         Either = 1,
-        /// The host lost power while writes were not synced: a block that matches neither holds what the device
-        /// happened to keep.
+        /// The host lost power while writes were not synced: a block that matches neither sum may
+        /// hold any bytes that the device happened to store.
         Unsynced = 2,
     }
 }
 
-/// The object and file system that a datafile belongs to, and what state it is in.
+/// The object and file system that a datafile belongs to, and its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// The object.
     pub object: ObjectId,
     /// The file system's identity.
     pub file_system: u128,
-    /// Generation of the server's directory that it was made in.
+    /// Generation of the server's directory in which it was made.
     pub generation: Generation,
     /// Incarnation of the metadata that the object number is from.
     pub incarnation: Incarnation,
     /// Version of the last truncation; 0 without one.
     pub version: u64,
-    /// The size in bytes when the datafile was last marked clean. Means nothing while it is dirty.
+    /// The size in bytes when the datafile was last marked clean. Not valid while it is dirty.
     pub size: u64,
     /// The kind of the sums.
     pub algorithm: Algorithm,
     /// Whether it was written since it was last marked clean.
     pub state: State,
-    /// What blocks may be held to.
+    /// What the sums of its blocks can be expected to match.
     pub trust: Trust,
     /// The host's run in which it was last marked dirty.
     pub boot: u128,

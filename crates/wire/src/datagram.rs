@@ -1,17 +1,17 @@
-//! Datagrams of the UDP method: a reliable stream of bytes over a medium that loses, doubles,
-//! reorders and alters what it carries.
+//! Datagrams of the UDP method: a reliable stream of bytes over a medium that loses, duplicates,
+//! reorders and alters datagrams.
 //!
-//! Every datagram begins with a prefix that says for which *incarnation* of which connection it is
-//! meant: each side draws a number at random when a connection begins, so that nothing of an earlier
-//! connection, or of an earlier process at the same address, is ever taken for part of a later
-//! one. Then comes a [`Greeting`] while the connection is set up, or a numbered
-//! [`Segment`]: a span of the stream, an acknowledgement, or both. Numbers are never used twice; a span
-//! that was lost travels again in a datagram of a new number. What the stream carries are the
-//! frames of [`crate::tcp`]. `docs/formats/datagram.md` draws all of it.
+//! Every datagram begins with a prefix that names the *incarnation* of the connection it belongs
+//! to: each side draws a number at random when a connection begins, so that nothing of an earlier
+//! connection, or of an earlier process at the same address, is ever taken for part of a later one.
+//! Then comes a [`Greeting`] while the connection is set up, or a numbered [`Segment`]: a span of
+//! the stream, an acknowledgement, or both. Numbers are never used twice; a span that was lost is
+//! sent again in a datagram with a new number. The stream carries the frames of [`crate::tcp`].
+//! `docs/formats/datagram.md` draws all of it.
 //!
-//! In the clear, a datagram ends with a checksum of everything before it (XXH3, 64 bits): the 16 bits
-//! that UDP has of its own let alterations through. Segments are sealed, with or without the cluster's
-//! key; in the clear they travel in simulated networks only.
+//! A datagram in the clear ends with a checksum of everything before it (XXH3, 64 bits): UDP's own
+//! 16 bits let alterations through. Segments are sealed, with or without the cluster's key; only
+//! simulated networks use them in the clear.
 
 use alloc::vec::Vec;
 
@@ -41,8 +41,8 @@ pub const COOKIE_BYTES: usize = 24;
 /// Size of a [`Greeting::noise`]: an ephemeral key and a tag.
 pub const NOISE_BYTES: usize = 48;
 
-/// Encoded size of a datagram that carries a [`Greeting`]. All are equally long, so that a sender with a
-/// forged address draws no more bytes to that address than it sends.
+/// Encoded size of a datagram with a [`Greeting`]. All have the same length, so that a sender with
+/// a forged address causes no more bytes to that address than it sends.
 pub const GREETING_BYTES: usize = PREFIX_BYTES + 12 + COOKIE_BYTES + NOISE_BYTES + CHECK_BYTES;
 
 /// Where a [`Greeting`] has the number of formats above the lowest.
@@ -63,16 +63,17 @@ pub const OVERHEAD_BYTES: usize = PREFIX_BYTES + 8 + SEGMENT_BYTES + ACK_BYTES +
 /// The largest datagram there is: what IPv4 and UDP leave of 64 KiB.
 pub const MAX_DATAGRAM_BYTES: usize = 65_507;
 
-/// A datagram that every path is taken to carry.
+/// A datagram size that every path is assumed to carry.
 pub const SAFE_DATAGRAM_BYTES: usize = 1_200;
 
 /// How far the stream may run ahead of received bytes, before the first [`Ack::limit`].
 pub const FIRST_LIMIT: u64 = 64 * 1024;
 
-/// The pre-shared key of processes that have none: no secret, but with it one handshake serves both cases.
+/// The pre-shared key of processes without one: not a secret, but with it one handshake serves both
+/// cases.
 pub const PUBLIC_KEY: [u8; 32] = *b"causeway datagrams without a key";
 
-/// Seed of the checksum, so that it is no other protocol's.
+/// Seed of the checksum, so that it differs from that of other protocols.
 const SEED: u64 = u64::from_le_bytes(*b"causeway");
 
 const FLAG_WANTS_ACK: u8 = 1;
@@ -85,16 +86,17 @@ const _: () = assert!(CHECK_BYTES <= TAG_BYTES);
 codes! {
     /// The kind of a datagram.
     pub enum Kind: "datagram kind" {
-        /// The caller requests a connection; first without a cookie, then with the one that it got.
+        /// The caller requests a connection; first without a cookie, then with the one from the
+        /// reply.
         Open = 1,
         /// The reply to an opening without a (valid) cookie: the cookie. The sender keeps nothing.
         Cookie = 2,
-        /// The connection stands as soon as the caller's first segment comes.
+        /// The connection is up as soon as the caller's first segment arrives.
         Accept = 3,
-        /// There will be no connection; the greeting's refusal says why.
+        /// The connection is refused, for the reason in the greeting.
         Refuse = 4,
-        /// The sender knows nothing of the connection to which the receiver's segment belonged; or, with
-        /// its own number 0, it does not take calls where the receiver's opening came.
+        /// The sender has no connection to which the receiver's segment belongs; or, with its own
+        /// number 0, it does not accept connections where the receiver's opening arrived.
         Reset = 5,
         /// A segment in the clear: in simulated networks only.
         Plain = 6,
@@ -103,8 +105,8 @@ codes! {
     }
 }
 
-/// The beginning of every datagram, in every format; so is the checksum at the end of those in the
-/// clear.
+/// The beginning of every datagram, the same in every format; so is the checksum at the end of
+/// those in the clear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
     /// What follows.
@@ -116,7 +118,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The prefix of a datagram of which no more than the beginning may be known.
+    /// Decodes the prefix of a datagram of which only the beginning may be available.
     pub fn peek(front: &[u8]) -> Result<Self, Malformed> {
         let mut input = Reader::new(front);
         Ok(Self::decode(&mut input)?.0)
@@ -148,7 +150,7 @@ pub struct Greeting {
     pub formats: Formats,
     /// How the sender authenticates.
     pub auth: Auth,
-    /// Why not, in a [`Kind::Refuse`].
+    /// The reason, in a [`Kind::Refuse`].
     pub refusal: Refusal,
     /// For [`Auth::SameUser`]: which process holds the sender's socket. Zeros otherwise.
     pub holder: Holder,
@@ -211,15 +213,15 @@ impl Greeting {
 /// Numbers of datagrams that have arrived at the sender of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack {
-    /// For how long the largest number has been here, in microseconds.
+    /// How long ago the largest number arrived, in microseconds.
     pub delay_us: u32,
     /// The largest number that has arrived.
     pub largest: u64,
-    /// Bit `i` of word `w` says whether the number `largest - 1 - (64 w + i)` has arrived.
+    /// Bit `i` of word `w`: the number `largest - 1 - (64 w + i)` has arrived.
     pub bitmap: [u64; BITMAP_WORDS],
-    /// How much of the stream has arrived without a hole.
+    /// How much of the stream has arrived without a gap.
     pub received: u64,
-    /// How far the stream may go.
+    /// The offset up to which the stream may be sent.
     pub limit: u64,
 }
 
@@ -228,9 +230,9 @@ pub struct Ack {
 pub struct Segment<'a> {
     /// Whether the sender requests an acknowledgement: always so if it has data.
     pub wants_ack: bool,
-    /// What has arrived at the sender.
+    /// The numbers that have arrived at the sender.
     pub ack: Option<Ack>,
-    /// Where in the stream the data lies; 0 without data.
+    /// The offset of the data in the stream; 0 without data.
     pub offset: u64,
     /// The data.
     pub data: &'a [u8],
@@ -260,7 +262,7 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// Reads a segment, which goes to the end of `bytes`.
+    /// Decodes a segment, which extends to the end of `bytes`.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut input = Reader::new(bytes);
         let flags = input.u8("segment flags")?;
@@ -337,14 +339,14 @@ pub enum Datagram<'a> {
     Plain(Prefix, u64, Segment<'a>),
     /// A sealed segment, and its number.
     Sealed(Prefix, u64, &'a [u8]),
-    /// In the clear, and of formats that this build does not speak, which are in the second field; the prefix is all
-    /// that is known of it.
+    /// A datagram in the clear of formats that this build does not speak, which are in the second
+    /// field; only its prefix is known.
     Foreign(Prefix, Formats),
 }
 
 impl<'a> Datagram<'a> {
-    /// Reads a whole datagram. What was altered on the way is refused, except that of a sealed
-    /// segment only decryption detects.
+    /// Decodes a whole datagram. Altered ones are refused, except that alterations of a sealed
+    /// segment are only detected by decryption.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut input = Reader::new(bytes);
         let (prefix, format) = Prefix::decode(&mut input)?;

@@ -4,8 +4,8 @@
 //! builds understand each other as long as their ranges meet, and the servers of a cluster can be upgraded one after the
 //! other.
 //!
-//! The methods' handshakes have a field for the lowest format, and one for the number of formats above it. Of a
-//! build that speaks one format the second field is zero.
+//! The methods' handshakes have a field for the lowest format, and one for the number of formats
+//! above it. A build that speaks one format sends zero in the second field.
 
 use alloc::string::String;
 use core::fmt;
@@ -47,12 +47,12 @@ impl Formats {
         }
     }
 
-    /// The lowest and the highest as text, for places where texts are usual: `1-3`.
+    /// The lowest and the highest as text, for text formats: `1-3`.
     pub fn to_text(self) -> String {
         alloc::format!("{}-{}", self.lowest, self.highest)
     }
 
-    /// Reads what [`Formats::to_text`] writes, and nothing else.
+    /// Parses what [`Formats::to_text`] writes, and nothing else.
     pub fn of_text(text: &str) -> Option<Self> {
         let (lowest, highest) = text.split_once('-')?;
         let formats = Self {
@@ -79,7 +79,8 @@ impl Formats {
         alloc::format!("it speaks {theirs} of {protocol}, this process {self}; {REMEDY}")
     }
 
-    /// The same error in words for either side: what a called process that speaks `called` tells its caller.
+    /// The same error in words for either side: what a called process that speaks `called` reports
+    /// to its caller.
     pub fn refusal(caller: Self, called: Self, protocol: &str) -> String {
         alloc::format!(
             "the caller speaks {caller} of {protocol}, the called process {called}; {REMEDY}"

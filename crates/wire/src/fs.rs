@@ -70,17 +70,17 @@ pub const MAX_GROUPS: usize = 64;
 pub const MAX_STRIPE_SERVERS: usize = 1024;
 /// Longest cursor of a check, in bytes.
 pub const MAX_CURSOR_BYTES: usize = 1024;
-/// What [`Operation::Extend`] states where nothing is known of holes.
+/// The value of `from` in [`Operation::Extend`] if nothing is known of holes.
 pub const NOT_KNOWN: u64 = u64::MAX;
 /// Largest encoding of a request or a reply, in bytes. Longer lists travel in exported memory.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
-/// What a client sends to a server.
+/// A message from a client to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Tag under which the reply is sent.
     pub reply_tag: u64,
-    /// The server that it is meant for.
+    /// The server to which it is addressed.
     pub target: Target,
     /// The sending client: a number chosen at random once per client process.
     pub client: u128,
@@ -98,12 +98,11 @@ pub struct Request {
     /// If the file that the operation finds or makes is opened, for whom: of [`Operation::Lookup`], [`Operation::GetNode`] and
     /// [`Operation::Create`]. Formats before [`formats::OPENS`] leave it out.
     pub opening: Option<Opening>,
-    /// What.
+    /// The operation.
     pub operation: Operation,
 }
 
-/// How far a check of the name space has come. Cursors are ordered as the check proceeds: by phase, then
-/// by key.
+/// How far a check of the name space has come. Cursors are ordered as the check proceeds: by phase, then by key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CheckCursor {
     /// Which kind of record is being checked, counted in the order of the check.
@@ -112,7 +111,7 @@ pub struct CheckCursor {
     pub key: Vec<u8>,
 }
 
-/// Everything that can be asked. Metadata first, then data, then the whole server.
+/// All operations. Metadata first, then data, then the whole server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// Walks a path. Returns [`ReplyBody::Node`].
@@ -243,8 +242,7 @@ pub enum Operation {
         /// New size in bytes, at most 2^63 - 1.
         size: u64,
     },
-    /// Second half: the datafiles have followed the truncation with this `version`. Returns
-    /// [`ReplyBody::Node`].
+    /// Second half: the datafiles have followed the truncation with this `version`. Returns [`ReplyBody::Node`].
     FinishTruncate {
         /// Which file.
         object: ObjectId,
@@ -264,12 +262,12 @@ pub enum Operation {
         version: u64,
         /// How far the datafiles have been written.
         reached: Vec<Reach>,
-        /// From this byte on, all up to `end` has been written: what lies between the size and it is a hole.
-        /// [`NOT_KNOWN`] if the client does not say, or has made holes or reserved room elsewhere.
+        /// All bytes from this one up to `end` have been written: the part between the size and this byte is a hole.
+        /// [`NOT_KNOWN`] if the client does not know, or has made holes or reserved room elsewhere.
         from: u64,
     },
-    /// All of a striped file is stored, as its I/O servers have said since it was seen with this time of change: unless it has
-    /// changed again, it no longer counts as one that may have holes. Returns [`ReplyBody::Node`].
+    /// All of a striped file is stored, as its I/O servers have reported since it was seen with this time of change:
+    /// unless it has changed again, it no longer counts as one that may have holes. Returns [`ReplyBody::Node`].
     Filled {
         /// Which file.
         object: ObjectId,
@@ -335,7 +333,7 @@ pub enum Operation {
         /// Which objects.
         objects: Vec<ObjectId>,
     },
-    /// Checks a batch of the name space, and repairs it if asked. Returns [`ReplyBody::Checked`].
+    /// Checks a batch of the name space, and repairs it if requested. Returns [`ReplyBody::Checked`].
     Check {
         /// Where the last batch ended; `None` starts.
         after: Option<CheckCursor>,
@@ -361,9 +359,9 @@ pub enum Operation {
         /// The new directory's.
         generation: Generation,
     },
-    /// From a client that ends, and asks for the reply to no earlier change again. Returns [`ReplyBody::Done`].
+    /// From a client that ends, and will not request the reply to an earlier change again. Returns [`ReplyBody::Done`].
     EndSession,
-    /// Asks for the right to check, move aside and remove datafiles, which operators have. Returns
+    /// Requests the right to check, move aside and remove datafiles, which operators have. Returns
     /// [`ReplyBody::Done`] with the capability.
     Authorize,
     /// Ends the capabilities of objects that were given out up to a version. Returns [`ReplyBody::Done`].
@@ -380,9 +378,9 @@ pub enum Operation {
         /// What.
         data: Vec<u8>,
     },
-    /// Waits for the client's turn to append to a file. Returns [`ReplyBody::Turn`]. One turn at a time is given; it ends with
-    /// [`Operation::EndAppend`], [`Operation::CancelAppend`] or the client's connection, or is taken away if others wait
-    /// for it for the file system's time-out.
+    /// Waits for the client's turn to append to a file. Returns [`ReplyBody::Turn`]. One client has
+    /// the turn at a time; it ends with [`Operation::EndAppend`], [`Operation::CancelAppend`] or
+    /// the client's connection, or after the file system's time-out if others wait for it.
     BeginAppend {
         /// Which file.
         object: ObjectId,
@@ -418,11 +416,11 @@ pub enum Operation {
     Lock {
         /// Which one.
         lock: Lock,
-        /// Tag under which a client that waits is told that it has the lock, by a reply like that to this request: the reply
-        /// to this one is [`ReplyBody::LockWaits`] then. 0 if the client does not wait.
+        /// Tag under which a waiting client is notified that it has the lock, by a reply like that to this request: the
+        /// reply to this request is [`ReplyBody::LockWaits`] then. 0 if the client does not wait.
         wait: u64,
     },
-    /// Gives the locks of an owner on a part of a file back. Returns [`ReplyBody::Done`].
+    /// Releases the locks of an owner on a part of a file. Returns [`ReplyBody::Done`].
     Unlock {
         /// On which file.
         object: ObjectId,
@@ -433,27 +431,27 @@ pub enum Operation {
         /// On which bytes.
         range: LockRange,
     },
-    /// Asks what is in the way of a lock. Returns [`ReplyBody::LockHolder`].
+    /// Looks for a lock that conflicts with this one. Returns [`ReplyBody::LockHolder`].
     TestLock {
         /// Of which one.
         lock: Lock,
     },
-    /// Ends a wait for a lock, if it goes on: what the client is told then is [`Errno::ECANCELED`]. Returns
-    /// [`ReplyBody::Done`].
+    /// Ends a wait for a lock, if it goes on: the waiting client is then sent [`Errno::ECANCELED`].
+    /// Returns [`ReplyBody::Done`].
     CancelLock {
         /// The wait's tag.
         wait: u64,
     },
 
-    /// Closes files. Those that are not known are no error. Returns [`ReplyBody::Done`].
+    /// Closes files. Unknown handles are no error. Returns [`ReplyBody::Done`].
     CloseFiles {
         /// As for [`Opening`].
         session: u128,
         /// At most [`MAX_NAMED_FILES`].
         handles: Vec<u64>,
     },
-    /// From a program that has these files open, by a connection that the session lasts as long as. Returns
-    /// [`ReplyBody::Objects`] with those that are gone.
+    /// From a program that has these files open, on a connection that keeps the session alive.
+    /// Returns [`ReplyBody::Objects`] with those that are gone.
     KeepFiles {
         /// As for [`Opening`].
         session: u128,
@@ -606,36 +604,35 @@ pub enum Operation {
         /// About how many bytes to verify.
         bytes: u64,
     },
-    /// Takes datafiles that something else has put in the place of others while these were open for the right
-    /// ones, from now on. Returns [`ReplyBody::Done`].
+    /// Accepts datafiles that have been replaced outside of the server while the right ones were
+    /// open, from now on. Returns [`ReplyBody::Done`].
     AcceptData {
         /// Objects of the datafiles; those that were not replaced are left alone.
         objects: Vec<ObjectId>,
     },
     /// Space and load. Returns [`ReplyBody::StorageStatus`].
     StorageStatus,
-    /// From the metadata server to an I/O server: it has this number, and belongs to these metadata.
-    /// The target's incarnation is not checked. Returns [`ReplyBody::Done`].
+    /// From the metadata server to an I/O server: assigns this number, and the metadata that the
+    /// I/O server belongs to. The target's incarnation is not checked. Returns [`ReplyBody::Done`].
     Enroll {
         /// Number in the layout.
         index: u16,
         /// Of the metadata.
         incarnation: Incarnation,
-        /// Even if other metadata have enrolled it, which then have lost it.
+        /// Even if other metadata have enrolled it, which then lose it.
         replace: bool,
     },
 
-    /// Asks a server for its identity; needs no target. Returns [`ReplyBody::Hello`].
+    /// Requests a server's identity; needs no target. Returns [`ReplyBody::Hello`].
     Hello {
-        /// Where the part of the layout begins that the metadata server returns: a position in the list of
-        /// servers.
+        /// Where the part of the layout begins that the metadata server returns: a position in the list of servers.
         layout_from: u16,
         /// For how long the sender may repeat a change, in seconds: replies to changes are kept for longer.
         timeout_s: u32,
     },
 }
 
-/// What a server sends back.
+/// A message from a server to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     /// The result, or why there is none.
@@ -647,7 +644,7 @@ pub struct Reply {
 pub struct Failure {
     /// What kind.
     pub errno: Errno,
-    /// What, where and why; may be empty where the number says it all.
+    /// What failed, where and why; may be empty where the number suffices.
     pub message: String,
 }
 
@@ -662,7 +659,7 @@ pub enum ReplyBody {
     Entries {
         /// In the order of names.
         entries: Vec<Entry>,
-        /// Nothing follows the last one.
+        /// There are no entries after the last one.
         end: bool,
     },
     /// Bytes were moved.
@@ -688,25 +685,25 @@ pub enum ReplyBody {
     Datafiles {
         /// In the order of their numbers.
         datafiles: Vec<(ObjectId, u64)>,
-        /// Nothing follows the last one.
+        /// There are no datafiles after the last one.
         end: bool,
     },
     /// Striped files.
     StripedFiles {
         /// In the order of their numbers.
         files: Vec<StripedFile>,
-        /// Nothing follows the last one.
+        /// There are no files after the last one.
         end: bool,
     },
     /// One path each of objects.
     Paths(Vec<ObjectPath>),
     /// What is wrong with datafiles.
     Faults(Vec<DataFault>),
-    /// Orphans are gone.
+    /// Orphans were removed.
     OrphansRemoved {
         /// How many were deleted.
         deleted: u64,
-        /// How many were moved aside, because nothing proves that they are not needed.
+        /// How many were moved aside, because it is not proven that they are not needed.
         moved: u64,
     },
     /// Where the data of a datafile go on.
@@ -722,10 +719,10 @@ pub enum ReplyBody {
     Stored(u64),
     /// A part of a datafile is a hole.
     Punched {
-        /// Where to go on, if that is not all that was asked for.
+        /// Where to continue, if not all of the requested part was done.
         next: Option<u64>,
     },
-    /// What time it is on the server's host.
+    /// The present time on the server's host.
     Clock(Moment),
     /// It is the client's turn to append.
     Turn {
@@ -734,16 +731,16 @@ pub enum ReplyBody {
         /// The file, whose end stays where it is for other appenders.
         node: Box<Node>,
     },
-    /// The lock is not free, and the client waits for it.
+    /// The lock is held, and the client waits for it.
     LockWaits,
-    /// What is in the way of a lock.
+    /// A lock that conflicts with the tested one.
     LockHolder {
-        /// One of those locks; absent if none is.
+        /// One of those locks; absent if there is none.
         holder: Option<LockHolder>,
     },
     /// A part of the stored data was verified.
     Scrubbed {
-        /// Where to go on; absent at the end.
+        /// Where to continue; absent at the end.
         next: Option<ScrubPosition>,
         /// Bytes that were verified.
         bytes: u64,
@@ -754,31 +751,31 @@ pub enum ReplyBody {
     },
     /// A batch of the name space was checked.
     Checked {
-        /// Where to go on; `None` at the end.
+        /// Where to continue; `None` at the end.
         next: Option<CheckCursor>,
         /// Records that were checked.
         records: u64,
-        /// What was found wrong, in words.
+        /// The errors found, in words.
         findings: Vec<String>,
-        /// How much of it was repaired.
+        /// How many of them were repaired.
         mended: u64,
     },
-    /// What the metadata server holds.
+    /// How much the metadata server stores.
     MetadataStatus {
         /// Objects of all kinds.
         objects: u64,
         /// Datafiles whose removal is still to be done.
         removals: u64,
-        /// Object numbers below this have been given out…
+        /// Object numbers below this have been assigned…
         numbers: u64,
         /// … except those in these gaps: first number and end of each (see [`crate::store::Gaps`]).
         gaps: Vec<(ObjectId, u64)>,
     },
-    /// What an I/O server holds.
+    /// How much an I/O server stores.
     StorageStatus {
         /// Bytes of its storage.
         total: u64,
-        /// Bytes that are free for us.
+        /// Bytes that are free for Causeway.
         free: u64,
         /// Bytes written and read since its start.
         written: u64,
@@ -788,7 +785,7 @@ pub enum ReplyBody {
         busy: u32,
         /// Datafiles that were moved aside, and are kept for a while.
         aside: u64,
-        /// Bytes of theirs.
+        /// Bytes of these.
         aside_bytes: u64,
     },
     /// A server's identity.

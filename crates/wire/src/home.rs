@@ -90,12 +90,12 @@ pub struct PartIdentity {
     pub generation: Generation,
 }
 
-/// Which metadata an I/O server belongs to.
+/// The metadata that an I/O server belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Enrollment {
     /// The server's number in the layout.
     pub index: u16,
-    /// Of the metadata.
+    /// The incarnation of the metadata.
     pub incarnation: Incarnation,
 }
 
@@ -136,7 +136,8 @@ impl<'a> Lines<'a> {
             .ok_or(Unreadable::Line { line, field })
     }
 
-    /// Fails unless nothing follows, and `written`, the one encoding of the decoded value, is the text.
+    /// Fails unless all lines were read, and `written`, the only encoding of the decoded value, is
+    /// the text.
     fn finish<T>(mut self, value: T, text: &str, written: &str) -> Result<T, Unreadable> {
         let (line, field) = (self.line + 1, "end");
         match self.lines.next() {
@@ -272,7 +273,8 @@ impl Enrollment {
     }
 }
 
-/// How often syncs have failed. All texts have the same length, so that one replaces another in place.
+/// How often syncs have failed. All texts have the same length, so that one is overwritten in place
+/// by the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailedSyncs {
     /// How many have failed since the directory was formatted.
@@ -304,7 +306,7 @@ impl FailedSyncs {
     }
 }
 
-/// The largest number that turns to append may have got.
+/// An upper bound of the numbers of turns to append that were assigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnsSetAside {
     /// No turn has had a larger number; at most [`TurnsSetAside::HIGHEST`].
@@ -326,7 +328,7 @@ impl TurnsSetAside {
     }
 }
 
-/// The highest version that capabilities may have got.
+/// An upper bound of the versions that capabilities have got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VersionsSetAside {
     /// No capability has had a higher version; at most [`VersionsSetAside::HIGHEST`]. In microseconds since 1970.
@@ -348,7 +350,7 @@ impl VersionsSetAside {
     }
 }
 
-/// The text of a file of this kind that says one number.
+/// The text of a file of this kind, which contains one number.
 fn below_text(kind: &'static str, below: u64) -> String {
     format!("{}\nbelow {below:016x}\n", first_line(kind))
 }

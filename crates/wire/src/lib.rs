@@ -1,7 +1,7 @@
 //! Every byte of Causeway that crosses a process or a reboot is defined in this crate.
 //!
-//! Read [`codec`] first (bounded reading and writing, the one error type), then the format that you came for; `docs/formats/`
-//! draws them.
+//! Read [`codec`] first (bounded reading and writing, the one error type), then the format that you
+//! need; `docs/formats/` draws them.
 //!
 //! | module | whose bytes |
 //! |---|---|
@@ -13,19 +13,20 @@
 //! | [`bmi`] | packets of the message layer |
 //! | [`fs`] | requests and replies of the file system |
 //! | [`store`], [`datafile`], [`home`] | a server's directory: records of the metadata store, datafiles, identities |
-//! | [`window`], [`contact`] | MPI processes to each other: windows of memory; how programs that were started apart meet |
-//! | [`pmi`], [`run`] | MPI processes and their launcher: PMI-1; which calls they are in, and events |
-//! | [`watch`] | what a process shows of itself to observers |
+//! | [`window`], [`contact`] | MPI processes to each other: windows of memory; how programs that were started separately meet |
+//! | [`pmi`], [`run`] | MPI processes and their launcher: PMI-1; the calls that processes are in, and events |
+//! | [`watch`] | the status that a process publishes for observers |
 //! | [`vi`] | descriptors and frames of virtual interfaces |
 //!
-//! [`formats`] says how two builds agree on a format; [`random`] is the one sequence of pseudorandom numbers, with which a
-//! format is made, too.
+//! [`formats`] defines how two builds agree on a format; [`random`] is the one sequence of
+//! pseudorandom numbers, which is a part of one format, too.
 //!
 //! There is no I/O here, no clock and no allocation policy: decoders borrow from or copy out of
-//! the bytes that they are given, never allocate more than the input could hold, and return
-//! [`codec::Malformed`] for anything else. Every decoder is fuzzed: `testkit::decoders` lists them.
+//! their input, never allocate more than the input could hold, and return [`codec::Malformed`] for
+//! invalid input. Every decoder is fuzzed: `testkit::decoders` lists them.
 //!
-//! Nor is there an operating system: network interfaces decode here too, so this crate is `no_std`.
+//! Nor does anything here need an operating system: firmware of network interfaces decodes here
+//! too, so this crate is `no_std`.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,12 +1,12 @@
-//! What processes and their launcher say to each other, as MPICH's launcher Hydra does: version 1 of the process
-//! management interface (PMI). Each command is one line of text, `cmd=NAME` and further pairs `key=value`, with blanks
-//! between them.
+//! The protocol between processes and their launcher, as spoken by MPICH's launcher Hydra: version
+//! 1 of the process management interface (PMI). Each command is one line of text, `cmd=NAME` and
+//! further pairs `key=value`, separated by blanks.
 //!
-//! A request to start processes has arguments of programs, which may have blanks: it has one line for each pair, from
-//! `mcmd=NAME` to `endcmd`.
+//! A request to start processes contains arguments of programs, which may contain blanks: it has
+//! one line for each pair, from `mcmd=NAME` to `endcmd`.
 //!
-//! Other values have no blanks. Where a launcher writes some all the same, as in an error's text, the value ends at the first,
-//! and the rest is ignored.
+//! Other values have no blanks. If a launcher writes some nevertheless, as in an error's text, the
+//! value ends at the first, and the rest is ignored.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -14,10 +14,10 @@ use alloc::vec::Vec;
 
 use crate::codec::{Malformed, unknown, utf8, within};
 
-/// Most bytes of a line, with its end: twice what PMI-1 allows (`PMI_MAXLINE`), as keys and values may have their own
-/// largest sizes at once.
+/// Most bytes of a line, with its end: twice what PMI-1 permits (`PMI_MAXLINE`), as key and value
+/// may both have their largest size.
 pub const MAX_LINE: usize = 4 << 10;
-/// Most bytes of a key, as our own launcher says.
+/// Most bytes of a key, as our own launcher announces it.
 pub const MAX_KEY: usize = 64;
 /// Most bytes of a value, likewise.
 pub const MAX_VALUE: usize = 1024;

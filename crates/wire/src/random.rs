@@ -1,8 +1,8 @@
 //! A sequence of numbers from a seed, the same on every machine: SplitMix64 (Steele, Lea and Flood, "Fast splittable
 //! pseudorandom number generators", OOPSLA 2014; the constants are those of Vigna's `splitmix64.c`).
 //!
-//! The sums of a datafile's blocks are masked with it, the simulator and tests draw from it. Its numbers can be
-//! guessed: what must be unpredictable comes from the kernel.
+//! The sums of a datafile's blocks are masked with it, and the simulator and tests draw from it.
+//! Its numbers are predictable: unpredictable ones come from the kernel.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ pub const fn nth(seed: u64, index: u64) -> u64 {
     mix(seed.wrapping_add(index.wrapping_add(1).wrapping_mul(STEP)))
 }
 
-/// A number from a number, one from each, without a pattern.
+/// Maps a number to another one, one-to-one, without a visible pattern.
 #[inline]
 pub const fn mix(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -24,7 +24,7 @@ pub const fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// A place in a sequence.
+/// A position in a sequence.
 #[derive(Clone, Debug)]
 pub struct SplitMix64 {
     state: u64,

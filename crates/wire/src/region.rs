@@ -1,15 +1,15 @@
-//! Descriptors of remote memory, as they travel inside messages.
+//! Descriptors of remote memory, as they are encoded in messages.
 
 use smallvec::SmallVec;
 
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer};
 
-/// The most fragments that one descriptor list may hold. A list is bounded by memory, not by a
-/// protocol constant (SEAMUR, Yu et al. §5.3, has none); this only stops nonsense.
+/// The most fragments in one descriptor list. A list is bounded by memory, not by a protocol
+/// constant (SEAMUR, Yu et al. §5.3, has none); this only refuses absurd counts.
 pub const MAX_FRAGMENTS: usize = 1 << 20;
 
-/// A list of regions. One region, the usual case, takes no memory of its own.
+/// A list of regions. One region, the usual case, needs no allocation.
 pub type Regions = SmallVec<[RegionDescriptor; 1]>;
 
 /// Names a span of another process's registered memory: the owner's description, and all that
@@ -26,7 +26,7 @@ pub struct RegionDescriptor {
     pub base: u64,
     /// Length in bytes.
     pub len: u64,
-    /// Where the region lies in a memory object that the peer may map, if it does.
+    /// The region's span in a memory object that the peer may map, if it is in one.
     pub object: Option<ObjectSpan>,
 }
 

@@ -1,5 +1,5 @@
-//! What processes of a parallel program show the launcher that watches over them: the calls that they are in ([`call`]), and
-//! lines about what they did ([`Event`]).
+//! What processes of a parallel program publish for their launcher: the calls that they are in
+//! ([`call`]), and lines about what they did ([`Event`]).
 //!
 //! The launcher makes one memory file with a page for each process, which the process maps and writes. A line of an event file is an
 //! event: a letter, then numbers and names, with spaces between.
@@ -12,11 +12,12 @@ use crate::formats::Formats;
 /// The formats of pages and events that this build speaks, as launcher and as process.
 pub const FORMATS: Formats = Formats::only(1);
 
-/// The environment variable with the formats that the launcher speaks ([`Formats::to_text`]). Launchers that do not set it speak the
-/// first.
+/// The environment variable with the formats that the launcher speaks ([`Formats::to_text`]).
+/// Launchers that do not set it speak the first format.
 pub const LAUNCHER_FORMATS: &str = "CAUSEWAY_RUN_FORMATS";
 
-/// The format that a process shows its launcher things in, by what [`LAUNCHER_FORMATS`] says; `None` if there is no common one.
+/// The format in which a process publishes for its launcher, given the value of
+/// [`LAUNCHER_FORMATS`]; `None` if there is no common one.
 pub fn common_with(launcher: Option<&str>) -> Option<u8> {
     let theirs = match launcher {
         Some(text) => Formats::of_text(text)?,
@@ -34,8 +35,8 @@ pub const EVENTS: &str = "CAUSEWAY_RUN_EVENTS";
 
 /// A process's page of the memory file: words that the process writes and the launcher reads.
 ///
-/// It has some words of its own, then slots, of which each thread that calls MPI has one. The last is shared by all threads
-/// beyond.
+/// It has some words of its own, then slots, of which each thread that calls MPI has one. All
+/// further threads share the last one.
 pub mod call {
     use crate::codec::{Malformed, unknown};
     use crate::formats::Formats;
@@ -44,16 +45,17 @@ pub mod call {
     pub const PAGE_BYTES: usize = 4096;
     /// The word with the process id; 0 until the process has found the page.
     pub const PID: usize = 0;
-    /// The word with what the list of functions has for a fingerprint, by which [`State::function`] counts.
+    /// The word with the fingerprint of the list of functions, by which [`State::function`] counts.
     pub const LIST: usize = 8;
-    /// The word with the formats that the process speaks ([`stating`]). It and those in front of it are the same in all formats;
-    /// all else is of the highest format that the launcher speaks, too, and stays empty if there is none.
+    /// The word with the formats that the process speaks ([`stating`]). It and those before it are
+    /// the same in all formats; everything else is in the highest format that the launcher speaks,
+    /// too, and stays empty if there is none.
     pub const FORMATS: usize = 16;
     /// Slots of a page.
     pub const SLOTS: usize = 16;
     /// Where the slots begin.
     pub const SLOTS_OFFSET: usize = 64;
-    /// Bytes of a slot: four words, and room so that threads do not share a line of the cache.
+    /// Bytes of a slot: four words, and room so that threads do not share a cache line.
     pub const SLOT_BYTES: usize = 64;
     /// The value for no peer and for no tag.
     pub const NONE: i32 = i32::MIN;
@@ -63,7 +65,8 @@ pub mod call {
         formats.lowest as u64 | (formats.highest as u64) << 8
     }
 
-    /// The formats that a word states. Processes of builds that state none leave it zero, and speak the first.
+    /// The formats that a word states. Processes of builds that state none leave it zero, and speak
+    /// the first format.
     pub fn stated(word: u64) -> Result<Formats, Malformed> {
         let [lowest, highest, rest @ ..] = word.to_le_bytes();
         match (lowest, rest) {
@@ -80,7 +83,7 @@ pub mod call {
         pub number: u64,
         /// The function, by its number in the list.
         pub function: u16,
-        /// Whether the thread is in it still.
+        /// Whether the thread is still in it.
         pub is_inside: bool,
     }
 
@@ -102,8 +105,8 @@ pub mod call {
         }
     }
 
-    /// The second word of a slot, of a peer's rank and a tag, or [`NONE`]. The third is the communicator's handle, or that of another
-    /// object; the fourth is the count.
+    /// The second word of a slot: a peer's rank and a tag, or [`NONE`]. The third is the
+    /// communicator's handle, or that of another object; the fourth is the count.
     #[inline(always)]
     pub const fn pack(peer: i32, tag: i32) -> u64 {
         peer as u32 as u64 | (tag as u32 as u64) << 32
@@ -117,8 +120,9 @@ pub mod call {
     const _: () = assert!(SLOTS_OFFSET + SLOTS * SLOT_BYTES <= PAGE_BYTES);
 }
 
-/// Something that a process did. Times are of the monotonic clock, in nanoseconds; processes are named by their ranks in
-/// `MPI_COMM_WORLD`; those of other programs have numbers from its size on, which mean something to this process only.
+/// Something that a process did. Times are of the monotonic clock, in nanoseconds; processes are
+/// identified by their ranks in `MPI_COMM_WORLD`; those of other programs have numbers from its
+/// size on, which are valid in this process only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A call.
@@ -131,26 +135,27 @@ pub enum Event {
         begin_ns: u64,
         /// When it returned.
         end_ns: u64,
-        /// The peer, or the root; as the program gave it if that is no single process.
+        /// The peer, or the root; the program's argument itself if that is no single process.
         peer: Option<i32>,
         /// The tag.
         tag: Option<i32>,
-        /// Bytes of the buffer that the program has named, or the first of two.
+        /// Bytes of the buffer that the program has passed, or of the first of two.
         bytes: u64,
     },
-    /// The call that follows is a collective operation of these processes ([`ranges`]), which are not all of `MPI_COMM_WORLD` in the
-    /// order of their ranks; [`NO_GROUP`] of an inter-communicator.
+    /// The next call is a collective operation of these processes ([`ranges`]), which are not all
+    /// of `MPI_COMM_WORLD` in the order of their ranks; [`NO_GROUP`] for an inter-communicator.
     Group(String),
-    /// A message was sent, or is going to be.
+    /// A message was sent, or is about to be.
     Sent(Message),
-    /// A message has been received. Of those with the same peer and word, the receive of the lower `order` has got the earlier message.
+    /// A message has been received. Among those with the same peer and word, the receive with the
+    /// lower `order` got the earlier message.
     Received(Message, u64),
 }
 
 /// The value for the processes of an inter-communicator.
 pub const NO_GROUP: &str = "?";
 
-/// Processes in an order, as text: `4-6,0` is 4, 5, 6 and 0.
+/// A list of processes in their order, as text: `4-6,0` is 4, 5, 6 and 0.
 pub fn ranges(processes: &[u32]) -> String {
     let mut text = String::new();
     for run in processes.chunk_by(|before, after| before.checked_add(1) == Some(*after)) {
@@ -167,7 +172,7 @@ pub fn ranges(processes: &[u32]) -> String {
 /// A message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
-    /// When the call was made that has sent it, or when it was there.
+    /// The time of the call that has sent it, or the time when it had arrived.
     pub at_ns: u64,
     /// The other process.
     pub peer: u32,
@@ -204,7 +209,8 @@ impl Event {
         };
     }
 
-    /// The event of a line; `None` if it is none, such as the cut end of the file of a process that was killed.
+    /// The event of a line; `None` if it is not one, such as the truncated last line of a process
+    /// that was killed.
     pub fn decode(line: &str) -> Option<Self> {
         let line = line.strip_suffix('\n')?;
         let mut fields = line.split(' ');
@@ -238,7 +244,7 @@ impl Event {
     }
 }
 
-/// Whether a field may be that of an [`Event::Group`]. Its numbers are checked where they are used.
+/// Whether a field is valid in an [`Event::Group`]. Its numbers are checked where they are used.
 fn is_group(field: &str) -> bool {
     let is_range = |byte: u8| byte.is_ascii_digit() || byte == b'-' || byte == b',';
     field == NO_GROUP || !field.is_empty() && field.bytes().all(is_range)

@@ -1,9 +1,9 @@
-//! What the shared-memory method puts on its socket and into memory that two processes share.
+//! What the shared-memory method sends on its socket and writes into shared memory.
 //!
-//! Control records ([`Record`]) travel over a Unix socket that keeps record boundaries, some with
-//! descriptors. Packets travel in rings whose slots begin with a [`SlotWord`]; packets between the
-//! two methods themselves are [`Internal`]. [`PairLayout`] says where everything lies in the memory
-//! of a pair of processes, and [`doorbell`] in the page that each process is rung through.
+//! Control records ([`Record`]) are sent on a Unix socket that keeps record boundaries, some with
+//! descriptors. Packets are sent in rings whose slots begin with a [`SlotWord`]; packets between
+//! the two methods themselves are [`Internal`]. [`PairLayout`] defines the layout of the memory of
+//! a pair of processes, and [`doorbell`] that of the page by which each process is notified.
 //! `docs/formats/shm.md` draws it all.
 
 use alloc::string::String;
@@ -19,39 +19,41 @@ use crate::node::MAX_CERTIFICATE_BYTES;
 
 /// `CWSM`, the first word of a handshake.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"CWSM");
-/// The formats of everything on this page that this build speaks. In format 5 there are no pieces of split copies
-/// ([`SlotKind::Piece`]), and before format 7 no nodes ([`Record::Node`]).
+/// The formats of everything in this module that this build speaks. In format 5 there are no pieces
+/// of split copies ([`SlotKind::Piece`]), and before format 7 no nodes ([`Record::Node`]).
 pub const FORMATS: Formats = Formats {
     lowest: 5,
     highest: NODES,
 };
 /// The first format with pieces of split copies.
 pub const PIECES: u8 = 6;
-/// The first format in which processes prove which nodes they are. A side that demands it states no lower one.
+/// The first format in which processes prove which nodes they are. A side that requires it states
+/// no lower one.
 pub const NODES: u8 = 7;
-/// The longest message of the exchange in which they do.
+/// The longest message of that exchange.
 pub const MAX_NODE_MESSAGE: usize = 96 + MAX_CERTIFICATE_BYTES;
 /// The longest control record.
 pub const MAX_RECORD_BYTES: usize = 8 + MAX_NODE_MESSAGE;
 /// The longest text in a refusal.
 pub const MAX_REASON_BYTES: usize = 200;
-/// Handshake flag: the process is registered for `membarrier`, so senders to it may leave out
-/// their fences if they are too.
+/// Handshake flag: the process is registered for `membarrier`, so senders to it may omit their
+/// fences if they are registered too.
 pub const FLAG_MEMBARRIER: u8 = 1;
 /// Handshake flag of a [`Hello`]: its sender holds a cluster's key, and expects a [`Challenge`].
 pub const FLAG_KEYED: u8 = 2;
-/// Handshake flag of a [`Hello`] with [`FLAG_KEYED`]: its sender proves which node it is, and demands the same; in the place of
-/// [`Challenge`] and [`Proof`] there are three of [`Record::Node`], of which the caller sends the first one behind its greeting.
+/// Handshake flag of a [`Hello`] with [`FLAG_KEYED`]: its sender proves which node it is, and
+/// requires the same; instead of [`Challenge`] and [`Proof`] there are three records of
+/// [`Record::Node`], of which the caller sends the first one after its greeting.
 pub const FLAG_NODES: u8 = 4;
 
 codes! {
     /// Why a handshake is refused.
     pub enum RefuseReason: "refusal kind" {
-        /// It breaks the protocol, or is refused for another lasting reason.
+        /// It violates the protocol, or is refused for another permanent reason.
         Other = 0,
         /// The other side's user is not accepted.
         Unauthorised = 1,
-        /// The refusing side has no room or no descriptors for a further peer; later it may have.
+        /// The refusing side has no room or no descriptors for a further peer now.
         Full = 2,
     }
 }
@@ -64,7 +66,7 @@ pub enum Record {
     Hello(Hello),
     /// The reply, with the accepting process's doorbell page.
     Welcome(Welcome),
-    /// The reply to an unacceptable handshake; the socket is closed behind it.
+    /// The reply to an unacceptable handshake; the socket is closed after it.
     Refused {
         /// Why, in words.
         reason: String,
@@ -79,36 +81,37 @@ pub enum Record {
     Object {
         /// Its number.
         object: u64,
-        /// The owner's address of its first byte: tells which regions lie in it.
+        /// The address of its first byte in the owner: shows which regions are in it.
         base: u64,
         /// Its length in bytes.
         len: u64,
     },
-    /// The sender has dropped its mapping of an object and wants the file again before it can map
+    /// The sender has dropped its mapping of an object and needs the file again before it can map
     /// further regions.
     Forgot {
         /// Its number.
         object: u64,
     },
-    /// The object's owner has freed it; mappings of it are only waste now.
+    /// The object's owner has freed it; mappings of it are of no more use.
     Retired {
         /// Its number.
         object: u64,
     },
-    /// The area that the sender's transfers are copied through where one process may not reach the
+    /// The area through which the sender's transfers are copied if one process may not access the
     /// other's memory, with its file.
     Bulk,
-    /// The reply to the greeting of a caller that holds the cluster's key; the caller replies with [`Record::Proof`], and only then
-    /// comes [`Record::Welcome`].
+    /// The reply to the greeting of a caller that holds the cluster's key; the caller replies with
+    /// [`Record::Proof`], and only then [`Record::Welcome`] follows.
     Challenge(Challenge),
-    /// That the caller holds the key, in this very exchange.
+    /// The proof that the caller holds the key, in this very exchange.
     Proof(Proof),
     /// A message of the exchange in which both sides prove which nodes they are.
     Node(Vec<u8>),
 }
 
 impl Record {
-    /// What kind of record it is, in a word: for reports, which what a peer says is too long for.
+    /// The kind of the record in a word, for reports, for which the record's content would be too
+    /// long.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Hello(_) => "Hello",
@@ -174,7 +177,7 @@ impl Wire for Challenge {
 /// See [`Record::Hello`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
-    /// What the sender speaks.
+    /// The formats that the sender speaks.
     pub formats: Formats,
     /// The sender's `FLAG_*` bits.
     pub flags: u8,
@@ -191,7 +194,7 @@ pub struct Hello {
 /// See [`Record::Welcome`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Welcome {
-    /// What the sender speaks.
+    /// The formats that the sender speaks.
     pub formats: Formats,
     /// The sender's `FLAG_*` bits.
     pub flags: u8,
@@ -199,15 +202,15 @@ pub struct Welcome {
     pub process: Process,
 }
 
-/// What each side tells the other about itself.
+/// What each side states about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
     /// Random number of the method's instance.
     pub incarnation: u64,
     /// The bit in the sender's doorbell page that the other side rings.
     pub doorbell_bit: u32,
-    /// Address in the sender's memory of a word that holds `probe_value`: a process that can read it
-    /// there can reach the sender's memory.
+    /// Address in the sender's memory of a word that holds `probe_value`: a process that reads this
+    /// value there can access the sender's memory.
     pub probe_address: u64,
     /// See `probe_address`.
     pub probe_value: u64,
@@ -343,7 +346,7 @@ impl Wire for Welcome {
     }
 }
 
-/// The first word of a slot in which a packet begins; 0 where none does (yet).
+/// The first word of a slot in which a packet begins; 0 if none does (yet).
 ///
 /// Bits 0–31: the packet's length in bytes, without this word. Bits 32–39: its kind.
 /// Bits 40–55: 0. Bits 56–63: [`SlotWord::MARK`].
@@ -355,7 +358,7 @@ pub struct SlotWord {
     pub len: u32,
 }
 
-/// What begins in a slot.
+/// The kind of what begins in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotKind {
     /// A packet for the method's user.
@@ -369,10 +372,10 @@ pub enum SlotKind {
 }
 
 impl SlotWord {
-    /// In the upper byte of every valid word: catches most stray bytes.
+    /// The upper byte of every valid word: detects most stray bytes.
     pub const MARK: u64 = 0xC5;
 
-    /// The word.
+    /// The encoded word.
     #[inline]
     pub fn pack(self) -> u64 {
         let kind = match self.kind {
@@ -384,8 +387,8 @@ impl SlotWord {
         Self::MARK << 56 | kind << 32 | u64::from(self.len)
     }
 
-    /// The length of the packet for the method's user that this word stands before: [`SlotWord::unpack`] for the most
-    /// frequent words.
+    /// The length of the packet for the method's user that this word introduces:
+    /// [`SlotWord::unpack`] for the most frequent words.
     #[inline]
     pub fn len_of_packet(word: u64) -> Option<u32> {
         (word >> 32 == 0xC500_0001).then_some(word as u32)
@@ -423,8 +426,8 @@ pub const fn slots_of(len: usize) -> u64 {
 /// page of split copies ([`split_copy`]) for each side. Side 0 connected, side 1 accepted; ring `n` is
 /// written by side `n`.
 ///
-/// The control words share a page with the end of ring 0 and the beginning of ring 1, and ring 0 starts to be
-/// filled that near its end: a pair that has exchanged little has touched one page.
+/// The control words share a page with the end of ring 0 and the beginning of ring 1, and the first
+/// packet in ring 0 is placed near its end: a pair that has exchanged little has touched one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PairLayout {
     /// Bytes of each ring: a power of two.
@@ -434,24 +437,24 @@ pub struct PairLayout {
 }
 
 impl PairLayout {
-    /// Bytes in front of ring 0, of control words, and behind ring 1, together.
+    /// Bytes before ring 0, of control words, and after ring 1, together.
     pub const CONTROL_BYTES: usize = 4096;
-    /// Bytes in front of ring 0, and bytes of it that share the control words' page.
+    /// Bytes before ring 0, and bytes of it that share the control words' page.
     const LEAD_BYTES: usize = (Self::CONTROL_BYTES - 2 * Self::SIDE_BYTES) / 2;
     /// Slots of each ring that share the control words' page.
     pub const NEAR_SLOTS: u64 = (Self::LEAD_BYTES / SLOT_BYTES) as u64;
     /// Bytes of control words of each side.
     pub const SIDE_BYTES: usize = 512;
-    /// In a side's control words: how many slots of ring `side` have been consumed (or skipped behind a
-    /// pad). Written by the ring's receiver.
+    /// In a side's control words: how many slots of ring `side` have been consumed (or skipped
+    /// after a pad). Written by the ring's receiver.
     pub const CONSUMED: usize = 0;
-    /// In a side's control words: whether notifications are enabled, that is, the receiver of ring `side`
-    /// does not poll the ring and must be rung. Written by the ring's receiver.
+    /// In a side's control words: whether notification is enabled, that is, the receiver of ring
+    /// `side` does not poll the ring and must be rung. Written by the ring's receiver.
     pub const NOTIFY: usize = 8;
     /// In a side's control words: whether the sender of ring `side` waits for room.
     pub const WANTS_ROOM: usize = 128;
-    /// In a side's control words: [`PairLayout::HAZARDS`] keys of the other side's regions that this
-    /// side is copying from or to at this moment.
+    /// In a side's control words: [`PairLayout::HAZARDS`] keys of the other side's regions that
+    /// this side is copying from or to at this moment.
     pub const HAZARD: usize = 256;
     /// How many keys a side may name in its hazard words.
     pub const HAZARDS: usize = 7;
@@ -534,7 +537,8 @@ const _: () = {
     };
     assert!(layout.control(1) + PairLayout::SIDE_BYTES == layout.ring(1));
     assert!(layout.ring(1) + layout.ring_bytes <= layout.region(0, 0));
-    // One page has the control words and the slots that are filled first; lines come in pairs of 128 bytes.
+    // One page has the control words and the slots that are used first; lines come in pairs of 128
+    // bytes.
     assert!(layout.control(0).is_multiple_of(128) && layout.ring(1).is_multiple_of(128));
     let near = layout.ring(0) + layout.first_slot(0) as usize * SLOT_BYTES;
     assert!(near.is_multiple_of(4096));
@@ -543,25 +547,25 @@ const _: () = {
     assert!(layout.region(1, layout.region_slots) == layout.split_copies(0));
     assert!(layout.split_copy_block(1, split_copy::BLOCKS) == layout.len());
     assert!(split_copy::BLOCKS <= 64 && split_copy::OFFSET + 8 <= split_copy::BLOCK_BYTES);
-    // A packet fits an empty ring wherever the last one ended: the slots skipped at the end are
-    // fewer than the packet's, and the slot behind it must be free too.
+    // A packet fits an empty ring wherever the last one ended: fewer slots are skipped at the end
+    // than the packet has, and the slot after it must be free too.
     assert!(2 * slots_of(layout.max_packet()) < (layout.ring_bytes / SLOT_BYTES) as u64);
     assert!(SLOT_BYTES.is_multiple_of(SLOT_WORD_BYTES));
     assert!(WAKE_RECORD[0] == WAKE);
 };
 
-/// The page through which one process is rung by all others.
+/// The page by which one process is notified by all others.
 pub mod doorbell {
     /// Bytes of the page.
     pub const BYTES: usize = 4096;
-    /// Not 0 while the process sleeps or is about to: the sleep's number times [`SLEEP_STEP`], with the
-    /// flags below. Its low half is the futex that a parked process sleeps on.
+    /// Not 0 while the process sleeps or is about to: the sleep's number times [`SLEEP_STEP`], with
+    /// the flags below. Its low half is the futex on which a parked process sleeps.
     pub const ARMED: usize = 0;
     /// Flag of [`ARMED`]: the process sleeps on this word itself, not on its descriptors.
     pub const PARKED: u64 = 1;
     /// Flag of [`ARMED`]: a peer is about to wake the process that is parked on this word.
     pub const CALLED: u64 = 2;
-    /// The flags lie below the numbers of sleeps.
+    /// The flags are below the numbers of sleeps.
     pub const SLEEP_STEP: u64 = 4;
     /// Bit `n`: words `8n..8n + 8` of the bitmap may have bits set.
     pub const SUMMARY: usize = 128;
@@ -579,8 +583,8 @@ pub mod doorbell {
     const _: () = assert!(BITMAP_WORDS.div_ceil(WORDS_PER_SUMMARY_BIT) <= 64);
 }
 
-/// The area that transfers go through where one process may not reach the other's memory: a few pieces,
-/// each used by one request at a time.
+/// The area for transfers if one process may not access the other's memory: a few pieces, each used
+/// by one request at a time.
 pub mod bulk {
     /// Bytes of a piece.
     pub const PIECE_BYTES: usize = 32 << 10;
@@ -595,22 +599,22 @@ pub mod bulk {
 /// A packet for the method itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Internal {
-    /// Requests of the owner to copy between its regions and a piece of the sender's bulk area.
+    /// Requests the owner to copy between its regions and a piece of the sender's bulk area.
     Copy(CopyRequest),
     /// The owner's reply.
     Copied {
         /// The piece.
         piece: u8,
-        /// How it went.
+        /// The result.
         outcome: CopyOutcome,
     },
-    /// Requests a remote atomic of the owner.
+    /// Requests a remote atomic from the owner.
     Atomic(AtomicRequest),
     /// The owner's reply.
     AtomicDone {
         /// Which request.
         id: u64,
-        /// How it went.
+        /// The result.
         outcome: Outcome,
     },
 }
@@ -625,9 +629,9 @@ pub struct AtomicRequest {
     pub id: u64,
     /// The region's key.
     pub key: u64,
-    /// The owner's address of the word.
+    /// The address of the word in the owner.
     pub base: u64,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
 }
 
@@ -638,7 +642,7 @@ pub struct CopyRequest {
     pub piece: u8,
     /// Whether the owner's memory is written (from the piece) rather than read (into it).
     pub into_regions: bool,
-    /// Which memory, in order; together at most [`bulk::PIECE_BYTES`].
+    /// The memory, in order; together at most [`bulk::PIECE_BYTES`].
     pub fragments: Vec<CopyFragment>,
 }
 
@@ -647,20 +651,20 @@ pub struct CopyRequest {
 pub struct CopyFragment {
     /// The region's key.
     pub key: u64,
-    /// The owner's address of the first byte.
+    /// The address of the first byte in the owner.
     pub base: u64,
     /// Bytes.
     pub len: u32,
 }
 
 codes! {
-    /// How the owner's copying went.
+    /// The result of the owner's copying.
     pub enum CopyOutcome: "outcome" {
         /// Done.
         Done = 0,
-        /// A fragment is not (any more) exported for that.
+        /// A fragment is not (any more) exported with that access.
         Protection = 1,
-        /// The owner has not got the bulk area.
+        /// The owner has no mapping of the bulk area.
         NoArea = 2,
     }
 }

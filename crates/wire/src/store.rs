@@ -1,8 +1,8 @@
 //! Records of the metadata store (`docs/formats/store.md`).
 //!
-//! The store is one ordered space of keys. A key's first byte says what kind of record it names, and
-//! numbers in keys are big-endian, so that records lie in the order in which they are walked: the
-//! entries of a directory side by side, by name. Values start with [`RECORD_VERSION`].
+//! The store is one ordered space of keys. A key's first byte is the kind of the record, and
+//! numbers in keys are big-endian, so that records are in the order in which they are walked: the
+//! entries of a directory are adjacent, sorted by name. Values start with [`RECORD_VERSION`].
 //!
 //! | key | value |
 //! |---|---|
@@ -210,12 +210,12 @@ pub fn session_key(client: u128, slot: u16) -> Vec<u8> {
     key(b's', &[&client.to_be_bytes(), &slot.to_be_bytes()])
 }
 
-/// What the store is.
+/// The identity of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Superblock {
     /// The file system's identity.
     pub file_system: u128,
-    /// The formatting of the server's directory that the store lies in.
+    /// The generation of the server's directory that contains the store.
     pub generation: Generation,
     /// The incarnation of these metadata.
     pub incarnation: Incarnation,
@@ -224,9 +224,9 @@ pub struct Superblock {
 /// Most gaps that are kept.
 pub const MAX_GAPS: usize = 256;
 
-/// Object numbers that these metadata have never given out, though later ones: first number and end of each gap, in
-/// ascending order. An older copy of the metadata, restored, knows nothing of files that were made after
-/// it; their numbers lie in a gap.
+/// Object numbers that these metadata have never assigned, although they have assigned later ones:
+/// first number and end of each gap, in ascending order. An older copy of the metadata that was
+/// restored has no record of files made after the copy; their numbers are in a gap.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Gaps(pub Vec<(u64, u64)>);
 
@@ -237,8 +237,8 @@ pub struct ServerRecord {
     pub name: String,
     /// The formatting of its directory; none before it is registered.
     pub generation: Generation,
-    /// The formatting that an operator accepts instead, although other metadata may have enrolled it; none
-    /// as a rule.
+    /// The generation that an operator accepts instead, although other metadata may have enrolled
+    /// it; usually none.
     pub accepted: Generation,
     /// Whether new files use it.
     pub active: bool,
@@ -248,7 +248,7 @@ pub struct ServerRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counter(pub u64);
 
-/// How much there is.
+/// How many records there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Objects of all kinds.
@@ -304,7 +304,7 @@ impl ObjectRecord {
     }
 }
 
-/// What a name names.
+/// The value of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryRecord {
     /// The object.
@@ -313,18 +313,18 @@ pub struct EntryRecord {
     pub kind: Kind,
 }
 
-/// A file that is gone but whose datafiles may still be there.
+/// A file that was removed but whose datafiles may still exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemovalRecord {
     /// Servers that may hold one.
     pub servers: Vec<u16>,
-    /// How often the removal was recorded again because a datafile was written meanwhile: what was done for an
-    /// earlier count has not removed that one.
+    /// How often the removal was recorded again because a datafile was written meanwhile: a removal
+    /// for an earlier count has not removed that datafile.
     pub writes: u32,
 }
 
-/// A file that lost its last name while it was open, or may have been: it goes with the last program that has it open. Its
-/// [`ObjectRecord`] counts no links, and has no name.
+/// A file that lost its last name while it was open, or may have been: it is removed when the last
+/// program closes it. Its [`ObjectRecord`] counts no links, and has no name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrphanRecord {
     /// When it lost its name.
@@ -345,7 +345,7 @@ pub const MAX_XATTRS_BYTES: usize = 128 << 10;
 /// An extended attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredXattr {
-    /// With its name space in front.
+    /// Its name, with its name space before it.
     pub name: Vec<u8>,
     /// The value.
     pub value: Vec<u8>,

@@ -1,12 +1,13 @@
-//! What the TCP method puts on a connection.
+//! What the TCP method sends on a connection.
 //!
 //! A connection begins with one [`Hello`] each way, then [`Step`]s until both sides trust each
-//! other, then frames: a [`Header`] of [`HEADER_BYTES`] and its payload. With the cluster's key
-//! the stream of frames is cut into records, each a [`record`] length and a Noise transport
-//! message, or the bytes as they are and a tag; frames and records do not align. `docs/formats/tcp.md` draws all of it.
+//! other, then frames: a [`Header`] of [`HEADER_BYTES`] and its payload. With the cluster's key the
+//! stream of frames is split into records, each a [`record`] length and a Noise transport message,
+//! or the plain bytes and a tag; frames and records do not align. `docs/formats/tcp.md` draws all
+//! of it.
 //!
-//! Read [`Kind`] first: it says what each frame means and which fields it uses. A field that a kind
-//! does not use is zero, and a receiver refuses anything else.
+//! Read [`Kind`] first: it defines each frame and the fields that it uses. A field that a kind does
+//! not use is zero, and a receiver refuses anything else.
 
 use alloc::vec::Vec;
 
@@ -52,11 +53,11 @@ pub const MAX_STEP_PAYLOAD: usize = 96 + MAX_CERTIFICATE_BYTES + MAX_USER_BYTES;
 /// Encoded size of a [`Header`].
 pub const HEADER_BYTES: usize = 32;
 
-/// The most payload of a [`Kind::Packet`] or of the packet behind a put.
-/// So that a message of 128 KiB fits with the header of the layer above.
+/// The most payload of a [`Kind::Packet`] or of the packet after a put, so that a message of 128
+/// KiB fits with the header of the layer above.
 pub const MAX_PACKET: usize = 128 * 1024 + 512;
 
-/// The most data in one [`Kind::Put`] or [`Kind::GetData`]: what a packet may have to wait for.
+/// The most data in one [`Kind::Put`] or [`Kind::GetData`], for which a packet may have to wait.
 pub const MAX_PIECE: usize = 256 * 1024;
 
 /// Encoded size of a [`Fragment`].
@@ -99,15 +100,15 @@ const _: () = assert!(MAX_RECORD_PLAIN + RECORD_TAG_BYTES <= u16::MAX as usize);
 codes! {
     /// How a side authenticates itself.
     pub enum Auth: "authentication" {
-        /// It has no cluster key: the kernel vouches for its user, on this host only.
+        /// It has no cluster key: the kernel reports its user, on this host only.
         SameUser = 0,
         /// It holds the cluster's key.
         ClusterKey = 1,
     }
 }
 
-/// Which process, by its own account, holds the connection's end: with it, the other side on the
-/// same host finds in one step what the kernel says about it. Zeros say nothing.
+/// The process that claims to hold the connection's end: with it, the other side on the same host
+/// can ask the kernel about exactly that process. Zeros claim nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Holder {
     /// Process id.
@@ -290,7 +291,7 @@ codes! {
         /// with the cluster's key as a Noise transport message, which proves that the sender holds the
         /// key now and is no replay.
         Accept = 2,
-        /// The sender will not talk to the receiver; the connection ends.
+        /// The sender refuses the receiver; the connection ends.
         Refuse = 3,
     }
 }
@@ -300,9 +301,9 @@ codes! {
     pub enum Refusal: "handshake refusal" {
         /// No reason applies ([`StepKind::Noise`] and [`StepKind::Accept`]).
         None = 0,
-        /// No format is common.
+        /// There is no common format.
         Version = 1,
-        /// The refusing side demands the cluster's key and the other has none.
+        /// The refusing side requires the cluster's key and the other has none.
         KeyNeeded = 2,
         /// The refusing side has no cluster key and the other has one.
         NoKey = 3,
@@ -310,7 +311,7 @@ codes! {
         WrongKey = 4,
         /// Without a key, the other side must be a process of the same user on the same host.
         OtherUser = 5,
-        /// The refusing side has as many peers as it takes.
+        /// The refusing side has as many peers as it accepts.
         Full = 6,
         /// The refusing side's process has no file descriptors left.
         NoDescriptors = 7,
@@ -379,14 +380,15 @@ impl<'a> Step<'a> {
 }
 
 codes! {
-    /// What a frame is, and what its fields mean.
+    /// The kind of a frame, and the meaning of its fields.
     pub enum Kind: "frame kind" {
         /// A packet: the payload.
         Packet = 1,
         /// Data of put `id` for the bytes from `base` on of the region `key`.
         Put = 2,
-        /// The end of put `id`, which had `base` bytes of data. If [`Header::flag`] is set, the payload is
-        /// a packet to deliver as soon as all data is there, provided that nothing was refused.
+        /// The end of put `id`, which had `base` bytes of data. If [`Header::flag`] is set, the
+        /// payload is a packet to deliver as soon as all data has arrived, unless the put was
+        /// refused.
         PutEnd = 3,
         /// The reply to [`Kind::PutEnd`]: put `id` is in the receiver's memory, or ([`Header::flag`]) was refused.
         PutDone = 4,
@@ -403,10 +405,11 @@ codes! {
         ProbeReply = 9,
         /// The sender closes the connection in an orderly way; nothing follows.
         Goodbye = 10,
-        /// The receiver broke the protocol; the payload says how. The sender closes the connection.
+        /// The receiver violated the protocol; the payload states how. The sender closes the
+        /// connection.
         Error = 11,
-        /// Lets the receiver open `base` further connections that belong to this one: they name the
-        /// [`Ticket`] in `id` and `key`. From the side that was connected to, once.
+        /// Permits the receiver to open `base` further connections that belong to this one: they
+        /// name the [`Ticket`] in `id` and `key`. Sent by the accepting side, once.
         Invite = 12,
         /// Requests a remote atomic under the number `id`, on the 8 bytes from `base` on of the region `key`; the payload is
         /// the [`Operation`](crate::atomic::Operation).
@@ -436,7 +439,7 @@ impl Kind {
     }
 }
 
-/// The fixed part of every frame.
+/// The header of every frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// What the frame is.
@@ -561,7 +564,7 @@ impl Header {
     }
 }
 
-/// A list of fragments. One fragment, the usual case, takes no memory of its own.
+/// A list of fragments. One fragment, the usual case, needs no allocation.
 pub type Fragments = SmallVec<[Fragment; 1]>;
 
 /// A span of a region that a [`Kind::Get`] requests.
@@ -569,7 +572,7 @@ pub type Fragments = SmallVec<[Fragment; 1]>;
 pub struct Fragment {
     /// The region's key.
     pub key: u64,
-    /// The position of the first byte, in the owner's terms.
+    /// The position of the first byte, as the owner counts it.
     pub base: u64,
     /// How many bytes.
     pub len: u64,

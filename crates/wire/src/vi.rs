@@ -1,7 +1,7 @@
-//! What virtual interfaces put into host memory and onto the wire: descriptors, their completion,
-//! entries of completion queues, headers of frames.
+//! What virtual interfaces write into host memory and send: descriptors, their completion, entries
+//! of completion queues, headers of frames.
 //!
-//! [`descriptor`] is VIPL's layout with two additions that VIPL leaves reserved: messages inside
+//! [`descriptor`] is VIPL's layout with two additions in fields that VIPL reserves: messages inside
 //! descriptors longer than immediate data, and lists of remote addresses. [`frame`] is ours.
 //! Nothing here allocates. `docs/formats/vi.md` draws it all.
 

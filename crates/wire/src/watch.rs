@@ -1,11 +1,11 @@
-//! The page that a process publishes about itself: what its message layer is doing, and its latest
+//! The page that a process publishes about itself: the status of its message layer, and its latest
 //! log events.
 //!
 //! The page is a memory file that the process maps and others open through `/proc`. It has four
 //! parts: a head of single words ([`word`]), two short texts ([`area`]), a ring of log events
-//! ([`LogEvent`]) and a table of rows ([`Row`]). Texts, events and rows begin with a version word that
-//! is odd while the rest is being written; a reader copies them out, compares the version before and
-//! behind, and only then decodes. `docs/formats/watch.md` draws it.
+//! ([`LogEvent`]) and a table of rows ([`Row`]). Texts, events and rows begin with a version word
+//! that is odd while the rest is being written; a reader copies them, compares the version before
+//! and after, and only then decodes. `docs/formats/watch.md` draws it.
 
 mod event;
 mod layout;
@@ -31,12 +31,13 @@ use crate::formats::Formats;
 
 /// The first word of a page.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CWWATCH\0");
-/// The formats of pages that this build reads. It writes the highest: a page serves any reader, and none can negotiate a format.
+/// The formats of pages that this build reads. It writes the highest: a page serves any reader, and
+/// formats cannot be negotiated.
 pub const FORMATS: Formats = Formats {
     lowest: 1,
     highest: 2,
 };
-/// What the memory file is called: `/proc/PID/fd` shows it behind `/memfd:`.
+/// The name of the memory file: `/proc/PID/fd` shows it after `/memfd:`.
 pub const FILE_NAME: &str = "causeway:watch";
 
 /// The word at [`word::FORMAT_AND_PID`].
@@ -44,7 +45,8 @@ pub fn pack_format(pid: u32) -> u64 {
     u64::from(FORMATS.highest) | u64::from(pid) << 32
 }
 
-/// The process id in the word at [`word::FORMAT_AND_PID`]; why not, if this build does not read pages of that format.
+/// The process id in the word at [`word::FORMAT_AND_PID`]; an error if this build does not read
+/// pages of that format.
 pub fn unpack_format(word: u64) -> Result<u32, String> {
     let format = word as u32;
     match u8::try_from(format) {

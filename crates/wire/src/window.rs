@@ -1,22 +1,24 @@
-//! Messages between processes of an MPI program about windows of memory (MPI 5.0 chapter 12): accesses to memory that
-//! cannot be reached directly, their results, and what orders accesses.
+//! Messages between processes of an MPI program about windows of memory (MPI 5.0 chapter 12):
+//! accesses to memory that cannot be accessed directly, their results, and messages that order
+//! accesses.
 //!
-//! Each notice travels as one unexpected message of the message layer. Those of one sender arrive in their order.
+//! Each notice is sent as one unexpected message of the message layer. Those of one sender arrive
+//! in order.
 
 use alloc::vec::Vec;
 
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within};
 
-/// Most bytes of data in one notice: with its runs, it is a short message of every method.
+/// Most bytes of data in one notice: with its runs, it is a short message in every method.
 pub const MAX_DATA: usize = 8 << 10;
 /// Most runs of elements in one notice.
 pub const MAX_RUNS: usize = 256;
-/// The number, in place of an operation of reductions, of comparing and swapping. The data are the value to compare with, then
-/// the new one.
+/// The number that stands for comparing and swapping, in place of an operation of reductions. The
+/// data are the value to compare with, then the new one.
 pub const COMPARE_AND_SWAP: u16 = u16::MAX;
 
-/// Elements that lie one behind the other in a window.
+/// Consecutive elements in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// Bytes from the window's beginning to the first one. In a dynamic window, its address.
@@ -36,11 +38,11 @@ pub struct Access {
     pub datatype: u16,
     /// The sender's number for the reply with the old elements; 0 if there is none.
     pub reply: u64,
-    /// Repeated by the reply for the sender: where its data belong.
+    /// Returned to the sender in the reply: where its data belong.
     pub at: u64,
     /// The elements.
     pub runs: Vec<Run>,
-    /// The operands, if the operation has any, each as far from the next as the datatype's extent says.
+    /// The operands, if the operation has any, spaced by the datatype's extent.
     pub data: Vec<u8>,
 }
 
@@ -58,12 +60,12 @@ pub enum Notice {
         /// The elements.
         data: Vec<u8>,
     },
-    /// The number of the receiver's accesses that have been carried out since the beginning.
+    /// How many of the receiver's accesses have been carried out since the beginning.
     Done {
         /// How many.
         count: u64,
     },
-    /// An access to this window was refused: it is outside of the memory there.
+    /// An access to this window was refused: it is outside the memory of the window.
     Refused {
         /// The receiver's number of the window.
         window: u32,
@@ -89,7 +91,7 @@ pub enum Notice {
         /// The receiver's number of the window.
         window: u32,
     },
-    /// The sender's memory is open to the receiver.
+    /// The receiver may access the sender's memory from now on.
     Posted {
         /// The receiver's number of the window.
         window: u32,
@@ -99,7 +101,7 @@ pub enum Notice {
         /// The receiver's number of the window.
         window: u32,
     },
-    /// A lock in shared memory is free that the receiver has waited for.
+    /// A lock in shared memory is free for which the receiver has waited.
     Free {
         /// The receiver's number of the window.
         window: u32,
@@ -111,7 +113,7 @@ pub enum Notice {
         /// The rank of the process.
         rank: u32,
     },
-    /// Nothing: a connection shows whether the other process lives.
+    /// No content: the connection shows whether the other process is alive.
     Hello,
 }
 
@@ -164,7 +166,8 @@ variants!(Notice, "kind of notice", {
 });
 
 impl Notice {
-    /// The notice about the window of this number, as its receiver knows it. One that is about no window stays as it is.
+    /// The notice with this number of the window, which is its receiver's. A notice about no window
+    /// is returned unchanged.
     #[must_use]
     pub fn about(mut self, number: u32) -> Self {
         match &mut self {

@@ -18,7 +18,7 @@ pub(crate) struct Competitors {
 }
 
 impl Competitors {
-    /// Starts the processes that the pattern wants: none, or one on each of the two processors.
+    /// Starts the processes that the pattern requires: none, or one on each of the two processors.
     pub(crate) fn of(trial: &Trial) -> Outcome<Self> {
         let mut pool = Pool::default();
         if trial.pattern == Pattern::Contention {
@@ -33,14 +33,14 @@ impl Competitors {
         Ok(Self { pool })
     }
 
-    /// Fails if one of the processes has ended: the measurement was then not one beside competitors.
+    /// Fails if one of the processes has ended: the measurement was then made without it.
     pub(crate) fn still_compute(&self) -> Outcome {
         match self.pool.event(Duration::ZERO) {
             Some((number, Event::Ended(why))) => Err(Failure::new(
                 "computing beside the messages",
                 format!(
                     "process {number} has ended early: {}",
-                    why.unwrap_or_else(|| "it says nothing".to_owned())
+                    why.unwrap_or_else(|| "it printed nothing".to_owned())
                 ),
             )),
             _ => Ok(()),

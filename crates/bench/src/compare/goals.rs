@@ -149,7 +149,7 @@ fn waits() -> Vec<Goal> {
     goals
 }
 
-/// Goals of a server that many clients ask.
+/// Goals of a server with many clients.
 fn loads(clients: &[usize]) -> Vec<Goal> {
     let mut goals = Vec::new();
     for method in ["shm", "tcp"] {

@@ -1,10 +1,12 @@
-//! `causeway bench compare`: Causeway's messages beside those of the libraries that one can install.
+//! `causeway bench compare`: Causeway's messages in comparison with those of libraries that can be
+//! installed.
 //!
-//! Every participant runs the same patterns ([`trial`]) on the same two processors: in each run, each
-//! pattern is run by each participant once, so that a slow hour of the machine hits all alike.
-//! [`ours`] is Causeway ([`multi_process`] are its processes where there are more than two), [`peers`] the others,
-//! `competitors` what computes beside them, [`crate::parts`] decides which of their figures may be compared, [`goals`]
-//! are what was to be reached, `steps` a finding beside them, `table` and `page` the report.
+//! Every participant runs the same patterns ([`trial`]) on the same two processors: in each run,
+//! each pattern is run by each participant once, so that a slow hour of the machine affects all
+//! alike. [`ours`] is Causeway ([`multi_process`] implements its processes in patterns of more than
+//! two), [`peers`] the others, `competitors` the processes that compute beside them.
+//! [`crate::parts`] decides which of their figures may be compared, [`goals`] are the ratios to be
+//! reached, `steps` compares neighbouring sizes, `table` and `page` are the report.
 
 mod competitors;
 pub(crate) mod goals;
@@ -71,7 +73,7 @@ pub(crate) struct Arguments {
     methods: Vec<String>,
     #[command(flatten)]
     sizes: sizes::Choice,
-    /// Numbers of clients that ask a server
+    /// Numbers of clients that send requests to a server
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values = ["64"],
           value_parser = clap::value_parser!(u32).range(1..=512))]
     clients: Vec<u32>,
@@ -287,7 +289,7 @@ fn explain(benchmark: &mut Benchmark, [one, other]: [usize; 2]) {
     );
 }
 
-/// Runs everything `runs` times, and again what then lacks figures to be compared with.
+/// Runs everything `runs` times, and repeats trials that then lack figures to be compared with.
 fn measure(
     benchmark: &mut Benchmark,
     participants: &mut Participants,
@@ -357,8 +359,8 @@ impl Participants {
             .contains(&(participant.to_owned(), trial.name()))
     }
 
-    /// Runs a trial with one participant, and adds its figures. Fails if it did not come to the end; figures up to
-    /// there are added.
+    /// Runs a trial with one participant, and adds its figures. Fails if it did not finish; figures
+    /// up to there are added.
     fn run_trial(
         &mut self,
         participant: &str,

@@ -1,5 +1,5 @@
-//! Our own processes for the patterns of more than two: a server and its clients, the links of a ring,
-//! holders of connections that are not used, and processes that compute.
+//! Our own processes for the patterns of more than two: a server and its clients, the links of a
+//! ring, processes that hold unused connections, and processes that compute.
 //!
 //! A server, a client and a link do what `peers/mpi.c` does, over Causeway's message layer.
 
@@ -34,7 +34,7 @@ pub(crate) struct Assignment {
 /// A process's role.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Role {
-    /// Replies to requests with `size` bytes until every client has said that it is done.
+    /// Replies to requests with `size` bytes until every client has reported that it is done.
     Server {
         listen: String,
         clients: usize,
@@ -321,7 +321,7 @@ struct Link {
     before: Addr,
     first: bool,
     token: Memory,
-    /// How often the token had been passed on before it came here.
+    /// How often the token had been passed on before it arrived here.
     passed: u64,
 }
 

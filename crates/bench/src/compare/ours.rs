@@ -118,7 +118,7 @@ impl Ours {
         Ok(Figure::of_exchange(trial, &spread))
     }
 
-    /// After a pause a message costs at least what waking a process by a futex does.
+    /// After a pause a message costs at least as much as waking a process by a futex.
     fn bare_futex(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
         let Some(exchange) = trial.exchange() else {
             return Ok(Vec::new());
@@ -285,7 +285,7 @@ impl Ours {
                 known += count;
             }
             pair.measure(&worker::Order::Meet { count: known })?;
-            // Drain the holders' last events before measuring goes on.
+            // Drain the holders' last events before the next measurement.
             while let Some((_, event)) = holders.event(Duration::from_millis(50)) {
                 if let Event::Ended(why) = event {
                     return Err(gone(why));

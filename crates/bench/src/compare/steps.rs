@@ -1,4 +1,4 @@
-//! Steps between neighbouring sizes: how much longer a message takes that is a little larger.
+//! Steps between neighbouring sizes: how much longer a slightly larger message takes.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::parts::findings::{Findings, Series};
 const MOST: f64 = 1.5;
 /// Sizes whose ratio is larger are not compared.
 const FARTHEST: f64 = 2.0;
-/// Up to this size, in bytes, a message's length is taken to cost nothing.
+/// Up to this size, in bytes, a message's length is assumed to cost nothing.
 const FREE_BYTES: u64 = 8;
 /// Where every byte costs the same, time grows in proportion to size, and that is no step; this factor allows for
 /// errors of measurement.
@@ -58,7 +58,7 @@ impl Step<'_> {
     /// Whether the step is within its bound.
     pub(crate) fn verdict(&self, method: &str) -> Verdict {
         let [below, above] = [self.below, self.above].map(|one| size_name(one.size as f64));
-        // Both are of the same part, so that there is a ratio of each run.
+        // Both figures are of the same part, so that each run has a ratio.
         let ratios = self.above.over(self.below);
         let row = Row::new("latency", "", 0, "ratio", &ratios);
         Verdict {

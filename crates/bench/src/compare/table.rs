@@ -13,7 +13,8 @@ pub(crate) fn gap(gaps: &[Gap], participant: &str, case: &str) -> Option<&'stati
     Some(gap.how)
 }
 
-/// Medians with a column for each participant; where one has none because a trial failed, the cell says so.
+/// Medians with a column for each participant; where a participant has none because a trial failed,
+/// the cell shows that.
 pub(crate) fn medians(rows: &[Row], participants: &[String], gaps: &[Gap]) -> Table {
     let mut head = vec!["case", "size"];
     head.extend(participants.iter().map(String::as_str));

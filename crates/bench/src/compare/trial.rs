@@ -1,4 +1,4 @@
-//! What each participant runs once in a run, and the figures that result.
+//! The patterns that each participant runs once in a run, and the figures that result.
 
 use serde::Serialize;
 
@@ -13,9 +13,9 @@ pub(crate) enum Pattern {
     Latency,
     /// Windows of messages, by size: bandwidth, and the rate of small ones.
     Bandwidth,
-    /// Many clients ask one server.
+    /// One server with many clients.
     Load,
-    /// A token goes round more processes than there are processors.
+    /// A token is passed round more processes than there are processors.
     Ring,
     /// Half round trips while other peers are connected and idle, or active.
     Idle,
@@ -104,7 +104,7 @@ impl Trial {
         self.sizes.iter().copied().filter(|size| *size > 0)
     }
 
-    /// How long a server is asked, or a token passed round.
+    /// How long clients send requests to a server, or a token is passed round.
     pub(crate) fn milliseconds(&self) -> u64 {
         if self.effort.quick { 300 } else { 1000 }
     }

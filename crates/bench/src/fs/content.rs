@@ -14,7 +14,7 @@ pub(crate) const PAGE: usize = 4096;
 pub(crate) struct Content;
 
 impl Content {
-    /// Fills `bytes` as they lie in the file from `offset` on.
+    /// Fills `bytes` with the content of the file from `offset` on.
     pub(crate) fn fill(offset: u64, bytes: &mut [u8]) {
         for (at, chunk) in bytes.chunks_mut(8).enumerate() {
             let word = random::nth((at * 8 % PIECE_BYTES) as u64, 0).to_le_bytes();
@@ -29,7 +29,7 @@ impl Content {
         }
     }
 
-    /// The stamps of a piece of `len` bytes that lies at `offset`, each with its position in the piece.
+    /// The stamps of a piece of `len` bytes at `offset`, each with its position in the piece.
     pub(crate) fn stamps(offset: u64, len: usize) -> impl Iterator<Item = (usize, [u8; 8])> {
         (0..len)
             .step_by(PAGE)
@@ -43,7 +43,8 @@ impl Content {
             })
     }
 
-    /// The position in the file of the first byte that differs from what [`Content::fill`] makes.
+    /// The position in the file of the first byte that differs from the content that
+    /// [`Content::fill`] writes.
     pub(crate) fn first_difference(offset: u64, bytes: &[u8]) -> Option<u64> {
         let mut wanted = vec![0; bytes.len()];
         Self::fill(offset, &mut wanted);

@@ -1,4 +1,4 @@
-//! What connected clients cost a server that has little or nothing to do for them.
+//! The cost, for a server, of connected clients that send little or nothing.
 
 use causeway_command::failure::{Failure, Outcome};
 
@@ -8,7 +8,7 @@ use super::worker::Order;
 
 /// Processes that the many clients of [`many_clients`] are in: each has descriptors for some thousand.
 const CLIENT_PROCESSES: usize = 8;
-/// One of this many clients makes more files.
+/// One in this many clients makes more files.
 const ACTIVE: usize = 10;
 /// Files that each of them makes.
 const FILES_EACH: u64 = 10;

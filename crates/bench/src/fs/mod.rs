@@ -1,7 +1,8 @@
 //! `causeway bench fs`: the file system, with the machine's limits beside it.
 //!
-//! [`setup`] is what all measurements share, [`worker`] one client process, [`system_calls`] one that uses a directory, [`mounts`] one that serves
-//! a mount, [`processes`] all of a measurement, [`content`] what is written, [`limits`] what `dd` reaches; then one module for each group
+//! [`setup`] is shared by all measurements, [`worker`] is one client process, [`system_calls`] one
+//! that uses a directory, [`mounts`] one that serves a mount, [`processes`] all of a measurement,
+//! [`content`] the data that is written, [`limits`] the rates of `dd`; then one module for each group
 //! of measurements.
 
 mod content;
@@ -119,7 +120,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     if size < 1 << 20 {
         return Err(Failure::usage(
             "reading --size",
-            "less than 1 MiB says nothing about transfers",
+            "less than 1 MiB is too little to measure transfers",
         ));
     }
     let mut bench = Bench {

@@ -1,7 +1,7 @@
-//! The mount, through which programs use the file system, beside a pass-through FUSE file system and the local one beneath that.
+//! The mount, through which programs use the file system, compared with a pass-through FUSE file system and the local one beneath it.
 //!
-//! What is done is what IOR and mdtest do: files of each process's own, written and read in blocks of 1 MiB, pages read at random, and many
-//! empty files made, looked at and removed.
+//! The operations are those of IOR and mdtest: each process writes and reads its own files in blocks of 1 MiB, reads pages at random, and
+//! creates, stats and removes many empty files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,13 +34,14 @@ enum Place {
     Local,
 }
 
-/// What was measured, and the unit of its figures.
+/// A pattern of use, and the unit of its figures.
 type Pattern = (&'static str, &'static str);
 
 /// The values of all runs by pattern, number of processes and place.
 type Values = BTreeMap<(Pattern, usize, Place), Vec<f64>>;
 
-/// Measures them. Where nothing can be mounted and this was not asked for by name, that is noted.
+/// Measures all patterns. If nothing can be mounted, a note says so, unless this measurement was
+/// requested by name: then it fails.
 pub(super) fn run(bench: &mut Bench) -> Outcome {
     let setup = bench.start()?;
     let scratch = setup.scratch.path();
@@ -76,7 +77,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     for processes in PROCESSES {
         let mut programs = Programs::start(processes)?;
         for round in 0..bench.runs {
-            // Who is first alternates between runs.
+            // The order alternates between runs.
             let mut places = places.clone();
             places.rotate_left(round as usize % 3);
             for (place, directory) in &places {
@@ -89,7 +90,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     Ok(())
 }
 
-/// Starts the processes that serve mounts, and waits until these are there.
+/// Starts the processes that serve mounts, and waits until both are mounted.
 fn serve(mounts: [(Source, &PathBuf); 2]) -> Outcome<Pool<Report>> {
     let mut pool = Pool::default();
     for (source, at) in mounts {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::pass_through;
 use super::work::Report;
 
-/// What is mounted, and where.
+/// The file system that is mounted, and the directory that it is mounted at.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Assignment {
     pub(crate) source: Source,
@@ -58,7 +58,7 @@ pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
     Ok(())
 }
 
-/// Reports that the mount is there, and waits until it is not needed any more.
+/// Reports that it is mounted, and waits until the mount is no longer needed.
 fn wait(channel: &mut Channel) -> Outcome {
     channel.send(&Report::Ready)?;
     while channel.receive::<()>()?.is_some() {}

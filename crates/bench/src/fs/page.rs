@@ -162,7 +162,7 @@ fn clients_of(text: &str) -> Option<f64> {
     text.strip_suffix("-clients")?.parse().ok()
 }
 
-/// A figure by the number of clients, or by a size: `x_title` says by which.
+/// A figure by the number of clients, or by a size, which `x_title` names.
 fn by_size(
     page: &mut Page,
     lines: &[Line],

@@ -1,6 +1,6 @@
-//! The least that a file system through FUSE does: each request is one system call, on a directory of this machine.
+//! The least work of a file system through FUSE: each request is one system call, on a directory of this machine.
 //!
-//! It is what Causeway's mount is compared with, and has what the measurement needs: files and directories are made, opened, read, written and
+//! Causeway's mount is compared with it. It supports only what the measurement needs: files and directories are made, opened, read, written and
 //! removed; none is listed or renamed. The kernel keeps names, attributes and content, as nobody else changes the directory.
 
 use std::collections::HashMap;
@@ -22,9 +22,9 @@ use fuser::{
 };
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, mkdirat, openat, statat, unlinkat};
 
-/// How long the kernel keeps what it knows.
+/// How long the kernel caches names and attributes.
 const KEPT: Duration = Duration::from_secs(3600);
-/// As Causeway's mount has them.
+/// The same as for Causeway's mount.
 const MAX_TRANSFER: u32 = 1 << 20;
 
 /// A name that the kernel knows.
@@ -44,7 +44,7 @@ struct PassThrough {
     opened: AtomicU64,
 }
 
-/// Mounts the directory `from` at `at`, served by so many threads.
+/// Mounts the directory `from` at `at`, served by `threads` threads.
 pub(super) fn mount(from: &Path, at: &Path, threads: usize) -> io::Result<BackgroundSession> {
     let root = openat(
         CWD,
@@ -113,7 +113,7 @@ impl PassThrough {
         node.directory.clone().ok_or(Errno::ENOTDIR)
     }
 
-    /// Where an object that is no root lies, and its name there.
+    /// The directory of an object other than the root, and the object's name in it.
     fn place(&self, inode: INodeNo) -> Result<(Arc<OwnedFd>, OsString), Errno> {
         let nodes = lock(&self.nodes);
         let node = nodes.get(&inode.0).ok_or(Errno::ENOENT)?;
@@ -127,7 +127,7 @@ impl PassThrough {
             .ok_or(Errno::EBADF)
     }
 
-    /// The kernel learns of a name.
+    /// Reports a name to the kernel.
     fn enter(&self, above: Arc<OwnedFd>, name: &OsStr, stat: &Stat) -> Result<FileAttr, Errno> {
         let found = attributes(stat);
         let directory = match found.kind {
@@ -250,10 +250,10 @@ impl Filesystem for PassThrough {
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
-            // Kernels without it do more requests.
+            // Kernels without it send more requests.
             let _ = config.add_capabilities(wanted);
         }
-        // Kernels that permit less take their own value.
+        // Kernels that permit less use their own value.
         let _ = config.set_max_write(MAX_TRANSFER);
         let _ = config.set_max_readahead(MAX_TRANSFER);
         Ok(())

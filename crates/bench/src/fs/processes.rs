@@ -32,7 +32,7 @@ pub(crate) type Programs = Processes<system_calls::Order>;
 pub(crate) struct Timing {
     /// From the common start to the last end.
     pub(crate) seconds: f64,
-    /// The sum of what all workers counted.
+    /// The sum of the operations that all workers counted.
     pub(crate) operations: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One large file, written and read by several processes, beside `dd` on the same storage, and what its checksums cost.
+//! One large file, written and read by several processes, beside `dd` on the same storage, and the cost of its checksums.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,7 +14,7 @@ use super::processes::ClientProcesses;
 use super::setup::{Bench, Setup};
 use super::worker::{Order, Part};
 
-/// Most client processes: more than the machine has processors says little about one file.
+/// Most client processes: with more than the machine's processors, figures of one file mean little.
 const MOST_CLIENTS: usize = 4;
 const FILE: &str = "/large";
 

@@ -26,7 +26,7 @@ pub(crate) struct Bench {
     pub(crate) tree: Option<PathBuf>,
     /// Files of that tree, at most.
     pub(crate) tree_files: u64,
-    /// What is measured next was asked for by name.
+    /// Whether the next measurement was requested by name.
     pub(crate) asked_for: bool,
     /// Numbers of client processes.
     pub(crate) clients: Vec<usize>,
@@ -63,7 +63,8 @@ impl Bench {
         Ok(())
     }
 
-    /// A file system of its own on the usual storage, in a directory that goes with it.
+    /// Starts a file system of its own on the usual storage, in a directory that is removed with
+    /// it.
     pub(crate) fn start(&self) -> Outcome<Setup> {
         Self::start_with(&self.storage, Durability::Relaxed, true, Vec::new())
     }
@@ -73,8 +74,8 @@ impl Bench {
         Self::start_with(&self.storage, Durability::Relaxed, false, Vec::new())
     }
 
-    /// A file system on the disk, whose metadata server syncs before it acknowledges: with a commit for each operation, or one
-    /// for all that wait.
+    /// Starts a file system on the disk, whose metadata server syncs before it acknowledges: with a
+    /// commit for each operation, or one for all that wait.
     pub(crate) fn start_synced(&self, each: bool) -> Outcome<Setup> {
         let environment = match each {
             true => vec![("CAUSEWAY_COMMIT_EACH".to_owned(), "1".to_owned())],

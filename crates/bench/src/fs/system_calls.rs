@@ -1,5 +1,5 @@
-//! One process of `causeway bench fs` that uses directories as any program does, by system calls: of a mount, and of what it is compared
-//! with.
+//! One process of `causeway bench fs` that uses directories by system calls, as any program does: directories of a mount, and of the file
+//! systems that it is compared with.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -23,18 +23,18 @@ pub(crate) struct Assignment {
     pub(crate) number: usize,
 }
 
-/// What a process can be told to do.
+/// An operation that a process can be ordered to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Makes a directory, and in it empty files: opens each with `O_EXCL` and closes it.
     Create { directory: PathBuf, count: u64 },
     /// Asks for the attributes of these files.
     Stat { directory: PathBuf, count: u64 },
-    /// Removes these files. The directory goes at the next order.
+    /// Removes these files. The directory is removed at the next order.
     Unlink { directory: PathBuf, count: u64 },
-    /// Makes a file and writes it in blocks, then closes it.
+    /// Creates a file, writes it in blocks, and closes it.
     Write { path: PathBuf, size: u64 },
-    /// Reads the file in blocks, and not from the kernel's cache as far as that can be emptied.
+    /// Reads the file in blocks. The kernel's cache is emptied before, if that is possible.
     Read { path: PathBuf, size: u64 },
     /// Reads pages of the file at random, all of which was read before.
     ReadAnywhere {
@@ -42,14 +42,14 @@ pub(crate) enum Order {
         size: u64,
         count: u64,
     },
-    /// Compares the file with what was written, and removes it.
+    /// Compares the file with the data that was written, and removes it.
     Compare { path: PathBuf, size: u64 },
 }
 
 struct Program {
     number: usize,
     block: Vec<u8>,
-    /// The file of the order that is carried out next.
+    /// The file that the next order uses.
     file: Option<File>,
 }
 
@@ -74,7 +74,7 @@ impl Work for Program {
             Order::Write { .. } => Content::fill(0, &mut self.block),
             Order::Read { path, .. } => {
                 let file = File::open(path).doing(|| opening(path))?;
-                // File systems in memory keep what they have.
+                // File systems in memory keep their content.
                 rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).doing(|| opening(path))?;
                 self.file = Some(file);
             }

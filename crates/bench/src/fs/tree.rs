@@ -15,9 +15,9 @@ use causeway_report::units::bytes_text;
 use super::setup::Bench;
 use crate::spinners::Spinners;
 
-/// Directories of this machine whose files are taken, from the first on, until there are enough.
+/// Directories of this machine whose files are used, from the first on, until there are enough.
 const USUAL: [&str; 3] = ["/usr/share", "/usr/include", "/usr/lib"];
-/// Larger files are not taken from there, and no more bytes than this together.
+/// Larger files are not used, and not more than this number of bytes in total.
 const MOST_FILE_BYTES: u64 = 256 << 10;
 const MOST_BYTES: u64 = 256 << 20;
 
@@ -28,7 +28,7 @@ struct Copied {
     bytes: u64,
 }
 
-/// Figures of all runs, beside one kind of neighbour: files per second.
+/// Figures of all runs, with or without a computing program beside them: files per second.
 #[derive(Default)]
 struct Rates {
     put: Vec<f64>,
@@ -94,7 +94,7 @@ fn one_run(cluster: &Cluster, scratch: &Path, files: u64, rates: &mut Rates) -> 
                 .args(arguments),
         )
     };
-    // Both begin with nothing of the tree left to be written to the disk.
+    // Before both, all data of the tree has been written to the disk.
     tool("sync", &["-f".as_ref(), scratch.as_ref()])?;
     let copy = tool("cp", &["-r".as_ref(), source.as_ref(), local.as_ref()])?;
     let sync = tool("sync", &["-f".as_ref(), local.as_ref()])?;
@@ -142,7 +142,7 @@ fn timed(command: &mut Command) -> Outcome<f64> {
     }
 }
 
-/// Copies the files that are measured to `source`, all of the tree that was named or enough of this machine's.
+/// Copies the files that are measured to `source`: the whole tree that the user named, or enough files of this machine.
 fn gather(bench: &Bench, source: &Path) -> Outcome<Copied> {
     let mut copied = Copied::default();
     if let Some(tree) = &bench.tree {
@@ -187,7 +187,7 @@ fn copy(
         };
         let target = to.join(name);
         if found.is_dir() {
-            // A directory none of whose files is wanted is not worth making.
+            // A directory without a wanted file is not created.
             if wanted(*copied, 0) {
                 copy(&path, &target, copied, wanted)?;
             }
@@ -200,7 +200,7 @@ fn copy(
     Ok(())
 }
 
-/// What is in a directory, in the order of names.
+/// The entries of a directory, in the order of their names.
 fn entries(directory: &Path) -> Outcome<Vec<(std::ffi::OsString, PathBuf)>> {
     let doing = || format!("reading {}", directory.display());
     let mut found = Vec::new();

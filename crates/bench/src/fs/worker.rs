@@ -42,7 +42,7 @@ pub(crate) enum Order {
         size: usize,
         batch: bool,
     },
-    /// Asks for the attributes of the files made.
+    /// Reads the attributes of the files made.
     Stat { directory: String, count: u64 },
     /// Lists the directory with attributes.
     List { directory: String },
@@ -355,8 +355,8 @@ impl Worker {
         Ok(count)
     }
 
-    /// Writes or reads a tile. Bytes that are read are compared in any case: memory speed is not what tiles
-    /// are about.
+    /// Writes or reads a tile. Bytes that are read are always compared: tiles do not measure memory
+    /// speed.
     fn tile(&mut self, tile: &Tile, write: bool) -> Outcome<u64> {
         let file = &mut self.opened()?;
         let bytes = usize::try_from(tile.width * tile.rows).doing(|| "making a tile".to_owned())?;

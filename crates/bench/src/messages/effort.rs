@@ -1,12 +1,12 @@
 //! How often something is measured, and which sizes of messages are measured in which way.
 
-/// Smallest message whose bandwidth is compared with copying: smaller copies stay in the innermost cache and are no
-/// measure for messages.
+/// Smallest message whose bandwidth is compared with copying: smaller copies stay in the innermost
+/// cache and cannot be compared with messages.
 pub(crate) const COPY_BYTES: u64 = 64 << 10;
 /// Largest message whose rate is shown beside its bandwidth.
 pub(crate) const RATE_BYTES: u64 = 4096;
 
-/// Numbers of repetitions: enough to be measured, and no more.
+/// Numbers of repetitions: enough for a measurement, and no more.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
     /// Fewer repetitions: an impression, not a measurement.
@@ -26,7 +26,7 @@ impl Effort {
         self.rounds(size, if method == "shm" { 100_000 } else { 20_000 })
     }
 
-    /// Number of round trips whose times are taken one by one: enough for a 99th percentile.
+    /// Number of round trips that are timed one by one: enough for a 99th percentile.
     pub(crate) fn samples(self, method: &str, size: u64) -> u64 {
         let (least, most) = if self.quick {
             (100, 1000)

@@ -1,5 +1,5 @@
-//! Messages there and back whose times are taken one by one: their mean, median and 99th percentile. Between messages
-//! each side does nothing, sleeps or computes, which counts for neither way.
+//! Round trips that are timed one by one: their mean, median and 99th percentile. Between messages
+//! each side does nothing, sleeps or computes, which is not counted.
 //!
 //! `compare/peers/mpi.c` does the same over MPI.
 
@@ -17,7 +17,7 @@ use crate::layer::{Layer, PATIENCE};
 
 /// Tag of the messages.
 const EXCHANGE: u64 = 4;
-/// Bytes at the front of a message for a word, if the message is large enough.
+/// Bytes for a word at the start of a message, if the message is large enough.
 const WORD_BYTES: usize = 8;
 /// Messages there and back before the times are taken.
 pub(crate) const WARM_UP_EXCHANGES: u64 = 10;
@@ -51,7 +51,7 @@ impl Between {
     }
 }
 
-/// How often messages go there and back, and the work of both sides in between.
+/// How many round trips are made, and the work of both sides in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Exchange {
     /// Bytes of a message.
@@ -108,7 +108,7 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    /// What both sides saw together; none if no side led.
+    /// The figures of both sides together; none if no side led.
     pub(crate) fn together(sides: &[Self]) -> Option<Spread> {
         let lead = sides.iter().find(|side| side.times.is_some())?;
         let [mean_us, median_us, p99_us] = lead.times?;
@@ -122,7 +122,7 @@ impl Side {
     }
 }
 
-/// What carries the messages of an exchange.
+/// The carrier of the messages of an exchange.
 pub(crate) trait Carrier {
     /// Sends a message with a word in it, if it has room for one.
     fn send(&mut self, word: u64) -> Outcome;
@@ -135,8 +135,9 @@ pub(crate) trait Carrier {
 pub(crate) struct LayerCarrier<'a> {
     pub(crate) layer: &'a mut Layer,
     pub(crate) peer: Addr,
-    /// The send buffer. It is not the receive buffer, as in the latency benchmarks of MPI and UCX: a message
-    /// whose bytes were just written takes longer where its receiver reads them from the sender's memory.
+    /// The send buffer. It is not the receive buffer, as in the latency benchmarks of MPI and UCX:
+    /// a message whose bytes were just written takes longer if its receiver reads them from the
+    /// sender's memory.
     pub(crate) out: Memory,
     pub(crate) into: Memory,
 }
@@ -161,11 +162,11 @@ impl Carrier for LayerCarrier<'_> {
     }
 }
 
-/// Pairs of cache lines that are bounced, and the words of a pair: its lines lie two lines apart, since processors fetch
-/// lines by twos.
+/// Pairs of cache lines that are bounced, and the words of a pair: its lines are two lines apart,
+/// since processors fetch lines in pairs.
 pub(crate) const PAIRS: usize = 8;
 pub(crate) const PAIR_WORDS: usize = 32;
-/// The words that two processes share: those pairs, and behind them the words of a bare futex.
+/// The words that two processes share: those pairs, followed by the words of a bare futex.
 pub(crate) const SHARED_WORDS: usize = (PAIRS + 2) * PAIR_WORDS;
 /// Counters of messages and the words that they carry, by direction, each on cache lines of its own.
 const COUNTERS: [usize; 2] = [PAIRS * PAIR_WORDS, PAIRS * PAIR_WORDS + 16];

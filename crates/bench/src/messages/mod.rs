@@ -149,7 +149,8 @@ impl Trial {
         }
     }
 
-    /// The case of the limit that the trial is compared with, and the name of the ratio; none if there is no limit.
+    /// The case of the limit that the trial is compared with, and the name of the ratio; none if
+    /// there is no limit.
     fn limit(&self) -> Option<(&'static str, &'static str)> {
         match self.what {
             What::Latency if self.method == "tcp" => Some(("latency/bare-tcp-polling", "to-limit")),
@@ -200,7 +201,8 @@ impl Trial {
     }
 }
 
-/// Measures each trial as often as asked for, and again those that then lack parts at the distance of the limit.
+/// Measures each trial as often as requested, and repeats those that then lack parts at the
+/// distance of the limit.
 fn measure(
     benchmark: &Benchmark,
     pair: &mut Pair,

@@ -81,7 +81,7 @@ impl Pair {
         }
     }
 
-    /// Gives an order first to the end that listens, then, with its address, to the other one.
+    /// Sends an order first to the end that listens, then, with its address, to the other one.
     fn introduce(&mut self, order: impl Fn(&str) -> Order) -> Outcome<String> {
         let what = "introducing the two processes";
         self.pool.send(FOLLOW, &order(""))?;
@@ -141,12 +141,12 @@ impl Pair {
         }
     }
 
-    /// Exchanges messages whose times are taken one by one, over the method that is open.
+    /// Exchanges messages that are timed one by one, over the method that is open.
     pub(crate) fn exchange(&mut self, exchange: Exchange) -> Outcome<Spread> {
         self.spread(&Order::Exchange(exchange))
     }
 
-    /// Exchanges words by a bare futex whose times are taken one by one.
+    /// Exchanges words by a bare futex, timed one by one.
     pub(crate) fn bare_futex(&mut self, exchange: Exchange) -> Outcome<Spread> {
         self.spread(&Order::BareFutex(exchange))
     }

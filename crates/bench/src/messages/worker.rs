@@ -1,8 +1,8 @@
 //! One end of a pair of processes that exchange messages, over the message layer and over bare
 //! sockets and cache lines.
 //!
-//! Both ends get the same orders. The first end leads: it sends first, takes the time and reports it;
-//! the second one echoes.
+//! Both ends are sent the same orders. The first end leads: it sends first, measures the time and
+//! reports it; the second one echoes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -24,15 +24,15 @@ const ECHO: u64 = 1;
 const WINDOW: u64 = 2;
 const ACK: u64 = 3;
 
-/// Rounds before each measurement, with the same memory: both ends reach the point where they wait for each
-/// other, and pages and mappings exist. The peers of `bench compare` do as much.
+/// Rounds before each measurement, with the same memory: both ends reach the point where they wait
+/// for each other, and pages and mappings exist. The peers of `bench compare` do the same.
 const WARM_UP_ROUNDS: u64 = 50;
 const WARM_UP_WINDOWS: u64 = 2;
 
 /// Which end this process is, and where it runs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Assignment {
-    /// This end sends first and takes the time.
+    /// This end sends first and measures the time.
     pub(crate) leads: bool,
     /// The processor to run on, if there are two.
     pub(crate) processor: Option<usize>,
@@ -43,9 +43,11 @@ pub(crate) struct Assignment {
 /// The next step of both ends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Opens a bare socket pair: the second end listens and reports the port, which the first one gets.
+    /// Opens a bare socket pair: the second end listens and reports the port, which the first one
+    /// is sent.
     Socket { port: u16 },
-    /// Starts the message layer: the second end listens and reports the address, which the first one gets.
+    /// Starts the message layer: the second end listens and reports the address, which the first
+    /// one is sent.
     Layer {
         listen: String,
         address: String,
@@ -64,7 +66,7 @@ pub(crate) enum Order {
     Copy { size: usize, rounds: u64 },
     /// Bounces messages, after warming up.
     Latency { size: usize, rounds: u64 },
-    /// Exchanges messages whose times are taken one by one.
+    /// Exchanges messages that are timed one by one.
     Exchange(Exchange),
     /// Exchanges words by a bare futex.
     BareFutex(Exchange),
@@ -79,7 +81,7 @@ pub(crate) enum Order {
         rounds: u64,
         allocate: bool,
     },
-    /// Sends one message with a known content, which the other end compares.
+    /// Sends one message with known content, which the other end compares.
     Check { size: usize, allocate: bool },
 }
 
@@ -92,7 +94,7 @@ pub(crate) enum Report {
     Listening(String),
     /// Seconds that the order took, by the median of its parts; 0 from the end that does not lead.
     Timing(f64),
-    /// What this end measured of an exchange.
+    /// The measurements of this end in an exchange.
     Exchanged(Side),
 }
 
@@ -101,7 +103,7 @@ struct End {
     words: SharedWords,
     socket: Option<TcpStream>,
     layer: Option<(Layer, Addr)>,
-    /// Messages that came by a bare futex.
+    /// Messages that arrived by a bare futex.
     woken: u64,
 }
 
@@ -234,8 +236,9 @@ impl End {
         }
     }
 
-    /// Two words on cache lines of their own, each written by one end and watched by the other; some bounces on each of
-    /// several such pairs of lines, so that the median part is not that of a line which lies well or badly.
+    /// Two words on cache lines of their own, each written by one end and watched by the other;
+    /// some bounces on each of several such pairs of lines, so that the median part is not that of
+    /// one well or badly placed line.
     fn cache_line(&self, rounds: u64) -> Outcome<f64> {
         let mut batches = Batches::start(rounds);
         for (pair, lines) in (0..).zip(self.words.words().chunks_exact(PAIR_WORDS).take(PAIRS)) {
@@ -297,7 +300,8 @@ fn await_word(word: &AtomicU64, wanted: u64) -> Outcome {
     while word.load(Ordering::Acquire) != wanted {
         std::hint::spin_loop();
         spins += 1;
-        // On one processor only the scheduler lets the other end run; and if that has ended, this end ends too.
+        // On one processor only the scheduler lets the other end run; and if that end has exited,
+        // this end exits too.
         if spins.is_multiple_of(1 << 20) {
             std::thread::yield_now();
             if spins > 1 << 36 {
@@ -449,7 +453,8 @@ impl Measurement<'_> {
     fn windows(&mut self, memory: &Memory, window: usize, rounds: u64) -> Outcome<f64> {
         let token = Memory::zeroed(8);
         let mut batches = Batches::start(rounds);
-        // As MPI programs do, whose requests are words: all are posted, then those in progress waited for.
+        // As in MPI programs, whose requests are words: all are posted, then those in progress are
+        // waited for.
         let mut pending = Vec::with_capacity(window);
         for _ in 0..rounds {
             for _ in 0..window {

@@ -153,7 +153,7 @@ fn trials(arguments: &Arguments) -> Vec<Trial> {
             let sizes = arguments.tile_widths.iter().map(|width| width * ELEMENT);
             trials.push(trial(PATTERNS[0], *ranks, sizes.collect()));
         }
-        // What divides the edge of the cube.
+        // The numbers of ranks that divide the edge of the cube.
         if is_chosen(PATTERNS[1]) && [1, 4, 16, 64].contains(ranks) {
             trials.push(trial(PATTERNS[1], *ranks, vec![0]));
         }

@@ -45,7 +45,7 @@ pub(super) struct Library {
     options: Vec<&'static str>,
     /// The program that was built for this library alone, if one was.
     program: Option<PathBuf>,
-    /// A directory for files that the launcher leaves behind.
+    /// A directory for files that the launcher leaves.
     scratch: Option<PathBuf>,
 }
 
@@ -67,7 +67,7 @@ impl Library {
                         doing(),
                         format!("{LIBRARY} is not beside {}", launcher.display()),
                     )
-                    .hint("`make mpi` builds it; `--library FILE` says where it is")
+                    .hint("`make mpi` builds it; `--library FILE` sets its path")
                 })?
             }
         };
@@ -177,7 +177,8 @@ impl Program {
         let write =
             |name: &str, text: &str| std::fs::write(directory.join(name), text).doing(doing);
         write("mpi.h", HEADER)?;
-        // The program is linked with none of the libraries, as each may give its functions versions of its own.
+        // The program is linked with none of the libraries, as each may have versioned symbols of
+        // its own.
         let stand_in = directory.join("stand-in");
         std::fs::create_dir_all(&stand_in).doing(doing)?;
         write("stand-in/functions.c", &self::stand_in(HEADER))?;

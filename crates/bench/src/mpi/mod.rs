@@ -1,9 +1,10 @@
 //! `causeway bench mpi`: one MPI program, compiled once for the standard ABI, run with our library and with MPICH's; and
 //! compiled by Open MPI's own compiler, run with that.
 //!
-//! [`library`] is a library with its launcher and builds the program (`mpi/*.c` of this crate), [`trial`] lists what is run, [`goals`] what
-//! is to be reached, [`page`] is the report. As in `compare`, each library runs each pattern once in a run, on the same
-//! processors, and figures are compared only where the processors were as far apart.
+//! [`library`] is a library with its launcher, and builds the program (`mpi/*.c` of this crate),
+//! [`trial`] lists the runs, [`goals`] the ratios to be reached, [`page`] is the report. As in
+//! `compare`, each library runs each pattern once in a run, on the same processors, and figures are
+//! compared only where the processors were as far apart.
 
 pub(crate) mod files;
 mod goals;
@@ -177,8 +178,8 @@ fn explain(benchmark: &mut Benchmark, [one, other]: [usize; 2]) {
     );
 }
 
-/// Runs everything `runs` times, and again what then lacks figures to be compared with: with `one` a trial of a participant, if that has
-/// it. Returns how often ours failed, too.
+/// Runs everything `runs` times, and repeats trials that then lack figures to be compared with:
+/// `one` runs a trial of a participant, if that has it. Returns how often our runs failed, too.
 fn measure(
     benchmark: &mut Benchmark,
     participants: &[String],

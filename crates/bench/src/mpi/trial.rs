@@ -1,4 +1,4 @@
-//! What each library runs once in a run.
+//! The patterns that each library runs once in a run.
 
 use crate::sizes::Sizes;
 
@@ -33,9 +33,9 @@ enum By {
     Two,
     /// From one to four senders, and the receiver.
     Senders,
-    /// The numbers that were asked for.
+    /// The requested numbers.
     Chosen,
-    /// The numbers that were asked for, and far more ranks than processors with small messages.
+    /// The requested numbers, and far more ranks than processors with small messages.
     ChosenAndCrowd,
     Many,
     /// Two, and a master with several workers.
@@ -44,7 +44,7 @@ enum By {
     ManyAndMost,
 }
 
-/// A pattern that the program knows.
+/// A pattern that the program implements.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pattern {
     pub(super) name: &'static str,

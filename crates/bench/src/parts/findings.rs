@@ -1,4 +1,4 @@
-//! Figures of all runs, by case, participant and size, in the order in which they first came.
+//! Figures of all runs, by case, participant and size, in the order in which they first occurred.
 
 use causeway_report::rows::{Row, median};
 
@@ -90,7 +90,7 @@ impl Findings {
         all
     }
 
-    /// The participants that are no limits, in the order in which their figures came.
+    /// The participants that are not limits, in the order in which their figures first occurred.
     pub(crate) fn participants(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for one in &self.series {

@@ -1,8 +1,8 @@
 //! The parts of a measurement, each one trial of one participant, and which of them may be compared: those that were
 //! measured while the two processors were as far apart ([`crate::distance`]).
 //!
-//! [`repeats`] measures parts until enough of them may be compared, [`figure`] is what a part yields, [`findings`] are
-//! the figures of all.
+//! [`repeats`] measures parts until enough of them may be compared, [`figure`] is the result of a
+//! part, [`findings`] are the figures of all.
 
 pub(crate) mod figure;
 pub(crate) mod findings;
@@ -17,7 +17,7 @@ use crate::distance::{Classes, Distances, Label};
 use figure::Figure;
 use findings::Findings;
 
-/// A trial of one participant that came to an end, or to a failure with figures before it.
+/// A trial of one participant that has finished, or failed with figures before the failure.
 pub(crate) struct Part {
     /// The trial's number.
     pub(crate) trial: usize,
@@ -170,8 +170,8 @@ impl Parts {
         json!(labels)
     }
 
-    /// How far apart the processors were, what is compared, and what has nothing to be compared with. `why` says why a
-    /// distance is unknown.
+    /// How far apart the processors were, what is compared, and what has nothing to be compared
+    /// with. `why` is the reason why a distance is unknown.
     pub(crate) fn notes(&self, why: Option<&str>) -> Vec<String> {
         let classes = self.classes();
         let labels = self.labels(&classes);

@@ -1,5 +1,5 @@
-//! Measures all trials of a plan, then repeats those that have too few parts at the distance of the processors at which they
-//! are compared; at most as often as the plan says.
+//! Measures all trials of a plan, then repeats those that have too few parts at the distance of the
+//! processors at which they are compared; at most as often as the plan permits.
 
 use std::collections::BTreeSet;
 

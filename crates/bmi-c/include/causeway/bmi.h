@@ -28,8 +28,8 @@
  *
  * RETURN VALUES
  *     Calls that return an int return 0 or more on success, and one of the codes BMI_E..., which are
- *     negative, on failure. BMI_strerror() says what a code means, BMI_last_error() what went wrong
- *     this time. A call that fails has done nothing, unless its description says otherwise.
+ *     negative, on failure. BMI_strerror() returns the meaning of a code, BMI_last_error() the details of
+ *     the last error. A call that fails has done nothing, unless its description states otherwise.
  *
  * HANDLES
  *     An instance, an address, a context and an operation are numbers, though bmi_t * looks like a
@@ -79,7 +79,7 @@
  *
  *     Each peer takes a few of the process's descriptors. No call changes the limit of open files: a program
  *     with many peers raises it itself (setrlimit(RLIMIT_NOFILE), or ulimit -n before it starts). Without
- *     descriptors, new connections fail with an error that says so, and existing ones go on.
+ *     descriptors, new connections fail with an error that states this, and existing ones go on.
  *
  * SIGNALS
  *     No call changes the disposition of a signal, SIGPIPE included; a signal does not end a sleep
@@ -161,9 +161,9 @@ typedef int64_t bmi_size_t;
 #define BMI_ECLOSED (-14)      /* it closed the connection: it has finalized or ended */
 #define BMI_EBROKEN (-15)      /* it died, or the network lost it */
 #define BMI_EPROTOCOL (-16)    /* it sent something that the protocol does not allow */
-#define BMI_EAUTH (-17)        /* it is not allowed in, or does not let us in */
+#define BMI_EAUTH (-17)        /* it was refused, or refuses us, as not authorised */
 #define BMI_EDISCONNECTED (-18) /* BMI_addr_disconnect() */
-#define BMI_EFULL (-24)        /* it takes no more connections now: it has no file descriptors or no places
+#define BMI_EFULL (-24)        /* it accepts no more connections now: it has no file descriptors or slots
                                   left. Trying again later may help. If this process has run out of them,
                                   the error is BMI_ESYSTEM */
 
@@ -212,12 +212,12 @@ const char *BMI_version(void);
  * Instances
  */
 
-/* bmi_config.flags: what travels over keyed TCP connections need not be encrypted, if the other side does not ask for
- * it either. It can be read on the way then, and still not be changed or forged. */
+/* bmi_config.flags: data on keyed TCP connections need not be encrypted, if the other side does not request it
+ * either. It can then be read on the way, but still not be changed or forged. */
 #define BMI_CLEARTEXT 1u
 
-/* Settings of an instance. Begin with BMI_CONFIG_INIT, then set what shall differ: 0 (NULL) stands for
- * the usual value everywhere. */
+/* Settings of an instance. Begin with BMI_CONFIG_INIT, then set what is to differ: 0 (NULL) means
+ * the default everywhere. */
 struct bmi_config {
     size_t size;             /* sizeof(struct bmi_config), set by BMI_CONFIG_INIT */
     const char *listen;      /* where others reach this process, separated by commas, such as
@@ -299,7 +299,7 @@ int BMI_finalize(bmi_t *bmi);
  *
  * PARAMETERS
  *     text    room for the text, the program's; at most `room` bytes are written, the last of them a NUL
- *     room    its bytes; 0 (and NULL) to ask for the length
+ *     room    its bytes; 0 (and NULL) to request the length
  *
  * RETURN VALUE
  *     The length of the whole text without its NUL, as snprintf() returns it: if that is `room` or more,
@@ -334,7 +334,7 @@ int BMI_wake(bmi_t *bmi);
  *     No connection is made yet: an absent process is reported by the first operation. Equal texts give
  *     equal handles; each lookup adds a reference. The instance's own address may be looked up, too.
  *     A process that has connected to this one and listens at the address is found under the handle of its
- *     unexpected messages, if it can be told to be the one: two that call each other have one connection.
+ *     unexpected messages, if it is known for certain to be that process: two that call each other have one connection.
  *
  * PARAMETERS
  *     addr       where the handle is written to; 0 if the call fails
@@ -740,13 +740,13 @@ int BMI_memfree(bmi_t *bmi, void *buffer);
 /*
  * BMI_register - names a buffer of the program's that many operations will use
  *
- *     What a method has to know of memory before it can move it, such as a network adapter's registration of its
+ *     The registration that a method needs before it can move memory, such as a network adapter's of its
  *     pages, is then made once for the whole buffer, at its first use, and kept for operations with any part of it. Without
- *     this it is made for each operation, since nothing tells the library when a program frees its memory. Up to 256
+ *     this it is made for each operation, since the library is not notified when a program frees its memory. Up to 256
  *     buffers of together 1 GiB are kept, those used last; larger ones are registered for each operation. Methods that
- *     need no registration (shm, tcp and udp) are no faster by it. Buffers of BMI_memalloc() and BMI_map() are registered
+ *     need no registration (shm, tcp and udp) are not faster with it. Buffers of BMI_memalloc() and BMI_map() are registered
  *     already, and stay what they are. A registered buffer may overlap others; operations may begin in it and end
- *     behind it.
+ *     after it.
  *
  * PARAMETERS
  *     buffer  memory of the program's, which stays allocated until BMI_deregister()
@@ -780,7 +780,7 @@ int BMI_deregister(bmi_t *bmi, void *buffer);
  */
 
 /* Names memory that a process exports to one peer. Plain bytes: the owner sends it to the peer in a
- * message as it lies in memory. Both must have the same byte order. Members but `size` mean something to
+ * message as it is in memory. Both must have the same byte order. Members other than `size` are for
  * the library only. */
 struct bmi_region {
     uint64_t key;
@@ -899,7 +899,7 @@ int BMI_map(bmi_t *bmi, bmi_addr_t addr, const struct bmi_region *region, void *
 #define BMI_SPIN_US 2     /* see bmi_config; 0: none */
 #define BMI_RENDEZVOUS 3  /* which side copies large messages: BMI_ADAPTIVE, BMI_PULL or BMI_PUSH */
 #define BMI_SERVER 4      /* 1: under load this process lets its clients do the copying; 0: not. A
-                             process that listens is one unless told otherwise */
+                             process that listens is one by default */
 
 /* Of BMI_RENDEZVOUS. */
 #define BMI_ADAPTIVE 0 /* by both sides' load */
@@ -916,7 +916,7 @@ int BMI_map(bmi_t *bmi, bmi_addr_t addr, const struct bmi_region *region, void *
 
 /*
  * BMI_set_info - sets an option
- * BMI_get_info - reads one, such as the load that a scheduler wants to know
+ * BMI_get_info - reads one, such as the load, for a scheduler
  *
  * PARAMETERS
  *     addr    the address concerned, or 0. An option of the whole instance takes 0 only

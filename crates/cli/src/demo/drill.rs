@@ -1,5 +1,5 @@
-//! The failure drill: one I/O server is killed in the middle of a phase, stays down until clients have met an error,
-//! and comes back.
+//! The failure drill: one I/O server is killed in the middle of a phase, stays down until clients
+//! have met an error, and is restarted.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl<'a> Drill<'a> {
         self.killed_ns.is_none() || self.over()
     }
 
-    /// At most half of the items are handed out before the server is killed, the others afterwards.
+    /// At most half of the items are assigned before the server is killed, the others afterwards.
     pub(crate) fn most_items(&self, total: usize) -> usize {
         if self.killed_ns.is_none() {
             total.div_ceil(2)

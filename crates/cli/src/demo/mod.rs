@@ -1,7 +1,9 @@
-//! `causeway demo`: the main job, from nothing to a verified tree, through the death of a server.
+//! `causeway demo`: the main use, from an empty file system to a verified tree, including the
+//! failure of a server.
 //!
-//! [`tree`] is what is stored, [`worker`] one client process, [`phase`] how work is given out,
-//! [`drill`] the failure, [`sampler`] what servers moved, [`summary`] and [`page`] the report.
+//! [`tree`] is the data that is stored, [`worker`] one client process, [`phase`] assigns the work,
+//! [`drill`] is the failure, [`sampler`] samples the traffic of servers, [`summary`] and [`page`] are
+//! the report.
 
 mod drill;
 mod page;
@@ -42,7 +44,7 @@ use worker::{Assignment, Content, Done, Item};
 /// Where the tree is stored, and where the second pass stores copies.
 const TREE: &str = "/tree";
 const COPY: &str = "/copy";
-/// The second pass stores every so many-th file once more.
+/// The second pass stores one file in this many once more.
 const COPY_EVERY: usize = 4;
 
 /// Store a real tree, read it back, survive the death of a server, and write a report
@@ -73,7 +75,7 @@ pub(crate) struct Arguments {
     /// The directory in which the servers' storage is made [default: $TMPDIR or /tmp]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// What an acknowledgement promises
+    /// What an acknowledgement guarantees
     #[arg(long, value_enum, default_value_t = Promise::Relaxed)]
     durability: Promise,
     /// Seconds after which an operation fails that cannot be done
@@ -202,7 +204,7 @@ fn perform(
     Ok(result)
 }
 
-/// What is known before the first phase.
+/// The facts that are known before the first phase.
 fn before(arguments: &Arguments, tree: &Tree, source: String, cluster: &Cluster) -> Findings {
     Findings {
         machine: Machine::here(),
@@ -231,7 +233,7 @@ fn before(arguments: &Arguments, tree: &Tree, source: String, cluster: &Cluster)
     }
 }
 
-/// What all phases need.
+/// The data that all phases need.
 struct Show<'a> {
     output: &'a Output,
     clients: usize,
@@ -326,7 +328,7 @@ fn note_lost(phase: &Phase, result: &mut Findings) {
     }
 }
 
-/// Compares what was read with the source.
+/// Compares the data that was read with the source.
 fn compare(
     result: &mut Findings,
     phase: &str,
@@ -382,8 +384,8 @@ fn verify(
     Ok(())
 }
 
-/// The second pass: everything is read again and every fourth file stored again, while a server dies and comes back.
-/// Returns the files whose copies were acknowledged.
+/// The second pass: everything is read again and every fourth file stored again, while a server is
+/// killed and restarted. Returns the files whose copies were acknowledged.
 fn fail_and_recover(
     show: &mut Show<'_>,
     cluster: &mut Cluster,
@@ -430,8 +432,8 @@ fn fail_and_recover(
     Ok(copies)
 }
 
-/// Spreads large and small files evenly, with the largest one right behind the middle, where it meets
-/// the failure.
+/// Spreads large and small files evenly, with the largest one right after the middle, where the
+/// failure happens.
 fn interleave(work: &mut Vec<Work>) {
     let step = 2_654_435_761_u64;
     work.sort_by_key(|work| (work.item.number as u64).wrapping_mul(step) & 0xffff_ffff);

@@ -16,7 +16,7 @@ use super::result::Findings;
 use super::summary::{failure_events, latencies, phases_table, rows};
 use super::worker::SLOT_NS;
 
-/// Errors that the report shows word by word.
+/// Errors that the report shows verbatim.
 const SHOWN_FAULTS: usize = 12;
 
 /// Writes the report.
@@ -179,7 +179,8 @@ fn throughput(page: &mut Page, result: &Findings) {
     }
     let end = result.phases.last().map_or(0, |phase| phase.to_ns);
     let (first, last) = (result.origin_ns / SLOT_NS, end / SLOT_NS);
-    // On long runs several slots become one point: about 300 points are as many as can be seen.
+    // On long runs several slots become one point: more than about 300 points cannot be
+    // distinguished.
     let group = (last.saturating_sub(first) / 300).max(1);
     let mut read = Vec::new();
     let mut written = Vec::new();
@@ -354,7 +355,7 @@ fn servers(page: &mut Page, result: &Findings) {
     });
 }
 
-/// Stages of storing, in the order in which they happen, with what they mean.
+/// Stages of storing, in the order in which they happen, with their meaning.
 const STAGES: [(&str, &str); 10] = [
     (
         "hash the source",

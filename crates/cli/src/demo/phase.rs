@@ -1,4 +1,4 @@
-//! One phase of the demonstration: processes that share a list of files, handed out in batches.
+//! One phase of the demonstration: processes that share a list of files, assigned in batches.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +18,7 @@ const BATCH_BYTES: u64 = 4 << 20;
 const BATCH_FILES: usize = 32;
 /// Batches that a worker has at a time, so that it never waits for the next one.
 const OUTSTANDING: usize = 2;
-/// How many times an item is tried that meets a server out of reach.
+/// How many times an item is tried if a server is out of reach.
 const ATTEMPTS: u32 = 5;
 /// How long all workers may send no message.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -42,7 +42,7 @@ impl Work {
     }
 }
 
-/// What a phase did.
+/// The results of a phase.
 #[derive(Debug, Default)]
 pub(crate) struct Phase {
     pub(crate) name: &'static str,
@@ -52,7 +52,7 @@ pub(crate) struct Phase {
     pub(crate) read: u64,
     pub(crate) written: u64,
     pub(crate) processes: usize,
-    /// Errors that clients got, with the worker's number.
+    /// Errors that clients reported, with the worker's number.
     pub(crate) faults: Vec<(usize, Fault)>,
     /// Items that failed for good.
     pub(crate) lost: Vec<String>,
@@ -79,7 +79,7 @@ struct Running<'a> {
     queue: VecDeque<Work>,
     /// Items that wait until the servers are back.
     again: Vec<Work>,
-    /// What each worker is working on.
+    /// The items that each worker is working on.
     held: Vec<BTreeMap<usize, Work>>,
     /// Unfinished batches of each worker.
     batches: Vec<usize>,
@@ -164,7 +164,7 @@ impl Running<'_> {
         self.queue.is_empty() && self.again.is_empty() && self.held.iter().all(BTreeMap::is_empty)
     }
 
-    /// Keeps every worker busy, without giving out more than `most` items in all.
+    /// Keeps every worker busy, without assigning more than `most` items in all.
     fn give_out(&mut self, all_up: bool, most: usize) -> Outcome {
         if all_up && !self.again.is_empty() {
             self.queue.extend(self.again.drain(..));
@@ -255,7 +255,7 @@ impl Running<'_> {
         }
     }
 
-    /// Ends the workers and collects what they measured.
+    /// Ends the workers and collects their measurements.
     fn collect(mut self) -> Outcome<Phase> {
         for number in 0..self.pool.count() {
             self.pool.close(number);

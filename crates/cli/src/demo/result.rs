@@ -8,7 +8,7 @@ use super::phase::Phase;
 use super::sampler::History;
 use super::worker::Fault;
 
-/// Differences that are shown; more are only counted.
+/// Differences that are shown; further ones are only counted.
 pub(crate) const SHOWN: usize = 20;
 
 /// Everything that the report and the summary are made from.
@@ -37,7 +37,7 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Counts a difference, and keeps the first ones.
+    /// Counts a difference, and stores the first ones.
     pub(crate) fn add_difference(&mut self, text: String) {
         self.differing += 1;
         if self.differences.len() < SHOWN {
@@ -45,7 +45,7 @@ impl Findings {
         }
     }
 
-    /// Every error that a client got, with the phase's and the worker's number.
+    /// Every error that a client reported, with the phase's and the worker's number.
     pub(crate) fn faults(&self) -> impl Iterator<Item = (usize, usize, &Fault)> {
         self.phases.iter().enumerate().flat_map(|(phase, one)| {
             one.faults

@@ -1,4 +1,4 @@
-//! What each I/O server moved, sampled while the demonstration runs.
+//! Samples the bytes that each I/O server moves while the demonstration runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use causeway_wire::fs::ReplyBody;
 /// Time between two samples of a server.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// What one I/O server moved.
+/// The bytes that one I/O server moved.
 #[derive(Debug, Clone)]
 pub(crate) struct History {
     /// Its name.

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::result::Findings;
 
-/// The rows that stand in the JSON and at the end of the report.
+/// The rows of the JSON and of the end of the report.
 pub(super) fn rows(result: &Findings) -> Vec<Row> {
     let mut rows = Vec::new();
     for phase in &result.phases {

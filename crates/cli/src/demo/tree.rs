@@ -63,7 +63,7 @@ pub(crate) struct Tree {
     pub(crate) top: PathBuf,
     /// Files and links.
     pub(crate) leaves: Vec<Leaf>,
-    /// Directories, each before what is in it.
+    /// Directories, each before its entries.
     pub(crate) directories: Vec<Directory>,
     /// Bytes of all files.
     pub(crate) bytes: u64,

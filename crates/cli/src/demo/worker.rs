@@ -80,7 +80,7 @@ pub(crate) enum Report {
         /// These were the last items of a batch. Errors are reported at once, before the batch's end.
         complete: bool,
     },
-    /// All batches are done; what was measured.
+    /// All batches are done; the measurements.
     Finished {
         /// Latencies by operation.
         latencies: BTreeMap<Cow<'static, str>, Histogram>,
@@ -98,7 +98,7 @@ pub(crate) struct Done {
     pub(crate) stored: Option<Content>,
     /// The content that was read, if the item was checked.
     pub(crate) found: Option<Content>,
-    /// What went wrong.
+    /// The error, if there was one.
     pub(crate) error: Option<Fault>,
 }
 
@@ -116,10 +116,10 @@ pub(crate) struct Content {
 pub(crate) struct Fault {
     /// The error as the user would see it.
     pub(crate) text: String,
-    /// When the item was begun and when the error came, on the common clock.
+    /// When the item was begun and when the error occurred, on the common clock.
     pub(crate) from_ns: u64,
     pub(crate) to_ns: u64,
-    /// A server was out of reach: the item is worth another try.
+    /// A server was out of reach: the item should be tried again.
     pub(crate) retry: bool,
 }
 
@@ -133,7 +133,7 @@ struct Worker {
     stages: BTreeMap<Cow<'static, str>, (f64, u64)>,
 }
 
-/// The argument behind `worker` that starts a client process of the demonstration.
+/// The argument after `worker` that starts a client process of the demonstration.
 pub(crate) const WORKER: &str = "demo";
 
 /// Runs a client process of the demonstration, with its task from standard input.
@@ -230,7 +230,7 @@ impl Worker {
     }
 
     fn store_file(&mut self, local: &Path, remote: &[u8]) -> Outcome<Content> {
-        // The hash comes from the source itself, not from the buffer that is stored from.
+        // The hash is of the source itself, not of the buffer from which it is stored.
         let sha256 = self.stage("hash the source", |worker| {
             hash_local(local, &mut worker.private)
         })?;
@@ -428,8 +428,8 @@ fn link_content(target: &[u8]) -> Content {
     }
 }
 
-/// Makes a file with this content, or replaces the content of the file that an interrupted attempt has
-/// left: the demonstration checks that this succeeds.
+/// Makes a file with this content, or replaces the content of the file that an interrupted attempt
+/// has left: the demonstration checks that this succeeds.
 fn create_or_replace(
     client: &mut Client,
     path: &[u8],

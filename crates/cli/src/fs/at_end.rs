@@ -1,5 +1,5 @@
-//! What `get`, `put` and `cp` do after everything else is copied: further names of files, and attributes of
-//! directories, the deepest first.
+//! The last steps of `get`, `put` and `cp`, after everything else is copied: further names of
+//! files, and attributes of directories, the deepest first.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,8 +15,8 @@ use crate::fs::engine::Lost;
 use crate::fs::store::{Original, is_foreign, set_copy_attributes, store_hard_link};
 use crate::fs::tree::RemoteName;
 
-/// Work that is left for the end. `Key` identifies files; `First` is the result for a file's first name, `Name` names
-/// copies, `Directory` has the attributes of a directory.
+/// Steps that are deferred to the end. `Key` identifies files; `First` is the result for a file's
+/// first name, `Name` names copies, `Directory` has the attributes of a directory.
 pub(crate) struct AtEnd<Key, First, Name, Directory> {
     /// Each directory comes before those in it.
     directories: Vec<Directory>,
@@ -57,7 +57,7 @@ impl<Key: Eq + Hash, First, Name, Directory> AtEnd<Key, First, Name, Directory> 
         Some((name, first))
     }
 
-    /// Carries out the work left, and reports its failures. Returns their number.
+    /// Carries out the deferred steps, and reports their failures. Returns the number of failures.
     pub(crate) fn conclude(
         self,
         progress: &Progress,
@@ -101,11 +101,12 @@ pub(crate) fn first_name_failed(shown: &str) -> Failure {
 /// The result for a file's first name in the file system: the copy, once it is stored.
 pub(crate) type Stored = OnceLock<ObjectId>;
 
-/// What is left for the end of copying into the file system; `Known` are a directory's attributes.
+/// The steps deferred to the end of copying into the file system; `Known` are a directory's
+/// attributes.
 pub(crate) type StoredAtEnd<Key, Known> = AtEnd<Key, Stored, RemoteName, (Node, Known, Vec<u8>)>;
 
-/// Carries out the work left after copying into the file system, and makes metadata durable if `sync`. Returns how many of
-/// these steps failed.
+/// Carries out the steps deferred while copying into the file system, and makes metadata durable if
+/// `sync`. Returns how many of them failed.
 pub(crate) fn conclude_stored<Key: Eq + Hash, Known>(
     client: &mut Client,
     at_end: StoredAtEnd<Key, Known>,

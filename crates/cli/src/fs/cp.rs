@@ -60,7 +60,7 @@ struct Job {
     first: Option<Arc<Stored>>,
 }
 
-/// What the thread that finds files leaves for the end.
+/// The steps that the thread that finds files defers to the end.
 type Later = StoredAtEnd<ObjectId, Attributes>;
 
 struct Copy<'a> {
@@ -233,7 +233,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Refuses to copy a file onto one of its own names, also by way of a link.
+    /// Refuses to copy a file onto one of its own names, also through a link.
     fn refuse_same(&self, client: &mut Client, job: &Job, from: ObjectId) -> Outcome {
         let mut there = job.to.lookup(client)?;
         let is_link = |node: &Node| node.attributes.kind == Kind::SymbolicLink;
@@ -259,7 +259,7 @@ impl Copy<'_> {
         original: &Original,
     ) -> Outcome<(Storing, u64)> {
         let (to, path) = (&job.to, job.from.shown());
-        // A file whose first piece is no larger than this is small, and read whole.
+        // A file whose first piece is no larger than this is small, and is read whole.
         let small = source.node.attributes.size.min(MAX_STUFFED_BYTES as u64);
         let mut begun: Option<Storing> = None;
         let mut advanced = 0;

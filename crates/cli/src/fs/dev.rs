@@ -15,7 +15,7 @@ use super::init::Promise;
 
 /// Run a whole file system on this machine, each server a process of its own, until Ctrl-C
 ///
-/// What is stored stays in the directory: run it again there to go on.
+/// The data stay in the directory: run the command there again to continue.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs dev
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// Where configuration and data lie
     #[arg(long, value_name = "DIR", default_value = "causeway-dev")]
     dir: PathBuf,
-    /// What an acknowledgement promises (only for a new file system)
+    /// What an acknowledgement guarantees (only for a new file system)
     #[arg(long, value_enum, default_value_t = Promise::Synced)]
     durability: Promise,
     /// Listen on TCP ports of the loopback interface too (only for a new file system)

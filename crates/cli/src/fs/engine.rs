@@ -1,4 +1,5 @@
-//! Many operations at once: one thread finds work, several threads with a client each do it.
+//! Many operations at once: one thread finds work, and several threads with a client each carry it
+//! out.
 //!
 //! The queue between them is bounded, so a tree of any size needs the same memory. An item that
 //! fails is reported and counted and the others go on, unless they would fail for the same cause.
@@ -75,7 +76,7 @@ impl Part<'_> {
     }
 }
 
-/// What a working thread has: a client and a buffer that servers on this host reach directly.
+/// The state of a working thread: a client and a buffer that servers on this host access directly.
 pub(crate) struct Worker {
     /// The thread's own client.
     pub(crate) client: Client,
@@ -199,8 +200,8 @@ impl Worker {
         read
     }
 
-    /// Reads `file`, which has this path, from byte `from` up to `to` or its end and passes it on, in order. After a
-    /// piece of zeros the servers are asked where data go on.
+    /// Reads `file`, which has this path, from byte `from` up to `to` or its end and passes the
+    /// pieces on, in order. After a piece of zeros a request to the servers finds where the data continue.
     pub(crate) fn read_pieces(
         &mut self,
         (file, path): (&mut File, &[u8]),
@@ -274,7 +275,7 @@ impl Countdown {
 
     fn fail(&self, failure: Failure) {
         let mut first = self.failure();
-        // The failure of a removed file says less than any other.
+        // The error of a removed file is the least informative one.
         if first.as_ref().is_none_or(|first| first.gone) {
             *first = Some(failure);
         }
@@ -292,7 +293,7 @@ impl Countdown {
     }
 }
 
-/// Where the finding thread puts work.
+/// The queue into which the finding thread puts work.
 pub(crate) struct Queue<'a, J> {
     sender: SyncSender<J>,
     state: &'a State,
@@ -304,9 +305,9 @@ impl<J> Queue<'_, J> {
         !self.state.given_up() && self.sender.send(job).is_ok()
     }
 
-    /// Queues the parts of something of `size` bytes that hold data, from where to where each, and at last an empty
-    /// part, until the work has been given up. `data` finds the first data from a byte on: from where to where.
-    /// `left_out` is called with the bytes of holes that are in no part, before the last one.
+    /// Queues the parts of something of `size` bytes that hold data, as ranges, and at last an
+    /// empty part, until the work is given up. `data` finds the range of the first data from a byte
+    /// on. `left_out` is called with the bytes of holes that are in no part, before the last part.
     pub(crate) fn push_parts(
         &self,
         size: u64,
@@ -352,8 +353,8 @@ impl<J> Queue<'_, J> {
         self.state.given_up()
     }
 
-    /// Walks a directory of this path for jobs. What fails is reported; the walk does not enter it, and goes on unless
-    /// the work has been given up.
+    /// Searches a directory of this path for jobs. Failures are reported; a directory that fails is
+    /// skipped, and the walk goes on unless the work is given up.
     pub(crate) fn walk(
         &self,
         client: &mut Client,
@@ -503,7 +504,7 @@ pub(crate) fn ask_servers<T: Send>(
     let lost = |_| {
         Err(Failure::new(
             "asking a server",
-            "the thread that asked ended",
+            "the thread that sent the requests has ended",
         ))
     };
     std::thread::scope(|scope| {
@@ -563,7 +564,7 @@ pub(crate) fn conclude_copy(
     conclude(failures)
 }
 
-/// What a copy lacks: counted, and reported once.
+/// Attributes that copies lack: counted, and reported once.
 #[derive(Debug, Default)]
 pub(crate) struct Lost {
     /// Devices, sockets and pipes in trees, which are also named one by one.
@@ -584,7 +585,7 @@ impl Lost {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Something in a tree is left out that is not copied.
+    /// Counts an entry of a tree that is skipped, because such entries are not copied.
     pub(crate) fn skip(&self, progress: &Progress, shown: impl Display) {
         Self::add(&self.skipped);
         progress.print_above(|| {

@@ -50,7 +50,7 @@ struct Check<'a> {
     found: Findings,
 }
 
-/// What a check has found.
+/// The findings of a check.
 #[derive(Default)]
 struct Findings {
     records: u64,
@@ -198,8 +198,8 @@ impl Check<'_> {
                 "the metadata server does not say which object numbers it has given out",
             ));
         };
-        // Numbers in a gap were given out by later metadata, of which these are an older copy: such datafiles may
-        // be needed.
+        // Numbers in a gap were assigned by later metadata, of which these are an older copy: such
+        // datafiles may be needed.
         let in_gap =
             |object: &ObjectId| gaps.iter().any(|gap| gap.0 <= *object && object.0 < gap.1);
         let (unknown, known): (Vec<_>, Vec<_>) = orphans.partition(in_gap);
@@ -238,7 +238,7 @@ impl Check<'_> {
             && removals > 0
             && Instant::now() < deadline
         {
-            // The server sends no event when the last one is removed: it has to be asked.
+            // The server sends no event when the last one is removed, so it is polled.
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(())

@@ -89,7 +89,7 @@ struct FirstName {
     complete: AtomicBool,
 }
 
-/// What the thread that finds files leaves for the end.
+/// The steps that the thread that finds files defers to the end.
 type Later = AtEnd<ObjectId, FirstName, Vec<u8>, (Vec<u8>, Attributes)>;
 
 struct Get<'a> {
@@ -246,7 +246,7 @@ pub(crate) fn write_out(
     })
 }
 
-/// User and group of what this process makes.
+/// The user and group of files that this process makes.
 fn effective_ids() -> (u32, u32) {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     (user.as_raw(), group.as_raw())
@@ -452,7 +452,7 @@ impl Get<'_> {
         match ended {
             None => Ok(()),
             Some(Ok(())) => self.complete(&shared.pending, &shared.file, first),
-            // The name may stand for another file by now, whose parts do not fit those copied before.
+            // The name may lead to another file now, whose parts do not fit those copied before.
             Some(Err(failure)) if failure.gone => {
                 let copied = shared.copied.load(Ordering::Acquire);
                 self.progress.subtract(copied);
@@ -471,8 +471,8 @@ impl Get<'_> {
         Ok(())
     }
 
-    /// Carries out the work left after all files are copied: further names, and attributes of directories, the deepest first. Returns
-    /// how many of these steps failed.
+    /// Carries out the deferred steps after all files are copied: further names, and attributes of
+    /// directories, the deepest first. Returns how many of these steps failed.
     fn conclude(&self, later: Later) -> u64 {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         later.conclude(

@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// A name for people
     #[arg(long, value_name = "NAME", default_value = "causeway")]
     name: String,
-    /// What an acknowledgement promises
+    /// What an acknowledgement guarantees
     #[arg(long, value_enum, default_value_t = Promise::Synced)]
     durability: Promise,
     /// Where to write the configuration
@@ -73,9 +73,9 @@ pub(crate) struct Arguments {
 /// `--durability`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Promise {
-    /// What was acknowledged survives power loss
+    /// Acknowledged data survive power loss
     Synced,
-    /// What was acknowledged survives the death of any process
+    /// Acknowledged data survive the death of any process
     Relaxed,
 }
 
@@ -208,14 +208,14 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     Ok(())
 }
 
-/// What to do about files that are there.
+/// The remedy for files that exist already.
 const FORCE: &str = "use --force to replace it, or --output to write elsewhere";
 
 /// An authority that is not in its directory yet.
 struct NewAuthority {
     authority: Authority,
     directory: PathBuf,
-    /// What the configuration says of it.
+    /// The entry for it in the configuration.
     entry: NodesEntry,
 }
 

@@ -1,8 +1,8 @@
-//! Trees of this machine, walked beneath one descriptor.
+//! Trees on this machine, accessed relative to one descriptor.
 //!
-//! A [`Tree`] holds the directory that was named on the command line. Everything below it is opened with
-//! `openat2`, which refuses symbolic links and `..` on the way: neither a name that a server sends nor a
-//! link that another process puts into the tree meanwhile leads out of it.
+//! A [`Tree`] holds the directory that was named on the command line. Everything below it is opened
+//! with `openat2`, which refuses symbolic links and `..` on the way: neither a name that a server
+//! sends nor a link that another process adds to the tree meanwhile leads out of it.
 
 use std::ffi::OsStr;
 use std::fs::File as LocalFile;
@@ -21,7 +21,7 @@ use rustix::io::Errno;
 
 use crate::fs::partial;
 
-/// Longest path that is given to the kernel at once; longer ones are walked in pieces.
+/// Longest path that is passed to the kernel at once; longer ones are walked in pieces.
 const PIECE_OF_PATH_BYTES: usize = 2048;
 /// How many times a walk is repeated that is disturbed by a renaming above it.
 const ATTEMPTS: usize = 64;
@@ -29,7 +29,7 @@ const ATTEMPTS: usize = 64;
 /// Attributes of a local file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
-    /// What kind of file.
+    /// The kind of the file.
     pub(crate) kind: FileType,
     /// Permission bits, set-user-id, set-group-id and sticky bits.
     pub(crate) mode: u16,
@@ -191,7 +191,7 @@ impl Tree {
         Ok((directory, rest))
     }
 
-    /// What is at a path, without following a link there.
+    /// The attributes of the object at a path; a link there is not followed.
     pub(crate) fn known(&self, below: &[u8]) -> std::io::Result<Known> {
         if below.is_empty() {
             return Known::of(&self.root);
@@ -215,8 +215,8 @@ impl Tree {
         Ok((LocalFile::from(file), known))
     }
 
-    /// Calls `each` with the name of every entry of a directory. Returns what is known of the directory, and
-    /// whether it has extended attributes.
+    /// Calls `each` with the name of every entry of a directory. Returns the directory's
+    /// attributes, and whether it has extended attributes.
     pub(crate) fn each_name(
         &self,
         below: &[u8],
@@ -308,8 +308,8 @@ impl CopyAttributes {
         )
     }
 
-    /// Gives an open file or directory its attributes: the owner first, since a change of owner takes
-    /// bits of the mode away.
+    /// Sets the attributes of an open file or directory: the owner first, since a change of owner
+    /// clears bits of the mode.
     pub(crate) fn apply_to(&self, file: impl AsFd) -> std::io::Result<()> {
         if self.owner {
             let (uid, gid) = self.ids();
@@ -328,7 +328,7 @@ impl CopyAttributes {
         Ok(())
     }
 
-    /// Gives a symbolic link its attributes; it has no mode.
+    /// Sets the attributes of a symbolic link; it has no mode.
     fn apply_to_link(&self, directory: impl AsFd, name: &OsStr) -> std::io::Result<()> {
         if self.owner {
             let (uid, gid) = self.ids();
@@ -400,7 +400,7 @@ impl PendingFile {
         })
     }
 
-    /// Gives the file its attributes and its final name.
+    /// Sets the file's attributes and renames it to its final name.
     pub(crate) fn complete(&self, wanted: &CopyAttributes) -> Outcome {
         let doing = || format!("finishing {}", self.shown);
         wanted.apply_to(&self.file).doing(doing)?;
@@ -430,8 +430,8 @@ impl Drop for PendingFile {
     }
 }
 
-/// Makes something under a temporary name with `make`, which gets the directory and the name, and then
-/// renames it atomically to its final name.
+/// Makes something under a temporary name with `make`, which is passed the directory and the name,
+/// and then renames it atomically to its final name.
 fn make_and_rename(
     tree: &Tree,
     below: &[u8],
@@ -456,7 +456,7 @@ fn make_and_rename(
     made.doing(doing)
 }
 
-/// Makes a symbolic link, replacing a file or link that is there.
+/// Makes a symbolic link, replacing an existing file or link.
 pub(crate) fn make_link(
     tree: &Tree,
     below: &[u8],
@@ -469,7 +469,7 @@ pub(crate) fn make_link(
     })
 }
 
-/// Gives the file at `first` a further name, replacing what has it.
+/// Makes a further name for the file at `first`, replacing an existing entry.
 pub(crate) fn make_hard_link(tree: &Tree, first: &[u8], below: &[u8]) -> Outcome {
     make_and_rename(tree, below, |directory, name| {
         let (from, old) = tree.parent(first)?;

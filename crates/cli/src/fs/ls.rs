@@ -1,4 +1,4 @@
-//! `causeway fs ls`: what is in a directory.
+//! `causeway fs ls`: the entries of a directory.
 
 use causeway_command::failure::{Failure, Outcome};
 use causeway_command::output::{Output, json_name, printable};
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// Go into directories; paths are shown whole
     #[arg(long, short = 'R')]
     recursive: bool,
-    /// Show a directory itself instead of what is in it
+    /// Show a directory itself instead of its entries
     #[arg(long, short)]
     directory: bool,
     #[command(flatten)]

@@ -62,8 +62,8 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     conclude_counted(&session, "made", made, failures)
 }
 
-/// Makes a directory and the missing ones above it. Each is named in the one above, which is known by its number, so that
-/// the time grows with the number of levels only.
+/// Makes a directory and the missing ones above it. Each is created in the one above, which is
+/// identified by its number, so that the time only grows with the number of levels.
 pub(crate) fn make_with_parents(
     client: &mut Client,
     path: &[u8],

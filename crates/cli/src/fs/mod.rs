@@ -1,10 +1,12 @@
-//! `causeway fs …`: running a file system, and using one.
+//! `causeway fs …`: running and using a file system.
 //!
-//! [`session`] finds the configuration and connects; [`engine`] drives every verb that works on trees (walking,
-//! workers, progress, failures), and [`at_end`] does what copies leave for the end; [`tree`] walks directories of the
-//! file system and [`local`] those of this machine, each by object number or descriptor and not by path;
-//! [`mod@source`] reads files that other clients may replace meanwhile; [`partial`] has files that are not complete yet,
-//! [`store`] completes one, [`small`] many small ones at once; [`sparse`] finds holes; then one module per verb.
+//! [`session`] finds the configuration and connects; [`engine`] drives every verb that works on
+//! trees (walking, workers, progress, failures), and [`at_end`] carries out the steps that copies
+//! defer to the end; [`tree`] walks directories of the file system and [`local`] those of this
+//! machine, each by object number or descriptor and not by path; [`mod@source`] reads files that
+//! other clients may replace meanwhile; [`partial`] handles files that are not complete yet,
+//! [`store`] completes one, [`small`] many small ones at once; [`sparse`] finds holes; then one
+//! module per verb.
 
 mod agent;
 mod at_end;

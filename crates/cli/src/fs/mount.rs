@@ -43,7 +43,7 @@ pub(crate) struct MountArguments {
     /// Threads that serve requests [default: twice the number of processors, 4 to 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
-    /// Serve in the background: what a detached mount is started with
+    /// Serve in the background (used internally to start a detached mount)
     #[arg(long, hide = true, conflicts_with = "foreground")]
     background: bool,
     #[command(flatten)]
@@ -146,7 +146,8 @@ fn detach(arguments: &MountArguments, session: &Session, directory: &std::path::
         .args(["fs", "mount", "--background", "--config"])
         .arg(session.file.canonicalize().doing(doing)?);
     for options in &arguments.options {
-        // The configuration has been found already, and its path may be relative to this process's directory.
+        // The configuration has been found already, and its path may be relative to this process's
+        // directory.
         let kept = options.split(',');
         let kept: Vec<&str> = kept.filter(|one| !one.starts_with("config=")).collect();
         command.arg("-o").arg(kept.join(","));
@@ -171,8 +172,8 @@ fn detach(arguments: &MountArguments, session: &Session, directory: &std::path::
     Ok(())
 }
 
-/// A request that a thread does not reply to would keep its program waiting for ever; once the process has ended, all requests
-/// get errors.
+/// If a thread did not reply to a request, the requesting program would wait for ever; once the
+/// process has ended, all requests get errors.
 fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

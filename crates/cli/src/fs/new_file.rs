@@ -1,4 +1,4 @@
-//! Files that must not replace others, and files that replace one as a whole.
+//! Creating files that must not exist yet, and replacing files as a whole.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
@@ -12,7 +12,7 @@ pub(super) fn in_the_way(path: &Path) -> Failure {
     Failure::new(format!("writing {}", path.display()), "it exists already")
 }
 
-/// Whether there is anything of this name, be it a symbolic link that leads nowhere.
+/// Whether an entry with this name exists, even a dangling symbolic link.
 pub(super) fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
@@ -40,8 +40,9 @@ pub(super) fn write_new(path: &Path, content: &[u8], mode: u32) -> Outcome {
         .doing(doing)
 }
 
-/// Writes a file in the place of the one that is there, if there is one: whole, or not at all. It has exactly this mode, and a symbolic link is
-/// replaced, not followed. Of several processes that write the same file, one at a time may do so.
+/// Writes a file in place of an existing one, if there is one: whole, or not at all. It has exactly
+/// this mode, and a symbolic link is replaced, not followed. Only one process at a time may write
+/// the same file.
 pub(super) fn replace(path: &Path, content: &[u8], mode: u32) -> Outcome {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");

@@ -1,6 +1,7 @@
-//! `causeway fs node`: which nodes there are, where the cluster's authority is kept.
+//! `causeway fs node`: lists and changes the cluster's nodes, where the cluster's authority is
+//! kept.
 //!
-//! [`keeper`] has the authority's directory: its key, the register of what it has signed, and how both are changed.
+//! [`keeper`] has the authority's directory: its key, the register of signed nodes, and how both are changed.
 
 mod keeper;
 
@@ -59,7 +60,7 @@ enum Verb {
         /// The node's name
         #[arg(value_name = "NAME")]
         name: String,
-        /// What it may be: a server of the configuration, by name, or `client`; may be given again
+        /// Its role: a server of the configuration, by name, or `client`; may be given again
         #[arg(long, value_name = "ROLE")]
         role: Vec<String>,
         /// For how many days [default: without end]
@@ -110,7 +111,7 @@ enum Verb {
     },
 }
 
-/// Where the authority is, and for whom.
+/// The directory of the authority, and the configuration that it is for.
 #[derive(Debug, Args)]
 pub(super) struct Place {
     /// The file system's configuration [default: $CAUSEWAY_CONFIG, ./causeway.toml]
@@ -124,7 +125,7 @@ pub(super) struct Place {
     json: bool,
 }
 
-/// What a verb works with.
+/// The data that the verbs use.
 struct Desk {
     configuration: Configuration,
     nodes: NodesEntry,
@@ -293,7 +294,7 @@ fn add(
     Ok(())
 }
 
-/// What becomes of those that show a certificate.
+/// The state of a certificate: whether connections with it are accepted.
 fn state(desk: &Desk, certificate: &Certificate, revoked: &Revoked) -> &'static str {
     if revoked.has(certificate.serial) {
         "revoked"
@@ -394,7 +395,7 @@ fn revoke(desk: &Desk, name: &str, former: bool) -> Outcome {
         file.display()
     ));
     desk.output.line(
-        "next: copy that file to every node, and send SIGHUP to every server, or what has it goes on using it; mount again what is mounted",
+        "next: copy that file to every node, and send SIGHUP to every server, which otherwise goes on accepting the certificates; mount file systems again that are mounted",
     );
     desk.output.object(&json!({
         "node": name, "serials": shown, "file": file.display().to_string() }));

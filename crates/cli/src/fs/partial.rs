@@ -1,8 +1,8 @@
 //! Files that are being stored: written under a temporary name, renamed when they are complete.
 //!
-//! The name is `.causeway-<16 hexadecimal digits>.partial`, chosen at random by each writer. What a
-//! writer leaves is removed when the command ends, except by SIGKILL; what a killed one leaves is found by its name
-//! (`causeway fs rm --partial`).
+//! The name is `.causeway-<16 hexadecimal digits>.partial`, chosen at random by each writer. A
+//! writer removes its files when the command ends, except by SIGKILL; files left by a killed writer
+//! are found by their names (`causeway fs rm --partial`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
@@ -23,7 +23,7 @@ use crate::fs::tree::RemoteName;
 const CHANCE_BYTES: usize = 8;
 /// How many names are tried before giving up: none of them should exist.
 const ATTEMPTS: usize = 8;
-/// How long the cleaning up waits for a server that does not reply.
+/// How long the cleanup waits for a server that does not reply.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A fresh temporary name.
@@ -56,8 +56,8 @@ fn unfinished() -> MutexGuard<'static, Unfinished> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A temporary name in the file system that is removed when the command ends, unless [`Partial::finish`] or
-/// [`Partial::discard`] come first.
+/// A temporary name in the file system that is removed when the command ends, unless
+/// [`Partial::finish`] or [`Partial::discard`] is called first.
 #[derive(Debug)]
 pub(crate) struct Partial {
     id: u64,
@@ -119,7 +119,7 @@ impl Partial {
 
     /// The failure of making a temporary name.
     fn not_made(&self, beside: &RemoteName, error: causeway_fs::Error) -> Failure {
-        // After a fatal error, such as a server out of reach, it may have been made all the same.
+        // After a fatal error, such as a server out of reach, it may have been made nevertheless.
         if !causeway_command::remote::is_fatal(error.errno) {
             self.forget();
         }
@@ -150,7 +150,7 @@ impl Partial {
         Place::from((self.directory, self.name.as_slice()))
     }
 
-    /// Renames it to its final name, replacing what has that name.
+    /// Renames it to its final name, replacing an existing entry.
     pub(crate) fn finish(&self, client: &mut Client, to: &RemoteName) -> Outcome {
         client
             .rename(self.place(), to.place(), false)
@@ -169,7 +169,7 @@ impl Partial {
     }
 }
 
-/// Installs handlers of signals that end the command in order, and the removal of what is unfinished.
+/// Installs handlers of signals that end the command in order, and that remove unfinished files.
 pub(crate) fn clean_up_at_end(session: &Session) -> Outcome {
     shutdown::on_signals()?;
     let mut configuration = (*session.configuration).clone();

@@ -1,4 +1,4 @@
-//! `causeway fs ping`: which servers reply, how soon, and over what.
+//! `causeway fs ping`: which servers reply, how fast, and over which method.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     /// Only this server
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
-    /// How often to ask each server
+    /// How many times to ping each server
     #[arg(long, short = 'n', value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     target: Target,
 }
 
-/// What one server replied.
+/// The reply of one server.
 struct PingReply {
     version: String,
     pid: u32,

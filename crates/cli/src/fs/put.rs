@@ -105,11 +105,11 @@ struct Parts {
     first: Option<Arc<Stored>>,
 }
 
-/// What the thread that finds files leaves for the end.
+/// The steps that the thread that finds files defers to the end.
 #[derive(Default)]
 struct Later {
     at_end: StoredAtEnd<(u64, u64), Known>,
-    /// Small files that wait for others to be stored with.
+    /// Small files that wait to be stored together with others.
     small: Vec<Small>,
 }
 
@@ -189,7 +189,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     conclude_copy(&session, &progress, started, failures, &put.lost)
 }
 
-/// The distribution asked for on the command line.
+/// The distribution requested on the command line.
 pub(crate) fn hint(
     session: &Session,
     strip_size: Option<u64>,

@@ -37,11 +37,11 @@ pub(crate) struct Arguments {
     /// Remove directories with everything in them
     #[arg(long, short)]
     recursive: bool,
-    /// A name that does not exist is no error
+    /// Ignore names that do not exist
     #[arg(long, short)]
     force: bool,
-    /// Remove, anywhere below the directories named, only what writers that were killed have left
-    /// unfinished: files called `.causeway-….partial`
+    /// Remove, anywhere below the named directories, only the unfinished files that killed writers
+    /// have left: files called `.causeway-….partial`
     #[arg(long, conflicts_with = "recursive")]
     partial: bool,
     /// With --partial: how long nothing has been written to them, in hours
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
                 batch: &mut batch,
             };
             match operand {
-                // After the last one, some are still waiting for others.
+                // After the last operand, the last batch may still be incomplete.
                 None => {
                     found.push_batch();
                     Ok(())
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         |worker: &mut Worker, victims: Vec<Victim>| {
             let removed = worker.client.unlink_objects(names_of(&victims));
             for (victim, removed) in victims.iter().zip(removed) {
-                // An object that another client has put in the place of an unfinished one stays.
+                // An object with which another client has replaced an unfinished one stays.
                 let removed = match removed {
                     Err(error) if is_gone(&error) && !arguments.partial => {
                         remove_name(&mut worker.client, victim)
@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             Ok(())
         },
     )?;
-    // A directory has one slash more in its path than the one that it is in.
+    // The path of a directory has one slash more than that of its parent.
     let depth = |victim: &Victim| {
         victim
             .name
@@ -124,7 +124,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     for victims in directories.chunk_by(|one, other| depth(one) == depth(other)) {
         let removed = client.remove_directory_objects(names_of(victims));
         for (victim, removed) in victims.iter().zip(removed) {
-            // A directory that is left because an entry could not be removed was reported with that entry.
+            // A directory that could not be removed because of an entry was reported with that entry.
             if failures > 0 && matches!(&removed, Err(error) if error.errno == Errno::ENOTEMPTY) {
                 continue;
             }
@@ -137,7 +137,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     conclude_counted(&session, "removed", removed, failures)
 }
 
-/// The names of these, and what they must still name.
+/// The names of the victims, with the objects that they must still name.
 fn names_of(victims: &[Victim]) -> Vec<(Place, ObjectId)> {
     let names = victims.iter();
     names
@@ -145,7 +145,8 @@ fn names_of(victims: &[Victim]) -> Vec<(Place, ObjectId)> {
         .collect()
 }
 
-/// What is found to be removed, on its way to the workers: so many at a time as a client keeps in flight.
+/// Passes the names that are to be removed to the workers, in batches of as many as a client keeps
+/// in flight.
 struct Found<'a, 'b> {
     queue: &'a Queue<'b, Vec<Victim>>,
     batch: &'a mut Vec<Victim>,
@@ -161,13 +162,13 @@ impl Found<'_, '_> {
 
     fn push_batch(&mut self) {
         if !self.batch.is_empty() {
-            // Without workers that take it, the reason was reported.
+            // If no worker takes it any more, the reason has been reported.
             self.queue.push(std::mem::take(self.batch));
         }
     }
 }
 
-/// Removes the name of a file or link, even while other clients keep giving it to other files.
+/// Removes the name of a file or link, even while other clients keep renaming other files to it.
 fn remove_name(client: &mut Client, victim: &Victim) -> Outcome<Result<(), causeway_fs::Error>> {
     let mut object = victim.object;
     for _ in 0..MAX_LOOKUPS {
@@ -200,8 +201,8 @@ fn count_removed(
     Ok(())
 }
 
-/// Checks everything that is named, and reports what cannot be removed. Returns what can be, and the number
-/// of failures.
+/// Checks all named objects, and reports those that cannot be removed. Returns what can be, and
+/// the number of failures.
 fn check_operands(client: &mut Client, arguments: &Arguments) -> (Vec<(RemoteName, Node)>, u64) {
     let mut operands = Vec::new();
     let refused = each_operand(&arguments.paths, |path| {
@@ -289,7 +290,8 @@ fn find(
     })
 }
 
-/// Queues what writers have left unfinished, and what has not been written to for the given time.
+/// Queues unfinished files that writers have left, and that have not been written to for the given
+/// time.
 fn find_partial(
     client: &mut Client,
     found: &mut Found<'_, '_>,

@@ -20,8 +20,7 @@ use crate::fs::session::{Session, Target};
 /// Verify the checksums of everything that is stored, while the file system is in use
 ///
 /// First the metadata say which datafiles there must be, and how long. Then each server reads its own, all servers at
-/// once. A scrub that was interrupted goes on where it was,
-/// on each server. The exit code is 1 if anything is damaged, absent or shorter than it was.
+/// once. An interrupted scrub continues where it stopped, on each server. The exit code is 1 if anything is damaged, absent or shorter than it was.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs scrub
@@ -157,7 +156,7 @@ fn lost(session: &Session, servers: &[usize]) -> Outcome<Findings> {
     loop {
         let batch = client.check_striped(after)?;
         let mut found = named(&mut client, batch.found)?;
-        // The datafiles of a file that was removed meanwhile are not lost.
+        // The datafiles of a file that was removed meanwhile are not missing.
         found.retain(|named| servers.contains(&named.server) && named.raw_path.is_some());
         for named in &found {
             let fault = &named.fault;
@@ -188,7 +187,7 @@ fn scrub(
         restart = false;
         let faults = step.faults.into_iter();
         let faults = faults.map(|fault| ServerFault { server, fault }).collect();
-        // Damage of a file that was removed or replaced meanwhile is no loss.
+        // Damage to a file that was removed or replaced meanwhile does not matter.
         let mut found = named(&mut client, faults)?;
         found.retain(|named| named.raw_path.is_some());
         {

@@ -174,7 +174,7 @@ fn finish(session: &Session, client: &mut Client, name: &str, generation: Genera
                     session.configuration.timeout.as_secs_f64()
                 ),
             )
-            .hint("see what the metadata server's log says of it"));
+            .hint("the metadata server's log has the reason"));
         }
         std::thread::sleep(POLL_INTERVAL);
     }

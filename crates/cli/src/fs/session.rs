@@ -196,7 +196,7 @@ pub(crate) fn base_names(paths: &[RemotePath]) -> Vec<&[u8]> {
     paths.iter().map(|path| base_name(&path.0)).collect()
 }
 
-/// These paths, or the root where none is given.
+/// These paths, or the root if none is given.
 pub(crate) fn or_root(paths: &[RemotePath]) -> Cow<'_, [RemotePath]> {
     match paths {
         [] => vec![RemotePath(b"/".to_vec())].into(),
@@ -209,8 +209,8 @@ pub(crate) fn remote_path() -> impl clap::builder::TypedValueParser<Value = Remo
     clap::builder::OsStringValueParser::new().try_map(absolute)
 }
 
-/// The same for verbs that change something: by the time the verb gets there, `.` and `..` at the end could name something
-/// else, or more than was meant.
+/// The same for verbs that change something: when the verb is carried out, `.` and `..` at the end
+/// could name something else, or more than was meant.
 pub(crate) fn remote_name() -> impl clap::builder::TypedValueParser<Value = RemotePath> {
     clap::builder::OsStringValueParser::new().try_map(|text: OsString| {
         let path = absolute(text)?;

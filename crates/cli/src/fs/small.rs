@@ -1,8 +1,8 @@
-//! Storing many small files at once: the metadata server commits what is in flight together with one sync, where one
-//! file after another would wait for two or three of them.
+//! Storing many small files at once: the metadata server commits concurrent requests together with
+//! one sync, while storing one file after another would wait for two or three syncs each.
 //!
-//! Each file is still stored as a whole or not at all: it is made with its content, under a temporary name if its own is
-//! taken, and then renamed.
+//! Each file is still stored as a whole or not at all: it is made with its content, under a
+//! temporary name if its own exists, and then renamed.
 
 use causeway_command::failure::Outcome;
 use causeway_command::remote::{exists_already, is_gone};
@@ -33,7 +33,7 @@ struct Made<'a> {
     partial: Option<Partial>,
 }
 
-/// Stores files, replacing what has their names. Returns the result of each, in order.
+/// Stores files, replacing existing entries with their names. Returns the result of each, in order.
 pub(crate) fn store_many(
     client: &mut Client,
     files: &[SmallFile],
@@ -59,7 +59,7 @@ fn options(file: &SmallFile, distribution: Option<DistributionHint>) -> CreateOp
     }
 }
 
-/// Makes files under their own names, and under temporary ones where their own are taken.
+/// Makes files under their own names, and under temporary ones if their own exist.
 fn make<'a>(
     client: &mut Client,
     files: &'a [SmallFile],

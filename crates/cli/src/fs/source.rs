@@ -1,8 +1,9 @@
 //! Files that are read while other clients may replace them.
 //!
-//! `put`, `cp` and `mv` replace a file by giving its name to another object; the object that had the name is
-//! removed. A reader that has looked the name up just before finds nothing then, or loses the object in the
-//! middle of reading: it starts again with the object that has the name now, and never joins parts of two objects.
+//! `put`, `cp` and `mv` replace a file by renaming another object to its name; the object that had
+//! the name is removed. A reader that has looked the name up just before finds nothing then, or
+//! loses the object in the middle of reading: it starts again with the object that has the name
+//! now, and never joins parts of two objects.
 
 use causeway_command::failure::{Failure, Outcome};
 use causeway_command::output::printable;
@@ -14,7 +15,7 @@ use causeway_wire::fs::{Kind, Node, ObjectId, Place};
 use crate::fs::engine::Worker;
 use crate::fs::tree::Visited;
 
-/// How many times a name is looked up whose object has been removed each time before it was read.
+/// How many times a name is looked up if its object is removed each time before it is read.
 pub(crate) const MAX_LOOKUPS: usize = 32;
 
 /// A file to read: an object, and the name that has led to it.
@@ -37,8 +38,8 @@ pub(crate) fn kept_changing(path: &[u8]) -> Failure {
     .hint("try again when other clients replace it less often")
 }
 
-/// Calls `attempt`, which looks the path up and uses the object found, and repeats that while the object
-/// has been removed in between: at most [`MAX_LOOKUPS`] times.
+/// Calls `attempt`, which looks the path up and uses the object found, and repeats that if the
+/// object was removed in between: at most [`MAX_LOOKUPS`] times.
 pub(crate) fn with_current<T>(
     path: &[u8],
     mut attempt: impl FnMut() -> Result<T, Error>,
@@ -118,8 +119,8 @@ impl Source {
         )
     }
 
-    /// Reads the source with `read`, which gets the open file; starts again with the object that has the name
-    /// then, each time the object has been removed before the reading was over.
+    /// Reads the source with `read`, which is passed the open file. Starts again with the object
+    /// that has the name then, each time the object was removed before reading was complete.
     pub(crate) fn read<T>(
         &self,
         worker: &mut Worker,

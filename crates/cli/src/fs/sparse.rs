@@ -1,4 +1,5 @@
-//! Holes: found by asking in local files and in files of the file system, and by reading in small ones of the latter.
+//! Holes: found by system calls in local files and by requests in files of the file system, and by
+//! reading small ones of the latter.
 
 use std::fs::File as LocalFile;
 use std::ops::Range;
@@ -15,8 +16,8 @@ const BLOCK_BYTES: usize = 4096;
 /// Bytes at the front of a block that are compared first: few blocks with data begin with that many zeros.
 const PROBE_BYTES: usize = 64;
 
-/// The next stored bytes at or behind `from` and before `to`: from where to where. `None` if the rest is
-/// a hole.
+/// The range of the next stored bytes at or after `from` and before `to`. `None` if the rest is a
+/// hole.
 pub(crate) fn stored_behind(
     file: &LocalFile,
     from: u64,
@@ -69,8 +70,8 @@ pub(crate) fn is_hole(piece: &Memory) -> bool {
     ranges.all(|range| is_zero(piece, range, &mut block))
 }
 
-/// Where the next data of a file may begin, from `offset` on and `to` at most: behind the hole that `offset` lies
-/// in, if it does. The file has this path.
+/// Where the next data of a file may begin, from `offset` on and `to` at most: after the hole at
+/// `offset`, if there is one. The file has this path.
 pub(crate) fn behind_hole(
     client: &mut Client,
     (file, path): (&mut File, &[u8]),

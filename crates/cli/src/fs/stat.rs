@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     target: Target,
 }
 
-/// How often a name is looked up whose object is gone when more is asked about it.
+/// How often a name is looked up if its object is gone when further requests are made.
 const ATTEMPTS: u32 = 64;
 
 /// Runs the verb.
@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     conclude(failures)
 }
 
-/// What several requests say of one object.
+/// The replies to several requests about one object.
 struct Details {
     node: Node,
     /// Names of its extended attributes.
@@ -91,8 +91,8 @@ struct Details {
     stored: u64,
 }
 
-/// Asks for all that is shown of the object at `path`. If another one takes its place between two requests, that one is
-/// described.
+/// Requests all that is shown of the object at `path`. If another object replaces it between two
+/// requests, that one is described.
 fn details(client: &mut Client, path: &[u8], follow: bool) -> Result<Details, causeway_fs::Error> {
     let mut attempts = 0;
     loop {

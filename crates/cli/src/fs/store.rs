@@ -1,5 +1,6 @@
-//! Storing a file in the file system so that its name leads to the old content or to all of the new one,
-//! never to a mixture: written beside, made durable, given its attributes, renamed.
+//! Storing a file in the file system so that its name leads to the old content or to all of the new
+//! one, never to a mixture: written under a temporary name, made durable, given its attributes,
+//! renamed.
 
 use causeway_command::failure::{Failure, Outcome};
 use causeway_command::output::printable;
@@ -26,7 +27,7 @@ pub(crate) struct Writing {
     pub(crate) no_sync: bool,
 }
 
-/// The file that a copy is made of, as far as the copy is to be like it.
+/// The file of which a copy is made, as far as the copy should match it.
 #[derive(Debug, Clone)]
 pub(crate) struct Original {
     /// Permission bits.
@@ -242,8 +243,8 @@ impl Storing {
         }
     }
 
-    /// Gives a file that is written in pieces its size in advance, so that what is never written is a
-    /// hole, also at its end.
+    /// Sets the size of a file that is written in pieces in advance, so that parts that are never
+    /// written are holes, also at its end.
     pub(crate) fn reserve(&mut self, client: &mut Client, size: u64) -> Outcome {
         if size > MAX_STUFFED_BYTES as u64 {
             self.grow(client, size)?;
@@ -256,8 +257,8 @@ impl Storing {
         grown.map_err(|error| self.to.failure(error))
     }
 
-    /// Completes a file of `size` bytes, which have been written: makes it durable if `sync`, sets its attributes
-    /// and gives it its name.
+    /// Completes a file of `size` bytes, which have been written: makes it durable if `sync`, sets
+    /// its attributes and renames it.
     pub(crate) fn finish(
         &mut self,
         client: &mut Client,
@@ -297,7 +298,7 @@ impl Storing {
         }
     }
 
-    /// Abandons the file: removes what has a temporary name.
+    /// Abandons the file: removes it if it has a temporary name.
     pub(crate) fn discard(&self, client: &mut Client) {
         if let Some(partial) = &self.partial {
             partial.discard(client);
@@ -305,7 +306,7 @@ impl Storing {
     }
 }
 
-/// Makes a symbolic link, replacing a file or link that is there.
+/// Makes a symbolic link, replacing an existing file or link.
 pub(crate) fn store_link(
     client: &mut Client,
     to: &RemoteName,
@@ -328,7 +329,7 @@ pub(crate) fn store_link(
     finished
 }
 
-/// Gives a stored file a further name, replacing a file or link that is there.
+/// Makes a further name for a stored file, replacing an existing file or link.
 pub(crate) fn store_hard_link(client: &mut Client, object: ObjectId, to: &RemoteName) -> Outcome {
     match client.hard_link_object(object, to.place()) {
         Ok(_) => return Ok(()),
@@ -342,7 +343,7 @@ pub(crate) fn store_hard_link(client: &mut Client, object: ObjectId, to: &Remote
         client.hard_link_object(object, place)
     })?;
     let finished = partial.finish(client, to);
-    // If the name had come to be the same file's meanwhile, the renaming would have left this one.
+    // If the name led to the same file by then, the renaming would have left this one.
     if finished.is_err() || client.stat(partial.place(), false).is_ok() {
         partial.discard(client);
     }

@@ -73,7 +73,7 @@ pub(crate) fn attributes_json(attributes: &Attributes) -> serde_json::Map<String
     object
 }
 
-/// Where a file's bytes lie, in words.
+/// Where a file's bytes are stored, as text.
 pub(crate) fn placement_text(node: &Node, server_name: impl Fn(u16) -> String) -> String {
     let striped = |distribution: &Distribution| {
         let names: Vec<String> = distribution

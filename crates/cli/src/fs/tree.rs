@@ -15,8 +15,8 @@ use crate::fs::session::RemotePath;
 /// Directories nested deeper than this are refused rather than followed for ever.
 const MAX_DEPTH: usize = 20_000;
 
-/// A name in a directory that is known by its number: it remains the same entry if the path that led there changes. An
-/// empty name is the directory itself.
+/// A name in a directory that is identified by its number: it stays the same entry if the path that
+/// led there changes. An empty name is the directory itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RemoteName {
     /// The directory.
@@ -138,7 +138,7 @@ impl Visited<'_> {
     }
 }
 
-/// Tells a walk whether to enter a directory.
+/// Whether a walk enters a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WalkControl {
     /// Enter this directory.
@@ -157,7 +157,7 @@ struct Level {
 }
 
 /// Walks everything under `top` (which must be a directory), directories before and again after
-/// their entries. `each` gets the client to work with.
+/// their entries. `each` is passed the client to work with.
 pub(crate) fn walk(
     client: &mut Client,
     path: &[u8],
@@ -333,7 +333,8 @@ impl Destination {
         }
     }
 
-    /// The destination of a source called `name`; a source without a name goes straight into the directory.
+    /// The destination of a source called `name`; the entries of a source without a name go
+    /// straight into the directory.
     pub(crate) fn name_of(&self, name: &[u8]) -> RemoteName {
         match self {
             Self::Into(directory, path) if name.is_empty() => RemoteName {

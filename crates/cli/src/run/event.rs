@@ -21,7 +21,8 @@ pub(crate) enum Event {
     Started(Running),
     /// A process has ended.
     Ended(JobRank, ExitStatus),
-    /// The process that has started this command, to start others, has closed the connection.
+    /// The process that has started this command to start other processes has closed the
+    /// connection.
     Detached(JobRank),
     /// A process demands that the whole program end with this code (`MPI_Abort`).
     Aborted(JobRank, i32),

@@ -12,7 +12,7 @@ use causeway_wire::run::{Event, Message};
 
 use super::job_rank::JobRank;
 
-/// The files of timelines and traces that the user wants.
+/// The files of timelines and traces that the user has requested.
 pub(super) struct Outputs {
     timeline: Option<(PathBuf, BufWriter<File>)>,
     trace: Option<(PathBuf, BufWriter<File>)>,
@@ -39,12 +39,13 @@ impl Outputs {
         })
     }
 
-    /// Whether the user wants any.
+    /// Whether the user has requested any.
     pub(super) fn are_wanted(&self) -> bool {
         self.timeline.is_some() || self.trace.is_some()
     }
 
-    /// Fills the files with what these processes, identified by the numbers of their pages, have left in this directory.
+    /// Writes the files from the event files of these processes, identified by the numbers of their
+    /// pages, in this directory.
     pub(super) fn write(self, directory: &Path, processes: Vec<(JobRank, u32)>) -> Outcome {
         let begin_ns = self.begin_ns;
         if let Some((path, mut file)) = self.timeline {
@@ -113,7 +114,7 @@ fn write_timeline(
         read(directory, page, |event| match event {
             Event::Call { .. } => write_call(to, page, &event, begin_ns),
             Event::Group(_) => Ok(()),
-            // Processes of other programs have no number that both ends know.
+            // Processes of other programs have no number that both ends share.
             Event::Sent(Message { peer, .. }) | Event::Received(Message { peer, .. }, _)
                 if peer >= size =>
             {
@@ -159,7 +160,8 @@ struct Called<'a> {
 }
 
 impl<'a> Called<'a> {
-    /// The call that an event describes, if it is one; `none` stands for a number that it does not have.
+    /// The call that an event describes, if it is one; `none` replaces a number that it does not
+    /// have.
     fn of(event: &'a Event, none: &str) -> Option<Self> {
         let Event::Call {
             name,
@@ -250,8 +252,8 @@ fn write_trace(
     Ok(())
 }
 
-/// The numbers of a process's receives in the order of posting, by peer and word: the receive that was posted first has got
-/// what was sent first.
+/// The numbers of a process's receives in the order of posting, by peer and word: the receive that
+/// was posted first got the message that was sent first.
 fn receive_orders(directory: &Path, page: u32) -> std::io::Result<Pairs<Vec<u64>>> {
     let mut orders: Pairs<Vec<u64>> = Pairs::new();
     read(directory, page, |event| {

@@ -1,9 +1,10 @@
-//! Hang reports: the call that each process of a running job is in. The launcher samples the calls at intervals, and reports when the user asks
+//! Hang reports: the call that each process of a running job is in. The launcher samples the calls at intervals, and reports at the request of the user
 //! (SIGQUIT), or when a call takes too long.
 //!
-//! Processes say which calls they are in by a page each ([`causeway_wire::run::call`]), and what is queued by the page that
-//! every process of Causeway shows ([`causeway_watch`]). They do nothing for a report, so that it tells of processes
-//! that hang, too; those that show nothing are named.
+//! Each process publishes the call that it is in on a page ([`causeway_wire::run::call`]), and its
+//! queues on the status page of every process of Causeway ([`causeway_watch`]). It does nothing for
+//! a report, so that processes that hang are reported, too; processes that publish nothing are
+//! named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -33,7 +34,7 @@ const LIST: &str = include_str!("../../../mpi-c/abi/functions.txt");
 /// How often to sample the calls, at least and at most.
 const SELDOM: Duration = Duration::from_millis(500);
 const OFTEN: Duration = Duration::from_millis(20);
-/// What a process does that has shown no call.
+/// The activity of a process that has published no call.
 const AT_START: &str = "in MPI_Init, or has not communicated since";
 /// How many processes one cause names.
 const NAMED: usize = 4;
@@ -60,7 +61,7 @@ struct Process {
     seen: [(State, Instant); call::SLOTS],
 }
 
-/// What one thread is doing.
+/// The activity of one thread.
 struct Place {
     name: String,
     peer: i32,
@@ -70,7 +71,7 @@ struct Place {
     is_inside: bool,
 }
 
-/// What one process is doing.
+/// The activity of one process.
 enum Activity {
     Ended,
     /// The process shows nothing, for this reason.
@@ -78,7 +79,7 @@ enum Activity {
     Threads(Vec<Place>),
 }
 
-/// What a process is doing, and what is queued there for which peers.
+/// The activity of a process, and what it has queued for which peers.
 struct Found {
     job_rank: JobRank,
     pid: u32,
@@ -301,7 +302,7 @@ impl Place {
         text
     }
 
-    /// What the process is doing, in a few words, for others that wait for it.
+    /// The activity of the process, in a few words, for processes that wait for it.
     fn activity_text(&self) -> String {
         match self.is_inside {
             true => format!("is in {}", self.name),
@@ -321,7 +322,7 @@ impl Place {
 }
 
 impl Found {
-    /// What the thread is doing, in a few words.
+    /// The activity of the thread, in a few words.
     fn activity_text(&self) -> String {
         match &self.activity {
             Activity::Ended => "has ended".to_owned(),
@@ -334,7 +335,8 @@ impl Found {
     }
 }
 
-/// Why a process shows nothing that this launcher can read, by the word in which it states its formats.
+/// The reason why this launcher cannot read what a process publishes, by the word in which the
+/// process states its formats.
 fn check_formats(word: u64) -> Result<(), String> {
     let theirs = call::stated(word).map_err(|error| format!("shows nonsense: {error}"))?;
     match FORMATS.common(theirs) {

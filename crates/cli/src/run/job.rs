@@ -19,7 +19,7 @@ use super::job_rank::JobRank;
 use super::pmi::{Server, Starter};
 use super::programs::{MOST, Program, Request};
 
-/// What processes are asked to show.
+/// The information that processes are requested to publish.
 pub(super) struct Shown {
     /// The memory file for the calls that they are in.
     pub(super) calls: String,
@@ -31,7 +31,7 @@ pub(super) struct Shown {
 pub(super) struct Job {
     /// Whether lines of output get labels.
     pub(super) labels: bool,
-    /// The universe size that programs are told.
+    /// The universe size that is reported to programs.
     pub(super) universe: u32,
     /// The directory for sockets.
     pub(super) directory: PathBuf,
@@ -84,7 +84,8 @@ impl Job {
         (world, server)
     }
 
-    /// Starts the programs of a request. If one of them cannot be started, those that run already are killed.
+    /// Starts the programs of a request. If one of them cannot be started, those that run already
+    /// are killed.
     pub(super) fn begin(self: &Arc<Self>, request: &Request) -> Outcome {
         let mut worlds = self.worlds();
         let (world, server) = self.add(&mut worlds, request);
@@ -114,7 +115,7 @@ impl Job {
         Ok(())
     }
 
-    /// Serves the process that has started this command in order to start others.
+    /// Handles the requests of the process that has started this command in order to start others.
     pub(super) fn attach(self: &Arc<Self>, stream: UnixStream) -> Outcome {
         let request = Request::alone();
         let (world, server) = self.add(&mut self.worlds(), &request);
@@ -124,7 +125,7 @@ impl Job {
             .doing(|| "serving the process that has started this one".to_owned())
     }
 
-    /// The command of a process, without what concerns its connection to its server.
+    /// The command of a process, except for the connection to its server.
     fn command(
         &self,
         job_rank: JobRank,
@@ -185,7 +186,7 @@ impl Job {
         let pid = Pid::from_child(&child);
         let handle = pidfd_open(pid, PidfdFlags::empty()).doing(doing)?;
         let copy = handle.try_clone().doing(doing)?;
-        // Nobody listens when the command is ending.
+        // The receiver is gone if the command is ending.
         let _ = self.events.send(Event::Started(Running {
             job_rank,
             page,
@@ -202,7 +203,7 @@ impl Job {
                     let _ = thread.join();
                 }
                 if let Ok(status) = child.wait() {
-                    // Nobody listens when the command is ending.
+                    // The receiver is gone if the command is ending.
                     let _ = events.send(Event::Ended(job_rank, status));
                 }
             })
@@ -224,7 +225,7 @@ impl Starter for Job {
     }
 
     fn tell(&self, event: Event) {
-        // Nobody listens when the command is ending.
+        // The receiver is gone if the command is ending.
         let _ = self.events.send(event);
     }
 }
@@ -246,7 +247,7 @@ fn library_path() -> Option<std::ffi::OsString> {
     std::env::join_paths(paths.into_iter().chain([place])).ok()
 }
 
-/// Prints what a process writes, with its name, if its output was asked for.
+/// Prints the output of a process, with its label, if that was requested.
 fn label_output(
     job_rank: JobRank,
     child: &mut Child,

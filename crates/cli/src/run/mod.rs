@@ -1,8 +1,9 @@
-//! `causeway run`: starts the processes of a parallel program on this machine, and watches over them.
+//! `causeway run`: starts the processes of a parallel program on this machine, and monitors them.
 //!
-//! Each process has a socket to this one, over which it speaks PMI-1 ([`pmi`]), as with MPICH's launcher. When one dies, the
-//! others get some time to report what they have noticed, and are then ended. They can have more programs started ([`programs`]), which
-//! are watched over in the same way ([`job`]). [`hang`] samples the calls that they are in, [`events`] writes what they did.
+//! Each process has a socket to this one, over which it speaks PMI-1 ([`pmi`]), as with MPICH's
+//! launcher. When one dies, the others get some time to report what they have noticed, and are then
+//! ended. They can have more programs started ([`programs`]), which are monitored in the same way
+//! ([`job`]). [`hang`] samples the calls that they are in, [`events`] writes timelines and traces.
 
 mod event;
 mod events;
@@ -34,7 +35,7 @@ use self::job::{Job, Shown};
 use self::job_rank::JobRank;
 use self::programs::{Program, Request};
 
-/// How long processes may take to end once they were asked to.
+/// How long processes may take to end after SIGTERM.
 const AFTER_TERM: Duration = Duration::from_secs(2);
 
 /// Run a parallel program on this machine
@@ -155,7 +156,8 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
 }
 
-/// Serves the process that has started this command: standard input is a socket of its.
+/// Handles the requests of the process that has started this command: standard input is a socket to
+/// it.
 fn attach(job: &Arc<Job>) -> Outcome {
     let doing = || "taking standard input for a connection".to_owned();
     let input = std::io::stdin().as_fd().try_clone_to_owned().doing(doing)?;
@@ -189,7 +191,7 @@ fn tell_all(running: &[Running], signal: Signal) {
     }
 }
 
-/// The exit code that stands for a process's end, as shells have it.
+/// The exit code for a process's end, as in shells.
 fn code_of(status: ExitStatus) -> u8 {
     let signal = status.signal().map(|signal| 128 + signal);
     let code = status.code().or(signal).unwrap_or(1);
@@ -206,7 +208,7 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// What the other processes are asked to do when one has died.
+/// How the other processes were asked to end when one has died.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Nothing,
@@ -227,7 +229,8 @@ struct Ending {
 }
 
 impl Ending {
-    /// Notes a failure: the first one is reported and gives the exit code, and the other processes have some time to end.
+    /// Notes a failure: the first one is reported and determines the exit code, and the other
+    /// processes have some time to end.
     fn fail(&mut self, failed: u8, wait: Duration, text: &str) {
         if self.code == 0 {
             self.code = failed.max(1);
@@ -263,7 +266,7 @@ impl Ending {
         }
     }
 
-    /// Ends processes whose time has come.
+    /// Ends processes whose time is up.
     fn end_overdue(&mut self, running: &[Running]) {
         self.asked = match self.asked {
             Asked::At(_, Signal::TERM) => {

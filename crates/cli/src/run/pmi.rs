@@ -1,4 +1,4 @@
-//! The launcher's side of PMI-1: what processes publish, and how they wait for each other.
+//! The launcher's side of PMI-1: values that processes publish, and barriers.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -24,12 +24,12 @@ pub(super) trait Starter: Send + Sync + 'static {
     fn tell(&self, event: Event);
 }
 
-/// What all processes of a program share.
+/// The state that all processes of a program share.
 pub(super) struct Server {
     world: u32,
     size: u32,
     universe: u32,
-    /// For each program that was started, the rank behind its last process.
+    /// For each program that was started, the rank after its last process.
     programs: Vec<u32>,
     shared: Mutex<Shared>,
 }
@@ -82,7 +82,8 @@ impl Server {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a process has begun and not finished. In a program that others have started, and wait for, all processes have to begin.
+    /// Whether a process has begun and not finished. In a program that others have started, and
+    /// wait for, all processes have to begin.
     pub(super) fn has_left_early(&self, rank: u32) -> bool {
         match self.shared().phases.get(&rank) {
             Some(Phase::Begun) => true,
@@ -101,7 +102,8 @@ impl Server {
         self.shared().is_given_up
     }
 
-    /// Serves one process, in a thread of its own. When the process has closed the connection, `last` is called.
+    /// Handles one process's requests, in a thread of its own. When the process has closed the
+    /// connection, `last` is called.
     pub(super) fn serve(
         self: &Arc<Self>,
         rank: u32,
@@ -243,7 +245,7 @@ impl Server {
                 let value = command.get("key").and_then(|key| shared.published.get(key));
                 match value {
                     Some(value) => fine("get_result").with("value", value),
-                    // MPICH asks how processes are spread over hosts; all are on this one.
+                    // MPICH requests how processes are spread over hosts; all are on this one.
                     None if command.get("key") == Some("PMI_process_mapping") => {
                         let value = format!("(vector,(0,1,{}))", self.size);
                         fine("get_result").with("value", value)

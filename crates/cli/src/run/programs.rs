@@ -1,4 +1,4 @@
-//! What processes ask for when they start programs: commands of PMI-1 with several lines.
+//! Requests of processes to start programs: commands of PMI-1 with several lines.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ pub(super) struct Program {
     pub(super) directory: Option<PathBuf>,
 }
 
-/// Programs that are started together, of which some may not have come yet.
+/// Programs that are started together, some of which may not have been received yet.
 #[derive(Debug, Default)]
 pub(super) struct Request {
     pub(super) programs: Vec<Program>,
@@ -49,7 +49,7 @@ fn is_this_host(host: &str) -> bool {
     [&*own, short, "localhost", "127.0.0.1"].contains(&host)
 }
 
-/// The file of a command: in one of the directories, separated by colons, if they have it.
+/// The file of a command: in one of the directories, separated by colons, if one of them has it.
 fn find(command: &str, directories: Option<&str>) -> PathBuf {
     let mut places = directories.unwrap_or_default().split(':');
     let found = places.find_map(|place| {

@@ -1,4 +1,4 @@
-//! Results of a scenario's runs: put together over replications, as rows, as JSON and for spreadsheets.
+//! Results of a scenario's runs: combined over replications, as rows, as JSON and for spreadsheets.
 
 use causeway_report::rows::figure_text;
 use causeway_report::table::Table;
@@ -17,7 +17,7 @@ pub(super) struct Experiment {
     pub(super) value: Option<String>,
     /// Bytes of a message; 0 where the workload decides.
     pub(super) size_bytes: u32,
-    /// What was measured, over all replications.
+    /// The measurements, over all replications.
     pub(super) summaries: Vec<Summary>,
     /// Latencies of all messages of all replications.
     pub(super) latencies: Histogram,
@@ -26,7 +26,7 @@ pub(super) struct Experiment {
 }
 
 impl Experiment {
-    /// Puts together the runs that differ in their seeds only; `found` is in the order of the steps.
+    /// Combines the runs that differ only in their seeds; `found` is in the order of the steps.
     pub(super) fn group(
         steps: &[Step<'_>],
         found: Vec<(Vec<Measure>, Option<Box<Statistics>>)>,
@@ -59,7 +59,7 @@ impl Experiment {
         experiments
     }
 
-    /// The experiment's name beside others.
+    /// The experiment's name among others.
     pub(super) fn name(&self) -> String {
         let size = (self.size_bytes > 0)
             .then(|| causeway_report::units::bytes_text(u64::from(self.size_bytes)));
@@ -71,7 +71,7 @@ impl Experiment {
     }
 }
 
-/// A value as it stands in the JSON: the fields that rows of all benchmarks have, and more.
+/// A value in the JSON: the fields that rows of all benchmarks have, and more.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct RunRow {
     /// The value of the swept key.
@@ -82,8 +82,8 @@ pub(super) struct RunRow {
     pub(super) participant: &'static str,
     pub(super) size_bytes: u64,
     pub(super) metric: String,
-    /// Of messages, instances (of a processor, an engine, a link) or runs: their median, smallest and largest value, and
-    /// how many there are.
+    /// Of messages, instances (of a processor, an engine, a link) or runs: their median, smallest
+    /// and largest value, and their number.
     pub(super) median: f64,
     pub(super) min: f64,
     pub(super) max: f64,
@@ -286,7 +286,7 @@ pub(super) mod csv {
         text
     }
 
-    /// Classes of latencies, and how many messages there are in each.
+    /// Classes of latencies, and the number of messages in each.
     pub(in super::super) fn latencies(swept: Option<&str>, experiments: &[Experiment]) -> String {
         let mut text = head(swept, &["size_bytes", "from_us", "to_us", "messages"]);
         for one in experiments {
@@ -303,7 +303,7 @@ pub(super) mod csv {
         text
     }
 
-    /// What happened when.
+    /// The course of events.
     pub(in super::super) fn intervals(swept: Option<&str>, experiments: &[Experiment]) -> String {
         let mut fields = vec![
             "size_bytes",

@@ -23,13 +23,13 @@ const PAPER: &str = "paper";
 pub(super) struct Claim {
     /// The figure or table, as `figure 4.12`.
     pub(super) of: String,
-    /// What the thesis says.
+    /// The statement of the thesis.
     pub(super) claim: String,
     /// Whether it holds in the simulation.
     pub(super) holds: bool,
     /// The values that decided.
     pub(super) evidence: String,
-    /// Why it is known not to hold, where it is.
+    /// Why it is known not to hold, if it does not.
     pub(super) open: Option<&'static str>,
 }
 

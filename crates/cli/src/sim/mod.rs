@@ -2,19 +2,19 @@
 //!
 //! | part | what it does |
 //! |---|---|
-//! | [`list`] | lists what there is |
+//! | [`list`] | lists figures, tables and scenarios |
 //! | [`options`] | where results go, and how they are computed |
 //! | [`scenario`] | runs an experiment of the user's own |
 //! | [`paper`] | runs figures, tables, or all of them |
 //! | [`pool`] | independent runs in parallel threads |
-//! | [`store`] | finished runs on disk, so that an interrupted command goes on |
+//! | [`store`] | finished runs on disk, from which an interrupted command continues |
 //! | [`found`] | results: verdicts, rows for JSON, files for spreadsheets |
 //! | [`page`] | the report of figures and tables |
 //! | [`experiment`] | results of a scenario's runs |
 //! | [`run_page`] | the report of an experiment of the user's own |
 //!
-//! What is printed and written depends on the program and its input only, not on the machine, the time, or how many threads
-//! there are.
+//! The output depends on the program and its input only, not on the machine, the time, or the
+//! number of threads.
 
 mod experiment;
 mod found;
@@ -70,7 +70,7 @@ enum What {
     /// Run all figures and tables, and compare them with the thesis
     ///
     /// Finished runs are kept in causeway-paper.unfinished, or in the directory of --results, until everything is
-    /// done: when interrupted, give the same command again, and it goes on. Runs of another build or with other
+    /// done: to continue after an interruption, run the same command again. Runs of another build or with other
     /// parameters are not used.
     #[command(after_help = "Examples:
   causeway sim paper --html paper.html

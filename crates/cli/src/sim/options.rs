@@ -19,7 +19,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// How many runs go on at a time.
+    /// How many runs are made at a time.
     pub(crate) fn jobs(&self) -> usize {
         match self.jobs {
             Some(jobs) => usize::from(jobs),

@@ -63,7 +63,7 @@ pub(super) fn write(
     whole_file::write(path, page.html().as_bytes())
 }
 
-/// Adds what the report was made with.
+/// Adds the programs and parameters of the report.
 pub(super) fn made_with(page: &mut Page, more: &[(&str, &str)]) {
     let mut made = Table::new(&["what", "value"]);
     let program = format!("causeway {VERSION}, commit {COMMIT}");
@@ -240,7 +240,7 @@ fn substrates(points: &[Point]) -> Vec<Panel<'_>> {
     vec![panel(Vec::new(), draw)]
 }
 
-/// Where the time of programs goes: a bar for each substrate and place, of parts.
+/// How programs spend their time: a bar for each substrate and place, of parts.
 fn accounts<'a>(about: &'a About, points: &'a [Point]) -> Vec<Panel<'a>> {
     let kinds = distinct(points.iter().map(|point| parts(point).1));
     let kinds: Vec<&str> = kinds.into_iter().filter(|kind| *kind != "total").collect();
@@ -339,7 +339,7 @@ fn draw_curves(width: f64, about: &About, metric: &str, lines: &[Line]) -> Strin
     })
 }
 
-/// What a row of a table is called.
+/// The name of a table's row.
 fn row_name(case: &str) -> String {
     let mut parts = case.split('/');
     let (program, side) = (parts.next(), parts.next());

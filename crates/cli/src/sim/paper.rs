@@ -1,4 +1,4 @@
-//! `causeway sim figure`, `table` and `paper`: which runs there are, and where their results go.
+//! `causeway sim figure`, `table` and `paper`: their runs, and where their results are written.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ const UNFINISHED: &str = "causeway-paper.unfinished";
 pub(crate) struct Shown {
     #[command(flatten)]
     options: Options,
-    /// Write a report with plots beside what the thesis states
+    /// Write a report with plots beside the values of the thesis
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Fewer points and rounds: an impression in seconds
@@ -53,7 +53,7 @@ impl Shown {
 /// Some figures or tables.
 #[derive(Debug, Args)]
 pub(crate) struct Named {
-    /// Their numbers (`causeway sim list` knows all)
+    /// Their numbers (`causeway sim list` lists all)
     #[arg(required = true, value_name = "NUMBER")]
     numbers: Vec<String>,
     /// Write a timeline of one run, for Perfetto (ui.perfetto.dev)
@@ -178,7 +178,7 @@ fn unknown(kind: &str, number: &str) -> Failure {
     match (other, kind) {
         (true, "table") => failure.hint(format!("`causeway sim figure {number}` is there")),
         (true, _) => failure.hint(format!("`causeway sim table {number}` is there")),
-        (false, _) => failure.hint("`causeway sim list` says what each shows"),
+        (false, _) => failure.hint("`causeway sim list` describes each"),
     }
 }
 

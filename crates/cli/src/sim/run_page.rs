@@ -19,7 +19,7 @@ const MOST_BARS: usize = 40;
 /// With more curves than this, none are drawn.
 const MOST_CURVES: usize = 12;
 
-/// Writes the report of `scenario`, whose file says `text`.
+/// Writes the report of `scenario`, whose file contains `text`.
 pub(super) fn write(
     path: &Path,
     scenario: &Scenario,
@@ -138,7 +138,7 @@ fn point(x: f64, row: &RunRow) -> (f64, f64, f64, f64) {
     (x, row.mean, row.mean - half, row.mean + half)
 }
 
-/// Curves where there are several sizes, bars otherwise.
+/// Curves if there are several sizes, bars otherwise.
 fn draw(page: &mut Page, metric: &str, rows: &[&RunRow]) {
     let mut sizes: Vec<u64> = rows.iter().map(|row| row.size_bytes).collect();
     sizes.sort_unstable();
@@ -264,7 +264,7 @@ fn draw_sweep(page: &mut Page, metric: &str, key: &str, rows: &[&RunRow]) {
     });
 }
 
-/// The channels of each kind, beside each other.
+/// The channels of each kind, side by side.
 fn draw_channels(page: &mut Page, metric: &str, rows: &[&RunRow]) {
     let mut lines: Vec<Line> = Vec::new();
     for row in rows {
@@ -331,7 +331,7 @@ fn draw_latencies(page: &mut Page, experiments: &[Experiment]) {
     });
 }
 
-/// What happened when.
+/// The course of events.
 fn draw_intervals(page: &mut Page, of: &Experiment) {
     if of.intervals.len() < 2 {
         return;

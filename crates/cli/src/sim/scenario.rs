@@ -28,7 +28,7 @@ const LARGEST_FILE: u64 = 64 << 20;
 /// a workload, sizes and a seed; examples/interfaces.toml is one. Whatever is unknown, has no meaning or
 /// cannot be is refused with its line. Finished runs of a scenario that has several (sizes, values of a
 /// sweep, replications) are kept in NAME.unfinished, or where --results says, until all are through: when
-/// interrupted, give the same command again, and it goes on.
+/// interrupted, run the same command again to continue.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway sim run examples/interfaces.toml
@@ -96,8 +96,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     Ok(())
 }
 
-/// The directory of finished runs: the one that the user names, or one beside the scenario if there are several runs. Runs with
-/// native time are never kept, since no two are alike.
+/// The directory of finished runs: the one that the user has named, or one beside the scenario if
+/// there are several runs. Runs with native time are never kept, since they differ each time.
 fn store(arguments: &Arguments, scenario: &Scenario, steps: usize) -> Outcome<Option<Store>> {
     if !scenario.is_reproducible() {
         return Ok(None);

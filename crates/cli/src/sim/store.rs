@@ -1,8 +1,8 @@
 //! Finished runs on disk: an interrupted command continues from them.
 //!
-//! Each run is a file of its own, named after a digest of the simulator's source and of everything that decides the run, so
-//! that runs of another program or with other parameters are never taken for it. Files get their names only when they
-//! are complete.
+//! Each run is a file of its own, named after a digest of the simulator's source and of everything
+//! that determines the run, so that runs of another program or with other parameters are never used
+//! for it. Files get their names only when they are complete.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// What the simulator was built from.
+/// Identifies the source that the simulator was built from.
 pub(super) const SIMULATOR: &str = env!("CAUSEWAY_SIMULATOR");
 
 /// Characters of a digest in hexadecimal.
@@ -171,7 +171,7 @@ impl Store {
             // A file left by a command that was killed.
             let is_partial = whole_file::is_partial(name);
             if is_finished || is_partial {
-                // A file that cannot be removed is left; nothing depends on it.
+                // A file that cannot be removed stays; nothing depends on it.
                 let _ = std::fs::remove_file(entry.path());
             }
         }

@@ -1,7 +1,8 @@
-//! `causeway top`: what messages do on this machine, by process and peer, as it happens.
+//! `causeway top`: the traffic of messages on this machine, by process and peer, live.
 //!
-//! Processes that use the message layer publish what they do; this verb only reads. [`sample`] reads and
-//! computes rates, [`table`] writes them for people and as JSON, [`screen`] draws on a terminal.
+//! Processes that use the message layer publish their status; this verb only reads it. [`sample`]
+//! reads and computes rates, [`table`] formats them for people and as JSON, [`screen`] draws on a
+//! terminal.
 
 mod sample;
 mod screen;
@@ -15,7 +16,7 @@ use clap::Args;
 
 use sample::{Sample, Watcher};
 
-/// See what messages do on this machine, by process and peer: rates, sizes, credit, queues, waits
+/// Show the messages on this machine, by process and peer: rates, sizes, credit, queues, waits
 ///
 /// Stalled peers come first, then the busiest. On a terminal the table is drawn anew until q is
 /// pressed; otherwise it is printed once.
@@ -62,7 +63,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         // The process exists: opening its page would have failed otherwise.
         return Err(Failure::new(
             "observing a process",
-            format!("process {pid} does not use the message layer, or was told not to show it"),
+            format!(
+                "process {pid} does not use the message layer, or was configured not to show it"
+            ),
         ));
     }
     if output.terminal && !arguments.once && !arguments.json {
@@ -81,7 +84,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     Ok(())
 }
 
-/// Nothing to see is a failure, for scripts.
+/// No processes to show is a failure, for scripts.
 fn check(sample: &Sample) -> Outcome {
     if !sample.processes.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Reading what processes publish, and the rates between two readings.
+//! Reading the status pages of processes, and the rates between two readings.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -206,7 +206,7 @@ fn counts(process: &Process, row: &PeerRow) -> (Key, Counts) {
     );
     let counts = Counts {
         received: sum([row.received, row.received_large]),
-        // A transfer of remote memory is counted by the process that asked for it.
+        // A transfer of remote memory is counted by the process that requested it.
         sent: sum([row.sent, row.sent_large, row.moved]),
     };
     (key, counts)

@@ -61,7 +61,7 @@ impl Drop for Screen {
 /// Draws until q, Escape or Ctrl-C.
 pub(super) fn run(watcher: &mut Watcher, interval: Duration) -> Outcome {
     let _screen = Screen::enter()?;
-    // The first table comes soon; the next ones at the pace that was asked for.
+    // The first table is drawn soon; the next ones at the requested interval.
     let mut next = Instant::now() + interval.min(Duration::from_millis(250));
     loop {
         if !wait_until(next)? {
@@ -73,7 +73,7 @@ pub(super) fn run(watcher: &mut Watcher, interval: Duration) -> Outcome {
     }
 }
 
-/// Waits; `false` if the user wants to end.
+/// Waits; `false` if the user ends the command.
 fn wait_until(next: Instant) -> Outcome<bool> {
     let doing = || "reading the keyboard".to_owned();
     let keyboard = io::stdin();

@@ -1,10 +1,12 @@
-//! Cancelling: an operation gives its memory back as soon as nothing can touch it any more.
+//! Cancelling: an operation releases its memory as soon as nothing can access it any more.
 //!
-//! A message that is being placed in the memory is kept by its method from then on, and goes to the next receive.
-//! Where the peer may be reading or writing the memory, the peer is told, if there is room to tell it
-//! now, and the export is ended, which takes effect whatever the peer does. Where we are copying
-//! ourselves, or the message has left the caller's memory or comes in parts, the operation completes as it would have. A receive that is offered ends with the sender's reply
-//! ([`offers`](super::offers)): only the sender knows whether its message is written.
+//! A message that a method is placing in the memory is kept by the method from then on, and goes to
+//! the next receive. Where the peer may be reading or writing the memory, a notice is sent to it if
+//! there is room for one now, and the export is ended, which takes effect whatever the peer does.
+//! Where this side is copying, or the message has left the caller's memory or comes in parts, the
+//! operation completes as if it had not been cancelled. A receive that is offered ends with the
+//! sender's reply ([`offers`](super::offers)): only the sender knows whether its message is
+//! written.
 
 use causeway_wire::bmi::{Kind, Refusal};
 
@@ -57,7 +59,7 @@ impl Conversation {
                 };
                 queue.retain(|queued| *queued != op);
                 self.finish(shared, op, cancelled);
-                // What stood behind it may go now.
+                // The sends behind it may leave now.
                 self.mark_dirty(shared);
             }
             State::Announced | State::ToPush(_) => {

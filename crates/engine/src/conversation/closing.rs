@@ -1,4 +1,4 @@
-//! The end of a connection: everything that depends on it fails, and only that.
+//! The end of a connection: all operations that depend on it fail, and no others.
 
 use causeway_transport::PeerError;
 
@@ -8,8 +8,9 @@ use crate::operation::State;
 use crate::shared::{EarlyBody, Shared, Work};
 
 impl Conversation {
-    /// The connection is over, and exports of the operations' memory have been ended: all of them fail. A peer that
-    /// `may_return` does so as another incarnation, whose messages must not be mixed with those of this one.
+    /// Ends a connection, after exports of the operations' memory have been ended: all operations
+    /// fail. A peer that `may_return` returns as another incarnation, whose messages must not be
+    /// mixed with those of this one.
     pub(crate) fn close<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -52,9 +53,9 @@ impl Conversation {
         shared.retry_transfers();
     }
 
-    /// The connection was lost while we did not need it, and is needed again: operations that nothing has been
-    /// said of wait for the next one, all others fail. Exports have been ended. Messages that are here stay: it was no
-    /// incarnation that ended.
+    /// The connection was lost while it was not needed here, and is needed again: operations of
+    /// which the peer has not been notified wait for the next connection, all others fail. Exports
+    /// have been ended. Messages that have arrived stay: the peer's incarnation has not ended.
     pub(crate) fn reopen_later<M: Matcher>(&mut self, shared: &mut Shared<M>) {
         for op in self.ops.to_vec(&mut shared.ops) {
             if !matches!(shared.ops[op].state, State::Queued | State::ToMove(_)) {
@@ -78,7 +79,7 @@ impl Conversation {
         self.touch(shared);
     }
 
-    /// Drops early messages: those that are still with the sender, or all.
+    /// Drops early messages: those that are still at the sender, or all.
     pub(crate) fn drop_early<M: Matcher>(&mut self, shared: &mut Shared<M>, all: bool) {
         for index in self.early.to_vec(&mut shared.early) {
             if all || matches!(shared.early[index].body, EarlyBody::Announced(_)) {

@@ -1,10 +1,13 @@
-//! A message whose caller waits for it inside of the engine: it goes from its packet into the caller's memory, without a receive.
+//! Messages for which the caller waits inside the engine: copied from the packet into the caller's
+//! memory, without a receive.
 //!
-//! A receive that is posted, found, done and taken costs more than all else that happens to a short message. Where the caller
-//! waits for one message anyhow, nobody can see the difference, for as long as three things hold: the message finds no receive that
-//! was posted before; none is held that would have to come first; and it fits. Otherwise it is held, which ends this kind of waiting:
-//! the receive is posted, and gets it. So it is, too, before the caller yields or sleeps: observers see receives, and a
-//! peer's loss ends them.
+//! To post, find, complete and test a receive costs more than all else that happens to a short
+//! message. Where the caller waits for one message anyhow, leaving the receive out changes nothing
+//! that can be observed, as long as three conditions hold: no receive that was posted before
+//! matches the message; no held message would have to come first; and the message fits. Otherwise
+//! the message is held, which ends this kind of waiting: the receive is posted, and gets it. The
+//! receive is also posted before the caller yields or sleeps, so that observers see it and the loss
+//! of the peer ends it.
 
 use causeway_transport::Packet;
 use causeway_wire::bmi as wire;
@@ -16,7 +19,7 @@ use crate::shared::Shared;
 use crate::types::{Envelope, Tag};
 
 impl Conversation {
-    /// A whole message has arrived that no receive waits for.
+    /// Handles a whole message that matches no posted receive.
     #[inline(never)]
     pub(super) fn eager_without_receive<M: Matcher>(
         &mut self,

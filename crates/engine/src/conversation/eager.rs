@@ -15,11 +15,11 @@ use crate::shared::{Early, EarlyBody, Shared, Tuning, Work};
 use crate::traffic::Touched;
 use crate::types::{OpError, Tag};
 
-/// What a peer without credit did.
+/// The protocol error of a peer that sends without credit.
 pub(super) const SENDS_TOO_MUCH: &str = "it sends more than it was granted";
 
-/// What to send next. Once the method has taken it, the conversation is told
-/// ([`Conversations::transmitted`](crate::conversations::Conversations::transmitted)).
+/// What to send next. Once the method has accepted it, the driver calls
+/// [`Conversations::transmitted`](crate::conversations::Conversations::transmitted).
 #[derive(Debug)]
 pub enum Transmit {
     /// A packet that carries no message.
@@ -52,7 +52,8 @@ pub enum Transmit {
 }
 
 impl Conversation {
-    /// The header of a message that can leave at once and whole, because nothing stands before it.
+    /// The header of a message that can leave at once and whole, because no other is queued before
+    /// it.
     #[inline]
     pub(crate) fn eager_now(
         &self,
@@ -87,7 +88,7 @@ impl Conversation {
         header
     }
 
-    /// The method has taken a message of `size` bytes with this header.
+    /// Accounts for a message of `size` bytes with this header that the method has accepted.
     #[inline]
     pub(crate) fn eager_sent(&mut self, touched: &mut Touched, header: &Header, size: usize) {
         self.account.spend(cost(size));
@@ -98,7 +99,7 @@ impl Conversation {
         self.traffic.sent(size, self.id, touched);
     }
 
-    /// What to send next; `None` if there is nothing, no room or no credit.
+    /// Returns what to send next; `None` if there is nothing to send, no room or no credit.
     pub(crate) fn poll_transmit<M: Matcher>(&mut self, shared: &mut Shared<M>) -> Option<Transmit> {
         loop {
             if self.blocked {
@@ -133,7 +134,7 @@ impl Conversation {
         }
     }
 
-    /// Whether packets without a message wait.
+    /// Whether packets without a message are queued.
     pub(crate) fn has_control(&self) -> bool {
         !self.control.is_empty()
     }
@@ -143,7 +144,8 @@ impl Conversation {
         self.control.front().map_or(&[], Vec::as_slice)
     }
 
-    /// The method has taken what [`Conversation::poll_transmit`] returned, and `holds` it or has sent it.
+    /// The method has accepted what [`Conversation::poll_transmit`] returned, and `holds` it or has
+    /// sent it.
     pub(crate) fn transmitted<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -171,7 +173,7 @@ impl Conversation {
         }
     }
 
-    /// The method has taken all of a send's message, and `holds` the end of it or has sent it.
+    /// The method has accepted all of a send's message, and `holds` the end of it or has sent it.
     pub(super) fn taken<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32, holds: bool) {
         if holds && self.held_send.is_none() {
             shared.release_memory(op);
@@ -183,7 +185,7 @@ impl Conversation {
         }
     }
 
-    /// Adds the operation of a send whose packet the method has taken, and holds.
+    /// Adds the operation of a send whose packet the method has accepted and holds.
     pub(crate) fn hold_send<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -210,7 +212,7 @@ impl Conversation {
         shared.holding.push(self.id);
     }
 
-    /// The method holds no packets any more.
+    /// The method no longer holds any packet to this peer.
     pub(crate) fn packets_left<M: Matcher>(&mut self, shared: &mut Shared<M>) {
         if let Some(op) = self.held_send.take() {
             let size = shared.ops[op].size;
@@ -218,7 +220,7 @@ impl Conversation {
         }
     }
 
-    /// Whether the method may hold packets, and no send waits until they have left.
+    /// Whether the method may hold packets, and no send waits for held packets to leave.
     #[inline]
     pub(crate) fn may_hold_next(&self) -> bool {
         self.limits.holds_packets && self.held_send.is_none()
@@ -230,7 +232,7 @@ impl Conversation {
         self.limits.holds_packets
     }
 
-    /// Posts a send that cannot go at once.
+    /// Posts a send that cannot leave at once.
     pub(crate) fn post_waiting<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -252,7 +254,7 @@ impl Conversation {
         op
     }
 
-    /// The next message of one queue.
+    /// Returns what one queue has to send next.
     fn next_of_queue<M: Matcher>(&mut self, shared: &mut Shared<M>, unexpected: bool) -> Next {
         if !unexpected && self.offers.is_writing() {
             return Next::Nothing;
@@ -301,7 +303,7 @@ impl Conversation {
         }
     }
 
-    /// Queues a packet with credit if one is due that nothing else has carried.
+    /// Queues a packet with credit if credit is due that no other packet has carried.
     fn tell_credit<M>(&mut self, shared: &mut Shared<M>) {
         let wanted = self.starving && self.grant.owed() > 0;
         if wanted || self.tell_window || self.grant.is_due() {
@@ -313,7 +315,7 @@ impl Conversation {
         }
     }
 
-    /// Tells the peer, once, that messages wait for credit.
+    /// Notifies the peer, once, that messages wait for credit.
     fn tell_starved<M>(&mut self, shared: &mut Shared<M>) {
         if !self.account.told_starved {
             self.account.told_starved = true;
@@ -324,7 +326,7 @@ impl Conversation {
         }
     }
 
-    /// Credit has come; `false` if it was nonsense.
+    /// Adds credit that the peer has granted; `false` if the amount was invalid.
     #[inline]
     pub(super) fn credit<M>(&mut self, shared: &mut Shared<M>, credit: u32) -> bool {
         if !self.account.receive(credit) {
@@ -337,7 +339,7 @@ impl Conversation {
         true
     }
 
-    /// The peer waits for credit.
+    /// The peer has reported that it waits for credit.
     pub(super) fn starving<M>(&mut self, shared: &mut Shared<M>) {
         self.starving = true;
         if self.grant.enlarge(&mut shared.budget) {
@@ -354,18 +356,18 @@ impl Conversation {
         if back > 0 {
             self.queue_bare(shared, Kind::Return, back.into());
         }
-        // What waits for credit may have to be announced instead.
+        // Messages that wait for credit may have to be announced instead.
         self.mark_dirty(shared);
     }
 
-    /// The peer has returned credit.
+    /// Takes back credit that the peer has returned.
     pub(super) fn returned<M>(&mut self, shared: &mut Shared<M>, bytes: u64) {
         if !self.grant.reclaim(bytes, &mut shared.budget) {
             self.protocol_error(shared, "it returns more credit than it has");
         }
     }
 
-    /// Accepts the cost of a message that has arrived; `false` if it was not granted.
+    /// Charges the cost of a message that has arrived; `false` if the peer had no credit for it.
     #[inline]
     pub(super) fn charge<M>(&mut self, shared: &mut Shared<M>, packet: &Packet<'_>) -> bool {
         let len = packet.len() - wire::HEADER_BYTES;
@@ -377,7 +379,7 @@ impl Conversation {
         allowed
     }
 
-    /// The early memory of a message has been freed.
+    /// Accounts for early memory of a message that has been freed.
     #[inline]
     pub(super) fn early_freed<M>(&mut self, shared: &mut Shared<M>, len: usize) {
         self.grant.leave(cost(len), &mut shared.budget);
@@ -386,7 +388,7 @@ impl Conversation {
         }
     }
 
-    /// A whole message has come before its receive.
+    /// Keeps a whole message that has arrived before its receive.
     #[inline(never)]
     pub(super) fn eager_early<M: Matcher>(
         &mut self,
@@ -402,7 +404,7 @@ impl Conversation {
         }
     }
 
-    /// Keeps a message until its receive is posted. The matcher is told by the caller.
+    /// Keeps a message until its receive is posted. The caller passes it to the matcher.
     pub(super) fn add_early<M>(
         &mut self,
         shared: &mut Shared<M>,
@@ -421,7 +423,7 @@ impl Conversation {
         index
     }
 
-    /// Forgets an early message, which nothing will get.
+    /// Forgets an early message, which will not be delivered.
     pub(super) fn forget_early<M: Matcher>(&mut self, shared: &mut Shared<M>, index: u32) {
         if !shared.early[index].taken {
             shared.matcher.discard(index);
@@ -429,7 +431,7 @@ impl Conversation {
         self.take_early(shared, index);
     }
 
-    /// Takes an early message that the matcher has no more, with its accounts.
+    /// Removes an early message that is no longer in the matcher, and settles its accounts.
     pub(crate) fn take_early<M>(
         &mut self,
         shared: &mut Shared<M>,
@@ -447,13 +449,13 @@ impl Conversation {
     }
 }
 
-/// What one queue has.
+/// What one queue has to send.
 enum Next {
-    /// This.
+    /// This packet.
     Transmit(Transmit),
     /// A control packet was queued.
     Control,
-    /// Nothing that can go.
+    /// Nothing that can be sent now.
     Nothing,
 }
 
@@ -467,7 +469,7 @@ pub(crate) fn deliver(data: &[u8], room: u64, write: impl Fn(&[u8])) -> Result<u
     Ok(size)
 }
 
-/// What a send of one of the two kinds is for.
+/// The operation of a send of one of the two kinds.
 pub(super) fn send_of(unexpected: bool) -> What {
     if unexpected {
         What::SendUnexpected
@@ -477,7 +479,7 @@ pub(super) fn send_of(unexpected: bool) -> What {
 }
 
 impl Tuning {
-    /// How many announcements of one kind may lie unmatched with the peer.
+    /// How many announcements of one kind may be unmatched at the peer.
     pub(super) fn max_announced(&self, unexpected: bool) -> u32 {
         if unexpected {
             wire::MAX_ANNOUNCED_UNEXPECTED

@@ -1,10 +1,12 @@
 //! How a conversation begins.
 //!
-//! Both sides state the formats that they speak. In format 1, and from a caller that does not listen itself, that is all. One
-//! that can be called may be called by the other side at the same time, and there shall be one connection and one order
-//! for each pair: from format 2 on, it says which instance it is, waits for the consent of the other side, and is not bound before
-//! it has said [`Kind::Ready`]. Until then nothing but the greeting has been sent in
-//! either direction, and a connection can be given up for another one without losing anything.
+//! Both sides state the formats that they speak. In format 1, and for a caller that does not listen
+//! itself, that is all. A caller that listens may be called by the other side at the same time, and
+//! each pair is to have one connection and one order of messages. From format 2 on, such a caller
+//! therefore states which instance it is, waits for the consent of the other side, and is not bound
+//! to the connection before it has sent [`Kind::Ready`]. Until then nothing but the greeting has
+//! been sent in either direction, and a connection can be given up for another one without losing
+//! anything.
 //!
 //! ```text
 //! caller                          called
@@ -15,9 +17,10 @@
 //!   Ready, messages ──────────────►
 //! ```
 //!
-//! Where each of two calls the other, the connection that the one with the smaller number has made is kept: that one
-//! leaves the other's unanswered until its own has come up or failed, and the other one gives its own up when it is
-//! introduced to a caller that it is calling ([`Conversations::meet`](crate::conversations::Conversations::meet)).
+//! Where two instances call each other at once, the connection made by the one with the smaller
+//! number is kept: it leaves the other's call without a reply until its own has come up or failed,
+//! and the other gives its own call up when it receives the introduction of a caller that it is
+//! calling ([`Conversations::meet`](crate::conversations::Conversations::meet)).
 
 use causeway_transport::Packet;
 use causeway_wire::bmi::{self as wire, Body, Header, INTRODUCING, InstanceId, Kind};
@@ -30,8 +33,8 @@ use crate::matcher::Matcher;
 use crate::shared::{Shared, Work};
 
 impl Conversation {
-    /// A connection begins: the greeting is to be sent, and nothing is known of the other side.
-    /// `called` if the peer has made it.
+    /// Begins a connection: queues the greeting; nothing is known of the other side yet. `called`
+    /// if the peer has made the connection.
     pub(crate) fn open<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -77,7 +80,7 @@ impl Conversation {
         self.introduces() && callable && is_other
     }
 
-    /// A packet came while messages do not flow in both directions.
+    /// Handles a packet that arrives while messages do not flow in both directions.
     #[cold]
     #[inline(never)]
     pub(super) fn packet_while_not_up<M: Matcher>(
@@ -107,7 +110,7 @@ impl Conversation {
         self.protocol_error(shared, reason);
     }
 
-    /// The peer's greeting has come.
+    /// Handles the peer's greeting.
     fn greeted<M: Matcher>(&mut self, shared: &mut Shared<M>, header: &Header) {
         let (theirs, callable) = match Formats::of_hello(header) {
             Ok(stated) => stated,
@@ -138,7 +141,7 @@ impl Conversation {
         self.queue_control(shared, packet);
     }
 
-    /// The peer says which instance it is.
+    /// Handles the peer's introduction: which instance it is.
     fn introduced<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -157,7 +160,7 @@ impl Conversation {
         }
         self.greeting.theirs = Some(Box::new(theirs));
         if id == shared.own.introduction.id {
-            // We talk to ourselves: both sides are this one.
+            // This process is connected with itself: both sides are this instance.
             return self.come_up(shared, header.credit);
         }
         if !self.greeting.called {
@@ -170,23 +173,24 @@ impl Conversation {
         shared.work.push_back(Work::Introduced(self.key));
     }
 
-    /// Whether this is a caller of which it has yet to be found out whether it is known.
+    /// Whether this is a caller that the driver has yet to compare with the known peers.
     pub(crate) fn is_to_be_met(&self) -> bool {
         matches!(self.phase, Phase::Greeting) && self.greeting.awaited == Awaited::Decision
     }
 
-    /// Decides about a connection whose caller, the instance with the number `theirs`, turned out to be this peer. Our instance has the
-    /// number `own`.
+    /// Decides about a connection whose caller, the instance numbered `theirs`, turned out to be
+    /// this peer. `own` is the number of our instance.
     pub(crate) fn meet(&self, own: InstanceId, theirs: Option<InstanceId>) -> Meeting {
         let theirs = theirs.unwrap_or(own);
         match self.phase {
             Phase::Closed => Meeting::Same,
-            // We call each other, and are not bound to our connection yet.
+            // Both sides call each other, and we are not bound to our connection yet.
             Phase::Greeting if !self.greeting.called && own > theirs => Meeting::Same,
             Phase::Greeting if !self.greeting.called && own < theirs => Meeting::Wait,
-            // We took over the connection that it made before, and it has given that one up: the end of it has yet to come.
+            // We took over an earlier connection of this peer, and it has given that one up: its
+            // end is still to be reported.
             Phase::Greeting if self.greeting.id() == Some(theirs) => Meeting::Wait,
-            // The last words of the connection before may not have come yet.
+            // Packets of the previous connection may still arrive.
             Phase::Leaving | Phase::Failed => Meeting::Wait,
             _ => Meeting::Distinct,
         }
@@ -201,7 +205,8 @@ impl Conversation {
         self.queue_introduction(shared);
     }
 
-    /// Takes over the connection of a conversation that ends with that: of a caller that turned out to be this peer.
+    /// Takes over the connection of `from`, the conversation of a caller that turned out to be this
+    /// peer. `from` ends.
     pub(crate) fn take_over<M: Matcher>(&mut self, shared: &mut Shared<M>, mut from: Self) {
         self.touch(shared);
         from.traffic.settle(&mut shared.touched);
@@ -221,7 +226,7 @@ impl Conversation {
         self.mark_dirty(shared);
     }
 
-    /// Messages may flow.
+    /// Marks the connection up: messages may flow.
     fn come_up<M: Matcher>(&mut self, shared: &mut Shared<M>, credit: u32) {
         self.phase = Phase::Up;
         self.was_up = true;
@@ -238,7 +243,7 @@ impl Conversation {
         self.release_rival(shared);
     }
 
-    /// A caller waits no more for what becomes of our connection.
+    /// Has a caller decided about that waited until our own connection came up or failed.
     pub(crate) fn release_rival<M>(&mut self, shared: &mut Shared<M>) {
         let rival = self.greeting.rival.take();
         shared

@@ -1,4 +1,5 @@
-//! Transfers of remote memory that operations need: what the method is to do, and how that ended.
+//! Transfers of remote memory that operations need: what the method is to do, and how its results
+//! are handled.
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{Cursor, Direction, NotifyPacket, Spans, Transfer, TransferError};
@@ -13,7 +14,7 @@ use crate::shared::{Shared, Work};
 use crate::transfers::{Behind, MAX_ACTIVE, Transfers};
 use crate::types::OpError;
 
-/// Whether an operation's transfer is still to be started.
+/// Whether an operation's transfer has yet to be started.
 pub(crate) fn is_to_move(op: &Op) -> bool {
     matches!(
         op.state,
@@ -29,10 +30,10 @@ pub(crate) fn is_moving(op: &Op) -> bool {
     )
 }
 
-/// Something short to do for the peer whose packet was just handled.
+/// A short step to carry out for the peer whose packet was just handled.
 #[derive(Debug)]
 pub(crate) enum Short<'a> {
-    /// Read a region of the peer's, whole, into the first bytes of memory, and notify it.
+    /// Read one whole region of the peer's into the first bytes of memory, and notify the peer.
     Read {
         local: &'a Memory,
         remote: &'a RegionDescriptor,
@@ -67,7 +68,7 @@ impl Conversation {
             }
             Work::Finish(op, Ok(_)) => {
                 let entry = &shared.ops[shared.ops.find(*op)?];
-                // What others have to copy for the peer is looked at first.
+                // Otherwise the driver first looks for copies that the peer waits for.
                 let is_message = entry.what == What::Send
                     || entry.what == What::Receive && self.limits.one_sided;
                 let is_its = entry.peer == self.id && is_message;
@@ -80,7 +81,8 @@ impl Conversation {
         }
     }
 
-    /// What [`Conversation::short_of`] returned is done; the peer knows of a read.
+    /// What [`Conversation::short_of`] returned has been done; a peer whose memory was read has
+    /// been notified.
     pub(crate) fn handle_short_done<M: Matcher>(&mut self, shared: &mut Shared<M>) {
         match shared.work.pop_back() {
             Some(Work::Transfers) => {
@@ -109,7 +111,7 @@ impl Conversation {
         self.is_up() && !throttled
     }
 
-    /// What the method is to do next for an operation, and what is left behind that.
+    /// The next transfer that the method is to start for an operation, and what remains behind it.
     pub(crate) fn transfer_of<M>(&self, shared: &Shared<M>, op: u32) -> Option<(Transfer, Behind)> {
         let entry = &shared.ops[op];
         let max_list = self.limits.max_list;
@@ -190,7 +192,7 @@ impl Conversation {
     ) {
         let key = shared.ops.key(op);
         if !is_moving(&shared.ops[op]) {
-            // It has failed already, with its peer.
+            // It has already failed, with its peer.
             return shared.transfers.forget_parts(key);
         }
         self.transfers = self.transfers.saturating_sub(1);
@@ -226,8 +228,8 @@ impl Conversation {
         self.finish(shared, op, Ok(size));
     }
 
-    /// A sender has closed its memory while we were reading it. If it has cancelled, its word of it
-    /// is on its way; if not, it can still write what we could not read.
+    /// A sender has ended its export while we were reading it. If it has cancelled, its notice of
+    /// that is on the way; if not, it can still write what we could not read.
     fn ask_for_push<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) {
         let entry = &mut shared.ops[op];
         if let State::Pulling(mut incoming) = std::mem::replace(&mut entry.state, State::Finishing)
@@ -238,8 +240,8 @@ impl Conversation {
         }
     }
 
-    /// The transfer of an operation failed, or cannot be started: tells the other side, which waits
-    /// for it.
+    /// The transfer of an operation failed, or cannot be started: notifies the other side, which
+    /// waits for it.
     pub(crate) fn transfer_failed<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,

@@ -1,4 +1,5 @@
-//! Receives whose memory the sender may write into at once, without announcing its message (Gu, chapter 3).
+//! Receives into whose memory the sender may write at once, without announcing its message (Gu,
+//! chapter 3).
 //!
 //! ```text
 //! receiver ──ReadyToReceive──► sender     a receive waits, and its memory is open to the sender
@@ -7,24 +8,28 @@
 //! receiver ──Retract─────────► sender     the receive is cancelled
 //!          ◄──Refuse────────── sender     the sender does not write any more
 //! ```
-//! Unless [`Config::offers`](crate::types::Config::offers) is off, such an offer is made by a process that was found away when
-//! large messages came ([`Watch`](crate::offers::Watch)), when it has nothing else to do. A sender whose message comes later than
-//! the offer does not wait for the receiver: neither announcing nor matching is on the message's path then.
+//! Unless [`Config::offers`](crate::types::Config::offers) is off, offers are made by a process
+//! that was found busy elsewhere when large messages arrived ([`Watch`](crate::offers::Watch)), at
+//! times when it has nothing else to do. A sender whose message is posted after the offer has
+//! arrived does not wait for the receiver: neither announcing nor matching is on the message's path
+//! then.
 //!
 //! An offer changes nothing about which receive gets which message:
-//! - Only a receive is offered that gets the next message of one peer and one tag, whatever other receives wait
-//!   ([`Matcher::is_next_for`]), and only while no earlier receive of that tag has a message that may still be withdrawn.
-//! - The offer tells how many expected messages of the sender have arrived. If the sender has sent more, or has some in its
-//!   queue, one of these may be what the receive gets, and the sender drops the offer. The receiver finds the receive matched
-//!   by a message that was announced or that came whole, and ends its export.
-//! - A message of the tag that leaves in any other way, because it is short, too large for the receive, or to be read by
-//!   the receiver, ends the offer for the sender in the same way.
+//! - A receive is offered only if it gets the next message of one peer and one tag, whatever other
+//!   receives wait ([`Matcher::is_next_for`]), and only while no earlier receive of that tag has a
+//!   message that may still be withdrawn.
+//! - The offer states how many expected messages from the sender have arrived. If the sender has
+//!   sent more, or has some in its queue, one of these may belong to the receive, and the sender
+//!   drops the offer. The receiver finds the receive matched by a message that was announced or
+//!   that came whole, and ends its export.
+//! - A message of the tag that leaves in any other way, because it is short, too large for the
+//!   receive, or to be read by the receiver, ends the offer at the sender in the same way.
 //! - While a message is being written, no later expected one leaves: it would overtake it.
 //!
-//! So an offer is dead on both sides, or alive on both, without a word, except for a receive that is cancelled. What
-//! the sender may have written by then is told by the reply alone: the receive ends with the message if it was written, and
-//! cancelled otherwise, and the message goes to the next receive. In either case the memory is free only when the export
-//! has ended.
+//! So both sides agree on whether an offer is valid without exchanging a packet, except for a
+//! receive that is cancelled. Only the sender's reply shows what it has written by then: the
+//! receive ends with the message if it was written, and cancelled otherwise, and the message goes
+//! to the next receive. In either case the memory is free only when the export has ended.
 
 use causeway_sys::memory::Memory;
 use causeway_transport::TransferError;
@@ -39,8 +44,8 @@ use crate::operation::{State, What};
 use crate::shared::{Shared, Work};
 use crate::types::{RendezvousPolicy, Tag};
 
-/// So many of a peer's operations are compared with a receive before it is offered. Where more are in progress, a message
-/// waits for nothing that an offer would save.
+/// This many of a peer's operations are compared with a receive before it is offered. Where more
+/// are in progress, an offer would save no wait.
 const COMPARED: usize = 8;
 
 impl Conversation {
@@ -60,8 +65,8 @@ impl Conversation {
             && self.greeting.id() != Some(shared.own.introduction.id)
     }
 
-    /// A receive of this peer's with room for a large message waits: it is offered if there is nothing else to do before
-    /// its message comes.
+    /// Considers offering a receive from this peer with room for a large message: it is offered if
+    /// there is nothing else to do before its message arrives.
     #[inline(never)]
     pub(super) fn consider_offering<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) {
         if !shared.tuning.offers || shared.ops[op].fragments.is_in_pieces() {
@@ -82,7 +87,7 @@ impl Conversation {
         }
     }
 
-    /// Offers a receive, if it is one that can be: its memory is to be exported.
+    /// Offers a receive, if it qualifies: its memory is to be exported.
     pub(crate) fn offer<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) {
         let entry = &shared.ops[op];
         if !matches!(entry.state, State::Posted) || entry.offered || !self.offers(shared) {
@@ -105,7 +110,8 @@ impl Conversation {
         shared.work.push_back(Work::Export(key));
     }
 
-    /// Whether no receive has a message of this tag that may yet be withdrawn, or given to the next one.
+    /// Whether no receive has a message of this tag that may yet be withdrawn, or passed to the
+    /// next receive.
     fn is_free_of<M>(&mut self, shared: &mut Shared<M>, tag: Tag) -> bool {
         let mut at = self.ops.first();
         for _ in 0..COMPARED {
@@ -120,7 +126,7 @@ impl Conversation {
         at.is_none()
     }
 
-    /// The memory of a receive is open to its sender, which is told.
+    /// Notifies the sender that the memory of a receive has been exported to it.
     pub(super) fn send_offer<M>(&mut self, shared: &mut Shared<M>, op: u32, regions: &Regions) {
         let receive = shared.ops.key(op);
         let entry = &mut shared.ops[op];
@@ -138,7 +144,7 @@ impl Conversation {
         self.queue_control(shared, packet);
     }
 
-    /// The sender has written a message into a receive that we have offered.
+    /// The sender has written a message into a receive that was offered.
     pub(super) fn send_completed<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -152,7 +158,7 @@ impl Conversation {
             entry.peer == self.id && waits && is_open && size <= entry.size
         });
         let Some(op) = offered else {
-            let reason = "it says that it wrote a message into memory that was not offered for it";
+            let reason = "it reports a message written into memory that was not offered for it";
             return self.protocol_error(shared, reason);
         };
         self.offers.arrived();
@@ -165,7 +171,8 @@ impl Conversation {
         self.finish(shared, op, Ok(size));
     }
 
-    /// Takes a receive back that is offered and cancelled. It ends when the sender has replied.
+    /// Retracts the offer of a receive that is cancelled. The receive ends when the sender has
+    /// replied.
     pub(super) fn retract<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) {
         self.withdraw_receive(shared, op);
         shared.ops[op].state = State::Retracting;
@@ -173,7 +180,8 @@ impl Conversation {
         self.queue_bare(shared, Kind::Retract, key);
     }
 
-    /// Receives that wait for the next connection are not offered any more: their exports have been ended.
+    /// Receives that wait for the next connection are no longer offered: their exports have been
+    /// ended.
     pub(super) fn end_offers<M: Matcher>(&mut self, shared: &mut Shared<M>) {
         if self.offers.out > 0 {
             for op in shared.matcher.receives_of(self.id, usize::MAX) {
@@ -183,7 +191,7 @@ impl Conversation {
         self.offers.restart();
     }
 
-    /// The peer offers a receive.
+    /// Handles a peer's offer of a receive.
     pub(super) fn offered<M>(&mut self, shared: &mut Shared<M>, tag: Tag, offer: Offer) {
         if self.offers.kept.len() >= MAX_OFFERED {
             return self.protocol_error(shared, "it offers too many receives at once");
@@ -195,7 +203,7 @@ impl Conversation {
         }
     }
 
-    /// The peer takes an offer back.
+    /// The peer retracts an offer.
     pub(super) fn retracted<M>(&mut self, shared: &mut Shared<M>, receive: u64) {
         self.offers
             .kept
@@ -206,7 +214,7 @@ impl Conversation {
                 if let State::ToWrite(offer) | State::Writing(offer) = &entry.state
                     && offer.receive == receive
                 {
-                    // How the writing ends is the reply, or decides about it.
+                    // The result of the write is the reply, or decides about it.
                     entry.withdrawn = true;
                     return;
                 }
@@ -215,7 +223,7 @@ impl Conversation {
         self.queue_control(shared, refusal(receive, Refusal::Cancelled));
     }
 
-    /// Whether the peer has offered receives, or probably offers one.
+    /// Whether the peer has offered receives, or an offer is likely to be on its way.
     #[inline(always)]
     pub(crate) fn may_find_offer(&self) -> bool {
         self.offers.expected || !self.offers.kept.is_empty()
@@ -227,7 +235,7 @@ impl Conversation {
         self.writes_now() && offers.expected && !offers.kept.iter().any(|(kept, _)| *kept == tag)
     }
 
-    /// Whether nothing stands before a message that is written into an offered receive.
+    /// Whether no message has to be written before one that goes into an offered receive now.
     pub(crate) fn writes_now(&self) -> bool {
         self.is_up()
             && !self.blocked
@@ -236,7 +244,8 @@ impl Conversation {
             && !self.offers.is_writing()
     }
 
-    /// Takes the offer that a message goes into. One that is not for it ends, as the message leaves in another way.
+    /// Takes the offer that a message uses. An offer that does not fit the message ends, as the
+    /// message leaves in another way.
     #[inline]
     pub(crate) fn take_offer<M: Matcher>(
         &mut self,
@@ -264,7 +273,7 @@ impl Conversation {
         }
     }
 
-    /// A message was written, and its receiver told.
+    /// Accounts for a message that was written and whose receiver was notified.
     pub(crate) fn written_now<M>(&mut self, shared: &mut Shared<M>, tag: Tag, size: u64) {
         self.offers.left(tag);
         self.traffic.finished(What::Send, size);
@@ -287,7 +296,7 @@ impl Conversation {
         op
     }
 
-    /// Has a send from the front of the queue written, if there is an offer for it.
+    /// Starts to write a send from the front of the queue, if there is an offer for it.
     pub(super) fn write_queued<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) -> bool {
         let (tag, size) = (shared.ops[op].tag, shared.ops[op].size);
         let Some(offer) = self.take_offer(shared, tag, size) else {
@@ -299,13 +308,14 @@ impl Conversation {
         true
     }
 
-    /// A message was written. What it has held up may leave.
+    /// A message was written. Messages that waited behind it may leave.
     pub(super) fn write_succeeded<M>(&mut self, shared: &mut Shared<M>) {
         self.offers.writing = self.offers.writing.saturating_sub(1);
         self.mark_dirty(shared);
     }
 
-    /// A message was not written, for `error`: most of all because the receive was cancelled. It is the next to leave.
+    /// A message was not written because of `error`, mostly because the receive was cancelled. It
+    /// is the next to leave.
     pub(super) fn write_failed<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -324,19 +334,19 @@ impl Conversation {
         self.expected.push_front(op);
     }
 
-    /// Offers of the peer's that can be used.
+    /// How many offers of the peer's can be used.
     #[cfg(test)]
     pub(crate) fn kept_offers(&self) -> usize {
         self.offers.kept.len()
     }
 
-    /// Grows with each offer that was not used.
+    /// A measure of unused offers, which grows with each.
     #[cfg(test)]
     pub(crate) fn offer_penalty(&self) -> u32 {
         self.offers.penalty
     }
 
-    /// A send is not written any more, which its receiver is told if it asks for that.
+    /// Gives up writing a send. The receiver is notified if it has asked to retract the offer.
     pub(super) fn give_write_up<M>(&mut self, shared: &mut Shared<M>, op: u32) {
         self.offers.give_write_up();
         let entry = &shared.ops[op];

@@ -1,9 +1,10 @@
-//! How the two sides of a connection part that both may need.
+//! How a connection is closed that either side may need.
 //!
-//! A connection that both sides use is not closed by one of them, which could be losing messages that the other has
-//! just sent. The one that does not need it any more asks to leave, and sends no more messages. If the other one needs
-//! it, it says that it stays; if not, it agrees and sends no more messages either, and the first one closes the
-//! connection, or stays if it needs it by then. Of two that ask at once the one with the larger number agrees.
+//! A connection that both sides use is not closed by one of them alone, since messages that the
+//! other has just sent could be lost. The side that no longer needs it asks to leave, and sends no
+//! more messages. If the other side needs it, it replies that it stays; if not, it agrees and sends
+//! no more messages either, and the first side closes the connection, or stays if it needs the
+//! connection by then. If both ask at once, the one with the larger number agrees.
 
 use causeway_wire::bmi::{AGREES_TO_LEAVE, ASKS_TO_LEAVE, Kind};
 
@@ -12,7 +13,7 @@ use crate::matcher::Matcher;
 use crate::shared::{Shared, Work};
 
 impl Conversation {
-    /// Asks to leave, or agrees if the peer has asked. What is posted from now on waits.
+    /// Asks to leave, or agrees if the peer has asked. Messages posted from now on wait.
     pub(crate) fn leave<M>(&mut self, shared: &mut Shared<M>) {
         if self.greeting.asked_to_leave {
             return self.agree_to_leave(shared);
@@ -30,18 +31,19 @@ impl Conversation {
         self.queue_bare(shared, Kind::Leave, AGREES_TO_LEAVE);
     }
 
-    /// Says that the connection is needed.
+    /// Notifies the peer that the connection is needed.
     pub(crate) fn stay<M: Matcher>(&mut self, shared: &mut Shared<M>) {
         self.queue_bare(shared, Kind::Stay, 0);
         self.go_on(shared);
     }
 
-    /// The peer closes the connection any moment, unless it says that it stays.
+    /// Whether this side has agreed to leave: the peer closes the connection at any moment, unless
+    /// it replies that it stays.
     pub(crate) fn has_agreed_to_leave(&self) -> bool {
         matches!(self.phase, Phase::Leaving) && self.greeting.agreed_to_leave
     }
 
-    /// The peer does not need the connection.
+    /// The peer no longer needs the connection.
     pub(super) fn left<M>(&mut self, shared: &mut Shared<M>, word: u64) {
         let waits = matches!(self.phase, Phase::Leaving) && !self.greeting.agreed_to_leave;
         let work = match (word, &self.phase) {
@@ -63,7 +65,7 @@ impl Conversation {
         shared.work.push_back(work);
     }
 
-    /// The peer needs the connection.
+    /// The peer replies that it needs the connection.
     pub(super) fn stays<M: Matcher>(&mut self, shared: &mut Shared<M>) {
         if !matches!(self.phase, Phase::Leaving) {
             return self.protocol_error(shared, "it stays without having been asked");

@@ -5,11 +5,12 @@
 //!        ◄─ClearToSend───              without memory: the receive has been found
 //!        ──Part, Part, …─►             all of the message
 //! ```
-//! A part is copied into a packet by one side while the other copies the one before out of its own: neither needs memory for the
-//! whole message, and both copy at once. The method's room for packets bounds how far the sender gets ahead. A part takes no
-//! credit, because its receive is there.
+//! One side copies a part into a packet while the other copies the part before out of its own:
+//! neither needs memory for the whole message, and both copy at once. The method's room for packets
+//! bounds how far the sender gets ahead. A part costs no credit, because its receive is posted.
 //!
-//! Neither side can cancel from the clearance on: both complete as soon as the sender makes progress.
+//! Neither side can cancel after the clearance: both operations complete as soon as the sender
+//! makes progress.
 
 use causeway_transport::{Packet, Spans};
 use causeway_wire::bmi::{self as wire, Clearance, Header, IN_PARTS, Kind};
@@ -22,8 +23,8 @@ use crate::matcher::Matcher;
 use crate::operation::{Incoming, State};
 use crate::shared::Shared;
 
-/// A message has at least so many parts, so that both sides have something to copy most of the time, unless these would have
-/// less than a quarter of the largest packet.
+/// A message has at least this many parts, so that both sides have something to copy most of the
+/// time, unless parts would be smaller than a quarter of the largest packet.
 const PARTS: u64 = 16;
 
 impl Conversation {
@@ -51,7 +52,7 @@ impl Conversation {
         self.queue_control(shared, packet);
     }
 
-    /// The receiver wants all of a send that is announced, in parts.
+    /// The receiver requests all of an announced send, in parts.
     pub(super) fn cleared_for_parts<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -85,7 +86,7 @@ impl Conversation {
         Some(Transmit::Part { header, op, len })
     }
 
-    /// The method has taken so many bytes of a message, and `holds` them or has sent them.
+    /// The method has accepted this many bytes of a message, and `holds` them or has sent them.
     pub(super) fn part_sent<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -108,7 +109,7 @@ impl Conversation {
         }
     }
 
-    /// The next part of a message that is received in parts has arrived.
+    /// Handles the next part of a message that is received in parts.
     pub(super) fn part<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,

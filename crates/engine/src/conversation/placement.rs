@@ -1,9 +1,10 @@
-//! Whole messages that their method writes straight into the memory of the receive that waits for them.
+//! Whole messages that a method writes straight into the memory of the receive that waits for them.
 //!
-//! A message is matched when its first bytes have come: it is the next of its peer, and no other comes before it
-//! is complete. Only its header is looked at then; what the header tells, and what the message costs, count when
-//! all of it is here, as for every other. A receive that is cancelled in between lets go of its memory at once,
-//! and the message goes on as one that nothing was known of: to the next receive, or to early memory.
+//! A message is matched when its first bytes have arrived: it is the next of its peer, and no other
+//! arrives before it is complete. Only its header is decoded then; credit and flags in the header,
+//! and the cost of the message, count when the whole message has arrived, as for every other. A
+//! receive that is cancelled in between releases its memory at once, and the message is then
+//! handled as one that was never matched: it goes to the next receive, or to early memory.
 
 use causeway_transport::{Cursor, Spans};
 use causeway_wire::bmi::{Header, Kind};
@@ -17,8 +18,8 @@ use crate::operation::State;
 use crate::shared::{Shared, Work};
 
 impl Conversation {
-    /// A packet of a header and `size` bytes is arriving: if it is a message that a receive waits for, puts the
-    /// receive's memory for it into `into`.
+    /// A packet of a header and `size` bytes is arriving. If it is a message that a receive waits
+    /// for, puts the receive's memory for it into `into`.
     pub(crate) fn handle_placement<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -35,7 +36,7 @@ impl Conversation {
         let size = size as u64;
         let entry = &shared.ops[op];
         if size > entry.size || entry.fragments.is_in_pieces() {
-            // It fails, or is unpacked, when the message is here.
+            // It fails, or is unpacked, when the whole message has arrived.
             self.ops.remove(&mut shared.ops, op);
             post_again(shared, self, op);
             return false;
@@ -77,7 +78,7 @@ impl Conversation {
         self.complete(shared, op, Ok(size));
     }
 
-    /// The message that is being written into memory is to be kept by the method instead.
+    /// Has the method keep the message that it is writing into memory.
     pub(super) fn cancel_placement<M>(&mut self, shared: &mut Shared<M>) {
         self.placement = None;
         shared.work.push_back(Work::CancelPlacement(self.key));

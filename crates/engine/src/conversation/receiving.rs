@@ -1,8 +1,8 @@
 //! Receives, and whole messages that find one.
 //!
-//! The memory of a receive that waits is held by a reference that many of them share
-//! ([`HeldSpans`](causeway_sys::memory::HeldSpans)); an operation that something slower than a copy happens to has a
-//! reference of its own.
+//! The memory of a waiting receive is held by a reference that many receives share
+//! ([`HeldSpans`](causeway_sys::memory::HeldSpans)); an operation that needs more than one copy
+//! gets a reference of its own.
 
 use causeway_sys::memory::Memory;
 use causeway_transport::Packet;
@@ -18,7 +18,7 @@ use crate::operation::{State, What};
 use crate::shared::{EarlyBody, NO_QUEUE, Shared};
 use crate::types::{Envelope, OpError, Tag};
 
-/// Has a receive that was matched, and is in no list, wait again, before all others.
+/// Posts a receive again, before all others. It was matched, and is in no list.
 pub(crate) fn post_again<M: Matcher>(shared: &mut Shared<M>, peer: &mut Conversation, op: u32) {
     let entry = &mut shared.ops[op];
     entry.state = State::Posted;
@@ -30,7 +30,7 @@ pub(crate) fn post_again<M: Matcher>(shared: &mut Shared<M>, peer: &mut Conversa
     shared.matcher.post_again(op);
 }
 
-/// How a receive that waits keeps its memory.
+/// How a waiting receive holds its memory.
 pub(crate) enum Keep<'a> {
     /// One fragment, by a shared reference.
     Shared(&'a Memory),
@@ -38,7 +38,8 @@ pub(crate) enum Keep<'a> {
     Own(Fragments),
 }
 
-/// Adds a receive that waits, of a pattern that `peer` alone can satisfy if there is one. Returns its key.
+/// Adds a waiting receive; if one peer alone can satisfy its pattern, that is `peer`. Returns its
+/// key.
 #[inline(always)]
 pub(crate) fn add_receive<M: Matcher>(
     shared: &mut Shared<M>,
@@ -70,8 +71,8 @@ pub(crate) fn add_receive<M: Matcher>(
 }
 
 impl Conversation {
-    /// A receive has been found for a message of this peer: it waits no more, and is in no list. Returns whether it was
-    /// offered, so that its memory may be exported.
+    /// Marks a receive matched with a message of this peer: it no longer waits, and is in no list.
+    /// Returns whether it was offered, so that its memory may be exported.
     fn matched<M>(&mut self, shared: &mut Shared<M>, op: u32, tag: Tag) -> bool {
         let entry = &mut shared.ops[op];
         entry.tag = tag;
@@ -87,7 +88,7 @@ impl Conversation {
         offered
     }
 
-    /// The receive of a message that has yet to be moved. It waits no more.
+    /// Takes the receive for a message that has yet to be moved. It no longer waits.
     pub(super) fn match_receive<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -100,14 +101,15 @@ impl Conversation {
         Some(op)
     }
 
-    /// A receive that waits, and that only this peer can satisfy, does so no more: it is to be completed.
+    /// Takes a waiting receive that only this peer can satisfy out of matching: it is to be
+    /// completed.
     pub(super) fn withdraw_receive<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) {
         shared.matcher.withdraw(op);
         self.receives -= 1;
         self.ops.push_back(&mut shared.ops, op);
     }
 
-    /// A whole expected message has arrived.
+    /// Handles a whole expected message.
     #[inline(always)]
     pub(super) fn eager<M: Matcher>(
         &mut self,
@@ -156,7 +158,8 @@ impl Conversation {
         self.release_if_unused(shared);
     }
 
-    /// A whole message for a receive that was offered, or is of several fragments, or has too little room.
+    /// Handles a whole message for a receive that was offered, has several fragments, or has too
+    /// little room.
     #[inline(never)]
     fn eager_otherwise<M: Matcher>(
         &mut self,
@@ -173,7 +176,7 @@ impl Conversation {
         }
     }
 
-    /// A whole message for a receive that was offered: the sender has not used the offer.
+    /// Handles a whole message for a receive that was offered: the sender has not used the offer.
     #[cold]
     fn eager_into_offered<M: Matcher>(
         &mut self,
@@ -196,8 +199,8 @@ impl Conversation {
         self.complete(shared, op, result);
     }
 
-    /// Posts a receive that a message, or its announcement, has come before: [`Matcher::take`] has returned it.
-    /// Returns how it ended, or the operation.
+    /// Posts a receive whose message, or the announcement of it, has arrived before:
+    /// [`Matcher::take`] has returned it. Returns its result, or the operation.
     pub(crate) fn receive_early<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -226,13 +229,13 @@ impl Conversation {
                 shared.buffers.put(data);
                 Ok(result)
             }
-            // The matcher and the table would have to disagree.
+            // Not reached unless the matcher and the table disagree.
             None => Ok(Err(OpError::Withdrawn)),
         }
     }
 }
 
-/// Ends a receive that is not the usual one: it has several fragments, or pieces, or too little room.
+/// Completes a receive with several fragments, with pieces, or with too little room.
 fn scatter_eager<M: Matcher>(shared: &mut Shared<M>, op: u32, packet: Packet<'_>) {
     let entry = &mut shared.ops[op];
     let size = (packet.len() - wire::HEADER_BYTES) as u64;

@@ -1,4 +1,4 @@
-//! Messages that stay with their sender until a receive has been found (Yu et al. §4.2, §5).
+//! Messages that stay at their sender until a receive has been found (Yu et al. §4.2, §5).
 //!
 //! ```text
 //! pull:  sender ──Announce──► receiver         the receiver reads the sender's memory;
@@ -24,15 +24,16 @@ use crate::operation::{Incoming, State, What};
 use crate::shared::{EarlyBody, Shared, Work};
 use crate::types::{OpError, RendezvousPolicy, Tag};
 
-/// A server with so many transfers in progress or waiting is under load (Yu et al. §5.1).
+/// A server with this many transfers in progress or waiting is under load (Yu et al. §5.1).
 const HEAVY_LOAD: usize = 4;
 
-/// Regions of an announcement that are kept while no receive has been found for it. Longer lists are
-/// dropped, so that what a peer announces takes little memory here; such a message is pushed.
+/// Regions of an announcement that are kept while no receive has been found for it. Longer lists
+/// are dropped, so that a peer's announcements take little memory here; such a message is pushed.
 const KEPT_REGIONS: usize = 8;
 
-/// Unmatched announcements of one kind with memory that the peer can read; the messages of further ones are pushed. So they leave
-/// half of the 8,192 regions that a method exports to a peer for receives whose messages come.
+/// Unmatched announcements of one kind with memory that the peer can read; the messages of further
+/// ones are pushed. This leaves half of the 8,192 regions that a method exports to a peer for
+/// receives whose messages arrive.
 const MAX_EXPORTED: u32 = 4000;
 
 /// Drops the list of an announcement's memory if it is too long to be kept.
@@ -54,14 +55,14 @@ impl<M: Matcher> Shared<M> {
 }
 
 impl Conversation {
-    /// How many fragments surely fit into a packet.
+    /// How many fragments are certain to fit into a packet.
     pub(super) fn fragments_per_packet(&self) -> usize {
         let room = self.limits.max_packet;
         room.saturating_sub(wire::HEADER_BYTES + wire::BODY_FIXED_BYTES) / wire::MAX_REGION_BYTES
     }
 
-    /// Announces a send that was just taken from the queue. `starved`: only for lack of credit. Returns whether its
-    /// memory is to be exported before.
+    /// Announces a send that was just taken from the queue. `starved`: only for lack of credit.
+    /// Returns whether its memory is to be exported first.
     pub(super) fn announce<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -76,12 +77,12 @@ impl Conversation {
         if exports && self.memory_to_export(shared, op).is_some() {
             return true;
         }
-        // Without exports only we can move the message.
+        // Without exports only this side can move the message.
         self.send_announcement(shared, op, starved, Regions::new());
         false
     }
 
-    /// The memory of an operation that is to be exported now, all of it or nothing.
+    /// The memory of an operation that is to be exported now: all of it, or `None`.
     pub(crate) fn memory_to_export<M: Matcher>(
         &self,
         shared: &Shared<M>,
@@ -94,7 +95,7 @@ impl Conversation {
         match &entry.state {
             State::ToAnnounce { .. } => {
                 let parts = cursor.take_spans(list, entry.size, most);
-                // Too long a list: only we can move it.
+                // With too long a list, only this side can move it.
                 let fits = sum(&parts) == entry.size && !parts.is_empty();
                 fits.then_some((parts, Access::Read))
             }
@@ -108,7 +109,8 @@ impl Conversation {
         }
     }
 
-    /// What [`Conversation::memory_to_export`] asked for was exported: the keys are the operation's already.
+    /// Continues with an operation after [`Conversation::memory_to_export`], once its memory was
+    /// exported: it has the keys already.
     pub(crate) fn handle_exported<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -140,7 +142,8 @@ impl Conversation {
         self.queue_control(shared, packet);
     }
 
-    /// Whether a message that is too large to travel whole can be announced at once, because nothing stands before it.
+    /// Whether a message that is too large to travel whole can be announced at once, because no
+    /// other is queued before it.
     pub(crate) fn announces_now<M>(
         &self,
         shared: &Shared<M>,
@@ -163,8 +166,8 @@ impl Conversation {
             && shared.tuning.policy != RendezvousPolicy::Push
     }
 
-    /// Adds a send whose memory was exported as `region`. Returns the operation, and the packet that announces it with
-    /// the credit that it carries.
+    /// Adds a send whose memory was exported as `region`. Returns the operation, and the packet
+    /// that announces it with the credit that the packet carries.
     pub(crate) fn announce_now<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -182,7 +185,7 @@ impl Conversation {
         (op, packet, self.grant.owed())
     }
 
-    /// The method has taken, or not, what [`Conversation::announce_now`] returned.
+    /// Reports whether the method has accepted what [`Conversation::announce_now`] returned.
     pub(crate) fn announced_now<M>(
         &mut self,
         shared: &mut Shared<M>,
@@ -240,7 +243,7 @@ impl Conversation {
         wire::encode_announcement(header, &body, shared.buffers.take())
     }
 
-    /// An expected message is announced.
+    /// Handles the announcement of an expected message.
     pub(super) fn announced<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -270,7 +273,7 @@ impl Conversation {
         shared.matcher.hold(message, self.id, tag);
     }
 
-    /// Joins a receive with its message, which is still with the sender, and starts to move it.
+    /// Joins a receive with its message, which is still at the sender, and starts to move it.
     pub(super) fn match_announced<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -297,9 +300,10 @@ impl Conversation {
         }
     }
 
-    /// Which side copies? Yu et al., figure 6: never a server under load, if the other side is not one too;
-    /// else the side with less to do. When both have as much to do the receiver pulls, which saves a
-    /// message. So it does where both copy in any case, unless it is a server that has others to serve.
+    /// Decides which side copies (Yu et al., figure 6): not a server under load, unless both sides
+    /// are; otherwise the side with less to do. When both have the same load the receiver pulls,
+    /// which saves a message. It also pulls where both sides copy in any case, unless it is a
+    /// server with others to serve.
     fn should_pull<M: Matcher>(&self, shared: &Shared<M>, incoming: &Incoming) -> bool {
         if incoming.announcement.regions.is_empty() {
             return false;
@@ -323,21 +327,21 @@ impl Conversation {
         }
     }
 
-    /// Whether this process is a server under load, without what is in progress with this peer: a peer that
-    /// waits has another transfer in progress itself.
+    /// Whether this process is a server under load, leaving out what is in progress with this peer:
+    /// a peer that waits has another transfer in progress itself.
     pub(super) fn is_busy_with_others<M>(&self, shared: &Shared<M>) -> bool {
         let own = self.transfers as usize;
         shared.tuning.server && shared.transfers.active.saturating_sub(own) >= HEAVY_LOAD
     }
 
-    /// Has the next part of a receive's memory opened to the sender.
+    /// Starts to export the next part of a receive's memory to the sender.
     pub(super) fn clear<M>(&mut self, shared: &mut Shared<M>, op: u32, incoming: Incoming) {
         shared.ops[op].state = State::ToClear(incoming);
         let key = shared.ops.key(op);
         shared.work.push_back(Work::Export(key));
     }
 
-    /// The next part of a receive's memory is open to the sender, which is told.
+    /// Notifies the sender that the next part of a receive's memory has been exported to it.
     fn send_clearance<M>(&mut self, shared: &mut Shared<M>, op: u32, regions: Regions) {
         let key = shared.ops.key(op);
         let most = self.fragments_per_packet();
@@ -362,7 +366,8 @@ impl Conversation {
         self.queue_control(shared, packet);
     }
 
-    /// The method does not export our memory: pull if that is still possible, or wait for those that are being written.
+    /// The method does not export our memory: pulls if that is still possible, or waits until
+    /// exports to this peer end.
     fn cannot_clear<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -388,8 +393,9 @@ impl Conversation {
         self.finish(shared, op, Err(error.into()));
     }
 
-    /// The exports of an operation have ended: one whose memory could not be exported for their number is tried again. While any
-    /// wait there are others to end, as announcements hold only a part of all regions.
+    /// Exports of an operation have ended: retries one whose memory could not be exported because
+    /// of their number. While any wait, there are others that will end, as announcements take only
+    /// a part of all regions.
     #[inline]
     pub(crate) fn clear_next<M>(&mut self, shared: &mut Shared<M>) {
         while let Some(key) = self.uncleared.pop_front() {
@@ -399,8 +405,8 @@ impl Conversation {
         }
     }
 
-    /// The operation of ours that the peer names, if it still exists. One that is the business of
-    /// another peer is nonsense.
+    /// The operation of ours that the peer names, if it still exists. To name an operation of
+    /// another peer is a protocol error.
     pub(super) fn named<M>(&mut self, shared: &mut Shared<M>, key: u64) -> Option<u32> {
         let op = shared.ops.find(key)?;
         if shared.ops[op].peer != self.id {
@@ -410,7 +416,7 @@ impl Conversation {
         Some(op)
     }
 
-    /// One of our announcements does not lie unmatched at the peer any more.
+    /// One of our announcements is no longer unmatched at the peer.
     pub(super) fn unannounce<M>(&mut self, shared: &mut Shared<M>, op: u32) {
         let entry = &mut shared.ops[op];
         if std::mem::take(&mut entry.announced) {
@@ -422,7 +428,7 @@ impl Conversation {
         }
     }
 
-    /// The receiver has opened its memory for a send of ours.
+    /// The receiver has exported its memory for a send of ours.
     pub(super) fn cleared<M>(&mut self, shared: &mut Shared<M>, send: u64, clearance: Clearance)
     where
         M: Matcher,
@@ -432,7 +438,7 @@ impl Conversation {
         };
         let entry = &mut shared.ops[op];
         if !matches!(entry.state, State::Announced) {
-            // A cancelled send that is being cleaned up.
+            // A cancelled send whose exports are being ended.
             return;
         }
         let Clearance { offset, len, .. } = clearance;
@@ -450,7 +456,7 @@ impl Conversation {
         shared.start_transfer(op);
     }
 
-    /// The sender has written what we cleared.
+    /// The sender has written into memory that was cleared for it.
     pub(super) fn written<M: Matcher>(&mut self, shared: &mut Shared<M>, receive: u64) {
         let Some(op) = self.named(shared, receive) else {
             return;
@@ -483,7 +489,7 @@ impl Conversation {
         }
     }
 
-    /// The other side cannot complete what we have in common.
+    /// The other side cannot complete the operation that both sides share.
     pub(super) fn refused<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -516,7 +522,7 @@ impl Conversation {
                 self.offers.was_unused();
                 self.finish(shared, op, Err(OpError::Cancelled));
             }
-            // What is under way fails by itself or is complete already.
+            // A transfer in progress fails by itself or is complete already.
             State::Pushing { .. } => entry.withdrawn = refusal == Refusal::Cancelled,
             _ => {}
         }
@@ -556,8 +562,8 @@ impl Conversation {
         }
     }
 
-    /// Takes the withdrawn message from a receive, whose exports have been ended. Returns whether the receive is to be
-    /// matched again; it is in no list then.
+    /// Takes the withdrawn message from a receive, whose exports have been ended. Returns whether
+    /// the receive is to be matched again; then it is in no list.
     pub(crate) fn begin_rematch<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) -> bool {
         let entry = &mut shared.ops[op];
         if !has_withdrawable_message(&entry.state) {
@@ -575,7 +581,7 @@ impl Conversation {
         true
     }
 
-    /// Joins a receive that is in no list with a message of this peer's that the matcher held.
+    /// Joins a receive that is in no list with a message of this peer that the matcher held.
     pub(crate) fn join<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32, message: u32) {
         let entry = &mut shared.ops[op];
         (entry.peer, entry.tag) = (self.id, shared.early[message].tag);
@@ -588,12 +594,12 @@ impl Conversation {
                 self.complete(shared, op, result);
             }
             Some(EarlyBody::Announced(incoming)) => self.match_announced(shared, op, incoming),
-            // The matcher and the table would have to disagree.
+            // Not reached unless the matcher and the table disagree.
             None => self.complete(shared, op, Err(OpError::Withdrawn)),
         }
     }
 
-    /// Gives a message that was matched, but not touched, back to the next receive.
+    /// Passes a message that was matched, and of which nothing was moved, to the next receive.
     pub(super) fn unmatch<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -606,7 +612,7 @@ impl Conversation {
         self.announcements += 1;
         drop_long_list(&mut incoming);
         let message = self.add_early(shared, tag, EarlyBody::Announced(incoming));
-        // It came before all that wait now.
+        // It arrived before all messages that are held now.
         shared.matcher.hold_first(message, self.id, tag);
     }
 }

@@ -1,5 +1,5 @@
-//! Unexpected messages, which no receive was posted for: kept in order until they are taken. Large ones are fetched from their
-//! senders into bounded memory, from each peer in turn.
+//! Unexpected messages, for which no receive is posted: kept in order until the caller takes them.
+//! Large ones are fetched from their senders into bounded memory, round robin over the peers.
 
 use causeway_sys::memory::Memory;
 use causeway_transport::Packet;
@@ -14,7 +14,8 @@ use crate::shared::{NO_QUEUE, Shared, Work};
 use crate::types::{Addr, OpError, Tag, Unexpected};
 
 impl Conversation {
-    /// Adds an unexpected message. Most peers have one at a time, so that there is room for one at first.
+    /// Adds an unexpected message. Most peers have one at a time, so room for one is allocated at
+    /// first.
     fn keep_arrived(&mut self, message: Arrived) {
         if self.arrived.capacity() == 0 {
             self.arrived.reserve_exact(1);
@@ -27,7 +28,7 @@ impl Conversation {
         matches!(self.arrived.front(), Some(Arrived::Ready { .. }))
     }
 
-    /// A whole unexpected message has arrived.
+    /// Handles a whole unexpected message.
     #[inline]
     pub(super) fn unexpected<M: Matcher>(
         &mut self,
@@ -46,8 +47,8 @@ impl Conversation {
         self.enter_ready_ring(shared);
     }
 
-    /// Puts the peer into the ring if its first unexpected message can be taken, and sees to it that
-    /// it can be some day.
+    /// Puts the peer into the ring if its first unexpected message can be taken; otherwise starts
+    /// what makes it available.
     #[inline]
     pub(super) fn enter_ready_ring<M>(&mut self, shared: &mut Shared<M>) {
         match self.arrived.front() {
@@ -63,7 +64,7 @@ impl Conversation {
         }
     }
 
-    /// Takes the first unexpected message. The peer was taken from the ring.
+    /// Takes the first unexpected message. The caller has taken the peer from the ring.
     pub(crate) fn take_unexpected<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -89,7 +90,7 @@ impl Conversation {
         Some(Unexpected { from, tag, data })
     }
 
-    /// A large unexpected message is announced.
+    /// Handles the announcement of a large unexpected message.
     pub(super) fn announced_unexpected<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -127,8 +128,8 @@ impl Conversation {
         }
     }
 
-    /// Starts to fetch the next message, if there is memory for it. Returns whether the peer's turn in the ring is
-    /// over.
+    /// Starts to fetch the next message, if there is memory for it. Returns `false` if there is
+    /// none: the peer then keeps its place in the ring.
     pub(crate) fn fetch_waiting<M: Matcher>(&mut self, shared: &mut Shared<M>) -> bool {
         let Some(more) = self.fetch_next(shared) else {
             return false;
@@ -140,8 +141,8 @@ impl Conversation {
         true
     }
 
-    /// Starts to fetch the next message. Returns whether there are more to fetch, or nothing if
-    /// there is no memory for it.
+    /// Starts to fetch the next message. Returns whether there are more to fetch; `None` if there
+    /// is no memory for it.
     fn fetch_next<M: Matcher>(&mut self, shared: &mut Shared<M>) -> Option<bool> {
         let mut waiting = self
             .arrived
@@ -158,8 +159,8 @@ impl Conversation {
         };
         let more = waiting.next().is_some();
         if at > 0 && shared.budget.pulls_are_tight() {
-            // Other peers need the memory for their next messages. This peer is looked at again
-            // when the message is its first.
+            // Other peers need the memory for their next messages. This peer is tried again when
+            // the message is its first.
             return Some(false);
         }
         let cost = size.max(wire::EARLY_RECORD_BYTES.into());
@@ -174,7 +175,7 @@ impl Conversation {
         let memory = (Fragments::One(memory), size);
         let caller = (NO_QUEUE, 0);
         let op = self.add_op(shared, What::Fetch, caller, tag, memory, State::Queued);
-        // From here on the sender may learn of it and announce another one.
+        // From here on the sender may be notified and announce another one.
         self.announcements_unexpected = self.announcements_unexpected.saturating_sub(1);
         let entry = &mut self.arrived[at];
         if let Arrived::Announced { incoming, .. } =
@@ -197,7 +198,7 @@ impl Conversation {
         self.enter_ready_ring(shared);
     }
 
-    /// A large unexpected message is here, or will not come.
+    /// A large unexpected message has been fetched, or its fetch failed.
     pub(super) fn fetched<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -246,7 +247,7 @@ impl Conversation {
         true
     }
 
-    /// Forgets unexpected messages that are still with a sender which is gone.
+    /// Forgets unexpected messages that are still at a sender whose connection is lost.
     pub(super) fn forget_announcements<M>(&mut self, shared: &mut Shared<M>) {
         let before = self.arrived.len();
         self.arrived

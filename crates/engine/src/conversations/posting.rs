@@ -12,8 +12,8 @@ use crate::pieces::Pieces;
 use crate::types::{OpError, Tag, Taken};
 
 impl<M: Matcher> Conversations<M> {
-    /// Posts a receive for a message that the matcher has no more. Returns how it ended if it was whole, or the
-    /// operation; `None` if the message is gone.
+    /// Posts a receive for a message that was taken out of matching. Returns its result if the
+    /// message was whole, or the operation; `None` if the message is gone.
     pub(crate) fn receive_taken(
         &mut self,
         (taken, pattern): (Taken, M::Pattern),
@@ -26,7 +26,7 @@ impl<M: Matcher> Conversations<M> {
         Some(peer.receive_early(shared, (message, pattern), into, caller))
     }
 
-    /// Posts a receive. Returns how it ended if its message was held and whole, or the operation.
+    /// Posts a receive. Returns its result if its message was held and whole, or the operation.
     pub fn post_receive(
         &mut self,
         pattern: M::Pattern,
@@ -36,7 +36,7 @@ impl<M: Matcher> Conversations<M> {
         self.post_receive_into(pattern, Room::Memory(into), caller)
     }
 
-    /// The same for memory in pieces that have room for so many bytes.
+    /// The same for memory in pieces, with room for `size` bytes.
     pub fn post_receive_pieces(
         &mut self,
         pattern: M::Pattern,
@@ -63,7 +63,7 @@ impl<M: Matcher> Conversations<M> {
         Err(key as u32)
     }
 
-    /// Posts a send, as the last of those that wait.
+    /// Posts a send, behind those that wait.
     pub fn post_send(
         &mut self,
         peer: u32,
@@ -77,7 +77,7 @@ impl<M: Matcher> Conversations<M> {
         self.post_waiting(peer, data, tag, caller, unexpected)
     }
 
-    /// Posts a send of memory in pieces of so many bytes, likewise.
+    /// The same for memory in pieces, of `size` bytes.
     pub fn post_send_pieces(
         &mut self,
         peer: u32,
@@ -89,7 +89,7 @@ impl<M: Matcher> Conversations<M> {
         self.post_waiting(peer, memory, tag, caller, false)
     }
 
-    /// Posts a send that cannot go at once.
+    /// Posts a send that cannot leave at once.
     pub(crate) fn post_waiting(
         &mut self,
         peer: u32,

@@ -13,8 +13,8 @@ use crate::shared::Work;
 use crate::transfers::{Behind, MAX_TRIES};
 
 impl<M: Matcher> Conversations<M> {
-    /// The next transfer to start, with its peer, its operation, and the cursor behind it. At most so many are looked
-    /// at in one event.
+    /// The next transfer to start, with its peer, its operation, and the cursor behind it. Each
+    /// transfer that is tried takes one from `looks`, which bounds the work of one event.
     pub fn poll_transfer(&mut self, looks: &mut usize) -> Option<ToStart> {
         let Self { peers, shared } = self;
         if *looks == 0 {
@@ -55,25 +55,26 @@ impl<M: Matcher> Conversations<M> {
         None
     }
 
-    /// The method has accepted a transfer: that of `to_start`, from which the transfer may have been taken.
+    /// Reports that the method has accepted a transfer, that of a [`ToStart`] from which the
+    /// transfer itself may have been taken.
     pub fn transfer_started(&mut self, peer: u32, op: u32, behind: Behind) {
         let Self { peers, shared } = self;
         peers[peer].transfer_started(shared, op, behind);
     }
 
-    /// The method has no room for a transfer now.
+    /// Reports that the method has no room for a transfer now.
     pub fn transfer_deferred(&mut self, op: u32) {
         let key = self.shared.ops.key(op);
         self.shared.transfers.defer(key);
     }
 
-    /// The method refuses a transfer.
+    /// Reports that the method refuses a transfer.
     pub fn transfer_refused(&mut self, peer: u32, op: u32, error: TransferError) {
         let Self { peers, shared } = self;
         peers[peer].transfer_failed(shared, op, error);
     }
 
-    /// A transfer that a method has accepted is complete.
+    /// Reports that a transfer that a method has accepted is complete.
     pub fn handle_transfer_done(&mut self, token: u64, result: Result<(), TransferError>) {
         let Self { peers, shared } = self;
         shared.transfers.active = shared.transfers.active.saturating_sub(1);

@@ -1,5 +1,5 @@
-//! Which peers are one: a process that has connected to us and an address that was looked up. And how a connection that
-//! both of two may need ends.
+//! Recognizing that a process that has connected to us is a peer that was looked up, and ending
+//! connections that either side may need.
 
 use causeway_transport::PeerError;
 use causeway_transport::registry::Candidates;
@@ -10,11 +10,12 @@ use crate::handshake::Meeting;
 use crate::matcher::Matcher;
 use crate::types::Error;
 
-/// Addresses of one peer that are looked into: it is known by the first ones.
+/// At most this many addresses of one peer are used to recognize it: the first ones.
 const MOST_CONFIRMED: usize = 4;
 
 impl<M: Matcher> Endpoint<M> {
-    /// The peer that a list of addresses means, if one is known that is reached in the way in which it would be.
+    /// The known peer that a list of addresses leads to, if it is reached by the method that would
+    /// be chosen for the list.
     fn peer_at(&self, candidates: &Candidates) -> Option<u32> {
         let first = candidates.usable.first()?;
         let peer = self.connections.peer_at(&first.address.to_string())?;
@@ -33,7 +34,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// The peer of a text that is looked up for the first time.
+    /// Returns the peer of a text that is looked up for the first time.
     pub(super) fn look_up(&mut self, text: &str) -> Result<u32, Error> {
         let schemes = self.methods.schemes();
         let candidates = self.connections.candidates(&schemes, text)?;
@@ -53,8 +54,8 @@ impl<M: Matcher> Endpoint<M> {
         Ok(peer)
     }
 
-    /// A peer that has connected to us says which instance it is. If that is a peer that was looked up, and the evidence agrees, they
-    /// become one.
+    /// Handles the introduction of a peer that has connected to us. If it is a peer that was looked
+    /// up, and the evidence agrees, the two are merged.
     pub(super) fn introduced(&mut self, peer: u32) {
         let Some((method, handle)) = self.connections.link(peer) else {
             return;
@@ -89,10 +90,10 @@ impl<M: Matcher> Endpoint<M> {
         self.connections.may_take_over(known) && self.method_of(known) == Some(method)
     }
 
-    /// Makes a caller and a peer that was looked up one.
+    /// Merges a caller with a peer that was looked up.
     pub(super) fn merge(&mut self, known: u32, caller: u32, addresses: &[String]) {
         let name = &self.conversations.peers[known].name;
-        tracing::debug!(target: CONNECT, peer = name, "it calls us: one connection is enough");
+        tracing::debug!(target: CONNECT, peer = name, "it has connected to us: one connection is enough");
         self.unlink(known);
         self.connections.move_link(caller, known);
         self.conversations.merge(known, caller);
@@ -104,10 +105,10 @@ impl<M: Matcher> Endpoint<M> {
         self.connections.end(peer).outbound && !self.conversations.is_unused(peer)
     }
 
-    /// The peer does not need the connection any more.
+    /// Handles the peer's notice that it no longer needs the connection.
     pub(super) fn may_leave(&mut self, peer: u32) {
         if !self.conversations.is_up(peer) {
-            // We have just said the same.
+            // We have just sent the same.
             return;
         }
         match self.needs(peer) {
@@ -116,7 +117,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Neither side needs the connection any more, unless that has changed here.
+    /// Closes a connection that neither side needs, unless it is needed here again.
     pub(super) fn may_close(&mut self, peer: u32) {
         if !self.conversations.is_leaving(peer) {
             return;
@@ -130,7 +131,8 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// The connection is lost that was not needed here, unless that has changed.
+    /// Forgets a peer whose connection was lost while it was not needed here, unless it is needed
+    /// again.
     pub(super) fn left(&mut self, peer: u32) {
         match self.connections.end(peer).outbound {
             true => self.come_back(peer),
@@ -138,21 +140,22 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// The peer needs the connection: if it is not needed here, it is the peer's.
+    /// Handles the peer's reply that it needs the connection. If it is not needed here, it lasts as
+    /// long as the peer needs it.
     pub(super) fn stays(&mut self, peer: u32) {
         if self.conversations.is_unused(peer) {
             self.forget_look_ups(peer);
         }
     }
 
-    /// A peer is not one that was looked up any more.
+    /// Treats a peer no longer as one that was looked up.
     pub(super) fn forget_look_ups(&mut self, peer: u32) {
         let name = &self.conversations.peers[peer].name;
         self.connections.forget_look_ups(peer, name);
     }
 
-    /// The connection to a peer that was looked up is lost, and nothing with it: if the peer is needed, there will be
-    /// another one.
+    /// Handles the loss of a connection by which nothing was lost: if the peer, which was looked
+    /// up, is needed, another connection is made.
     pub(super) fn come_back(&mut self, peer: u32) {
         if self.conversations.is_unused(peer) {
             return self.forget(peer);

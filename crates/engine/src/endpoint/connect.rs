@@ -1,5 +1,5 @@
-//! Connections underneath the connectionless interface: made when needed, dropped when lost, with the next address
-//! of a peer tried where one was never reached.
+//! Connections underneath the connectionless interface: made when needed, dropped when lost. If an
+//! address was never reached, the peer's next address is tried.
 
 use causeway_transport::{Peer as Handle, PeerError};
 
@@ -9,8 +9,8 @@ use crate::conversation::{CONNECT, Phase};
 use crate::matcher::Matcher;
 
 impl<M: Matcher> Endpoint<M> {
-    /// Makes sure that a connection is on its way, for an operation that was just posted. Fails the
-    /// peer's operations if none can be made.
+    /// Makes sure that a connection is up or being made, for an operation that was just posted.
+    /// Fails the peer's operations if none can be made.
     pub(super) fn connect(&mut self, peer: u32) {
         if !matches!(self.conversations.peers[peer].phase, Phase::Closed) {
             return;
@@ -19,7 +19,8 @@ impl<M: Matcher> Endpoint<M> {
         self.next_attempt(peer, PeerError::Disconnected);
     }
 
-    /// Tries the candidates from the present attempt on. `cause` is why the one before failed.
+    /// Tries the candidate addresses from the present attempt on. `cause` is why the one before
+    /// failed.
     fn next_attempt(&mut self, peer: u32, mut cause: PeerError) {
         let name = &self.conversations.peers[peer].name;
         let schemes = self.methods.schemes();
@@ -53,7 +54,7 @@ impl<M: Matcher> Endpoint<M> {
         self.close(peer, cause);
     }
 
-    /// The method, by index, that an address would be reached by first.
+    /// The index of the method by which an address would be reached first.
     pub(super) fn first_method(&self, list: &str) -> Result<usize, causeway_transport::Error> {
         let schemes = self.methods.schemes();
         let candidates = self.connections.candidates(&schemes, list)?;
@@ -69,7 +70,7 @@ impl<M: Matcher> Endpoint<M> {
         self.conversations.open(peer, limits);
     }
 
-    /// Drops the method's handle of a peer, if it has one.
+    /// Drops a peer's handle, if it has one.
     pub(super) fn unlink(&mut self, peer: u32) {
         let Some((method, handle)) = self.connections.link(peer) else {
             return;
@@ -85,7 +86,7 @@ impl<M: Matcher> Endpoint<M> {
         self.connections.clear_link(peer);
     }
 
-    /// A peer has connected to us.
+    /// Adds a peer that has connected to us.
     pub(super) fn called(&mut self, peer: u32) {
         let Some((method, handle)) = self.connections.link(peer) else {
             return;
@@ -129,19 +130,20 @@ impl<M: Matcher> Endpoint<M> {
         self.close(peer, cause);
     }
 
-    /// A peer that sent nonsense.
+    /// Drops a peer that violated the protocol.
     pub(super) fn drop_offender(&mut self, peer: u32, reason: String) {
         let name = &self.conversations.peers[peer].name;
         tracing::warn!(target: CONNECT, peer = name, reason, "dropping a peer");
         if !self.conversations.peers[peer].was_up {
-            // It may be that it will not like our greeting any better: it is to find out why.
+            // The peer may fail because of our greeting in the same way: it is sent, so that the
+            // peer can report why.
             self.transmit_control(peer);
         }
         self.unlink(peer);
         self.close(peer, PeerError::Protocol(reason));
     }
 
-    /// Drops a connection because the caller says so.
+    /// Drops a connection at the caller's request.
     pub(super) fn drop_connection(&mut self, peer: u32) {
         let phase = &self.conversations.peers[peer].phase;
         if matches!(phase, Phase::Greeting | Phase::Up | Phase::Leaving) {
@@ -152,7 +154,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// The connection is over: everything that depends on it fails, and only that.
+    /// Ends a connection: everything that depends on it fails, and nothing else.
     pub(super) fn close(&mut self, peer: u32, cause: PeerError) {
         self.end_all_exports(peer);
         let outbound = self.connections.end(peer).outbound;
@@ -160,7 +162,7 @@ impl<M: Matcher> Endpoint<M> {
         self.connections.forget_introduction(peer);
         self.conversations.close(peer, cause, outbound);
         if called || !outbound {
-            // The method keeps its entry of a caller until it is told that it is not needed any more.
+            // The method keeps the entry of a caller until the entry is released.
             self.unlink(peer);
         }
     }
@@ -176,14 +178,14 @@ impl<M: Matcher> Endpoint<M> {
         }
         match all.peers[peer].phase {
             Phase::Up if all.peers[peer].is_mutual(&all.shared) => all.leave(peer),
-            // What becomes of the connection is the peer's to say.
+            // The peer decides whether the connection stays.
             Phase::Leaving => {}
             Phase::Greeting if entry.greeting.called => self.forget_look_ups(peer),
             _ => self.forget(peer),
         }
     }
 
-    /// Drops the connection to a peer, and forgets it.
+    /// Drops the connection to a peer, and removes the peer.
     pub(super) fn forget(&mut self, peer: u32) {
         self.unlink(peer);
         self.forget_look_ups(peer);

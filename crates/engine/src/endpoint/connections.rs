@@ -1,4 +1,5 @@
-//! Which peer is behind which handle of which method, and how a connection to it is made: the table, without methods.
+//! The table of peers, handles and methods, and of the addresses by which peers are reached. It
+//! calls no method.
 
 use std::collections::HashMap;
 
@@ -17,7 +18,7 @@ use crate::matcher::Matcher;
 /// The connections of an instance.
 #[derive(Default)]
 pub(crate) struct Connections {
-    /// By number of the peer: the method, by index, and its handle.
+    /// By number of the peer: the method's index, and its handle.
     routes: Vec<Option<Link>>,
     /// By number of the peer.
     ends: Vec<End>,
@@ -25,40 +26,42 @@ pub(crate) struct Connections {
     pub(super) links: Vec<Vec<Option<(Handle, u32)>>>,
     /// Looked-up addresses, and lists of them, by text.
     pub(super) by_text: HashMap<String, u32>,
-    /// The peers that other single addresses lead to: those of lists that were looked up, and those where callers can be
-    /// reached.
+    /// Peers by other single addresses: those in lists that were looked up, and those where callers
+    /// can be reached.
     by_address: HashMap<String, u32>,
-    /// The addresses that we listen at: messages to them stay inside.
+    /// The addresses at which this process listens: messages to them stay in the process.
     pub(super) listening: Vec<String>,
 }
 
 /// A method, by index, and its handle of a peer.
 pub(super) type Link = (usize, Handle);
 
-/// How we came to be connected with one peer.
+/// How the connection with one peer came about.
 #[derive(Default)]
 pub(crate) struct End {
-    /// We looked it up, and connect to it when there is no connection; otherwise it is there as long as its own connection.
+    /// We looked the peer up, and connect to it when there is no connection; otherwise it exists as
+    /// long as its own connection.
     pub(super) outbound: bool,
-    /// Memory was exported over a connection that we are still making: it is not given up for the peer's.
+    /// Memory was exported over a connection that we are still making: it is not given up for the
+    /// peer's.
     pub(super) pinned: bool,
     /// How many of the candidate addresses have failed in this attempt.
     pub(super) attempt: u8,
-    /// Most have nothing of it.
+    /// Not allocated for most peers.
     details: Option<Box<Details>>,
     pub(super) watched: Watched,
 }
 
-/// What few peers have.
+/// What only few peers have.
 #[derive(Default)]
 struct Details {
-    /// Why an address was passed over, for people.
+    /// Why addresses were passed over, as text for people.
     notes: Vec<String>,
-    /// What it was looked up by beside its name.
+    /// The texts by which it was looked up besides its name.
     texts: Vec<String>,
-    /// Addresses in lists that it was looked up by.
+    /// The addresses in lists by which it was looked up.
     looked_up: Vec<String>,
-    /// Addresses that lead to it as long as its connection stands.
+    /// The addresses that lead to it as long as its connection is up.
     introduced: Vec<String>,
 }
 
@@ -78,7 +81,7 @@ impl End {
         self.details().notes.push(note);
     }
 
-    /// A new attempt begins.
+    /// Begins a new attempt.
     pub(super) fn begin(&mut self) {
         self.attempt = 0;
         self.pinned = false;
@@ -89,7 +92,7 @@ impl End {
 }
 
 impl Connections {
-    /// Of this many methods.
+    /// A table for this many methods.
     pub(crate) fn new(methods: usize) -> Self {
         Self {
             links: vec![Vec::new(); methods],
@@ -97,7 +100,7 @@ impl Connections {
         }
     }
 
-    /// A peer is new.
+    /// Adds a peer.
     pub(super) fn add(&mut self, peer: u32, outbound: bool) {
         let index = peer as usize;
         if self.ends.len() <= index {
@@ -111,8 +114,8 @@ impl Connections {
         };
     }
 
-    /// A peer of this name was looked up by this text, which has these addresses. Those that lead to other peers are left
-    /// to them.
+    /// Notes that a peer of this name was looked up by this text, which has these addresses.
+    /// Addresses that lead to other peers are left to them.
     pub(super) fn look_up(
         &mut self,
         (peer, name): (u32, &str),
@@ -133,7 +136,8 @@ impl Connections {
             let leads_to = *self.by_address.entry(address.clone()).or_insert(peer);
             let details = end.details();
             if leads_to == peer && !details.looked_up.contains(&address) {
-                // What it was introduced by as well outlasts the connection now.
+                // Addresses from its introduction that were looked up as well outlast the
+                // connection now.
                 details
                     .introduced
                     .retain(|introduced| *introduced != address);
@@ -142,7 +146,7 @@ impl Connections {
         }
     }
 
-    /// A peer can be reached at these addresses as long as its connection stands.
+    /// Notes that a peer can be reached at these addresses as long as its connection is up.
     pub(super) fn introduce(&mut self, peer: u32, addresses: &[String]) {
         for address in addresses {
             if self.peer_at(address).is_none() {
@@ -159,7 +163,8 @@ impl Connections {
         found.or_else(|| self.by_address.get(address)).copied()
     }
 
-    /// A peer's connection is over: what it said of itself, or was looked up by once, does not count any more.
+    /// Forgets what a peer stated in its introduction, or was once looked up by: its connection has
+    /// ended.
     pub(super) fn forget_introduction(&mut self, peer: u32) {
         let end = &mut self.ends[peer as usize];
         end.pinned = false;
@@ -170,7 +175,8 @@ impl Connections {
         }
     }
 
-    /// A peer of this name is not one that was looked up any more. As long as its connection stands, it is found again.
+    /// Treats a peer of this name no longer as one that was looked up. As long as its connection is
+    /// up, look-ups still find it.
     pub(super) fn forget_look_ups(&mut self, peer: u32, name: &str) {
         let end = &mut self.ends[peer as usize];
         if !std::mem::take(&mut end.outbound) {
@@ -188,7 +194,7 @@ impl Connections {
         self.introduce(peer, &introduced);
     }
 
-    /// A peer takes over the connection of another one, which ends.
+    /// Moves the connection of one peer to another. The first one ends.
     pub(super) fn move_link(&mut self, from: u32, to: u32) {
         if let Some(link) = self.link(from) {
             self.clear_link(from);
@@ -204,7 +210,7 @@ impl Connections {
         &mut self.ends[peer as usize]
     }
 
-    /// Whether a peer that we call may take over a connection of its own instead.
+    /// Whether a peer that we call may take over a connection that it has made itself.
     pub(super) fn may_take_over(&self, peer: u32) -> bool {
         let end = &self.ends[peer as usize];
         end.outbound && !end.pinned
@@ -221,7 +227,7 @@ impl Connections {
         self.routes[peer as usize]
     }
 
-    /// A peer is behind this handle from now on.
+    /// Sets a peer's handle.
     pub(super) fn set_link(&mut self, peer: u32, link: Link) {
         let (method, handle) = link;
         let table = &mut self.links[method];
@@ -232,7 +238,7 @@ impl Connections {
         self.routes[peer as usize] = Some(link);
     }
 
-    /// A peer is behind no handle any more.
+    /// Clears a peer's handle.
     pub(super) fn clear_link(&mut self, peer: u32) {
         if let Some((method, handle)) = self.routes[peer as usize].take()
             && let Some(entry) = self.links[method].get_mut(handle.index())
@@ -249,13 +255,14 @@ impl Connections {
         (known == handle).then_some(peer)
     }
 
-    /// Puts the addresses that we listen at into the order in which others try them.
+    /// Sorts the addresses at which this process listens into the order in which others try them.
     pub(crate) fn sort_listening(&mut self) {
         let scheme = |text: &str| text.split("://").next().map_or(u8::MAX, address::rank);
         self.listening.sort_by_key(|text| scheme(text));
     }
 
-    /// The addresses of a list in the order to try them, with those of this process itself first.
+    /// The addresses of a list in the order in which to try them, with those of this process itself
+    /// first.
     pub(super) fn candidates(
         &self,
         schemes: &[&'static str],
@@ -281,7 +288,7 @@ pub(super) struct Delivery<'a, M> {
 }
 
 impl<'a, M> Delivery<'a, M> {
-    /// Of a method, by index, that can do this.
+    /// The delivery of one method, by index, with these capabilities.
     pub(super) fn new(
         conversations: &'a mut Conversations<M>,
         connections: &'a mut Connections,
@@ -313,7 +320,8 @@ impl<'a, M> Delivery<'a, M> {
 }
 
 impl<M: Matcher> Delivery<'_, M> {
-    /// Does at once what the packet asks for, where that is short: it would take longer to queue it.
+    /// Carries out at once what the packet requires, if that is short: queueing it would take
+    /// longer.
     #[inline(never)]
     fn act_now(&mut self, peer: u32, outlet: &mut dyn Outlet) {
         let is_done = match self.conversations.peek_short(peer) {
@@ -394,7 +402,7 @@ impl<M: Matcher> Sink for Delivery<'_, M> {
                 self.conversations
                     .handle_placement(peer, &header, size, into)
             }
-            // It is looked at again, and refused, when it is here.
+            // It is checked again, and refused, when the whole packet has arrived.
             _ => false,
         }
     }

@@ -1,4 +1,4 @@
-//! Doing with methods what the conversations ask for.
+//! Carrying out with methods what the conversations request.
 
 use causeway_transport::{SendError, TransferError};
 use causeway_wire::region::Regions;
@@ -10,7 +10,7 @@ use crate::operation::What;
 use crate::types::OpError;
 
 impl<M: Matcher> Endpoint<M> {
-    /// Does what the last call has left to do.
+    /// Carries out the work that the last call has left.
     #[inline]
     pub(super) fn settle(&mut self) {
         if self.conversations.has_work() {
@@ -18,7 +18,8 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Does what polls, or a flush, have left to do, and completes sends whose packets have left since.
+    /// Carries out the work that polls, or a flush, have left, and completes sends whose packets
+    /// have left since.
     #[inline]
     pub(super) fn settle_sent(&mut self) {
         self.settle();
@@ -41,7 +42,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Completes sends whose packets have left by now.
+    /// Completes sends whose packets have left.
     fn complete_held(&mut self) {
         let (connections, methods) = (&self.connections, &self.methods);
         self.conversations.complete_held(|peer| {
@@ -76,7 +77,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Exports memory of an operation to its peer: all that is asked for or nothing.
+    /// Exports memory of an operation to its peer: all that is requested or nothing.
     pub(super) fn export_memory(&mut self, peer: u32, op: u32) {
         let Some((parts, access)) = self.conversations.memory_to_export(peer, op) else {
             return;
@@ -128,16 +129,17 @@ impl<M: Matcher> Endpoint<M> {
         };
         let entry = &self.conversations.shared.ops[op];
         if result.is_ok() && matches!(entry.what, What::Receive | What::Fetch) {
-            // What was in the memory before must not pass for a part of the message.
+            // Earlier contents of the memory must not be taken for a part of the message.
             let method = &self.methods.slots[method].method;
             let mut exports = entry.exports.iter();
             if !exports.all(|key| method.is_all_written(handle, *key)) {
-                let reason = "it says that it wrote a message, and has not".to_owned();
+                let reason = "it reports a message as written that it has not written".to_owned();
                 return self.conversations.protocol_error(peer, reason);
             }
         }
         if result.is_err() && self.conversations.peers[peer].is_up() {
-            // The other side may be using the memory: it hears why before it sees that it is closed.
+            // The other side may be using the memory: it is sent the reason before its accesses
+            // fail.
             self.transmit_control(peer);
         }
         let method = self.methods.get(method);

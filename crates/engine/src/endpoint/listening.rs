@@ -1,4 +1,4 @@
-//! An instance that others can reach at more addresses than it began with.
+//! Listening at more addresses than the instance began with.
 
 use causeway_sys::secret::Secret;
 
@@ -16,7 +16,7 @@ impl<M: Matcher> Endpoint<M> {
         Ok(())
     }
 
-    /// Listens at one address more. Peers that are greeted from now on are told of it.
+    /// Listens at one more address. Peers that are greeted from now on are sent it.
     pub fn listen(&mut self, address: &str) -> Result<(), Error> {
         self.check_process()?;
         let address: causeway_transport::Address = address.parse()?;

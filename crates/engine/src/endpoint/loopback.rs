@@ -1,4 +1,4 @@
-//! The method by which a process sends to itself: what is sent to its one peer comes back from it.
+//! The method by which a process sends to itself: its one peer is the process.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -20,7 +20,7 @@ const QUEUE_PACKETS: usize = 64;
 /// Packets and transfers that are delivered per poll.
 const WORK_PER_POLL: usize = 64;
 const MAX_PACKET: usize = 16 << 10;
-/// Bytes copied per poll; bounded so that a poll is.
+/// Most bytes copied per poll, so that a poll takes bounded time.
 const MAX_PIECE: usize = 1 << 20;
 
 /// See the module's page.
@@ -35,12 +35,12 @@ pub(crate) struct Loopback {
     atomics: VecDeque<Atomic>,
     exports: HashMap<u64, (Memory, Access)>,
     next_key: u64,
-    /// Never readable: nothing comes from outside.
+    /// Never readable: no other process sends here.
     event: OwnedFd,
 }
 
 impl Loopback {
-    /// The method, without a peer.
+    /// The method, without a peer yet.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             generation: 1,
@@ -68,7 +68,8 @@ impl Loopback {
         }
     }
 
-    /// Copies the next piece of a transfer, and takes its bytes off the budget; returns the result at its end.
+    /// Copies the next piece of a transfer, and subtracts its bytes from the budget; returns the
+    /// result when the transfer is done.
     fn step(&self, running: &mut Progress, budget: &mut u64) -> Option<Result<(), TransferError>> {
         let direction = running.transfer.direction;
         while *budget > 0 {
@@ -84,7 +85,7 @@ impl Loopback {
     }
 
     fn is_idle(&self) -> bool {
-        // What is held back ends with a call, which ends the sleep.
+        // Packets that are held back wait for a call to resume, and each call ends the sleep.
         let quiet = self.paused || self.packets.is_empty() && !self.blocked;
         quiet && self.transfers.is_empty() && self.atomics.is_empty()
     }
@@ -100,7 +101,7 @@ impl Loopback {
         }
     }
 
-    /// The part of an export that a region names, if it may be accessed so.
+    /// The part of an export that a region names, if this access to it is allowed.
     fn find(&self, region: &RegionDescriptor, direction: Direction) -> Option<Memory> {
         let (_, access) = self.exports.get(&region.key)?;
         access.allows(direction).then(|| self.part(region))?
@@ -266,7 +267,8 @@ impl Method for Loopback {
         let peer = self.peer();
         let mut any = false;
         let mut budget = MAX_PIECE as u64;
-        // What a delivery asks for is done at once, so that a message to this process needs one poll.
+        // Packets that a delivery queues are delivered in the same poll, so that a message to this
+        // process needs one poll.
         for _ in 0..WORK_PER_POLL {
             let packet = match self.paused {
                 true => None,
@@ -312,7 +314,7 @@ impl Method for Loopback {
     }
 
     fn is_unused(&self) -> bool {
-        // No other peer sends here, and we do not while we sleep.
+        // No other peer sends here, and this process does not while it sleeps.
         self.is_idle()
     }
 

@@ -1,17 +1,19 @@
 //! Waiting for what other processes do in shared memory.
 //!
-//! The endpoint does not know that memory: its caller looks at it, as often as the policy of waiting says, and the endpoint yields the
-//! processor in between. Where the policy says to park, the caller writes down in that memory what it waits for, so that a message
-//! comes when that has happened, and waits for messages. That wait goes on with this one: what a thread has polled before counts.
+//! The endpoint has no access to that memory: its caller reads it as often as the waiting policy
+//! requests, and the endpoint yields the processor in between. Where the policy decides to park,
+//! the caller writes into that memory that it waits, so that the process that takes the step sends
+//! it a message, and waits for messages. That wait continues this one: polls before it count.
 
 use super::Endpoint;
 use crate::matcher::Matcher;
 use crate::waiting::{Awaited, Decision, MeasuredWait, MemoryStep, MemoryWait};
 
 impl<M: Matcher> Endpoint<M> {
-    /// How often to look before anything else: what comes that soon needs no clock. If it comes,
-    /// [`Endpoint::came_at_once`]; otherwise [`Endpoint::begin_memory_wait`], sooner or later. A caller that keeps other
-    /// threads of its process out meanwhile looks less often.
+    /// How often to look before anything else: a step that comes this soon needs no clock. If it
+    /// comes, the caller calls [`Endpoint::came_at_once`]; otherwise, sooner or later,
+    /// [`Endpoint::begin_memory_wait`]. A caller that keeps other threads of its process out
+    /// meanwhile looks less often.
     #[inline]
     pub fn first_looks(&self, awaited: Awaited, keeps_others_out: bool) -> u32 {
         let looks = match keeps_others_out {
@@ -21,14 +23,15 @@ impl<M: Matcher> Endpoint<M> {
         looks.max(1)
     }
 
-    /// What was looked for came during the first looks.
+    /// Reports that the awaited step came during the first looks.
     #[inline]
     pub fn came_at_once(&mut self, awaited: Awaited) {
         self.policy.arrived_at_once(awaited);
     }
 
-    /// The first looks have found nothing. The caller does what [`Endpoint::continue_memory_wait`] returns, again and again;
-    /// [`Endpoint::end_memory_wait`] or [`Endpoint::end_told_wait`] ends the wait.
+    /// The first looks have found nothing. From then on the caller carries out what
+    /// [`Endpoint::continue_memory_wait`] returns, until [`Endpoint::end_memory_wait`] or
+    /// [`Endpoint::end_told_wait`] ends the wait.
     pub fn begin_memory_wait(&mut self, awaited: Awaited) -> MemoryWait {
         let now = || self.methods.read_clock();
         MemoryWait {
@@ -38,7 +41,8 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// The caller has done what was returned before, and what it waits for has not come.
+    /// Returns the next step: the caller has carried out the one before, and what it waits for has
+    /// not come.
     pub fn continue_memory_wait(&mut self, wait: &mut MemoryWait) -> MemoryStep {
         if wait.first_yields > 0 {
             wait.first_yields -= 1;
@@ -78,7 +82,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// The caller has found what it waits for, or gives it up.
+    /// Ends the wait: the caller has found what it waits for, or gives up.
     pub fn end_memory_wait(&mut self, wait: &MemoryWait) {
         match wait.measured {
             Some(_) => self.end_told_wait(),
@@ -86,7 +90,8 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// The same for a caller that has waited for the message, unless the wait has ended with that.
+    /// Ends such a wait for a caller that has waited for the message, unless the wait ended when
+    /// the message came.
     pub fn end_told_wait(&mut self) {
         if self.policy.waits_for_memory() {
             let now = self.methods.read_clock();

@@ -1,5 +1,5 @@
-//! Probing messages that wait for their receives, and taking them out of matching; sends that wait for their receives; waiting for
-//! progress of any kind.
+//! Probing messages that wait for their receives, and taking them out of matching; sends that
+//! complete only when their receive is found; waiting for progress of any kind.
 
 use std::time::Duration;
 
@@ -16,13 +16,14 @@ use crate::types::{
 };
 use crate::waiting::Awaited;
 
-/// Most room of a receive that its message is polled for without one: methods may write larger messages into the memory of
-/// receives, and senders of still larger ones look for them.
+/// The largest receive, in bytes, whose message is polled for without posting the receive: methods
+/// may write larger messages into the memory of receives, and senders of still larger ones look for
+/// offered receives.
 const DIRECT_BYTES: usize = 16 << 10;
 
 impl<M: Matcher> Endpoint<M> {
-    /// Sends `data` as [`Endpoint::post_send`] does, but completes only when the peer has found a receive for it, however small
-    /// it is.
+    /// Sends `data` as [`Endpoint::post_send`] does, but completes only when the peer has found a
+    /// receive for it, even if it is small.
     pub fn post_synchronous_send(
         &mut self,
         to: Addr,
@@ -41,8 +42,8 @@ impl<M: Matcher> Endpoint<M> {
         self.send_now(to, data, tag, queue).is_some()
     }
 
-    /// Posts a receive, as [`Endpoint::post_receive`] does, if no message is held that it might get, and it may be posted. Otherwise
-    /// nothing has been done.
+    /// Posts a receive, as [`Endpoint::post_receive`] does, if no message is held that it might
+    /// get, and it may be posted. Otherwise does nothing.
     #[inline]
     pub fn try_receive(
         &mut self,
@@ -87,7 +88,7 @@ impl<M: Matcher> Endpoint<M> {
             return DirectReceive::Unusual;
         };
         let losses = self.conversations.shared.losses;
-        // Before the process yields, the receive is to be seen by others.
+        // Before the process yields, the receive must be visible to others.
         let mut has_polled = into.len() <= DIRECT_BYTES && !self.policy.enter();
         if has_polled {
             if let Some(bytes) = self.poll_for_message(pattern, into, losses) {
@@ -117,8 +118,8 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Polls for a message that no receive stands for, as often as a wait does before it reads the clock. Returns the message's bytes
-    /// if it has come.
+    /// Polls for a message without a posted receive, as often as a wait does before it reads the
+    /// clock. Returns the message's size in bytes if it has come.
     #[inline]
     fn poll_for_message(&mut self, pattern: M::Pattern, into: &Memory, losses: u64) -> Option<u64> {
         let is_over = |all: &Conversations<M>| {
@@ -143,28 +144,28 @@ impl<M: Matcher> Endpoint<M> {
         shared.direct.end(&mut shared.references)
     }
 
-    /// The envelope of what the latest successful call of [`Endpoint::test`] or [`Endpoint::post_receive`] has completed: of
-    /// a receive, who sent its message, and under which tag.
+    /// The envelope of what the latest successful call of [`Endpoint::test`] or
+    /// [`Endpoint::post_receive`] has completed: the sender and the tag of a receive's message.
     #[inline]
     pub fn envelope(&self) -> Envelope {
         self.conversations.shared.envelope
     }
 
-    /// A handle for the peer that patterns name by this number, such as one that has called and was never looked up. No reference is
-    /// added.
+    /// A handle for the peer that patterns name by this number, such as one that has connected to
+    /// us and was never looked up. No reference is added.
     pub fn addr(&self, number: u32) -> Option<Addr> {
         self.check_process().ok()?;
         let peers = &self.conversations.peers;
         peers.get(number).map(|_| Addr(peers.key(number)))
     }
 
-    /// Takes an operation's completion if it is there. No progress is made.
+    /// Takes an operation's completion if it is done. No progress is made.
     pub fn take(&mut self, op: OpId) -> Result<Option<Completion>, Error> {
         self.check_process()?;
         self.conversations.shared.take_done(op)
     }
 
-    /// Whether an operation is done, or not there any more. No progress is made.
+    /// Whether an operation is done, or no longer exists. No progress is made.
     pub fn is_done(&self, op: OpId) -> bool {
         self.conversations.shared.is_done(op)
     }
@@ -174,7 +175,8 @@ impl<M: Matcher> Endpoint<M> {
         self.check_process().is_ok() && self.progress()
     }
 
-    /// The message that a receive of this pattern would get now. It stays. No progress is made.
+    /// The envelope of the message that a receive of this pattern would get now. The message stays.
+    /// No progress is made.
     pub fn probe(&mut self, pattern: M::Pattern) -> Option<Envelope> {
         self.check_process().ok()?;
         let (_, envelope) = self.conversations.find_message(pattern)?;
@@ -192,8 +194,8 @@ impl<M: Matcher> Endpoint<M> {
         Some((Taken(shared.early.key(message)), envelope))
     }
 
-    /// Receives a message that was taken. `pattern` is what it was taken by, or another that it matches. If its sender
-    /// is lost, or has withdrawn it, the receive completes with
+    /// Receives a message that was taken. `pattern` is the one it was taken by, or another that it
+    /// matches. If its sender is lost, or has withdrawn it, the receive completes with
     /// [`OpError::Withdrawn`](crate::types::OpError::Withdrawn).
     pub fn receive_taken(
         &mut self,
@@ -209,15 +211,15 @@ impl<M: Matcher> Endpoint<M> {
         self.receive_taken_into((taken, pattern), Room::Memory(into), queue, user)
     }
 
-    /// Differs from what it was before if an operation has completed since, a message has come before its receive
-    /// or is an unexpected one, or a connection was lost.
+    /// A value that changes when an operation completes, when an expected message arrives before
+    /// its receive, when an unexpected one arrives, and when a connection is lost.
     #[inline]
     pub fn news(&self) -> u64 {
         self.conversations.shared.news()
     }
 
-    /// Makes progress until [`Endpoint::news`] is not `since` any more, or `idle` has passed. Returns whether there is news:
-    /// in a forked child always, since other calls tell what is wrong.
+    /// Makes progress until [`Endpoint::news`] is no longer `since`, or `idle` has passed. Returns
+    /// whether it has changed: in a forked child always, since other calls return the error.
     pub fn wait_for_news(&mut self, since: u64, idle: Duration) -> bool {
         if self.check_process().is_err() || self.news() != since {
             return true;

@@ -18,18 +18,19 @@ use crate::waiting::QUIET_POLLS;
 /// How often a method is polled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Polling {
-    /// By every progress call.
+    /// In every progress call.
     Always,
-    /// By those that look at the clock: it is quiet, and another is not.
+    /// In progress calls that read the clock: its polls have found nothing for some time, and those
+    /// of another method have.
     Seldom,
-    /// Not at all, and no sleep is on it either: nothing can come by it before it is called.
+    /// Not at all, and sleeps do not include it: nothing can arrive by it before it is called.
     Never,
 }
 
 /// The methods, cheapest first.
 pub(crate) struct Methods {
     pub(crate) slots: Vec<Slot>,
-    /// The one method that is always polled, if it is one.
+    /// The only method that is always polled, if there is exactly one.
     pub(crate) only: Option<usize>,
     pub(crate) clock: Clock,
     /// The last reading of the clock.
@@ -41,15 +42,15 @@ pub(crate) struct Slot {
     pub(crate) method: Box<dyn Method>,
     /// Cached from [`Method::scheme`].
     pub(crate) scheme: &'static str,
-    /// What conversations over it need to know, cached from [`Method::limits`].
+    /// The limits that its conversations need, cached from [`Method::limits`].
     pub(crate) limits: LinkLimits,
-    /// Cached from [`Method::capabilities`]: it needs a reading of the clock made for the call.
+    /// Cached from [`Method::capabilities`]: it needs a clock reading made for each call.
     exact_time: bool,
     /// Whether it has a quick way to sleep ([`Method::parker`]).
     pub(crate) parks: bool,
-    /// If it moves registered memory only.
+    /// The cache of registrations, if the method moves registered memory only.
     registrations: Option<Box<Registrations>>,
-    /// A sleep that was prepared is on it.
+    /// It is armed for a sleep that was prepared.
     armed: bool,
     /// Polls that have found nothing since the last one that found something.
     pub(crate) quiet: u32,
@@ -57,7 +58,7 @@ pub(crate) struct Slot {
 }
 
 impl Methods {
-    /// Takes the methods over.
+    /// A table of these methods, cheapest first.
     pub(crate) fn new(methods: Vec<Box<dyn Method>>, clock: Clock) -> Self {
         let slots = methods.into_iter().map(|method| Slot {
             scheme: method.scheme(),
@@ -86,7 +87,7 @@ impl Methods {
         }
     }
 
-    /// Reads the clock. Polls take this reading until the next, see [`Methods::now`].
+    /// Reads the clock. Polls use this reading until the next, see [`Methods::now`].
     pub(crate) fn read_clock(&mut self) -> Instant {
         self.now = self.clock.read();
         self.now
@@ -98,13 +99,13 @@ impl Methods {
         self.now
     }
 
-    /// The method of this index, to do something with it: it is worth polling then.
+    /// The method of this index, which is about to be used: it is polled from then on.
     #[inline]
     pub(crate) fn get(&mut self, index: usize) -> &mut dyn Method {
         self.slot(index).method.as_mut()
     }
 
-    /// The same, for what concerns memory.
+    /// The same, with its cache of registrations.
     #[inline]
     pub(crate) fn slot(&mut self, index: usize) -> &mut Slot {
         let slot = &mut self.slots[index];
@@ -118,7 +119,7 @@ impl Methods {
         slot
     }
 
-    /// Gives up what methods keep of memory that was freed.
+    /// Drops cached registrations of memory that was freed.
     pub(crate) fn drop_freed(&mut self) {
         for slot in &mut self.slots {
             if let Some(registrations) = &mut slot.registrations {
@@ -132,7 +133,7 @@ impl Methods {
         self.slots[method].method.holds_packets(handle)
     }
 
-    /// Sends what the methods hold of packets that they have accepted.
+    /// Sends the remaining parts of packets that the methods have accepted.
     pub(crate) fn flush(&mut self) {
         let slots = self.slots.iter_mut();
         for slot in slots.filter(|slot| slot.limits.holds_packets) {
@@ -148,7 +149,7 @@ impl Methods {
         self.slots.iter().map(|slot| slot.scheme).collect()
     }
 
-    /// Decides anew how often each is polled.
+    /// Decides again how often each method is polled.
     pub(crate) fn choose(&mut self) {
         let mut some_busy = false;
         for slot in &mut self.slots {
@@ -167,26 +168,28 @@ impl Methods {
         self.only = busy.next().filter(|_| busy.next().is_none());
     }
 
-    /// Whether parking takes the descriptors of methods: one that is in use has no quicker way, or several are.
+    /// Whether parking has to use the methods' descriptors: the only one in use cannot park itself,
+    /// or several are in use.
     pub(crate) fn is_parking_costly(&self) -> bool {
         self.only_used()
             .is_none_or(|index| !self.slots[index].parks)
     }
 
-    /// The one method that is in use, if it is one.
+    /// The only method that is in use, if there is exactly one.
     pub(crate) fn only_used(&self) -> Option<usize> {
         let mut used = (0..self.slots.len()).filter(|index| !self.slots[*index].method.is_unused());
         used.next().filter(|_| used.next().is_none())
     }
 
-    /// Whether any of them has moved bytes of a transfer since this was last asked ([`Method::has_moved`]).
+    /// Whether any of them has moved bytes of a transfer since the last call
+    /// ([`Method::has_moved`]).
     pub(crate) fn have_moved(&mut self) -> bool {
         let ask = |any: bool, slot: &mut Slot| any | slot.method.has_moved();
         self.slots.iter_mut().fold(false, ask)
     }
 
-    /// Arms all that are polled at all. `false` if one of them has something to poll for: then the next
-    /// progress call polls it.
+    /// Arms all methods that are polled at all. `false` if one of them has something to poll for:
+    /// then the next progress call polls it.
     pub(crate) fn arm(&mut self) -> bool {
         let now = self.read_clock();
         let mut polled = self.slots.iter_mut().filter(|slot| slot.is_polled());
@@ -205,8 +208,8 @@ impl Methods {
         }
     }
 
-    /// Whether a sleep on those that are armed ends by everything that there is to poll for, whatever other threads have
-    /// done since it was prepared.
+    /// Whether a sleep on the armed methods is ended by everything that there is to poll for,
+    /// whatever other threads have done since it was prepared.
     pub(crate) fn stay_armed(&self) -> bool {
         let mut slots = self.slots.iter();
         slots.all(|slot| match slot.armed {
@@ -215,20 +218,20 @@ impl Methods {
         })
     }
 
-    /// When the first of them wants to be ticked.
+    /// The earliest time at which a method needs a tick.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let slots = self.slots.iter();
         slots.filter_map(|slot| slot.method.deadline()).min()
     }
 
-    /// The descriptors of those that [`Methods::arm`] arms.
+    /// The descriptors of the methods that [`Methods::arm`] arms.
     pub(crate) fn pollables(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let polled = self.slots.iter().filter(|slot| slot.is_polled());
         polled.map(|slot| slot.method.pollable())
     }
 
-    /// Has the next progress call poll those whose descriptors were `readable`, in the order of
-    /// [`Methods::pollables`]: what is not looked at would end every sleep at once.
+    /// Has the next progress call poll the methods whose descriptors were `readable`, in the order
+    /// of [`Methods::pollables`]: one that is not polled would end every sleep at once.
     pub(crate) fn woken(&mut self, readable: impl Iterator<Item = bool>) {
         let polled = self.slots.iter_mut().filter(|slot| slot.is_polled());
         for (slot, _) in polled.zip(readable).filter(|(_, readable)| *readable) {
@@ -252,13 +255,13 @@ impl Slot {
         parking
     }
 
-    /// Ends what the two begin.
+    /// Ends what [`Slot::arm`] and [`Slot::prepare_park`] begin.
     pub(crate) fn disarm(&mut self) {
         self.armed = false;
         self.method.disarm();
     }
 
-    /// The time to poll with, where `now` was read last.
+    /// The time to pass to a poll; `now` is the last reading.
     #[inline]
     pub(crate) fn time(&self, clock: &Clock, now: Instant) -> Instant {
         match self.exact_time {
@@ -267,7 +270,7 @@ impl Slot {
         }
     }
 
-    /// Starts a transfer, of registered memory if the method needs that.
+    /// Starts a transfer, with registered memory if the method requires that.
     #[inline]
     pub(crate) fn transfer(&mut self, peer: Handle, transfer: Transfer) -> Result<(), SendError> {
         let method = self.method.as_mut();
@@ -277,7 +280,7 @@ impl Slot {
         }
     }
 
-    /// Grants memory, registered if the method needs that.
+    /// Grants memory, registered if the method requires that.
     #[inline]
     pub(crate) fn grant(
         &mut self,
@@ -292,13 +295,13 @@ impl Slot {
         }
     }
 
-    /// Has [`Method::share_copies`] changed.
+    /// Changes [`Method::share_copies`].
     pub(crate) fn share_copies(&mut self, sharing: Sharing) {
         self.method.share_copies(sharing);
         self.limits.shares_copies = self.method.shares_copies();
     }
 
-    /// Whether it is polled, now and then at least, and slept on.
+    /// Whether it is polled, if only now and then, and included in sleeps.
     pub(crate) fn is_polled(&self) -> bool {
         self.polling != Polling::Never
     }

@@ -1,10 +1,11 @@
 //! Waiting detached from the endpoint: one thread sleeps, and borrows nothing, while others use the endpoint.
 //!
-//! The thread prepares its sleep inside the endpoint, lets others in, sleeps on what it was given, and goes in again.
-//! What the others do meanwhile may make it wrong: they may complete what it waits for, leave something to be polled,
-//! connect by a method that it does not sleep on, or begin something with an earlier deadline. Each of them looks
-//! whether that is so before it leaves ([`Endpoint::check_parked`]), and makes progress itself if that is enough. A message
-//! that just goes out disturbs no sleep.
+//! The thread prepares its sleep inside the endpoint, lets other threads in, sleeps on the prepared
+//! [`Parked`], and enters again. What the others do meanwhile may make that sleep wrong: they may
+//! complete what it waits for, leave something to be polled, connect by a method that it does not
+//! sleep on, or begin something with an earlier deadline. Each of them checks this before it leaves
+//! ([`Endpoint::check_parked`]), and makes progress itself if that is enough. A message that is
+//! merely sent does not end the sleep.
 
 use std::time::{Duration, Instant};
 
@@ -17,16 +18,19 @@ use crate::types::OpId;
 use crate::waiting::Awaited;
 
 impl<M: Matcher> Endpoint<M> {
-    /// Makes progress as a wait does before it sleeps: until one of the `watched` operations is done, or, if there are none, something
-    /// completes or an unexpected message arrives; until [`Waker::wake`](super::Waker::wake) is called, or `until` has come. Then it
-    /// returns `None`, and the caller looks for what it waits for. Otherwise it returns how to pass the time while other threads use
-    /// the endpoint: in a sleep, or by yielding the processor, which is never done in here, where it would keep them out.
+    /// Makes progress as a wait does before it sleeps: until one of the `watched` operations is
+    /// done, or, if there are none, something completes or an unexpected message arrives; until
+    /// [`Waker::wake`](super::Waker::wake) is called, or `until` is reached. Then it returns
+    /// `None`, and the caller looks for what it waits for. Otherwise it returns how to pass the
+    /// time while other threads use the endpoint: by sleeping, or by yielding the processor. It
+    /// does not yield inside the endpoint, which would keep the other threads out.
     ///
-    /// [`Endpoint::take_interrupted`] says whether it was the waker, here as after [`Endpoint::finish_wait`].
+    /// [`Endpoint::take_interrupted`] returns whether it was the waker, here and after
+    /// [`Endpoint::finish_wait`].
     ///
-    /// One thread at a time is parked, on behalf of all that wait, which is for the callers to see to: what was prepared before and
-    /// not finished is given up. Every thread that uses the endpoint while another is parked ends with
-    /// [`Endpoint::check_parked`].
+    /// One thread at a time is parked, on behalf of all that wait, which the callers have to
+    /// ensure: a wait that was prepared before and not finished is given up. Every thread that uses
+    /// the endpoint while another is parked ends with [`Endpoint::check_parked`].
     pub fn prepare_wait(&mut self, until: Option<Instant>, watched: &[OpId]) -> Option<Parked> {
         if self.check_process().is_err() {
             return None;
@@ -38,7 +42,7 @@ impl<M: Matcher> Endpoint<M> {
             all.shared.changes() != before
                 && (watched.len() == 0 || watched.any(|op| all.shared.is_done(*op)))
         };
-        // Behind a yield a wait goes on.
+        // A wait goes on after a yield.
         if !self.policy.is_waiting() {
             let polls = self.policy.first_polls(Awaited::Messages);
             if self.advance_to(polls, &ready) {
@@ -57,7 +61,8 @@ impl<M: Matcher> Endpoint<M> {
             if let Some(parked) = self.park_detached(until) {
                 return Some(parked);
             }
-            // There is something to poll for, or the system lacks what a detached sleep takes.
+            // There is something to poll for, or the system has no descriptors left for a detached
+            // sleep.
             if self.park_once(until, &ready).is_some() {
                 return None;
             }
@@ -65,8 +70,9 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// The same for a thread that only steps in for others that compute: it makes progress once, and is never in their way by polling or
-    /// by yielding, after which it would get its processor back late. `None` if something has changed, or there is something to poll for.
+    /// The same for a thread that makes progress on behalf of threads that compute. It makes
+    /// progress once, and neither polls nor yields, after which it would get the processor back
+    /// late. `None` if something has changed, or there is something to poll for.
     pub fn prepare_sleep(&mut self) -> Option<Parked> {
         if self.check_process().is_err() {
             return None;
@@ -107,15 +113,15 @@ impl<M: Matcher> Endpoint<M> {
         Some(Parked(Idle::Sleep(sleep, self.sleeps)))
     }
 
-    /// Ends a wait that was prepared, whatever ended the sleep, and makes progress. One in whose place another was
-    /// prepared meanwhile has ended already.
+    /// Ends a prepared wait, whatever ended the sleep, and makes progress. A wait that was given up
+    /// for another one has ended already.
     pub fn finish_wait(&mut self, parked: Parked) {
         if self.check_process().is_err() {
             return;
         }
         let (sleep, number) = match parked.0 {
             Idle::Sleep(sleep, number) => (sleep, number),
-            // The caller looks for itself next, which makes progress.
+            // The caller looks for what it waits for next, which makes progress.
             Idle::Yield(yielding) => return self.end_yield(&yielding),
         };
         sleep.ended(&mut self.methods);
@@ -142,8 +148,9 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Wakes the parked thread, if there is one and it has to look for itself after what the caller has done; makes progress
-    /// before, if that may spare it. Every thread that uses the endpoint while another is parked calls this last.
+    /// Wakes the parked thread, if there is one and it has to look again after what the caller has
+    /// done; makes progress first, if that may avoid the wake-up. Every thread that uses the
+    /// endpoint while another is parked calls this last.
     #[inline]
     pub fn check_parked(&mut self) {
         if self.parked.is_some() {
@@ -157,7 +164,8 @@ impl<M: Matcher> Endpoint<M> {
             return;
         }
         if !self.methods.stay_armed() {
-            // What a message needs that could not leave at once costs less here than waking the other thread for it.
+            // To make progress for a message that could not leave at once costs less here than to
+            // wake the other thread.
             self.progress();
         }
         let changes = self.changes();
@@ -185,19 +193,21 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// The first moment at which a sleep ends if nothing happens.
+    /// The earliest time at which a sleep ends if nothing happens.
     fn first_deadline(&self) -> Option<Instant> {
         let observation = self.watch.deadline(&self.conversations);
         self.methods.deadline().into_iter().chain(observation).min()
     }
 
-    /// How long a thread that has another one wait for all stays awake beside it, yielding the processor.
+    /// How long a thread stays awake, yielding the processor, while another thread waits on behalf
+    /// of all.
     #[inline]
     pub fn awake_beside(&self) -> Duration {
         self.policy.awake_beside()
     }
 
-    /// A thread that has waited for all returns to its caller: what the next one waits for is something else.
+    /// Ends the wait of a thread that has waited on behalf of all and returns to its caller: the
+    /// next wait is a different one.
     pub fn end_wait(&mut self) {
         if self.policy.is_waiting() {
             let now = self.methods.read_clock();

@@ -13,14 +13,15 @@ use crate::pieces::Pieces;
 use crate::types::{Addr, Error, OpError, Posted, Queue, Tag, Taken};
 
 impl<M: Matcher> Endpoint<M> {
-    /// The largest message that travels whole to a peer, as far as that is known: 0 before there is a connection.
+    /// The largest message that travels whole to a peer, in bytes; 0 before there is a connection.
     pub fn largest_whole(&self, to: Addr) -> u64 {
         self.find(to)
             .map_or(0, |peer| self.conversations.peers[peer].eager_max)
     }
 
-    /// Sends a message of so many bytes that lies in pieces. It completes when its receive has been found and all of it was
-    /// copied. Both instances speak of parts ([`Config::in_parts`](crate::types::Config::in_parts)).
+    /// Sends a message of this many bytes that lies in pieces. It completes when its receive has
+    /// been found and all of it was copied. Both instances need to support parts
+    /// ([`Config::in_parts`](crate::types::Config::in_parts)).
     pub fn post_send_pieces(
         &mut self,
         to: Addr,

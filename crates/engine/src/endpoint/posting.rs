@@ -1,4 +1,4 @@
-//! Posting: sends and receives that go the usual way, and those that have to wait.
+//! Posting: sends and receives on the fast path, and those that have to wait.
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{Access, SendError};
@@ -18,13 +18,13 @@ use crate::types::{Addr, Completion, Error, OpError, OpId, Posted, Queue, Tag};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sending {
     Expected,
-    /// Done only when its receive has been found.
+    /// It completes only when its receive has been found.
     Synchronous,
     Unexpected,
 }
 
-/// Most parts of messages that are sent to one peer before other peers, and packets that have come, are served: the peer may take
-/// parts as fast as they are sent.
+/// Most parts of messages to one peer that are sent before other peers, and packets that have
+/// arrived, are served: the peer may accept parts as fast as they are sent.
 const PARTS_AT_ONCE: u32 = 64;
 
 /// The identity, in its [`Completion`], of an operation that completed at once.
@@ -39,8 +39,8 @@ pub(super) fn at_once(user: u64, result: Result<u64, OpError>) -> Posted {
     })
 }
 
-/// Makes a result that is not the usual one, on the cold path. It has room for every error, and the usual one beside
-/// it fits into registers: made on the same path, that one would go through the same memory.
+/// Makes an unusual result on the cold path. It has room for every error; the usual result beside
+/// it fits into registers, but made on the same path, it would go through the same memory.
 #[cold]
 #[inline(never)]
 pub(super) fn cold<T>(make: impl FnOnce() -> T) -> Box<T> {
@@ -55,7 +55,7 @@ pub(super) enum Compact {
     Other(Box<Result<Posted, Error>>),
 }
 
-/// Posts on the cold path, for the same reason. Only what fails is made on the heap.
+/// Posts on the cold path, for the same reason. Only errors are allocated on the heap.
 #[cold]
 #[inline(never)]
 pub(super) fn post_cold(post: impl FnOnce() -> Result<Posted, Error>) -> Compact {
@@ -81,8 +81,8 @@ impl Compact {
     }
 }
 
-/// The first two do what a small message needs and return little, so that
-/// their callers in other crates can be inlined: a result with room for every error is slow to hand on.
+/// `send_now` and `receive_later` do what a small message needs and return little, so that their
+/// callers in other crates can be inlined: a result with room for every error is slow to return.
 impl<M: Matcher> Endpoint<M> {
     /// Sends a message if it can leave at once and whole. Returns its size.
     #[inline(never)]
@@ -172,7 +172,7 @@ impl<M: Matcher> Endpoint<M> {
         queue.ok_or(Error::Stale("context"))
     }
 
-    /// Sends a whole message at once if nothing stands before it.
+    /// Sends a whole message at once if no other is queued before it.
     #[inline]
     fn try_eager_now(
         &mut self,
@@ -200,8 +200,9 @@ impl<M: Matcher> Endpoint<M> {
         true
     }
 
-    /// The result of a send whose packet the method has taken. It is pending if the method holds that packet, unless another send
-    /// waits for the same already: a process all of whose operations are complete has sent all of its messages.
+    /// The result of a send whose packet the method has accepted. It is pending if the method holds
+    /// that packet, unless another send waits for the same already: a process all of whose
+    /// operations are complete has sent all of its messages.
     #[inline]
     fn sent(
         &mut self,
@@ -222,8 +223,8 @@ impl<M: Matcher> Endpoint<M> {
         at_once(caller.1, Ok(size))
     }
 
-    /// Announces a message of one fragment at once that is too large to travel whole, if nothing stands before it.
-    /// Returns its operation.
+    /// Announces a message of one fragment that is too large to travel whole, at once, if no other
+    /// is queued before it. Returns its operation.
     fn try_announce_now(
         &mut self,
         peer: u32,
@@ -253,8 +254,8 @@ impl<M: Matcher> Endpoint<M> {
         Some(op)
     }
 
-    /// Writes a large message into a receive of the peer's that is offered for it, if there is one. Returns the operation
-    /// unless the message is written at once.
+    /// Writes a large message into an offered receive of the peer's, if there is one for it.
+    /// Returns the operation unless the message is written at once.
     fn try_write(
         &mut self,
         peer: u32,
@@ -282,7 +283,7 @@ impl<M: Matcher> Endpoint<M> {
         Some(Some(op))
     }
 
-    /// A packet could not be sent now.
+    /// Handles a packet that could not be sent now.
     #[cold]
     fn not_sent(&mut self, peer: u32, error: SendError) {
         match error {
@@ -292,7 +293,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Sends what waits for a peer, as far as there is room and credit.
+    /// Sends what is queued for a peer, as far as there is room and credit.
     pub(super) fn transmit(&mut self, peer: u32) {
         let mut parts = 0;
         while let Some(what) = self.conversations.poll_transmit(peer)
@@ -305,7 +306,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Sends what stands before all messages: refusals, for one.
+    /// Sends the packets that precede all messages, such as refusals.
     pub(super) fn transmit_control(&mut self, peer: u32) {
         while self.conversations.peers[peer].has_control()
             && let Some(what @ Transmit::Control { .. }) = self.conversations.poll_transmit(peer)
@@ -313,7 +314,7 @@ impl<M: Matcher> Endpoint<M> {
         {}
     }
 
-    /// Does one thing of those. Returns whether it could be done.
+    /// Sends one thing of those. Returns whether it was possible.
     fn transmit_one(&mut self, peer: u32, what: &Transmit) -> bool {
         let Some((method, handle)) = self.connections.link(peer) else {
             return false;
@@ -368,7 +369,7 @@ impl<M: Matcher> Endpoint<M> {
         let may_go_now = sending != Sending::Synchronous;
         let caller = (queue, user);
         if self.conversations.peers[peer].may_hold_next() {
-            // Once the method has taken the packet, it is too late to refuse the operation.
+            // Once the method has accepted the packet, it is too late to refuse the operation.
             self.conversations.shared.check_operations()?;
         }
         if may_go_now && self.try_eager_now(peer, data, size, tag, unexpected) {
@@ -390,7 +391,7 @@ impl<M: Matcher> Endpoint<M> {
         if let Some(op) = self.try_announce_now(peer, data, (size, tag), caller, unexpected) {
             return Ok(self.posted(op, user));
         }
-        // The attempt may just have found out that the peer is gone.
+        // The attempt may just have discovered that the peer is gone.
         self.settle();
         if let Some(refused) = self.refuse_if_gone(peer, user) {
             return Ok(refused);
@@ -403,7 +404,8 @@ impl<M: Matcher> Endpoint<M> {
         Ok(self.posted(op, user))
     }
 
-    /// Polls once where the peer has probably offered a receive, and that was not looked at. Returns the peer's number.
+    /// Polls once if an offer from the peer is likely to have arrived unseen. Returns the peer's
+    /// number.
     fn look_for_offer(&mut self, to: Addr, peer: u32, tag: Tag) -> Result<u32, Error> {
         if !self.conversations.peers[peer].expects_offer(tag) {
             return Ok(peer);
@@ -412,7 +414,7 @@ impl<M: Matcher> Endpoint<M> {
         self.peer(to)
     }
 
-    /// Posts a receive if nothing can be said beforehand.
+    /// Posts a receive that did not meet the conditions of the fast path.
     pub(super) fn receive(
         &mut self,
         pattern: M::Pattern,

@@ -13,23 +13,23 @@ use crate::conversations::Conversations;
 use crate::matcher::Matcher;
 use crate::waiting::{Awaited, Decision, POLLS_PER_CALL, Yielded};
 
-/// What some polls came to.
+/// What some polls have found.
 enum Polled {
-    /// What is waited for is there.
+    /// What the caller waits for has come.
     Ready,
-    /// Something has happened.
+    /// Something has happened, but not that.
     Something,
     Nothing,
 }
 
-/// How a part of a wait ended in which the thread stayed awake.
+/// How the part of a wait in which the thread stayed awake has ended.
 pub(super) enum Awake {
-    /// What is waited for is there.
+    /// What the caller waits for has come.
     Ready,
     TimeUp,
-    /// The thread is to yield the processor, which is left to a caller that lets other threads in.
+    /// The thread should yield the processor; the caller does that, after letting other threads in.
     Yield,
-    /// The thread is to park: the policy says so, or another thread calls.
+    /// The thread should park: the policy has decided so, or another thread ends the wait.
     Park,
 }
 
@@ -42,7 +42,7 @@ impl<M: Matcher> Endpoint<M> {
         any
     }
 
-    /// Has packets leave that the last polls gave rise to: the caller may compute next.
+    /// Sends the packets that the last polls have queued: the caller may compute next.
     #[inline]
     pub(super) fn flush_control(&mut self) {
         if std::mem::take(&mut self.conversations.shared.wants_flush) {
@@ -51,8 +51,8 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Polls the methods: `spins` times, until something happens, if there is one method to poll. Where nothing happens, what is
-    /// to be done only then is done.
+    /// Polls the methods until something happens, up to `spins` times if only one method is polled.
+    /// If nothing happens, does the work that is done only then.
     #[inline]
     fn advance(&mut self, spins: u32) -> bool {
         let is_timed = self.conversations.wants_time();
@@ -62,7 +62,7 @@ impl<M: Matcher> Endpoint<M> {
         let any = self.poll_some(spins);
         if any {
             if is_timed {
-                // What a poll does, such as copying, is not time away.
+                // The time of a poll itself, such as for copying, does not count as time away.
                 self.begin_poll();
             }
         } else if self.conversations.has_offers() {
@@ -77,7 +77,8 @@ impl<M: Matcher> Endpoint<M> {
         self.conversations.begin_poll(now);
     }
 
-    /// A receive with room for a large message was posted: its sender is told soon, if receives are offered, or its message is awaited.
+    /// Handles a posted receive with room for a large message: it is offered to its sender soon, if
+    /// receives are offered, or watched.
     #[inline(never)]
     pub(super) fn offer_or_watch(&mut self) {
         if self.conversations.has_offers() {
@@ -87,7 +88,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Tells senders of receives that wait for them.
+    /// Offers receives that wait to their senders.
     #[inline(never)]
     fn make_offers(&mut self) {
         self.conversations.make_offers();
@@ -145,7 +146,7 @@ impl<M: Matcher> Endpoint<M> {
 
     #[cold]
     fn progress_and_sample(&mut self) -> bool {
-        // A peer that runs is soon done with memory that it holds.
+        // A peer that runs will soon release memory that it holds.
         self.conversations.retry_held();
         let any = self.poll_methods(true);
         self.methods.choose();
@@ -175,7 +176,7 @@ impl<M: Matcher> Endpoint<M> {
         self.observe(now);
     }
 
-    /// Polls the methods so many times, or until `ready`.
+    /// Polls the methods this many times, or until `ready`.
     #[inline]
     fn advance_until(
         &mut self,
@@ -196,8 +197,8 @@ impl<M: Matcher> Endpoint<M> {
         polled
     }
 
-    /// Makes progress until `ready`, at most for `idle` or until another thread wakes this one. Returns whether it
-    /// is ready.
+    /// Makes progress until `ready`, for at most `idle` or until another thread wakes this one.
+    /// Returns whether it is ready.
     pub(super) fn wait_until(
         &mut self,
         idle: Duration,
@@ -220,7 +221,7 @@ impl<M: Matcher> Endpoint<M> {
         self.wait_longer(idle, ready)
     }
 
-    /// As [`Endpoint::wait_until`], behind the first polls.
+    /// As [`Endpoint::wait_until`], after the first polls.
     pub(super) fn wait_longer_until(
         &mut self,
         idle: Duration,
@@ -252,7 +253,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Polls so often, or until `ready`, which it returns.
+    /// Polls this many times, or until `ready`. Returns whether it is ready.
     #[inline]
     pub(super) fn advance_to(
         &mut self,
@@ -262,7 +263,7 @@ impl<M: Matcher> Endpoint<M> {
         matches!(self.advance_until(polls, ready), Polled::Ready)
     }
 
-    /// Polls and yields as the policy says, until it says to park.
+    /// Polls and yields as the policy decides, until it decides to park.
     #[inline]
     pub(super) fn stay_awake(
         &mut self,
@@ -281,7 +282,7 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Polls as the policy says, until it says to yield or to park.
+    /// Polls as the policy decides, until it decides to yield or to park.
     #[inline]
     pub(super) fn stay_inside(
         &mut self,
@@ -290,7 +291,8 @@ impl<M: Matcher> Endpoint<M> {
         ready: &impl Fn(&Conversations<M>) -> bool,
     ) -> Awake {
         loop {
-            // Another thread's call ends a wait, and is taken where parking is prepared: progress may go on for ever.
+            // Another thread's call ends a wait, and is consumed where parking is prepared:
+            // progress may never pause.
             if self.sleeper.is_called() {
                 return Awake::Park;
             }
@@ -320,7 +322,8 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Parks, then makes progress once. Returns whether what is waited for is there, if the wait is over.
+    /// Parks, then makes progress once. Returns whether the caller's condition holds, if the wait
+    /// is over.
     pub(super) fn park_once(
         &mut self,
         until: Option<Instant>,
@@ -349,13 +352,14 @@ impl<M: Matcher> Endpoint<M> {
         None
     }
 
-    /// Observes the peers for the page and the log, if it is time to.
+    /// Observes the peers for the status page and the log, if it is due.
     pub(super) fn observe(&mut self, now: Instant) {
         let (all, connections) = (&mut self.conversations, &mut self.connections);
         self.watch.observe(all, connections, &self.methods, now);
     }
 
-    /// Yields the processor, measuring what the policy wants to know of it. Returns the time afterwards.
+    /// Yields the processor, with the measurements that the policy needs. Returns the time
+    /// afterwards.
     #[cold]
     pub(super) fn yield_processor(&mut self) -> Instant {
         let mut yielding = self.begin_yield();
@@ -364,17 +368,18 @@ impl<M: Matcher> Endpoint<M> {
         self.methods.read_clock()
     }
 
-    /// A yield that other threads may use the endpoint during.
+    /// A yield during which other threads may use the endpoint.
     pub(super) fn begin_yield(&self) -> Yielding {
         Yielding::new(self.methods.clock.clone(), self.policy.wants_switches())
     }
 
-    /// The policy learns of a yield.
+    /// Passes the measurements of a yield to the policy.
     pub(super) fn end_yield(&mut self, yielding: &Yielding) {
         let Some(took) = yielding.took() else {
             return;
         };
-        // Where parking is cheap, parked processes are served as well, and nothing is to be told apart.
+        // Where parking is cheap, parked processes are served as well, and the distinction is not
+        // needed.
         let is_wanted = self.policy.wants_run_queue(took.until - took.from);
         let run_queue = match is_wanted && self.methods.is_parking_costly() {
             true => self.run_queue(),
@@ -383,14 +388,14 @@ impl<M: Matcher> Endpoint<M> {
         self.policy.yielded(Yielded { run_queue, ..took });
     }
 
-    /// Threads in the run queue of a processor, if the system says.
+    /// Threads in the run queue of a processor, if the system reports it.
     pub(super) fn run_queue(&self) -> Option<u32> {
         let runnable = self.runnable.get_or_init(|| Runnable::open().ok());
         runnable.as_ref()?.per_processor().ok()
     }
 
-    /// Sleeps until there is something to poll for or another thread calls, at most until `until` or a method's
-    /// deadline.
+    /// Sleeps until there is something to poll for or another thread wakes this one, at most until
+    /// `until` or a method's deadline.
     fn park(&mut self, now: Instant, until: Option<Instant>) -> Woken {
         self.observe(now);
         self.methods.drop_freed();
@@ -410,8 +415,8 @@ impl<M: Matcher> Endpoint<M> {
         self.sleeper.take_call()
     }
 
-    /// Sleeps as was prepared; returns whether a deadline has ended that. Observing what the operations do, for
-    /// observers and for the log, does not end the sleep: polling then would hide that a wake-up was lost.
+    /// Sleeps as prepared; returns whether a deadline has ended that. Observing the operations, for
+    /// the status page and the log, does not end the sleep: polling then would hide a lost wake-up.
     fn sleep(&mut self, on: SleepOn, until: Option<Instant>) -> bool {
         loop {
             let deadline = self.methods.deadline().into_iter().chain(until).min();

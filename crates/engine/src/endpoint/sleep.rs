@@ -1,10 +1,13 @@
-//! Parking: how a thread sleeps until there is news. When it does is for the [policy](crate::waiting) to say.
+//! Parking: how a thread sleeps until there is something to poll for. The [policy](crate::waiting)
+//! decides when.
 //!
-//! Where one method alone is in use and has a quick way to sleep, it parks; otherwise the sleep is on the
-//! descriptors of all methods that are in use. Either is ended by news and deadlines alone.
+//! If only one method is in use and it can park by itself, the thread parks there; otherwise it
+//! sleeps on the descriptors of all methods that are in use. Either is ended by events and
+//! deadlines alone.
 //!
-//! A thread that is alone with its endpoint sleeps inside it. Where several threads share one, the sleep is a value
-//! detached from it ([`Parked`](super::Parked)), and others use the endpoint meanwhile.
+//! A thread that has its endpoint to itself sleeps inside it. Where several threads share one, the
+//! sleep is a value detached from it ([`Parked`](super::Parked)), and other threads use the
+//! endpoint meanwhile.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,10 +25,10 @@ use super::methods::Methods;
 use super::yielding::Yielding;
 use crate::clock::Clock;
 
-/// What a sleep ended by.
+/// What has ended a sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Woken {
-    /// A method has news, or a deadline has come, or the time is up.
+    /// A method has something to poll for, a deadline is reached, or the time is up.
     Progress,
     /// [`Waker::wake`].
     Waker,
@@ -33,16 +36,16 @@ pub(crate) enum Woken {
 
 /// Ends another thread's wait in its [`Endpoint`](super::Endpoint).
 ///
-/// A wake that comes while that thread does not wait ends its next wait at once. None is lost, at whatever moment
-/// it comes.
+/// A wake while that thread does not wait ends its next wait at once. No wake is lost, whenever it
+/// comes.
 #[derive(Debug, Clone)]
 pub struct Waker {
     state: Arc<WakeState>,
 }
 
 impl Waker {
-    /// Ends the wait that the endpoint's thread is in, or the next one. Usable from any thread, and in signal
-    /// handlers. In a forked child it does nothing: the wait is the parent's.
+    /// Ends the wait of the endpoint's thread, or its next one. May be called from any thread, and
+    /// in signal handlers. In a forked child it does nothing: the wait is the parent's.
     pub fn wake(&self) {
         self.state.is_called.store(true, SeqCst);
         self.state.wake();
@@ -53,7 +56,7 @@ impl Waker {
 #[derive(Debug)]
 struct WakeState {
     process: Owner,
-    /// The flag is set for a [`Waker`].
+    /// The flag is set by a [`Waker`].
     is_called: AtomicBool,
     flag: WakeFlag,
     /// Ends a sleep on descriptors.
@@ -63,14 +66,15 @@ struct WakeState {
 }
 
 impl WakeState {
-    /// Sleeps in the method of this index, as was prepared. `false` if `until` has come before.
+    /// Sleeps in the method of this index, as prepared. `false` if `until` was reached first.
     fn park(&self, method: usize, sleep: u64, now: Instant, until: Option<Instant>) -> bool {
         let limit = until.map(|until| until.saturating_duration_since(now));
         let parker = self.parkers.get(method).and_then(Option::as_ref);
         parker.is_none_or(|parker| parker.park(sleep, limit))
     }
 
-    /// Sleeps on `descriptors` and the event. Returns which of the former are readable; `None` if `until` has come before.
+    /// Sleeps on `descriptors` and the event. Returns which descriptors are readable; `None` if
+    /// `until` was reached first.
     fn block<'a>(
         &self,
         descriptors: impl Iterator<Item = BorrowedFd<'a>>,
@@ -80,12 +84,12 @@ impl WakeState {
         let mut fds = Vec::with_capacity(self.parkers.len() + 1);
         fds.push(PollFd::new(&self.event, PollFlags::IN));
         fds.extend(descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        // A limit that the kernel cannot express is none.
+        // A limit that the kernel cannot express counts as none.
         let timeout = until.and_then(|until| {
             let left = until.saturating_duration_since(now);
             Timespec::try_from(left).ok()
         });
-        // Interrupted or refused: the caller looks again, as after any wake-up.
+        // Interrupted or failed: the caller checks again, as after any wake-up.
         let is_time_up = poll(&mut fds, timeout.as_ref()) == Ok(0);
         let mut readable = fds.iter().map(|fd| !fd.revents().is_empty());
         if readable.next() == Some(true) {
@@ -100,7 +104,7 @@ impl WakeState {
             return;
         }
         if self.flag.set() {
-            // Can only fail when the counter is full, and then it is readable already.
+            // Fails only when the counter is full; the descriptor is readable then anyway.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
         for parker in self.parkers.iter().flatten() {
@@ -109,18 +113,19 @@ impl WakeState {
     }
 }
 
-/// What a sleep is on.
+/// What a sleep waits on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SleepOn {
-    /// The method of this index, which alone is in use, and the number of the sleep there.
+    /// The method of this index, the only one in use, and the number of the sleep there.
     Method(usize, u64),
     /// The descriptors of all methods in use.
     Descriptors,
 }
 
-/// Sleeps, in one of two ways: in a method that has a quick one, or on descriptors.
+/// Sleeping, in one of two ways: in a method that can park, or on descriptors.
 ///
-/// [`Sleeper::prepare`], [`Sleeper::wait`] as often as its time is up too early, [`Sleeper::end`].
+/// Call [`Sleeper::prepare`], then [`Sleeper::wait`], again if it returns too early, then
+/// [`Sleeper::end`].
 pub(crate) struct Sleeper {
     state: Arc<WakeState>,
     /// Descriptors of the methods, by index, for sleeps detached from the endpoint: they stay open when it is dropped.
@@ -144,20 +149,20 @@ impl Sleeper {
         })
     }
 
-    /// For another thread.
+    /// A waker for another thread.
     pub(crate) fn waker(&self) -> Waker {
         Waker {
             state: Arc::clone(&self.state),
         }
     }
 
-    /// Whether another thread wants the wait to end.
+    /// Whether another thread has asked to end the wait.
     pub(crate) fn is_called(&self) -> bool {
         self.state.flag.is_set()
     }
 
-    /// Announces a sleep, then checks whether there is something to poll for, or another thread has called: then
-    /// it returns `None`, and the next progress call polls for it.
+    /// Announces a sleep, then checks whether there is something to poll for, or another thread has
+    /// called: then it returns `None`, and the next progress call polls for it.
     pub(crate) fn prepare(&self, methods: &mut Methods) -> Option<SleepOn> {
         if let Some(one) = methods.only_used() {
             let now = methods.read_clock();
@@ -178,8 +183,8 @@ impl Sleeper {
         None
     }
 
-    /// Sleeps until there is something to poll for or another thread calls. `false` if `until` has come before:
-    /// then it may be called again, and nothing has been missed.
+    /// Sleeps until there is something to poll for or another thread calls. `false` if `until` was
+    /// reached first: then it may be called again, and nothing has been missed.
     pub(crate) fn wait(&self, methods: &mut Methods, on: SleepOn, until: Option<Instant>) -> bool {
         let now = methods.read_clock();
         match on {
@@ -194,7 +199,8 @@ impl Sleeper {
         }
     }
 
-    /// The prepared sleep as a value of its own, until `until`. `None` if the system has no descriptors left for it.
+    /// Detaches the prepared sleep, which lasts until `until`. `None` if the system has no
+    /// descriptors left for it.
     pub(crate) fn detach(
         &mut self,
         methods: &Methods,
@@ -227,7 +233,7 @@ impl Sleeper {
         })
     }
 
-    /// Wakes the thread that sleeps detached, which then polls itself.
+    /// Wakes the thread that sleeps detached, which then polls.
     pub(crate) fn wake(&self) {
         self.state.wake();
     }
@@ -243,7 +249,8 @@ impl Sleeper {
         }
     }
 
-    /// Whether a [`Waker`] has called since this was last asked. Other wake-ups are forgotten.
+    /// Whether a [`Waker`] has called since the last call of this function. Other wake-ups are
+    /// cleared.
     pub(crate) fn take_call(&self) -> Woken {
         match self.state.flag.take() && self.state.is_called.swap(false, SeqCst) {
             true => Woken::Waker,
@@ -253,7 +260,7 @@ impl Sleeper {
 }
 
 impl Drop for Sleeper {
-    /// A thread that sleeps detached finds the endpoint gone.
+    /// Wakes a thread that sleeps detached, which then finds the endpoint dropped.
     fn drop(&mut self) {
         self.state.wake();
     }
@@ -266,7 +273,7 @@ pub(crate) struct Sleep {
     clock: Clock,
     place: Place,
     until: Option<Instant>,
-    /// Which of the descriptors ended it.
+    /// Which of the descriptors have ended it.
     readable: Vec<bool>,
 }
 
@@ -277,8 +284,9 @@ enum Place {
 }
 
 impl Sleep {
-    /// Sleeps until there is something to poll for, until the endpoint's [`Waker`] or another thread wakes this one, or until the
-    /// time is up. Not at all in a forked child: nothing there would end it.
+    /// Sleeps until there is something to poll for, until the endpoint's [`Waker`] or another
+    /// thread wakes this one, or until the time is up. Returns at once in a forked child: nothing
+    /// would end the sleep there.
     pub(crate) fn sleep(&mut self) {
         if !self.state.process.is_this_process() {
             return;
@@ -296,14 +304,15 @@ impl Sleep {
         }
     }
 
-    /// Notes in the methods what ended it.
+    /// Notes in the methods which descriptors have ended it.
     pub(crate) fn ended(&self, methods: &mut Methods) {
         methods.woken(self.readable.iter().copied());
     }
 }
 
-/// How to pass the time of a wait that was prepared, without the endpoint. Made by
-/// [`Endpoint::prepare_wait`](super::Endpoint::prepare_wait), and given back to [`Endpoint::finish_wait`](super::Endpoint::finish_wait).
+/// How to pass the time of a prepared wait, without the endpoint. Returned by
+/// [`Endpoint::prepare_wait`](super::Endpoint::prepare_wait), and passed back to
+/// [`Endpoint::finish_wait`](super::Endpoint::finish_wait).
 #[derive(Debug)]
 #[must_use = "the endpoint is armed until the wait is finished"]
 pub struct Parked(pub(super) Idle);
@@ -321,9 +330,9 @@ impl Parked {
         matches!(self.0, Idle::Sleep(..))
     }
 
-    /// Yields the processor once, or sleeps until there is something to make progress with, until a thread that uses the endpoint
-    /// meanwhile or a [`Waker`] ends the sleep, until the endpoint is dropped, or until the time is up. A sleep also ends for no
-    /// reason, and at once in a forked child.
+    /// Yields the processor once, or sleeps until there is something to make progress with, until a
+    /// thread that uses the endpoint or a [`Waker`] ends the sleep, until the endpoint is dropped,
+    /// or until the time is up. A sleep also ends spuriously, and at once in a forked child.
     pub fn wait(&mut self) {
         match &mut self.0 {
             Idle::Yield(yielding) => yielding.pass(),
@@ -332,18 +341,18 @@ impl Parked {
     }
 }
 
-/// What the endpoint knows of the thread that is parked.
+/// The state of the parked thread, for the threads that use the endpoint meanwhile.
 pub(super) struct Announced {
     pub(super) on: SleepOn,
     pub(super) number: u64,
-    /// When it prepared.
+    /// When it was prepared.
     pub(super) before: Instant,
     /// When it wakes at the latest.
     pub(super) until: Option<Instant>,
-    /// When its caller wants the wait to end.
+    /// When its caller's time is up.
     pub(super) limit: Option<Instant>,
-    /// [`Endpoint::changes`](super::Endpoint::changes) then.
+    /// [`Endpoint::changes`](super::Endpoint::changes) at that time.
     pub(super) changes: (u64, usize),
-    /// It was woken since.
+    /// It has been woken since.
     pub(super) is_woken: bool,
 }

@@ -1,5 +1,5 @@
-//! Operations that do not get on: what they wait for, and telling of it, once at the time that was
-//! set and again each time that the wait has doubled.
+//! Operations that make no progress: what they wait for, and the log line that reports it, once at
+//! the configured time and again each time that the wait has doubled.
 
 use causeway_watch::{process, text};
 use causeway_wire::watch::{OpKind, PeerRow, WaitReason, Waiting};
@@ -12,15 +12,15 @@ use crate::credit::cost;
 use crate::lists::NONE;
 use crate::operation::{Op, State, What};
 
-/// What masks of the log name.
+/// The log target.
 const STALL: &str = "causeway_engine::stall";
 
-/// A stall that goes on.
+/// A stall that has been reported and lasts.
 #[derive(Debug)]
 pub(crate) struct Stall {
     limit_ns: u64,
     since_ns: u64,
-    /// When to tell of it next.
+    /// When to report it next.
     next_ns: u64,
 }
 
@@ -33,13 +33,13 @@ impl Stall {
         }
     }
 
-    /// When to tell of it next.
+    /// When to report it next.
     pub(crate) fn next_ns(&self) -> u64 {
         self.next_ns
     }
 
-    /// Whether a wait since `since_ns` is to be told now.
-    pub(crate) fn is_to_be_told(&mut self, since_ns: u64, now_ns: u64) -> bool {
+    /// Whether a wait since `since_ns` is to be reported now.
+    pub(crate) fn is_due(&mut self, since_ns: u64, now_ns: u64) -> bool {
         self.since_ns = self.since_ns.min(since_ns);
         if now_ns < self.next_ns {
             return false;
@@ -53,8 +53,8 @@ impl Stall {
         true
     }
 
-    /// One line: which peer is waited for, in which state, since when, and what is queued.
-    pub(crate) fn tell(
+    /// Logs one line: which peer is waited for, in which state, since when, and what is queued.
+    pub(crate) fn report(
         &self,
         row: &PeerRow,
         tally: &Tally,
@@ -79,8 +79,8 @@ impl Stall {
         );
     }
 
-    /// It is over: the operation gets on, or has ended in whatever way.
-    pub(crate) fn tell_end(&self, peer: &Conversation, tally: &Tally, now_ns: u64) {
+    /// Logs the end of a stall: the operation makes progress, or has ended in any way.
+    pub(crate) fn report_end(&self, peer: &Conversation, tally: &Tally, now_ns: u64) {
         let waited = now_ns.saturating_sub(self.since_ns);
         let state = if peer.is_up() {
             "connected"
@@ -141,7 +141,7 @@ fn reason(waiting: &Waiting, end: &End) -> String {
         WaitReason::Message => "posted, no message has come".to_owned(),
         WaitReason::Write => format!("matched, the peer does not write it ({})", moved()),
         WaitReason::Turn => "waits for its turn among the transfers".to_owned(),
-        WaitReason::Transfer => format!("a transfer does not get on ({})", moved()),
+        WaitReason::Transfer => format!("a transfer makes no progress ({})", moved()),
         WaitReason::Ending => "its exports are being ended".to_owned(),
     }
 }
@@ -154,7 +154,7 @@ fn last_traffic(row: &PeerRow, now_ns: u64) -> String {
 }
 
 impl<M> Conversations<M> {
-    /// What an operation waits for. Since when is not known here.
+    /// What an operation waits for. The time since when is filled in by the caller.
     pub(crate) fn waiting(&self, op: u32) -> Waiting {
         let entry = &self.shared.ops[op];
         Waiting {
@@ -173,15 +173,15 @@ impl<M> Conversations<M> {
         }
     }
 
-    /// A number that changes when an operation gets on. `activity` is the method's
+    /// A number that changes when an operation makes progress. `activity` is the method's
     /// ([`causeway_transport::Method::activity`]).
     pub(crate) fn progress_of(&self, op: u32, waiting: &Waiting, activity: u64) -> u64 {
         let entry = &self.shared.ops[op];
         let around_it = match entry.state {
-            // In a queue it gets on when those before it leave.
+            // A queued send makes progress when those before it leave.
             State::Held | State::Queued => self.peers[entry.peer].traffic.total(),
-            // A receive that is posted for later, such as for the end, is none that hangs while others of its peer
-            // are served.
+            // A receive that is posted for later, such as for the end of a connection, does not
+            // hang while other operations of its peer complete.
             State::Posted if entry.peer != NONE => {
                 self.peers[entry.peer].traffic.received_messages()
             }

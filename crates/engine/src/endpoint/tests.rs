@@ -54,7 +54,7 @@ impl Endpoint<ByTag> {
     }
 }
 
-/// What messages travel over.
+/// The method that carries the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Medium {
     Mem,

@@ -1,9 +1,9 @@
-//! Looking at the peers now and then: publishes what is going on with them, and finds operations that
-//! do not get on.
+//! Observing the peers now and then: publishes their state, and finds operations that make no
+//! progress.
 //!
-//! This happens at ticks and before sleeping, never on the path of a message. Only peers that there is
-//! something new about, and those with operations in flight, are looked at, a bounded number at a
-//! time. [`stall`](super::stall) says what an operation waits for, and tells of it.
+//! This happens at ticks and before sleeping, never on the path of a message. Only peers whose
+//! state has changed, and those with operations in flight, are observed, a bounded number at a
+//! time. [`stall`](super::stall) determines what an operation waits for, and reports it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,19 +24,19 @@ use crate::operation::What;
 use crate::shared::Shared;
 use crate::types::END_OF_CONNECTION;
 
-/// How often the peers are observed, at most. That does not end a sleep.
+/// Least time between two observations. It does not end a sleep.
 const INTERVAL: Duration = Duration::from_millis(40);
-/// Peers that are looked at in one go.
+/// Most peers that are observed at once.
 const MOST_PEERS: usize = 512;
-/// Operations of a peer that are counted.
+/// Most operations of a peer that are counted.
 const MOST_COUNTED: u32 = 256;
-/// Operations of a peer, the oldest ones, whose progress is followed.
+/// Most operations of a peer whose progress is followed: the oldest ones.
 const MOST_FOLLOWED: usize = 8;
 
-/// Numbers the instances of this process.
+/// The number of the next instance in this process.
 static INSTANCES: AtomicU32 = AtomicU32::new(0);
 
-/// What an instance needs for looking at its peers.
+/// What an instance needs to observe its peers.
 pub(crate) struct Watch {
     instance: u32,
     stall_after: Duration,
@@ -44,9 +44,9 @@ pub(crate) struct Watch {
     page: Option<Arc<Page>>,
     row: Option<RowSlot>,
     last: Instant,
-    /// When an operation in flight will have waited for too long, unless it gets on.
+    /// When an operation in flight will have waited for too long, unless it makes progress.
     due: Option<Instant>,
-    /// Of the peers with operations in flight, how many are still to be looked at in this round, and
+    /// How many of the peers with operations in flight are still to be observed in this round, and
     /// the earliest time at which one of the others has waited for too long.
     round: usize,
     round_due_ns: u64,
@@ -60,7 +60,7 @@ pub(crate) struct Watched {
     progress_ns: u64,
     /// Its oldest operations.
     followed: Vec<Followed>,
-    /// One of them has waited for too long, and that was told.
+    /// The stall that was reported, if one of them has waited for too long.
     pub(crate) stall: Option<Box<Stall>>,
     pub(crate) reports: u32,
 }
@@ -69,7 +69,7 @@ pub(crate) struct Watched {
 #[derive(Debug, Clone, Copy)]
 struct Followed {
     key: u64,
-    /// Changes when the operation gets on.
+    /// A number that changes when the operation makes progress.
     state: u64,
     since_ns: u64,
 }
@@ -84,8 +84,8 @@ pub(crate) struct Tally {
 }
 
 impl Watch {
-    /// Starts looking, and shows what it sees to others if `publish`. A system that refuses the page
-    /// is no obstacle: nothing is shown then.
+    /// Starts observing, and publishes the state if `publish`. If the system refuses the status
+    /// page, the instance runs without one.
     pub(crate) fn new(now: Instant, stall_after: Duration, publish: bool) -> Self {
         Self {
             instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
@@ -93,7 +93,8 @@ impl Watch {
             refused: 0,
             page: publish.then(|| page::own().ok()).flatten(),
             row: None,
-            // The first observation is due at once: no observer may come for long, and it shall be seen all the same.
+            // The first observation is due at once, so that an observer sees it even if no other
+            // follows for long.
             last: now.checked_sub(INTERVAL).unwrap_or(now),
             due: None,
             round: 0,
@@ -101,7 +102,7 @@ impl Watch {
         }
     }
 
-    /// The number under which others see this instance.
+    /// The number of this instance for observers.
     #[cfg(test)]
     pub(crate) fn instance(&self) -> u32 {
         self.instance
@@ -112,10 +113,10 @@ impl Watch {
         self.refused = u16::try_from(refused).unwrap_or(u16::MAX);
     }
 
-    /// Changes the time after which a stall is told; zero never tells.
+    /// Changes the time after which a stall is reported; zero never reports.
     pub(crate) fn set_stall_after(&mut self, stall_after: Duration) {
         self.stall_after = stall_after;
-        // The next thread that sleeps looks first.
+        // The next thread that sleeps observes first.
         self.round = 1;
     }
 
@@ -236,14 +237,14 @@ impl Watch {
             let stall = watched
                 .stall
                 .get_or_insert_with(|| Box::new(Stall::new(limit_ns)));
-            if stall.is_to_be_told(since_ns, now_ns) {
+            if stall.is_due(since_ns, now_ns) {
                 watched.reports += 1;
-                stall.tell(row, tally, of, now_ns);
+                stall.report(row, tally, of, now_ns);
             }
             return stall.next_ns();
         }
         if let Some(stall) = watched.stall.take() {
-            stall.tell_end(of.0, tally, now_ns);
+            stall.report_end(of.0, tally, now_ns);
         }
         since_ns.saturating_add(limit_ns)
     }
@@ -319,7 +320,7 @@ impl Watch {
     }
 }
 
-/// Counts a peer's operations and finds the one that has not got on for longest.
+/// Counts a peer's operations and finds the one that has made no progress for longest.
 fn follow<M: Matcher>(
     all: &mut Conversations<M>,
     peer: u32,
@@ -391,7 +392,7 @@ fn phase_code(phase: &Phase) -> PhaseCode {
     }
 }
 
-/// The process at the other end, if it is one of this host.
+/// The process of the peer, if it is on this host.
 fn pid(identity: Option<Identity>) -> u32 {
     match identity {
         Some(Identity::Local { pid, .. } | Identity::SocketOf { pid, .. }) => {

@@ -1,4 +1,5 @@
-//! A yield of the processor, measured for the policy of waiting. It borrows nothing from the endpoint, which other threads may use meanwhile.
+//! A yield of the processor, measured for the waiting policy. It does not borrow the endpoint,
+//! which other threads may use meanwhile.
 
 use causeway_sys::thread;
 
@@ -14,7 +15,7 @@ pub(super) struct Yielding {
 }
 
 impl Yielding {
-    /// One that is to come. `wants_switches`: whether another thread has run is to be found out, too.
+    /// Prepares a yield. `wants_switches`: whether to find out if another thread has run.
     pub(super) fn new(clock: Clock, wants_switches: bool) -> Self {
         Self {
             clock,
@@ -23,12 +24,12 @@ impl Yielding {
         }
     }
 
-    /// What was measured, if it has been; the run queue was not counted.
+    /// The measurements, if the yield has taken place; the run queue was not counted.
     pub(super) fn took(&self) -> Option<Yielded> {
         self.took
     }
 
-    /// Yields.
+    /// Yields the processor.
     pub(super) fn pass(&mut self) {
         let switches = || self.wants_switches.then(thread::switches).flatten();
         let before = switches();

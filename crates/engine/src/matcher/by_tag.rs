@@ -1,17 +1,18 @@
 //! By peer and tag, both exactly (BMI's rule).
 //!
-//! Mostly messages come in the order in which their receives were posted: a new receive is only put behind the
-//! others of its peer (`recent`), and the first of these is looked at when a message comes. If that is not the
-//! one, all of them are put into a hash table, once each, so that no order of tags costs more than a look
-//! into the table. What is in the table is always older than what is recent.
+//! Mostly messages arrive in the order in which their receives were posted: a new receive is only
+//! appended to the others of its peer (`recent`), and a message is compared with the first of
+//! these. If it does not match, all of them are moved to a hash table, once each, so that no order
+//! of tags costs more than a look-up in the table. Receives in the table are always older than
+//! recent ones.
 //!
-//! One hash table serves all peers, so that a peer without traffic costs nothing here.
+//! One hash table serves all peers, so that a peer without traffic takes no memory here.
 
 use super::Matcher;
 use super::table::{Filed, Table};
 use crate::lists::{Bucket, Linked, Links, List};
 
-/// Recent receives that are looked at to find out whether one of them is the first of its tag.
+/// Recent receives that are compared to find out whether one of them is the first of its tag.
 const LOOKED_AT: usize = 16;
 
 /// A pattern: the messages of one peer with one tag.
@@ -32,25 +33,25 @@ pub struct ByTag {
     messages: Table<Node>,
 }
 
-/// The receives of one peer that wait.
+/// The waiting receives of one peer.
 #[derive(Default, Clone)]
 struct Waiting {
-    /// Those that are in the table.
+    /// Those in the table.
     filed: List,
-    /// Those that are not, all of them younger.
+    /// The others, all of them younger.
     recent: List,
 }
 
-/// What waits under a peer and a tag: half a cache line.
+/// What waits for a peer and a tag: half a cache line.
 #[derive(Clone)]
 #[repr(align(32))]
 struct Node {
     tag: u64,
     peer: u32,
     is_filed: bool,
-    /// In one of the lists of [`Waiting`].
+    /// Links in one of the lists of [`Waiting`].
     links: Links,
-    /// In the table.
+    /// Links in a bucket of the table.
     bucket: Links,
 }
 
@@ -108,7 +109,7 @@ impl Filed for Node {
 }
 
 impl ByTag {
-    /// Puts the recent receives of a peer into the table.
+    /// Moves the recent receives of a peer to the table.
     fn file(&mut self, peer: u32) {
         let waiting = &mut self.peers[peer as usize];
         while let Some(receive) = waiting.recent.first() {
@@ -138,7 +139,8 @@ impl ByTag {
         Some(receive)
     }
 
-    /// Whether a recent receive is the first of its key among them, as far as a few of them tell.
+    /// Whether a recent receive is the first with its key among them. `false` if a few of them do
+    /// not suffice to find out.
     fn is_first_recent(&self, receive: u32, key: FromTag) -> bool {
         let nodes = &self.receives.nodes;
         let first = self.peers[key.peer as usize].recent.first();

@@ -1,32 +1,33 @@
 //! A hash table over numbered nodes, for matchers.
 //!
-//! A bucket is a list in order of arrival, threaded through the nodes themselves, so that nothing is allocated for an
-//! entry. The hash is seeded, so that a peer cannot choose tags that meet in one bucket.
+//! A bucket is a list in order of arrival, threaded through the nodes themselves, so that no entry
+//! needs an allocation. The hash is seeded, so that a peer cannot choose tags that collide in one
+//! bucket.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::{Index, IndexMut};
 
 use crate::lists::{Bucket, Linked, List};
 
-/// What is known of an entry.
+/// An entry of the table.
 pub trait Filed: Linked<Bucket> + Clone + From<Self::Key> {
-    /// What it is found by.
+    /// The key of an entry.
     type Key: Copy + Eq;
 
-    /// What this one is found by.
+    /// This entry's key.
     fn key(&self) -> Self::Key;
 
-    /// Its number belongs to another entry from now on. Its lists are left to the caller.
+    /// Reuses the node for another entry with this key. The caller updates its lists.
     fn renew(&mut self, key: Self::Key);
 
-    /// The next one in its bucket.
+    /// The next entry in its bucket.
     fn behind(&self) -> Option<u32>;
 
-    /// The key as two words, to be mixed.
+    /// The key as two words, for hashing.
     fn words(key: Self::Key) -> (u64, u64);
 }
 
-/// By the number of the entry.
+/// Nodes, by number of the entry.
 pub struct Nodes<N>(Vec<N>);
 
 impl<N> Index<u32> for Nodes<N> {
@@ -49,7 +50,7 @@ impl<N> IndexMut<u32> for Nodes<N> {
 }
 
 impl<N: Filed> Nodes<N> {
-    /// The node of a new entry. Its lists are left to the caller.
+    /// Prepares the node of a new entry. The caller updates its lists.
     #[inline(always)]
     pub fn renew(&mut self, index: u32, key: N::Key) {
         match self.0.get_mut(index as usize) {
@@ -64,18 +65,18 @@ impl<N: Filed> Nodes<N> {
         self.0.resize(index as usize + 1, N::from(key));
     }
 
-    /// The node of this number, if there has been one.
+    /// The node of this number, if it exists.
     #[inline]
     pub fn get(&self, index: u32) -> Option<&N> {
         self.0.get(index as usize)
     }
 
-    /// How many numbers have a node, up to the largest one that was used.
+    /// How many nodes exist: one more than the largest number used.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether none has.
+    /// Whether no node exists.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -83,7 +84,7 @@ impl<N: Filed> Nodes<N> {
 
 /// See the module's page.
 pub struct Table<N> {
-    /// The nodes of all entries, also of those that are not in the table.
+    /// The nodes of all entries, including those that are not in the table.
     pub nodes: Nodes<N>,
     buckets: Vec<List<Bucket>>,
     len: usize,
@@ -111,16 +112,16 @@ impl<N: Filed> Table<N> {
         (mixed >> 32) as usize & (self.buckets.len() - 1)
     }
 
-    /// Whether no entry is in it.
+    /// Whether the table is empty.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The list that an entry belongs into, after making room for one more.
+    /// The bucket for an entry, after making room for one more.
     #[inline]
     fn room_for(&mut self, index: u32) -> usize {
-        // Mostly one entry in a bucket, so that a look-up reads two cache lines.
+        // On average less than one entry in a bucket, so that a look-up reads two cache lines.
         if 2 * self.len >= self.buckets.len() {
             self.grow();
         }
@@ -128,20 +129,20 @@ impl<N: Filed> Table<N> {
         self.bucket(self.nodes[index].key())
     }
 
-    /// Adds an entry behind all of the same key.
+    /// Adds an entry behind all others of its key.
     #[inline]
     pub fn push_back(&mut self, index: u32) {
         let bucket = self.room_for(index);
         self.buckets[bucket].push_back(&mut self.nodes, index);
     }
 
-    /// Adds an entry before all of the same key.
+    /// Adds an entry before all others of its key.
     pub fn push_front(&mut self, index: u32) {
         let bucket = self.room_for(index);
         self.buckets[bucket].push_front(&mut self.nodes, index);
     }
 
-    /// The oldest entry of a key.
+    /// The oldest entry with this key.
     #[inline]
     pub fn first(&self, key: N::Key) -> Option<u32> {
         let mut at = self.buckets[self.bucket(key)].first()?;
@@ -154,7 +155,7 @@ impl<N: Filed> Table<N> {
         }
     }
 
-    /// Takes an entry out that is in the table.
+    /// Removes an entry that is in the table.
     #[inline]
     pub fn remove(&mut self, index: u32) {
         self.len -= 1;
@@ -175,7 +176,7 @@ impl<N: Filed> Table<N> {
     }
 }
 
-/// How often this thread has looked at a node: the cost of matching, as tests count it.
+/// How many times this thread has accessed a node: the cost of matching, which tests count.
 #[cfg(test)]
 pub(crate) mod accesses {
     use std::cell::Cell;

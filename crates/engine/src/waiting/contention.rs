@@ -1,23 +1,26 @@
 //! Which threads compete for the processor, as far as yields show.
 //!
-//! A yield returns at once if no other thread wants the processor. What that costs on this machine is measured: the
-//! kernel counts the switches of a thread, so that a yield without one is known. A yield that takes twice as long ran
-//! others, and how long it took says what they did with the processor.
+//! A yield returns at once if no other thread wants the processor. The cost of that on this machine
+//! is measured: the kernel counts the context switches of a thread, so a yield without one can be
+//! recognized. A yield that takes twice as long ran other threads, and its duration shows what they
+//! did with the processor.
 
 use std::time::Duration;
 
 use super::constants::{Constants, WEIGHT, Yielded, smoothed};
 
-/// Lone yields that are measured: the least of them counts, since any of them may have been interrupted.
+/// Lone yields that are measured. The shortest one counts, since any of them may have been
+/// interrupted.
 const LONE_SAMPLES: u32 = 4;
-/// Most yields between two whose switches are counted: what that costs is below a hundredth of what they cost.
+/// Most yields between two whose switches are counted: the counts then cost less than a hundredth
+/// of the yields.
 const MAX_COUNT_GAP: u32 = 256;
 
 /// Which threads compete for the processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Competitors {
     None,
-    /// Others lately ran when this thread yielded, and not for long.
+    /// Other threads lately ran when this thread yielded, and not for long.
     Waiting,
     /// A thread computes: yields took long.
     CpuBound,
@@ -25,25 +28,27 @@ pub(super) enum Competitors {
 
 /// What is learnt from yields.
 pub(super) struct Contention {
-    /// What a yield costs that runs no other thread.
+    /// The cost of a yield that runs no other thread, in nanoseconds.
     lone_ns: u64,
-    /// How many were measured.
+    /// How many such yields were measured.
     lone_samples: u32,
-    /// Yields until switches are counted again, and how many there were between the last two times.
+    /// Yields until switches are counted again, and how many there were between the last two
+    /// counts.
     count_in: u32,
     count_gap: u32,
-    /// Smoothed duration of yields that were not long.
+    /// Smoothed duration of yields that were not long, in nanoseconds.
     usual_ns: u64,
-    /// Waits that are still to go without yielding.
+    /// Waits that still do not yield.
     backoff: u32,
-    /// How many they will be the next time.
+    /// How many such waits there will be the next time.
     next_backoff: u32,
     /// Yields since the last long one.
     since_long: u32,
-    /// Yields until oversubscription is forgotten, and how long a round of all waiting threads took.
+    /// Yields until oversubscription is forgotten, and how long a round of all waiting threads
+    /// took.
     oversubscribed: u32,
     round: Duration,
-    /// The run queue's length, and for how many long yields that holds.
+    /// The run queue's length, and for how many long yields it is valid.
     run_queue: Option<u32>,
     run_queue_holds: u32,
 }
@@ -85,12 +90,12 @@ impl Contention {
         self.lone_samples < LONE_SAMPLES && self.count_in == 0
     }
 
-    /// Whether the length of the run queue is to be counted behind a long yield.
+    /// Whether to count the run queue after a long yield.
     pub(super) fn wants_run_queue(&self) -> bool {
         self.run_queue_holds == 0
     }
 
-    /// Some rounds of all that wait on this processor, where they are very many.
+    /// Some rounds of all threads that wait on this processor, where they are very many.
     pub(super) fn rounds(&self) -> Duration {
         match self.oversubscribed {
             0 => Duration::ZERO,
@@ -117,7 +122,8 @@ impl Contention {
                 self.lone_samples += 1;
                 self.count_gap = 0;
             }
-            // Where each yield runs others, none is to be measured, and counting is a system call or two.
+            // Where each yield runs other threads, there is no lone yield to measure, and counting
+            // takes a system call or two.
             Some(true) => self.count_gap = (2 * self.count_gap).clamp(1, MAX_COUNT_GAP),
             None => {}
         }
@@ -139,7 +145,7 @@ impl Contention {
         took_ns > 2 * self.lone_ns
     }
 
-    /// The length of the run queue behind a long yield, counted now or lately.
+    /// The length of the run queue after a long yield, counted now or lately.
     fn run_queue(&mut self, constants: &Constants, counted: Option<u32>) -> Option<u32> {
         if counted.is_some() {
             self.run_queue = counted;
@@ -154,7 +160,7 @@ impl Contention {
     fn short(&mut self, constants: &Constants, took: Duration) {
         self.since_long = self.since_long.saturating_add(1);
         self.oversubscribed = self.oversubscribed.saturating_sub(1);
-        // One longer yield must not be remembered for hundreds of short ones.
+        // One longer yield must not raise the average for hundreds of short ones.
         let took = took.min(constants.shortest_slice);
         self.usual_ns = smoothed(self.usual_ns, took.as_nanos() as u64);
     }
@@ -172,8 +178,9 @@ impl Contention {
     }
 }
 
-/// Whether so many ran in a long yield that none of them ran for long. A CPU-bound thread keeps the processor until the
-/// kernel takes it away, 3 ms later or more; one that waits gives it up after a slice at the most.
+/// Whether a long yield ran so many threads that none of them ran for long. A CPU-bound thread
+/// keeps the processor until the kernel preempts it, after 3 ms or more; a waiting one gives it up
+/// after at most a slice.
 fn is_shared(took: Duration, run_queue: Option<u32>, constants: &Constants) -> bool {
     let others = run_queue.map_or(1, |threads| threads.saturating_sub(1).max(1));
     took / others < constants.long_yield

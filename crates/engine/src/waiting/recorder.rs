@@ -1,5 +1,5 @@
-//! Records what a policy is told, for tests: with `CAUSEWAY_RECORD_WAITS=PREFIX` each instance of the
-//! process writes the file `PREFIX.PID.N`.
+//! Records the inputs of a policy, for tests: with `CAUSEWAY_RECORD_WAITS=PREFIX` each instance of
+//! the process writes the file `PREFIX.PID.N`.
 //!
 //! One line for each wait, times in nanoseconds: from the end of the wait before to its beginning, from its beginning to
 //! the message, polls that found nothing, the time they took, steps before the message, yields as
@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use super::constants::Yielded;
 
 const VARIABLE: &str = "CAUSEWAY_RECORD_WAITS";
-/// A recording ends after so many waits.
+/// A recording ends after this many waits.
 const MOST_WAITS: u32 = 20_000;
-/// Bytes that are written at once, rarely, since writing disturbs what is recorded.
+/// Bytes that are written at once; writes are rare, since each disturbs what is recorded.
 const BUFFER: usize = 1 << 18;
 
 /// Writes one file.
@@ -36,7 +36,7 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// One that the environment asks for, if its file can be made.
+    /// Opens the recorder that the environment requests, if its file can be created.
     pub(super) fn from_environment(now: Instant) -> Option<Box<Self>> {
         static FILES: AtomicU32 = AtomicU32::new(0);
         let mut path = std::env::var_os(VARIABLE)?;
@@ -70,7 +70,7 @@ impl Recorder {
     }
 
     pub(super) fn yielded(&mut self, of: &Yielded) {
-        // One before the wait belongs to it.
+        // A yield before the wait counts as a part of it.
         self.began.get_or_insert(of.from);
         append(&mut self.yields, of.took());
         if let Some(length) = of.run_queue {
@@ -111,7 +111,7 @@ impl Recorder {
     }
 
     fn flush(&mut self) {
-        // A recording that cannot be written is short.
+        // If the file cannot be written, the recording is incomplete.
         let _ = self.file.write_all(self.text.as_bytes());
         self.text.clear();
     }

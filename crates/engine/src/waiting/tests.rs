@@ -53,7 +53,7 @@ impl Waiter {
         });
     }
 
-    /// What a wait does that has polled in vain for so long, since something happened in it if it `has_begun`.
+    /// The next step of a wait that has polled in vain for this time, after an event in it if it `has_begun`.
     fn after(&mut self, spun: Duration, has_begun: bool) -> Decision {
         self.policy.wait = None;
         self.policy.begin(Awaited::Messages, self.now);
@@ -213,7 +213,7 @@ fn a_count_of_the_run_queue_holds_for_some_long_yields() {
             assert_eq!(waiter.competitors(), Competitors::Waiting);
         }
     }
-    // Where it cannot be counted, what was counted before does not hold for ever.
+    // If it cannot be counted, the earlier count does not stay valid for ever.
     (0..2).for_each(|_| waiter.measured(long, None, None));
     assert_eq!(waiter.competitors(), Competitors::CpuBound);
 }
@@ -270,7 +270,7 @@ fn what_a_yield_costs_alone_is_measured() {
     }
     assert!((8..20).contains(&counted), "{counted}");
     assert_eq!(waiter.competitors(), Competitors::Waiting);
-    // It ends: what a lone yield costs is learnt soon.
+    // It ends: the cost of a lone yield is soon known again.
     for _ in 0..300 {
         let switched = waiter.policy.wants_switches().then_some(false);
         waiter.measured(3 * C.lone_yield, switched, None);
@@ -289,7 +289,7 @@ fn polls_are_counted_by_what_they_cost() {
             waiter.polled(polls, cost(ns, polls));
         }
         assert!((least..=most).contains(&waiter.polls()));
-        // Among others a few polls tell as much.
+        // Among other threads, an eighth of the polls is enough.
         (0..8).for_each(|_| waiter.yielded(3 * US));
         let few = waiter.polls();
         assert!(few == 1 || few * 8 <= most);
@@ -455,7 +455,7 @@ fn a_wait_for_the_message_that_tells_of_a_step_goes_on_with_that_for_the_step() 
         let decision = waiter.policy.polled(POLLS_PER_CALL, false, waiter.now + US);
         assert_eq!(decision == Decision::Park, parks, "{first:?}");
         assert_eq!(waiter.policy.waits_for_memory(), parks);
-        // What the polls cost that were made is learnt of messages.
+        // The cost of these polls is recorded for messages.
         assert_eq!(waiter.policy.polled_kind(), Awaited::Messages);
     }
 }

@@ -1,6 +1,6 @@
-//! Replays recorded waits against the policy. `traces/README.md` says how each was recorded.
+//! Replays recorded waits against the policy. `traces/README.md` describes how each was recorded.
 //!
-//! A recording says what the world did: how long the caller computed, when the message came, how long yields took.
+//! A recording has the times of events: how long the caller computed, when the message came, how long yields took.
 //! The replay is in a closed loop, since another policy decides otherwise: a yield takes as long as the next one of the
 //! same wait in the recording, or of all waits, polls take what they took, and parking ends a wake-up after the
 //! message has come. Where threads share processors (`contended`) a message comes when others have had the processor
@@ -14,18 +14,18 @@ use super::*;
 struct Record {
     gap: Duration,
     wait: Duration,
-    /// What one poll takes.
+    /// The duration of one poll.
     poll: Duration,
     yields: Vec<(Duration, Option<u32>)>,
     parked: Duration,
 }
 
-/// A recording, and what it was recorded on.
+/// A recording, and the conditions under which it was made.
 struct Trace {
     is_contended: bool,
     /// Messages, if the recording does not say otherwise.
     awaited: Awaited,
-    /// What a wake-up takes.
+    /// The time that a wake-up takes.
     wake: Duration,
     records: Vec<Record>,
 }
@@ -109,14 +109,14 @@ fn nanoseconds(text: &str) -> Duration {
     Duration::from_nanos(text.parse().expect("a number"))
 }
 
-/// What a policy made of a recording, for each wait.
+/// The costs of a policy in a recording, for each wait.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cost {
     parkings: f64,
     yields: f64,
     /// Time of polls that found nothing.
     polled_us: f64,
-    /// From when the message was there until it was found.
+    /// From the arrival of the message until it was found.
     late_us: f64,
 }
 
@@ -213,7 +213,7 @@ impl<'a> Replay<'a> {
         self.late += self.now.saturating_duration_since(due);
     }
 
-    /// Yields without telling the policy, as it says.
+    /// Yields without notifying the policy, as it requests.
     fn first_yields_find(&mut self) -> bool {
         let (awaited, now) = (self.trace.awaited, self.now);
         for _ in 0..self.policy.first_yields(awaited, || now) {
@@ -265,7 +265,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Polls so many times, or until the message is found.
+    /// Polls `polls` times, or until the message is found.
     fn polls_find(&mut self, polls: u32) -> bool {
         for _ in 0..polls {
             if self.is_there() {
@@ -326,7 +326,7 @@ fn fits(cost: Cost, most: Cost) -> bool {
 /// A recording's name, how to read it, and what a wait of it may cost.
 type Case = (&'static str, fn() -> Trace, Cost);
 
-/// What each recording may cost for each wait: a quarter more than it does.
+/// The bound of each recording's cost for each wait: a quarter more than the cost now.
 const CASES: [Case; 4] = [
     (
         "ring",

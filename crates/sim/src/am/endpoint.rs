@@ -9,10 +9,10 @@ use super::port::{
     Arguments, Awaited, Fragment, Function, HandlerId, Kind, Message, Port, Rank, Step, Work,
 };
 
-/// A reply or bulk transfer that found no room.
+/// A reply or bulk transfer for which there was no room.
 ///
-/// Their number is bounded: one for each request that has arrived without having got its reply, which the port's
-/// room bounds, and one store of the program's own.
+/// Their number is bounded: one for each request that has arrived and has not been replied to,
+/// which the port's room bounds, and one store of the program's own.
 struct Outgoing {
     to: Rank,
     handler: HandlerId,
@@ -126,8 +126,9 @@ impl<P: Port, S> Endpoint<P, S> {
         Ok(())
     }
 
-    /// Sends while there is room, a piece to one process after the other, so that all advance alike. Messages to one process
-    /// stay in order; one without room does not hold up the others.
+    /// Sends while there is room, a piece to one process after the other, so that all advance
+    /// equally. Messages to one process stay in order; one without room does not hold up the
+    /// others.
     fn flush(&mut self) -> Result<(), AmError> {
         let mut full: Vec<Rank> = Vec::new();
         let mut gets_on = !self.outgoing.is_empty();
@@ -198,7 +199,7 @@ impl<P: Port, S> Endpoint<P, S> {
         Ok((message, bytes))
     }
 
-    /// The piece of `source` behind the first `sent` bytes: to the end of a page at most.
+    /// The piece of `source` after the first `sent` bytes: to the end of a page at most.
     fn fragment(&self, source: Span, into: Place, sent: u64) -> Result<Fragment, AmError> {
         let from = source.place.plus(sent);
         let left = source.bytes - sent;
@@ -447,7 +448,8 @@ impl<P: Port, S> ActiveMessages for Endpoint<P, S> {
             while let Some((source, message)) = this.port.receive()? {
                 this.accept(source, message)?;
                 handled += 1;
-                // Messages that arrive without a break must not keep those that leave from being sent.
+                // Messages that arrive continuously must not prevent those that wait from being
+                // sent.
                 this.flush()?;
             }
             Ok(handled)

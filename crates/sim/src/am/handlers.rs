@@ -1,4 +1,4 @@
-//! Handlers: what a message runs.
+//! Handlers: the functions that messages run.
 
 use super::interface::AmError;
 use super::memory::{Memory, Span};
@@ -10,7 +10,7 @@ pub type Handler<S> = fn(&mut Arrival<'_, S>) -> Result<(), AmError>;
 /// The table of handlers, the same at all processes.
 pub type Handlers<S> = [Handler<S>];
 
-/// A message that has arrived, as its handler sees it.
+/// A message that has arrived, as its handler gets it.
 pub struct Arrival<'a, S> {
     /// The state that handlers change.
     pub state: &'a mut S,
@@ -18,7 +18,7 @@ pub struct Arrival<'a, S> {
     pub memory: &'a mut Memory,
     /// The sender.
     pub source: Rank,
-    /// The words that came with the message.
+    /// The words of the message.
     pub words: &'a [u64],
     /// The memory that was written, for a store or a get.
     pub landed: Option<Span>,

@@ -7,7 +7,7 @@ use super::port::{Awaited, HandlerId, Rank, Stop, Work};
 /// process that sent the message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AmError {
-    /// Nothing carries messages any more.
+    /// Messages are no longer carried.
     #[error("the carrier of messages has ended")]
     Stopped,
     /// There is no such process.
@@ -106,8 +106,8 @@ pub trait ActiveMessages {
         word: u64,
     ) -> Result<(), AmError>;
 
-    /// Reads `source` at `from` to `into` here and then runs `handler` here with `word` and the memory
-    /// written (`am_get`). Returns at once.
+    /// Reads `source` at `from` to `into` here and then runs `handler` here with `word` and the
+    /// memory written (`am_get`). Returns at once.
     fn get(
         &mut self,
         from: Rank,

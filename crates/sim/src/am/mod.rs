@@ -1,13 +1,13 @@
 //! Active Messages in the terms of GAM 1.1 (§2.4): request, reply, store, get and poll.
 //!
-//! Nothing here depends on being simulated. A program talks to [`ActiveMessages`]; [`Endpoint`]
+//! Nothing here depends on being simulated. A program uses [`ActiveMessages`]; [`Endpoint`]
 //! implements it once, over any [`Port`] that carries short messages and fragments in order. The
-//! simulator's port lets virtual time pass; a port over a real transport may ignore the work that is
-//! reported to it.
+//! simulator's port lets virtual time pass; a port over a real transport may ignore the work that
+//! is reported to it.
 //!
-//! Reading order: [`port`] (what is below), [`memory`] (what bulk transfers read and write),
-//! [`handlers`] (what a message runs), [`interface`] (what a program sees), [`endpoint`] (the layer
-//! itself).
+//! Reading order: [`port`] (the layer below), [`memory`] (the memory of bulk transfers),
+//! [`handlers`] (the functions that messages run), [`interface`] (the interface for programs),
+//! [`endpoint`] (the layer itself).
 //!
 //! What it takes from GAM 1.1: a program is one of equal processes with consecutive ranks; handlers
 //! are named by index into a table that is the same everywhere; a request carries up to

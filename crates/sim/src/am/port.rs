@@ -1,4 +1,4 @@
-//! What the layer needs from the layer below, and what it reports about its own work.
+//! The interface to the layer below, and the reports of the layer's own work.
 
 use std::fmt;
 
@@ -58,14 +58,14 @@ pub enum Kind {
         /// Where it is to be stored.
         into: Place,
     },
-    /// A fragment of what a get reads; the last one runs a reply handler.
+    /// A fragment of the data of a get; the last one runs a reply handler.
     GetData(Fragment),
 }
 
 /// A piece of a bulk transfer. Fragments of one transfer arrive in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fragment {
-    /// Where the piece lies in the sender's memory.
+    /// The place of the piece in the sender's memory.
     pub from: Place,
     /// Where the piece is stored.
     pub into: Place,
@@ -78,7 +78,7 @@ pub struct Fragment {
 /// A message that a port carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// What it is for.
+    /// The purpose of the message.
     pub kind: Kind,
     /// The handler that it runs in the end.
     pub handler: HandlerId,
@@ -103,7 +103,8 @@ impl Message {
     }
 }
 
-/// The function that the processor is executing, for the profile of where time goes (figures 2.7 to 2.9).
+/// The function that the processor is executing, for the profile of processor time (figures 2.7 to
+/// 2.9).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Function {
     /// The program itself.
@@ -151,11 +152,11 @@ impl Function {
 /// The layer's own work, in steps that a cost table can price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// A message's header and words are put together.
+    /// Composing a message's header and words.
     Compose,
-    /// The way into `am_poll` and out of it.
+    /// Entering and leaving `am_poll`.
     EnterPoll,
-    /// A handler is looked up and called.
+    /// Looking up and calling a handler.
     Dispatch,
     /// Four bytes of an arrived fragment are copied into memory.
     LandWord,
@@ -168,9 +169,9 @@ pub struct Work {
     pub floating: u64,
     /// Integer operations, address arithmetic, branches.
     pub integer: u64,
-    /// Loads and stores that the cache serves.
+    /// Loads and stores that hit the cache.
     pub cached: u64,
-    /// Loads and stores that go to memory.
+    /// Loads and stores that access memory.
     pub memory: u64,
 }
 
@@ -196,12 +197,13 @@ impl Work {
     }
 }
 
-/// What a process waits for, so that the report of a deadlock can say which process waits for which.
+/// What a process waits for, so that the report of a deadlock can state which process waits for
+/// which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Awaited {
     /// The process that it waits for; `None` for any.
     pub from: Option<Rank>,
-    /// What it waits for, in the program's words.
+    /// What it waits for, as the program describes it.
     pub what: &'static str,
 }
 

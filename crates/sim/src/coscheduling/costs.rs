@@ -1,4 +1,4 @@
-//! What everything in chapter 6 costs, read from a table in which each value names its source.
+//! The costs of everything in chapter 6, read from a table in which each value names its source.
 
 use causeway_cosched::{Arrival, Pick, Settings, Strategy};
 
@@ -27,7 +27,7 @@ pub struct Host {
     pub look: Time,
     /// Mean time between a daemon's wake-ups.
     pub daemon_interval: Time,
-    /// What a daemon computes then.
+    /// The time that a daemon computes then.
     pub daemon_work: Time,
     /// Jobs begin within this time of the first.
     pub job_skew: Time,
@@ -50,8 +50,8 @@ pub struct Messages {
     pub rate: u64,
     /// Messages to a process that its library has not taken; with more the sender waits. 0 for no limit.
     pub window: u32,
-    /// Whether a process that waits for a receive posted before calls the driver when its spin expires, as one within the
-    /// receive call does.
+    /// Whether a process that waits for a receive posted earlier calls the driver when its spin
+    /// expires, as a process within the receive call does.
     pub waits_give_up: bool,
     /// Whether one that waits within a collective operation does.
     pub collectives_give_up: bool,
@@ -68,7 +68,7 @@ pub struct Messages {
 pub struct Times {
     /// How long a process spins.
     pub spin: Time,
-    /// Whether a process blocks again that was woken by a message other than the one it waits for.
+    /// Whether a process blocks again if it was woken by a message other than the awaited one.
     pub blocks_again: bool,
     /// How often the periodic function is called.
     pub period: Time,
@@ -143,7 +143,7 @@ impl Costs {
         Self::read("coscheduling.toml", Self::SHIPPED)
     }
 
-    /// Reads a table.
+    /// Bands of levels from which a blocked thread returns at the same level.
     pub fn read(file: &str, text: &str) -> Result<Self, FileError> {
         let mut file = Source { file, text }.document()?;
         let host = file.part("host", host)?;

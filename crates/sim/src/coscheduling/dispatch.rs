@@ -4,8 +4,8 @@
 //! preempted thread stays at the head of its level; a thread that was blocked returns to the head of its level, mostly a higher one; and at
 //! intervals all threads are raised to the highest level, which keeps them from starving.
 //!
-//! A driver moves threads between queues: it boosts and lowers them. The class, which does not know about that, continues from the
-//! level that it has given the thread itself ([`Moved`]).
+//! A driver moves threads between queues: it boosts and lowers them. The class is not notified of
+//! that, and continues from the level that it has assigned to the thread itself ([`Moved`]).
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ pub const LEVELS: usize = 60;
 /// The highest of them.
 pub const HIGHEST: u8 = 59;
 
-/// What the class does at one level (a row of `ts_dptbl`).
+/// The rules of the class at one level (a row of `ts_dptbl`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     /// How long a thread runs before it falls.
@@ -33,21 +33,23 @@ pub enum Woken {
     /// All of them.
     #[default]
     Raised,
-    /// Threads that were blocked while all others were raised. Any other returns at the level that it had, with the rest of
-    /// its quantum.
+    /// Only threads that were blocked while all others were raised. Any other returns at the level
+    /// that it had, with the rest of its quantum.
     RaisedOnceInAWhile,
 }
 
-/// What counts of a thread's own level when the driver has put it into the queue of another.
+/// How much of a thread's own level still counts when the driver has put it into the queue of
+/// another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Moved {
     /// The own level: the thread has one quantum of the other level, then falls from its own, and if it blocks it returns at its own.
     #[default]
     KeepsItsOwn,
-    /// The own level and the own quantum: the thread has what is left of its quantum at the other level. (Solaris counts the quantum,
-    /// `ts_timeleft`, apart from the priority that decides on the queue.)
+    /// Its own level and its own quantum: at the other level, the thread has the rest of its
+    /// quantum. (Solaris counts the quantum, `ts_timeleft`, separately from the priority that
+    /// determines the queue.)
     KeepsItsQuantum,
-    /// Nothing: as if the class had given it the other level.
+    /// Nothing: as if the class had assigned the other level.
     Changes,
 }
 
@@ -66,7 +68,7 @@ enum State {
 struct Thread {
     /// The level that it is dispatched at.
     level: u8,
-    /// The level that the class has given it.
+    /// The level that the class has assigned to it.
     own: u8,
     left: Time,
     state: State,
@@ -164,7 +166,7 @@ impl Dispatcher {
         }
     }
 
-    /// The class gives a thread a level, and the whole quantum of it.
+    /// Assigns a level to a thread on behalf of the class, with the whole quantum of the level.
     fn place(&mut self, thread: u16, level: u8) {
         self.dispatch_at(thread, level);
         let known = &mut self.threads[usize::from(thread)];
@@ -172,7 +174,8 @@ impl Dispatcher {
         known.missed_raise = false;
     }
 
-    /// Puts a thread into the queue of a level for the driver, with that level's whole quantum or what is left of its own.
+    /// Puts a thread into the queue of a level on behalf of the driver, with that level's whole
+    /// quantum or the rest of its own.
     fn move_to(&mut self, thread: u16, level: u8) {
         match self.moved {
             Moved::KeepsItsOwn => self.dispatch_at(thread, level),
@@ -223,7 +226,7 @@ impl Dispatcher {
         }
     }
 
-    /// Expires the running thread's quantum: it falls, behind all others there.
+    /// Expires the running thread's quantum: it falls to a lower level, behind all others there.
     pub fn expire(&mut self) {
         if let Some(running) = self.running.take() {
             let own = self.threads[usize::from(running)].own;
@@ -278,7 +281,8 @@ impl Dispatcher {
         }
     }
 
-    /// Puts a thread into the queue of a lower level for the driver, last of those that are ready there.
+    /// Puts a thread into the queue of a lower level on behalf of the driver, last of those that
+    /// are ready there.
     pub fn lower(&mut self, thread: u16, level: u8) {
         match self.threads[usize::from(thread)].state {
             State::Ready => {
@@ -298,8 +302,8 @@ impl Dispatcher {
         }
     }
 
-    /// Raises all threads to the highest level, in the order that they have. A blocked one may have to return
-    /// first.
+    /// Raises all threads to the highest level, in their present order. A blocked one may have to
+    /// return first.
     pub fn raise_all(&mut self) {
         let mut order = VecDeque::new();
         for queue in self.queues.iter_mut().rev() {

@@ -1,15 +1,15 @@
 //! Chapter 6: parallel jobs that share the processors of a cluster.
 //!
-//! Eight hosts with one processor each run several jobs, with one process of each job on each host. Their messages bypass
-//! the hosts' kernels, so
-//! that a host's dispatcher does not know which process waits for which; strategies ([`causeway_cosched`]) give it hints.
+//! Eight hosts with one processor each run several jobs, with one process of each job on each host.
+//! Their messages bypass the hosts' kernels, so that a host's dispatcher cannot see which process
+//! waits for which; strategies ([`causeway_cosched`]) give it hints.
 //!
-//! | part | what it holds |
+//! | part | contents |
 //! |---|---|
 //! | [`dispatch`] | the host's dispatcher: Solaris's time-sharing class |
-//! | [`programs`] | what the jobs do: LIFE, MG, LU, EP |
+//! | [`programs`] | the programs of the jobs: LIFE, MG, LU, EP |
 //! | [`workloads`] | which jobs run together |
-//! | [`costs`] | what everything costs, from a profile |
+//! | [`costs`] | the costs of everything, from a profile |
 //! | [`world`] | nodes and messages at work |
 
 pub mod costs;

@@ -7,7 +7,7 @@ use super::dispatch::Dispatcher;
 use super::thread::Thread;
 use crate::engine::{NANOSECOND, Time};
 
-/// What a node has counted.
+/// The counters of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Changes from one thread to another.
@@ -92,7 +92,7 @@ impl Node {
         self.since = now;
     }
 
-    /// Notes, before the running thread changes, what the card has fetched by now.
+    /// Notes, before the running thread changes, which process the card has fetched by now.
     pub(super) fn note_running(&mut self, now: Time, sample: Time) {
         let last = now / sample * sample;
         if last > self.running_sample.0 {
@@ -100,7 +100,7 @@ impl Node {
         }
     }
 
-    /// Passes the card the process that it takes to be running.
+    /// Passes the card the process that it assumes to be running.
     pub(super) fn sample(&mut self, now: Time, sample: Time) {
         self.note_running(now, sample);
         let running = self.running_sample.1;
@@ -108,7 +108,7 @@ impl Node {
         self.card.set_running(parallel);
     }
 
-    /// What the driver sees.
+    /// The driver's view of the processes.
     pub(super) fn views(&self) -> Vec<View> {
         let running = self.dispatcher.running();
         self.threads[..self.jobs]

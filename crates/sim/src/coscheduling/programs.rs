@@ -1,4 +1,5 @@
-//! What the jobs do: scripts of computing, sending, receiving and sleeping, one for each of their processes.
+//! The programs of the jobs: scripts of computing, sending, receiving and sleeping, one for each of
+//! their processes.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ pub enum Op {
     Send(u8, u32),
     /// Waits for a message from the process on a node, by the library's receive call.
     Receive(u8),
-    /// Waits for a message by a receive that was posted before.
+    /// Waits for a message by a receive that was posted earlier.
     Wait(u8),
     /// Waits for a message within a collective operation.
     Collect(u8),
@@ -33,7 +34,7 @@ pub struct Script {
     tail: Arc<[Op]>,
     at: usize,
     repeats: u32,
-    /// The thousandths by which a computation may be longer than its step says.
+    /// The thousandths by which a computation may be longer than its step states.
     imbalance: u64,
     random: Random,
 }
@@ -159,8 +160,10 @@ fn combine(ops: &mut Vec<Op>, me: usize, bytes: u32) {
 /// Bytes of a barrier's message, and of a sum's.
 const SMALL: u32 = 8;
 
-/// LIFE: ranks lie on a torus of 2 by 4; each computes the next generation, exchanges its sub-matrix's borders with its four
-/// neighbours, and meets all others in a barrier. (The text has distinct phases, and a barrier between iterations; that the barrier
+/// LIFE: ranks are on a torus of 2 by 4; each computes the next generation, exchanges its
+/// sub-matrix's borders with its four neighbours, and meets all others in a barrier. (The text has
+/// distinct phases, and a barrier between iterations; it does not state that the barrier follows
+/// the exchange.)
 /// follows the exchange it does not say.)
 pub fn life(name: &str, grain: Grain) -> Program {
     let body = |me: usize| {
@@ -219,8 +222,8 @@ pub fn mg(name: &str, grain: Grain) -> Program {
 /// Planes of LU's grid in each sweep.
 const PLANES: u64 = 32;
 
-/// LU: ranks lie on a grid of 2 by 4. A sweep passes a plane after the other from corner to corner, a small message to the
-/// neighbour below and one to the right; then one back.
+/// LU: ranks are on a grid of 2 by 4. A sweep passes one plane after the other from corner to
+/// corner, with a small message to the neighbour below and one to the right; then one back.
 pub fn lu(name: &str, grain: Grain) -> Program {
     let body = |me: usize| {
         let (row, column) = (me / 4, me % 4);

@@ -5,7 +5,7 @@ use causeway_cosched::{Settings, SpinLimit, Waiter};
 use super::programs::{NODES, Op, Script};
 use crate::engine::{NANOSECOND, Time};
 
-/// What a thread spins for.
+/// The event for which a thread spins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// A message from the process on a node.
@@ -16,12 +16,12 @@ pub(super) enum Wanted {
     Room(u8, u32),
 }
 
-/// What follows a piece of work.
+/// The step that follows a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     /// The script's next op.
     Next,
-    /// The message is handed to the card.
+    /// The message is passed to the card.
     HandOver(u8, u32),
     /// The driver decides about a thread whose spin has expired.
     SpinExpired,
@@ -50,14 +50,14 @@ pub(super) struct Thread {
     /// `None` if the job has no process on this node.
     pub(super) script: Option<Script>,
     pub(super) doing: Activity,
-    /// The thread has blocked for the message that it waits for, and has not got it since.
+    /// The thread has blocked for the awaited message, and has not received it since.
     pub(super) has_blocked: bool,
     pub(super) waiter: Waiter,
-    /// What it waits for, while it calls the driver.
+    /// The event that it awaits, while it calls the driver.
     pub(super) wanted: Option<Wanted>,
-    /// Messages from each node that have arrived and that no receive has taken.
+    /// Messages from each node that have arrived without a receive that has consumed them.
     pub(super) inbox: [u32; NODES],
-    /// Of these, the ones that the library has not polled: they lie in the endpoint.
+    /// Those of them that the library has not polled: they are in the endpoint.
     pub(super) pending: [u32; NODES],
     /// Messages to each node that the library there has not polled.
     pub(super) outstanding: [u32; NODES],

@@ -37,7 +37,7 @@ pub const WORKLOADS: [&[Kind]; 12] = [
 ];
 
 impl Kind {
-    /// The job's name, with the share of communication that the thesis gives.
+    /// The job's name, with the share of communication that the thesis states.
     pub fn name(self) -> &'static str {
         match self {
             LifeLow => "LIFE (3.5 %)",

@@ -1,7 +1,8 @@
-//! The platform at work: nodes that dispatch threads, and messages between them.
+//! The running platform: nodes that dispatch threads, and messages between them.
 //!
-//! Spinning is computed, not stepped: a thread that spins has no events but the end of its quantum, the end of its
-//! spin limit, and the message that it waits for. Ticks are computed too; there is one only where something changes.
+//! Spinning is computed, not stepped: a thread that spins has no events but the end of its quantum,
+//! the end of its spin limit, and the awaited message. Ticks are computed too; there is one only
+//! where something changes.
 
 use causeway_cosched::{Action, Actions, Arrival, Pick, Settings};
 
@@ -79,7 +80,7 @@ impl Outcome {
 /// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Experiment<'a> {
-    /// What things cost.
+    /// The costs.
     pub costs: &'a Costs,
     /// The strategy and its times.
     pub settings: Settings,
@@ -410,7 +411,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Schedules the end of what the running thread does, from now on; the message that it spins for may have come.
+    /// Schedules the end of the running thread's present step, from now on; the message for which
+    /// it spins may have arrived.
     fn resume(&mut self, node: u8) {
         let of = self.node(node);
         of.piece += 1;
@@ -426,7 +428,8 @@ impl<'a> World<'a> {
         self.engine.at(ends, Event::Piece { node, piece });
     }
 
-    /// Takes the endpoint's messages for a spinning thread; if the one that it waits for is among them, it continues.
+    /// Takes the endpoint's messages for a spinning thread; if the awaited one is among them, it
+    /// continues.
     fn poll_endpoint(&mut self, node: u8, thread: u16) {
         let Activity::Spin(wanted, _) = self.thread(node, thread).doing else {
             return;

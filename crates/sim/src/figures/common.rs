@@ -1,4 +1,4 @@
-//! What all figures consist of: rows, statements of the text about them, and verdicts.
+//! The parts of all figures: rows, statements of the text about them, and verdicts.
 
 use crate::coscheduling::DidNotEnd;
 use crate::node::Record;
@@ -80,8 +80,8 @@ pub(super) fn prefix_of(assumed: &str) -> String {
     format!("{IF}{assumed}: ")
 }
 
-/// Whether a series belongs to another assumption than the figure's own: it decides no claim, but shows how one that fails
-/// depends on what the text leaves open.
+/// Whether a series belongs to another assumption than the figure's own: it decides no claim, but
+/// shows how a failing claim depends on what the text leaves open.
 pub fn is_alternative(series: &str) -> bool {
     series
         .strip_prefix("wait ")

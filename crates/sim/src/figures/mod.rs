@@ -1,8 +1,10 @@
-//! The thesis's figures and tables of chapters 2 to 6: what is run for each, and what its text claims.
+//! The thesis's figures and tables of chapters 2 to 6: the runs for each, and the claims of its
+//! text.
 //!
-//! A figure is a list of independent [`Point`]s, which may be run in any order and in parallel; each gives rows. When all
-//! rows are there, [`judge`] holds them against every ordering, crossing, knee and saturation that the text
-//! states. Tables have printed values, which [`table`] sets beside the simulated ones.
+//! A figure is a list of independent [`Point`]s, which may be run in any order and in parallel;
+//! each yields rows. When all rows are complete, [`judge`] checks them against every ordering,
+//! crossing, knee and saturation that the text states. Tables have printed values, which [`table`]
+//! sets beside the simulated ones.
 //!
 //! | part | figures |
 //! |---|---|
@@ -31,7 +33,7 @@ pub use common::{About, Alternative, Effort, FigureError, Row, Traced, Verdict, 
 pub struct Point {
     /// The figure's number.
     pub figure: &'static str,
-    /// What is run.
+    /// The run.
     run: Run,
 }
 
@@ -96,7 +98,7 @@ impl Point {
 }
 
 impl Point {
-    /// Runs it once more and keeps what a timeline needs, which takes memory with each message.
+    /// Runs it once more and records the data of a timeline, which takes memory with each message.
     pub fn traced(&self) -> Result<Traced, FigureError> {
         match &self.run {
             Run::Scaling(curve, nodes, effort) => scaling::traced(curve, *nodes, *effort),
@@ -116,7 +118,7 @@ pub fn rows(number: &str, effort: Effort) -> Result<Vec<Row>, FigureError> {
     Ok(rows)
 }
 
-/// Holds the rows of a figure against what the text says of it.
+/// Checks the rows of a figure against the text's statements.
 pub fn judge(number: &str, rows: &[Row]) -> Vec<Verdict> {
     let rows = Rows(rows);
     let mut verdicts = scaling::judge(number, rows);

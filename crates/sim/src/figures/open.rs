@@ -1,4 +1,5 @@
-//! Claims of the thesis that do not hold here, with the reason: what is known to be open, from the list in `open.txt`.
+//! Claims of the thesis that do not hold here, with the reason: the known open ones, from the list
+//! in `open.txt`.
 //!
 //! A claim that fails and is not listed is a defect, and so is a listed one that holds at full effort.
 
@@ -7,11 +8,11 @@
 pub struct Open {
     /// The figure or table.
     pub number: &'static str,
-    /// What the text says, as in the verdict.
+    /// The statement of the text, as in the verdict.
     pub claim: &'static str,
-    /// Why it is open: what it needs, or what contradicts it.
+    /// Why it is open: what it requires, or what contradicts it.
     pub why: &'static str,
-    /// Whether the figure has runs on other assumptions, which show on what it depends.
+    /// Whether the figure has runs on other assumptions, which show what it depends on.
     pub is_shown: bool,
 }
 

@@ -167,7 +167,8 @@ fn constant(classes: [u64; 3], counts: [usize; 3]) -> Vec<Flow> {
     flows
 }
 
-/// Channels of so many classes, as many of each, alternating: each receiver then has the channels of one class (§5.4.1.2).
+/// Channels of this many classes, equally many of each, alternating: each receiver then has the
+/// channels of one class (§5.4.1.2).
 fn in_turn(channels: &[Flow], classes: usize) -> Vec<Flow> {
     let each = channels.len() / classes;
     let place = |number: usize| (number % classes) * each + number / classes;
@@ -183,7 +184,7 @@ fn best_effort(rate: u64) -> Flow {
     }
 }
 
-/// Video streams whose pictures are `times` as large as the thesis's, beside best effort.
+/// Video streams whose pictures are `times` as large as the thesis's, in addition to best effort.
 fn video(counts: [usize; 3], times: u32) -> Vec<Flow> {
     let mut flows = Vec::new();
     for (streams, count) in [20, 40, 80].into_iter().zip(counts) {
@@ -197,7 +198,7 @@ fn video(counts: [usize; 3], times: u32) -> Vec<Flow> {
     flows
 }
 
-/// The classes of figures 5.4 to 5.6, beside best effort.
+/// The classes of figures 5.4 to 5.6, in addition to best effort.
 fn beside_best_effort(counts: [usize; 3]) -> Vec<Flow> {
     let mut flows = constant([2, 8, 32], counts);
     flows.push(best_effort(33 * MB));
@@ -283,7 +284,8 @@ pub(super) fn settings(figure: &'static str, effort: Effort) -> Vec<Setting> {
     all
 }
 
-/// What is run on other assumptions: as many loads as show which program carries the highest.
+/// The runs on other assumptions: as many loads as are needed to see which program carries the
+/// highest.
 fn alternatives(figure: &str) -> Vec<(Assumption, Vec<Flow>)> {
     let mixes: Mixes = match figure {
         "5.4" | "5.5" => &[
@@ -381,7 +383,7 @@ fn experiment(setting: &Setting, effort: Effort) -> Experiment {
             (Effort::Full, Assumption::Own) => 400 * MILLISECOND,
             _ => 100 * MILLISECOND,
         },
-        // What a program that reads a clock for each message can distinguish.
+        // The differences that a program can distinguish which reads a clock for each message.
         resolution: 10 * MICROSECOND,
         admission: false,
         data_offset: match setting.figure {

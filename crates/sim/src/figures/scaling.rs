@@ -155,7 +155,7 @@ pub(super) fn curves(figure: &str) -> Vec<Curve> {
     }
 }
 
-/// What fig. 4.14 depends on.
+/// What figure 4.14 depends on.
 const DOORBELLS_LAST: &str =
     "the card looks at doorbells only when no engine has finished anything";
 
@@ -180,10 +180,11 @@ pub(super) fn nodes(curve: &Curve, effort: Effort) -> Vec<usize> {
     let all = curve.kind == Kind::Active(ALL);
     match effort {
         _ if curve.one_channel => vec![2],
-        // The cluster that the text speaks of.
+        // The cluster that the text describes.
         _ if curve.posting.is_some() || curve.order != Order::default() => vec![128],
         Effort::Full => NODES.to_vec(),
-        // With all VIs active the largest cluster is long to run, but it is the one that the text speaks of.
+        // With all VIs active the largest cluster takes long to run, but it is the one that the
+        // text describes.
         Effort::Quick if all => vec![2, 16, 128],
         Effort::Quick => vec![2, 8, 16, 64, 128],
     }
@@ -208,7 +209,8 @@ fn load(curve: &Curve, nodes: usize, effort: Effort) -> Load {
             (Effort::Quick, true) if curve.posting.is_none() && curve.order == Order::default() => {
                 6
             }
-            // What tailgating gains for wait and latency is so alike that few rounds do not show which is more.
+            // The gains of tailgating for wait and latency are so similar that few rounds do not
+            // show which is larger.
             (Effort::Quick, false) if curve.burst > 1 => 60,
             (Effort::Quick, false) => 20,
             (_, true) => 20,
@@ -403,7 +405,7 @@ fn show(rows: Rows<'_>, designs: &[Design]) -> String {
     text.join("; ")
 }
 
-/// What the card takes to poll a VI's two queues, in µs.
+/// The time that the card takes to poll a VI's two queues, in µs.
 fn polls_us() -> f64 {
     let card = Profile::shipped("via").map(|profile| profile.card);
     card.map_or(f64::NAN, |card| {
@@ -477,7 +479,8 @@ fn judge_queues(rows: Rows<'_>, verdicts: &mut Verdicts) {
     );
 }
 
-/// By how much latencies have to differ for something to "help", or to be "significant": one threshold, both ways.
+/// How much latencies have to differ for something to "help", or to be "significant": one
+/// threshold, both ways.
 const HELPS: f64 = 0.15;
 /// From how much on an improvement is "large".
 const LARGE: f64 = 0.3;

@@ -66,7 +66,8 @@ pub(super) const FIGURES: &[About] = &[
 const SIZES: [usize; 7] = [32, 256, 512, 1_024, 2_048, 3_072, 4_032];
 /// Points of figure 2.7 (a).
 const FFT_POINTS: usize = 1 << 16;
-/// Points of figure 2.7 (b), of which the text says only that they grow, and not on how many processes.
+/// Points of figure 2.7 (b), about which the text states only that they grow, and not on how many
+/// processes.
 const FFT_GROWTH: [usize; 3] = [1 << 14, 1 << 16, 1 << 18];
 const FFT_GROWTH_RANKS: u32 = 4;
 /// Processes of figure 2.7 (a).
@@ -175,7 +176,7 @@ fn knee_clock(place: usize) -> u64 {
     (EIGHTHS[place % EIGHTHS.len()] << (place / EIGHTHS.len())) / 16
 }
 
-/// Where the processes' time goes: the mean of each account, and of all of them.
+/// The processes' time: the mean of each account, and of all of them.
 fn profile<R>(combination: Combination, x: f64, outcome: &Outcome<R>) -> Vec<Row> {
     let count = (outcome.processes.len() as u64).max(1);
     let mean =
@@ -230,7 +231,7 @@ pub(super) fn run(setting: Setting) -> Result<Vec<Row>, FigureError> {
     })
 }
 
-/// Where the time of a program goes.
+/// The accounts of a program's time.
 fn accounts(
     setting: Setting,
     costs: Costs,
@@ -246,15 +247,15 @@ fn accounts(
     }
 }
 
-/// What a point runs.
+/// The work of a point.
 enum Work {
-    /// Messages of so many bytes, without Active Messages.
+    /// Messages of this many bytes, without Active Messages.
     Bare(Combination, usize),
     /// A program.
     Program(Box<ProgramSetup>),
 }
 
-/// What a point runs; of several programs the first.
+/// The work of a point; if it has several programs, that of the first.
 fn work(setting: Setting, costs: Costs) -> Work {
     let (setup, program) = match setting {
         Setting::OneWay(one) => return Work::Bare(one, SHORT_BYTES),
@@ -354,7 +355,7 @@ pub(super) fn judge(figure: &str, rows: Rows<'_>) -> Vec<Verdict> {
     verdicts.0
 }
 
-/// Whether `value` lies within `part` of `of`.
+/// Whether `value` is within `part` of `of`.
 fn is_within(value: f64, of: f64, part: f64) -> bool {
     (value - of).abs() <= of * part
 }
@@ -659,8 +660,8 @@ fn judge_clocks(rows: Rows<'_>, verdicts: &mut Verdicts) {
     );
 }
 
-/// What doubling the network processor's clock must gain of the round trip to be worth it: where it gains less, returns diminish. The text draws
-/// the knee and does not define it.
+/// The least gain in the round trip that makes doubling the network processor's clock worthwhile:
+/// below it, returns diminish. The text draws the knee and does not define it.
 const KNEE_GAIN: f64 = 0.05;
 
 /// The slowest clock from which on doubling gains less than [`KNEE_GAIN`].

@@ -18,9 +18,9 @@ pub struct Cell {
     pub case: String,
     /// Bytes of the message.
     pub size_bytes: u32,
-    /// What is printed, in the table's unit; nothing where the table has a gap.
+    /// The printed value, in the table's unit; nothing where the table has a gap.
     pub paper: Option<f64>,
-    /// What is simulated.
+    /// The simulated value.
     pub causeway: f64,
 }
 
@@ -30,7 +30,7 @@ impl Cell {
         self.agrees_within(0.1, 2.0)
     }
 
-    /// Whether the two agree within `part` of what is printed, or within `slack`.
+    /// Whether the two agree within `part` of the printed value, or within `slack`.
     pub fn agrees_within(&self, part: f64, slack: f64) -> bool {
         self.paper.is_none_or(|paper| {
             let apart = (self.causeway - paper).abs();
@@ -172,8 +172,8 @@ fn breakdown(
     Ok(cells)
 }
 
-/// Windows that are tried for Table 5.2, which prints the best. The thesis found large ones to have problems with flow
-/// control; where they begin it does not say.
+/// Windows that are tried for Table 5.2, which prints the best. The thesis found large ones to have
+/// problems with flow control, but does not state where they begin.
 const WINDOWS: [u32; 4] = [1, 2, 4, 8];
 /// Windows that are averaged.
 const BULK_ROUNDS: u32 = 12;
@@ -234,8 +234,8 @@ pub fn table_5_2_on(profile: &Profile) -> Result<Vec<Cell>, FigureError> {
     Ok(cells)
 }
 
-/// What SVIA's stages add up to when its program does not wait for everything that Fig. 4.3 has it wait for: not for the
-/// network send engine, and neither for that nor for descriptors.
+/// The sum of SVIA's stages if its program does not wait for everything that Fig. 4.3 has it wait
+/// for: not for the network send engine, and neither for that nor for descriptors.
 fn overlapped(profile: &Profile, bytes: u32) -> Result<[Cell; 2], FigureError> {
     let found = ping::ping_pong(profile, Design::Svia.roomy(4), bytes, ROUNDS)?;
     let [_, descriptor, .., send] = found.send;
@@ -256,7 +256,8 @@ fn overlapped(profile: &Profile, bytes: u32) -> Result<[Cell; 2], FigureError> {
     ])
 }
 
-/// How the cells of a table that have nothing printed beside them show on what the others depend: a line for each case.
+/// Cells of a table without printed values, which show what the others depend on: a line for each
+/// case.
 pub fn alternatives(cells: &[Cell]) -> Vec<String> {
     let assumed = |cell: &&Cell| cell.case.contains("-without-");
     let mut cases: Vec<&str> = cells

@@ -18,13 +18,13 @@ pub struct IoBusSpec {
     pub width_bytes: u64,
     /// Cycles from requesting the idle bus to having it.
     pub arbitration_cycles: u64,
-    /// Cycles of a transaction besides its data.
+    /// Cycles of a transaction in addition to its data.
     pub address_cycles: u64,
-    /// Cycles that a refused read takes, besides arbitration and address.
+    /// Cycles of a refused read, in addition to arbitration and address.
     pub retry_cycles: u64,
     /// Most bytes that a card moves in one transaction.
     pub burst_bytes: u64,
-    /// What the bridge adds to each crossing.
+    /// The time that the bridge adds to each crossing.
     pub bridge_latency: Time,
 }
 
@@ -38,7 +38,7 @@ impl IoBusSpec {
 /// A programmed write on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Posted {
-    /// When the processor may go on.
+    /// When the processor may continue.
     pub accepted: Time,
     /// When the card has it.
     pub delivered: Time,
@@ -50,7 +50,7 @@ pub struct IoBus {
     spec: IoBusSpec,
     /// Cycles each second, for transactions of as many bytes as a burst mostly has.
     clock: Rate,
-    /// How long a word takes, as a processor's stores do, and a refused read.
+    /// How long a word takes, in a processor's store or a refused read.
     word: Time,
     refusal: Time,
     bus: Shared,
@@ -99,7 +99,8 @@ impl IoBus {
         let stores = bytes.div_ceil(self.spec.width_bytes).max(1);
         let span = self.bus.occupy(now, self.word * stores);
         Posted {
-            // The bridge's write buffer takes the store; the processor waits only while the bus is behind.
+            // The bridge's write buffer accepts the store; the processor waits only while the bus
+            // is behind.
             accepted: span.start,
             delivered: span.end + self.spec.bridge_latency,
         }
@@ -114,7 +115,7 @@ impl IoBus {
         span
     }
 
-    /// When a burst that left the bus at `end` is in memory.
+    /// When a burst that left the bus at `end` has been written to memory.
     pub fn landed(&self, end: Time) -> Time {
         end + self.spec.bridge_latency
     }

@@ -1,7 +1,8 @@
 //! A DMA engine between host memory and the card.
 //!
-//! A job goes over the I/O bus burst by burst; between bursts others get the bus. The engine's own side (the
-//! card's memory) may be slower than the bus: the next burst is requested when the last one has been put away.
+//! A job is transferred over the I/O bus burst by burst; between bursts others get the bus. The
+//! engine's own side (the card's memory) may be slower than the bus: the next burst is requested
+//! when the last one has been stored.
 
 use std::collections::VecDeque;
 
@@ -198,7 +199,7 @@ impl HostDma {
         }
     }
 
-    /// Carries out the next step of `channel`'s job; to be called as [`Wake`] says.
+    /// Carries out the next step of `channel`'s job; called as [`Wake`] requires.
     pub fn advance(
         &mut self,
         now: Time,

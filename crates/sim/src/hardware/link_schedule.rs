@@ -6,8 +6,9 @@ use crate::engine::Time;
 
 /// Reservations of one direction of a link.
 ///
-/// A frame's whole way is reserved when it is sent, so that a frame that will arrive late, after waiting elsewhere, may
-/// have its reservation before one that arrives early. The early one takes the gap before it, if it fits.
+/// A frame's whole path is reserved when it is sent, so that a frame that will arrive late, after
+/// waiting elsewhere, may have its reservation before one that arrives early. The early one takes
+/// the gap before it, if it fits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LinkSchedule {
     /// The reserved spans: in order, without overlap.
@@ -25,7 +26,8 @@ pub(super) struct Gap {
 }
 
 impl LinkSchedule {
-    /// The first gap of `length` from `earliest` on. Reservations before `now` are not needed any more.
+    /// The first gap of `length` from `earliest` on. Reservations before `now` are no longer
+    /// needed.
     pub(super) fn gap(&mut self, now: Time, earliest: Time, length: Time) -> Gap {
         while let Some(&(_, end)) = self.taken.front().filter(|(_, end)| *end <= now) {
             self.forgotten = end;
@@ -52,7 +54,7 @@ impl LinkSchedule {
         self.taken.back().map_or(self.forgotten, |(_, end)| *end)
     }
 
-    /// Reserves a gap that has just been found.
+    /// Reserves a gap that was just found.
     pub(super) fn take(&mut self, gap: Gap) {
         self.taken.insert(gap.place, (gap.start, gap.end));
         self.join(gap.place);

@@ -1,4 +1,4 @@
-//! Parameters of links and switches, and when they are out of order.
+//! Parameters of links and switches, and outages.
 
 use crate::engine::Time;
 
@@ -12,16 +12,16 @@ pub struct LinkSpec {
     pub bytes_per_second: u64,
     /// The latency from one end to the other.
     pub latency: Time,
-    /// Bytes that a frame has besides its sender's: route, checksum, gap.
+    /// Bytes of a frame in addition to its sender's: route, checksum, gap.
     pub framing_bytes: u64,
 }
 
-/// What happens to a frame when the output's buffer is full.
+/// The handling of a frame when the output's buffer is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
     /// Its sender is stopped until there is room.
     Stop,
-    /// Its sender needs a credit for it, which takes time to come back.
+    /// Its sender needs a credit for it, which takes time to return.
     Credit,
     /// It is lost.
     Drop,
@@ -43,13 +43,14 @@ pub struct SwitchSpec {
     pub latency: Time,
     /// Bytes of each output's buffer.
     pub buffer_bytes: u64,
-    /// What happens when it is full.
+    /// The handling of frames when it is full.
     pub when_full: WhenFull,
-    /// With credits: from a byte's departure from the buffer to its credit's being counted, besides the link's latency.
+    /// With credits: from a byte's departure from the buffer until its credit is counted, in
+    /// addition to the link's latency.
     pub credit_time: Time,
 }
 
-/// Which of several ways of equal length a frame takes.
+/// Which of several paths of equal length a frame takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Routing {
     /// Always the same way to the same node.
@@ -57,8 +58,8 @@ pub enum Routing {
     Destination,
     /// Always the same way between the same nodes, chosen by a hash of their numbers.
     Pair,
-    /// The way whose first link is free first, chosen anew when no frame of the sender to this receiver is under way, so that
-    /// frames stay in order.
+    /// The path whose first link is free first, chosen again when no frame of the sender to this
+    /// receiver is in flight, so that frames stay in order.
     LeastBusy,
 }
 
@@ -71,7 +72,7 @@ impl Routing {
     ];
 }
 
-/// What is out of order in both directions.
+/// The part that fails, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
     /// A node's link.
@@ -82,10 +83,10 @@ pub enum Broken {
     Cable(usize, usize),
 }
 
-/// A time in which something is out of order. Frames that are on a link then, or would begin on it, are lost.
+/// A time in which a part fails. Frames that are on a link then, or would begin on it, are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// What is out of order.
+    /// The part that fails.
     pub what: Broken,
     /// The beginning.
     pub from: Time,

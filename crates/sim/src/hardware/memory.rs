@@ -1,4 +1,4 @@
-//! The host's memory: what a processor's accesses cost, and the bus that DMA shares with them.
+//! The host's memory: the costs of a processor's accesses, and the bus that DMA shares with them.
 
 use super::shared::{Shared, Span};
 use crate::engine::{Rate, Time};
@@ -6,7 +6,7 @@ use crate::engine::{Rate, Time};
 /// Speeds and sizes of the host's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemorySpec {
-    /// Time of one access that the cache serves.
+    /// Time of one access that hits the cache.
     pub cache_access: Time,
     /// Time to fetch one line from memory.
     pub line_access: Time,

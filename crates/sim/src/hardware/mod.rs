@@ -1,4 +1,4 @@
-//! What takes time in a node and between nodes, apart from the programs that run there.
+//! The hardware of nodes and networks, which takes time, apart from the programs that run there.
 //!
 //! Everything here is passive: the caller calls it at the present time of the
 //! [`Engine`](crate::engine::Engine), gets the times at which what it requested begins and ends, and schedules the
@@ -8,16 +8,16 @@
 //!
 //! | part | models |
 //! |---|---|
-//! | [`Shared`] | anything that serves one at a time, in the order of requests, with its use counted |
+//! | [`Shared`] | any resource that serves one request at a time, in order, with its use counted |
 //! | [`Memory`] | caches, memory accesses and copies by a processor; the memory bus that DMA shares |
-//! | [`IoBus`] | PCI and its kin: arbitration, address cycles, bursts, reads that are refused once and tried again, the bridge's latency, programmed reads and writes |
+//! | [`IoBus`] | PCI and similar buses: arbitration, address cycles, bursts, reads that are refused once and repeated, the bridge's latency, programmed reads and writes |
 //! | [`HostDma`] | a DMA engine between host memory and the card, with or without a queue, with one or several channels |
 //! | [`HostCpu`] | a processor of the host: computation, system calls, context switches, interrupts |
 //! | [`Network`] | links, output-queued switches that stop the sender or drop, routes over a [`Topology`], which is a tree |
 //!
-//! A DMA transfer in short: [`HostDma::start`] takes a job and returns when to call
-//! [`HostDma::advance`] for which channel; each call does the next step of a burst on the bus
-//! and returns when to call again, or that the job is finished.
+//! A DMA transfer in short: [`HostDma::start`] accepts a job and returns when to call
+//! [`HostDma::advance`] for which channel; each call carries out the next step of a burst on the
+//! bus and returns when to call again, or that the job is finished.
 
 mod bus;
 mod dma;

@@ -1,19 +1,22 @@
 //! Links and switches between the nodes.
 //!
-//! A frame's head continues as soon as the next link is free (cut-through), its tail follows at the link's speed.
-//! Each output of a switch serves frames in the order in which their heads arrive. Frames that wait there lie in the
-//! output's buffer; when it is full, the sender is stopped ([`WhenFull::Stop`]: nothing is lost, and the
-//! link behind is held) or the frame is lost ([`WhenFull::Drop`]). A link that is faster than the one before begins
-//! a frame when it will not run dry, and the buffer holds the bytes that have come until then.
+//! A frame's head continues as soon as the next link is free (cut-through), its tail follows at the
+//! link's speed. Each output of a switch forwards frames in the order in which their heads arrive.
+//! Frames that wait there are in the output's buffer; when it is full, the sender is stopped
+//! ([`WhenFull::Stop`]: nothing is lost, and the link before is held) or the frame is lost
+//! ([`WhenFull::Drop`]). A link that is faster than the one before begins a frame when it will not
+//! run dry, and the buffer holds the bytes that have arrived until then.
 //!
-//! With credits ([`WhenFull::Credit`]) a sender has as many as the output's buffer has room, and gets one back when its bytes
-//! have left that buffer and word of it has come back over the link: a buffer that is small for this round trip limits the rate.
+//! With credits ([`WhenFull::Credit`]) a sender has as many as the output's buffer has room, and
+//! gets one back when its bytes have left that buffer and the credit has returned over the link: a
+//! buffer that is small for this round trip limits the rate.
 //!
-//! A link that is out of order loses what is on it ([`Outage`]). Where there are several ways of equal length
-//! ([`Topology::fat`]), frames take the one that [`Routing`] says.
+//! A link in an outage loses the frames on it ([`Outage`]). If there are several paths of equal
+//! length ([`Topology::fat`]), frames take the one that [`Routing`] selects.
 //!
-//! A frame's whole way is reserved when it is sent. Two frames that are to meet at an output far from
-//! both senders may therefore be served in the order of their sending where that of their coming differs by less than a frame.
+//! A frame's whole path is reserved when it is sent. Two frames that meet at an output far from
+//! both senders may therefore be forwarded in the order of their sending, if the times of their
+//! arrival differ by less than a frame.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -25,7 +28,7 @@ use crate::engine::{Time, duration_at};
 /// The result of sending a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// When the sender's link has taken the last byte.
+    /// When the sender's link has accepted the last byte.
     pub left: Time,
     /// When the last byte is at the receiver; `None` when the frame was lost on the way.
     pub arrives: Option<Time>,
@@ -49,13 +52,13 @@ struct Leg {
     credit_time: Time,
     /// With credits: bytes that were sent to its buffer, and when their credits are back.
     owed: VecDeque<(Time, u64)>,
-    /// When the link is out of order.
+    /// When the link has outages.
     outages: Vec<(Time, Time)>,
 }
 
 impl Leg {
-    /// The time at which a sender over a link of this latency has credits for a frame of `bytes`. Each time that a frame
-    /// longer than the buffer fills it, a credit has to come back.
+    /// The time at which a sender over a link of this latency has credits for a frame of `bytes`.
+    /// Each time that a frame longer than the buffer fills it, a credit has to return.
     fn room_at(&mut self, now: Time, bytes: u64, latency: Time) -> Time {
         while self.owed.front().is_some_and(|(back, _)| *back <= now) {
             self.owed.pop_front();
@@ -75,14 +78,14 @@ impl Leg {
         at.saturating_add(refills.saturating_mul(round_trip))
     }
 
-    /// Whether the link is out of order at some time within this span.
+    /// Whether the link has an outage at some time within this span.
     fn is_out(&self, from: Time, to: Time) -> bool {
         let meets = |&(begin, end): &(Time, Time)| from < end && begin <= to;
         self.outages.iter().any(meets)
     }
 }
 
-/// What a frame does on a leg.
+/// The times of a frame on a leg.
 #[derive(Clone, Copy, Debug)]
 struct Hop {
     leg: usize,
@@ -212,7 +215,7 @@ impl Network {
             .map_or(0, |leg| duration_at(bytes, leg.bytes_per_second))
     }
 
-    /// The top switch that a frame goes through.
+    /// The top switch through which a frame is routed.
     fn choose(&mut self, now: Time, from: NodeId, to: NodeId) -> usize {
         let tops = self.topology.tops();
         match self.routing {

@@ -1,7 +1,7 @@
-//! Which node is attached to which switch, and how the switches are joined.
+//! Which node is attached to which switch, and how the switches are connected.
 //!
-//! Cables form a tree: the way from node to node is then unique, and stopped senders cannot wait for each other in
-//! a cycle. Each cable and switch may have parameters of its own.
+//! Cables form a tree: the path between two nodes is then unique, and stopped senders cannot wait
+//! for each other in a cycle. Each cable and switch may have parameters of its own.
 
 use super::links::{NodeId, Outage, Routing, WhenFull};
 use crate::engine::Time;
@@ -22,7 +22,7 @@ pub struct SwitchChange {
     pub latency: Option<Time>,
     /// Bytes that one output's buffer holds.
     pub buffer_bytes: Option<u64>,
-    /// What happens when it is full.
+    /// The handling of frames when it is full.
     pub when_full: Option<WhenFull>,
 }
 
@@ -44,7 +44,7 @@ pub enum TopologyError {
     /// No cables lead from switch 0 to this one.
     #[error("no cables lead from switch 0 to switch {0}")]
     Apart(usize),
-    /// The topology has another number of nodes than there are.
+    /// The topology has another number of nodes than the cluster.
     #[error("the topology joins {0} nodes, and there are {1}")]
     OtherNodes(usize, usize),
 }
@@ -62,7 +62,8 @@ pub struct Topology {
     uplinks: Vec<LinkChange>,
     /// Changes of each switch.
     switches: Vec<SwitchChange>,
-    /// The number of switches at the top of a fat tree, behind those with nodes; 0 in a tree.
+    /// The number of switches at the top of a fat tree, numbered after those with nodes; 0 in a
+    /// tree.
     tops: usize,
     routing: Routing,
     outages: Vec<Outage>,
@@ -133,8 +134,9 @@ impl Topology {
         })
     }
 
-    /// A fat tree of two levels: up to `fan_out` nodes on each lower switch, and a cable from each of these to each of `tops`
-    /// upper ones, so that there are so many ways between nodes of different switches. Lower switches come first.
+    /// A fat tree of two levels: up to `fan_out` nodes on each lower switch, and a cable from each
+    /// of these to each of `tops` upper ones, which is the number of paths between nodes of
+    /// different switches. Lower switches come first.
     pub fn fat(
         nodes: usize,
         fan_out: usize,
@@ -263,7 +265,7 @@ impl Topology {
         self.switch_of.len()
     }
 
-    /// Whether a switch was changed to drop frames, or something is out of order at some time.
+    /// Whether a switch was changed to drop frames, or there is an outage at some time.
     pub fn drops(&self) -> bool {
         let drop = Some(WhenFull::Drop);
         self.switches.iter().any(|one| one.when_full == drop) || !self.outages.is_empty()

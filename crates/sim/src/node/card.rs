@@ -1,8 +1,8 @@
 //! A card: its processors' turns, and its DMA engines.
 //!
-//! A turn is computed at its beginning. What it requests happens later, at the beginning plus what was charged
-//! before: each transfer becomes an event of its own. A host transfer of several pieces reaches a queued
-//! engine piece by piece, as the program describes them; an engine without queue gets all at once.
+//! A turn is computed at its beginning. Its requests take effect later, at the beginning plus the time charged before them: each
+//! transfer becomes an event of its own. A host transfer of several pieces reaches a queued engine piece by piece, as the program
+//! describes them; an engine without a queue gets all at once.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -31,7 +31,7 @@ const MOST_REMEMBERED: usize = 1 << 14;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) header: [u8; FRAME_HEADER_BYTES],
-    /// Bytes behind the header.
+    /// Bytes after the header.
     pub(crate) bytes: u32,
     pub(crate) from: u32,
     pub(crate) to: NodeId,
@@ -59,11 +59,11 @@ pub(crate) struct Begun {
     pub(crate) arrives: Option<Time>,
 }
 
-/// A frame of which the program knows and of which the rest is still arriving: a host transfer that follows it needs these times.
+/// A frame that was reported to the program and whose rest is still arriving: a host transfer that follows it needs these times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coming {
     pub(crate) buffer: BufferId,
-    /// Bytes behind the header: when the first of them arrive, and when the last is there if nothing delays it.
+    /// Bytes after the header: when the first of them arrive, and when the last has arrived if nothing delays it.
     pub(crate) bytes: u64,
     pub(crate) begins: Time,
     pub(crate) ends: Time,
@@ -89,7 +89,7 @@ pub(crate) struct HostTransfer {
     pub(crate) message: u64,
     pub(crate) stamp: Time,
     pub(crate) pieces_left: u32,
-    /// The frame's data without the descriptor read behind it: pieces and bytes that have not come.
+    /// The frame's data without the descriptor read after it: pieces and bytes that have not arrived.
     pub(crate) data_pieces: u32,
     pub(crate) data_bytes: u64,
     /// The frame that follows this transfer.
@@ -97,7 +97,7 @@ pub(crate) struct HostTransfer {
     /// The buffer whose frame this transfer follows. (Frames' numbers are reused before it is over.)
     pub(crate) follows: Option<BufferId>,
     pub(crate) started: Time,
-    /// The span that the program reads: its beginning and length. Descriptors lie on contiguous pages.
+    /// The span that the program reads: its beginning and length. Descriptors are on contiguous pages.
     pub(crate) read_at: u64,
     pub(crate) read_bytes: u32,
     /// The bytes to write.
@@ -146,10 +146,10 @@ pub(crate) struct CardState {
     pub(crate) arrived: VecDeque<u32>,
     /// Frames that are arriving, with [`Settings::receive_cut_through`]; else none.
     pub(crate) coming: Vec<Coming>,
-    /// Host transfers that have moved all data of the frame that they follow that has come so far.
+    /// Host transfers that have moved all data of their frame that has arrived so far.
     pub(crate) short: Vec<u32>,
     pub(crate) unnoticed: Unnoticed,
-    /// When doorbells of sends were rung whose transfers have not begun, by interface.
+    /// When doorbells were rung of sends whose transfers have not begun, by interface.
     rung: Vec<VecDeque<Time>>,
     costs: [Time; Step::ALL.len()],
     processors: Vec<ProcessorState>,
@@ -160,14 +160,14 @@ pub(crate) struct CardState {
     most_in: [usize; 2],
     given: [usize; 2],
     idle_loop: Time,
-    /// By a message's number modulo the most that can be on the card: when its doorbell was noticed, and the latest message
-    /// under that number whose first transfer has been seen.
+    /// By a message's number modulo the most that can be on the card: when its doorbell was
+    /// noticed, and the latest message under that number whose first transfer was seen.
     remembered: Vec<(Time, u64)>,
     noticed: u64,
     /// For timelines: messages that have arrived on each interface, and which receive each fills.
     pub(crate) incoming: BTreeMap<u32, VecDeque<(u32, u64)>>,
     filled_by: BTreeMap<u64, (u32, u64)>,
-    /// What the program reported for sleeping processes in its last turn.
+    /// The results that the program reported for sleeping processes in its last turn.
     pub(crate) ready: Vec<Armed>,
 }
 
@@ -230,7 +230,7 @@ impl CardState {
         self.costs[Step::PollDoorbell as usize].max(1)
     }
 
-    /// Whether this turn is not void.
+    /// Whether this turn is still valid.
     pub(crate) fn wants_turn(&self, processor: u32, generation: u32) -> bool {
         self.processors
             .get(processor as usize)
@@ -284,7 +284,7 @@ impl CardState {
         polls
     }
 
-    /// Gives `processor` a turn.
+    /// Carries out a turn of `processor`.
     pub(crate) fn turn(
         &mut self,
         firmware: &mut Firmware,
@@ -334,7 +334,7 @@ impl CardState {
         self.processors[index].busy_until = end;
         self.processors[index].worked += charged;
         match outcome {
-            // A turn that cost nothing must still let time advance.
+            // A turn without cost must still let time advance.
             Outcome::Worked => self.schedule(events, index, end.max(now + 1), Activity::Due),
             Outcome::Waiting(engine) => self.settle(index, Activity::Spinning(engine)),
             Outcome::Idle => self.settle(index, Activity::Idle(end)),
@@ -372,7 +372,7 @@ impl CardState {
         }
     }
 
-    /// Notes a doorbell, before the program gets it as an input.
+    /// Notes a doorbell, before it is passed to the program as an input.
     pub(crate) fn ring(&mut self, now: Time, vi: u32, side: Side) {
         if let (Some(rung), Side::Send) = (self.rung.get_mut(vi as usize), side) {
             rung.push_back(now);
@@ -392,14 +392,14 @@ impl CardState {
         }
     }
 
-    /// Gives the next number to a doorbell, as the program does.
+    /// Assigns the next number to a doorbell, as the program does.
     fn notice(&mut self, now: Time) {
         self.noticed += 1;
         let place = self.noticed as usize % self.remembered.len();
         self.remembered[place].0 = now;
     }
 
-    /// Gives every processor that does not spin a turn, because a deadline has passed.
+    /// Schedules a turn of every processor that does not spin, because a deadline has passed.
     pub(crate) fn deadline(&mut self, events: &mut Events) {
         let now = events.now();
         for processor in 0..self.processors.len() {
@@ -417,7 +417,7 @@ impl CardState {
         }
     }
 
-    /// Lets a frame follow the transfer that reads its data, unless all of that has come.
+    /// Has a frame follow the transfer that reads its data, unless all of that has arrived.
     fn follow(&mut self, frames: &mut Slab<Frame>, number: u32, token: Token) {
         let of_it = |transfer: &HostTransfer| transfer.token == token && transfer.data_pieces > 0;
         if let Some(fill) = self.transfers.position(of_it)
@@ -441,7 +441,7 @@ impl CardState {
         Some(first.max(coming.ends.saturating_sub(rest)))
     }
 
-    /// Notes that a piece of a transfer has come; returns the frame that followed it if that was the last of its data.
+    /// Notes that a piece of a transfer has arrived; returns the frame that followed it if that was the last of its data.
     pub(crate) fn piece_done(&mut self, number: u32, bytes: u64) -> Option<u32> {
         let transfer = self.transfers.get_mut(number)?;
         transfer.pieces_left = transfer.pieces_left.saturating_sub(1);
@@ -453,7 +453,7 @@ impl CardState {
         }
     }
 
-    /// When all data of a transfer will have come, as far as its engine can say; `None` if it has not begun.
+    /// When all data of a transfer will have arrived, as far as its engine can predict; `None` if it has not begun.
     pub(crate) fn filled_at(&self, now: Time, number: u32) -> Option<Time> {
         let transfer = self.transfers.get(number)?;
         let (moving, left) = self.host_dma.left(u64::from(number))?;
@@ -502,7 +502,7 @@ impl CardState {
     }
 }
 
-/// How many messages' numbers a card has to remember: those that can be posted, and those in progress.
+/// How many messages' numbers a card has to remember: of those that can be posted, and those in progress.
 fn remembered(settings: &Settings, vis: usize) -> usize {
     let limits = &settings.limits;
     let queue = limits.posted_per_queue as usize + limits.descriptors_per_queue as usize;
@@ -583,7 +583,7 @@ impl TurnCard<'_> {
         let count = (pieces.len() + tail.len()).max(1);
         transfer.pieces_left = count as u32;
         let number = self.card.transfers.insert(transfer);
-        // The last piece is described now; each of those before it was described earlier by what one took.
+        // The last piece is described now; each of those before it was described earlier, by the time that one takes.
         let apart = match self.card.host_queued {
             true => self.per_piece / count as Time,
             false => 0,
@@ -613,7 +613,7 @@ impl TurnCard<'_> {
     }
 }
 
-/// The host transfer of a request, with its pieces, and those of the descriptor read behind a frame's data.
+/// The host transfer of a request, with its pieces, and those of the descriptor read after a frame's data.
 fn transfer<'r>(request: &DmaRequest<'r>) -> (HostTransfer, &'r [Piece], &'r [Piece]) {
     let mut transfer = HostTransfer {
         token: request.token,

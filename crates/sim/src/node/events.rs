@@ -1,4 +1,4 @@
-//! What can happen on nodes, and the queue of it.
+//! Events on nodes, and their queue.
 
 use causeway_firmware::{Engine as DmaEngine, Side, Token};
 
@@ -43,9 +43,9 @@ impl Word for Side {
     }
 }
 
-/// An event as the queue stores it: two words that are packed and unpacked in registers. (An `Event` is written
-/// field by field and copied as a whole, for which a processor has to wait until all fields are in its
-/// cache: that cost more than the queue itself.)
+/// An event as the queue stores it: two words that are packed and unpacked in registers. (An
+/// `Event` is written field by field and copied as a whole, for which a processor has to wait until
+/// all fields are in its cache: that cost more than the queue itself.)
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed(u64, u64);
 
@@ -102,19 +102,19 @@ events! {
     2 HostDmaPiece { A transfer: u32, B bytes: u32 }
     /// A channel of the host DMA engine continues.
     3 HostDma { A channel: u32 }
-    /// The network send engine is given a frame.
+    /// A frame is passed to the network send engine.
     4 NetSend { A frame: u32 }
     /// The network send engine has sent a frame.
     5 NetSent { A token: Token }
-    /// The network receive engine is given a buffer.
+    /// A buffer is passed to the network receive engine.
     6 NetReceive { A buffer: u32 }
     /// A frame is at its node's receive engine.
     7 Arrived { A frame: u32 }
-    /// The receive engine has put a frame into a buffer.
+    /// The receive engine has stored a frame in a buffer.
     8 Received { A frame: u32, B buffer: u32 }
     /// A process continues.
     9 Process { A process: u32 }
-    /// The program's deadline has come.
+    /// The program's deadline is reached.
     10 Deadline { }
     /// A process's wait has reached its limit, if it is the wait of this number.
     11 Timeout { A process: u32, B wait: u32 }
@@ -171,7 +171,7 @@ pub(crate) fn side_index(side: Side) -> usize {
     }
 }
 
-/// What the program calls an engine, as a word.
+/// The program's name of an engine, as a word.
 pub(crate) fn engine_name(engine: DmaEngine) -> &'static str {
     match engine {
         DmaEngine::Host => "host DMA",

@@ -1,9 +1,9 @@
 //! Processes of a host, and the library through which they use the card.
 //!
-//! A process is a state machine that returns its next step ([`Process::next`]). It has a clock of its own,
-//! which runs ahead of the present while the process computes; only what others can see (the doorbell's
-//! crossing the bus) is an event. Its polls are not simulated one by one: when a completion is in memory,
-//! it is computed which poll finds it.
+//! A process is a state machine that returns its next step ([`Process::next`]). It has a clock of
+//! its own, which runs ahead of the present while the process computes; only what is visible
+//! outside (the doorbell's crossing the bus) is an event. Its polls are not simulated one by one:
+//! when a completion is in memory, the poll that finds it is computed.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,8 @@ use super::events::side_index;
 use super::vi_plan::{Queues, ViPlan};
 use crate::engine::Time;
 
-/// Address of the first byte of descriptors and completion queues; the memory behind it is simulated.
+/// Address of the first byte of descriptors and completion queues; the memory from there on is
+/// simulated.
 pub(crate) const DESCRIPTORS_AT: u64 = 1 << 20;
 
 /// A program of a host, as a state machine.
@@ -62,7 +63,7 @@ pub enum Action {
     End,
 }
 
-/// What a process polls for.
+/// The events for which a process polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Await {
     /// The next descriptor of this work queue.
@@ -122,7 +123,7 @@ struct WorkQueue {
 }
 
 impl WorkQueue {
-    /// Whether a completion is in memory and has not been taken.
+    /// Whether a completion is in memory and has not been consumed.
     fn has_completions(&self) -> bool {
         self.landed != self.taken
     }
@@ -146,7 +147,8 @@ pub(crate) struct Vi {
     sides: [WorkQueue; 2],
     /// The node at the other end, and its virtual interface.
     pub(crate) peer: Option<(u32, u32)>,
-    /// When each message was posted that has not been received, if statistics are kept, and the number of the first.
+    /// When each message was posted that has not been received, if statistics are kept, and the
+    /// number of the first.
     posted_at: VecDeque<(Time, Remote)>,
     first_posted: u32,
 }
@@ -176,7 +178,7 @@ impl Vi {
         Some((at, bytes))
     }
 
-    /// When the message of this number was posted. Those before it will not be received any more.
+    /// When the message of this number was posted. Earlier ones will not be received any more.
     pub(crate) fn posted_at(&mut self, number: u32) -> Option<Time> {
         let ahead = number.checked_sub(self.first_posted)? as usize;
         let (at, _) = *self.posted_at.get(ahead)?;
@@ -264,7 +266,7 @@ impl ProcessState {
 }
 
 impl Host {
-    /// What `process` waits for, in words.
+    /// The event for which `process` waits, as text.
     pub(crate) fn awaited(&self, process: usize, what: Await) -> String {
         let peer = |vi: u32| {
             let mine = self.processes.get(process);
@@ -407,7 +409,7 @@ impl Host {
         }
         let slot = queue.posted % there.depth;
         let number = queue.posted;
-        // A receive names a buffer all the same: which message will come is not known.
+        // A receive names a buffer nevertheless: it is not known which message will arrive.
         let is_remote = operation != Operation::Send;
         let inside = side == Side::Send && !is_remote && bytes <= self.payload_bytes;
         let mut bits = match operation {
@@ -459,7 +461,7 @@ impl Host {
         }
     }
 
-    /// Address of a posted descriptor, its memory's handle, and the bytes that a shadow queue gets.
+    /// Address of a posted descriptor, its memory's handle, and the bytes for the shadow queue.
     pub(crate) fn posted(&self, vi: u32, side: Side, slot: u32) -> (u64, u32, &[u8]) {
         let queue = &self.vis[vi as usize].sides[side_index(side)];
         let address = queue.at + u64::from(slot) * self.stride;
@@ -527,7 +529,8 @@ impl Host {
         }
     }
 
-    /// If the completion that a process polls for is there by `now`, takes it and returns when the process continues.
+    /// If the completion for which a process polls is in memory by `now`, consumes it and returns
+    /// when the process continues.
     fn find(&mut self, process: u32, now: Time, polling: Polling) -> Option<Time> {
         let state = self.processes.get_mut(process as usize)?;
         let State::Awaiting { what, since, from } = state.state else {
@@ -562,7 +565,7 @@ impl Host {
         if !queue.has_completions() {
             return None;
         }
-        // What was written to the slot stays until the slot is posted again.
+        // The contents of the slot stay until the slot is posted again.
         let at = queue.status_at(queue.taken % there.depth, self.stride);
         let status = self.memory.get(at..at + STATUS_BYTES).unwrap_or_default();
         queue.taken += 1;
@@ -612,7 +615,7 @@ impl Host {
         true
     }
 
-    /// Puts a waiting process to sleep: returns what it has to arm on the card.
+    /// Puts a waiting process to sleep: returns what to arm on the card.
     pub(crate) fn sleep(&mut self, process: u32) -> Vec<Armed> {
         let Some(state) = self.processes.get_mut(process as usize) else {
             return Vec::new();
@@ -644,7 +647,8 @@ impl Host {
         state.is_some_and(|state| state.sleeps)
     }
 
-    /// Wakes a process for the card. Returns when it continues, if what it waits for is there.
+    /// Wakes a process on behalf of the card. Returns when it continues, if the awaited completion
+    /// is there.
     pub(crate) fn woken(&mut self, process: u32, now: Time, polling: Polling) -> Option<Time> {
         let state = self.processes.get(process as usize)?;
         match state.sleeps {

@@ -4,17 +4,17 @@
 //! ([`Settings`](causeway_firmware::Settings)), a network between them, and the processes on their
 //! hosts. Everything is set up first ([`Plan`]), then runs until no event is left or until a given time.
 //!
-//! | part | does |
+//! | part | task |
 //! |---|---|
-//! | [`plan`] | says which processes, virtual interfaces and connections there are |
-//! | [`card`] | gives the program its turns, charges its steps, feeds the DMA engines |
+//! | [`plan`] | lists processes, virtual interfaces and connections |
+//! | [`card`] | runs the program's turns, charges its steps, feeds the DMA engines |
 //! | [`host`] | lets processes post, ring, poll and sleep |
 //! | [`record`] | notes when each message reached each stage, and how much everything was used |
-//! | `events` | what can happen, and the queue of it |
+//! | `events` | the events, and their queue |
 //! | [`world`] | the loop over events, and frames between nodes |
 //!
-//! Polls of an idle processor are counted, not simulated one by one: when something happens, it is
-//! computed when the loop would have found it.
+//! Polls of an idle processor are counted, not simulated one by one: when something happens, the
+//! time at which the loop would have found it is computed.
 
 pub mod card;
 mod events;

@@ -46,7 +46,7 @@ pub enum BuildError {
     /// The card refuses its settings.
     #[error("the card's settings: {0}")]
     Settings(#[from] SettingsError),
-    /// The card refuses what is to be set up.
+    /// The card refuses the set-up.
     #[error("setting the card up: {0}")]
     SetUp(#[from] SetUpError),
     /// The plan names something that it does not contain.
@@ -62,7 +62,7 @@ pub struct Plan {
     pub settings: Settings,
     /// Nodes and cables.
     pub topology: Topology,
-    /// Card memory of a node for its interfaces; as much as the settings say if `None`.
+    /// Card memory of a node for its interfaces; if `None`, as much as the settings state.
     pub room: Option<Room>,
     /// Offset in its page at which a message's data begins.
     pub data_offset: u32,
@@ -70,7 +70,7 @@ pub struct Plan {
     pub longest_message: u32,
     /// Processes, with the node of each.
     pub processes: Vec<(usize, Box<dyn Process>)>,
-    /// Virtual interfaces. A process knows its own by their order here, from 0.
+    /// Virtual interfaces. A process addresses its own by their order here, from 0.
     pub vis: Vec<ViPlan>,
     /// Pairs of indices of `vis` that are connected. One may be connected to itself.
     pub connections: Vec<(usize, usize)>,
@@ -312,7 +312,7 @@ fn register(firmware: &mut Firmware, base: u64, bytes: u64, page: u64) -> Result
         base,
         bytes,
         tag: TAG,
-        // Descriptors' memory gets these rights, too; no process uses them.
+        // The memory of descriptors gets these rights, too; no process uses them.
         rdma_write: true,
         rdma_read: true,
         pages: pages.get(..needed).unwrap_or(&pages),

@@ -1,4 +1,4 @@
-//! Recording what happens while a world runs.
+//! Recording events while a world runs.
 
 use std::collections::VecDeque;
 
@@ -16,17 +16,17 @@ pub enum Stage {
     Noticed,
     /// The transfer of the descriptor was programmed.
     DescriptorProgrammed,
-    /// The program noticed that the descriptor had come.
+    /// The program noticed that the descriptor had arrived.
     DescriptorDown,
     /// The transfer of the data from or to the host was programmed.
     DataProgrammed,
     /// The program noticed that the data had been moved.
     DataMoved,
-    /// The frame was given to the network send engine.
+    /// The frame was passed to the network send engine.
     NetProgrammed,
     /// The program noticed that the frame had left.
     NetDone,
-    /// The frame lay in the card's memory.
+    /// The frame was in the card's memory.
     Deposited,
     /// The program noticed it.
     FrameNoticed,
@@ -132,7 +132,7 @@ pub struct Sums {
     pub frames: u64,
     /// Frames that the network lost.
     pub frames_lost: u64,
-    /// How often the program gave an engine more than it holds.
+    /// How often the program passed an engine more than it holds.
     pub overcommitted: u64,
     /// Completions with an error.
     pub errors: u64,
@@ -140,7 +140,7 @@ pub struct Sums {
     pub idle_polls: u64,
 }
 
-/// The records of a world; which are kept is chosen before it runs.
+/// The records of a world; which of them are kept is chosen before it runs.
 #[derive(Debug, Default)]
 pub struct Record {
     /// Sums, always.

@@ -30,7 +30,7 @@ struct Node {
     deadline: Option<Time>,
 }
 
-/// Nodes, their network, and the events to come.
+/// Nodes, their network, and the pending events.
 pub struct World {
     profile: Profile,
     events: Events,
@@ -451,7 +451,8 @@ impl World {
         }
     }
 
-    /// Frames may wait although the engine is idle: for data that by now comes fast enough, or does not.
+    /// Frames may wait although the engine is idle: for data that by now arrives fast enough, or
+    /// does not.
     fn send_if_idle(&mut self, node: u32) {
         let card = &self.nodes[node as usize].card;
         if !card.sending && !card.net_queue.is_empty() {
@@ -459,8 +460,9 @@ impl World {
         }
     }
 
-    /// Handles the last data of a frame that followed its transfer. If the frame has begun, its last burst can leave now; the
-    /// time until it has left without a pause is over, or it is late by as much as is missing.
+    /// Handles the last data of a frame that followed its transfer. If the frame has begun, its
+    /// last burst can leave now: either the time of a departure without pause is over, or the frame
+    /// is late by the difference.
     fn filled(&mut self, node: u32, number: u32) {
         let now = self.events.now();
         let Some(frame) = self.frames.get_mut(number) else {
@@ -484,8 +486,8 @@ impl World {
         );
     }
 
-    /// Sends the frame that is first in the queue. One whose data is still coming begins when it will not run dry, if
-    /// its data goes on coming at the host DMA engine's rate.
+    /// Sends the first frame in the queue. One whose data is still arriving begins when it will not
+    /// run dry, if its data goes on arriving at the host DMA engine's rate.
     fn send(&mut self, node: u32) {
         let now = self.events.now();
         let card = &mut self.nodes[node as usize].card;

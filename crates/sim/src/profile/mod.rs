@@ -1,9 +1,9 @@
 //! Parameter files: everything about the hardware that a simulation runs on.
 //!
-//! A profile is a TOML file in which each value stands with its unit and its source:
-//! `clock = { value = "66 MHz", source = "thesis, §4.3.1" }`. Reading is strict: a key that is not known, a unit
-//! that does not fit, a count of 0, or hardware that cannot exist is an error that names the line and what
-//! is allowed. Profiles that come with the simulator are in [`SHIPPED`].
+//! A profile is a TOML file in which each value has its unit and its source: `clock = { value = "66
+//! MHz", source = "thesis, §4.3.1" }`. Reading is strict: an unknown key, a unit that does not fit,
+//! a count of 0, or impossible hardware is an error that names the line and what is allowed.
+//! Profiles that come with the simulator are in [`SHIPPED`].
 
 pub mod edit;
 mod read;
@@ -27,17 +27,17 @@ use crate::hardware::{
 pub struct Profile {
     /// Its name.
     pub name: String,
-    /// What it stands for, in a sentence.
+    /// A description, in a sentence.
     pub summary: String,
     /// The hosts' processors.
     pub host: HostSpec,
-    /// What the processes' library costs.
+    /// The costs of the processes' library.
     pub library: LibrarySpec,
     /// The hosts' memory.
     pub memory: MemorySpec,
     /// The bus between host and card.
     pub io_bus: IoBusSpec,
-    /// The card's processors and what its program costs.
+    /// The card's processors and the costs of its program.
     pub card: CardSpec,
     /// The engine between host memory and card.
     pub host_dma: HostDmaSpec,
@@ -47,18 +47,18 @@ pub struct Profile {
     pub link: LinkSpec,
     /// Switches.
     pub switch: SwitchSpec,
-    /// How nodes and switches are joined; all nodes on one switch if nothing is said.
+    /// How nodes and switches are connected; if absent, all nodes are on one switch.
     pub topology: Option<Topology>,
 }
 
-/// What the user-level library costs a process.
+/// The costs of the user-level library for a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LibrarySpec {
     /// Building and posting a descriptor, without its ringing.
     pub post: Time,
     /// Looking once at a status or a completion queue.
     pub poll: Time,
-    /// Taking a completion that was found.
+    /// Consuming a completion that was found.
     pub complete: Time,
     /// How processes wait.
     pub waits: Waits,
@@ -66,7 +66,7 @@ pub struct LibrarySpec {
     pub reliability: Reliability,
 }
 
-/// How a process waits for a completion (§4.2.5). Not a value of profiles: scenarios say it.
+/// How a process waits for a completion (§4.2.5). Not a value of profiles: scenarios set it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waits {
     /// It polls, and holds a processor.
@@ -83,12 +83,12 @@ pub struct CardSpec {
     pub clock_hz: u64,
     /// Bytes of memory.
     pub memory_bytes: u64,
-    /// Cycles that one way round the idle program's loop takes; what happens meanwhile is noticed half of it later on average. This is that of the
-    /// event-driven programs, which poll every engine.
+    /// Cycles that one round of the idle program's loop takes; an event is noticed half of it later
+    /// on average. This is the loop of the event-driven programs, which poll every engine.
     pub idle_loop_cycles: u64,
     /// The same of the sequential program, which polls doorbells and arrivals only.
     pub sequential_idle_loop_cycles: u64,
-    /// What each step of the program takes.
+    /// The cost of each step of the program.
     pub steps: StepCosts,
 }
 
@@ -118,7 +118,7 @@ impl StepCosts {
         Self(Step::ALL.map(&mut cost))
     }
 
-    /// What `step` takes, in cycles of the card's clock.
+    /// The cost of `step`, in cycles of the card's clock.
     pub fn cycles(&self, step: Step) -> u64 {
         self.0.get(step as usize).copied().unwrap_or(0)
     }

@@ -12,7 +12,7 @@ use crate::hardware::{
 
 /// Most processors of a host, channels of an engine, and the like.
 const MOST: u64 = 4_096;
-/// Most bytes that a frame takes on a link besides its own.
+/// Most bytes that a frame takes on a link in addition to its own.
 const LONGEST_FRAMING: u64 = 65_536;
 
 impl Profile {

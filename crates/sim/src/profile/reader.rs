@@ -1,4 +1,4 @@
-//! Strict reading of parameter files: every error names its line, and says what is allowed.
+//! Strict reading of parameter files: every error names its line, and states what is allowed.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use super::units::{self, Kind};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {message}")]
 pub struct FileError {
-    /// The file's name as it was given.
+    /// The file's name as it was passed in.
     pub file: String,
     /// The line, from 1; 0 when the whole file is meant.
     pub line: usize,
@@ -19,7 +19,7 @@ pub struct FileError {
     pub message: String,
 }
 
-/// A file's text and name, which errors need besides a position.
+/// A file's text and name, which errors need in addition to a position.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) file: &'a str,
@@ -62,7 +62,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// A table of the file, from which its reader takes the keys that it knows. Keys that are left over are errors.
+/// A table of the file, from which its reader takes the keys that it knows. Remaining keys are
+/// errors.
 pub(crate) struct Section<'a> {
     source: Source<'a>,
     name: String,
@@ -137,7 +138,7 @@ impl<'a> Section<'a> {
         self.optional_section(key)?.ok_or(missing)
     }
 
-    /// What `read` takes from a table that must exist; keys that it leaves are errors.
+    /// The result of `read` for a table that must exist; keys that it does not take are errors.
     pub(crate) fn part<T>(
         &mut self,
         key: &str,
@@ -304,7 +305,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Whether there is such a key, which is known from now on.
+    /// Whether the key exists; it counts as known from now on.
     pub(crate) fn has(&mut self, key: &str) -> bool {
         if !self.known.iter().any(|known| known == key) {
             self.known.push(key.to_owned());
@@ -312,7 +313,7 @@ impl<'a> Section<'a> {
         self.table.contains_key(key)
     }
 
-    /// What `read` returns for a key that may be missing.
+    /// The result of `read` for a key that may be missing.
     pub(crate) fn optional<T>(
         &mut self,
         key: &str,
@@ -447,7 +448,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A quantity without a source from a least to a most value; `allowed` says in words what is allowed.
+    /// A quantity without a source from a least to a most value; `allowed` describes the range.
     pub(crate) fn own_within(
         &mut self,
         key: &str,

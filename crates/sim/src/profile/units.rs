@@ -61,8 +61,8 @@ impl Kind {
         }
     }
 
-    /// The least and the most of a kind, besides none, that hardware may have here, and the text for errors. With more, times would
-    /// overflow.
+    /// The least (other than none) and the most of a kind that hardware may have here, and the text
+    /// for errors. With more, times would overflow.
     pub fn of_hardware(self) -> (u64, u64, &'static str) {
         match self {
             Self::Time => (0, SECOND, "at most 1 s"),
@@ -94,7 +94,7 @@ impl Kind {
     }
 }
 
-/// Reads `text` as a quantity of `kind`; the error says what is allowed.
+/// Parses `text` as a quantity of `kind`; the error states what is allowed.
 pub fn parse(text: &str, kind: Kind) -> Result<u64, String> {
     let wrong = || format!("`{text}`: {}", kind.allowed());
     let (number, unit) = text.split_once(' ').ok_or_else(wrong)?;
@@ -117,7 +117,7 @@ pub fn parse(text: &str, kind: Kind) -> Result<u64, String> {
         .ok_or_else(wrong)?;
     let divisor = divisor.checked_mul(scale).ok_or_else(wrong)?;
     if !value.is_multiple_of(divisor) {
-        return Err(format!("`{text}`: is finer than can be told apart here"));
+        return Err(format!("`{text}`: is finer than can be represented here"));
     }
     u64::try_from(value / divisor).map_err(|_| wrong())
 }

@@ -1,9 +1,10 @@
 //! A one-dimensional Fourier transform (§2.4.2): butterflies on a cyclic layout, an all-to-all by `am_get` to a blocked layout,
 //! butterflies on that.
 //!
-//! With N points on P processes, the first log₂(N/P) levels of the decimation in frequency join elements whose
-//! distance is a multiple of P, and are local while process p holds the elements that are p modulo P; the
-//! last log₂P levels join neighbours, and are local in blocks of N/P. What one process needs of another lies in a row there.
+//! With N points on P processes, the first log₂(N/P) levels of the decimation in frequency combine
+//! elements whose distance is a multiple of P, and are local while process p holds the elements
+//! that are p modulo P; the last log₂P levels combine neighbours, and are local in blocks of N/P.
+//! The elements that one process needs from another are contiguous there.
 
 use std::rc::Rc;
 
@@ -273,7 +274,7 @@ impl Program for Fft {
             Awaited::from(next as Rank, "elements, and from the others"),
             |state| state.landed as usize >= ranks - 1,
         )?;
-        // A process that computes does not poll: others may still be getting elements from here.
+        // A process that computes does not poll: others may still be reading elements from here.
         pass(am, ARRIVE, RELEASE)?;
 
         let mut blocked = vec![(0.0, 0.0); own];

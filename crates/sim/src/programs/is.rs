@@ -1,8 +1,9 @@
-//! A sort of integers by buckets (§2.4.4): each process counts its keys, the counts are merged around a ring, and then each process
-//! is given its share of each bucket's ranks by the process that owns the bucket.
-//! The ring leaves each process with the merged counts of its own share of the buckets. It turns them into the rank behind each
-//! bucket's last key; a process sends a request with its local counts, which are subtracted, and the result is the rank at which
-//! its keys begin. The order of requests is rotated, so that no owner gets all of them at once.
+//! A sort of integers by buckets (§2.4.4): each process counts its keys, the counts are merged
+//! around a ring, and then the owner of each bucket assigns each process its share of the bucket's
+//! ranks. The ring leaves each process with the merged counts of its own share of the buckets. It
+//! turns them into the rank after each bucket's last key; a process sends a request with its local
+//! counts, which are subtracted, and the result is the rank at which its keys begin. The order of
+//! requests is rotated, so that no owner gets all of them at once.
 
 use super::Program;
 use super::barrier::{Barrier, HasBarrier, on_arrival, on_release, pass};
@@ -50,7 +51,7 @@ impl IntegerSort {
         (sum / 4) as u32
     }
 
-    /// The rank must lie among those of equal keys, and no key of this process may share it.
+    /// The rank must be among those of equal keys, and no other key of this process may have it.
     fn check(&self, first: usize, ranks: &[u32]) -> Result<(), AmError> {
         let mut counts = vec![0_u32; self.buckets];
         for index in 0..self.keys {
@@ -82,15 +83,15 @@ impl IntegerSort {
     }
 }
 
-/// The state that handlers change, and what they need for it.
+/// The state that handlers change, and the data that they need for it.
 #[derive(Debug, Default)]
 pub struct SortState {
     barrier: Barrier,
-    /// Rounds of the ring that have come.
+    /// Rounds of the ring that have arrived.
     rounds: usize,
-    /// How many keys lie in the shares before this one.
+    /// How many keys are in the shares before this one.
     before: Option<u64>,
-    /// The replies that have come, and the ranks.
+    /// The replies that have arrived, and the ranks.
     answers: usize,
     landed: usize,
     /// The position of the owned share of the ranks, and where replies are stored.
@@ -122,7 +123,8 @@ fn on_before(arrival: &mut Arrival<'_, SortState>) -> Result<(), AmError> {
     Ok(())
 }
 
-/// Subtracts the requester's counts from the ends of the buckets, and stores the result for it to get.
+/// Subtracts the requester's counts from the ends of the buckets, and stores the result for the
+/// requester to read.
 fn on_subtract(arrival: &mut Arrival<'_, SortState>) -> Result<(), AmError> {
     let landed = arrival.landing()?;
     let (Some(ends), Some(answered)) = (arrival.state.ends, arrival.state.answered) else {
@@ -164,7 +166,8 @@ struct Share {
     ranks: usize,
     buckets: usize,
     bytes: u64,
-    /// Local counts, merged counts, those that come around the ring, owned ends, requesters' counts, replies, beginnings.
+    /// Local counts, merged counts, those that arrive around the ring, owned ends, requesters'
+    /// counts, replies, beginnings.
     local: Region,
     merged: Region,
     incoming: Region,
@@ -231,7 +234,7 @@ impl IntegerSort {
         Ok(())
     }
 
-    /// Turns the owned share of the merged counts into the rank behind each bucket's last key.
+    /// Turns the owned share of the merged counts into the rank after each bucket's last key.
     fn sum<A: ActiveMessages<State = SortState>>(am: &mut A, share: &Share) -> Result<(), AmError> {
         let Share {
             rank,
@@ -263,7 +266,7 @@ impl IntegerSort {
         Ok(())
     }
 
-    /// Asks each owner where this process's keys begin.
+    /// Requests from each owner where this process's keys begin.
     fn ask<A: ActiveMessages<State = SortState>>(am: &mut A, share: &Share) -> Result<(), AmError> {
         let Share {
             rank, ranks, bytes, ..

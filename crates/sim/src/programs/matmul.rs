@@ -6,7 +6,7 @@ use super::barrier::{Barrier, HasBarrier, on_arrival, on_release, pass};
 use crate::am::port::{Awaited, Rank, Work};
 use crate::am::{ActiveMessages, AmError, Arrival, HandlerId, Handlers, Region};
 
-/// One multiplication and addition of the inner loop; every eighth element comes from memory.
+/// One multiplication and addition of the inner loop; every eighth element is read from memory.
 const EIGHT_STEPS: Work = Work {
     floating: 16,
     integer: 16,
@@ -95,9 +95,9 @@ fn multiply_add(left: &[f64], right: &[f64], product: &mut [f64], own: usize) {
 #[derive(Debug, Default)]
 pub struct MatmulState {
     barrier: Barrier,
-    /// Which steps' left parts have come.
+    /// The steps whose left parts have arrived.
     left: Vec<bool>,
-    /// How many right parts have come.
+    /// How many right parts have arrived.
     right: usize,
     /// How many steps the process above has finished.
     above: usize,
@@ -141,7 +141,7 @@ struct Place {
     row: usize,
     column: usize,
     bytes: u64,
-    /// Its own left part, and one for the part that comes in each step.
+    /// Its own left part, and one for the part that arrives in each step.
     mine: Region,
     lefts: Vec<Region>,
     /// The right parts of even and of odd steps.
@@ -222,7 +222,7 @@ impl Matmul {
         Ok(place.mine)
     }
 
-    /// Moves the right parts up: this one is sent, and the next one comes.
+    /// Moves the right parts up: this one is sent, and the next one arrives.
     fn rotate<A: ActiveMessages<State = MatmulState>>(
         am: &mut A,
         place: &Place,

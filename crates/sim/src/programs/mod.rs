@@ -3,8 +3,9 @@
 //! They are ordinary functions that compute real numbers; nothing here depends on being simulated. They report their work as
 //! `Work`, in kinds of operations, so that a cost model can turn it into time.
 //!
-//! [`ping`] is Ping_Pong and Ping_Bulk, [`fft`] a one-dimensional Fourier transform, [`matmul`] a product of matrices,
-//! [`is`] a sort of integers, [`replay`] what was recorded of another one in a [`trace`]. [`barrier`] is what they share.
+//! [`ping`] is Ping_Pong and Ping_Bulk, [`fft`] a one-dimensional Fourier transform, [`matmul`] a
+//! product of matrices, [`is`] a sort of integers, [`replay`] a recorded program, from a [`trace`].
+//! They share [`barrier`].
 
 use crate::am::port::Rank;
 use crate::am::{ActiveMessages, AmError, Handlers};
@@ -22,9 +23,9 @@ mod tests;
 
 /// A program that every process runs.
 pub trait Program: Clone + 'static {
-    /// What its handlers change.
+    /// The state that its handlers change.
     type State: 'static;
-    /// What it finds out.
+    /// Its result.
     type Output: 'static;
 
     /// Its handlers.

@@ -1,7 +1,8 @@
-//! Replays a recorded program ([`Trace`]): what each process computed, sent and received.
+//! Replays a recorded program ([`Trace`]): the computation, sends and receives of each process.
 //!
-//! Sends never wait for their receivers. A receive waits until the number of messages that the trace states have come from its sender, as
-//! messages between two processes arrive in the order in which they were sent.
+//! Sends never wait for their receivers. A receive waits until the number of messages that the
+//! trace states have arrived from its sender, as messages between two processes arrive in the order
+//! in which they were sent.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ impl Replay {
     }
 }
 
-/// Messages that have come from each process.
+/// Messages that have arrived from each process.
 #[derive(Debug, Default)]
 pub struct Received(Vec<u64>);
 

@@ -73,7 +73,7 @@ pub(super) fn read(workload: &mut Section<'_>, costs: Costs, seed: u64) -> Resul
     })
 }
 
-/// Reads one table of jobs, and how many jobs it stands for.
+/// Reads one table of jobs, and the number of jobs in it.
 fn job(section: &mut Section<'_>, grains: &Grains) -> Result<(Program, usize), FileError> {
     let name = section.own_word("program", NAMES)?;
     let count = section.count_or("count", 1, MOST_JOBS, 1)? as usize;

@@ -1,4 +1,4 @@
-//! What a run has measured, and estimates from several runs.
+//! The measurements of a run, and estimates from several runs.
 
 use serde::{Deserialize, Serialize};
 

@@ -12,8 +12,9 @@
 //! rounds = 100
 //! ```
 //!
-//! [`read`] is strict, as parameter files are: what is not known, or has no meaning for the workload, is refused with its line
-//! and what is allowed. `run` makes the measurements; each size is a run of its own.
+//! [`read`] is strict, as parameter files are: unknown keys, and keys without a meaning for the
+//! workload, are refused with their lines and what is allowed. `run` makes the measurements; each
+//! size is a run of its own.
 
 mod channels;
 mod jobs;
@@ -55,7 +56,8 @@ impl Step<'_> {
         }
     }
 
-    /// Everything that decides what it finds, besides the code, in words that differ if and only if the runs do.
+    /// Everything that determines the results, besides the code, as text that differs if and only
+    /// if the runs do.
     pub fn parameters(&self) -> String {
         format!("{:?}", (self.what, self.size_bytes, self.replication))
     }

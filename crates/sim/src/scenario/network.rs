@@ -178,7 +178,7 @@ fn fat_tree(section: &mut Section<'_>, nodes: usize) -> Result<Topology, FileErr
     tree.map_err(|error| section.error(&fan_out.span, error.to_string()))
 }
 
-/// Reads `[[network.failure]]`: what is out of order, and when.
+/// Reads `[[network.failure]]`: the part that fails, and when.
 fn failure(
     section: &mut Section<'_>,
     topology: &Topology,
@@ -294,7 +294,7 @@ struct Named {
     change: SwitchChange,
 }
 
-/// What has been joined so far.
+/// The parts that have been connected so far.
 struct Joined {
     switches: Vec<Named>,
     /// For each node its switch, the changes of its link, and the position of that in the file.

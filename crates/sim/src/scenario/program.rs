@@ -19,7 +19,7 @@ use crate::substrates::{
 };
 use crate::workloads::Keep;
 
-/// A program and what it runs on.
+/// A program and its platform.
 #[derive(Clone, Debug)]
 pub struct ProgramSetup {
     /// Substrate, costs and processes.

@@ -1,4 +1,4 @@
-//! The parts of a scenario: what is run, on which hardware, and in which steps.
+//! The parts of a scenario: the workload, the hardware, and the steps.
 
 use causeway_firmware::{DmaQueue, Settings};
 
@@ -31,11 +31,11 @@ pub struct Scenario {
 pub struct Variant {
     /// The value, as it is written.
     pub value: Option<String>,
-    /// What is run.
+    /// The workload.
     pub what: What,
 }
 
-/// What is run.
+/// The workload.
 #[derive(Clone, Debug)]
 pub enum What {
     /// Processes that post descriptors to cards.
@@ -119,7 +119,7 @@ pub enum Workload {
         /// The number of measured windows.
         rounds: u32,
     },
-    /// Types I to IV of chapter 4. Each of the scenario's sizes takes the place of the load's.
+    /// Types I to IV of chapter 4. Each of the scenario's sizes replaces the load's.
     Interfaces(Load),
     /// Channels with reserved rates beside best effort, of chapter 5.
     Channels(Experiment),
@@ -154,7 +154,7 @@ pub struct Step<'a> {
 }
 
 impl Scenario {
-    /// Whether the same file gives the same values wherever and whenever it is run.
+    /// Whether the same file yields the same values wherever and whenever it is run.
     pub fn is_reproducible(&self) -> bool {
         self.variants.iter().all(|variant| match &variant.what {
             What::Cards(_) | What::Jobs(_) => true,

@@ -105,7 +105,8 @@ impl Histogram {
         self.largest
     }
 
-    /// The classes that have values: the first value, the first value behind the class, and the number of values.
+    /// The classes that have values: the first value, the first value after the class, and the
+    /// number of values.
     pub fn classes(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         self.counts.iter().map(|(&class, &count)| {
             let (first, end) = values(class);

@@ -1,4 +1,5 @@
-//! Statistics of a run besides means: distributions of latencies, events over time, and use of resources.
+//! Statistics of a run in addition to means: distributions of latencies, events over time, and use
+//! of resources.
 //!
 //! Everything is counted in whole numbers, so that a run gives the same values on every machine, and takes the same memory
 //! however long it is: a [`Histogram`] has classes of at most 1/64 of their values, a [`Timeline`] at most 128 samples.

@@ -20,7 +20,7 @@ struct Sample {
     busy: [Time; Resource::ALL.len()],
 }
 
-/// What happened in an interval.
+/// The events of an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// Its beginning.

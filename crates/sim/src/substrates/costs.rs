@@ -46,7 +46,7 @@ section! {
         host_clock: Frequency,
         /// The network processor's clock.
         np_clock: Frequency,
-        /// An access that the cache serves.
+        /// An access that hits the cache.
         cache_access: Cycles,
         /// An access to memory.
         memory_access: Cycles,
@@ -138,7 +138,8 @@ section! {
         descriptor: Size,
         /// A descriptor without the message's data.
         bare_descriptor: Size,
-        /// The host's part of a miss of the card's TLB, besides its access to the page table for each page: context switch, dispatch, return.
+        /// The host's part of a miss of the card's TLB, in addition to its access to the page table
+        /// for each page: context switch, dispatch, return.
         miss_interrupt: Cycles,
         /// Looking up the page table, pinning the page and marking it as cached on the card, writing its entry.
         miss_page: Cycles,

@@ -1,12 +1,14 @@
 //! C1: send and receive are system calls (§2.3.1, §2.3.2).
 //!
-//! On NI1 the processor itself moves all data between memory and the card's FIFOs; on NI2 it programs the card's DMA engine. Either way the
-//! device sends one packet at a time. What finds it busy on NI1 is queued by the driver and goes out when the device signals
-//! that it is free; NI2's engine has a chain of programmed transfers. A packet that has come interrupts the host, whose handler puts it in the system's queue; the receiving
-//! process polls that by a system call.
+//! On NI1 the processor itself moves all data between memory and the card's FIFOs; on NI2 it
+//! programs the card's DMA engine. Either way the device sends one packet at a time. On NI1, the
+//! driver queues packets while the device is busy, and sends them when the device signals that it
+//! is free; NI2's engine has a chain of programmed transfers. A packet that has arrived interrupts
+//! the host, whose handler puts it in the system's queue; the receiving process polls that queue by
+//! a system call.
 //!
-//! NI2's receive side has buffers programmed in advance, so that a packet lies in kernel memory when it interrupts; the handler programs
-//! the next one.
+//! NI2's receive side has buffers programmed in advance, so that a packet is in kernel memory when
+//! it interrupts; the handler programs the next buffer.
 
 use std::collections::VecDeque;
 
@@ -17,7 +19,7 @@ use super::world::{PacketId, World};
 use crate::am::port::{Message, Rank};
 use crate::engine::Time;
 
-/// What moves data between memory and the card.
+/// The agent that moves data between memory and the card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mover {
     /// NI1: the processor.
@@ -91,7 +93,7 @@ impl KernelPath {
         ]
     }
 
-    /// Processor cycles while a packet goes to the device.
+    /// Processor cycles of moving a packet to the device.
     fn launch_cycles(&self, bytes: usize) -> u64 {
         match self.mover {
             Mover::Processor => self.costs.fifo(bytes),
@@ -174,7 +176,7 @@ impl KernelPath {
         world.at(arrives, KernelEvent::Arrives { packet: id });
     }
 
-    /// Handles the device's becoming free: the next packet goes on it, on NI1 by way of an interrupt.
+    /// Handles the device's becoming free: the next packet is put on it, on NI1 by an interrupt.
     fn device_free(&mut self, world: &mut World<KernelEvent>, host: u32) {
         let device = &mut self.devices[host as usize];
         match device.waiting.pop_front() {

@@ -67,7 +67,7 @@ pub struct StalledProcess {
     pub rank: Rank,
     /// Its state.
     pub doing: Doing,
-    /// The number of messages that it has not taken, and the sender of the first.
+    /// The number of messages that it has not received, and the sender of the first.
     pub unread: (usize, Option<Rank>),
     /// The time of its last poll.
     pub polled: Time,
@@ -302,9 +302,8 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         }
     }
 
-    /// Lets the programs that have not ended find out that messages are no longer carried. A program that does
-    /// not end even then has its stack unwound when it is dropped.
-    /// not end even so has its stack unwound when it is dropped.
+    /// Lets the programs that have not ended find out that messages are no longer carried. A
+    /// program that does not end even then has its stack unwound when it is dropped.
     fn stop(&mut self) {
         for process in self
             .slots

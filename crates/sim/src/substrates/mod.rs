@@ -1,9 +1,10 @@
 //! Chapter 2: communication substrates on three kinds of network interface, and programs that run on them.
 //!
-//! A program is an ordinary function that runs as a coroutine (`process`) on a host whose processors it shares
-//! (`processor`). The `machine` carries its calls out in virtual time; what a call costs and does is the
-//! substrate's: `kernel` is C1 on NI1 and NI2, `user` is C2 and C3 on NI3, `direct` is none at all.
-//! `costs` has all costs. [`munet`] is chapter 3's endpoints, with its own costs.
+//! A program is an ordinary function that runs as a coroutine (`process`) on a host whose
+//! processors it shares (`processor`). The `machine` carries out its calls in virtual time; the
+//! substrate determines what a call costs and does: `kernel` is C1 on NI1 and NI2, `user` is C2 and
+//! C3 on NI3, `direct` has no substrate. `costs` has all costs. [`munet`] is chapter 3's endpoints,
+//! with its own costs.
 //!
 //! What is exact and what is not: everything is an event in the order of time, except that unsuccessful polls are computed and
 //! not simulated, and that a packet occupies the receiver's link from when its first cell leaves. Copies by the
@@ -47,7 +48,7 @@ use world::{World, WorldSettings};
 /// A substrate on its interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Combination {
-    /// Every message takes so long, and calls are free.
+    /// Every message takes this long, and calls are free.
     Direct(Time),
     /// The kernel's path; the processor moves the data.
     C1Ni1,
@@ -75,12 +76,12 @@ impl Combination {
     }
 }
 
-/// What is simulated.
+/// The setup of a simulation.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// On what.
+    /// The substrate and the network interface.
     pub combination: Combination,
-    /// At what price.
+    /// The costs.
     pub costs: Costs,
     /// How many processes.
     pub ranks: u32,
@@ -90,31 +91,32 @@ pub struct Setup {
     pub processors_per_host: u32,
     /// Whether C3 finds that the pages of its first misses have been paged out, and must come from the disk.
     pub pages_are_out: bool,
-    /// What the programs' own work costs.
+    /// The costs of the programs' own work.
     pub clocking: Clocking,
     /// When to give up.
     pub limits: Limits,
-    /// Whether each packet's way is kept.
+    /// Whether each packet's stages are recorded.
     pub keeps_journeys: bool,
-    /// Whether distributions and use are kept.
+    /// Whether distributions and use are recorded.
     pub keeps_statistics: bool,
-    /// Links and switches; one switch without latency (§2.1) if nothing is said.
+    /// Links and switches; if absent, one switch without latency (§2.1).
     pub network: Option<Box<Links>>,
 }
 
 /// Links, switches and how they join the hosts.
 #[derive(Debug, Clone)]
 pub struct Links {
-    /// What links are like, if the topology does not change one.
+    /// The parameters of links, unless the topology changes one.
     pub link: LinkSpec,
     /// The same of switches.
     pub switch: SwitchSpec,
-    /// How they are joined; all hosts on one switch if nothing is said.
+    /// How they are connected; if absent, all hosts are on one switch.
     pub topology: Option<Topology>,
 }
 
 impl Links {
-    /// One switch without latency and with room for everything, as §2.1 leaves switches out; links as the table says.
+    /// One switch without latency and with unlimited room, as §2.1 leaves switches out; links as in
+    /// the table.
     pub fn new(costs: &Costs) -> Self {
         Self {
             link: LinkSpec {
@@ -177,7 +179,7 @@ impl Setup {
     fn port_costs(&self) -> PortCosts {
         let costs = &self.costs;
         let land_word = match self.combination {
-            // The kernel's copy has put the data where it belongs.
+            // The kernel's copy has already moved the data to its place.
             Combination::Direct(_) | Combination::C1Ni1 | Combination::C1Ni2 => 0,
             Combination::C2Ni3 | Combination::C3Ni3 => costs.copy_word(),
         };

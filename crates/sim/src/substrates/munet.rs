@@ -1,14 +1,16 @@
 //! MU-Net (chapter 3): protected endpoints on a LANai 4, polled by its control program.
 //!
-//! A message of up to 128 bytes travels in the send descriptor, which the host writes into the card's memory; a longer one is
-//! copied into the pinned send buffer and fetched by DMA. The control program polls the network and every active endpoint
-//! one after the other, and waits for each DMA transfer that it starts (§3.2.4.2). A packet that has come is taken into the card's memory,
-//! and from there, short or long, into the endpoint's receive buffer by one DMA transfer; the host finds out by
-//! probing a variable on the card.
+//! A message of up to 128 bytes is sent in the send descriptor, which the host writes into the
+//! card's memory; a longer one is copied into the pinned send buffer and fetched by DMA. The
+//! control program polls the network and every active endpoint one after the other, and waits for
+//! each DMA transfer that it starts (§3.2.4.2). A packet that has arrived is stored in the card's
+//! memory, and from there, short or long, moved into the endpoint's receive buffer by one DMA
+//! transfer; the host finds it by probing a variable on the card.
 //!
-//! [`anatomy`] measures Table 3.2, [`round_trip`] Table 3.1's row for MU-Net. The table shows 79 µs between the last of 4096 bytes'
-//! leaving and their being in the receiver's memory, more than the link takes: so that reception is modelled as beginning when the
-//! whole packet has come, at a rate of its own. Why that is so, the text leaves open.
+//! [`anatomy`] measures Table 3.2, [`round_trip`] Table 3.1's row for MU-Net. The table shows 79 µs
+//! from the departure of the last of 4096 bytes until they are in the receiver's memory, more than
+//! the link takes: so reception is modelled as beginning when the whole packet has arrived, at a
+//! rate of its own. The text does not state the reason.
 
 use std::collections::VecDeque;
 
@@ -31,7 +33,7 @@ section! {
     Host {
         /// Cycles per second.
         clock: Frequency,
-        /// The send call besides moving data.
+        /// The send call without moving data.
         send_call: Time,
         /// Copying into the send buffer.
         copy: Rate,
@@ -39,7 +41,7 @@ section! {
         card_write: Rate,
         /// One poll of the receive queue's variable on the card.
         probe: Time,
-        /// The receive call besides probing and copying.
+        /// The receive call without probing and copying.
         receive_call: Time,
         /// Copying out of the receive buffer.
         receive_copy: Rate,
@@ -91,7 +93,7 @@ section! {
     Format {
         /// Data that a descriptor holds.
         descriptor: Size,
-        /// Bytes of a packet besides its data.
+        /// Bytes of a packet in addition to its data.
         header: Size,
         /// From card to card.
         switch_latency: Time,

@@ -1,8 +1,8 @@
-//! A network processor that polls its sources in an endless round, without simulating unsuccessful polls.
-//! nothing.
+//! A network processor that polls its sources in an endless round, without simulating unsuccessful
+//! polls.
 //!
-//! Source 0 is the network; the others are endpoints. Polling a source takes a fixed time, and what a source has for the
-//! program is noticed by the first poll that begins after it came.
+//! Source 0 is the network; the others are endpoints. Polling a source takes a fixed time, and an
+//! event of a source is noticed by the first poll that begins after the event.
 
 use crate::engine::Time;
 
@@ -56,7 +56,7 @@ impl PollLoop {
         first + rounds * self.length() + self.look(source)
     }
 
-    /// Continues with the source behind `source`, which was served.
+    /// Continues with the source after `source`, which was served.
     pub(super) fn served(&mut self, source: usize) {
         self.position = (source + 1) % self.sources;
     }

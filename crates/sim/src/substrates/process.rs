@@ -1,8 +1,8 @@
 //! A program as a coroutine in virtual time.
 //!
-//! Between two calls of its port a program runs natively; what it has charged meanwhile is reconciled with virtual
-//! time at the next call, as pSNOW does (§2.1). The call itself is carried out by the machine, which then resumes
-//! the coroutine with the result.
+//! Between two calls of its port a program runs natively; the time that it has charged meanwhile is
+//! reconciled with virtual time at the next call, as in pSNOW (§2.1). The machine carries out the
+//! call itself, and then resumes the coroutine with the result.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ pub(super) enum Call {
     Pass,
 }
 
-/// What the machine resumes a program with: the result of its call.
+/// The value with which the machine resumes a program: the result of its call.
 #[derive(Debug)]
 pub(super) enum CallResult {
     /// The call was carried out.
@@ -45,7 +45,7 @@ pub(super) enum CallResult {
 /// Cycles of the host's processor, for each function.
 pub(super) type Spent = [u64; Function::COUNT];
 
-/// What a program has charged, and its next call.
+/// The time that a program has charged, and its next call.
 pub(super) struct Yielded {
     pub(super) spent: Spent,
     pub(super) call: Call,
@@ -105,7 +105,8 @@ pub struct SimPort<'y> {
     rank: Rank,
     ranks: u32,
     costs: PortCosts,
-    /// What has been charged since the last call. The machine reads it, too, when the program has returned.
+    /// The time charged since the last call. The machine reads it, too, when the program has
+    /// returned.
     spent: Rc<Cell<Spent>>,
     function: Function,
     /// When the program began to run natively.
@@ -210,8 +211,8 @@ impl Port for SimPort<'_> {
         for (times, cycles) in kinds {
             self.charge(times.saturating_mul(cycles));
         }
-        // A program that computes for ever must not keep the others from ending. Its next call returns
-        // that the simulation has ended.
+        // A program that computes for ever must not keep the others from ending. Its next call
+        // returns that the simulation has ended.
         if self.spent.get().into_iter().fold(0, u64::saturating_add) > self.costs.longest_silence {
             self.call(Call::Pass);
         }

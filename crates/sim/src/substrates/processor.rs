@@ -1,10 +1,12 @@
-//! The processors of a host, as the programs on it see them: time slices, interrupts, and waiting by polling.
+//! The processors of a host, as its programs use them: time slices, interrupts, and waiting by
+//! polling.
 //!
-//! A process is not told when a message comes; it polls while it waits. Simulating every unsuccessful poll would cost more
-//! than everything else, so they are computed: a single waiting process polls at whole multiples of the
-//! poll's duration, and where several wait for one processor, each polls once and yields, with a context
-//! switch between them. A message is noticed by the first poll that ends after it came. An interrupt delays whatever
-//! runs on the first processor, and its time is charged to what it interrupted.
+//! A process is not notified when a message arrives; it polls while it waits. Simulating every
+//! unsuccessful poll would cost more than everything else, so they are computed: a single waiting
+//! process polls at whole multiples of the poll's duration, and where several wait for one
+//! processor, each polls once and yields, with a context switch between them. A message is noticed
+//! by the first poll that ends after its arrival. An interrupt delays whatever runs on the first
+//! processor, and its time is charged to the interrupted process.
 
 use std::collections::VecDeque;
 
@@ -19,7 +21,7 @@ pub(super) struct Clock {
     pub(super) accounts: [Time; Function::COUNT],
     /// The time of unsuccessful polls within `am_poll`.
     pub(super) in_vain: Time,
-    /// The rest of what it computes.
+    /// The rest of its computation.
     left: Time,
     /// The function that it is in.
     pub(super) function: Function,
@@ -27,7 +29,7 @@ pub(super) struct Clock {
     pub(super) waits_since: Option<Time>,
     /// The number of its waits, which distinguishes an old notice from a new one.
     waits: u32,
-    /// What it waits for has come, and it has not polled since.
+    /// The awaited event has happened, and it has not polled since.
     is_noticing: bool,
 }
 
@@ -47,7 +49,7 @@ pub(super) struct HostTimes {
     pub(super) poll: Time,
 }
 
-/// The state that a host's processors change besides their own.
+/// State outside of a host's processors that they change.
 pub(super) struct Effects<'a> {
     pub(super) now: Time,
     /// The accounts of all processes.
@@ -325,14 +327,14 @@ impl Host {
         self.dispatch(effects);
     }
 
-    /// Takes `process` off the processor that it holds; those that wait poll from now on.
+    /// Takes `process` off the processor that it holds; waiting processes poll from now on.
     fn vacate(&mut self, process: u32, effects: &mut Effects<'_>) {
         self.settle(effects);
         self.release(process);
         self.round = effects.now;
     }
 
-    /// Notes that something has come for which `process` may wait.
+    /// Notes an event for which `process` may wait.
     pub(super) fn wake(&mut self, process: u32, effects: &mut Effects<'_>) {
         let Some(place) = self.waiting.iter().position(|&other| other == process) else {
             return;

@@ -1,13 +1,16 @@
 //! C2 and C3 on NI3: send and receive are library calls, and the card's processor does the rest (§2.3.3, §2.3.4).
 //!
-//! An endpoint has a send queue in the card's memory, which the host fills by programmed writes, and a receive queue with buffers
-//! in host memory, which the card fills by DMA. The network processor polls the network and all send queues one after the other, and does
-//! one packet at a time: it waits for the DMA engine that it has programmed (overlap is the subject of chapter 4).
+//! An endpoint has a send queue in the card's memory, which the host fills by programmed writes,
+//! and a receive queue with buffers in host memory, which the card fills by DMA. The network
+//! processor polls the network and all send queues one after the other, and processes one packet at
+//! a time: it waits for the DMA engine that it has programmed (overlap is the subject of chapter
+//! 4).
 //!
-//! A message that fits into a descriptor travels in it. Longer data is copied into the pinned communication segment (C2), or
-//! fetched from the program's own pages (C3): then the card needs translations of these pages, and of the receive queue's and the
-//! buffers'. A page that its TLB does not have costs an interrupt of the host; the packet is put aside
-//! meanwhile, and later packets from the same source wait, so that order is kept.
+//! A message that fits into a descriptor is sent in it. Longer data is copied into the pinned
+//! communication segment (C2), or fetched from the program's own pages (C3): then the card needs
+//! translations of these pages, and of those of the receive queue and the buffers. A page that is
+//! not in its TLB costs an interrupt of the host; the packet is set aside meanwhile, and later
+//! packets from the same source wait, so that order is kept.
 
 use std::collections::VecDeque;
 
@@ -32,9 +35,9 @@ pub(super) enum Addressing {
 /// Events of a card.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum UserEvent {
-    /// The network processor notices a source. Void if it has been given something else to do since.
+    /// The network processor notices a source. Void if it has been assigned something else since.
     Notices { host: u32, notice: Notice },
-    /// The network processor hands a packet to the network.
+    /// The network processor passes a packet to the network.
     Transmits { packet: PacketId },
     /// A packet is in the card's memory.
     Arrives { packet: PacketId },
@@ -48,7 +51,7 @@ pub(super) enum UserEvent {
     Translated(Missing),
 }
 
-/// Pages that the card has no translation of, and the source that waits for them.
+/// Pages of which the card has no translation, and the source that waits for them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Missing {
     host: u32,
@@ -360,7 +363,7 @@ impl UserPath {
         world.at(arrives, UserEvent::Arrives { packet: id });
     }
 
-    /// Has the host look up missing pages, and bring those that are paged out.
+    /// Requests the host to look up missing pages, and to load those that are paged out.
     fn ask(&mut self, world: &mut World<UserEvent>, missing: Missing) {
         let pages = missing.pages.iter().flatten().count() as u64;
         let library = &self.costs.library;
@@ -410,7 +413,7 @@ impl UserPath {
         world.hand_over(packet, after)
     }
 
-    /// Gives the region's pages addresses of their own.
+    /// Assigns the region's pages addresses of their own.
     fn attach(&mut self, process: Rank, bytes: usize) {
         let page = self.costs.hardware.page;
         let endpoint = &mut self.endpoints[process as usize];

@@ -95,7 +95,7 @@ impl Cells {
     }
 }
 
-/// Parameters of what is shared.
+/// Parameters of shared resources.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WorldSettings {
     pub(super) ranks: u32,
@@ -296,20 +296,20 @@ impl<E: Copy> World<E> {
         self.in_flight.get(&(from, to)).copied().unwrap_or(0) < self.settings.window
     }
 
-    /// Takes the room of a packet in the window.
+    /// Takes room for a packet in the window.
     fn take_room(&mut self, from: Rank, to: Rank) {
         *self.in_flight.entry((from, to)).or_insert(0) += 1;
     }
 
-    /// Notes that `from` was refused, and waits for room. It has its message back.
+    /// Notes that `from` was refused, and waits for room. Its message was returned.
     pub(super) fn refuse(&mut self, from: Rank, message: Message) -> CallEffect {
         self.refused[from as usize] = true;
         self.room_came[from as usize] = false;
         CallEffect::Then(0, CallResult::NoRoom(message))
     }
 
-    /// Turns a process's message into a packet and takes its room, unless there is none. The call began `before` cycles ago;
-    /// `stages` name what the processor's cycles were for.
+    /// Turns a process's message into a packet and takes its room, unless there is none. The call
+    /// began `before` cycles ago; `stages` name the uses of the processor's cycles.
     pub(super) fn admit(
         &mut self,
         (from, to): (Rank, Rank),

@@ -80,8 +80,9 @@ impl Design {
             Self::QosVia => Settings {
                 discipline: Discipline::QosAware,
                 best_effort: BestEffort {
-                    // The thesis's discipline: best effort gets what reservations leave. One best-effort message at a time keeps it from
-                    // occupying the card's processor, which serves events in their order.
+                    // The thesis's discipline: best effort gets the rest of the reservations. One
+                    // best-effort message at a time keeps it from occupying the card's processor,
+                    // which handles events in order.
                     rate: 0,
                     in_progress: 2,
                     ..BestEffort::default()

@@ -25,14 +25,14 @@ use crate::node::{BuildError, Ended, Record, World};
 /// When an experiment is abandoned, in virtual time: long before times overflow.
 const LONGEST: Time = 1_000_000 * SECOND;
 
-/// What is recorded while an experiment runs.
+/// The records that are kept while an experiment runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Sums only.
     Sums,
     /// Sums, distributions of latencies, events over time, and use.
     Statistics,
-    /// All that, and everything that a timeline needs, which takes memory for each message.
+    /// All that, and the data of a timeline, which takes memory for each message.
     Slices,
 }
 
@@ -57,7 +57,7 @@ pub enum RunError {
     /// The experiment did not end.
     #[error("{0}")]
     Ended(Ended),
-    /// The program gave an engine more than it holds, or messages failed.
+    /// The program passed an engine more than it holds, or messages failed.
     #[error("{overcommitted} transfers were given to a full engine, and {errors} messages failed")]
     Broken {
         /// Transfers for an engine that was full.

@@ -1,9 +1,10 @@
 //! Sizes of the frames of compressed video.
 //!
-//! The thesis plays MPEG-1 traces (its reference 77) that are not at hand. The model here has their known features: groups
-//! of twelve pictures `IBBPBBPBBPBB`, 25 pictures a second, mean sizes of I, P and B pictures as 5 : 3 : 1, and
-//! within a type the spread of a gamma distribution of shape 4 (a standard deviation of half the mean). A
-//! trace file can be played instead: bits of one picture per line, `#` begins a comment.
+//! The thesis plays MPEG-1 traces (its reference 77) that are not available. The model here has
+//! their known features: groups of twelve pictures `IBBPBBPBBPBB`, 25 pictures a second, mean sizes
+//! of I, P and B pictures as 5 : 3 : 1, and within a type the spread of a gamma distribution of
+//! shape 4 (a standard deviation of half the mean). A trace file can be played instead: bits of one
+//! picture per line, `#` begins a comment.
 
 use super::random::Random;
 use crate::profile::FileError;

@@ -13,8 +13,8 @@ use crate::node::{
 use crate::profile::Profile;
 use crate::statistics::Histogram;
 
-/// The offset of a message's data in its page: behind a header of the application, so that a message of
-/// whole pages crosses one boundary more (as Table 5.1's steps with size show).
+/// The offset of a message's data in its page: after a header of the application, so that a message
+/// of whole pages crosses one more boundary (as Table 5.1's steps with size show).
 pub const DATA_OFFSET: u32 = 64;
 /// Rounds before measuring.
 const WARM_UP: u32 = 4;
@@ -52,7 +52,7 @@ impl Process for PingPong {
         let step = self.step;
         self.step += 1;
         match (self.begins, step) {
-            // A receive is always posted before the message for it can come.
+            // A receive is always posted before its message can arrive.
             (_, 0) => post(Side::Receive),
             // The other end takes as long to do the same.
             (true, 1) => Action::SleepUntil(PONG_START),
@@ -90,7 +90,7 @@ pub struct Breakdown {
     /// Since the program noticed the doorbell: descriptor programmed, down, data programmed, down, frame sent, status
     /// programmed, done.
     pub send: [Time; 7],
-    /// Since the program noticed the frame: the same without the frame. 0 where the descriptor was there already.
+    /// Since the program noticed the frame: the same without the frame. 0 if the descriptor had arrived before.
     pub receive: [Time; 6],
     /// Half the round trip.
     pub one_way: Time,
@@ -280,11 +280,11 @@ impl Process for PingBulk {
     }
 }
 
-/// The average time per message and direction of a ping-bulk of messages of `bytes`: both ends send `window` of
-/// them, then wait for as many.
+/// The average time per message and direction of a ping-bulk of messages of `bytes`: both ends send
+/// `window` of them, then wait for as many.
 ///
-/// That both ends do so at the same time follows from the printed values: 86 µs for 16 KiB is more than
-/// the link carries in one direction.
+/// The printed values show that both ends do so at the same time: 86 µs for 16 KiB is more than the
+/// link carries in one direction.
 pub fn ping_bulk(
     profile: &Profile,
     settings: Settings,

@@ -5,9 +5,10 @@
 //! beginning at a time of its own; one of variable rate carries video streams, a message for each picture; best
 //! effort injects at exponentially distributed intervals.
 //!
-//! Jitter, as §5.4 defines it: by how much the interval between the receipts of two messages exceeds that between their
-//! injections (at a constant rate: the period), and zero if it is shorter. θ is its mean over
-//! all messages divided by the mean interval of injection. Times of receipt are those at which the status is in host memory.
+//! Jitter, as §5.4 defines it: by how much the interval between the receipts of two messages
+//! exceeds that between their injections (at a constant rate: the period), and zero if it is
+//! shorter. θ is its mean over all messages divided by the mean interval of injection. A message
+//! counts as received when its status is in host memory.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -135,7 +136,7 @@ pub struct Experiment {
     pub warm_up: Time,
     /// The measured time.
     pub measured: Time,
-    /// Shorter jitter does not make a message count as late, but is in θ all the same.
+    /// Shorter jitter does not make a message count as late, but is included in θ.
     pub resolution: Time,
     /// Whether reservations go through admission control, with the capacity in the card's settings: channels that it
     /// refuses must have been left out ([`admit`]).
@@ -151,7 +152,7 @@ pub struct Experiment {
 pub struct ChannelOutcome {
     /// Messages received in the measured time.
     pub received: u64,
-    /// How many of them came late.
+    /// How many of them were late.
     pub jittered: u64,
     /// Mean interval of injection.
     pub interval: Time,
@@ -264,7 +265,7 @@ struct Generator {
 const SEND_DEPTH: u32 = 1_024;
 /// Receives that are kept posted on a channel.
 const RECEIVE_DEPTH: u32 = 64;
-/// Longest message: a picture that is longer goes as one of this length.
+/// Longest message: a longer picture is sent as one of this length.
 const LONGEST: u32 = 16_384;
 
 impl Generator {
@@ -384,7 +385,7 @@ impl Process for Sink {
     }
 }
 
-/// Time in which receivers are sure to have posted a receive and their card to have taken it up.
+/// Time in which receivers are certain to have posted a receive and their card to have taken it up.
 const PREPARE_EACH: Time = 25 * MICROSECOND;
 
 /// Runs an experiment; returns each channel's result.
@@ -516,7 +517,7 @@ fn roomy(settings: &Settings, admission: bool) -> Settings {
     settings.limits.receive_buffers = 4_096;
     settings.limits.frames = 8_192;
     if !admission {
-        // The thesis determines by trial what can be carried.
+        // The thesis determines by trial how much can be carried.
         settings.capacity = unlimited();
     }
     settings

@@ -1,11 +1,13 @@
 //! Many virtual interfaces, of which some are used (thesis, §4.3.1).
 //!
-//! Each node runs one process on each of its processors. Each process has a virtual interface to one process
-//! on every other node; process *p* of node *i* reaches node *i + k* by its interface *k − 1*, whose other end is interface
-//! *N − k − 1* there. Nodes are thus alike up to their numbers: a frame that leaves a node by some interface comes in by the
-//! interface's mirror image on all nodes at once. A cluster can therefore be represented by one node whose
-//! interfaces are connected to their own mirror images ([`Extent::Representative`]), which is checked against whole clusters in a test.
-//! Processes that know fewer nodes ([`Peers::Some`]) have the first and the last of these interfaces, and the middle one.
+//! Each node runs one process on each of its processors. Each process has a virtual interface to
+//! one process on every other node; process *p* of node *i* reaches node *i + k* by its interface
+//! *k − 1*, whose other end is interface *N − k − 1* there. Nodes are thus alike except for their
+//! numbers: a frame that leaves a node by some interface arrives by the interface's mirror image on
+//! all nodes at once. A cluster can therefore be represented by one node whose interfaces are
+//! connected to their own mirror images ([`Extent::Representative`]), which a test checks against
+//! whole clusters. Processes with fewer neighbours ([`Peers::Some`]) have the first and the last of
+//! these interfaces, and the middle one.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -37,7 +39,7 @@ pub struct Load {
     pub order: Order,
     /// Messages on each interface before the process waits: 1, or more for type IV.
     pub burst: u32,
-    /// Whether completions come through a completion queue.
+    /// Whether completions are reported by a completion queue.
     pub completion_queue: bool,
     /// Rounds that are measured.
     pub rounds: u32,
@@ -52,8 +54,9 @@ pub struct Load {
 pub enum Peers {
     /// All other nodes.
     All,
-    /// This many, half of them the next in the order of nodes and half the previous, and the one opposite if the
-    /// number is odd: for clusters of thousands of nodes, in which a process talks to a few others.
+    /// This many, half of them the next in the order of nodes and half the previous, and the
+    /// opposite one if the number is odd: for clusters of thousands of nodes, in which a process
+    /// communicates with a few others.
     Some(usize),
 }
 
@@ -115,7 +118,7 @@ pub enum Extent {
 /// The result of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Mean time from posting a send to taking the message that came by the same interface.
+    /// Mean time from posting a send to consuming the message that arrived on the same interface.
     pub latency: Time,
     /// Mean time that a message waited in its send queue until its doorbell was noticed.
     pub wait: Time,
@@ -191,7 +194,7 @@ enum Phase {
     Receive(u32),
     Repost(u32),
     Reap(u32),
-    /// Takes entries of the completion queue; this many are still to come.
+    /// Consumes entries of the completion queue; this many are still to come.
     Queue(u32),
 }
 
@@ -204,7 +207,7 @@ struct Exchange {
     load: Load,
     phase: Phase,
     round: u32,
-    /// When each message of the round was posted, and how many replies have come, by interface.
+    /// When each message of the round was posted, and how many replies have arrived, by interface.
     sent_at: Vec<Time>,
     replies: Vec<u32>,
     start: Time,

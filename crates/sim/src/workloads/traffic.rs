@@ -44,7 +44,7 @@ pub enum Loop {
     Open {
         /// Bytes per second, on average.
         rate: u64,
-        /// Whether messages come at exponentially distributed intervals, or at equal ones.
+        /// Whether messages are injected at exponentially distributed intervals, or at equal ones.
         is_exponential: bool,
     },
     /// This many requests of each node are outstanding.
@@ -182,7 +182,7 @@ pub struct Outcome {
 const SEND_DEPTH: u32 = 16;
 /// Receives of an interface that are kept posted.
 const RECEIVE_DEPTH: u32 = 32;
-/// Time in which a process is sure to have posted a receive and its card to have taken it up.
+/// Time in which a process is certain to have posted a receive and its card to have taken it up.
 const PREPARE_EACH: Time = 25 * MICROSECOND;
 
 /// A node's end of a connection. Each node has one to each node that it sends requests to, and one for each node that sends
@@ -340,8 +340,8 @@ impl Node {
         })
     }
 
-    /// Completes the message of this number from client to server: it has been received, has got its reply, or has been carried out.
-    /// Earlier messages that were not completed are lost.
+    /// Completes the message of this number from client to server: it has been received, has got
+    /// its reply, or has been carried out. Earlier messages that were not completed are lost.
     fn done(&mut self, now: Time, (client, server): (usize, usize), number: Option<u32>) {
         let mut shared = self.shared.borrow_mut();
         let pending = &mut shared.pending[client * self.traffic.nodes + server];
@@ -544,7 +544,7 @@ fn build(profile: &Profile, settings: &Settings, traffic: &Traffic) -> Result<Bu
         let (count, times) = (servers[node].len(), (start, window));
         plan.process(node, process(&all, node, interfaces, count, times, &shared));
     }
-    // A server's end of a connection comes behind its own connections, in the order of its clients.
+    // A server's end of a connection comes after its own connections, in the order of its clients.
     let mut first = 0;
     for server in 0..nodes {
         let behind = first + servers[server].len();

@@ -14,12 +14,12 @@ use crate::error::{PeerError, SendError, TransferError};
 use crate::fragments::exported_part;
 use crate::method::{Access, Atomic, Direction, Outcome, perform, result_of};
 
-/// A panic of one test's thread must not spoil the others': the state is consistent between calls.
+/// A panic in one test's thread must not fail the others: the state is consistent between calls.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One [`super::Mem`], as others see it.
+/// The part of a [`super::Mem`] that other instances use.
 pub(super) struct Endpoint {
     incoming: Mutex<VecDeque<Link>>,
     links: Mutex<Vec<Weak<Shared>>>,
@@ -51,13 +51,13 @@ impl Endpoint {
 
     pub(super) fn disarm(&self) {
         self.armed.store(false, Ordering::SeqCst);
-        // Nothing to read is as good as having read it.
+        // It fails only if there is nothing to read.
         let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
     }
 
     fn ring(&self) {
         if self.armed.swap(false, Ordering::SeqCst) {
-            // Can only fail when the counter is full, and then it is readable.
+            // It fails only if the counter is full, and then the descriptor is readable.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
     }
@@ -92,7 +92,7 @@ static HUB: Mutex<BTreeMap<String, Weak<Endpoint>>> = Mutex::new(BTreeMap::new()
 pub(super) mod hub {
     use super::*;
 
-    /// `false` if there is a listener already.
+    /// Adds a listener. `false` if the name is in use.
     pub(in super::super) fn list(name: &str, endpoint: &Arc<Endpoint>) -> bool {
         let mut hub = lock(&HUB);
         if hub
@@ -105,7 +105,7 @@ pub(super) mod hub {
         true
     }
 
-    /// A connection to the listener at `name`.
+    /// Connects to the listener at `name`.
     pub(in super::super) fn connect(name: &str, from: &Arc<Endpoint>) -> Option<Link> {
         let to = lock(&HUB).get(name)?.upgrade()?;
         let shared = Arc::new(Shared {
@@ -128,7 +128,7 @@ pub(super) mod hub {
 }
 
 struct Shared {
-    /// The caller, and the callee.
+    /// The connecting end, and the accepting end.
     ends: [Arc<Endpoint>; 2],
     state: Mutex<State>,
 }
@@ -139,7 +139,7 @@ struct State {
     queues: [VecDeque<Box<[u8]>>; 2],
     /// What each end exports.
     exports: [BTreeMap<u64, (Memory, Access)>; 2],
-    /// An end whose send would have blocked.
+    /// Whether a send from this end was refused for lack of room.
     blocked: [bool; 2],
     closed: Option<PeerError>,
 }
@@ -187,7 +187,7 @@ impl Link {
         Ok(())
     }
 
-    /// Queues a notify packet, which the transfer's acceptance has paid for.
+    /// Queues a notify packet, whose room was reserved when the transfer was accepted.
     pub(super) fn push(&self, packet: Box<[u8]>) {
         self.state().queues[self.other()].push_back(packet);
         self.ring_other();
@@ -214,7 +214,7 @@ impl Link {
         room
     }
 
-    /// Why the connection is closed, once everything that arrived has been received.
+    /// Why the connection is closed, once all packets that arrived have been received.
     pub(super) fn broken(&self) -> Option<PeerError> {
         let state = self.state();
         match &state.closed {
@@ -223,7 +223,7 @@ impl Link {
         }
     }
 
-    /// Whether the connection is closed, also with packets yet to be received.
+    /// Whether the connection is closed, even if packets have yet to be received.
     pub(super) fn is_closed(&self) -> bool {
         self.state().closed.is_some()
     }
@@ -261,7 +261,7 @@ impl Link {
     }
 
     /// Runs `copy` on the other end's memory if it is exported for that; returns whether it was.
-    /// The lock is held, so that [`Link::unexport`] waits for the piece.
+    /// Holds the lock meanwhile, so that [`Link::unexport`] waits for the piece.
     pub(super) fn with_export(
         &self,
         region: &RegionDescriptor,
@@ -283,7 +283,8 @@ impl Link {
 }
 
 impl Link {
-    /// Does an atomic operation on the other end's memory, if it is exported for reading and writing.
+    /// Performs an atomic operation on the other end's memory, if it is exported for reading and
+    /// writing.
     pub(super) fn perform(&self, atomic: &Atomic) -> Result<u64, TransferError> {
         let mut outcome = Outcome::Protection;
         let mut readable = false;

@@ -1,7 +1,7 @@
 //! Remote atomics: a request and a reply, each one short frame.
 //!
-//! The requester keeps at most [`ATOMIC_WINDOW`] of them outstanding; the owner does each as it comes and keeps nothing but
-//! the replies that wait to be sent.
+//! The requester keeps at most [`ATOMIC_WINDOW`] of them outstanding; the owner performs each as it
+//! arrives and keeps only the replies that are to be sent.
 
 use std::collections::VecDeque;
 
@@ -19,12 +19,12 @@ pub(super) struct Atomics {
     waiting: VecDeque<Atomic>,
     /// Sent, without a reply yet.
     sent: Vec<(u64, Token)>,
-    /// Ended without the peer's part.
+    /// Ended without a reply from the peer.
     done: VecDeque<(Token, TransferError)>,
 }
 
 impl Atomics {
-    /// The tokens of all that have not ended; forgets them.
+    /// Takes the tokens of all that have not ended, and forgets them.
     pub(super) fn take_tokens(&mut self) -> Vec<Token> {
         let sent = self.sent.drain(..).map(|(_, token)| token);
         let waiting = self.waiting.drain(..).map(|atomic| atomic.token);
@@ -40,7 +40,7 @@ impl Atomics {
     }
 }
 
-/// Our side of our atomics.
+/// Atomics that this side requests.
 impl Session {
     /// Queues an atomic operation.
     pub fn atomic(&mut self, atomic: Atomic) -> Result<(), SendError> {
@@ -74,7 +74,7 @@ impl Session {
         }
     }
 
-    /// Reports those that have ended without the peer's part. Returns whether there were any.
+    /// Reports those that have ended without a reply from the peer. Returns whether there were any.
     pub(super) fn deliver_atomics(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
         let any = self.atomics.has_done();
         while let Some((token, error)) = self.atomics.done.pop_front() {
@@ -113,7 +113,7 @@ impl Session {
     }
 }
 
-/// Our side of the peer's atomics.
+/// Atomics that the peer requests.
 impl Session {
     pub(super) fn serve_atomic(
         &mut self,

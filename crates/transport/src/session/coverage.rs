@@ -1,11 +1,11 @@
-//! Which bytes of a span have been named, each of them once: what a peer says that it has sent counts only
-//! where it belongs.
+//! Which bytes of a span have been announced, each of them once: the bytes that a peer sends are
+//! counted by where they belong.
 
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
-/// A set of bytes, as ranges in order with gaps between them, and a bound on how many ranges there may be.
+/// A set of bytes, as sorted ranges with gaps between them, and a bound on the number of ranges.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
     ranges: SmallVec<[Range<u64>; 1]>,
@@ -14,14 +14,14 @@ pub(super) struct Coverage {
 /// Why a range was not added.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Rejected {
-    /// It is empty, or has bytes that are in the set already.
+    /// The range is empty, or overlaps the set.
     Overlap,
     /// There would be more separate ranges than allowed.
     Scattered,
 }
 
 impl Coverage {
-    /// Adds a range of which nothing is in the set yet, if that leaves at most `most` separate ranges.
+    /// Adds a range that does not overlap the set, if that leaves at most `most` separate ranges.
     pub(super) fn add(&mut self, range: Range<u64>, most: usize) -> Result<(), Rejected> {
         let at = self
             .ranges
@@ -45,7 +45,7 @@ impl Coverage {
         self.insert(first..end, range, most)
     }
 
-    /// Puts `range` in the place of the known ones at `at`, joined with them and with those that it touches.
+    /// Replaces the ranges at `at` by `range`, joined with them and with those that it touches.
     fn insert(
         &mut self,
         mut at: Range<usize>,
@@ -85,7 +85,7 @@ impl Coverage {
         }
     }
 
-    /// Memory that the set takes.
+    /// Bytes of memory that the set takes.
     pub(super) fn owned_bytes(&self) -> usize {
         match self.ranges.spilled() {
             true => self.ranges.capacity() * size_of::<Range<u64>>(),

@@ -1,8 +1,8 @@
-//! Gets: data from the peer's memory into ours, and from what we export to the peer.
+//! Gets: data from the peer's memory into ours, and from our exports to the peer.
 //!
-//! The requester cuts a transfer into *requests* of bounded length and keeps at most [`GET_WINDOW`]
-//! of them outstanding; the server replies to each in order, request by request in turn, and keeps no
-//! more than their lists.
+//! The requester splits a transfer into *requests* of bounded length and keeps at most
+//! [`GET_WINDOW`] of them outstanding; the server replies to them round robin, and keeps only their
+//! lists.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -22,14 +22,14 @@ use crate::error::{PeerError, TransferError};
 use crate::fragments::Cursor;
 use crate::method::{Direction, NotifyPacket, Peer, Sink, Token, Transfer};
 
-/// Most separate pieces of one request that may have arrived, over subflows.
+/// Most separate ranges of one request that may have arrived, over subflows.
 const MAX_RANGES: usize = (MAX_GET_BYTES as usize).div_ceil(MAX_PIECE);
 
-/// A get of ours.
+/// A get that this side requests.
 #[derive(Debug)]
 struct Get {
     transfer: Transfer,
-    /// Up to where data was asked for.
+    /// The position up to which data was requested.
     local: Cursor,
     remote: Cursor,
     /// Requests without a reply.
@@ -38,7 +38,7 @@ struct Get {
 }
 
 impl Get {
-    /// The next request's fragments and bytes.
+    /// The next request's fragments, and its length in bytes.
     fn next_request(&mut self) -> (SmallVec<[u8; FRAGMENT_BYTES]>, u64) {
         let mut list = SmallVec::new();
         let mut bytes = 0;
@@ -59,15 +59,16 @@ impl Get {
     }
 }
 
-/// A part of a get that was asked for.
+/// A part of a get that was requested.
 #[derive(Debug)]
 struct Request {
     id: u64,
     /// The number of the get.
     get: u64,
     into: Cursor,
-    /// The bytes whose frames have begun. No byte comes twice, so what has come is all there when it is as much
-    /// as was asked for: what lay in the memory before never counts as data.
+    /// The bytes whose frames have begun. No byte is accepted twice, so all of them have arrived
+    /// when the count reaches the requested length: earlier contents of the memory never count as
+    /// data.
     began: Coverage,
     received: u64,
     len: u64,
@@ -84,10 +85,10 @@ struct End {
 #[derive(Debug, Default)]
 pub(super) struct Gets {
     all: HashMap<u64, Get>,
-    /// Gets with data that was not asked for yet.
+    /// Gets with data that was not requested yet.
     asking: VecDeque<u64>,
     requests: Vec<Request>,
-    /// Requests of the peer's whose reply is not complete.
+    /// The peer's requests whose replies are not complete.
     serving: usize,
 }
 
@@ -105,7 +106,7 @@ impl Gets {
     }
 }
 
-/// Our side of our gets.
+/// Gets that this side requests.
 impl Session {
     pub(super) fn begin_get(&mut self, transfer: Transfer) {
         let number = self.number();
@@ -199,7 +200,7 @@ impl Session {
         Ok(Stream::Get { id: header.id, at })
     }
 
-    /// `count` bytes of a get have come.
+    /// Accounts for `count` bytes of a get that have arrived.
     pub(super) fn get_received(
         &mut self,
         id: u64,
@@ -221,7 +222,7 @@ impl Session {
                 Ok(())
             }
             Some(end) if request.received > end.bytes => {
-                Err(violation("it sends more data than its end of a get says"))
+                Err(violation("it sends more data of a get than the end states"))
             }
             _ => Ok(()),
         }
@@ -248,7 +249,7 @@ impl Session {
                 && end.bytes <= request.len
         });
         let Some(at) = at else {
-            return Err(violation("it ends a get that has not come to its end"));
+            return Err(violation("it ends a get that is not complete"));
         };
         match requests.get_mut(at).filter(|r| r.received < end.bytes) {
             Some(request) => request.end = Some(end),
@@ -292,7 +293,7 @@ impl Session {
     }
 }
 
-/// A request of the peer's.
+/// A request of the peer's that is being served.
 #[derive(Debug)]
 pub(super) struct Serve {
     id: u64,
@@ -302,11 +303,11 @@ pub(super) struct Serve {
     sent: u64,
 }
 
-/// Our side of the peer's gets.
+/// Gets that the peer requests.
 impl Session {
     pub(super) fn serve(&mut self, id: u64, payload: &[u8]) -> Result<(), PeerError> {
         if self.gets.serving >= GET_WINDOW {
-            return Err(violation("it asks for more gets than the window allows"));
+            return Err(violation("it requests more gets than the window allows"));
         }
         let fragments = Fragment::decode_list(payload)
             .map_err(|error| PeerError::Protocol(error.to_string()))?;
@@ -356,7 +357,7 @@ impl Session {
         }
     }
 
-    /// The memory of the next frame; `None` if the peer may not have it.
+    /// The memory of the next frame; `None` if the peer may not read it.
     fn gather(&self, serve: &mut Serve) -> Option<SmallVec<[(u64, Memory); 1]>> {
         let mut spans = SmallVec::new();
         let mut room = MAX_PIECE as u64;

@@ -1,6 +1,7 @@
-//! Finds the frames in the stream. Data for memory goes there at once; every other frame is shown
-//! whole, from where it lies if it came in one piece. A large packet may become such data: its first bytes are
-//! shown to the sink, once, and if it knows where the others belong they go there too.
+//! Finds the frames in the stream. Data for memory is written there at once; every other frame is
+//! processed whole, without a copy if it arrived in one piece. A large packet may be treated like
+//! data: its first bytes are passed to the sink, once, and if the sink has a receive buffer for the
+//! rest, the rest is written there too.
 
 use std::ops::Range;
 
@@ -12,13 +13,13 @@ use crate::error::PeerError;
 use crate::fragments::Cursor;
 use crate::method::{PLACEMENT_HEAD_BYTES, Peer, Sink, Spans};
 
-/// Below this many expected bytes of data a read straight into memory does not pay.
+/// With less data than this expected, reading straight into memory does not pay.
 const DIRECT_FROM_BYTES: usize = 8 * 1024;
 
-/// Where the payload that is arriving goes.
+/// Where to write the payload that is arriving.
 #[derive(Debug)]
 pub(super) enum Stream {
-    /// Into an export: the span for the rest of the frame, and where the whole frame belongs.
+    /// Into an export: the span for the rest of the frame, and the memory of the whole frame.
     Put {
         id: u64,
         key: u64,
@@ -27,9 +28,9 @@ pub(super) enum Stream {
     },
     /// Into nothing: data of the put with this number.
     Discard { id: u64 },
-    /// Into the local list of the get with this number, from here on.
+    /// Into the local list of the get with this number, from `at` on.
     Get { id: u64, at: Cursor },
-    /// Into the memory that the sink gave for a packet.
+    /// Into the memory that the sink provided for a packet.
     Packet(Placement),
 }
 
@@ -43,7 +44,7 @@ pub(super) struct Placement {
 }
 
 impl Placement {
-    /// The frame as far as it has come, if `missing` bytes have not.
+    /// The bytes of the frame that have arrived; `missing` bytes have not.
     fn to_frame(&self, missing: usize) -> Vec<u8> {
         let len: usize = self.into.iter().map(Memory::len).sum();
         let payload = PLACEMENT_HEAD_BYTES + len;
@@ -58,10 +59,10 @@ impl Placement {
     }
 }
 
-/// So much of a packet's frame must be there before the sink is asked for a receive buffer.
+/// Bytes of a packet's frame that must have arrived before the sink is called for a receive buffer.
 const PLACEMENT_FROM_BYTES: usize = HEADER_BYTES + PLACEMENT_HEAD_BYTES;
 
-/// What data belongs to.
+/// The transfer or packet that data belongs to.
 enum Received {
     Put(u64),
     Get(u64),
@@ -70,10 +71,10 @@ enum Received {
 
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    /// The beginning of a frame whose rest has not come: at most a header and a packet. The sink is
-    /// not asked (again) for a receive buffer when a packet has [`PLACEMENT_FROM_BYTES`] bytes.
+    /// The beginning of a frame whose rest has not arrived: at most a header and a packet. The sink
+    /// is not called (again) for a receive buffer when a packet has [`PLACEMENT_FROM_BYTES`] bytes.
     partial: Vec<u8>,
-    /// Data that is arriving, and how much of it is to come: never 0.
+    /// Data that is arriving, and how many bytes are missing: never 0.
     pub(super) stream: Option<(Stream, usize)>,
 }
 
@@ -110,7 +111,7 @@ impl Session {
         Ok(())
     }
 
-    /// A frame begins at the front of `bytes`. Returns what follows.
+    /// Reads a frame that begins at the front of `bytes`. Returns the bytes after it.
     fn read_frame<'a>(
         &mut self,
         at: usize,
@@ -141,7 +142,7 @@ impl Session {
         Ok(rest)
     }
 
-    /// `bytes` continue a frame whose beginning was kept. Returns what follows.
+    /// Continues a frame whose beginning was kept with `bytes`. Returns the bytes after it.
     fn read_rest_of_frame<'a>(
         &mut self,
         at: usize,
@@ -191,8 +192,9 @@ impl Session {
         Ok(bytes)
     }
 
-    /// Asks the sink for a receive buffer for a packet that begins with `head` if, with `there` bytes behind that, much of it is
-    /// still to come. If there is one, what is behind the head is data for it.
+    /// Calls the sink for a receive buffer for a packet that begins with `head`, if much of it is
+    /// still to arrive after the `there` bytes behind the head. If the sink provides one, the bytes
+    /// behind the head are data for it.
     fn begin_placement(
         &mut self,
         at: usize,
@@ -221,7 +223,8 @@ impl Session {
         true
     }
 
-    /// Cancels the placement of a packet: its bytes, those that have arrived and later ones, are kept here.
+    /// Cancels the placement of a packet: its bytes, those that have arrived and later ones, are
+    /// kept here.
     pub fn cancel_placement(&mut self) {
         let inbox = &mut self.main.inbox;
         match inbox.stream.take() {
@@ -276,7 +279,7 @@ impl Session {
         Ok(rest)
     }
 
-    /// `count` of the `missing` bytes of a stream were taken.
+    /// Accounts for `count` of the `missing` bytes of a stream.
     fn data_came(
         &mut self,
         at: usize,
@@ -297,7 +300,7 @@ impl Session {
         {
             self.note_written(*key, frame);
         }
-        // Received bytes are dropped before their transfer, or their packet, may end.
+        // The received spans are dropped before their transfer, or their packet, may end.
         self.connection(at).inbox.stream = (missing > 0).then_some((stream, missing));
         match received {
             Received::Put(id) => self.put_received(id, count as u64, peer, sink),
@@ -311,8 +314,8 @@ impl Session {
         }
     }
 
-    /// If much data is expected, puts the spans that it belongs to, in order and at most `most` of
-    /// them, into `spans`. Bytes read behind them are the next input.
+    /// If much data is expected, puts its spans, in order and at most `most` of them, into `spans`.
+    /// Bytes that are read beyond them are the next input.
     pub fn direct(&self, at: usize, most: usize, spans: &mut Vec<Memory>) -> bool {
         spans.clear();
         match &self.connection_ref(at).inbox.stream {
@@ -332,7 +335,8 @@ impl Session {
         !spans.is_empty()
     }
 
-    /// `count` bytes, not more than [`Session::direct`]'s spans have, were read into them.
+    /// Accounts for `count` bytes that were read into [`Session::direct`]'s spans: at most their
+    /// length.
     pub fn direct_done(
         &mut self,
         at: usize,
@@ -365,11 +369,11 @@ fn is_data(kind: Kind) -> bool {
     matches!(kind, Kind::Put | Kind::GetData)
 }
 
-/// Only data may come on subflows: everything else has an order.
+/// Refuses everything but data on subflows: everything else has an order.
 fn check_subflow(at: usize, kind: Kind) -> Result<(), PeerError> {
     match at == MAIN || is_data(kind) {
         true => Ok(()),
-        false => Err(violation("it sends on a subflow what has an order")),
+        false => Err(violation("it sends ordered frames on a subflow")),
     }
 }
 

@@ -1,9 +1,9 @@
-//! What waits to be sent on one connection, in order, at byte granularity.
+//! The queue of data to be sent on one connection, in order, at byte granularity.
 //!
-//! Two things flow in: *short* frames (packets, requests, replies), which are copied and never wait
-//! behind more than what is already committed, and *bulk* frames, which are committed one quantum at a
-//! time and refer to memory instead of copying it. The socket shell takes the front with
-//! [`Outbox::pieces`] and reports with [`Outbox::advance`] how far it came.
+//! It accepts two kinds of frames: *short* frames (packets, requests, replies), which are copied
+//! and never wait for more than what is already committed, and *bulk* frames, which are committed
+//! one quantum at a time and refer to memory instead of copying it. The socket code takes the front
+//! with [`Outbox::pieces`] and reports with [`Outbox::advance`] how many bytes it has sent.
 
 use std::collections::VecDeque;
 
@@ -12,26 +12,27 @@ use causeway_sys::net::{MAX_PIECES, Piece};
 use causeway_wire::tcp::{HEADER_BYTES, Header};
 use smallvec::SmallVec;
 
-/// Spans shorter than this are copied next to their header: cheaper than one more piece.
+/// Spans shorter than this are copied next to their header: that is cheaper than one more piece.
 const COPY_BELOW_BYTES: usize = 2048;
 
 /// Buffers up to this size are kept for the next burst; larger ones are freed.
 const RECYCLED_BYTES: usize = 1024;
 
-/// Private parts of bulk frames are put together in buffers of at most this size. A buffer is freed, and
-/// the replies in it counted as sent, when all of it has left, so it must come to an end.
+/// Private parts of bulk frames are joined in buffers of at most this size. A buffer is freed, and
+/// the replies in it are counted as sent, only when all of it has left, so its size is bounded.
 const JOIN_BELOW_BYTES: usize = 64 * 1024;
 
 /// The owner of a span of memory that the outbox refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SpanOwner {
-    /// Our put of this number.
+    /// This side's put of this number.
     Put(u64),
-    /// Our export under this key.
+    /// This side's export under this key.
     Export(u64),
 }
 
-/// Private bytes. Two headers, such as the end of one reply and the beginning of the next, take no memory of their own.
+/// Private bytes. Two headers, such as the end of one reply and the beginning of the next, need no
+/// allocation.
 type Bytes = SmallVec<[u8; 2 * HEADER_BYTES]>;
 
 #[derive(Debug)]
@@ -39,7 +40,7 @@ enum Segment {
     Bytes {
         data: Bytes,
         sent: usize,
-        /// Whether these are short frames, which count against the caller's queue.
+        /// Whether these are short frames, which count against the limit of queued bytes.
         short: bool,
         replies: usize,
     },
@@ -64,27 +65,27 @@ pub(crate) struct Outbox {
     segments: VecDeque<Segment>,
     /// Bytes in `segments`.
     committed: usize,
-    /// Pending short frames: whole, and not committed yet.
+    /// Pending short frames: complete, and not committed yet.
     pending_short: Vec<u8>,
     pending_replies: usize,
-    /// Short bytes anywhere here.
+    /// Bytes of short frames, committed or not.
     short_bytes: usize,
-    /// Replies to the peer's requests anywhere here.
+    /// Replies to the peer's requests, committed or not.
     replies: usize,
 }
 
 impl Outbox {
-    /// Whether nothing waits.
+    /// Whether nothing is queued.
     pub(super) fn is_empty(&self) -> bool {
         self.committed == 0 && self.pending_short.is_empty()
     }
 
-    /// Bytes of short frames that wait.
+    /// Bytes of short frames that are queued.
     pub(crate) fn short_bytes(&self) -> usize {
         self.short_bytes
     }
 
-    /// Bytes of buffers that are held now.
+    /// Bytes of buffers that are allocated now.
     pub(super) fn owned_bytes(&self) -> usize {
         let data = |segment: &Segment| match segment {
             Segment::Bytes { data, .. } if data.spilled() => data.capacity(),
@@ -95,17 +96,17 @@ impl Outbox {
             + self.pending_short.capacity()
     }
 
-    /// Bytes that are committed to the stream: nothing changes their order any more.
+    /// Bytes that are committed to the stream: their order is final.
     pub(crate) fn committed(&self) -> usize {
         self.committed
     }
 
-    /// Replies that wait.
+    /// Replies that are queued.
     pub(super) fn replies(&self) -> usize {
         self.replies
     }
 
-    /// Queues a short frame, without its first `skip` bytes (which the shell has sent already).
+    /// Queues a short frame, without its first `skip` bytes (which were sent already).
     pub(super) fn push_short(&mut self, header: &[u8], parts: &[Piece<'_>], mut skip: usize) {
         let before = self.pending_short.len();
         for part in std::iter::once(&Piece::Bytes(header)).chain(parts) {
@@ -128,7 +129,7 @@ impl Outbox {
         self.replies += 1;
     }
 
-    /// Commits the short frames that have come since the last time.
+    /// Commits the short frames that were queued since the last call.
     pub(super) fn commit_short(&mut self) {
         if self.pending_short.is_empty() {
             return;
@@ -270,8 +271,8 @@ impl Outbox {
             .any(|segment| matches!(segment, Segment::Memory { owner: of, .. } if *of == owner))
     }
 
-    /// Copies committed bytes from memory whose owner `ends`, so that the memory is not touched
-    /// any more.
+    /// Copies committed bytes out of memory whose owner `ends`, so that the memory is no longer
+    /// accessed.
     pub(super) fn detach(&mut self, ends: impl Fn(SpanOwner) -> bool) {
         for segment in &mut self.segments {
             if let Segment::Memory { memory, owner } = segment

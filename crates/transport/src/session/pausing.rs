@@ -1,5 +1,5 @@
-//! Pausing: what the peer sends is taken up to the first packet, and kept from there on. The driver stops putting in, or
-//! giving the peer leave to send, so that little has to be kept.
+//! Pausing: input from the peer is processed up to the first packet, and kept from there on. The
+//! driver stops reading, or stops granting the peer window, so that little has to be kept.
 
 use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
 
@@ -23,24 +23,24 @@ impl Pausing {
         self.is_on && !self.held.is_empty()
     }
 
-    /// Whether there is something to take that was kept.
+    /// Whether there is kept input to process.
     pub(super) fn has_held(&self) -> bool {
         !self.is_on && !self.held.is_empty()
     }
 
-    /// Takes kept input.
+    /// Takes the kept input.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 
-    /// Whether input has to be searched for packets.
+    /// Whether input need not be searched for packets.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
         !self.is_on && self.held.is_empty()
     }
 
-    /// Keeps input between two frames, or behind `begun` of one, if it stands behind a packet that is not to be delivered now,
-    /// or brings one. Returns whether it does.
+    /// Keeps input between two frames, or behind `begun` of one, if it is behind a packet that is
+    /// not to be delivered now, or contains one. Returns whether it does.
     pub(super) fn hold_back(&mut self, begun: &[u8], bytes: &[u8]) -> bool {
         let is_held = !self.held.is_empty() || brings_packet(begun, bytes);
         if is_held {
@@ -50,7 +50,7 @@ impl Pausing {
     }
 }
 
-/// Whether the frame that begins with these bytes brings a packet, as far as can be seen.
+/// Whether the frame that begins with these bytes is a packet, as far as can be seen.
 fn brings_packet(begun: &[u8], bytes: &[u8]) -> bool {
     if begun.len() + bytes.len() < HEADER_BYTES {
         return false;

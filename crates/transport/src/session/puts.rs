@@ -1,8 +1,8 @@
-//! Puts: data from our memory into the peer's, and from the peer into what we export.
+//! Puts: data from our memory into the peer's, and from the peer into our exports.
 //!
-//! The sender cuts each remote fragment into frames and ends with one [`Kind::PutEnd`]; the receiver
-//! replies once. The receiver keeps two words for each put that has begun, and there are at most
-//! [`PUT_WINDOW`] of them.
+//! The sender splits each remote fragment into frames and ends with one [`Kind::PutEnd`]; the
+//! receiver replies once. The receiver keeps two words for each put that has begun, and there are
+//! at most [`PUT_WINDOW`] of them.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,10 +19,10 @@ use crate::error::{PeerError, TransferError};
 use crate::fragments::Cursor;
 use crate::method::{Direction, Packet, Peer, Sink, Token, Transfer};
 
-/// The most frames that one quantum commits: a quantum of many small ones shall end as well.
+/// The most frames that one quantum commits, so that a quantum of many small ones ends as well.
 const MAX_FRAMES_PER_QUANTUM: usize = 1024;
 
-/// A put of ours that is not sent to its end.
+/// A put of this side that is not completely sent.
 #[derive(Debug)]
 pub(super) struct Put {
     id: u64,
@@ -48,7 +48,7 @@ impl Put {
     }
 }
 
-/// A put of ours that waits for its reply.
+/// A put of this side that waits for its reply.
 #[derive(Debug)]
 struct Sent {
     id: u64,
@@ -74,13 +74,13 @@ struct End {
 
 #[derive(Debug, Default)]
 pub(super) struct Puts {
-    /// Ours, not begun.
+    /// Of this side, not begun.
     pub(super) waiting: VecDeque<Put>,
-    /// Ours, begun, without a reply yet.
+    /// Of this side, begun, without a reply yet.
     begun: usize,
-    /// Ours, sent to their end.
+    /// Of this side, completely sent.
     sent: Vec<Sent>,
-    /// The peer's.
+    /// Of the peer.
     open: Vec<Open>,
 }
 
@@ -95,7 +95,7 @@ impl Puts {
             .collect()
     }
 
-    /// Bytes of packets that wait for data.
+    /// Bytes of notify packets that wait for data.
     pub(super) fn owned_bytes(&self) -> usize {
         let ends = self.open.iter().filter_map(|open| open.end.as_ref());
         ends.filter_map(|end| Some(end.notify.as_ref()?.capacity()))
@@ -120,11 +120,11 @@ impl Puts {
         };
         self.open
             .get_mut(at)
-            .ok_or_else(|| violation("a put got lost"))
+            .ok_or_else(|| violation("a put is unknown"))
     }
 }
 
-/// Our side of our puts.
+/// Puts of this side.
 impl Session {
     pub(super) fn can_start_put(&self) -> bool {
         self.puts.begun < PUT_WINDOW && !self.puts.waiting.is_empty()
@@ -191,7 +191,7 @@ impl Session {
         });
     }
 
-    /// Whether data of our put is committed.
+    /// Whether data of this side's put is committed and unsent.
     fn is_sending(&self, id: u64) -> bool {
         self.connections()
             .any(|connection| connection.outbox.borrows(SpanOwner::Put(id)))
@@ -224,7 +224,7 @@ impl Session {
     }
 }
 
-/// Our side of the peer's puts.
+/// Puts of the peer.
 impl Session {
     pub(super) fn begin_put_data(&mut self, header: &Header) -> Result<Stream, PeerError> {
         self.wants_subflows |= u64::from(header.len) >= SPREAD_FROM_BYTES;
@@ -244,7 +244,7 @@ impl Session {
         }
     }
 
-    /// A frame of a put has come: notes which part of the export that is.
+    /// Notes which part of the export a frame of a put writes.
     pub(super) fn note_written(&mut self, key: u64, frame: &Range<u64>) {
         let Some(export) = self.exports.get_mut(&key) else {
             return;
@@ -275,7 +275,7 @@ impl Session {
         }
     }
 
-    /// `count` bytes of a put have come, or were discarded.
+    /// Accounts for `count` bytes of a put that have arrived, or were discarded.
     pub(super) fn put_received(
         &mut self,
         id: u64,
@@ -293,7 +293,7 @@ impl Session {
         entry.received += count;
         match &entry.end {
             Some(end) if entry.received > end.bytes => {
-                Err(violation("it sends more data than its end of a put says"))
+                Err(violation("it sends more data of a put than the end states"))
             }
             Some(end) if entry.received == end.bytes => {
                 let entry = open.swap_remove(at);
@@ -325,7 +325,7 @@ impl Session {
         }
         let open = self.puts.open(id)?;
         if !may_be_on_its_way || received > bytes || open.end.is_some() {
-            return Err(violation("it ends a put that has not come to its end"));
+            return Err(violation("it ends a put that is not complete"));
         }
         open.end = Some(End {
             bytes,

@@ -1,9 +1,10 @@
 //! Remote atomics of one pair.
 //!
-//! Where the word lies in memory of the peer's that is mapped here, this process does the operation itself, announced
-//! like a write (`regions`), and the peer takes no part. Everywhere else it asks the owner with an internal packet, and
-//! the owner does it when it polls: cross-memory attach copies, and no copy is atomic. Both are instructions of a
-//! processor on the same word, so that they are atomic with regard to each other.
+//! Where the word is in memory of the peer's that is mapped here, this process performs the
+//! operation itself, announced like a write (`regions`), and the peer takes no part. Otherwise it
+//! sends the owner an internal packet, and the owner performs the operation when it polls:
+//! cross-memory attach copies, and no copy is atomic. Both are instructions of a processor on the
+//! same word, so that they are atomic with regard to each other.
 
 use std::collections::VecDeque;
 
@@ -14,15 +15,15 @@ use super::pair::{Pair, Stage};
 use crate::error::{PeerError, TransferError};
 use crate::method::{Atomic, Direction, Outcome, Peer, Sink, Token, perform, result_of};
 
-/// Operations that may be unfinished with one peer.
+/// Operations that may be in progress with one peer.
 const MAX_ATOMICS: usize = 4096;
 
-/// Both directions' atomics of one pair.
+/// The atomics of one pair, in both directions.
 #[derive(Default)]
 pub(super) struct Atomics {
-    /// Ours. Apart, as most pairs never need it.
+    /// Requested by this side. Allocated when needed, as most pairs never need it.
     ours: Option<Box<Ours>>,
-    /// Replies that found no room in the ring: at most [`ATOMIC_WINDOW`].
+    /// Replies for which the ring had no room: at most [`ATOMIC_WINDOW`].
     unsent: VecDeque<(u64, Outcome)>,
 }
 
@@ -31,10 +32,10 @@ struct Ours {
     next_id: u64,
     /// Not begun.
     waiting: VecDeque<Atomic>,
-    /// The owner was asked.
+    /// Requested from the owner.
     asked: Vec<(u64, Token)>,
     done: VecDeque<(Token, Result<u64, TransferError>)>,
-    /// A caller's atomic would have blocked.
+    /// An atomic was refused for lack of room.
     caller_waits: bool,
 }
 
@@ -78,7 +79,7 @@ impl Atomics {
         }
     }
 
-    /// Completes everything: the peer is gone.
+    /// Completes everything with an error: the peer is gone.
     pub(super) fn fail_all(&mut self, peer: Peer, cause: &PeerError, sink: &mut dyn Sink) {
         self.deliver(peer, sink);
         let Some(ours) = self.ours.take() else { return };
@@ -98,7 +99,8 @@ pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) {
     pair.atomics.deliver(peer, sink);
 }
 
-/// Does the first operation that waits, or asks the owner to. `false` if there is none, or no room.
+/// Performs the first waiting operation, or requests it from the owner. `false` if there is none,
+/// or no room.
 fn begin_one(pair: &mut Pair) -> bool {
     let Some(ours) = pair.atomics.ours.as_deref_mut() else {
         return false;
@@ -140,7 +142,7 @@ fn begin_one(pair: &mut Pair) -> bool {
     true
 }
 
-/// Does an operation on a word that is mapped here; nothing if it is not.
+/// Performs an operation on a word that is mapped here; `None` if it is not.
 fn perform_here(pair: &mut Pair, atomic: &Atomic) -> Option<Outcome> {
     let word = atomic.word;
     let memory = pair.find_object(word.object?, word.base, word.len)?;
@@ -156,11 +158,11 @@ fn perform_here(pair: &mut Pair, atomic: &Atomic) -> Option<Outcome> {
     Some(outcome)
 }
 
-/// The owner's part.
+/// Performs an operation at the peer's request.
 pub(super) fn serve(pair: &mut Pair, request: &AtomicRequest) -> Result<(), PeerError> {
     if pair.atomics.unsent.len() >= ATOMIC_WINDOW {
         return Err(PeerError::Protocol(
-            "it asks for more atomics than the window allows".to_owned(),
+            "it requests more atomics than the window allows".to_owned(),
         ));
     }
     let exports = &pair.exports;
@@ -174,7 +176,7 @@ pub(super) fn serve(pair: &mut Pair, request: &AtomicRequest) -> Result<(), Peer
     Ok(())
 }
 
-/// Sends the replies that wait, as far as there is room.
+/// Sends the waiting replies, as far as there is room.
 pub(super) fn send_replies(pair: &mut Pair) {
     while let Some(&(id, outcome)) = pair.atomics.unsent.front() {
         let reply = Internal::AtomicDone { id, outcome }.to_bytes();
@@ -185,7 +187,7 @@ pub(super) fn send_replies(pair: &mut Pair) {
     }
 }
 
-/// The owner's reply.
+/// Handles the owner's reply.
 pub(super) fn take_reply(pair: &mut Pair, id: u64, outcome: Outcome) -> Result<(), PeerError> {
     let asked = pair.atomics.ours.as_deref_mut().and_then(|ours| {
         let at = ours.asked.iter().position(|(asked, _)| *asked == id)?;

@@ -21,27 +21,29 @@ use crate::error::{PeerError, TransferError};
 use crate::fragments::Cursor;
 use crate::method::Direction;
 
-/// Both directions' areas of one pair.
+/// The areas of one pair, in both directions.
 #[derive(Default)]
 pub(super) struct Bulk {
-    /// Ours, for transfers that we start. Apart, as most pairs never need it.
+    /// This side's, for transfers that it starts. Allocated when needed, as most pairs never need
+    /// it.
     asking: Option<Box<Asking>>,
     /// The peer's.
     serving: Option<Memory>,
-    /// Replies that found no room in the ring, at most one for each piece.
+    /// Replies for which the ring had no room, at most one for each piece.
     unsent: [Option<CopyOutcome>; PIECES],
-    /// Something was copied for the peer since [`Method::has_moved`](crate::Method::has_moved) was last asked.
+    /// Something was copied for the peer since the last call of
+    /// [`Method::has_moved`](crate::Method::has_moved).
     pub(super) served: bool,
 }
 
 struct Asking {
     area: Memory,
-    /// The peer has not got it: another one is shared when nothing is in flight any more.
+    /// The peer could not map it: another one is shared when nothing is in flight any more.
     lost: bool,
     issued: [Option<Issued>; PIECES],
 }
 
-/// A piece that the peer was asked for.
+/// A piece that was requested from the peer.
 #[derive(Clone, Copy)]
 struct Issued {
     transfer: u64,
@@ -53,7 +55,7 @@ fn piece_of(area: &Memory, piece: usize) -> Memory {
     area.slice(piece * PIECE_BYTES..(piece + 1) * PIECE_BYTES)
 }
 
-/// Pairs `spans`, in order, with their bytes in `piece`, where they lie one behind the other.
+/// Pairs `spans`, in order, with their bytes in `piece`, where they are consecutive.
 fn beside(
     piece: &Memory,
     spans: impl IntoIterator<Item = Memory>,
@@ -67,7 +69,7 @@ fn beside(
 }
 
 impl Bulk {
-    /// The peer shares its area with us.
+    /// Maps the area that the peer shares.
     pub(super) fn offered(&mut self, file: OwnedFd) -> Result<(), PeerError> {
         let nonsense = |what: &str| PeerError::Protocol(format!("its bulk area: {what}"));
         if self.serving.is_some() {
@@ -83,7 +85,7 @@ impl Bulk {
     }
 }
 
-/// Asks for as many pieces as there is room for.
+/// Requests as many pieces as there is room for.
 pub(super) fn ask(pair: &mut Pair) -> Step {
     if pair.transfers.queue.is_empty() {
         return Step::Wait;
@@ -100,7 +102,7 @@ pub(super) fn ask(pair: &mut Pair) -> Step {
                 }));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Again,
-            // The peer has died; the socket's end will say so.
+            // The peer has died; the end of its socket will report that.
             Err(error) if is_closed(&error) => return Step::Wait,
             Err(error) => {
                 let error =
@@ -135,8 +137,8 @@ fn share_area(pair: &mut Pair) -> io::Result<Memory> {
     Ok(area)
 }
 
-/// Asks for one piece of the first transfer that has something left; `false` if there is none, no free
-/// piece, or no room in the ring.
+/// Requests one piece of the first transfer that has something left; `false` if there is none, no
+/// free piece, or no room in the ring.
 fn ask_for_one(pair: &mut Pair) -> bool {
     let Some(asking) = pair.bulk.asking.as_mut().filter(|asking| !asking.lost) else {
         return false;
@@ -201,7 +203,7 @@ fn ask_for_one(pair: &mut Pair) -> bool {
     true
 }
 
-/// Takes a packet that is meant for the method.
+/// Handles a packet that is addressed to the method itself.
 pub(super) fn take_internal(pair: &mut Pair, bytes: &[u8]) -> Result<(), PeerError> {
     let packet =
         Internal::from_bytes(bytes).map_err(|error| PeerError::Protocol(error.to_string()))?;
@@ -213,16 +215,16 @@ pub(super) fn take_internal(pair: &mut Pair, bytes: &[u8]) -> Result<(), PeerErr
     }
 }
 
-/// The owner's part.
+/// Copies a piece at the peer's request.
 fn serve(pair: &mut Pair, request: &CopyRequest) -> Result<(), PeerError> {
     let piece = usize::from(request.piece);
     if pair.bulk.unsent.get(piece).is_none_or(Option::is_some) {
         return Err(PeerError::Protocol(
-            "it asks for a piece that it has not got back yet".to_owned(),
+            "it requests a piece that is still in use".to_owned(),
         ));
     }
     if pair.bulk.serving.is_none() {
-        // The area was sent before the request, but on the other way.
+        // The area was sent before the request, but on the socket.
         pair.read_records()?;
     }
     pair.bulk.served = true;
@@ -261,7 +263,7 @@ fn copy_for_peer(pair: &Pair, piece: usize, request: &CopyRequest) -> CopyOutcom
     CopyOutcome::Done
 }
 
-/// Sends the replies that wait, as far as there is room.
+/// Sends the waiting replies, as far as there is room.
 pub(super) fn send_replies(pair: &mut Pair) {
     for piece in 0..PIECES {
         let Some(outcome) = pair.bulk.unsent[piece] else {
@@ -279,7 +281,7 @@ pub(super) fn send_replies(pair: &mut Pair) {
     }
 }
 
-/// The initiator's part, once the owner has copied.
+/// Handles the owner's reply, once it has copied.
 fn take_reply(pair: &mut Pair, piece: usize, outcome: CopyOutcome) -> Result<(), PeerError> {
     let asking = pair.bulk.asking.as_mut();
     let issued = asking.and_then(|asking| {

@@ -1,20 +1,21 @@
 //! Claims: which part of a split copy the initiator copies, and which the helper.
 //!
-//! The unclaimed units of a transfer are an interval. The initiator of the transfer claims units from
-//! its front, the helper from its back, each by one compare-and-exchange of the word that holds
-//! both ends; units that one side has claimed the other never touches. The initiator knows what it has finished
-//! itself; the helper adds what it has finished to a second word. The transfer is complete when no unit is
-//! unclaimed and that word has reached what the helper claimed.
+//! The unclaimed units of a transfer are an interval. The initiator of the transfer claims units
+//! from its front, the helper from its back, each by one compare-and-exchange of the word that
+//! holds both ends; neither side touches units that the other has claimed. The initiator keeps its
+//! own count of finished units; the helper adds what it has finished to a second word. The transfer
+//! is complete when no unit is unclaimed and that word has reached what the helper claimed.
 //!
-//! Each side first claims from its own half, so that memory that is used again stays in the caches of
-//! one processor, and steals from the other's half only when its own is used up. A steal claims at most
-//! half of the unclaimed units, so that both sides end at about the same time.
+//! Each side first claims from its own half, so that memory that is used again stays in the caches
+//! of one processor, and steals from the other's half only when its own is used up. A steal claims
+//! at most half of the unclaimed units, so that both sides end at about the same time.
 //!
-//! A helper may also send units in a piece through its ring. It counts them as finished before it does, and how many units it has counted so:
-//! the initiator, which counts those of the pieces that have arrived, waits for as many.
+//! A helper may also send units in a piece through its ring. Before it does, it counts them as
+//! finished, and separately how many units it has sent in pieces: the initiator, which counts those
+//! of the pieces that have arrived, waits for as many.
 //!
-//! A peer that writes invalid values here harms its own transfer only: the initiator checks the words against its own
-//! claims, the helper checks its claims against what it exports.
+//! A peer that writes invalid values here harms only its own transfer: the initiator checks the
+//! words against its own claims, the helper checks its claims against its exports.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -22,11 +23,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use causeway_sys::word::Word;
 use causeway_wire::shm::split_copy::{Claims, Done, FAILED};
 
-/// The fewest units of a steal from the other's half: a system call must cost no more
-/// than a part of the copying.
+/// The fewest units of a steal from the other's half: a system call must take less time than the
+/// copying that it saves.
 pub(super) const LEAST_STEAL: u32 = 16;
 
-/// How many compare-and-exchanges of the helper may fail before it gives the claim up.
+/// How many compare-and-exchanges of the helper may fail before it gives up the claim.
 const TRIES: usize = 4;
 
 /// The shared words of one transfer.
@@ -37,12 +38,12 @@ pub(super) struct Share<'a, W> {
     pub(super) done: &'a W,
 }
 
-/// What the initiator knows of its transfer.
+/// The initiator's state of its transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Initiated {
     /// Units of the transfer.
     units: u32,
-    /// The claims that the initiator has read last.
+    /// The claims as the initiator last read them.
     seen: Claims,
     /// Units of the pieces that have arrived.
     received: u32,
@@ -52,12 +53,12 @@ pub(super) struct Initiated {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct InvalidClaims;
 
-/// From which part of a transfer a side may claim.
+/// The part of a transfer from which a side may claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum From {
     /// Its own half.
     OwnHalf,
-    /// Unclaimed units, as [`portion`] divides them.
+    /// All unclaimed units, as [`portion`] divides them.
     Anywhere,
 }
 
@@ -68,12 +69,12 @@ pub(super) struct HelperState {
     pub(super) any: bool,
     /// It has finished all that it claimed.
     pub(super) finished: bool,
-    /// It could not copy a part.
+    /// It failed to copy a part.
     pub(super) failed: bool,
 }
 
-/// How many units a side claims at once, of `left` unclaimed ones of which `own` lie in its half: at most
-/// `most`.
+/// How many units a side claims at once, of `left` unclaimed ones, `own` of them in its half: at
+/// most `most`.
 pub(super) fn portion(own: u32, left: u32, most: u32, from: From) -> u32 {
     let wanted = match from {
         _ if own > 0 => own,
@@ -89,7 +90,7 @@ fn middle(units: u32) -> u32 {
 }
 
 impl<W: Word> Share<'_, W> {
-    /// The initiator shares a transfer of `units`, whose description is written.
+    /// Shares a transfer of `units`, called by the initiator once the description is written.
     pub(super) fn open(&self, units: u32) -> Initiated {
         let seen = Claims {
             front: 0,
@@ -104,7 +105,8 @@ impl<W: Word> Share<'_, W> {
         }
     }
 
-    /// The initiator claims at most `most` units. Returns which; an empty range if there are none.
+    /// Claims at most `most` units for the initiator. Returns which; an empty range if there are
+    /// none.
     pub(super) fn claim_front(
         &self,
         initiated: &mut Initiated,
@@ -124,7 +126,8 @@ impl<W: Word> Share<'_, W> {
                 initiated.seen.front = end;
                 return Ok(front..end);
             }
-            // Only a claim of the helper's can have come between, and each claims one unit at least.
+            // Only a claim of the helper can have come in between, and each claims at least one
+            // unit.
             self.refresh(initiated)?;
             if initiated.seen.back == back {
                 return Err(InvalidClaims);
@@ -132,7 +135,7 @@ impl<W: Word> Share<'_, W> {
         }
     }
 
-    /// The initiator claims all unclaimed units.
+    /// Claims all unclaimed units for the initiator.
     pub(super) fn close(&self, initiated: &mut Initiated) -> Result<(), InvalidClaims> {
         while initiated.seen.left() > 0 {
             let left = initiated.seen.left();
@@ -141,7 +144,7 @@ impl<W: Word> Share<'_, W> {
         Ok(())
     }
 
-    /// Reads the claims and checks them against this side's.
+    /// Reads the claims and checks them against those of the initiator.
     pub(super) fn refresh(&self, initiated: &mut Initiated) -> Result<u64, InvalidClaims> {
         let word = self.claims.load(Acquire);
         let seen = Claims::unpack(word).map_err(|_| InvalidClaims)?;
@@ -168,7 +171,7 @@ impl<W: Word> Share<'_, W> {
         })
     }
 
-    /// Whether the helper may still touch the initiator's memory.
+    /// Whether the helper may still access the initiator's memory.
     pub(super) fn is_touched(&self, initiated: &Initiated) -> bool {
         let done = Done::unpack(self.done.load(Acquire));
         !initiated.is_all_claimed() || done.units < initiated.claimed_back()
@@ -180,13 +183,14 @@ impl<W: Word> Share<'_, W> {
         !self.has_failed() && claims.is_ok_and(|claims| claims.left() > 0)
     }
 
-    /// Whether a part could not be copied: the initiator does all of it again.
+    /// Whether a part could not be copied: the initiator then copies all of it again.
     fn has_failed(&self) -> bool {
         self.done.load(Relaxed) & FAILED != 0
     }
 
-    /// The helper claims at most `most` of `units` units, or of as many as there turn out to be. What it has
-    /// claimed is for this transfer whatever was read of the description before: it is read again.
+    /// Claims for the helper at most `most` of `units` units, or of as many as there turn out to
+    /// be. The claim is for the present transfer, whichever transfer's description the helper read
+    /// before: it reads the description again.
     pub(super) fn claim_back(&self, units: u32, most: u32, from: From) -> Option<Range<u32>> {
         for _ in 0..TRIES {
             if self.has_failed() {
@@ -207,7 +211,7 @@ impl<W: Word> Share<'_, W> {
         None
     }
 
-    /// The helper has finished with `units` that it had claimed.
+    /// Adds `units`, which the helper had claimed, to what it has finished.
     pub(super) fn finish_back(&self, units: u32, copied: bool) {
         if !copied {
             self.done.fetch_or(FAILED, Relaxed);
@@ -215,7 +219,7 @@ impl<W: Word> Share<'_, W> {
         self.done.fetch_add(units.into(), Release);
     }
 
-    /// The helper is about to send `units` that it had claimed in a piece.
+    /// Counts `units`, which the helper had claimed, before it sends them in a piece.
     pub(super) fn count_piece(&self, units: u32) {
         let in_pieces = units;
         let sent = Done { units, in_pieces };
@@ -223,8 +227,9 @@ impl<W: Word> Share<'_, W> {
     }
 }
 
-/// Whether the helper has to ring the initiator's doorbell: to be called when it has finished a part, behind a full fence. The initiator sets the
-/// word, passes a full fence, and reads the units that are finished before it sleeps.
+/// Whether the helper has to ring the initiator's doorbell. Called when it has finished a part,
+/// after a full fence. The initiator sets the word, issues a full fence, and reads the finished
+/// units before it sleeps.
 pub(super) fn must_ring<W: Word>(wants_ring: &W) -> bool {
     if wants_ring.load(Relaxed) == 0 {
         return false;
@@ -234,17 +239,17 @@ pub(super) fn must_ring<W: Word>(wants_ring: &W) -> bool {
 }
 
 impl Initiated {
-    /// Units that the helper has claimed, as far as is known.
+    /// Units that the helper has claimed, as the initiator last read them.
     fn claimed_back(&self) -> u32 {
         self.units - self.seen.back
     }
 
-    /// Whether all that this side has not claimed has arrived.
+    /// Whether everything that the initiator has not claimed has arrived.
     pub(super) fn is_received(&self) -> bool {
         self.received == self.units - self.seen.front
     }
 
-    /// A piece of these units has arrived.
+    /// Notes that a piece with these units has arrived.
     pub(super) fn receive(&mut self, units: &Range<u32>) -> Result<(), InvalidClaims> {
         let is_helpers = self.seen.front <= units.start && units.end <= self.units;
         let count = units.end.saturating_sub(units.start);

@@ -11,14 +11,14 @@ use super::pair::refusal;
 use crate::error::{PeerError, TransferError};
 use crate::method::Direction;
 
-/// Transfers of mapped memory of this many bytes are written past the caches: both sides' halves of
-/// source and target do not fit into two processors' own caches (2 MiB each on current servers).
+/// From this size on, transfers of mapped memory bypass the caches: both sides' halves of source
+/// and target do not fit into the private caches of two processors (2 MiB each on current servers).
 const STREAMED_BYTES: u64 = 4 << 20;
 
 /// Why bytes were not copied.
 #[derive(Debug)]
 pub(super) enum PieceError {
-    /// For this reason.
+    /// The transfer fails with this error.
     Transfer(TransferError),
     /// Cross-memory attach does not work with this peer (any more).
     Refused(String),
@@ -26,14 +26,14 @@ pub(super) enum PieceError {
 
 /// One contiguous piece to copy.
 pub(super) struct Piece<'a> {
-    /// Our memory, and where in it.
+    /// The local memory, and the offset in it.
     pub(super) own: &'a Memory,
     pub(super) range: Range<usize>,
-    /// The address in the peer.
+    /// The address in the peer's address space.
     pub(super) base: u64,
 }
 
-/// Copies a part of a transfer of `whole` bytes between memory of ours and memory that is mapped.
+/// Copies a part of a transfer of `whole` bytes between local and mapped memory.
 pub(super) fn copy_mapped(to: &Memory, from: &Memory, whole: u64) {
     if whole >= STREAMED_BYTES {
         to.stream_from(from);
@@ -42,15 +42,15 @@ pub(super) fn copy_mapped(to: &Memory, from: &Memory, whole: u64) {
     }
 }
 
-/// Copies all pieces, at most [`MAX_SPANS`], with as few system calls as can be. Returns those that
-/// failed, by number.
+/// Copies all pieces, at most [`MAX_SPANS`], with as few system calls as possible. Returns those
+/// that failed, by index.
 pub(super) fn attach_all(
     pid: i32,
     direction: Direction,
     pieces: &[Piece<'_>],
 ) -> Result<Vec<(usize, TransferError)>, PieceError> {
     let mut failures = Vec::new();
-    // The first piece that is not done, and how much of it is.
+    // The first piece that is not complete, and how many bytes of it are done.
     let (mut first, mut done) = (0, 0);
     while let Some(rest) = pieces.get(first..).filter(|rest| !rest.is_empty()) {
         let mut local = LocalSpans::new();
@@ -84,7 +84,7 @@ pub(super) fn attach_all(
     Ok(failures)
 }
 
-/// Copies as much as one system call can; at least one byte, or it is an error.
+/// Copies as much as one system call can; at least one byte, or it returns an error.
 pub(super) fn copy(
     pid: i32,
     direction: Direction,

@@ -1,4 +1,4 @@
-//! Up to how many bytes a message goes through the ring.
+//! Up to how many bytes a message is sent through the ring.
 //!
 //! A message through the ring is copied twice, and the second copy fetches cache lines that the other processor has just written. A
 //! message that is announced is copied once, by a system call. Which of the two takes less time depends on the machine:
@@ -11,24 +11,27 @@
 
 use causeway_sys::prices::Prices;
 
-/// Where the prices are not known.
+/// The limit if the prices are not known.
 const USUAL_BYTES: usize = 14 << 10;
 
-/// Shorter messages go through the ring on every machine: a measurement that says otherwise was disturbed.
+/// Shorter messages are sent through the ring on every machine: a measurement with a lower limit
+/// was disturbed.
 const LEAST_BYTES: usize = 8 << 10;
 
-/// Messages of at most so many bytes go through the ring if they lie in memory that the peer maps. The peer would copy an announced message
-/// once, and without a system call; but its announcement and its acknowledgement take as long as so many bytes in the ring.
+/// Messages of at most this many bytes are sent through the ring if they are in memory that the
+/// peer maps. The peer would copy an announced message once, and without a system call; but its
+/// announcement and its acknowledgement take as long as this many bytes in the ring.
 pub(super) const MAPPED_BYTES: usize = 14 << 10;
 
-/// A message through the ring takes as long as so many copies of it within a process (both measured above).
+/// A message through the ring takes as long as this many copies of it within a process (both
+/// measured above).
 pub(super) const COPIES: f64 = 2.65;
 
-/// Bytes of a packet that are left to headers of those above.
+/// Bytes of a packet that are reserved for headers of the layers above.
 const HEADROOM_BYTES: usize = 256;
 
-/// Messages of at most this many bytes go through the ring here, of which a packet may take `max_packet`, where processes
-/// that `attach` copy others.
+/// Messages of at most this many bytes are sent through the ring on this machine, with packets of
+/// at most `max_packet` bytes. `attach`: larger messages are copied by cross-memory attach.
 pub(super) fn limit_for(attach: bool, max_packet: usize) -> usize {
     let prices = attach.then(Prices::of_this_machine).flatten();
     limit(prices, max_packet - HEADROOM_BYTES)

@@ -1,8 +1,8 @@
-//! How two processes meet: over a Unix socket, and the kernel vouches for each to the other.
+//! How two processes connect: over a Unix socket, whose credentials the kernel reports to both.
 //!
-//! The connecting side makes the pair's memory and sends it with its own doorbell page; it may
-//! fill its ring at once. The accepting side checks and maps both, and answers with its doorbell page.
-//! A client that says nothing, or nonsense, holds one descriptor for a bounded time.
+//! The connecting side makes the pair's memory and sends it with its own doorbell page; it may fill
+//! its ring at once. The accepting side checks and maps both, and replies with its doorbell page. A
+//! client that sends nothing, or invalid records, holds one descriptor for a bounded time.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -34,23 +34,23 @@ use crate::nodes::Certificate;
 use crate::nodes::exchange::{Exchange, Proving};
 use crate::trust::{NO_NODE, NODE_DEMANDED, is_let_in, user};
 
-/// Connections on which two processes have not met yet. One more drops the oldest.
+/// Most connections whose handshake is not complete. One more drops the oldest.
 const MAX_HALF_OPEN: usize = 128;
 
-/// What callers are told for which there is no descriptor.
+/// The record that is sent to callers for which there is no descriptor.
 pub(super) fn farewell() -> Vec<u8> {
     refusal(&without_descriptors()).to_bytes()
 }
 
-/// Connections accepted in one go.
+/// Most connections accepted at once.
 const ACCEPTS: usize = 16;
 
-/// A connection on which the two processes have not met yet.
+/// A connection whose handshake is not complete.
 pub(super) struct HalfOpen {
     pub(super) id: u64,
     socket: RecordSocket,
     pub(super) deadline: Instant,
-    /// What it has said, if it still has to prove that it holds the cluster's key.
+    /// Its greeting, if it still has to prove that it holds the cluster's key.
     challenged: Option<Box<Challenged>>,
 }
 
@@ -68,9 +68,9 @@ struct Challenged {
     awaited: Awaited,
 }
 
-/// What a caller has to show before it is welcomed.
+/// What a caller has to prove before it is welcomed.
 enum Awaited {
-    /// That it holds the key, for this number.
+    /// That it holds the key, for this random number.
     Proof(u128),
     /// Which node it is.
     Node(Box<Exchange>),
@@ -186,7 +186,7 @@ impl Shm {
         };
         let descriptors = [file.as_fd(), self.bell_file.as_fd()];
         match socket.send(&hello.to_bytes(), &descriptors) {
-            // It has closed already, and may have said why: that is read next.
+            // It has closed already, and may have sent the reason, which is read next.
             Err(error) if is_closed(&error) => {}
             sent => sent.map_err(broken)?,
         }
@@ -201,7 +201,7 @@ impl Shm {
         Ok(())
     }
 
-    /// What we say about ourselves to `peer`.
+    /// What this process states about itself to `peer`.
     fn process(&self, peer: Peer) -> Process {
         Process {
             incarnation: self.incarnation,
@@ -219,21 +219,21 @@ impl Shm {
         }
     }
 
-    /// Goes on with connections that are being made; gives up on those that take too long.
+    /// Continues connections that are being made; gives up those that take too long.
     pub(super) fn check_pending(&mut self, now: Instant) {
         let pending = std::mem::take(&mut self.pending);
         for peer in pending {
             let Some(entry) = self.peers.get_mut(peer) else {
                 continue;
             };
-            // Out of the table while `self` is needed whole.
+            // Taken out of the table while all of `self` is needed.
             let Link::Live(mut pair) = std::mem::replace(&mut entry.link, Link::Idle) else {
                 continue;
             };
             let mut failing = pair.failing.clone();
             let mut busy = false;
             if pair.stage == Stage::Up {
-                // A peer that read the answer may not have been able to list what waited for it.
+                // A peer that read the reply may not have been able to list what waited for it.
                 busy = pair.has_work();
             } else {
                 if now >= pair.deadline {
@@ -256,7 +256,7 @@ impl Shm {
         self.half_open.retain(|half| now < half.deadline);
     }
 
-    /// Whether a connection in the list of those being made is made, or has failed.
+    /// Whether a connection in the list of those being made is up, or has failed.
     pub(super) fn has_news_of_pending(&mut self) -> bool {
         let peers = &mut self.peers;
         self.pending.iter().any(|&peer| {
@@ -268,7 +268,7 @@ impl Shm {
 
 /// The accepting side.
 impl Shm {
-    /// Takes connections that wait.
+    /// Accepts waiting connections.
     pub(super) fn accept(&mut self, sink: &mut dyn Sink) {
         for _ in 0..ACCEPTS {
             let Some(listener) = &mut self.listener else {
@@ -276,7 +276,7 @@ impl Shm {
             };
             match listener.accept(&self.farewell) {
                 Ok(Accepted::Connection(socket)) => {
-                    // Other users take no place, whatever they do not say.
+                    // Connections from other users occupy no slot, whatever they send.
                     if let Err(cause) = self.check_user(&socket) {
                         tracing::debug!(%cause, "a connection was refused");
                         refuse(&socket, &cause);
@@ -297,7 +297,7 @@ impl Shm {
                         deadline,
                         challenged: None,
                     });
-                    // Mostly the first record is there already.
+                    // Mostly the first record has arrived already.
                     self.read_hello(id, sink);
                 }
                 Ok(Accepted::Nothing) => return,
@@ -316,7 +316,7 @@ impl Shm {
         }
     }
 
-    /// The listener is not looked at for a moment: no caller can even be turned away.
+    /// Stops polling the listener for a while: no descriptor is left, not even to refuse a caller.
     fn pause_listener(&mut self) {
         if let Some(listener) = &self.listener {
             self.epoll.remove(listener);
@@ -324,7 +324,7 @@ impl Shm {
         }
     }
 
-    /// Looks at the listener again if it has rested.
+    /// Polls the listener again once the pause is over.
     pub(super) fn resume_listener(&mut self, now: Instant) {
         if self.paused_until.is_some_and(|until| until <= now)
             && let Some(listener) = &self.listener
@@ -336,7 +336,7 @@ impl Shm {
         }
     }
 
-    /// The credentials of the peer that has connected, if its user may.
+    /// The credentials of the peer that has connected, if its user may connect.
     fn check_user(&self, socket: &RecordSocket) -> Result<Credentials, PeerError> {
         let credentials = socket.peer().map_err(broken)?;
         if is_let_in(credentials.uid, self.own.uid) {
@@ -349,7 +349,7 @@ impl Shm {
         )))
     }
 
-    /// Reads the first record of a half-open connection, if it has come.
+    /// Reads the first record of a half-open connection, if it has arrived.
     pub(super) fn read_hello(&mut self, id: u64, sink: &mut dyn Sink) {
         let Some(at) = self.half_open.iter().position(|half| half.id == id) else {
             return;
@@ -403,7 +403,8 @@ impl Shm {
         }
     }
 
-    /// Takes a caller's first record. With the cluster's key, the caller has to prove that it holds it.
+    /// Handles a caller's first record. With the cluster's key, the caller has to prove that it
+    /// holds it.
     fn greeted(
         &self,
         socket: &RecordSocket,
@@ -460,7 +461,7 @@ impl Shm {
         })))
     }
 
-    /// Takes a challenged caller's next record.
+    /// Handles the next record of a caller that was sent a challenge.
     fn check_proof(
         &self,
         socket: &RecordSocket,
@@ -551,20 +552,20 @@ impl Shm {
     }
 }
 
-/// What is to be done with a caller that has said something.
+/// What to do with a caller after its greeting.
 enum Greeted {
-    /// It is let in, and has shown this node.
+    /// It is accepted, and has proven that it is this node.
     Believed(Hello, Vec<OwnedFd>, Option<Arc<Certificate>>),
     /// Its proof is awaited.
     Challenged(Box<Challenged>),
 }
 
-/// A random number for one handshake, which no other process can foresee.
+/// A random number for one handshake, which no other process can predict.
 fn nonce() -> Result<u128, PeerError> {
     random::bytes().map(u128::from_ne_bytes).map_err(broken)
 }
 
-/// What a side states that demands to know nodes.
+/// The formats that a side states which demands proofs of nodes.
 fn with_nodes() -> Formats {
     Formats {
         lowest: NODES,
@@ -579,7 +580,7 @@ fn describe(credentials: Credentials) -> String {
 
 fn refuse(socket: &RecordSocket, cause: &PeerError) {
     let refused = refusal(cause);
-    // Best effort: the closed socket says the same with fewer words.
+    // Best effort: without it, the caller sees only the closed socket.
     let _ = socket.send(&refused.to_bytes(), &[]);
 }
 

@@ -15,17 +15,18 @@ use super::ring::RingMemory;
 use super::ways::Way;
 use crate::wake::Park;
 
-/// Shorter parts of packets are never copied past the caches.
+/// Shorter parts of packets are never copied with non-temporal stores.
 const SHORT_PART_BYTES: usize = 128;
 
-/// What a packet is gathered from.
+/// The parts that a packet is gathered from.
 pub(super) trait Parts {
-    /// Bytes in all.
+    /// The total size in bytes.
     fn total(&self) -> usize;
-    /// Gives the first byte and the length of each part, in order. They are valid during the call.
+    /// Calls `give` with the first byte and the length of each part, in order. They are valid
+    /// during the call.
     fn each(&self, give: impl FnMut(*const u8, usize));
 
-    /// Whether all of them are copied here: how can be chosen.
+    /// Whether all of them are copied here, so that the way of copying can be chosen.
     #[inline]
     fn is_copied(&self) -> bool {
         true
@@ -37,7 +38,7 @@ pub(super) trait Parts {
     /// `to` is valid for writes of `len` bytes, which they do not overlap.
     ///
     /// # Panics
-    /// If they have more.
+    /// If there are more than `len` bytes.
     #[inline(always)]
     unsafe fn copy_to(&self, to: *mut u8, len: usize) {
         // SAFETY: the caller's promise.
@@ -67,7 +68,7 @@ pub(super) trait Parts {
     }
 }
 
-/// Has `copy` copy part by part.
+/// Calls `copy` for each part.
 ///
 /// # Safety
 /// `to` is valid for writes of `len` bytes, which the parts do not overlap; `copy` copies as
@@ -117,7 +118,7 @@ impl Parts for &[&[u8]] {
     }
 }
 
-/// Bytes of the caller's, and memory behind them.
+/// A slice of the caller's, and memory after it.
 pub(super) struct HeadAndBody<'a>(pub(super) &'a [u8], pub(super) &'a [Memory]);
 
 impl Parts for HeadAndBody<'_> {
@@ -144,7 +145,7 @@ impl Parts for HeadAndBody<'_> {
     }
 }
 
-/// Bytes of the caller's, and so many behind them that the caller writes itself.
+/// A slice of the caller's, and this many bytes after it that the caller writes itself.
 pub(super) struct HeadAndFill<'a>(
     pub(super) &'a [u8],
     pub(super) usize,
@@ -178,7 +179,7 @@ impl Parts for HeadAndFill<'_> {
         }
     }
 
-    /// The caller copies as it does.
+    /// The caller writes its bytes in its own way.
     unsafe fn copy_in_a_way_to(&self, to: *mut u8, len: usize, _: Way) {
         // SAFETY: the caller's promise.
         unsafe { self.copy_to(to, len) };
@@ -197,8 +198,8 @@ pub(super) struct MappedRing {
     pub(super) asymmetric: bool,
 }
 
-// SAFETY: the pointers lead into `mapping`, which may be used from any thread; the bytes are reached
-// as atomics, or raw behind the ring's protocol.
+// SAFETY: the pointers are into `mapping`, which may be used from any thread; the bytes are
+// accessed as atomics, or raw as the ring's protocol permits.
 unsafe impl Send for MappedRing {}
 
 impl MappedRing {
@@ -225,20 +226,20 @@ impl MappedRing {
     #[inline]
     fn payload(&self, slot: u64) -> *mut u8 {
         debug_assert!(slot < self.slots);
-        // SAFETY: callers give slots of this ring, so this is inside the span that `new` checked.
+        // SAFETY: callers pass slots of this ring, so this is inside the span that `new` checked.
         unsafe { self.ring.add(slot as usize * SLOT_BYTES + SLOT_WORD_BYTES) }
     }
 
-    /// Copies a packet of `len` bytes to behind the first word of `slot`.
+    /// Copies a packet of `len` bytes into the ring after the first word of `slot`.
     ///
     /// # Panics
-    /// If it would not end inside the ring, or has other than `len` bytes.
+    /// If it would not end inside the ring, or the parts do not have `len` bytes.
     #[inline]
     pub(super) fn fill(&self, slot: u64, len: usize, parts: &(impl Parts + ?Sized), way: Way) {
         assert!(slot < self.slots);
         assert!(len <= (self.slots - slot) as usize * SLOT_BYTES - SLOT_WORD_BYTES);
-        // SAFETY: the range ends inside the ring. The producer gives free slots, so it alone uses them; a hostile peer may
-        // read or write them all the same, which harms only the packet.
+        // SAFETY: the range ends inside the ring. Only the producer uses free slots; a hostile peer
+        // may read or write them nevertheless, which harms only the packet.
         unsafe {
             match way {
                 Way::Usual => parts.copy_to(self.payload(slot), len),
@@ -250,8 +251,9 @@ impl MappedRing {
     /// The bytes of the packet that begins in `slot`.
     ///
     /// # Safety
-    /// The packet is one that [`Consumer::peek`](super::ring::Consumer::peek) has found: it ends inside the ring. The
-    /// ring must outlive the packet: the caller may change what it belongs to meanwhile, but not drop it.
+    /// The packet is one that [`Consumer::peek`](super::ring::Consumer::peek) has found: it ends
+    /// inside the ring. The ring must outlive the packet: the caller may change the ring's owner
+    /// meanwhile, but not drop it.
     #[inline]
     pub(super) unsafe fn packet<'a>(&self, slot: u64, len: usize) -> crate::method::Packet<'a> {
         let end = slot as usize * SLOT_BYTES + SLOT_WORD_BYTES + len;
@@ -358,7 +360,7 @@ pub(super) struct Bell {
 }
 
 impl Bell {
-    /// The page in `mapping`, which has [`doorbell::BYTES`] at least.
+    /// The doorbell in `mapping`, which has at least [`doorbell::BYTES`].
     pub(super) fn new(mapping: Mapping) -> Self {
         Self {
             mapping: Arc::new(mapping),
@@ -378,7 +380,7 @@ impl Park for Bell {
 
 #[cfg(all(test, not(loom)))]
 impl Bell {
-    /// The page itself, for tests to scribble on.
+    /// The page itself, for tests to overwrite.
     pub(super) fn words(&self) -> &Mapping {
         &self.mapping
     }

@@ -1,23 +1,21 @@
 //! Shared memory between processes of one user on one host.
 //!
-//! Each pair of processes shares one memory file: a ring of cache lines for each direction
-//! (`ring`) and a table of exported regions for each side (`regions`). Each process shares one
-//! page, its `doorbell`, with all its peers. A Unix socket between the two, over which both were
-//! passed (`handshake`), stays open: its end is the peer's death, its descriptors are memory that can be
-//! mapped (`objects`), and a record on it wakes a sleeper. A process that only sleeps on its doorbell has a thread
-//! that listens to the sockets meanwhile (`relay`). Large transfers copy once, straight between
-//! the two address spaces (`transfer`), or through a shared area where that is refused (`bulk`). If both processes wait for such a
-//! transfer, each copies a part of it (`split_copy`), which the one that has the bytes may send through its ring instead (`pieces`).
+//! Each pair of processes shares one memory file: a ring of cache lines for each direction (`ring`) and a table of exported regions
+//! for each side (`regions`). Each process shares one page, its `doorbell`, with all its peers. A Unix socket between the two, over
+//! which both were passed (`handshake`), stays open: its end reports the peer's death, descriptors of mappable memory are sent over it
+//! (`objects`), and a record on it wakes a sleeper. A process that sleeps only on its doorbell has a thread that polls the sockets
+//! meanwhile (`relay`). Large transfers are copied once, straight between the two address spaces (`transfer`), or through a shared
+//! area where that is refused (`bulk`). If both processes wait for such a transfer, each copies a part of it (`split_copy`), which the
+//! one that has the bytes may send through its ring instead (`pieces`).
 //!
 //! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `quarantine`, `intervals`, `pair`, `handshake`, `proof`,
-//! `progress`, `pausing`, `transfer`, `copying`, `claim`, `split_copy`, `split_initiator`, `pieces`, `bulk`, `atomics`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
-//! the bytes. `model.rs` explores the queue's and the doorbell's interleavings, `model_claim.rs` those of
-//! shared transfers, `model_regions.rs` those of an export's end under a reader's eyes, `model_wake.rs` those of a
-//! wait's end, `model_parked.rs` those of a sleep while another thread uses the instance.
+//! `progress`, `pausing`, `transfer`, `copying`, `claim`, `split_copy`, `split_initiator`, `pieces`, `bulk`, `atomics`, `objects`;
+//! `causeway_wire::shm` and `docs/formats/shm.md` define the bytes. `model.rs` explores the interleavings of the queue and the
+//! doorbell, `model_claim.rs` those of split copies, `model_regions.rs` those of ending an export during a read, `model_wake.rs` those
+//! of a wait's end, `model_parked.rs` those of a sleep while another thread uses the instance.
 //!
-//! Memory that a peer maps ([`Method::map`]) stays reachable for that peer until it drops the mapping:
-//! unlike a transfer, it is not ended by [`Method::revoke`]. The owner reuses such a buffer after the
-//! peer's reply or death, not before.
+//! Memory that a peer maps ([`Method::map`]) stays accessible to that peer until it drops the mapping: unlike a transfer, a mapping is
+//! not ended by [`Method::revoke`]. The owner reuses such a buffer after the peer's reply or death, not before.
 
 mod atomics;
 mod bulk;
@@ -107,21 +105,21 @@ use relay::Relaying;
 pub struct ShmConfig {
     /// The cluster's key. Both sides of a connection hold the same, or neither holds one.
     pub key: Option<Secret>,
-    /// With a key: each side of a connection proves which node it is, and talks to no side that does not.
+    /// With a key: both sides of a connection prove which node they are, or it is not made.
     pub nodes: Option<Nodes>,
-    /// How long two processes may take to meet.
+    /// How long the handshake between two processes may take.
     pub connect_timeout: Duration,
-    /// Whether large transfers may reach into the other process's memory.
+    /// Whether large transfers may access the other process's memory directly.
     pub attach: AttachPolicy,
-    /// Bytes of each ring: a power of two from 16 KiB to 1 MiB. A packet may have a quarter of it. Streams need
-    /// 256 KiB for full speed; only what is used takes memory, and that is 32 KiB while each packet is answered.
+    /// Bytes of each ring: a power of two from 16 KiB to 1 MiB. A packet may have a quarter of it. Streams need 256 KiB
+    /// for full speed; only the used part takes memory, which is 32 KiB while each packet is replied to.
     pub ring_bytes: usize,
 }
 
-/// Whether large transfers may reach into the other process's memory.
+/// Whether large transfers may access the other process's memory directly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttachPolicy {
-    /// Where the kernel lets us; found out for each peer.
+    /// Where the kernel permits it, which is determined for each peer.
     Auto,
     /// Never: the owner copies through a shared area.
     Off,
@@ -139,7 +137,7 @@ impl Default for ShmConfig {
     }
 }
 
-/// Regions that one process may export to one peer at once. Untouched entries cost nothing.
+/// Regions that one process may export to one peer at once. Unused entries take no memory.
 const REGION_SLOTS: usize = 8192;
 
 /// The shared-memory method.
@@ -150,7 +148,7 @@ pub struct Shm {
     eager_bytes: usize,
     own: Own,
     incarnation: u64,
-    /// Read by peers to find out whether they can.
+    /// Peers read this to find out whether they can access this process's memory.
     probe: Box<u64>,
     bell_file: OwnedFd,
     bell: Bell,
@@ -159,7 +157,7 @@ pub struct Shm {
     /// See [`handshake::farewell`].
     farewell: Vec<u8>,
     shortage_log: LogLimit<Instant>,
-    /// Until when the listener rests.
+    /// Until when the listener is not polled.
     paused_until: Option<Instant>,
     half_open: Vec<HalfOpen>,
     next_half_open: u64,
@@ -173,27 +171,27 @@ pub struct Shm {
     busy: VecDeque<Peer>,
     /// Peers that have yet to finish their part of a transfer.
     watched: Vec<Peer>,
-    /// Grantees: peers that something is exported to, and that this process may help.
+    /// Peers to which something is exported, and which this process may help.
     grantees: Vec<Peer>,
     sharing: Sharing,
-    /// A part of a transfer was copied since [`Method::has_moved`] was last asked.
+    /// A part of a transfer was copied since the last call of [`Method::has_moved`].
     copied: bool,
     /// Peers whose connection is being made.
     pending: Vec<Peer>,
-    /// Peers whose connection is to be given up.
+    /// Peers whose connection is about to be closed.
     failed: Vec<Peer>,
     polls: u64,
     relay: Relaying,
-    /// The sleep that was announced on the doorbell, if it is not 0.
+    /// The sleep that was announced on the doorbell, or 0.
     announced: u64,
-    /// How often this process has gone to sleep, or tried to, and in which poll last.
+    /// How often this process has slept, or tried to, and in which poll last.
     sleeps: u64,
     slept_at: u64,
-    /// The sockets are to be looked at by the next poll.
+    /// The next poll has to poll the sockets.
     attention: bool,
-    /// Keys and object numbers, which neither repeat nor are guessed by mistake.
+    /// Source of keys and object numbers, which neither repeat nor are hit by accident.
     numbers: SplitMix64,
-    /// Objects that were allocated here, to tell peers when they are freed.
+    /// Objects that were allocated here, to notify peers when they are freed.
     objects: Vec<(u64, MemoryWatch)>,
     quarantine: Quarantine,
     nodes_seen: Seen,
@@ -208,8 +206,7 @@ fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
 }
 
 impl Shm {
-    /// An instance. Each peer takes three open files, of which the process may have only so many; see
-    /// [`causeway_sys::limits`].
+    /// A new instance. Each peer takes three open files, whose number is limited for each process; see [`causeway_sys::limits`].
     pub fn new(config: ShmConfig) -> Result<Self, Error> {
         config.check()?;
         let layout =
@@ -277,8 +274,8 @@ impl Shm {
             Some(pair) => pair,
             None => self.pair_for_send(peer)?,
         };
-        // A result that is copied would wait for the packet's lines, which the stores before it still wait for:
-        // a load wider than the store that it reads from waits until all stores have reached the cache.
+        // A copied result would wait for the packet's lines, which the stores before it still wait for: a load wider
+        // than the store that it reads from waits until all stores have reached the cache.
         match pair.send(parts) {
             Ok(()) if pair.failing.is_none() => Ok(()),
             sent => {
@@ -288,7 +285,7 @@ impl Shm {
         }
     }
 
-    /// The live connection of a peer, made if the peer has none and may have one.
+    /// The live connection of a peer. Makes one if the peer has none and may have one.
     fn pair_for_send(&mut self, peer: Peer) -> Result<&mut Pair, SendError> {
         let Some(entry) = self.peers.get(peer) else {
             return Err(SendError::Gone(PeerError::Disconnected));
@@ -299,7 +296,7 @@ impl Shm {
             Link::Failed(_) => return Err(SendError::WouldBlock),
             Link::Idle => self.open(peer),
         }
-        // A connection that could not be made shows as the peer's going down.
+        // If the connection could not be made, the next poll reports that the peer is down.
         self.peers
             .get_mut(peer)
             .and_then(|entry| entry.pair())
@@ -386,12 +383,12 @@ impl Method for Shm {
         Some(self.peers.get(peer)?.address.clone())
     }
 
-    /// A socket of the user that the kernel says the peer runs as.
+    /// Confirms an address that is a socket of the same user as the peer's, as reported by the kernel.
     fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
         let Some(Identity::Local { uid, .. }) = self.identity(peer) else {
             return None;
         };
-        // As its peer sees it: a path that is not absolute means something else here.
+        // The path as the peer resolves it: a relative one would mean another file here.
         let path = Path::new(claimed.rest());
         if claimed.scheme() != SCHEME || !path.is_absolute() {
             return None;
@@ -585,7 +582,7 @@ impl Method for Shm {
 
     fn map(&mut self, peer: Peer, region: &RegionDescriptor) -> Option<Memory> {
         let pair = self.peers.get_mut(peer)?.pair()?;
-        // The object was sent before the descriptor, but on the other way.
+        // The object was sent before the descriptor, but on the socket.
         if let Err(cause) = pair.read_records() {
             self.fail(peer, cause);
             return None;
@@ -645,7 +642,7 @@ impl Method for Shm {
 
     fn prepare_park(&mut self, now: Instant, flag: &WakeFlag) -> Parking {
         self.clock.advance(now);
-        // Connections that are being made have deadlines and sockets of their own: seldom, and never for long.
+        // Connections that are being made have deadlines and sockets of their own: rarely, and never for long.
         let meets = !self.pending.is_empty() || !self.half_open.is_empty();
         if meets || !self.relay.listen(self.sleeps, &self.epoll, &self.bell) {
             return Parking::Unsupported;
@@ -677,7 +674,7 @@ impl Method for Shm {
             })
         });
         let half_open = self.half_open.iter().map(|half| half.deadline);
-        // What a stopped peer holds does not tell when it is free.
+        // No event reports when a stopped peer releases memory.
         let quarantine = now.filter(|_| !self.quarantine.is_empty());
         let quarantine = quarantine.map(|now| now + QUARANTINE_INTERVAL);
         waiting
@@ -704,7 +701,7 @@ impl Method for Shm {
             pair.atomics.fail_all(peer, &cause, sink);
             if let Some(socket) = &pair.socket {
                 self.epoll.remove(socket);
-                // Unsent, the peer sees the closed socket only.
+                // If it cannot be sent, the peer sees only the closed socket.
                 let _ = socket.send(&Record::Goodbye.to_bytes(), &[]);
             }
         }
@@ -778,7 +775,7 @@ impl Drop for Shm {
             pair.transfers.queue.clear();
             stuck |= pair.stuck;
             if let Some(socket) = &pair.socket {
-                // Unsent, the peer sees the closed socket only.
+                // If it cannot be sent, the peer sees only the closed socket.
                 let _ = socket.send(&Record::Goodbye.to_bytes(), &[]);
             }
         }

@@ -1,8 +1,8 @@
 //! Every interleaving of the queue and the doorbell, explored by a model checker. Run with
 //! `RUSTFLAGS="--cfg loom" cargo test -p causeway-transport --release loom`.
 //!
-//! The words are the model's, the code is the real one. Asymmetric fences are modelled as what they
-//! stand for together, a full fence on each side. A lost wake-up shows as a deadlock.
+//! The words are the model's, the code is the real one. A pair of asymmetric fences is modelled by
+//! its combined effect, a full fence on each side. A lost wake-up shows as a deadlock.
 
 use loom::sync::atomic::{AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex, Notify};
@@ -366,7 +366,7 @@ fn loom_a_notifier_that_cannot_wake_hides_no_sleeper() {
     a_notifier_that_stops(SleepOn::Descriptors, |_, _| {});
 }
 
-/// It dies behind its call.
+/// It dies after its call.
 #[test]
 fn loom_a_notifier_that_dies_hides_no_parked_thread() {
     a_notifier_that_stops(SleepOn::Word, |bell, sleep| {

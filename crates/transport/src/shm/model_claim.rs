@@ -98,8 +98,8 @@ impl Shared {
     }
 }
 
-/// Both sides together copy every byte of two transfers in the same block exactly once, and the initiator
-/// sees all of them when it finds a transfer complete.
+/// Both sides together copy every byte of two transfers in the same block exactly once, and the
+/// initiator sees all of them when it finds a transfer complete.
 #[test]
 fn loom_two_sides_copy_every_byte_once() {
     let mut model = loom::model::Builder::new();

@@ -1,5 +1,6 @@
-//! Every interleaving of a detached sleep from the instance: a peer rings while one thread sleeps and another uses the
-//! instance, polls it and takes the events that would have ended the sleep. Run as `model.rs`.
+//! Every interleaving of a sleep that is detached from the instance: a peer rings while one thread
+//! sleeps and another uses the instance, polls it and takes the events that would have ended the
+//! sleep. Run as `model.rs`.
 
 use loom::sync::atomic::{AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -10,7 +11,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use super::doorbell::{self, BellMemory, SleepOn};
 use crate::wake::WakeFlag;
 
-/// What the threads and the peer share.
+/// The state that the threads and the peer share.
 struct Shared {
     armed: AtomicU64,
     summary: AtomicU64,
@@ -42,10 +43,10 @@ struct Instance {
     sleeps: u64,
 }
 
-/// Last action of the other thread before it leaves.
+/// What the other thread does last before it leaves.
 #[derive(Clone, Copy, PartialEq)]
 enum Leaves {
-    /// It wakes the sleeper, if that has to check for itself.
+    /// It wakes the sleeper, if the sleeper has to check for itself.
     Looks,
     /// Nothing.
     Blindly,

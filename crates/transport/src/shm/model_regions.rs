@@ -18,7 +18,7 @@ struct Shared {
     words: [AtomicU64; 2],
 }
 
-/// The owner ends the export and uses the memory for something else, while the reader copies; `counts` says
+/// The owner ends the export and uses the memory for something else, while the reader copies; `counts` returns
 /// whether the reader accepts its copy as the exported bytes.
 fn explore(counts: fn(&Shared) -> bool) {
     loom::model(move || {

@@ -115,7 +115,7 @@ impl Waiter {
         doorbell::disarm(&self.bell);
     }
 
-    /// Waits until all of `causes` but timers have come.
+    /// Waits until all of `causes` except timers have occurred.
     fn wait(&self, causes: &[Cause], on: SleepOn, look: Look) {
         let mut missing: Vec<_> = causes.iter().filter(|c| **c != Cause::Timer).collect();
         let (mut number, mut rung) = (0, Vec::new());

@@ -1,4 +1,4 @@
-//! What a process that shares memory knows of the nodes at the other ends.
+//! Checks of the nodes at the other ends of shared-memory connections.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::nodes::{Certificate, Membership};
 use crate::trust::{NODES_NEED_KEY, keyed};
 
 impl ShmConfig {
-    /// Refuses settings that need the cluster's key and have none.
+    /// Refuses settings that need the cluster's key if there is none.
     pub(super) fn check(&self) -> Result<(), Error> {
         match (&self.nodes, &self.key) {
             (Some(_), None) => Err(Error::Unsupported(NODES_NEED_KEY)),
@@ -22,7 +22,7 @@ impl ShmConfig {
 }
 
 impl Pair {
-    /// What reports say of the peer's node.
+    /// The entry about the peer's node in reports.
     pub(super) fn node_fact(&self) -> Option<(&'static str, String)> {
         let node = self.node.as_deref()?;
         Some(("peer", keyed(Some(node))))
@@ -37,14 +37,14 @@ impl Shm {
         }
     }
 
-    /// Whether a peer may say that it listens at `claimed`.
+    /// Whether a peer may claim to listen at `claimed`.
     pub(super) fn may_listen_at(&self, peer: Peer, claimed: &Address) -> bool {
         let node = self.node_of(peer).map(Arc::as_ref);
         let nodes = self.config.nodes.as_ref();
         nodes.is_none_or(|nodes| nodes.current().may_be_at(node, claimed))
     }
 
-    /// Ends the connections with nodes that do not count any more.
+    /// Ends the connections with nodes that are no longer accepted.
     pub(super) fn fail_rejected(&mut self, membership: &Membership) {
         let mut rejected = Vec::new();
         for entry in self.peers.iter_mut() {
@@ -58,7 +58,7 @@ impl Shm {
         for (peer, why) in rejected {
             tracing::warn!(%why, "a connection over shared memory is ended");
             if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
-                // What it has put into its ring is not taken any more.
+                // Packets that it has put into its ring are not delivered any more.
                 pair.unproven = true;
             }
             self.fail(peer, PeerError::Unauthorised(why.to_string()));

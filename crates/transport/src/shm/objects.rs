@@ -1,4 +1,5 @@
-//! Memory objects: memory that peers can map. Which objects each side of a pair has of the other.
+//! Memory objects: memory that peers can map. Tracks which of the other's objects each side of a
+//! pair has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,15 +12,17 @@ use causeway_wire::region::ObjectSpan;
 
 use crate::error::PeerError;
 
-/// How many of a peer's objects are kept. The least recently used one goes first, and is sent again
-/// with the next export of memory in it.
+/// How many of a peer's objects are kept. The least recently used one is dropped first, and is sent
+/// again with the next export of memory in it.
 const MAX_IMPORTED: usize = 64;
 
-/// Memory of so many bytes is made present when it is allocated, and when it is mapped from a peer. What is larger
-/// would keep the caller waiting, and may be meant to be sparse.
+/// Objects of up to this many bytes are populated when they are allocated, and when they are mapped
+/// from a peer. Populating larger ones would keep the caller waiting, and they may be meant to be
+/// sparse.
 const PRESENT_BYTES: usize = 64 << 20;
 
-/// Both directions' objects of one pair: few, if any. Empty, trees take half the room of hash tables.
+/// The objects of one pair, in both directions: few, if any. Empty trees take half the room of
+/// empty hash tables.
 #[derive(Default)]
 pub(super) struct Objects {
     sent: BTreeSet<u64>,
@@ -31,19 +34,19 @@ pub(super) struct Objects {
 
 struct Imported {
     memory: Memory,
-    /// The owner's address of its first byte.
+    /// The address of its first byte in the owner.
     base: u64,
     last_use: u64,
 }
 
-/// Memory of `len` bytes in an object of its own, under number `object`.
+/// Allocates memory of `len` bytes in an object of its own, with number `object`.
 pub(super) fn allocate(len: usize, object: u64) -> io::Result<Memory> {
     const PAGE: usize = 4096;
     let whole = len
         .max(1)
         .checked_next_multiple_of(PAGE)
         .ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
-    // The kernel would promise any size: a memory file is a hole at first.
+    // The kernel would grant any size: a memory file is a hole at first.
     limits::check_memory(whole)?;
     let file = memfd::create_fixed("causeway-memory", whole)?;
     let memory = Memory::map_object(file, whole, object)?;
@@ -54,22 +57,22 @@ pub(super) fn allocate(len: usize, object: u64) -> io::Result<Memory> {
 }
 
 impl Objects {
-    /// Whether the peer has our object.
+    /// Whether our object was sent to the peer.
     pub(super) fn was_sent(&self, object: u64) -> bool {
         self.sent.contains(&object)
     }
 
-    /// The peer has our object.
+    /// Notes that our object was sent to the peer.
     pub(super) fn sent(&mut self, object: u64) {
         self.sent.insert(object);
     }
 
-    /// The peer has our object no more; returns whether it had.
+    /// Notes that the peer has dropped our object; returns whether it had it.
     pub(super) fn forgotten(&mut self, object: u64) -> bool {
         self.sent.remove(&object)
     }
 
-    /// The peer gives us one of its objects. Returns which other was dropped for it.
+    /// Adds an object that the peer has sent. Returns which other was dropped to make room.
     pub(super) fn offered(
         &mut self,
         object: u64,
@@ -83,11 +86,13 @@ impl Objects {
             .ok()
             .filter(|&len| len > 0 && len as u64 <= real)
             .ok_or_else(|| nonsense("it is shorter than announced"))?;
-        // Out of address space or mappings: ours to bear, the memory is reached by transfer.
+        // Out of address space or mappings, which is not the peer's fault: the memory is accessed
+        // by transfer.
         let Ok(memory) = Memory::map_import(&file, len) else {
             return Ok(Some(object));
         };
-        // A peer's file with holes would have us pay for its pages, and for their clearing.
+        // Populating a peer's file with holes would allocate and clear pages at this process's
+        // expense.
         if len <= PRESENT_BYTES && memfd::has_all_pages(&file) {
             // It only saves time.
             let _ = memory.make_present();
@@ -111,17 +116,17 @@ impl Objects {
         Ok(dropped)
     }
 
-    /// Whether the peer has given us that object.
+    /// Whether the peer has sent that object.
     pub(super) fn has(&self, object: u64) -> bool {
         self.imported.contains_key(&object)
     }
 
-    /// The peer has freed one of its objects.
+    /// Removes an object that the peer has freed.
     pub(super) fn retired(&mut self, object: u64) {
         self.imported.remove(&object);
     }
 
-    /// Puts on record how mapping a region went.
+    /// Records the result of mapping a region.
     pub(super) fn note(&mut self, mapped: &Result<Memory, &'static str>) {
         self.refusal = mapped.as_ref().err().copied();
     }
@@ -131,7 +136,7 @@ impl Objects {
         self.refusal
     }
 
-    /// The bytes of a span of one of the peer's objects, which lies at `base` in the peer.
+    /// The bytes of a span of one of the peer's objects, which has the address `base` in the peer.
     pub(super) fn find(&mut self, span: ObjectSpan, base: u64, len: u64) -> Option<Memory> {
         let ObjectSpan { object, offset } = span;
         self.uses += 1;

@@ -1,23 +1,27 @@
 //! How often the ring of a streaming sender is read.
 //!
-//! A receiver that has caught up with the sender takes each line away from it that it is about to write, once for every look.
-//! Where a line takes long from one processor to the other, both then wait for lines most of the time. So once it
-//! has found few packets several times, and has sent nothing in between, a receiver lets some polls pass before it looks again, in which the
-//! sender writes the next packets. A caller that polls now and then, which the time that it gives with its polls shows, looks each time. (On an EPYC of the fifth generation, with 220 ns for a line: 8 B 93 -> 79 ns, 64 B 114 -> 89 ns,
-//! 1,000 B 340 -> 245 ns.) If it finds a single packet then, the sender does not stream: packets that come one by one are not to wait.
+//! A receiver that has caught up with the sender takes away each cache line that the sender is
+//! about to write, once for every look at the ring. Where a line takes long from one processor to
+//! the other, both then wait for lines most of the time. So once a receiver has found few packets
+//! several times, and has sent nothing in between, it skips the ring in some polls, in which the
+//! sender writes the next packets. For a caller that polls only now and then, as the times passed
+//! with its polls show, it looks each time. (On an EPYC of the fifth generation, with 220 ns for a
+//! line: 8 B 93 -> 79 ns, 64 B 114 -> 89 ns, 1,000 B 340 -> 245 ns.) If it finds a single packet
+//! after such a pause, the sender does not stream: packets that arrive one by one must not wait.
 //!
-//! This is no decision about waiting, which the caller's policy makes: the thread goes on polling, and each poll checks everything else.
+//! This does not decide how to wait, which the caller's policy does: the thread goes on polling,
+//! and each poll checks everything else.
 
 use std::time::Instant;
 
-/// Looks in a row that have found few packets before polls are let pass, and how many packets are few.
+/// Looks in a row with few packets before polls skip the ring, and how many packets are few.
 const LOOKS: u8 = 2;
 const FEW: usize = 8;
-/// With so many packets found, fewer polls are let pass the next time.
+/// If this many packets were found, fewer polls are skipped the next time.
 const MANY: usize = 16;
-/// Polls that are let pass: at first, at least and at most.
+/// Polls that skip the ring: at first, at least and at most.
 const POLLS: (u8, u8, u8) = (16, 4, 32);
-/// Looks without a pause once one has found a single packet behind it.
+/// Looks without a pause after a pause has ended with a single packet.
 const WITHOUT: u8 = 64;
 
 /// See the module's page.
@@ -25,19 +29,21 @@ const WITHOUT: u8 = 64;
 pub(super) struct Pace {
     /// Looks in a row that have found few packets.
     looks: u8,
-    /// Looks before polls are let pass again.
+    /// Looks before polls may skip the ring again.
     without: u8,
-    /// Polls that are let pass behind a look, and how many of them are left.
+    /// Polls that skip the ring after a look, and how many of them are left.
     polls: u8,
     left: u8,
-    /// Packets that were taken one a poll since there was none.
+    /// Packets that were taken one in each poll since the ring was last empty.
     one_by_one: usize,
-    /// The time of that look, as its caller gave it: callers that do nothing but poll read the clock for some polls together.
+    /// The time of that look, as passed by the caller: callers that only poll read the clock once
+    /// for several polls.
     at: Option<Instant>,
 }
 
 impl Pace {
-    /// A look has found so many packets, and nothing behind them. `streams`: nothing was sent since the look before.
+    /// A look has found `packets` packets, and none after them. `streams`: nothing was sent since
+    /// the look before.
     #[inline]
     pub(super) fn caught_up(&mut self, packets: usize, streams: bool) {
         if streams {
@@ -47,19 +53,19 @@ impl Pace {
         }
     }
 
-    /// A packet was taken, and whether another has come is left to the next poll.
+    /// A packet was taken, and the next poll checks whether another has arrived.
     #[inline]
     pub(super) fn took_one(&mut self) {
         self.one_by_one += 1;
     }
 
-    /// Packets that were taken in this way since there was none.
+    /// Packets that were taken in this way since the ring was last empty.
     #[inline]
     pub(super) fn one_by_one(&self) -> usize {
         self.one_by_one
     }
 
-    /// There is no packet. Those that were taken one by one were found in one look, as it were.
+    /// The ring is empty. Packets that were taken one by one count as one look.
     #[inline]
     pub(super) fn found_none(&mut self, now: Instant, streams: bool) {
         let packets = std::mem::take(&mut self.one_by_one);
@@ -69,13 +75,13 @@ impl Pace {
         }
     }
 
-    /// The look was part of a poll at this time.
+    /// Notes the time of the poll in which the look was made.
     #[inline]
     pub(super) fn looked(&mut self, now: Instant) {
         self.at = Some(now);
     }
 
-    /// The next poll looks.
+    /// Has the next poll look at the ring.
     pub(super) fn end_pause(&mut self) {
         self.left = 0;
     }
@@ -107,7 +113,7 @@ impl Pace {
         self.left = self.polls;
     }
 
-    /// Whether this poll, at this time, is let pass.
+    /// Whether the poll at this time skips the ring.
     #[inline]
     pub(super) fn lets_pass(&mut self, now: Instant) -> bool {
         if self.left == 0 {

@@ -1,4 +1,4 @@
-//! All that this process keeps for one live connection.
+//! The state of one live connection.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -38,18 +38,18 @@ use crate::error::{PeerError, SendError, TOO_MANY_OPEN};
 use crate::method::{Direction, Outlet};
 use crate::trust::{NO_NODE, NODE_DEMANDED};
 
-/// How far the connection has come.
+/// The stage of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The listener's queue was full: the socket is not connected yet.
     Waiting,
-    /// We have sent the first record and wait for the answer.
+    /// The first record has been sent; the reply is awaited.
     Greeting,
-    /// Both sides have met.
+    /// The handshake is complete.
     Up,
 }
 
-/// Whether the peer's memory can be reached directly.
+/// Whether the peer's memory can be accessed directly.
 #[derive(Debug)]
 pub(super) enum Attach {
     /// Yes, in this process.
@@ -59,7 +59,8 @@ pub(super) enum Attach {
 }
 
 impl Attach {
-    /// The number of the process to reach into, which is the one that has met us.
+    /// The number of the process whose memory is accessed, which is the one that made the
+    /// connection.
     #[inline]
     pub(super) fn number(&self) -> Option<i32> {
         match self {
@@ -69,10 +70,10 @@ impl Attach {
     }
 }
 
-/// Why a process that could be reached cannot be any more.
+/// Why a process that could be accessed no longer can.
 pub(super) const CHANGED: &str = "the peer's process has ended, or has started another program";
 
-/// What a pair needs to know about this process.
+/// What a pair needs from this process's settings.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Own {
     pub(super) uid: u32,
@@ -81,7 +82,7 @@ pub(super) struct Own {
     pub(super) process: Owner,
 }
 
-/// Reads a record; the error says what to do if its sender speaks other formats.
+/// Decodes a record; the error states what to do if its sender uses other formats.
 pub(super) fn decode(record: &[u8]) -> Result<Record, PeerError> {
     Record::from_bytes(record).map_err(|error| {
         let mismatch = mismatch_of(record);
@@ -94,31 +95,32 @@ pub(super) struct Pair {
     own: Own,
     pub(super) layout: PairLayout,
     pub(super) producer: Producer<MappedRing>,
-    /// Present once there has been a packet for which it matters.
+    /// Allocated once there has been a packet for which it matters.
     ways: Option<Box<Ways>>,
     pub(super) consumer: Consumer<MappedRing>,
     pub(super) exports: Exports,
     pub(super) imports: Imports,
     pub(super) socket: Option<Arc<RecordSocket>>,
     pub(super) stage: Stage,
-    /// When the handshake must be over.
+    /// When the handshake has to be complete.
     pub(super) deadline: Instant,
     /// The peer's doorbell and our bit in it, once known.
     bell: Option<(Bell, u32)>,
     /// The peer should have been rung before its doorbell was known.
     owes_ring: bool,
     pub(super) credentials: Option<Credentials>,
-    /// With the cluster's key, on the connecting side, until both have met.
+    /// With the cluster's key, on the connecting side, until the handshake is complete.
     pub(super) caller: Option<Box<Proofs>>,
-    /// The other side has not proven yet what it has to, or does not count any more: what it puts into its ring is not looked at.
+    /// The other side has not proven yet what it has to, or its node is no longer accepted: packets
+    /// in its ring are not read.
     pub(super) unproven: bool,
-    /// Nothing is put into our ring while that is so.
+    /// No packet is put into our ring while this is set.
     pub(super) withholds: bool,
-    /// The other side's node, if it has proven which that is.
+    /// The other side's node, if it has proven which one it is.
     pub(super) node: Option<Arc<Certificate>>,
     pub(super) attach: Attach,
     asymmetric: bool,
-    /// The peer knows pieces of split copies.
+    /// The peer supports pieces of split copies.
     knows_pieces: bool,
     /// Whether the ring is in the list of polled ones, and in which poll it last had something.
     pub(super) polled: bool,
@@ -128,18 +130,19 @@ pub(super) struct Pair {
     /// The ring was seen empty since the last packet: the next one is likely to come alone.
     pub(super) ran_empty: bool,
     pub(super) pace: Pace,
-    /// A caller was told that there is no room.
+    /// A send was refused for lack of room.
     pub(super) blocked: bool,
     /// The caller's packets are not delivered now.
     pub(super) paused: bool,
-    /// One of them is at the front of the ring, which is neither polled nor rung for until the peer is resumed.
+    /// One of them is at the front of the ring, which is neither polled nor has notification
+    /// enabled until the peer is resumed.
     pub(super) set_aside: bool,
     pub(super) transfers: Transfers,
-    /// Transfers that we started are shared with the peer.
+    /// Transfers that this side starts are shared with the peer.
     pub(super) shares: bool,
     pub(super) offers: Offers,
     pub(super) helper: Helper,
-    /// Present once there has been a transfer for which it matters.
+    /// Allocated once there has been a transfer for which it matters.
     pub(super) ways_of_transfers: Option<Box<pieces::Ways>>,
     /// Bytes of shared transfers that this side has copied, whichever side started them.
     pub(super) shared_bytes: u64,
@@ -153,14 +156,14 @@ pub(super) struct Pair {
     goodbye: bool,
     /// A wait for the peer timed out, and it has made no progress since.
     pub(super) stuck: bool,
-    /// Memory that the peer may still be writing, for the instance to keep.
+    /// Memory that the peer may still be writing, to be kept by the instance.
     pub(super) deferred: Vec<DeferredFree>,
-    /// Why the connection is about to be given up.
+    /// Why the connection is about to be closed.
     pub(super) failing: Option<PeerError>,
 }
 
 impl Pair {
-    /// The state for a mapped pair memory of which we are `side`.
+    /// The state for a mapped pair memory, of which this process is `side`.
     pub(super) fn new(
         mapping: Mapping,
         layout: PairLayout,
@@ -189,7 +192,7 @@ impl Pair {
             unproven: false,
             withholds: false,
             node: None,
-            attach: Attach::Refused("the peer has not answered yet".to_owned()),
+            attach: Attach::Refused("the peer has not replied yet".to_owned()),
             asymmetric: false,
             knows_pieces: false,
             polled: false,
@@ -224,20 +227,21 @@ impl Pair {
         !self.transfers.queue.is_empty() || self.transfers.has_atomics && self.atomics.has_work()
     }
 
-    /// Whether this poll does not look at the ring: see [`Pace`]. It does if something was sent since the last look.
+    /// Whether this poll skips the ring: see [`Pace`]. It does not if something was sent since the
+    /// last look.
     #[inline]
     pub(super) fn lets_pass(&mut self, now: Instant) -> bool {
         self.pace.lets_pass(now) && self.producer.expects_reply()
     }
 
-    /// A poll at this time has found no packet.
+    /// Notes that a poll at this time has found no packet.
     #[inline]
     pub(super) fn found_none(&mut self, now: Instant) {
         self.ran_empty = true;
         self.pace.found_none(now, self.producer.expects_reply());
     }
 
-    /// Sends a packet of the caller's.
+    /// Sends a packet from the caller.
     #[inline]
     pub(super) fn send(&mut self, parts: &(impl Parts + ?Sized)) -> Result<(), SendError> {
         let len = parts.total();
@@ -261,8 +265,8 @@ impl Pair {
         Err(SendError::WouldBlock)
     }
 
-    /// Puts a packet into the ring and rings if need be; `false` if there is no room, of which the
-    /// peer will tell.
+    /// Puts a packet into the ring and rings if necessary; `false` if there is no room, in which
+    /// case the peer rings when there is.
     #[inline]
     pub(super) fn publish(
         &mut self,
@@ -299,14 +303,14 @@ impl Pair {
         ));
     }
 
-    /// Ends an export. Memory that the peer is writing, and does not stop writing, is `deferred` then.
+    /// Ends an export. Memory that the peer is writing, and does not stop writing, is `deferred`.
     pub(super) fn unexport(&mut self, key: u64) {
         if let Some(held) = self.exports.remove(key) {
             self.hold(vec![held]);
         }
     }
 
-    /// Ends an export. Memory that the peer is writing is `deferred` then.
+    /// Ends an export. Memory that the peer is writing is `deferred`.
     pub(super) fn try_unexport(&mut self, key: u64) {
         if let Some(mut held) = self.exports.remove(key) {
             held.watch(&self.liveness());
@@ -321,7 +325,8 @@ impl Pair {
         }
     }
 
-    /// Waits for the peer to leave the memory, and keeps what it does not leave.
+    /// Waits until the peer no longer accesses the memory, and defers the memory that it still
+    /// accesses.
     #[cold]
     fn hold(&mut self, mut held: Vec<DeferredFree>) {
         quarantine::wait(&mut held, &self.liveness(), &mut self.stuck);
@@ -343,14 +348,14 @@ impl Pair {
                         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                             doorbell::woken(bell, sleep);
                         }
-                        // A dead peer is found out elsewhere. A live one that has given this connection
-                        // up still has to be woken by others.
+                        // The death of a peer is detected elsewhere. A live one that has given up
+                        // this connection still has to be woken by others.
                         Err(_) => {}
                     }
                 }
             }
-            // The peer's answer came before its first look at the ring, on the other way: it is
-            // there, and reading it rings.
+            // The peer's reply was sent, on the socket, before it first looked at the ring: it has
+            // arrived, and reading it rings.
             None => {
                 self.owes_ring = true;
                 if let Err(cause) = self.read_records() {
@@ -360,17 +365,18 @@ impl Pair {
         }
     }
 
-    /// Whether the largest packet would find room; if not, the peer has been asked to ring.
+    /// Whether there is room for the largest packet; if not, the peer rings when there is.
     pub(super) fn has_room(&mut self) -> bool {
         self.producer.has_room(self.layout.max_packet())
     }
 
-    /// Whether the largest packet would be accepted; if not, [`Pair::blocked`] has the caller told when it is.
+    /// Whether the largest packet would be accepted; if not, [`Pair::blocked`] has the caller
+    /// notified when it would.
     pub(super) fn takes_packets(&mut self) -> bool {
         !(self.unproven && self.withholds) && self.has_room()
     }
 
-    /// Takes over what the peer told about itself in the handshake.
+    /// Takes over what the peer has stated in the handshake.
     pub(super) fn meet(
         &mut self,
         socket: &RecordSocket,
@@ -398,21 +404,21 @@ impl Pair {
         Ok(())
     }
 
-    /// The highest format that both sides speak is this one.
+    /// Sets the highest format that both sides support.
     pub(super) fn speak(&mut self, format: Option<u8>) {
         self.knows_pieces = format >= Some(PIECES);
     }
 
-    /// Whether the peer is to send its parts of the next transfer that it helps with, of `len` bytes, as pieces. A peer whose packets are not
-    /// delivered now could have them stand before its pieces.
+    /// Whether the peer should send its parts of the next transfer that it helps with, of `len`
+    /// bytes, as pieces. If the peer is paused, its packets could be queued before its pieces.
     ///
-    /// `None` if it cannot. Otherwise the transfer's end is told to [`pieces::Ways`].
+    /// `None` if it cannot. Otherwise the caller reports the transfer's end to [`pieces::Ways`].
     pub(super) fn may_send_pieces(&mut self, len: u64) -> Option<bool> {
         let may = self.knows_pieces && !self.paused;
         may.then(|| self.ways_of_transfers.get_or_insert_default().begin(len))
     }
 
-    /// Reads what waits on the socket, a bounded number of records. `Err` ends the connection.
+    /// Reads a bounded number of records from the socket. `Err` ends the connection.
     pub(super) fn read_records(&mut self) -> Result<(), PeerError> {
         let mut buffer = [0; MAX_RECORD_BYTES];
         for _ in 0..64 {
@@ -430,19 +436,18 @@ impl Pair {
                     self.take_stripped(record)?;
                 }
                 Ok(Received::Oversized) => {
-                    return Err(PeerError::Protocol(
-                        "a record is longer than any may be".to_owned(),
-                    ));
+                    return Err(PeerError::Protocol("a record is too long".to_owned()));
                 }
                 Ok(Received::Closed) if self.goodbye => return Err(PeerError::Closed),
                 Ok(Received::Closed) => {
                     let what = match self.stage {
                         Stage::Up => "its process ended, or gave the connection up",
-                        Stage::Waiting | Stage::Greeting => "it closed before it answered",
+                        Stage::Waiting | Stage::Greeting => "it closed before it replied",
                     };
                     return Err(PeerError::Broken(what.to_owned()));
                 }
-                // Told once, before what it said: that it has closed with our greeting unread.
+                // Reported once, before what the peer has sent: it has closed without reading our
+                // greeting.
                 Err(error) if self.stage == Stage::Greeting && is_closed(&error) => {}
                 Err(error) => return Err(PeerError::Broken(error.to_string())),
             }
@@ -524,13 +529,13 @@ impl Pair {
             return Err(PeerError::Disconnected);
         };
         match socket.send(&proof, &[]) {
-            // What it has said before is read next.
+            // What it has sent before is read next.
             Err(error) if is_closed(&error) => Ok(()),
             sent => sent.map_err(|error| PeerError::of_system(&error)),
         }
     }
 
-    /// Takes a message of an exchange that shows nodes, and goes on with it.
+    /// Handles a message of an exchange that proves nodes, and continues the exchange.
     fn show_node(&mut self, message: &[u8]) -> Result<(), PeerError> {
         let (Some(Proofs::Nodes(proving)), Some(socket)) =
             (self.caller.as_deref_mut(), &self.socket)
@@ -540,15 +545,15 @@ impl Pair {
         exchange::go_on(proving, message, socket)
     }
 
-    /// Takes a record whose descriptors found no room in this process's table. That is no fault of the
-    /// peer's: what came with them is done without.
+    /// Handles a record whose descriptors found no room in this process's table. That is not the
+    /// peer's fault: this process does without what came with them.
     fn take_stripped(&mut self, record: Record) -> Result<(), PeerError> {
         match (record, self.stage) {
             (Record::Object { object, .. }, Stage::Up) => {
                 self.tell_forgotten(object);
                 Ok(())
             }
-            // The requests to copy through it are answered with a refusal.
+            // The requests to copy through it are refused.
             (Record::Bulk, Stage::Up) => Ok(()),
             (Record::Welcome(_), Stage::Greeting) => Err(PeerError::Exhausted(TOO_MANY_OPEN)),
             (record, _) => self.take_record(record, Vec::new()),
@@ -557,39 +562,40 @@ impl Pair {
 
     fn tell_forgotten(&self, object: u64) {
         if let Some(socket) = &self.socket {
-            // Unsent, the object only is not mapped again.
+            // If it cannot be sent, only this object is not mapped again.
             let _ = socket.send(&Record::Forgot { object }.to_bytes(), &[]);
         }
     }
 
-    /// Makes sure that the peer has the object behind `memory`, if there is one; returns where the
-    /// memory lies in it.
+    /// Makes sure that the peer has the object behind `memory`, if there is one; returns the
+    /// memory's span in it.
     pub(super) fn offer_object(&mut self, memory: &Memory) -> Option<ObjectSpan> {
         let (file, object, offset) = memory.object()?;
-        // One that has not proven itself is given nothing, and expects a proof before anything else.
+        // A peer that has not proven itself is sent nothing, and expects a proof before anything
+        // else.
         let socket = self.socket.as_ref().filter(|_| !self.unproven)?;
         if !self.objects.was_sent(object) {
             let len = memfd::checked_len(file).ok()?;
             let base = (memory.as_ptr() as u64).wrapping_sub(offset);
             let record = Record::Object { object, base, len }.to_bytes();
-            // With the socket's queue full the peer reaches the memory by transfer instead.
+            // If the socket's queue is full the peer accesses the memory by transfer instead.
             socket.send(&record, &[file]).ok()?;
             self.objects.sent(object);
         }
         Some(ObjectSpan { object, offset })
     }
 
-    /// Tells the peer that an object is freed.
+    /// Notifies the peer that an object is freed.
     pub(super) fn retire_object(&mut self, object: u64) {
         if self.objects.forgotten(object)
             && let Some(socket) = &self.socket
         {
-            // Unsent, the peer keeps a mapping until its cache overflows.
+            // If it cannot be sent, the peer keeps a mapping until its cache overflows.
             let _ = socket.send(&Record::Retired { object }.to_bytes(), &[]);
         }
     }
 
-    /// Memory that the peer exports, in this process; or why not.
+    /// Maps memory that the peer exports into this process; or returns why not.
     pub(super) fn map(&mut self, region: &RegionDescriptor) -> Result<Memory, &'static str> {
         let span = region.object.ok_or("it does not lie in a memory object")?;
         let permission = self
@@ -612,22 +618,22 @@ impl Pair {
         if !self.objects.has(span.object)
             && let Err(cause) = self.read_records()
         {
-            // The object was sent before the descriptor, but on the other way.
+            // The object was sent before the descriptor, but on the socket.
             self.failing.get_or_insert(cause);
         }
         self.objects.find(span, base, len)
     }
 
-    /// Cross-memory attach does not work any more.
+    /// Notes that cross-memory attach no longer works.
     #[cold]
     pub(super) fn refuse_attach(&mut self, reason: String) {
         tracing::warn!(reason, "transfers go through a shared area from now on");
         self.attach = Attach::Refused(reason);
     }
 
-    /// Ends what the peer may do with our memory: exports, and transfers that both sides work on. What it
-    /// was told of them is worth nothing from now on, even if it does not know yet that the connection has
-    /// ended. Memory that it does not stop writing is `deferred` then.
+    /// Ends the peer's access to our memory: exports, and transfers that both sides work on. The
+    /// keys that it has are invalid from now on, even if it has not noticed yet that the connection
+    /// has ended. Memory that it does not stop writing is `deferred`.
     pub(super) fn revoke(&mut self) {
         let mut held = self.exports.revoke_all();
         held.append(&mut split_copy::revoke(self));
@@ -636,7 +642,7 @@ impl Pair {
         }
     }
 
-    /// A second view of what the two processes share.
+    /// A second reference to the memory that the two processes share.
     #[cfg(all(test, not(loom)))]
     pub(super) fn view(&self) -> Arc<Mapping> {
         self.imports.view()
@@ -647,7 +653,7 @@ impl Pair {
         self.layout.ring_bytes / SLOT_BYTES
     }
 
-    /// Whether fences are left to the receiving side.
+    /// Whether only the receiving side issues fences.
     pub(super) fn is_asymmetric(&self) -> bool {
         self.asymmetric
     }
@@ -656,7 +662,8 @@ impl Pair {
 impl Drop for Pair {
     fn drop(&mut self) {
         if !self.own.process.is_this_process() {
-            // To look whether the peer still touches it takes memory that this process does not have.
+            // Checking whether the peer still accesses it takes memory that this process does not
+            // have.
             std::mem::forget(std::mem::take(&mut self.deferred));
             return;
         }
@@ -664,14 +671,14 @@ impl Drop for Pair {
         if let Some(socket) = &self.socket
             && Arc::strong_count(socket) > 1
         {
-            // Kept for the sake of quarantined memory; for the peer, it ends here. Of a peer that is gone by
-            // now there is nothing to be told.
+            // The socket is kept because of quarantined memory; for the peer, the connection ends
+            // here. A peer that is gone by now needs no notice.
             let _ = net::shut_writing(socket);
         }
     }
 }
 
-/// Pins the process at the other end of `socket`, and tries whether its memory can be read.
+/// Pins the process at the other end of `socket`, and tests whether its memory can be read.
 fn probe(socket: &RecordSocket, process: Process) -> Attach {
     let pid = socket.peer().map_or(0, |credentials| credentials.pid);
     if pid <= 0 {
@@ -692,7 +699,7 @@ fn probe(socket: &RecordSocket, process: Process) -> Attach {
     }
 }
 
-/// What an error of cross-memory attach means.
+/// The reason to report for an error of cross-memory attach.
 pub(super) fn refusal(error: &std::io::Error) -> String {
     let hint = match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
@@ -721,8 +728,9 @@ impl Outlet for Pair {
 }
 
 impl Pair {
-    /// Whether the peer may be believed what it says it has copied into our memory. That it left some of it as it
-    /// was is not seen; a process of our own user could read what was there by other ways.
+    /// Whether the peer can be trusted to have copied what it reports to have copied into our
+    /// memory. Bytes that it left out would not be noticed; but a process of our own user could
+    /// read the earlier contents in other ways.
     pub(super) fn may_help(&self) -> bool {
         self.credentials
             .is_some_and(|peer| peer.uid == self.own.uid)

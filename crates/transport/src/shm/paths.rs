@@ -17,7 +17,7 @@ pub(super) fn path_of(address: &Address) -> Result<PathBuf, Error> {
     if address.scheme() != SCHEME {
         return Err(bad("it is not a `shm://` address"));
     }
-    // Two slashes in front, which the standard library keeps, are one on Linux.
+    // Two leading slashes, which the standard library keeps, are one on Linux.
     let slashes = address.rest().len() - address.rest().trim_start_matches('/').len();
     let path = address.rest().get(slashes.saturating_sub(1)..);
     let path = Path::new(path.unwrap_or_default());
@@ -33,12 +33,13 @@ pub(super) fn path_of(address: &Address) -> Result<PathBuf, Error> {
     })
 }
 
-/// The same for all ways in which the path can be written. Symbolic links are not followed.
+/// A canonical form of the address, the same for all spellings of the path. Symbolic links are not
+/// followed.
 pub(crate) fn one_spelling(address: &Address) -> Result<Address, Error> {
     address_of(&path_of(address)?)
 }
 
-/// The address of a path that [`path_of`] made.
+/// The address of a path that [`path_of`] returned.
 pub(super) fn address_of(path: &Path) -> Result<Address, Error> {
     let path = path.to_str().ok_or(Error::Unsupported(
         "the working directory's name is not UTF-8: give an absolute path",

@@ -1,5 +1,6 @@
-//! Pausing: a ring with a packet at its front that is not wanted now is set aside. It is neither polled nor rung for,
-//! so that it costs nothing; the sender fills it, and is told to wait then. Up to that packet all goes on.
+//! Pausing: a ring with a packet at its front that must not be delivered now is set aside. It is
+//! neither polled nor has notification enabled, so that it costs nothing; the sender fills it, and
+//! its sends are then refused. Everything before that packet is handled as usual.
 
 use super::Shm;
 use super::pair::Pair;
@@ -8,7 +9,7 @@ use crate::method::{Peer, Readiness};
 use causeway_wire::shm::SlotKind;
 
 impl Shm {
-    /// Has a peer's packets delivered again.
+    /// Delivers a peer's packets again.
     pub(super) fn resume_ring(&mut self, peer: Peer) {
         let Some(entry) = self.peers.get_mut(peer) else {
             return;
@@ -25,12 +26,14 @@ impl Shm {
 }
 
 impl Pair {
-    /// A packet is at the front that is not wanted now. The caller takes the ring out of the list of polled ones.
+    /// Sets the ring aside: the packet at its front must not be delivered now. The caller removes
+    /// the ring from the list of polled ones.
     #[cold]
     pub(super) fn put_aside(&mut self) {
         self.set_aside = true;
         self.polled = false;
-        // The sender need not ring for what is not looked at. A ring that is on its way finds the same packet.
+        // The sender need not ring for a ring that is not read. If it is just ringing, the poll
+        // finds the same packet.
         self.notification = false;
         self.consumer.disable_notification();
         if self.consumer.return_credit() {

@@ -1,4 +1,4 @@
-//! The table of peers: handles, addresses, and what there is of a connection.
+//! The table of peers: handles, addresses, and the state of their connections.
 
 use causeway_wire::shm::doorbell::MAX_PEERS;
 
@@ -10,13 +10,13 @@ use crate::table::Table;
 
 /// A peer's connection.
 pub(super) enum Link {
-    /// None; the next send makes one (we know its address).
+    /// None; the next send makes one (the address is known).
     Idle,
-    /// None, and making one failed for this reason, which is yet to be reported.
+    /// None: making one failed for this reason, which has yet to be reported.
     Failed(PeerError),
-    /// There is one.
+    /// An open connection.
     Live(Box<Pair>),
-    /// There was one, made by the peer.
+    /// It was made by the peer, and has ended.
     Gone(PeerError),
 }
 
@@ -24,7 +24,7 @@ pub(super) enum Link {
 pub(super) struct Entry {
     pub(super) peer: Peer,
     pub(super) address: Address,
-    /// Whether we connect to it, rather than it to us.
+    /// Whether this process connects to the peer, rather than the peer to it.
     pub(super) initiated: bool,
     /// Its packets are not delivered now; see also [`Pair::paused`].
     pub(super) paused: bool,

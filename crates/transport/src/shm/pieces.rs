@@ -1,8 +1,9 @@
 //! Parts of split copies that the helper sends through its ring, instead of writing them into the initiator's memory.
 //!
-//! Where system calls copy slowly, two copies by the processors take less time than one by the kernel: the helper copies a part into its ring
-//! while the initiator copies the one before out of it. As in any split copy the initiator does not depend on its helper: where no piece
-//! comes for some microseconds ([`PATIENCE`]), it reads a part of the helper's memory itself.
+//! Where system calls copy slowly, two copies by the processors take less time than one by the
+//! kernel: the helper copies a part into its ring while the initiator copies the one before out of
+//! it. As in any split copy the initiator does not depend on its helper: where no piece arrives for
+//! some microseconds ([`PATIENCE`]), it reads a part of the helper's memory itself.
 //!
 //! One way, and in windows of 64, on an EPYC of the fifth generation whose kernel copies 16 bytes a nanosecond and whose processes 130; a line takes
 //! 40 ns (near) and 220 ns (far):
@@ -15,7 +16,7 @@
 //! | 1 MiB | 37 and 30 | 25 and 19 | 65 and 31 | 47 and 43 |
 //! | 4 MiB | 140 and 122 | 100 and 80 | 262 and 129 | 180 and 163 |
 //!
-//! So which of the two is faster is found out while messages are moved ([`Ways`]).
+//! So which of the two is faster is measured while messages are moved ([`Ways`]).
 
 use std::time::Duration;
 
@@ -26,52 +27,58 @@ use causeway_wire::shm::split_copy::{PieceHeader, UNIT_BYTES};
 
 use super::eager::COPIES;
 
-/// How long an initiator looks for pieces before it copies a part itself: longer than a helper takes for a piece between far processors, and
-/// hardly as long as it takes to read the shortest such transfer.
+/// How long an initiator waits for pieces before it copies a part itself: longer than a helper
+/// takes for a piece between far processors, and about as long as it takes to read the shortest
+/// such transfer.
 pub(super) const PATIENCE: Duration = Duration::from_micros(5);
 
-/// In how many polls a helper finds no room in its ring before it copies a part into the initiator's memory: with 0, streams of
-/// 100,000 B take 3.4 µs instead of 2.1.
+/// In how many polls a helper finds no room in its ring before it copies a part into the
+/// initiator's memory: with 0, streams of 100,000 B take 3.4 µs instead of 2.1.
 pub(super) const ROOM_POLLS: u32 = 500;
 
-/// Bytes that an initiator copies itself before it looks for pieces again. If there are none, it goes on with as many as without them.
+/// Bytes that an initiator copies itself before it looks for pieces again. If there are none, it
+/// continues in steps of the size that it uses without pieces.
 pub(super) const OWN_BYTES: u64 = 64 << 10;
 
-/// Room that pieces leave to the helper's own packets.
+/// Room in the ring that pieces leave for the helper's own packets.
 const LEFT_BYTES: u64 = 4 << 10;
 
-/// Room that a helper demands for a piece. In the smallest rings, of which no packet may take more, that leaves less.
+/// Room that a helper requires for a piece. In the smallest rings, which limit the size of packets,
+/// that leaves less.
 pub(super) fn room_bytes(layout: PairLayout) -> u64 {
     let most = layout.max_packet() - PieceHeader::BYTES;
     (piece_bytes(layout) + LEFT_BYTES).min(most as u64)
 }
 
-/// Only shorter transfers come in pieces, as the format has it.
+/// Only shorter transfers may be sent in pieces, as the format defines.
 const MOST_BYTES: u64 = UNIT_BYTES << 31;
 
-/// Pieces that a helper sends in one go.
+/// Pieces that a helper sends at once.
 pub(super) const BURST: usize = 4;
 
-/// Bytes of a piece, so that four fit into a ring: with pieces of 32 KiB streams of 100,000 B take 2.7 µs instead of 2.1, with pieces of 16 KiB
-/// 3.8.
+/// Bytes of a piece, such that four fit into a ring: with pieces of 32 KiB streams of 100,000 B
+/// take 2.7 µs instead of 2.1, with pieces of 16 KiB 3.8.
 pub(super) fn piece_bytes(layout: PairLayout) -> u64 {
     let quarter = layout.ring_bytes as u64 / 4 / UNIT_BYTES;
     quarter.saturating_sub(1).max(1) * UNIT_BYTES
 }
 
-/// Transfers of at most so many bytes have a choice of their own.
+/// Classes of transfers, by size up to this many bytes, for each of which the choice is made
+/// separately.
 const CLASSES: [u64; 2] = [256 << 10, 2 << 20];
 
-/// Transfers after which a stream that never ends begins a new turn, with some of the last one in progress.
+/// Transfers after which a stream that never ends begins a new period, with some of the last one in
+/// progress.
 const MOST_IN_TURN: u32 = 256;
 
-/// Whether the helpers of our transfers send pieces. It is chosen for all that are in progress at the same time.
+/// Whether the helpers of this side's transfers send pieces. The choice holds for all transfers
+/// that are in progress at the same time.
 pub(super) struct Ways {
     choices: [Choice<2>; CLASSES.len() + 1],
     period: Option<Period>,
 }
 
-/// The time in which transfers are in progress.
+/// A period in which transfers are in progress.
 struct Period {
     turn: Turn,
     class: usize,
@@ -79,7 +86,7 @@ struct Period {
     begun: u32,
     open: u32,
     bytes: u64,
-    /// One has failed, or belongs to another class: the time says nothing.
+    /// A transfer has failed, or belongs to another class: the time is not used.
     is_spoilt: bool,
 }
 
@@ -89,8 +96,8 @@ impl Default for Ways {
     }
 }
 
-/// Where nothing else is known: a piece takes two copies and the fetching of lines ([`COPIES`]); by system calls, both sides
-/// write at once.
+/// The choice before any measurement: a piece takes two copies and the fetching of lines
+/// ([`COPIES`]); with system calls, both sides write at once.
 fn pieces_are_faster(prices: Prices) -> bool {
     2.0 * COPIES * prices.copy_byte < prices.attach_byte
 }
@@ -100,7 +107,7 @@ fn class_of(len: u64) -> usize {
 }
 
 impl Ways {
-    /// Pieces, or none, until another way is found to be faster.
+    /// Prefers pieces, or not, until the other way is found to be faster.
     pub(super) fn preferring(pieces: bool) -> Self {
         Self {
             choices: std::array::from_fn(|_| Choice::new(usize::from(pieces))),
@@ -108,7 +115,8 @@ impl Ways {
         }
     }
 
-    /// Whether the helper of the next transfer, of `len` bytes, is to send pieces. [`Ways::end`] follows.
+    /// Whether the helper of the next transfer, of `len` bytes, should send pieces. The caller
+    /// calls [`Ways::end`] afterwards.
     pub(super) fn begin(&mut self, len: u64) -> bool {
         let class = class_of(len);
         let ended = self.period.take_if(|period| period.begun >= MOST_IN_TURN);
@@ -129,7 +137,7 @@ impl Ways {
         period.turn.way() == 1 && len < MOST_BYTES
     }
 
-    /// A transfer of `len` bytes is over; whether all of it was `copied`.
+    /// Notes the end of a transfer of `len` bytes; `copied`: all of it was copied.
     pub(super) fn end(&mut self, len: u64, copied: bool) {
         let Some(period) = &mut self.period else {
             return;

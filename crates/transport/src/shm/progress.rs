@@ -1,4 +1,5 @@
-//! Progress: active rings are polled, for the others notification is enabled; sockets are looked at now and then.
+//! Progress: active rings are polled, for the others notification is enabled; sockets are polled
+//! now and then.
 //!
 //! What one poll costs does not grow with the number of open peers: it looks at the rings that had
 //! something lately, at one word of the doorbell page, and every 1024th time at the epoll set. A poll that goes on with a ring's turn
@@ -31,9 +32,10 @@ use crate::wake::WakeFlag;
 /// Packets taken from one ring in one poll, so that one peer cannot starve the others.
 const BURST: usize = 32;
 
-/// Packets that have come one behind the other before lines are fetched of those that may follow. Where they do not, the sender has these
-/// lines to write to, and has to fetch them back: at 220 ns a line, packets of 64 bytes take 89 ns instead of 102, of 8 bytes 83 instead of 89;
-/// at 32 ns it makes no difference.
+/// Packets that have arrived back to back before the lines of possible further ones are prefetched.
+/// If there are none, the sender has to fetch these lines back before it writes them: at 220 ns a
+/// line, packets of 64 bytes take 89 ns instead of 102, of 8 bytes 83 instead of 89; at 32 ns it
+/// makes no difference.
 const QUEUED: usize = 8;
 
 impl Shm {
@@ -68,7 +70,7 @@ impl Shm {
         progress
     }
 
-    /// Waits a moment for the polled ring, if there is only one, or for the doorbell.
+    /// Spins briefly on the polled ring, if there is only one, and on the doorbell.
     #[inline]
     pub(super) fn spin_polled(&mut self, now: Instant, most: u32) {
         let &[index] = self.polled.as_slice() else {
@@ -233,7 +235,7 @@ impl Shm {
                 pair.notification = false;
                 pair.consumer.disable_notification();
             }
-            // The bell may mean a packet, or room for what waits to be sent.
+            // The doorbell may mean a packet, or room for what waits to be sent.
             bulk::send_replies(pair);
             atomics::send_replies(pair);
             if !pair.unproven {
@@ -255,7 +257,7 @@ impl Shm {
         progress
     }
 
-    /// Has the peer's transfers stepped by the next polls.
+    /// Has the next polls continue the peer's transfers.
     pub(super) fn list_busy(&mut self, peer: Peer) {
         if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair())
             && !pair.transfers.listed
@@ -265,7 +267,7 @@ impl Shm {
         }
     }
 
-    /// One step of one peer's transfers; the peers take turns.
+    /// Carries out one step of one peer's transfers, round robin over the peers.
     fn step_transfers(&mut self, sink: &mut dyn Sink) -> bool {
         let Some(peer) = self.busy.pop_front() else {
             return false;
@@ -297,7 +299,7 @@ impl Shm {
         }
     }
 
-    /// Goes on with transfers of which the peer has finished its part.
+    /// Continues transfers of which the peer has finished its part.
     fn check_helpers(&mut self) {
         let mut watched = std::mem::take(&mut self.watched);
         watched.retain(|&peer| {
@@ -307,7 +309,7 @@ impl Shm {
             let news = split_initiator::has_news(pair, true);
             if news {
                 pair.transfers.watched = false;
-                // The last look before a sleep may have been this one.
+                // This may have been the last check before a sleep.
                 pair.offers.want_ring(false);
                 self.list_busy(peer);
             }
@@ -316,7 +318,8 @@ impl Shm {
         self.watched = watched;
     }
 
-    /// Does a part of a transfer that a peer started and shares; the peers take turns.
+    /// Carries out a part of a transfer that a peer has started and shares, round robin over the
+    /// peers.
     fn help(&mut self) -> bool {
         let next = self.polls as usize % self.grantees.len();
         let peer = self.grantees[next];
@@ -357,7 +360,7 @@ impl Shm {
         std::mem::take(&mut self.copied)
     }
 
-    /// Has helpers ring for this process while it sleeps, or not any more.
+    /// Has helpers ring while this process sleeps, or no longer.
     pub(super) fn want_rings(&mut self, wanted: bool) {
         for &peer in &self.watched {
             if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
@@ -409,7 +412,8 @@ impl Shm {
         }
     }
 
-    /// Stops polling rings that have been quiet: notification is enabled, and their senders ring from now on.
+    /// Stops polling rings that have been quiet: notification is enabled, and their senders ring
+    /// from now on.
     fn stop_polling_quiet(&mut self) {
         let (polls, peers) = (self.polls, &mut self.peers);
         let quiet = |pair: &Pair| polls - pair.last_active > QUIET_POLLS;
@@ -428,8 +432,8 @@ impl Shm {
         }
     }
 
-    /// Stops polling the rings of `stopping`, which are not in the list of polled ones any more; those that got
-    /// something at the last moment return to it. Returns whether there were any.
+    /// Stops polling the rings in `stopping`, which are no longer in the list of polled ones; those
+    /// that got a packet in the last moment return to it. Returns whether there were any.
     fn stop_polling(&mut self, stopping: Vec<u32>) -> bool {
         let mut news = false;
         for &index in &stopping {
@@ -444,7 +448,7 @@ impl Shm {
                 }
             }
         }
-        // Those that have been ringing all along need not be fenced out.
+        // For rings that had notification enabled all along no fence is needed.
         if news {
             membarrier::heavy();
         } else {
@@ -475,8 +479,8 @@ impl Shm {
 
     /// Announces a sleep; `None` if there is something to poll for, or `flag` is set.
     ///
-    /// All looks come behind the announcement and a fence. What comes before a look is seen by it, and what comes
-    /// later is told by a sender that has seen the announcement.
+    /// All checks come after the announcement and a fence. A check sees what came before it; of
+    /// what comes later, a sender that has seen the announcement notifies the owner.
     pub(super) fn prepare_sleep(&mut self, on: SleepOn, flag: Option<&WakeFlag>) -> Option<u64> {
         if !self.failed.is_empty() || !self.busy.is_empty() || self.attention {
             return None;
@@ -488,7 +492,7 @@ impl Shm {
         self.want_rings(true);
         let stopping = std::mem::take(&mut self.polled);
         let ready = self.stop_polling(stopping);
-        // Ringing may have read, off the socket, what the end of the sleep would have been.
+        // Ringing may have read the event that would end the sleep off the socket.
         let met = self.has_news_of_pending();
         self.check_helpers();
         let copies = !self.busy.is_empty() || self.can_help();
@@ -499,14 +503,15 @@ impl Shm {
             doorbell::disarm(&self.bell);
             return None;
         }
-        // Whatever ends a sleep on descriptors, the sockets are looked at, or a wake-up would stay there.
+        // After a sleep on descriptors the sockets are polled, or a wake-up would remain in them.
         self.attention = on == SleepOn::Descriptors;
         self.announced = sleep;
         Some(sleep)
     }
 
-    /// Whether the sleep that was announced goes on, and is ended by everything that there is to poll for. A ring whose
-    /// bits or record a poll has taken meanwhile shows: its peer is polled then, or the announcement is gone.
+    /// Whether the announced sleep goes on, and will be ended by every event. If a poll has taken a
+    /// ring's bits or record meanwhile, that is visible: the ring is polled then, or the
+    /// announcement is gone.
     pub(super) fn sleep_goes_on(&self) -> bool {
         let is_announced = self.announced != 0 && self.bell.armed().load(Relaxed) == self.announced;
         let nothing_to_do = self.polled.is_empty()
@@ -518,7 +523,7 @@ impl Shm {
         is_announced && nothing_to_do && !doorbell::is_rung(&self.bell)
     }
 
-    /// Has a connection that fails looked at by the next poll.
+    /// Has the next poll handle a connection that fails.
     #[cold]
     pub(super) fn mark_failed(&mut self, peer: Peer) {
         if !self.failed.contains(&peer) {
@@ -535,7 +540,7 @@ impl Shm {
         }
     }
 
-    /// Gives a connection up, at the next opportunity to tell.
+    /// Marks a connection failed; the next poll reports it.
     pub(super) fn fail(&mut self, peer: Peer, cause: PeerError) {
         if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
             pair.failing.get_or_insert(cause);
@@ -543,7 +548,7 @@ impl Shm {
         }
     }
 
-    /// Takes a peer whose connection is gone out of the lists of those that have one.
+    /// Removes a peer whose connection is gone from the lists of those that have one.
     pub(super) fn unlist(&mut self, peer: Peer) {
         self.polled.retain(|&index| index as usize != peer.index());
         self.pending.retain(|&other| other != peer);
@@ -576,8 +581,8 @@ impl Shm {
         !failed.is_empty()
     }
 
-    /// Ends a connection that fails: what the peer sent before is delivered, what was in progress fails,
-    /// and the caller is told.
+    /// Ends a connection that fails: packets that have arrived are delivered, transfers in progress
+    /// fail, and the sink is notified.
     fn tear_down(&mut self, peer: Peer, sink: &mut dyn Sink) {
         let Some(entry) = self.peers.get_mut(peer) else {
             return;
@@ -592,7 +597,7 @@ impl Shm {
                     return;
                 };
                 if !pair.unproven && !matches!(cause, PeerError::Protocol(_)) {
-                    // At most what fits the ring: a live peer could go on for ever.
+                    // At most the capacity of the ring: a live peer could go on sending for ever.
                     let slots = pair.ring_slots();
                     pair.ran_empty = false;
                     pair.paused = false;
@@ -620,10 +625,10 @@ impl Shm {
     }
 }
 
-/// Delivers at most `most` packets of one peer: one, if that was waited for.
+/// Delivers at most `most` packets of one peer: one, if the caller waits for that.
 ///
-/// Whether another one has come behind it is left to the next poll. The line to look at is in the sender's cache,
-/// and what the caller replies to the first one could not leave before that line is here.
+/// The next poll checks whether another has arrived after it. The line to check is in the sender's
+/// cache, and the caller's reply to the first packet could not leave before that line has arrived.
 fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
     let alone = std::mem::take(&mut pair.ran_empty);
     let streams = pair.producer.expects_reply();
@@ -666,7 +671,8 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
             pair.producer.prefetch_reply(len);
         }
         pair.consumer.prefetch(queue, len);
-        // SAFETY: the pair keeps its rings as long as it exists, and it is not dropped in this function.
+        // SAFETY: the pair keeps its rings as long as it exists, and it is not dropped in this
+        // function.
         let packet = unsafe { pair.consumer.memory().packet(slot, len) };
         match kind {
             SlotKind::Internal => {

@@ -1,5 +1,6 @@
-//! Proofs, made while two processes meet, that they hold the cluster's key: each computes a keyed hash of what
-//! both have drawn for this handshake, so that no recording will do, and each under a name of its own, so that none can be sent back.
+//! Proofs, made in the handshake of two processes, that they hold the cluster's key: each side
+//! computes a keyed hash of the random numbers of both, so that recorded proofs are useless, and
+//! each under a name of its own, so that a proof cannot be sent back.
 
 use causeway_sys::secret::Secret;
 use causeway_wire::codec::Wire;
@@ -9,7 +10,7 @@ use sha2::Sha256;
 
 use crate::error::PeerError;
 
-/// Which side proves something; the names have one length.
+/// Which side makes a proof; both names have the same length.
 #[derive(Debug, Clone, Copy)]
 enum Side {
     Accepting,
@@ -25,7 +26,8 @@ impl Side {
     }
 }
 
-/// What a proof of `side` is a hash of; `None` never happens, as HMAC takes keys of any length.
+/// The hash of which a proof of `side` consists; `None` never happens, as HMAC takes keys of any
+/// length.
 fn hash(key: &Secret, side: Side, hello: &Hello, nonce: u128) -> Option<Hmac<Sha256>> {
     let mut hash = Hmac::<Sha256>::new_from_slice(key.expose()).ok()?;
     hash.update(side.name());
@@ -50,7 +52,7 @@ pub(super) fn challenge(key: &Secret, hello: &Hello, nonce: u128) -> Option<Chal
     Some(Challenge { nonce, proof })
 }
 
-/// Whether the caller that got a challenge with `nonce` holds the key.
+/// Whether the caller that was sent a challenge with `nonce` holds the key.
 pub(super) fn accepts(key: &Secret, hello: &Hello, nonce: u128, proof: &Proof) -> bool {
     is_proven(key, Side::Connecting, hello, nonce, proof)
 }
@@ -72,7 +74,7 @@ impl Caller {
         }
     }
 
-    /// Checks what the accepting side proves, and proves the same.
+    /// Checks the accepting side's proof, and returns the caller's.
     pub(super) fn answer(&mut self, challenge: &Challenge) -> Result<Proof, PeerError> {
         let Challenge { nonce, proof } = challenge;
         if !is_proven(&self.key, Side::Accepting, &self.hello, *nonce, proof) {

@@ -1,10 +1,12 @@
-//! Memory that the peer may not touch any more, and that it may be touching all the same.
+//! Memory that a peer may no longer write, but may still be writing.
 //!
-//! A peer that is stopped (SIGSTOP, a debugger) in the middle of writing our memory leaves open for how long
-//! it will go on doing that. No caller waits for it: the memory is quarantined ([`Quarantine`]), and freed
-//! ([`DeferredFree`]) once the peer has finished or is gone ([`PeerLiveness`]).
+//! For a peer that is stopped (SIGSTOP, a debugger) in the middle of writing our memory, it is not
+//! known when it will continue and finish. No caller waits for it: the memory is quarantined
+//! ([`Quarantine`]), and freed ([`DeferredFree`]) once the peer has finished or is gone
+//! ([`PeerLiveness`]).
 //!
-//! Memory that a peer can only read does not come here: the peer does not use bytes that it reads too late (`regions`).
+//! Memory that a peer can only read is not quarantined: the peer discards bytes that it reads too
+//! late (`regions`).
 
 use std::sync::Arc;
 
@@ -15,15 +17,15 @@ use causeway_sys::socket::RecordSocket;
 use super::intervals::{COPY_PATIENCE, COPY_SPINS, YIELDS_PER_LOOK};
 use crate::blocking::Blocking;
 
-/// How many pieces of memory are quarantined at most.
+/// Most pieces of memory that are quarantined.
 const MOST: usize = 4096;
 
-/// The evidence whether a peer can be in the middle of a copy.
+/// What shows whether a peer can be in the middle of a copy.
 #[derive(Debug, Clone)]
 pub(super) struct PeerLiveness {
     /// The connection's socket. A peer that copies has it open.
     pub(super) socket: Option<Arc<RecordSocket>>,
-    /// The peer's process, where it is visible.
+    /// The peer's process, if it is visible.
     pub(super) pid: Option<i32>,
 }
 
@@ -35,25 +37,26 @@ impl PeerLiveness {
             .is_none_or(|socket| socket.is_hung_up())
     }
 
-    /// Whether the peer will not go on by itself.
+    /// Whether the peer is stopped, so that it will not continue by itself.
     fn is_stopped(&self) -> bool {
         self.pid.is_some_and(process::is_stopped)
     }
 }
 
-/// Memory that a peer was writing when its right to do so ended.
+/// Memory that a peer was writing when its access ended.
 pub(super) struct DeferredFree {
     /// The key under which it was exported, if it was.
     key: Option<u64>,
     memory: Vec<Memory>,
-    /// Whether the peer still is in that copy.
+    /// Whether the peer is still in that copy.
     is_touched: Box<dyn Fn() -> bool + Send>,
     liveness: Option<PeerLiveness>,
     over: bool,
 }
 
 impl DeferredFree {
-    /// `memory`, which was exported under `key` and which the peer touches as long as `is_touched`.
+    /// Defers the freeing of `memory`, which was exported under `key` and which the peer accesses
+    /// as long as `is_touched`.
     pub(super) fn new(
         key: Option<u64>,
         memory: Vec<Memory>,
@@ -73,7 +76,7 @@ impl DeferredFree {
         self.liveness = Some(liveness.clone());
     }
 
-    /// Whether the peer may still touch the memory. Once it does not, that stays so.
+    /// Whether the peer may still access the memory. Once it does not, that is final.
     fn may_be_touched(&mut self) -> bool {
         self.over = self.over
             || !(self.is_touched)()
@@ -98,9 +101,9 @@ impl Drop for DeferredFree {
     }
 }
 
-/// Waits until the peer touches none of `deferred`, at most for [`PATIENCE`], and no longer than it runs. A peer
-/// for which a wait has timed out (`stuck`) is not waited for again before it makes progress. What it still touches then
-/// remains in `deferred`.
+/// Waits until the peer accesses none of `deferred`, at most for [`PATIENCE`], and only while it
+/// runs. For a peer that is `stuck`, as a wait has timed out, there is no further wait before it
+/// makes progress. Memory that it still accesses then remains in `deferred`.
 pub(super) fn wait(deferred: &mut Vec<DeferredFree>, liveness: &PeerLiveness, stuck: &mut bool) {
     let mut blocking = None;
     let mut round = 0u64;
@@ -129,14 +132,16 @@ pub(super) fn wait(deferred: &mut Vec<DeferredFree>, liveness: &PeerLiveness, st
     }
 }
 
-/// The quarantined memory of one instance. The rest when it ends is given up for good.
+/// The quarantined memory of one instance. Memory that is left when the instance ends is never
+/// freed.
 #[derive(Default)]
 pub(super) struct Quarantine {
     deferred: Vec<DeferredFree>,
 }
 
 impl Quarantine {
-    /// Gives all of it up unseen: a forked child cannot check memory that its parent shares with peers.
+    /// Leaks all of it unchecked: a forked child cannot check memory that its parent shares with
+    /// peers.
     pub(super) fn forget(&mut self) {
         std::mem::forget(std::mem::take(&mut self.deferred));
     }
@@ -150,7 +155,7 @@ impl Quarantine {
         self.deferred.extend(deferred.drain(..).take(room));
     }
 
-    /// Frees what no peer touches any more.
+    /// Frees memory that no peer accesses any more.
     pub(super) fn reclaim(&mut self) {
         self.deferred.retain_mut(DeferredFree::may_be_touched);
     }

@@ -1,14 +1,15 @@
-//! Which memory a peer may touch: the region table of each side of a pair, and the hazard words that a
-//! peer sets while it writes, so that an export can be ended under its eyes.
+//! Which memory a peer may access: the region table of each side of a pair, and the hazard words
+//! that a peer sets while it writes, so that an export can be ended at any moment.
 //!
-//! To write, the initiator names the keys in its hazard words, fences, checks them in the owner's table,
-//! copies, and clears the words. The owner clears the table's entry, fences, and waits while a hazard word
-//! holds the key. Either the initiator sees the entry gone or the owner sees the hazard. An owner does not wait
-//! for an initiator that has been stopped: the memory goes to `quarantine`.
+//! To write, the initiator stores the keys in its hazard words, fences, checks them in the owner's
+//! table, copies, and clears the words. The owner clears the table's entry, fences, and waits while
+//! a hazard word holds the key. Either the initiator sees the entry gone or the owner sees the
+//! hazard. An owner does not wait for an initiator that has been stopped: the memory goes to
+//! `quarantine`.
 //!
-//! To read, the initiator checks the entry, copies, and checks it again ([`is_open`]): what it has read
-//! counts only if the export had not ended by then. So the owner of memory that can only be read does
-//! not wait for the reader.
+//! To read, the initiator checks the entry, copies, and checks it again ([`is_open`]): the bytes
+//! count only if the export had not ended by then. So the owner of memory that can only be read
+//! does not wait for the reader.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -42,21 +43,21 @@ struct Export {
     access: Access,
 }
 
-/// What this side exports to the peer.
+/// This side's exports to the peer.
 pub(super) struct Exports {
     mapping: Arc<Mapping>,
     layout: PairLayout,
     side: usize,
     entries: Vec<Option<Export>>,
-    /// Entries that were used and are free; the lowest numbers are taken first from fresh ones so that
-    /// few pages of the table are touched.
+    /// Entries that were used and are free; of fresh ones the lowest numbers are taken first, so
+    /// that few pages of the table are touched.
     free: Vec<usize>,
-    /// How many there are.
+    /// How many exports there are.
     live: usize,
 }
 
 impl Exports {
-    /// Nothing exported yet by `side`.
+    /// A table without exports of `side`.
     pub(super) fn new(mapping: &Arc<Mapping>, layout: PairLayout, side: usize) -> Self {
         Self {
             mapping: Arc::clone(mapping),
@@ -145,7 +146,7 @@ impl Exports {
             .collect()
     }
 
-    /// The first word of an entry that the peer sees.
+    /// The first word of an entry, which the peer reads.
     fn entry(&self, slot: usize) -> &AtomicU64 {
         self.mapping.word(self.layout.region(self.side, slot))
     }
@@ -157,7 +158,7 @@ impl Exports {
         }
     }
 
-    /// The memory behind a span that the peer names, if it is exported for that.
+    /// The memory of a span that the peer names, if it is exported with that access.
     pub(super) fn find(
         &self,
         key: u64,
@@ -174,22 +175,22 @@ impl Exports {
     }
 }
 
-/// Ends an export: clears the first word of its entry. The owner sees in the hazard words, from here on, whether
-/// the peer is writing there.
+/// Ends an export: clears the first word of its entry. From here on, the hazard words show the
+/// owner whether the peer is writing there.
 pub(super) fn close<W: Word>(entry: &W) {
     entry.store(0, SeqCst);
     fence(SeqCst);
 }
 
-/// Ends an export that can only be read. What the owner writes into the memory afterwards is never taken for what
-/// was exported.
+/// Ends an export that can only be read. A reader never takes what the owner writes into the memory
+/// afterwards for what was exported.
 pub(super) fn close_to_readers<W: Word>(entry: &W) {
     entry.store(0, Relaxed);
     fence(Release);
 }
 
-/// Whether an entry still holds the key under which the caller has read. `false` if any of what it has read
-/// was written after the export's end.
+/// Whether an entry still holds the key under which the caller has read. `false` if any of the
+/// bytes read may have been written after the export's end.
 pub(super) fn is_open<W: Word>(entry: &W, key: u64) -> bool {
     fence(Acquire);
     entry.load(Relaxed) == key
@@ -199,7 +200,7 @@ pub(super) fn is_open<W: Word>(entry: &W, key: u64) -> bool {
 #[derive(Clone)]
 struct Hazards {
     mapping: Arc<Mapping>,
-    /// The peer's control words.
+    /// The offset of the peer's control words.
     at: usize,
 }
 
@@ -213,14 +214,14 @@ impl Hazards {
         self.word(PairLayout::HAZARD_MANY)
     }
 
-    /// Whether the peer copies under `key`, or is in the copy under many keys that it was in when its count
-    /// was `many`. One that begins after the entry was cleared finds it gone.
+    /// Whether the peer copies under `key`, or is still in the copy under many keys that it was in
+    /// when its count was `many`. A copy that begins after the entry was cleared finds it gone.
     fn name(&self, key: u64, many: u64) -> bool {
         let mut keys = (0..PairLayout::HAZARDS).map(|at| self.word(PairLayout::HAZARD + at * 8));
         keys.any(|hazard| hazard == key) || many % 2 == 1 && self.many() == many
     }
 
-    /// The memory of an export that has ended, if the peer may be writing there.
+    /// Defers the freeing of an ended export's memory, if the peer may be writing there.
     fn hold(&self, export: Export, many: u64) -> Option<DeferredFree> {
         let Export {
             key,
@@ -244,16 +245,16 @@ fn access_bits(access: Access) -> u64 {
     }
 }
 
-/// What the peer exports to this side, and this side's hazard words.
+/// The exports of the peer to this side, and this side's hazard words.
 pub(super) struct Imports {
     mapping: Arc<Mapping>,
     layout: PairLayout,
-    /// The peer's side.
+    /// The index of the peer's side.
     owner: usize,
 }
 
 impl Imports {
-    /// What `owner` exports.
+    /// The view of the exports of `owner`.
     pub(super) fn new(mapping: &Arc<Mapping>, layout: PairLayout, owner: usize) -> Self {
         Self {
             mapping: Arc::clone(mapping),
@@ -262,19 +263,19 @@ impl Imports {
         }
     }
 
-    /// What the two processes share.
+    /// The mapping that the two processes share.
     #[cfg(all(test, not(loom)))]
     pub(super) fn view(&self) -> Arc<Mapping> {
         Arc::clone(&self.mapping)
     }
 
-    /// A hint that a key is going to be checked: the owner has just written its entry.
+    /// A hint that a key is about to be checked: the owner has just written its entry.
     pub(super) fn prefetch(&self, key: u64) {
         let slot = key as usize & (self.layout.region_slots - 1);
         self.mapping.prefetch(self.layout.region(self.owner, slot));
     }
 
-    /// What the peer lets us do with the span, if its key is valid now.
+    /// The access that the peer grants to the span, if its key is valid now.
     pub(super) fn check(&self, key: u64, base: u64, len: u64) -> Option<Permission> {
         let slot = key as usize & (self.layout.region_slots - 1);
         let at = self.layout.region(self.owner, slot);
@@ -286,17 +287,17 @@ impl Imports {
         let permission = Permission(word(24).load(Relaxed));
         let start = base.checked_sub(region_base)?;
         let end = start.checked_add(len)?;
-        // The owner may have used the entry again meanwhile.
+        // The owner may have reused the entry meanwhile.
         (end <= region_len && is_open(word(0), key)).then_some(permission)
     }
 
-    /// Whether the key is still valid, behind a copy: if not, the bytes that were read are discarded.
+    /// Whether the key is still valid after a copy: if not, the bytes that were read are discarded.
     pub(super) fn is_open(&self, key: u64) -> bool {
         let slot = key as usize & (self.layout.region_slots - 1);
         is_open(self.mapping.word(self.layout.region(self.owner, slot)), key)
     }
 
-    /// Announces that memory is written under `keys` until [`Imports::release`].
+    /// Announces that memory will be written under `keys` until [`Imports::release`].
     pub(super) fn announce(&self, keys: &[u64]) {
         if keys.len() > PairLayout::HAZARDS {
             self.count_many();
@@ -331,12 +332,12 @@ impl Imports {
     }
 }
 
-/// What a peer allows.
+/// The access that a peer grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Permission(u64);
 
 impl Permission {
-    /// Whether `direction` is covered.
+    /// Whether `direction` is included.
     pub(super) fn allows(self, direction: Direction) -> bool {
         let bit = match direction {
             Direction::Get => 1,

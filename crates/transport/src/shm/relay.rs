@@ -1,12 +1,14 @@
-//! A thread that unparks the method's thread when one of its sockets has something.
+//! A thread that unparks the method's thread when one of its sockets has an event.
 //!
-//! A parked process sleeps on a word of shared memory, which is the cheapest sleep there is, but only those
-//! that share the memory can end it: not a process that wants to connect, not one that has died. Their news come
-//! on sockets. The relay sleeps on those and turns what becomes readable into an unpark. It takes no part in
-//! progress: it reads nothing, and the parked thread reads the events itself.
+//! A parked process sleeps on a word of shared memory, which is the cheapest sleep there is, but
+//! only processes that share the memory can end it: not a process that wants to connect, nor one
+//! that has died. Both cause events on sockets. The relay sleeps on the sockets and turns each
+//! event into an unpark. It takes no part in progress: it reads nothing, and the parked thread
+//! reads the events itself.
 //!
-//! It reports once, then not again until the method's thread has polled its sockets and wants to park
-//! ([`Relay::listen`]). So it costs nothing while the process is awake, and nothing while it is parked and only packets come.
+//! It reports once, then not again until the method's thread has polled its sockets and is about to
+//! park ([`Relay::listen`]). So it costs nothing while the process is awake, nor while it is parked
+//! and only packets arrive.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,28 +23,28 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::memory::Bell;
 use crate::wake::{Park, WakeFlag};
 
-/// A sleep on descriptors costs some microseconds more than a parked one, a thread some ten microseconds
-/// at its start and at its end: an instance that sleeps less often does not start one.
+/// A sleep on descriptors costs some microseconds more than a parked one, a thread some ten
+/// microseconds at its start and at its end: an instance that sleeps less often does not start one.
 const SLEEPS_BEFORE_START: u64 = 16;
 
-/// The method's sockets, and the wish that the relay ends, in the relay's own epoll set.
+/// The key of the method's sockets, and of the stop event, in the relay's own epoll set.
 const SOCKETS_KEY: u64 = 0;
 const STOP_KEY: u64 = 1;
 
-/// What the two threads share.
+/// The state that the two threads share.
 #[derive(Debug)]
 struct Shared {
     set: Epoll,
-    /// Readable when the relay is to end.
+    /// Readable when the relay should end.
     stop: OwnedFd,
     bell: Bell,
-    /// The sockets have something, or the relay has ended.
+    /// The sockets have an event, or the relay has ended.
     reported: WakeFlag,
     /// The relay cannot go on.
     broken: WakeFlag,
 }
 
-/// The thread, as its owner sees it.
+/// The relay thread, as owned by the method.
 #[derive(Debug)]
 pub(super) struct Relay {
     shared: Arc<Shared>,
@@ -54,7 +56,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Starts it. It listens to nothing yet.
+    /// Starts the thread. It does not report anything yet.
     fn start(sockets: &Epoll, bell: &Bell) -> io::Result<Self> {
         let process = Owner::this_process()?;
         let set = Epoll::new()?;
@@ -80,7 +82,8 @@ impl Relay {
         })
     }
 
-    /// Has it report what is on `sockets`, from now on: at once if there is something. `false` if it cannot.
+    /// Has the thread report events on `sockets` from now on: at once if there is one. `false` if
+    /// it cannot.
     fn listen(&mut self, sockets: &Epoll) -> bool {
         if !self.listens {
             self.listens = self.shared.set.rearm(sockets.as_fd(), SOCKETS_KEY).is_ok();
@@ -88,8 +91,8 @@ impl Relay {
         self.listens && !self.shared.broken.is_set()
     }
 
-    /// Whether it has reported something since this was last asked. Then the caller looks at the sockets before it
-    /// parks again.
+    /// Whether it has reported something since the last call. Then the caller polls the sockets
+    /// before it parks again.
     fn take_report(&mut self) -> bool {
         let reported = self.shared.reported.take();
         self.listens &= !reported;
@@ -100,21 +103,21 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         if !self.process.is_this_process() {
-            // The library would touch the thread that is not there.
+            // Joining would access a thread that does not exist here.
             std::mem::forget(self.thread.take());
             return;
         }
-        // Can only fail when the counter is full, and then it is readable already.
+        // Fails only when the counter is full, and then the descriptor is readable.
         let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
-            // It only fails by a panic, which was reported when it happened.
+            // It only fails if the thread panicked, which was reported when it happened.
             let _ = thread.join();
         }
     }
 }
 
 impl Shared {
-    /// The thread's life.
+    /// The main loop of the thread.
     fn run(&self) {
         let mut ready: Vec<Ready> = Vec::new();
         while self.set.wait(&mut ready).is_ok() {
@@ -142,15 +145,15 @@ pub(super) enum Relaying {
     /// Not yet.
     #[default]
     NotYet,
-    /// It has.
+    /// It has one.
     Running(Relay),
-    /// It cannot have one: it sleeps on its descriptors.
+    /// It cannot have one: the process sleeps on its descriptors.
     Impossible,
 }
 
 impl Relaying {
-    /// Makes sure that the relay listens, after so many `sleeps` of the instance. `false` if there is none: then
-    /// no thread may park.
+    /// Makes sure that the relay reports events, after this many `sleeps` of the instance. `false`
+    /// if there is no relay: then no thread may park.
     pub(super) fn listen(&mut self, sleeps: u64, sockets: &Epoll, bell: &Bell) -> bool {
         match self {
             Self::NotYet if sleeps < SLEEPS_BEFORE_START => return false,
@@ -181,7 +184,7 @@ impl Relaying {
         }
     }
 
-    /// What keeps a sleep from beginning.
+    /// The flag that keeps a sleep from beginning.
     pub(super) fn flag(&self) -> Option<&WakeFlag> {
         match self {
             Self::Running(relay) => Some(&relay.shared.reported),

@@ -1,21 +1,23 @@
 //! The queue from one process to another: a ring of cache lines.
 //!
-//! A packet occupies consecutive slots. Its first word ([`SlotWord`]) lies in the same line as its first
-//! 56 bytes, and is written last, so that a small packet costs one line's transfer and the receiver
-//! polls one word: there is no index to read. The sender keeps the word of the slot *behind* the last packet at
-//! 0, which is what the receiver finds when it has caught up. A packet that does not fit before the
-//! end of the ring begins in slot 0, behind a pad.
+//! A packet occupies consecutive slots. Its first word ([`SlotWord`]) is in the same line as its
+//! first 56 bytes, and is written last, so that a small packet costs one line's transfer and the
+//! receiver polls one word: there is no index to read. The sender keeps the first word of the slot
+//! *after* the last packet at 0, which is what the receiver finds when it has caught up. A packet
+//! that does not fit before the end of the ring begins in slot 0, after a pad.
 //!
-//! The receiver publishes its consumer index only once per [`credit_interval`], or when the sender asks
-//! ([`RingMemory::wants_room`]); the sender keeps a copy of that index.
+//! The receiver publishes its consumer index only once per [`credit_interval`], or when the sender
+//! requests it ([`RingMemory::wants_room`]); the sender keeps a copy of that index.
 //!
-//! A stream is fastest through all of a large ring: sender and receiver are far apart then, and do not take each
-//! other's lines away. Request and reply are fastest where the same few lines are used again and again. So
-//! the sender of replies wraps early, behind a pad, and stays in the ring's first slots ([`SHORT_WRAP`]).
+//! A stream is fastest through all of a large ring: sender and receiver are far apart then, and do
+//! not take each other's lines away. Request and reply are fastest where the same few lines are
+//! used again and again. So the sender of replies wraps early, with a pad, and stays in the ring's
+//! first slots ([`SHORT_WRAP`]).
 //!
-//! A receiver that has stopped polling says so in [`RingMemory::notify`]; the sender then has to ring its
-//! doorbell. The receiver sets the word, fences, and checks the ring once more; the sender publishes, fences,
-//! and reads the word: one of them sees the other's store (`model.rs` checks it).
+//! A receiver that has stopped polling sets [`RingMemory::notify`]; the sender then has to ring its
+//! doorbell. The receiver sets the word, fences, and checks the ring once more; the sender
+//! publishes, fences, and reads the word: one of them sees the other's store (`model.rs` checks
+//! it).
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -23,43 +25,52 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use causeway_sys::word::Word;
 use causeway_wire::shm::{SlotKind, SlotWord, slots_of};
 
-/// How many slots ahead the sender clears behind a large packet of a stream, so that the next one need not.
+/// How many slots ahead the sender clears after a large packet of a stream, so that the next one
+/// need not.
 const CLEAR_AHEAD: u64 = 4;
-/// The same for packets that are prepared for in batches: at least so many slots, and at least two packets'.
+/// The same for packets whose slots are prepared in batches: at least this many slots, and at least
+/// those of two packets.
 ///
-/// In a stream the receiver is close behind and asks for these very lines, so that those which are cleared each time go
-/// back and forth. With one preparation for several packets, streams of 64 bytes to 2 KiB are faster by 1.2 to 1.9.
+/// In a stream the receiver follows closely and reads these very lines, so that lines that are
+/// cleared for each packet go back and forth. With one preparation for several packets, streams of
+/// 64 bytes to 2 KiB are faster by 1.2 to 1.9.
 const CLEAR_AHEAD_OF_BATCH: u64 = 8;
-/// How many slots the largest packets take that are prepared for in batches, where lines are fetched for packets that follow,
-/// and where they are not: lines that are cleared and then written past the caches have to leave them first.
+/// The largest packets whose slots are prepared in batches, in slots, where lines are fetched for
+/// packets that follow. Where they are not, see [`BATCHED_SLOTS_UNFETCHED`]: lines that are cleared
+/// and then written with non-temporal stores have to leave the caches first.
 const BATCHED_SLOTS: u64 = 40;
-/// See [`BATCHED_SLOTS`].
+/// The same where lines are not fetched.
 const BATCHED_SLOTS_UNFETCHED: u64 = 17;
-/// How many slots ahead it clears at least and at most behind a reply: as many as the next packet takes if it
-/// is like this one. While the receiver is busy with the reply it does not ask for these lines, and writing
-/// the next packet there does not wait for them. (Measured: at this moment, hints to prefetch lines for
-/// writing do worse than nothing.)
+/// How many slots ahead the sender clears at least and at most after a reply: as many as the next
+/// packet takes if it is like this one. While the receiver is busy with the reply it does not read
+/// these lines, and writing the next packet there does not wait for them. (Measured: at this
+/// moment, prefetching lines for writing is worse than doing nothing.)
 const CLEAR_AHEAD_OF_REPLY: (u64, u64) = (20, 136);
-/// How far behind a packet in a stream the sender asks for lines to write to, as many as the packet took: the
-/// receiver has read these a wrap of the ring ago, and getting them back one after the other, as the stores
-/// come to them, takes twice as long as all else that a packet of 8 bytes needs.
+/// How far behind a packet in a stream the sender prefetches lines for writing, as many as the
+/// packet took: the receiver has read these a wrap of the ring ago, and fetching them back one
+/// after the other, as the stores come to them, takes twice as long as all else that a packet of 8
+/// bytes needs.
 const WRITE_AHEAD: u64 = 12;
-/// How many lines of a reply its sender asks for as soon as the request is there. The other side polls the first of
-/// them, and has the second of each pair with it: taking them away takes about as long as
-/// making the reply. One that is still on its way when the next is here makes the header's line
-/// go back once more, so that to ask for the first alone is worse than to ask for none.
+/// How many lines of a reply its sender prefetches as soon as the request has arrived. The other
+/// side polls the first of them, and has the second of each pair with it: taking them away takes
+/// about as long as making the reply. A line that is still on its way when the next has arrived
+/// makes the header's line go back once more, so that to prefetch only the first is worse than to
+/// prefetch none.
 const REPLY_LINES: u64 = 4;
 /// How many slots behind the head the receiver prefetches when packets queue up.
 const QUEUE_AHEAD: u64 = 4;
-/// How many of a packet's slots it asks for before it looks at the packet.
+/// How many of a packet's slots it prefetches before it reads the packet.
 const PACKET_AHEAD: u64 = 32;
-/// Slots before which the sender of replies wraps: they stay in both processors' own caches, with what else the two do.
+/// The sender of replies wraps before this slot: lower slots stay in both processors' own caches,
+/// with what else the two do.
 const SHORT_WRAP: u64 = 512;
-/// What one reply adds to a sender's count of recent replies, from which each packet takes 1; and the most there is.
+/// The amount that one reply adds to a sender's count of recent replies, of which each packet
+/// subtracts 1; and the maximum of the count.
 const REPLY_WEIGHT: (u32, u32) = (4, 16);
 
-/// After how many consumed slots the receiver returns credit, at slot `at` of `slots`. In the first slots, a
-/// wrap of the sender needs room for all slots that it skips, so it needs credit for its last packets.
+/// After how many consumed slots the receiver returns credit, at slot `at` of `slots`. In the first
+/// slots, a wrap of the sender needs room for all slots that it skips, so it needs credit for its
+/// last packets.
 #[inline]
 fn credit_interval(at: u64, slots: u64) -> u64 {
     if at < SHORT_WRAP {
@@ -69,13 +80,13 @@ fn credit_interval(at: u64, slots: u64) -> u64 {
     }
 }
 
-/// Where a ring's words lie and how its bytes are filled in.
+/// Access to a ring's words, and hints about its cache lines.
 pub(super) trait RingMemory {
-    /// The words' type.
+    /// The type of the words.
     type Word: Word;
-    /// How many slots: a power of two.
+    /// The number of slots: a power of two.
     fn slots(&self) -> u64;
-    /// The slot in which the first packet of all begins.
+    /// The slot in which the very first packet begins.
     fn first(&self) -> u64;
     /// The first word of slot `slot`, which is below [`RingMemory::slots`].
     fn header(&self, slot: u64) -> &Self::Word;
@@ -89,52 +100,53 @@ pub(super) trait RingMemory {
     fn light_fence(&self);
     /// A full fence.
     fn full_fence(&self);
-    /// A hint that the first line of `slot` is going to be read.
+    /// A hint that the first line of `slot` is about to be read.
     fn prefetch(&self, slot: u64);
-    /// A hint that the line of `slot` is going to be written.
+    /// A hint that the line of `slot` is about to be written.
     fn prefetch_to_write(&self, slot: u64);
-    /// A hint that the line of `slot` is going to be read by the other side at once.
+    /// A hint that the other side is about to read the line of `slot`.
     fn demote(&self, slot: u64);
 }
 
-/// What became of a packet.
+/// The result of sending a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sent {
     /// It is in the ring, which the receiver polls.
     Published,
     /// It is in the ring, and the receiver must be rung.
     MustRing,
-    /// There was no room. The receiver has been asked to ring when there is.
+    /// There was no room. The receiver will ring when there is.
     Full,
-    /// The receiver claims to have consumed what was never sent.
+    /// The receiver claims to have consumed packets that were never sent.
     Corrupt,
 }
 
 /// The sending end.
 pub(super) struct Producer<M> {
     memory: M,
-    /// The first slot and those filled so far; the next packet begins in this slot, whose first word is 0.
+    /// The first slot plus the number of slots filled so far; the next packet begins in this slot,
+    /// whose first word is 0.
     tail: u64,
     /// Slots below this one are free.
     limit: u64,
     /// First words of the slots from `tail` up to below this one are 0.
     cleared: u64,
-    /// Whether the other side is likely to wait for the next packet.
+    /// Whether the other side is likely to be waiting for the next packet.
     next_is_reply: bool,
     /// Rises with replies and falls with other packets; see [`REPLY_WEIGHT`].
     recent_replies: u32,
     /// Slots at the ring's start that are cleared for the first packet after the next wrap.
     wrap: Range<u64>,
-    /// A packet that ends before this slot needs nothing prepared: its slots are free, that behind it is cleared, and no wrap
-    /// comes before it.
+    /// A packet that ends before this slot needs no preparation: its slots are free, the one after
+    /// it is cleared, and no wrap comes before it.
     prepared_until: u64,
-    /// No packet of late was a reply, and the next is none: small packets are written and nothing else, and the slots
-    /// ahead are prepared for several of them together.
+    /// No recent packet was a reply, and the next is none: small packets are written without
+    /// further work, and the slots ahead are prepared for several of them together.
     is_stream: bool,
 }
 
 impl<M: RingMemory> Producer<M> {
-    /// The sending end of a fresh (zero) ring.
+    /// The sending end of a new (zeroed) ring.
     pub(super) fn new(memory: M) -> Self {
         Self {
             tail: memory.first(),
@@ -154,7 +166,8 @@ impl<M: RingMemory> Producer<M> {
         &mut self.memory
     }
 
-    /// Slots to skip before, and slots taken by, a packet of `len` bytes.
+    /// The number of slots to skip before a packet of `len` bytes, and the number of slots that it
+    /// takes.
     #[inline]
     fn placement(&self, len: usize) -> (u64, u64) {
         let (slots, need) = (self.memory.slots(), slots_of(len));
@@ -170,9 +183,10 @@ impl<M: RingMemory> Producer<M> {
         self.recent_replies > REPLY_WEIGHT.0 && need <= SHORT_WRAP / 3
     }
 
-    /// Sends a packet of `len` bytes, which `fill` puts to behind the first word of the slot that it
-    /// is given; they fit before the end of the ring. The caller has checked that the packet is not too large. Whether
-    /// lines are fetched for a packet that follows it in a stream stands beside its kind: for some ways of filling them in they need not be here.
+    /// Sends a packet of `len` bytes, which `fill` writes to the bytes after the first word of the
+    /// slot that is passed to it; they fit before the end of the ring. The caller has checked that
+    /// the packet is not too large. `fetching`: whether to prefetch lines for a packet that follows
+    /// in a stream, which some ways of writing packets do not need.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -218,7 +232,7 @@ impl<M: RingMemory> Producer<M> {
         }
     }
 
-    /// The slots of a packet of `len` bytes, with the word behind them cleared.
+    /// Claims the slots of a packet of `len` bytes, with the word after them cleared.
     #[inline(never)]
     fn claim(&mut self, len: usize) -> Result<Range<u64>, Sent> {
         let mask = self.memory.slots() - 1;
@@ -241,7 +255,8 @@ impl<M: RingMemory> Producer<M> {
         Ok(start..end)
     }
 
-    /// Prepares slots for the packets that follow one of `len` bytes, which was published in `sent`.
+    /// Prepares slots for the packets that follow one of `len` bytes, which was published in
+    /// `sent`.
     #[inline(never)]
     fn prepare(&mut self, sent: Range<u64>, len: usize, fetching: bool) {
         let mask = self.memory.slots() - 1;
@@ -250,8 +265,8 @@ impl<M: RingMemory> Producer<M> {
         let ahead;
         if std::mem::take(&mut self.next_is_reply) {
             self.recent_replies = (self.recent_replies + REPLY_WEIGHT.0).min(REPLY_WEIGHT.1);
-            // Handed to the shared cache, the lines are nearer for a receiver that waits for them. In
-            // a stream of packets that would take them from the sender too early.
+            // Moved to the shared cache, the lines are nearer for a receiver that waits for them.
+            // In a stream of packets that would take them from the sender too early.
             for slot in sent {
                 self.memory.demote(slot & mask);
             }
@@ -267,15 +282,15 @@ impl<M: RingMemory> Producer<M> {
             };
             let wanted = end + WRITE_AHEAD.max(ahead);
             let lines = need * (ahead / need).max(1);
-            // What the receiver may still have to read is not taken from it.
+            // Lines that the receiver may still have to read are not taken from it.
             if fetching && wanted + lines <= self.limit {
                 for slot in wanted..wanted + lines {
                     self.memory.prefetch_to_write(slot & mask);
                 }
             }
         }
-        // Off the packet's way: these lines are still in the receiver's cache, and fetching them takes
-        // as long as the packet's own journey.
+        // After the packet is published: these lines are still in the receiver's cache, and
+        // fetching them takes as long as the packet's own way there.
         let (skip, _) = self.placement(len);
         if skip == 0 {
             self.cleared = self.clear(self.cleared..end + ahead + 1);
@@ -293,7 +308,8 @@ impl<M: RingMemory> Producer<M> {
         self.prepared_until = self.cleared.min(self.limit).min(wrap + 1);
     }
 
-    /// Clears the first words of `slots`, as far as they are free; returns the first that was not cleared.
+    /// Clears the first words of `slots`, as far as they are free; returns the first that was not
+    /// cleared.
     #[inline]
     fn clear(&self, slots: Range<u64>) -> u64 {
         let mask = self.memory.slots() - 1;
@@ -304,7 +320,8 @@ impl<M: RingMemory> Producer<M> {
         end
     }
 
-    /// The other side has sent something: the next packet is likely to be the reply that it waits for.
+    /// Notes that the other side has sent something: the next packet is likely to be the reply that
+    /// it waits for.
     #[inline]
     pub(super) fn expect_reply(&mut self) {
         self.next_is_reply = true;
@@ -317,8 +334,8 @@ impl<M: RingMemory> Producer<M> {
         self.next_is_reply
     }
 
-    /// A packet of `len` bytes has come alone. The reply is likely to be like it and to follow soon: by then the lines
-    /// that it needs are here, or nearly so.
+    /// Called when a packet of `len` bytes has arrived alone. The reply is likely to be of the same
+    /// size and to follow soon: by then the lines that it needs are here, or nearly so.
     #[inline]
     pub(super) fn prefetch_reply(&self, len: usize) {
         let mask = self.memory.slots() - 1;
@@ -327,14 +344,15 @@ impl<M: RingMemory> Producer<M> {
         }
     }
 
-    /// Whether a packet of `len` bytes would find room; if not, the receiver is asked to ring.
+    /// Whether there is room for a packet of `len` bytes; if not, the receiver will ring when there
+    /// is.
     pub(super) fn has_room(&mut self, len: usize) -> bool {
         let (skip, need) = self.placement(len);
         let end = self.tail + skip + need;
         end < self.limit || self.make_room(end) == Sent::Published
     }
 
-    /// Whether a packet of `len` bytes finds room. The receiver is not asked to ring if not.
+    /// Whether there is room for a packet of `len` bytes. The receiver is not asked to ring if not.
     pub(super) fn has_room_now(&mut self, len: usize) -> bool {
         let (skip, need) = self.placement(len);
         let end = self.tail + skip + need;
@@ -344,7 +362,7 @@ impl<M: RingMemory> Producer<M> {
         end < self.limit
     }
 
-    /// Looks for `end` to be free: `Published` if it is.
+    /// Checks whether slots up to `end` are free: `Published` if they are.
     #[cold]
     fn make_room(&mut self, end: u64) -> Sent {
         if !self.refresh() {
@@ -365,7 +383,7 @@ impl<M: RingMemory> Producer<M> {
         Sent::Full
     }
 
-    /// Takes over the receiver's figure; `false` if it is impossible.
+    /// Reads the receiver's consumer index; `false` if it is impossible.
     fn refresh(&mut self) -> bool {
         let consumed = self.memory.consumed().load(Acquire);
         let consumed = consumed.saturating_add(self.memory.first());
@@ -378,16 +396,16 @@ impl<M: RingMemory> Producer<M> {
     }
 }
 
-/// What is at the head of a ring.
+/// The state of the head of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Peeked {
-    /// Nothing now.
+    /// There is no packet.
     Empty,
     /// A packet.
     Packet {
-        /// Where it begins.
+        /// The slot in which it begins.
         slot: u64,
-        /// What it is.
+        /// Its kind.
         kind: SlotKind,
         /// Its length in bytes; it fits before the end of the ring.
         len: usize,
@@ -396,25 +414,25 @@ pub(super) enum Peeked {
     Corrupt(u64),
 }
 
-/// What is known of packets behind the one at the head.
+/// Whether packets are likely to be queued after the one at the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queue {
-    /// There are hardly any.
+    /// Hardly any.
     None,
     /// There are likely some.
     Begun,
-    /// There are likely some, and this one was behind several others.
+    /// There are likely some, and this one came after several others.
     Continued,
 }
 
 /// The receiving end.
 pub(super) struct Consumer<M> {
     memory: M,
-    /// The first slot and those consumed so far.
+    /// The first slot plus the number of slots consumed so far.
     head: u64,
-    /// What the sender knows of that.
+    /// The consumer index that was last published.
     credited: u64,
-    /// No credit is returned before that many are consumed.
+    /// No credit is returned before this many slots are consumed.
     no_credit_before: u64,
     max_packet: usize,
 }
@@ -436,15 +454,16 @@ impl<M: RingMemory> Consumer<M> {
         &self.memory
     }
 
-    /// Whether something is at the head.
+    /// Whether there is something at the head.
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
         let mask = self.memory.slots() - 1;
         self.memory.header(self.head & mask).load(Acquire) != 0
     }
 
-    /// Prefetches lines that are read soon: the one behind the head, where a packet of `len` bytes is, and
-    /// more if packets queue up. Of those behind short packets most have been asked for already.
+    /// Prefetches lines that will be read soon: the one after the packet of `len` bytes at the
+    /// head, and more if packets queue up. Of those after short packets most were prefetched
+    /// already.
     #[inline]
     pub(super) fn prefetch(&self, queue: Queue, len: usize) {
         let mask = self.memory.slots() - 1;
@@ -463,8 +482,8 @@ impl<M: RingMemory> Consumer<M> {
         }
     }
 
-    /// What is at the head. Nothing that the other process can write makes this anything but one of
-    /// the replies.
+    /// Returns what is at the head. Whatever the other process writes, this returns one of these
+    /// results.
     #[inline]
     pub(super) fn peek(&mut self) -> Peeked {
         let slots = self.memory.slots();
@@ -500,7 +519,7 @@ impl<M: RingMemory> Consumer<M> {
             };
             let len = len as usize;
             match kind {
-                // Slot 0 is never padded, so this happens once.
+                // Slot 0 never holds a pad, so this happens once.
                 SlotKind::Pad if slot > 0 => self.head += slots - slot,
                 SlotKind::Packet | SlotKind::Internal | SlotKind::Piece
                     if len <= self.max_packet && slot + slots_of(len) <= slots =>
@@ -512,8 +531,8 @@ impl<M: RingMemory> Consumer<M> {
         }
     }
 
-    /// Moves past the packet of `len` bytes at the head. Returns whether the sender waits for the room
-    /// and its doorbell must be rung.
+    /// Consumes the packet of `len` bytes at the head. Returns whether the sender waits for the
+    /// room and its doorbell must be rung.
     #[inline]
     pub(super) fn consume(&mut self, len: usize) -> bool {
         self.head += slots_of(len);
@@ -528,14 +547,14 @@ impl<M: RingMemory> Consumer<M> {
         if self.head >= due_from(at) {
             return self.return_credit();
         }
-        // More often at the ring's start, which comes before that or behind.
+        // More often at the ring's start, whether it is reached before or after that.
         let next_start = self.head - at + slots;
         self.no_credit_before = due_from(at).min(next_start.max(due_from(0)));
         false
     }
 
-    /// To be called when the ring was found empty: a sender that waits gets credit for all slots.
-    /// Returns as [`Consumer::consume`] does.
+    /// Called when the ring was found empty: a sender that waits gets credit for all slots. Returns
+    /// the same as [`Consumer::consume`].
     #[inline]
     pub(super) fn found_empty(&mut self) -> bool {
         self.head != self.credited
@@ -543,7 +562,7 @@ impl<M: RingMemory> Consumer<M> {
             && self.return_credit()
     }
 
-    /// Publishes the consumer index. Returns as [`Consumer::consume`] does.
+    /// Publishes the consumer index. Returns the same as [`Consumer::consume`].
     pub(super) fn return_credit(&mut self) -> bool {
         if self.head == self.credited {
             return false;
@@ -557,13 +576,13 @@ impl<M: RingMemory> Consumer<M> {
             && self.memory.wants_room().swap(0, Relaxed) != 0
     }
 
-    /// Has the sender ring from now on. The caller fences and calls [`Consumer::is_ready`] before it
-    /// relies on that.
+    /// Has the sender ring from now on. The caller fences and calls [`Consumer::is_ready`] before
+    /// it relies on that.
     pub(super) fn enable_notification(&self) {
         self.memory.notify().store(1, Relaxed);
     }
 
-    /// The ring is polled (again).
+    /// Has the sender no longer ring: the ring is polled (again).
     pub(super) fn disable_notification(&self) {
         self.memory.notify().store(0, Relaxed);
     }

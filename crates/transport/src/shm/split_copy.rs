@@ -1,18 +1,20 @@
-//! Split copies: transfers that both sides copy. What the initiator shares of them, and how the helper helps.
+//! Split copies: transfers that both sides copy. How the initiator shares them, and how the helper
+//! copies its parts.
 //!
-//! The initiator describes a transfer of contiguous memory in a block of its page and takes parts of it
-//! from the front ([`Offers`]); the helper, when it polls and has nothing else to do, takes parts
-//! from the back ([`help`]). `claim` says which side takes what.
+//! The initiator describes a transfer of contiguous memory in a block of its page and claims parts
+//! of it from the front ([`Offers`]); the helper, when it polls and has nothing else to do, claims
+//! parts from the back ([`help`]). `claim` decides which side copies which part.
 //!
-//! What keeps memory safe: the initiator touches the helper's memory under its hazard words, as in
-//! any transfer. The helper touches the initiator's memory only between claiming a part and counting it as
-//! finished; the initiator completes the transfer, or gives the memory back after a failure, only when all
-//! that was claimed is finished, or the helper has died. If the connection ends first, memory that the
-//! helper may be writing goes to `quarantine` ([`revoke`]). The helper copies inside one poll, so its own export
-//! cannot end meanwhile.
+//! How memory stays safe: the initiator accesses the helper's memory under its hazard words, as in
+//! any transfer. The helper accesses the initiator's memory only between claiming a part and
+//! counting it as finished; the initiator completes the transfer, or releases the memory after a
+//! failure, only when all claimed parts are finished, or the helper has died. If the connection
+//! ends first, memory that the helper may be writing goes to `quarantine` ([`revoke`]). The helper
+//! copies inside one poll, so its own export cannot end meanwhile.
 //!
-//! The initiator does not see what a helper has really copied. So only processes of its own user help it: a helper
-//! that lies learns nothing of what was in the memory before that it could not read anyway.
+//! The initiator cannot see whether a helper has really copied what it counts as finished. So only
+//! processes of its own user may help: a false count shows such a process nothing of the earlier
+//! contents of the memory that it could not read anyway.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,26 +37,26 @@ use super::quarantine::DeferredFree;
 use super::transfer::MAX_PIECE;
 use crate::method::Direction;
 
-/// What the initiator says about a transfer.
+/// The initiator's description of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Description {
-    /// Seen from the initiator.
+    /// The direction from the initiator's view.
     pub(super) direction: Direction,
     /// The helper's region.
     pub(super) key: u64,
-    /// The helper's address of the first byte.
+    /// The address of the first byte in the helper.
     pub(super) helper_address: u64,
-    /// The initiator's address of the first byte.
+    /// The address of the first byte in the initiator.
     pub(super) initiator_address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub(super) len: u64,
-    /// Where the initiator's memory lies in an object of its.
+    /// The span of the initiator's memory in one of its objects.
     pub(super) object: Option<ObjectSpan>,
-    /// The helper sends its parts as pieces. Not of a put.
+    /// The helper sends its parts as pieces. Not for a put.
     pub(super) in_pieces: bool,
 }
 
-/// How many units a transfer of `len` bytes has, if they can be counted.
+/// How many units a transfer of `len` bytes has; `None` if there are too many.
 fn units_of(len: u64) -> Option<u32> {
     u32::try_from(len.div_ceil(UNIT_BYTES)).ok()
 }
@@ -65,12 +67,12 @@ fn bytes_of(units: &Range<u32>, len: u64) -> Range<u64> {
     (u64::from(units.start) * UNIT_BYTES).min(end)..end
 }
 
-/// As many units as fit into `bytes`.
+/// How many whole units fit into `bytes`.
 fn units_in(bytes: u64) -> u32 {
     u32::try_from(bytes / UNIT_BYTES).unwrap_or(u32::MAX)
 }
 
-/// The page of the transfers that `side` initiated.
+/// The page of the transfers that `side` has initiated.
 #[derive(Clone)]
 struct Page {
     mapping: Arc<Mapping>,
@@ -145,7 +147,7 @@ impl Page {
     }
 }
 
-/// The initiator's part.
+/// The initiator's side.
 pub(super) struct Offers {
     page: Page,
     /// Blocks that hold a transfer.
@@ -153,7 +155,7 @@ pub(super) struct Offers {
     /// Blocks that may have something left to claim.
     open: u64,
     /// The blocks last announced to the helper.
-    told: u64,
+    announced: u64,
     next: usize,
 }
 
@@ -164,14 +166,14 @@ pub(super) struct Offer {
     len: u64,
     initiated: Initiated,
     pub(super) in_pieces: bool,
-    /// It is one of those by which [`pieces::Ways`] are compared.
+    /// It is one of the transfers by which [`pieces::Ways`] are compared.
     pub(super) is_timed: bool,
-    /// It is to be done again, by the initiator alone.
+    /// It has to be copied again, by the initiator alone.
     again: bool,
 }
 
 impl Offers {
-    /// Nothing shared yet by `side`.
+    /// A page without shared transfers of `side`.
     pub(super) fn new(mapping: &Arc<Mapping>, layout: PairLayout, side: usize) -> Self {
         Self {
             page: Page {
@@ -181,7 +183,7 @@ impl Offers {
             },
             used: 0,
             open: 0,
-            told: 0,
+            announced: 0,
             next: 0,
         }
     }
@@ -191,10 +193,10 @@ impl Offers {
         self.used.count_ones() < BLOCKS as u32
     }
 
-    /// Shares a transfer; `None` if too many are, or it is too long.
+    /// Shares a transfer; `None` if too many are shared, or it is too long.
     pub(super) fn open(&mut self, description: &Description) -> Option<Offer> {
         let units = units_of(description.len)?;
-        // In turn, so that the helper meets them in the order in which they were started.
+        // In turn, so that the helper finds them in the order in which they were started.
         let mut blocks = (self.next..BLOCKS).chain(0..self.next);
         let block = blocks.find(|block| self.used & 1 << block == 0)?;
         self.next = (block + 1) % BLOCKS;
@@ -213,14 +215,14 @@ impl Offers {
     }
 
     /// Announces to the helper which blocks to read, if that has changed.
-    pub(super) fn tell_open(&mut self) {
-        if self.open != self.told {
-            self.told = self.open;
+    pub(super) fn announce_open(&mut self) {
+        if self.open != self.announced {
+            self.announced = self.open;
             self.page.head(split_copy::OPEN).store(self.open, Release);
         }
     }
 
-    /// Takes a part of at most `most` bytes; empty if there is none.
+    /// Claims a part of at most `most` bytes; empty if there is none.
     pub(super) fn claim(
         &mut self,
         offer: &mut Offer,
@@ -239,47 +241,47 @@ impl Offers {
         }
     }
 
-    /// Whether something is left to claim. Words that say what no honest helper writes are found when it is claimed.
+    /// Whether something is left to claim. Invalid words are found when a part is claimed.
     pub(super) fn has_left(&mut self, offer: &mut Offer) -> bool {
         let looked = self.page.share(offer.block).refresh(&mut offer.initiated);
         self.note_claimed(offer);
         looked.is_err() || !offer.initiated.is_all_claimed()
     }
 
-    /// All of a transfer has arrived: the helper has nothing more to look for there.
+    /// Notes that all of a transfer has arrived: the helper has nothing more to copy there.
     pub(super) fn note_received(&mut self, offer: &mut Offer) {
         if !self.has_left(offer) {
-            self.tell_open();
+            self.announce_open();
         }
     }
 
-    /// Neither side takes anything of it any more.
+    /// Claims the rest, so that neither side copies more of it.
     pub(super) fn close(&mut self, offer: &mut Offer) -> Result<(), InvalidClaims> {
         self.page.share(offer.block).close(&mut offer.initiated)?;
         self.note_claimed(offer);
         Ok(())
     }
 
-    /// Has the transfer done again without help.
+    /// Has the transfer copied again without help.
     pub(super) fn redo(&mut self, offer: &mut Offer) -> Result<(), InvalidClaims> {
         offer.again = true;
         self.close(offer)
     }
 
-    /// How far the helper is.
+    /// The state of the helper's part.
     pub(super) fn helper_state(&self, offer: &Offer) -> Result<HelperState, InvalidClaims> {
         self.page.share(offer.block).helper_state(&offer.initiated)
     }
 
-    /// What the helper says it has finished: of interest only if it changes.
+    /// The helper's word of finished units, to detect whether it changes.
     pub(super) fn done(&self, offer: &Offer) -> u64 {
         self.page.share(offer.block).done.load(Relaxed)
     }
 
-    /// Whether all parts are taken and the helper has finished its.
+    /// Whether all parts are claimed and the helper has finished its own.
     pub(super) fn is_settled(&mut self, offer: &mut Offer) -> Result<bool, InvalidClaims> {
         if offer.in_pieces && !offer.initiated.is_all_claimed() {
-            // The helper may have taken the last of them.
+            // The helper may have claimed the last of them.
             self.page.share(offer.block).refresh(&mut offer.initiated)?;
             self.note_claimed(offer);
         }
@@ -293,7 +295,7 @@ impl Offers {
         Ok(!failed && !offer.again)
     }
 
-    /// The helper shall ring when it has finished a part, or need not.
+    /// Sets whether the helper should ring when it has finished a part.
     pub(super) fn want_ring(&self, wanted: bool) {
         self.page
             .head(split_copy::WANTS_RING)
@@ -302,12 +304,13 @@ impl Offers {
 }
 
 impl Offer {
-    /// Whether it is the transfer of this block, and its helper sends pieces.
+    /// Whether this block holds such a transfer, whose helper sends pieces.
     pub(super) fn is_in_pieces(&self, block: u32) -> bool {
         self.in_pieces && self.block == block as usize
     }
 
-    /// A piece of `len` bytes, from unit `first` on, has arrived. Returns which bytes of the transfer they are.
+    /// Notes that a piece of `len` bytes, from unit `first` on, has arrived. Returns its byte range
+    /// within the transfer.
     pub(super) fn receive(&mut self, first: u32, len: u64) -> Result<Range<u64>, InvalidClaims> {
         let end = units_of(len).and_then(|units| first.checked_add(units));
         let units = first..end.ok_or(InvalidClaims)?;
@@ -319,23 +322,23 @@ impl Offer {
         Ok(bytes)
     }
 
-    /// Whether all that this side has not claimed has arrived.
+    /// Whether everything that this side has not claimed has arrived.
     pub(super) fn is_received(&self) -> bool {
         self.initiated.is_received()
     }
 }
 
-/// The helper's part.
+/// The helper's side.
 pub(super) struct Helper {
     page: Page,
-    /// Where the last help was.
+    /// The block that was helped last.
     next: usize,
-    /// Polls without room for a piece that are left, see [`pieces::ROOM_POLLS`].
+    /// How many more polls may find no room for a piece, see [`pieces::ROOM_POLLS`].
     pub(super) looks: u32,
 }
 
 impl Helper {
-    /// What `owner` shares.
+    /// The helper for the shared transfers of `owner`.
     pub(super) fn new(mapping: &Arc<Mapping>, layout: PairLayout, owner: usize) -> Self {
         Self {
             page: Page {
@@ -348,13 +351,13 @@ impl Helper {
         }
     }
 
-    /// Whether there may be something to do.
+    /// Whether there may be something to copy.
     #[inline]
     pub(super) fn is_any_open(&self) -> bool {
         self.page.head(split_copy::OPEN).load(Relaxed) != 0
     }
 
-    /// Blocks that may have something left, beginning where the last help was.
+    /// Blocks that may have something left, beginning with the one helped last.
     fn open(&self) -> impl Iterator<Item = usize> + use<> {
         let open = self.page.head(split_copy::OPEN).load(Acquire);
         let blocks = (self.next..BLOCKS).chain(0..self.next);
@@ -362,21 +365,21 @@ impl Helper {
     }
 }
 
-/// Usual number of parts of one help: nothing is allocated for so many.
+/// The usual number of parts of one call: no allocation is needed for this many.
 type Few<T> = SmallVec<[T; 4]>;
 
-/// A part that the helper has taken.
+/// A part that the helper has claimed.
 struct Taken {
     block: usize,
     units: u32,
     description: Description,
     bytes: Range<u64>,
-    /// It can be a piece.
+    /// It can be sent as a piece.
     is_piece: bool,
 }
 
 impl Taken {
-    /// The helper's own memory, if it is exported for that.
+    /// The helper's own memory, if it is exported with that access.
     fn own(&self, pair: &Pair) -> Option<Memory> {
         let Description {
             direction,
@@ -390,13 +393,13 @@ impl Taken {
     }
 }
 
-/// Whether the helper has a way to the initiator's memory.
+/// Whether the helper can access the initiator's memory.
 fn is_reachable(pair: &mut Pair, description: &Description) -> bool {
     matches!(pair.attach, Attach::Usable(_))
         || initiators_memory(pair, description, &(0..description.len)).is_some()
 }
 
-/// The initiator's memory, where it can be mapped.
+/// The initiator's memory, if it can be mapped.
 fn initiators_memory(
     pair: &mut Pair,
     description: &Description,
@@ -408,7 +411,7 @@ fn initiators_memory(
     pair.find_object(ObjectSpan { offset, ..span }, base, bytes.end - bytes.start)
 }
 
-/// Copies a bounded part of what the peer shares; returns whether there was something.
+/// Copies a bounded part of the peer's shared transfers; returns whether there was something.
 pub(super) fn help(pair: &mut Pair) -> bool {
     if pair.stage != Stage::Up || pair.failing.is_some() || !pair.helper.is_any_open() {
         return false;
@@ -451,20 +454,20 @@ pub(super) fn can_help(pair: &mut Pair) -> bool {
         countable && page.share(block).has_unclaimed() && is_reachable(pair, &description)
     });
     if has_left {
-        // It is to sleep, and not to wait for room any longer.
+        // Before a sleep it no longer waits for room.
         pair.helper.looks = 0;
     }
     has_left
 }
 
-/// The next step of a transfer that may arrive in pieces.
+/// The next step for a transfer that may be sent in pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// It is sent.
+    /// A piece is sent.
     Send,
-    /// It waits for room.
+    /// The helper waits for room.
     Wait,
-    /// It has waited long enough: it is written into the initiator's memory.
+    /// It has waited long enough: a part is written into the initiator's memory.
     Write,
 }
 
@@ -483,7 +486,7 @@ impl Pair {
     }
 }
 
-/// Takes parts of the peer's transfers.
+/// Claims parts of the peer's transfers.
 fn take(pair: &mut Pair) -> Few<Taken> {
     let mut taken = Few::new();
     let mut room = MAX_PIECE as u64;
@@ -514,7 +517,7 @@ fn take(pair: &mut Pair) -> Few<Taken> {
             let Some(units) = share.claim_back(units, units_in(most), from) else {
                 continue;
             };
-            // The block may have been used again before the claim, not after it.
+            // The block may have been reused before the claim, but not after it.
             let description = pair.helper.page.description(block);
             let bytes = bytes_of(&units, description.len);
             room = room.saturating_sub(bytes.end - bytes.start);
@@ -546,7 +549,7 @@ fn copy_taken(pair: &mut Pair, taken: Few<Taken>) {
             finish(pair, part, false);
             continue;
         };
-        // A shorter piece may need more room, in front of it.
+        // A shorter piece may need more room, before it.
         if part.is_piece && has_room_for_piece(pair, own.len() as u64) {
             pair.helper.page.share(part.block).count_piece(part.units);
             let first = (part.bytes.start / UNIT_BYTES) as u32;
@@ -594,7 +597,7 @@ fn copy_taken(pair: &mut Pair, taken: Few<Taken>) {
             Direction::Get => Direction::Put,
             Direction::Put => Direction::Get,
         };
-        // What could not be copied is the initiator's to deal with, and to tell.
+        // The initiator handles and reports parts that could not be copied.
         let failures = copying::attach_all(pid, ours, &pieces);
         for (at, (part, _)) in same.into_iter().enumerate() {
             let copied = matches!(&failures, Ok(failures) if failures.iter().all(|f| f.0 != at));
@@ -603,8 +606,8 @@ fn copy_taken(pair: &mut Pair, taken: Few<Taken>) {
     }
 }
 
-/// Sends the helper's memory `own`, which is the part of a transfer from unit `first` on, through the ring, which has room for it
-/// ([`has_room_for_piece`]).
+/// Sends `own`, the helper's memory of the part of a transfer that begins at unit `first`, through
+/// the ring, which has room for it ([`has_room_for_piece`]).
 fn send_piece(pair: &mut Pair, block: usize, first: u32, own: &Memory) {
     let block = block as u32;
     let header = PieceHeader { block, first }.pack();
@@ -612,7 +615,7 @@ fn send_piece(pair: &mut Pair, block: usize, first: u32, own: &Memory) {
     pair.publish(SlotKind::Piece, &packet, header.len() + own.len());
 }
 
-/// Whether a piece of `len` bytes finds room.
+/// Whether there is room for a piece of `len` bytes.
 fn has_room_for_piece(pair: &mut Pair, len: u64) -> bool {
     pair.producer
         .has_room_now(PieceHeader::BYTES + len as usize)
@@ -623,16 +626,16 @@ fn finish(pair: &Pair, part: &Taken, copied: bool) {
     share.finish_back(part.units, copied);
 }
 
-/// Ends what the peer may do with the memory of our shared transfers. Returns what it may be writing
-/// at this moment. What it may be reading is of no concern: it copies into memory whose owner hears
-/// that the connection has ended, not that the transfer is done.
+/// Ends the peer's access to the memory of our shared transfers. Returns the memory that it may be
+/// writing at this moment. Memory that it may be reading needs no care: it copies into memory whose
+/// owner is notified that the connection has ended, not that the transfer is done.
 pub(super) fn revoke(pair: &mut Pair) -> Vec<DeferredFree> {
     let mut held = Vec::new();
     for active in &mut pair.transfers.queue {
         let Some(mut offer) = active.offer.take() else {
             continue;
         };
-        // What an impostor has written there is of no interest any more.
+        // An error does not matter any more: the connection is ending.
         let _ = pair.offers.close(&mut offer);
         let page = pair.offers.page.clone();
         let is_touched = move || page.share(offer.block).is_touched(&offer.initiated);

@@ -1,5 +1,5 @@
-//! The initiator's side of split copies: which transfers are shared, and what the
-//! initiator copies of them in one step.
+//! The initiator's side of split copies: which transfers are shared, and which parts of them the
+//! initiator copies in one step.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::error::{PeerError, TransferError};
 use crate::method::Direction;
 use crate::packet::Packet;
 
-/// A single transfer that is shorter is over before a helper has seen it.
+/// A single transfer that is shorter is complete before a helper has seen it.
 pub(super) const LEAST_ALONE: u64 = 24 << 10;
 
 /// Among several, sharing pays from here on: each side copies its parts of many by one system call.
@@ -31,9 +31,9 @@ const WINDOW: usize = 32;
 /// Bytes that one step copies.
 const BATCH: u64 = 512 << 10;
 
-/// A part that the initiator has taken of a transfer.
+/// A part of a transfer that the initiator has claimed.
 struct Part {
-    /// The transfer's place in the queue.
+    /// The index of the transfer in the queue.
     at: usize,
     bytes: Range<u64>,
 }
@@ -41,8 +41,8 @@ struct Part {
 /// The parts that one step copies: of one transfer, in the usual case.
 type Parts = SmallVec<[Part; 1]>;
 
-/// Decides about transfers that are new near the front of the queue: maps memory where possible, and shares transfers that are
-/// worth it.
+/// Handles transfers that are new near the front of the queue: maps memory where possible, and
+/// shares transfers for which that pays.
 pub(super) fn consider(pair: &mut Pair) {
     for at in 0..pair.transfers.queue.len().min(WINDOW) {
         let Some(active) = pair.transfers.queue.get(at) else {
@@ -62,7 +62,7 @@ pub(super) fn consider(pair: &mut Pair) {
         }
         consider_one(pair, at, shared);
     }
-    pair.offers.tell_open();
+    pair.offers.announce_open();
 }
 
 fn consider_one(pair: &mut Pair, at: usize, shared: bool) {
@@ -121,13 +121,13 @@ fn consider_one(pair: &mut Pair, at: usize, shared: bool) {
     }
 }
 
-/// Does a part of the shared transfers, the first of which is at the front.
+/// Copies a part of the shared transfers, the first of which is at the front.
 pub(super) fn step(pair: &mut Pair) -> Step {
     let parts = match take(pair) {
         Ok(parts) => parts,
         Err(error) => return report_invalid(pair, error),
     };
-    pair.offers.tell_open();
+    pair.offers.announce_open();
     if parts.is_empty() {
         // All units are claimed; the next poll finds events that have arrived meanwhile.
         return Step::Watch;
@@ -138,7 +138,7 @@ pub(super) fn step(pair: &mut Pair) -> Step {
     }
 }
 
-/// The helper has broken the protocol: its connection ends with the next poll.
+/// The helper has violated the protocol: its connection ends with the next poll.
 fn report_invalid(pair: &mut Pair, _: InvalidClaims) -> Step {
     pair.failing.get_or_insert(PeerError::Protocol(
         "it claims parts of a transfer that it cannot have".to_owned(),
@@ -146,8 +146,8 @@ fn report_invalid(pair: &mut Pair, _: InvalidClaims) -> Step {
     Step::Wait
 }
 
-/// Whether a pair that waits for the helper has something to do now. `clocked`: the clock is read, too, which takes as long as the
-/// rest.
+/// Whether a pair that waits for the helper has something to do now. `clocked`: also read the
+/// clock, which takes as long as the rest.
 pub(super) fn has_news(pair: &mut Pair, clocked: bool) -> bool {
     let front = pair.transfers.queue.front_mut();
     let Some(offer) = front.and_then(|front| front.offer.as_mut()) else {
@@ -167,7 +167,7 @@ pub(super) fn has_news(pair: &mut Pair, clocked: bool) -> bool {
     if waits {
         return false;
     }
-    // Those behind it may have something left, too.
+    // The transfers behind it may have something left, too.
     let mut queue = pair.transfers.queue.iter_mut().take(WINDOW);
     queue.any(|active| {
         let offer = active.offer.as_mut().filter(|offer| offer.in_pieces);
@@ -175,7 +175,7 @@ pub(super) fn has_news(pair: &mut Pair, clocked: bool) -> bool {
     })
 }
 
-/// A piece of a transfer of ours has arrived.
+/// Handles a piece of one of our transfers.
 pub(super) fn take_piece(pair: &mut Pair, packet: Packet<'_>) -> Result<(), PeerError> {
     let nonsense = || {
         let what = "it sends a piece that belongs to no transfer, or to another part of it";
@@ -206,12 +206,12 @@ pub(super) fn take_piece(pair: &mut Pair, packet: Packet<'_>) -> Result<(), Peer
     Ok(())
 }
 
-/// Takes parts of the shared transfers, as many as one step copies.
+/// Claims parts of the shared transfers, as many as one step copies.
 fn take(pair: &mut Pair) -> Result<Parts, InvalidClaims> {
     let mut parts = Parts::new();
     let mut room = BATCH;
     let mut written = 0;
-    // While the helper is there, its halves are left to it as long as there is something else.
+    // While the helper is active, its halves are left to it as long as there is something else.
     let ways: &[From] = if pair.transfers.helped {
         &[From::OwnHalf, From::Anywhere]
     } else {
@@ -240,8 +240,8 @@ fn take(pair: &mut Pair) -> Result<Parts, InvalidClaims> {
             room = room.saturating_sub(bytes.end - bytes.start);
             written += usize::from(active.transfer.direction == Direction::Put);
             parts.push(Part { at, bytes });
-            // Each key has a hazard word of its own. Without, the peer could not end its export of what is written
-            // already while the next batch is copied.
+            // Each key has a hazard word of its own. Otherwise the peer could not end an export of
+            // memory that is completely written while the next batch is copied.
             if room < UNIT_BYTES || written == PairLayout::HAZARDS {
                 return Ok(parts);
             }
@@ -253,7 +253,7 @@ fn take(pair: &mut Pair) -> Result<Parts, InvalidClaims> {
     Ok(parts)
 }
 
-/// Takes the front transfer back, if neither side copies parts of it any more.
+/// Settles the front transfer, if neither side copies parts of it any more.
 pub(super) fn settle(pair: &mut Pair) {
     if let Err(error) = try_settle(pair) {
         report_invalid(pair, error);
@@ -282,11 +282,11 @@ fn try_settle(pair: &mut Pair) -> Result<(), InvalidClaims> {
         ways.end(active.transfer.local_bytes(), copied);
     }
     active.offer = None;
-    pair.offers.tell_open();
+    pair.offers.announce_open();
     Ok(())
 }
 
-/// The key under which a part is read or written, and which of the two.
+/// The key under which a part is read or written, and the direction.
 fn key_of(pair: &Pair, part: &Part) -> Option<(Direction, u64)> {
     let transfer = &pair.transfers.queue.get(part.at)?.transfer;
     Some((transfer.direction, transfer.remote.first()?.key))
@@ -322,7 +322,8 @@ fn copy_parts(pair: &mut Pair, parts: &[Part]) -> Result<(), InvalidClaims> {
     Ok(())
 }
 
-/// Copies parts, those to be written under announced keys. Returns the reason if cross-memory attach does not work.
+/// Copies parts; those to be written have announced keys. Returns the reason if cross-memory attach
+/// does not work.
 fn copy_announced(pair: &mut Pair, parts: &[Part]) -> Option<String> {
     let mut failures: Vec<(usize, TransferError)> = Vec::new();
     let mut refused = None;
@@ -370,7 +371,7 @@ fn copy_announced(pair: &mut Pair, parts: &[Part]) -> Option<String> {
         }
     }
     for part in parts {
-        // If an export has ended, that is the error, before all others.
+        // If an export has ended, that is the error to report, before all others.
         if let Some((Direction::Get, key)) = key_of(pair, part)
             && !pair.imports.is_open(key)
             && let Some(active) = pair.transfers.queue.get_mut(part.at)
@@ -386,7 +387,7 @@ fn copy_announced(pair: &mut Pair, parts: &[Part]) -> Option<String> {
     refused
 }
 
-/// The peer's address of a part, if its key allows that now.
+/// The address of a part in the peer, if its key permits the access now.
 fn checked_base(pair: &Pair, active: &Active, bytes: &Range<u64>) -> Option<u64> {
     let region = active.transfer.remote.first()?;
     let permission = pair.imports.check(region.key, region.base, region.len)?;
@@ -395,7 +396,7 @@ fn checked_base(pair: &Pair, active: &Active, bytes: &Range<u64>) -> Option<u64>
         .then(|| region.base.wrapping_add(bytes.start))
 }
 
-/// Copies a part between our memory and the peer's, which is mapped.
+/// Copies a part between our memory and the peer's mapped memory.
 fn copy_mapped(direction: Direction, own: &Memory, remote: &Memory, range: Range<usize>) {
     let (local, remote) = (own.slice(range.clone()), remote.slice(range));
     let (to, from) = match direction {

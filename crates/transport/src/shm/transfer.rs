@@ -17,13 +17,14 @@ use crate::error::{PeerError, TransferError};
 use crate::fragments::Cursor;
 use crate::method::{Direction, Peer, Sink, Transfer};
 
-/// Bytes that one step copies at most.
+/// Most bytes that one step copies.
 pub(super) const MAX_PIECE: usize = 512 << 10;
 
-/// Most bytes that a caller writes at once. A helper would make the copy shorter, but the writer has to see that the helper is
-/// done before it tells the peer, which is the helper: one way of a cache line more. Measured: where both sides' buffers are in their
-/// caches and are not changed, writing alone takes less time up to 64 KiB and more; where both look at every byte, 4 % more at
-/// 32 KiB and 20 % more at 48 KiB.
+/// Most bytes that a caller writes at once. A helper would make the copy shorter, but the writer
+/// has to see that the helper is done before it notifies the peer, which is the helper: one more
+/// transfer of a cache line. Measured: where both sides' buffers are in their caches and are not
+/// changed, writing alone takes less time up to 64 KiB and more; where both sides read every byte,
+/// 4 % more at 32 KiB and 20 % more at 48 KiB.
 const MOST_WRITTEN_NOW: u64 = 32 << 10;
 
 /// Transfers that may be in progress with one peer.
@@ -34,9 +35,10 @@ const MAX_TRANSFERS: usize = 4096;
 pub(super) struct Transfers {
     pub(super) queue: VecDeque<Active>,
     next_id: u64,
-    /// A caller's transfer would have blocked.
+    /// A transfer was refused for lack of room.
     caller_waits: bool,
-    /// The pair has had atomics of ours ([`super::atomics`]): here, as every poll reads this struct anyway.
+    /// The pair has had atomics requested by this side ([`super::atomics`]): here, as every poll
+    /// reads this struct anyway.
     pub(super) has_atomics: bool,
     /// Whether the pair is in the list of those to be stepped.
     pub(super) listed: bool,
@@ -44,9 +46,9 @@ pub(super) struct Transfers {
     pub(super) watched: bool,
     /// The peer has taken part in the last shared transfer.
     pub(super) helped: bool,
-    /// Whether pieces of the peer's are waited for, see [`super::pieces::PATIENCE`].
+    /// How long to wait for the peer's pieces, see [`super::pieces::PATIENCE`].
     pub(super) patience: Patience,
-    /// None has come since this process has copied a part itself.
+    /// No piece has arrived since this process has copied a part itself.
     pub(super) is_alone: bool,
 }
 
@@ -56,16 +58,16 @@ pub(super) struct Active {
     pub(super) transfer: Transfer,
     pub(super) local: Cursor,
     pub(super) remote: Cursor,
-    /// Bytes not yet copied, or not yet asked for.
+    /// Bytes not yet copied, or not yet requested.
     pub(super) left: u64,
-    /// Pieces that the peer has been asked for and has not replied about yet.
+    /// Pieces that were requested from the peer, without a reply yet.
     pub(super) outstanding: usize,
     pub(super) failed: Option<TransferError>,
-    /// Whether the next two are possible and worth it was decided.
+    /// Whether it was decided if the next two are possible and pay.
     pub(super) considered: bool,
     /// The remote memory, where it is mapped here.
     pub(super) mapped_remote: Option<Memory>,
-    /// It is shared with the peer; nothing is `left` then.
+    /// The state of the split copy, if it is shared with the peer; nothing is `left` then.
     pub(super) offer: Option<Offer>,
 }
 
@@ -76,8 +78,8 @@ pub(super) enum Step {
     Again,
     /// Not before the peer has replied or made room, or another transfer is started.
     Wait,
-    /// Not before the peer has finished its part of a shared transfer, of which it does not tell while this process
-    /// is awake.
+    /// Not before the peer has finished its part of a shared transfer, which it does not announce
+    /// while this process is awake.
     Watch,
 }
 
@@ -104,7 +106,7 @@ impl Transfers {
         true
     }
 
-    /// Removes the front and reports it to its owner.
+    /// Removes the front and reports its result to the sink.
     fn complete(&mut self, peer: Peer, result: Result<(), TransferError>, sink: &mut dyn Sink) {
         if let Some(active) = self.queue.pop_front() {
             sink.transfer_done(peer, active.transfer.token, result);
@@ -115,7 +117,8 @@ impl Transfers {
         }
     }
 
-    /// Completes everything: the peer is gone. Exports that had ended by then had ended because it went.
+    /// Completes everything with an error: the peer is gone. Exports that had ended by then had
+    /// ended because the peer went.
     pub(super) fn fail_all(&mut self, peer: Peer, cause: &PeerError, sink: &mut dyn Sink) {
         self.caller_waits = false;
         while let Some(active) = self.queue.pop_front() {
@@ -129,7 +132,7 @@ impl Transfers {
 }
 
 impl Active {
-    /// Whether there is nothing left to do but to say so.
+    /// Whether the transfer only has yet to be reported.
     fn is_finished(&self) -> bool {
         self.outstanding == 0 && self.offer.is_none() && (self.left == 0 || self.failed.is_some())
     }
@@ -142,10 +145,10 @@ impl Active {
     }
 }
 
-/// Transfers that one step completes at most.
+/// Most transfers that one step completes.
 const COMPLETIONS: usize = 16;
 
-/// Does a bounded part of the pair's transfers.
+/// Carries out a bounded part of the pair's transfers.
 pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
     if pair.stage != Stage::Up {
         return Step::Wait;
@@ -181,7 +184,7 @@ pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
     }
     let front = pair.transfers.queue.front();
     if front.is_some_and(Active::is_finished) {
-        // The peer waits for that, and so does the caller.
+        // The peer waits for the completion, and so does the caller.
         return finish_front(pair, peer, sink);
     }
     Step::Again
@@ -190,7 +193,7 @@ pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
 fn finish_front(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
     let failed = pair.transfers.queue.front().map(|active| &active.failed);
     if failed == Some(&Some(TransferError::Protection)) && has_left(pair) {
-        // That is the news to tell, and it is on its way.
+        // The end of the peer is the error to report, and is on its way.
         return Step::Wait;
     }
     let Some(active) = pair.transfers.queue.front_mut() else {
@@ -245,7 +248,7 @@ fn attach_piece(
     let (one, many);
     let (spans, keys): (&[_], Vec<u64>);
     if let ([near], [region]) = (&active.transfer.local[..], &active.transfer.remote[..]) {
-        // The usual case, for which lists would cost a noticeable part of a short copy.
+        // The usual case, for which lists would take a noticeable part of a short copy.
         let start = region.len - active.left;
         let end = start + active.left.min(MAX_PIECE as u64);
         local.push(near, start as usize..end as usize);
@@ -281,10 +284,12 @@ fn attach_piece(
     result
 }
 
-/// Does a short read at once, with nothing before it; see [`Outlet::read_now`](crate::method::Outlet::read_now).
+/// Carries out a short read at once, with nothing before it; see
+/// [`Outlet::read_now`](crate::method::Outlet::read_now).
 ///
-/// What the peer allows is looked up behind the copy only, which says as much: it is the peer's own memory that was read,
-/// and the bytes count if the export had not ended by then. The table's line travels meanwhile.
+/// The peer's permission is checked only after the copy, which is enough: it is the peer's own
+/// memory that was read, and the bytes count if the export had not ended by then. The table's line
+/// is fetched meanwhile.
 pub(super) fn read_now(
     pair: &mut Pair,
     near: &Memory,
@@ -302,8 +307,9 @@ pub(super) fn read_now(
         && pair.publish(SlotKind::Packet, notify, notify.len())
 }
 
-/// Does a short write at once, with nothing before it; see [`Method::write_now`](crate::method::Method::write_now). The peer
-/// may end its export at any moment: the key is announced first, and what the peer allows is looked up behind that.
+/// Carries out a short write at once, with nothing before it; see
+/// [`Method::write_now`](crate::method::Method::write_now). The peer may end its export at any
+/// moment: the key is announced first, and the peer's permission is checked after that.
 pub(super) fn write_now(
     pair: &mut Pair,
     near: &Memory,
@@ -322,7 +328,8 @@ pub(super) fn write_now(
     is_written && pair.publish(SlotKind::Packet, notify, notify.len())
 }
 
-/// Whether a region of at most `most` bytes can be copied at once, from or to the first bytes of `near`: then the process to reach into.
+/// Whether a region of at most `most` bytes can be copied at once, from or to the first bytes of
+/// `near`: then returns the process whose memory to access.
 fn copies_now(pair: &Pair, near: &Memory, region: &RegionDescriptor, most: u64) -> Option<i32> {
     let is_next = pair.stage == Stage::Up && pair.transfers.queue.is_empty();
     let is_short = region.len <= most && region.len <= near.len() as u64;
@@ -344,7 +351,7 @@ fn copy_whole(
     copy(pid, direction, &local, &remote)
 }
 
-/// What of the lists one call can copy; the local spans go to `local`.
+/// The spans of both lists that one call can copy; the local ones are appended to `local`.
 fn spans_of<'a>(
     active: &'a Active,
     local: &mut LocalSpans<'a>,
@@ -354,7 +361,7 @@ fn spans_of<'a>(
         remote: theirs,
         ..
     } = &active.transfer;
-    // The local list may run out of spans first, or the remote one: what both cover is copied.
+    // Either list may run out of spans first: the bytes that both cover are copied.
     let most = { active.local }
         .parts(ours, MAX_PIECE as u64)
         .take(MAX_SPANS)
@@ -385,7 +392,7 @@ fn check_spans(
         if !allowed {
             return Err(TransferError::Protection);
         }
-        // `check` has found the sum to stay inside the owner's region.
+        // `check` has verified that the sum is inside the owner's region.
         remote.push(
             region.base + range.start,
             (range.end - range.start) as usize,

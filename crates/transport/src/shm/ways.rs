@@ -1,34 +1,38 @@
 //! How packets of more than some hundred bytes are copied into the ring.
 //!
-//! Vector instructions fetch the lines that they write from the receiver's cache, where the last packet in these slots was
-//! read; they are asked for while the packet before is on its way ([`Producer`](super::ring::Producer)). The instruction
-//! that copies strings takes long to begin, but writes whole lines without having read them. Stores past the caches leave the lines in memory, from
-//! where the receiver fetches them: of two processors without a common cache, that takes less time than asking one for what lies in the
-//! other's. Which is fastest depends on the size, the processor, and how far apart the two processors are; `docs/shm-engine.md` has
-//! measurements.
+//! Vector instructions fetch the lines that they write from the receiver's cache, where the last
+//! packet in these slots was read; the lines are prefetched while the packet before is on its way
+//! ([`Producer`](super::ring::Producer)). The string copy instruction takes long to begin, but
+//! writes whole lines without having read them. Non-temporal stores leave the lines in memory, from
+//! where the receiver fetches them: between two processors without a common cache, that takes less
+//! time than fetching a line from the other's cache. Which is fastest depends on the size, the
+//! processor, and how far apart the two processors are; `docs/shm-engine.md` has measurements.
 
 use causeway_sys::aliasing;
 use causeway_sys::choice::ShortChoice;
 
-/// Packets of at most so many bytes are copied in the usual way. Stores past the caches wait for memory once a packet: packets of 128 bytes stream
-/// at a seventh of the rate with them (an EPYC of the fourth generation, near), those of 1 KiB at 0.8 of it near and at 3.3 times it far.
+/// Packets of at most this many bytes are copied in the usual way. Non-temporal stores wait for
+/// memory once in each packet: packets of 128 bytes stream at a seventh of the rate with them (an
+/// EPYC of the fourth generation, near), those of 1 KiB at 0.8 of it near and at 3.3 times it far.
 const FEW_BYTES: usize = 512;
-/// Packets of at most so many bytes have a choice of their own.
+/// For packets of at most this many bytes the choice is made separately.
 const SHORT_BYTES: usize = 4608;
 
 /// How a packet is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// As the C library copies: a few hundred bytes by vector instructions, much by that for strings.
+    /// As the C library copies: a few hundred bytes by vector instructions, more by the string copy
+    /// instruction.
     Usual,
     /// By vector instructions.
     Vectors,
-    /// By stores past the caches.
+    /// By non-temporal stores.
     Streamed,
 }
 
 impl Way {
-    /// Whether the sender's cache should have the lines of a packet of `len` bytes before they are written.
+    /// Whether the lines of a packet of `len` bytes should be in the sender's cache before they are
+    /// written.
     #[inline]
     pub(super) fn fetches_lines(self, len: usize) -> bool {
         match self {
@@ -39,7 +43,7 @@ impl Way {
     }
 }
 
-/// Packets of a length with a choice of its own.
+/// Classes of packets by length; the choice is made separately for each.
 enum Class {
     /// The C library copies them by vector instructions.
     Few,
@@ -82,13 +86,13 @@ impl Default for Ways {
 }
 
 impl Ways {
-    /// Whether they differ for a packet of `len` bytes.
+    /// Whether the ways differ for a packet of `len` bytes.
     #[inline]
     pub(super) fn differ(len: usize) -> bool {
         len > FEW_BYTES
     }
 
-    /// How the next packet, of `len` bytes, is to be copied.
+    /// The way in which to copy the next packet, of `len` bytes.
     #[inline]
     pub(super) fn next(&self, len: usize) -> Way {
         match Class::of(len) {
@@ -98,7 +102,7 @@ impl Ways {
         }
     }
 
-    /// That packet is in the ring.
+    /// Notes that this packet is in the ring.
     #[inline]
     pub(super) fn sent(&mut self, len: usize) {
         let units = len as u64;

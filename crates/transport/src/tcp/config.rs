@@ -7,16 +7,17 @@ use causeway_sys::secret::Secret;
 use crate::agent::Agent;
 use crate::nodes::Nodes;
 
-/// The most connections with one peer that can be asked for.
+/// The most connections with one peer that can be configured.
 pub const MAX_CONNECTIONS: u8 = causeway_wire::tcp::MAX_CONNECTIONS;
 
 /// The settings of one [`Tcp`](super::Tcp).
 #[derive(Clone)]
 pub struct TcpConfig {
     /// The cluster's key. Both sides of a connection hold the same, or neither holds one; without
-    /// it, only processes of the same user on this host are talked to, over loopback addresses.
+    /// it, connections are made only with processes of the same user on this host, over loopback
+    /// addresses.
     pub key: Option<Secret>,
-    /// With a key: each side of a connection proves which node it is, and talks to no side that does not.
+    /// With a key: both sides of a connection prove which node they are, or it is not made.
     pub nodes: Option<Nodes>,
     /// Without a key: an agent that has one makes the handshakes of connections that this process begins.
     pub agent: Option<Agent>,
@@ -24,26 +25,27 @@ pub struct TcpConfig {
     /// the alternative: each record is authenticated. An attacker that can read the network then reads everything, and can
     /// still not change, forge, repeat or reorder anything.
     pub encrypt: bool,
-    /// How long connecting to a peer, with everything up to mutual trust, may take.
+    /// How long connecting to a peer may take, including authentication.
     pub connect_timeout: Duration,
-    /// How long a peer that owes us something may be silent. A third of it passes before it is asked
-    /// for a sign of life. The kernel watches idle connections at the same pace.
+    /// How long a peer that has yet to reply to something may be silent. After a third of this it
+    /// is probed. The kernel probes idle connections at the same rate.
     pub liveness_timeout: Duration,
     /// How long packets that were accepted before a disconnect may take to leave.
     pub linger_timeout: Duration,
-    /// How many bytes of packets may wait for one peer.
+    /// Most bytes of packets that may be queued for one peer.
     pub queue_bytes: usize,
-    /// How many transfers with one peer may be unfinished.
+    /// Most transfers with one peer that may be in progress.
     pub max_transfers: usize,
     /// How many peers there may be. One user for whom the agent of a node speaks may have an eighth of them, or of the files that the process
     /// may have open if those are fewer: connections for data are counted, too.
     pub max_peers: usize,
-    /// How many connections that are not trusted yet may stand at one time, beside the peers; at most a quarter of
-    /// the files that the process may have open. A user of this host, or another host, has half of them at most.
+    /// Most connections that are not trusted yet at any one time, in addition to the peers; at most
+    /// a quarter of the files that the process may have open. A user of this host, or another host,
+    /// has at most half of them.
     pub max_half_open: usize,
-    /// How many connections with one peer there may be, if the other side takes as many: beyond the
-    /// first, which carries packets, they are made when the first large transfer starts and carry
-    /// the data of large transfers. At most [`MAX_CONNECTIONS`].
+    /// Most connections with one peer, if the other side supports as many: those beyond the first,
+    /// which carries packets, are made when the first large transfer starts and carry the data of
+    /// large transfers. At most [`MAX_CONNECTIONS`].
     pub connections: u8,
 }
 
@@ -66,7 +68,7 @@ impl Default for TcpConfig {
     }
 }
 
-/// One connection where few cores do everything, else one for packets and up to four for data.
+/// One connection if there are few cores, else one for packets and up to four for data.
 fn default_connections() -> u8 {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     match cores {

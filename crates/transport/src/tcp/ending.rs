@@ -1,4 +1,4 @@
-//! What becomes of a connection in the end: its own, ours, or that of patience.
+//! How connections end: by an error, by either side, or by a time limit.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ impl Tcp {
             && link.is_up()
             && !state.session.has_output()
         {
-            // The other side may like to know; if it cannot be told now, it cannot.
+            // Best effort: the other side should learn the reason.
             state.session.send_protocol_error(text);
             link.flush(&mut state.session, &mut self.buffers);
         }
@@ -70,7 +70,7 @@ impl Tcp {
         self.close_subflows(subflows, ticket);
     }
 
-    /// Ends the connections with nodes that do not count any more.
+    /// Ends the connections with nodes that are no longer accepted.
     pub(super) fn end_rejected(&mut self, membership: &Membership, sink: &mut dyn Sink) {
         let rejected = |state: &mut Box<PeerState>| {
             let why = membership.still_admits(state.node.as_deref()?).err()?;
@@ -91,7 +91,8 @@ impl Tcp {
         }
     }
 
-    /// The caller drops a peer. What was accepted for it is still sent, if that is possible soon.
+    /// Drops a peer at the caller's request. Accepted packets are still sent, if that is possible
+    /// soon.
     pub(super) fn drop_peer(&mut self, peer: Peer, sink: &mut dyn Sink) {
         if self.slots.shown(peer).is_none() {
             return;
@@ -125,7 +126,7 @@ impl Tcp {
             state.due = false;
             state.timed = false;
             state.polled = false;
-            // While it is connecting it keeps its targets' first choice only.
+            // While it is connecting it keeps only the first of its targets.
             state.origin = Origin::Lingering { until };
             state
         });
@@ -159,7 +160,8 @@ impl Tcp {
         self.listeners.clear();
         while self.still_sends() && !wait.is_over() {
             self.due.clear();
-            // All connections are looked at each time: the process leaves, and has nothing better to do.
+            // All connections are checked each time: the process is ending and has nothing else to
+            // do.
             let nap = Timespec {
                 tv_sec: 0,
                 tv_nsec: 10_000_000,
@@ -179,8 +181,8 @@ impl Tcp {
         self.drain_all();
     }
 
-    /// Throws away what has come: closing a socket with unread bytes would reset the connection,
-    /// and what we sent last could be lost.
+    /// Discards received bytes: closing a socket with unread bytes would reset the connection, and
+    /// what was sent last could be lost.
     fn drain_all(&mut self) {
         for state in self.slots.iter_mut() {
             if let Some(link) = &state.link {
@@ -198,16 +200,16 @@ impl Tcp {
     }
 }
 
-/// Time.
+/// Timers.
 impl Tcp {
-    /// Has ticks look whether this peer is still alive.
+    /// Has ticks check whether this peer is still alive.
     pub(super) fn watch_liveness(&mut self, peer: Peer) {
         if let Some(state) = self.slots.get_mut(peer)
             && !state.timed
         {
             Self::make_timed(&mut self.timed, state);
             if let Some(link) = &mut state.link {
-                // It is given its time from the next tick on: the latest reading may be from long ago.
+                // Its time starts with the next tick: the latest reading may be from long ago.
                 link.last_heard = self.clock.now();
                 link.heard = true;
                 link.probed = false;
@@ -241,7 +243,7 @@ impl Tcp {
         }
     }
 
-    /// Returns whether the peer still has a deadline.
+    /// Checks a peer's time limits. Returns whether the peer still has one.
     fn check_deadline(&mut self, peer: Peer, now: Instant, sink: &mut dyn Sink) -> bool {
         let liveness = self.config.liveness_timeout;
         let connect_ms = self.config.connect_timeout.as_millis() as u64;
@@ -274,7 +276,7 @@ impl Tcp {
             link.probed = false;
         }
         if let Some((until, cause)) = &mut state.dying {
-            // As long as the first connection brings something, it may bring a goodbye.
+            // As long as the first connection still delivers bytes, a goodbye may follow.
             if link.last_heard == now {
                 *until = now + self.config.linger_timeout;
             }
@@ -287,7 +289,7 @@ impl Tcp {
         }
         let silent = now.saturating_duration_since(link.last_heard);
         if state.session.is_stopped() {
-            // Its silence is ours: it is not listened to. Nor are its questions whether we live.
+            // This side does not read, so the peer's bytes, among them its probes, stay unread.
             if silent >= liveness / 3 {
                 link.last_heard = now;
                 state.session.send_keepalive();

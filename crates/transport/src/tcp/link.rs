@@ -1,4 +1,4 @@
-//! One connection's socket: everything about it that is not protocol.
+//! One connection's socket, apart from the protocol.
 
 use std::cell::Cell;
 use std::io;
@@ -20,15 +20,15 @@ use crate::session::{MAIN, Session};
 /// Room for one read: about one of the largest packets, or four records.
 const INPUT_BYTES: usize = 132 * 1024;
 
-/// A connection's first reads take this much only: if large data begins there, the rest goes
-/// straight to its place. Reads that come back full of short frames grow to `INPUT_BYTES`.
+/// A connection's first reads are limited to this: if large data begins there, the rest is read
+/// straight to its place. Reads that are filled with short frames grow to `INPUT_BYTES`.
 const FIRST_READ_BYTES: usize = 8 * 1024;
 
-/// What a read behind expected data takes along: the next headers and short packets. Little,
-/// because what it takes of the next data is copied once more.
+/// How many bytes a read takes beyond expected data: the next headers and short packets. Few,
+/// because those that belong to the next data are copied once more.
 const BEHIND_DATA_BYTES: usize = 4 * 1024;
 
-/// Reads and writes per connection and poll, so that one busy peer does not starve the others.
+/// Most reads and writes per connection and poll, so that one busy peer does not starve the others.
 const READS_PER_POLL: usize = 6;
 const WRITES_PER_POLL: usize = 8;
 
@@ -49,15 +49,15 @@ impl Buffers {
     }
 }
 
-/// What is larger is data.
+/// Reads and writes of more bytes count as data.
 const BULK_BYTES: usize = 512;
 
 pub(super) enum Phase {
     /// TCP itself is connecting.
     Connecting,
-    /// The two sides are finding out whether they trust each other.
+    /// The two sides are authenticating each other.
     Shaking(Box<Handshake>),
-    /// Frames flow.
+    /// Frames can be sent and received.
     Up,
 }
 
@@ -69,28 +69,28 @@ pub(super) struct Link {
     /// Of the user at the other end, if that one may have so many.
     pub(super) place: Option<Place>,
     records: Option<Box<Records>>,
-    /// The socket takes nothing more now; epoll tells when it does.
+    /// The socket accepts nothing more now; epoll reports when it does.
     pub(super) full: bool,
-    /// What epoll was asked to watch for.
+    /// Whether epoll is set to report room.
     pub(super) watches_room: bool,
-    /// Of the input, it was asked for the end only.
+    /// Whether epoll is set to report, of the input, only its end.
     pub(super) watches_end: bool,
-    /// Writing has failed; what has arrived before is still read.
+    /// Writing has failed; bytes that have arrived before are still read.
     pub(super) broken: Option<PeerError>,
-    /// A sealed record that the kernel has not taken whole has packets in it.
+    /// A sealed record that the kernel has not accepted completely has packets in it.
     sealed_packets: bool,
-    /// Which of its session's connections it is.
+    /// Its index among its session's connections.
     pub(super) connection: usize,
-    /// How much the next read of mixed frames takes.
+    /// The size of the next read of mixed frames.
     read_bytes: usize,
-    /// How often so much was read or written that it must have been data, no sign of life.
+    /// How often reads or writes were so large that they must have been data, not a probe.
     pub(super) bulk: Cell<u64>,
     /// Something has arrived since the last tick.
     pub(super) heard: bool,
     pub(super) last_heard: Instant,
-    /// It was asked for a sign of life since then.
+    /// The peer was probed since then.
     pub(super) probed: bool,
-    /// Until when it must be up.
+    /// When the connection has to be up.
     pub(super) trust_deadline: Instant,
 }
 
@@ -126,17 +126,17 @@ impl Link {
         matches!(self.phase, Phase::Up)
     }
 
-    /// What protects what travels.
+    /// What protects its records.
     pub(super) fn protection(&self) -> Option<&Protection> {
         Some(self.records.as_ref()?.protection())
     }
 
-    /// Whether a packet can go straight to the socket.
+    /// Whether a packet can be written straight to the socket.
     pub(super) fn takes_plain(&self) -> bool {
         self.is_up() && !self.full && self.broken.is_none() && self.records.is_none()
     }
 
-    /// Whether everything that the session committed has reached the kernel.
+    /// Whether everything that the session has committed has reached the kernel.
     pub(super) fn has_sent_all(&self, session: &Session) -> bool {
         let sealed = self
             .records
@@ -160,7 +160,7 @@ impl Link {
         agreement.rest
     }
 
-    /// Sends bytes of the handshake: so few that a fresh connection always takes them.
+    /// Sends bytes of the handshake: so few that a fresh connection always accepts them.
     pub(super) fn send_step(&mut self, bytes: &[u8]) -> Result<(), PeerError> {
         if bytes.is_empty() {
             return Ok(());
@@ -172,8 +172,8 @@ impl Link {
         }
     }
 
-    /// Sends a packet at once, if nothing waits before it. Returns how many bytes of the frame were
-    /// sent.
+    /// Sends a packet at once, if nothing is queued before it. Returns how many bytes of the frame
+    /// were sent.
     pub(super) fn send_now(&mut self, parts: &[Piece<'_>], len: usize) -> usize {
         let header = Header::new(Kind::Packet, len).encode();
         let mut pieces = [Piece::Bytes(&[]); MAX_PIECES];
@@ -196,7 +196,7 @@ impl Link {
         }
     }
 
-    /// Writes; a failure is kept for the next read.
+    /// Writes; an error is kept for the next read.
     fn write(&mut self, pieces: &[Piece<'_>]) -> usize {
         match net::send_pieces(&self.socket, pieces) {
             Ok(Some(sent)) => {
@@ -211,7 +211,7 @@ impl Link {
         }
     }
 
-    /// Sends what the session has for us, a bounded amount. Returns whether anything was sent.
+    /// Sends a bounded amount of the session's output. Returns whether anything was sent.
     pub(super) fn flush(&mut self, session: &mut Session, buffers: &mut Buffers) -> bool {
         let mut any = false;
         for _ in 0..WRITES_PER_POLL {
@@ -292,8 +292,8 @@ impl Link {
         true
     }
 
-    /// Reads what has come, a bounded amount, and gives it to the session. Returns whether anything
-    /// came; the error says why the connection is over.
+    /// Reads a bounded amount of input, and passes it to the session. Returns whether there was
+    /// any; the error states why the connection has ended.
     pub(super) fn read(
         &mut self,
         session: &mut Session,
@@ -330,7 +330,7 @@ impl Link {
         }
     }
 
-    /// `None` if nothing came, otherwise whether more may be there.
+    /// `None` if nothing has arrived, otherwise whether there may be more.
     fn read_plain(
         &mut self,
         session: &mut Session,
@@ -370,7 +370,7 @@ impl Link {
             .get_mut(..BEHIND_DATA_BYTES)
             .unwrap_or_default();
         let got = net::receive_into(&self.socket, &buffers.spans, behind);
-        // The session's memory is not held longer than this call.
+        // The session's memory is not held after this call.
         buffers.spans.clear();
         let Some(count) = self.received(got)? else {
             return Ok(None);
@@ -426,7 +426,7 @@ impl Link {
         Ok(Some(count == more))
     }
 
-    /// The first frames, which came with the last step of the handshake.
+    /// Processes the first frames, which arrived with the last step of the handshake.
     pub(super) fn input(
         &mut self,
         bytes: &[u8],
@@ -444,7 +444,7 @@ impl Link {
         }
     }
 
-    /// Reads raw bytes: of the handshake, or to be thrown away.
+    /// Reads raw bytes: of the handshake, or to be discarded.
     pub(super) fn read_raw<'a>(
         &self,
         buffers: &'a mut Buffers,

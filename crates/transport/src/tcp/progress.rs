@@ -1,6 +1,6 @@
 //! Poll: which connection is served when.
 //!
-//! How peers come up and go down is in `beginning` and `ending`.
+//! Connections begin in `beginning` and end in `ending`.
 
 use std::mem::MaybeUninit;
 
@@ -14,30 +14,32 @@ use crate::error::PeerError;
 use crate::method::{Peer, Silence, Sink};
 use crate::slab::RESERVED_GENERATION;
 
-/// Connections that are read without asking epoll. A read that finds nothing costs about two thirds
-/// of an epoll call, so more than a few would cost more than they save.
+/// Connections that are read without waiting for epoll. A read that finds nothing costs about two
+/// thirds of an epoll call, so more than a few would cost more than they save.
 pub(super) const MAX_POLLED: usize = 3;
 
-/// While there are polled connections, epoll is asked in every so many polls.
+/// While there are polled connections, epoll is called once in this many polls.
 pub(super) const POLLS_PER_EPOLL: u32 = 16;
 
-/// A polled connection that had nothing this many times in a row is left to epoll.
+/// A polled connection whose reads found nothing this many times in a row is left to epoll.
 const UNPOLLED_AFTER_MISSES: u32 = 4096;
 
-/// A polled connection that had nothing this many times gives way to one that has.
+/// A polled connection whose reads found nothing this many times in a row is replaced by an active
+/// one.
 pub(super) const YIELD_AFTER_MISSES: u32 = 64;
 
-/// Then, and until it has something, it is read in one poll of so many if there are other polled ones: a message over one of
-/// these would wait for a read that mostly finds nothing. (A process between two others, one of which only ever sends and
-/// the other receives, has two polled connections.)
+/// From then on, and until it is active, it is read in one poll of this many if other connections
+/// are polled: a message over one of these would wait for a read that mostly finds nothing. (A
+/// process between two others, one of which only ever sends and the other receives, has two polled
+/// connections.)
 pub(super) const POLLS_PER_LUKEWARM: u64 = 8;
 
-/// What epoll says of a stream that has come to its end.
+/// The events by which epoll reports the end of a stream.
 const ENDS: epoll::EventFlags = epoll::EventFlags::RDHUP
     .union(epoll::EventFlags::HUP)
     .union(epoll::EventFlags::ERR);
 
-/// The most that one epoll call names.
+/// The most events that one epoll call returns.
 const EVENTS_PER_POLL: usize = 64;
 
 impl Tcp {
@@ -50,7 +52,7 @@ impl Tcp {
         let mut at = 0;
         while let Some(&peer) = self.polled.get(at) {
             any |= self.read_polled(peer, sink);
-            // `read_polled` may have taken the peer out of the list.
+            // `read_polled` may have removed the peer from the list.
             if self.polled.get(at) == Some(&peer) {
                 at += 1;
             }
@@ -81,7 +83,7 @@ impl Tcp {
         any
     }
 
-    /// Reports what is to be reported and sends what can be sent.
+    /// Delivers events and sends queued data.
     pub(super) fn serve(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
         let Some(state) = self.slots.get_mut(peer) else {
             return false;
@@ -99,7 +101,7 @@ impl Tcp {
         };
         any |= link.flush(&mut state.session, &mut self.buffers);
         if link.broken.is_some() || state.session.has_held() {
-            // What came before it broke is still delivered; reading finds the end.
+            // Bytes that arrived before it broke are still delivered; reading finds the end.
             return self.read(peer, sink) || any;
         }
         if state.session.take_writable() {
@@ -110,9 +112,9 @@ impl Tcp {
         any
     }
 
-    /// After reading or writing: sends on subflows, asks epoll for room if the socket is full, has
-    /// the next poll go on if there is more to do, closes our half of a lingering connection that has
-    /// nothing left. Returns whether anything was sent.
+    /// After reading or writing: sends on subflows, has epoll report room if the socket is full,
+    /// has the next poll go on if there is more to do, closes our half of a lingering connection
+    /// that has nothing left. Returns whether anything was sent.
     fn settle(&mut self, peer: Peer) -> bool {
         let any = self.flush_subflows(peer);
         self.accept_invitation(peer);
@@ -123,7 +125,7 @@ impl Tcp {
             return any;
         };
         if any {
-            // The ends of what the subflows have carried.
+            // The ends of the data that the subflows have carried.
             link.flush(&mut state.session, &mut self.buffers);
         }
         let is_stopped = state.session.is_stopped();
@@ -135,7 +137,7 @@ impl Tcp {
         }
         if state.is_lingering() {
             if let Some(link) = state.link.as_ref().filter(|link| all_sent && link.is_up()) {
-                // An error means that the connection is gone, which reading finds out.
+                // An error means that the connection is gone, which reading detects.
                 let _ = net::shut_writing(&link.socket);
             }
         } else if !all_sent || is_stopped {
@@ -153,8 +155,8 @@ impl Tcp {
             return false;
         }
         let mut any = self.read(peer, sink);
-        // Epoll calls a socket writable only when a third of its buffer is free: late for a peer
-        // that reads as fast as we write.
+        // Epoll reports a socket as writable only when a third of its buffer is free: late for a
+        // peer that reads as fast as we write.
         if let Some(state) = self.slots.get_mut(peer)
             && let Some(link) = &mut state.link
             && link.full
@@ -179,13 +181,13 @@ impl Tcp {
         false
     }
 
-    /// Has every poll read this peer's connection, if there is a place.
+    /// Has every poll read this peer's connection, if there is a slot.
     pub(super) fn start_polling(&mut self, peer: Peer) {
         let Some(state) = self.slots.get_mut(peer) else {
             return;
         };
         if state.polled {
-            // It has had something, which epoll told before its turn came.
+            // It was active, which epoll reported before its turn came.
             state.misses = 0;
             return;
         }
@@ -221,10 +223,11 @@ impl Tcp {
             tv_nsec: 0,
         };
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut events[..], Some(&now)) else {
-            return false; // interrupted: the next poll asks again
+            return false; // interrupted: the next poll calls it again
         };
         let mut any = false;
-        // While they are, they are asked as often as the polled ones, or these would leave them behind.
+        // While they are, epoll is called as often as the polled ones are read, or these would
+        // starve them.
         self.others_are_busy = false;
         for event in events {
             let (flags, token) = (event.flags, Peer(event.data.u64()));
@@ -256,7 +259,7 @@ impl Tcp {
         if flags.intersects(ENDS)
             && let Some(state) = self.slots.get_mut(peer)
         {
-            // What is held back comes before the end.
+            // Packets that are held back come before the end.
             state.session.resume();
         }
         if flags.intersects(!epoll::EventFlags::OUT) && self.read(peer, sink) {
@@ -267,8 +270,8 @@ impl Tcp {
         any
     }
 
-    /// Reads a connection, whatever its phase, and answers what it asks. Returns whether anything
-    /// happened.
+    /// Reads a connection, whatever its phase, and replies to its requests. Returns whether
+    /// anything happened.
     fn read(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
         let Some(state) = self.slots.get_mut(peer) else {
             return false;

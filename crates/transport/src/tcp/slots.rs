@@ -1,4 +1,4 @@
-//! The table of peers, and what is kept for each.
+//! The table of peers, and the state of each.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use crate::nodes::Certificate;
 use crate::session::{Bounds, Session};
 use crate::table::Table;
 
-/// How a peer came to be.
+/// How a peer was connected.
 #[derive(Debug)]
 pub(super) enum Origin {
-    /// We connect to it.
+    /// This process connects to it.
     Connected {
         targets: Vec<SocketAddr>,
-        /// The target that is tried, or was reached.
+        /// The index of the target that is tried, or was reached.
         at: usize,
     },
-    /// It connected to us and is trusted.
+    /// It connected to this process and is trusted.
     Accepted,
-    /// It connected to us and is not trusted yet. The sink is not told of it.
+    /// It connected to this process and is not trusted yet. It was not reported to the sink.
     HalfOpen(Entry<Instant>),
     /// Not a peer, but a subflow of one: an extra connection.
     Subflow {
         of: Peer,
-        /// While we make it: what we show there.
+        /// On the side that makes it: the ticket to present.
         ticket: Option<Ticket>,
     },
-    /// We dropped it and wait for the last packets to leave.
+    /// This process has dropped it and waits for the last packets to leave.
     Lingering { until: Instant },
 }
 
@@ -45,27 +45,27 @@ pub(super) struct PeerState {
     pub(super) origin: Origin,
     pub(super) address: Address,
     pub(super) identity: Option<Identity>,
-    /// Its node, if it has proven which that is.
+    /// Its node, if it has proven which one it is.
     pub(super) node: Option<Arc<Certificate>>,
     /// The one user that it speaks for, if its node's agent has said so.
     pub(super) user: Option<Arc<User>>,
     pub(super) link: Option<Link>,
     pub(super) session: Session,
-    /// Its subflows, also those that do not stand yet.
+    /// Its subflows, including those that are not up yet.
     pub(super) subflows: Vec<Peer>,
-    /// What others show to become its subflows.
+    /// The ticket with which connections become its subflows.
     pub(super) ticket: Option<Ticket>,
-    /// A subflow was lost: until when the first connection may still bring something.
+    /// A subflow was lost: until when the first connection may still deliver something.
     pub(super) dying: Option<(Instant, PeerError)>,
     /// Down for good.
     pub(super) gone: Option<PeerError>,
     /// Failed to connect; to be reported by the next poll.
     pub(super) failed: Option<PeerError>,
-    /// In the list of those that the next poll looks after.
+    /// In the list of those that the next poll serves.
     pub(super) due: bool,
     /// In the list of those with a deadline.
     pub(super) timed: bool,
-    /// In the list of those that are read without asking epoll.
+    /// In the list of those that are read without waiting for epoll.
     pub(super) polled: bool,
     /// Reads in a row that found nothing, while polled.
     pub(super) misses: u32,
@@ -97,7 +97,7 @@ impl PeerState {
         })
     }
 
-    /// Whether it takes one of the places for connections that are not trusted yet.
+    /// Whether it takes one of the slots for connections that are not trusted yet.
     pub(super) fn is_half_open(&self) -> bool {
         matches!(self.origin, Origin::HalfOpen(_))
     }
@@ -110,7 +110,7 @@ impl PeerState {
         matches!(self.origin, Origin::Subflow { .. })
     }
 
-    /// Whether its handle was ever given out, and not taken back.
+    /// Whether its handle was ever returned or reported, and not dropped.
     pub(super) fn is_shown(&self) -> bool {
         !self.is_half_open() && !self.is_lingering() && !self.is_subflow()
     }
@@ -119,7 +119,8 @@ impl PeerState {
         self.link.as_ref().is_some_and(Link::is_up)
     }
 
-    /// Whether packets have not reached the kernel, as far as they do at all before the peer is reported down.
+    /// Whether packets have not reached the kernel that would reach it before the peer is reported
+    /// down.
     pub(super) fn holds_packets(&self) -> bool {
         let sealed = self.link.as_ref().is_some_and(Link::holds_sealed_packets);
         self.session.queued_bytes() > 0 || sealed
@@ -130,7 +131,7 @@ impl PeerState {
 pub(super) type Slots = Table<Box<PeerState>>;
 
 impl Table<Box<PeerState>> {
-    /// The peer, if its handle was ever given out.
+    /// The peer, if its handle was ever returned or reported.
     pub(super) fn shown(&self, peer: Peer) -> Option<&PeerState> {
         self.get(peer)
             .map(Box::as_ref)

@@ -1,10 +1,10 @@
 //! Subflows: extra connections with a peer, for the data of large transfers.
 //!
-//! The side that was connected to *invites*: it sends a random ticket on the first connection. The other
-//! side connects as often as the invitation says, as soon as there is something large to move, and
-//! shows the ticket in each handshake, which also proves anew which process it is. A subflow has a place in the
-//! table of peers for its socket; what it carries belongs to the peer's session. It lives and dies
-//! with its peer: when one ends, what it carried is lost, and so is the peer.
+//! The accepting side *invites*: it sends a random ticket on the first connection. The other side
+//! makes as many connections as the invitation permits, as soon as there is something large to
+//! move, and presents the ticket in each handshake, in which it is also authenticated again. A
+//! subflow has a slot in the table of peers for its socket; its data belongs to the peer's session.
+//! It ends with its peer: when a subflow ends, its data is lost, and so is the peer.
 
 use causeway_sys::{net, random};
 use causeway_wire::tcp::Ticket;
@@ -19,7 +19,7 @@ use crate::method::{Peer, Silence, Sink};
 use crate::session::Invitation;
 
 impl Tcp {
-    /// A peer that connected to us has come up and takes subflows.
+    /// Invites a peer that connected to us, has come up and supports subflows.
     pub(super) fn invite(&mut self, peer: Peer, connections: u8) {
         let Some(state) = self.slots.get_mut(peer).filter(|_| connections > 1) else {
             return;
@@ -35,7 +35,7 @@ impl Tcp {
         });
     }
 
-    /// Begins to connect as often as we are invited, if there is something large to move.
+    /// Begins to connect as often as the invitation permits, if there is something large to move.
     pub(super) fn accept_invitation(&mut self, peer: Peer) {
         let Some(state) = self.slots.get_mut(peer) else {
             return;
@@ -82,7 +82,7 @@ impl Tcp {
         }
     }
 
-    /// The peer whose ticket a connection has shown, if it may have one more subflow.
+    /// The peer whose ticket a connection has presented, if it may have one more subflow.
     fn invited(&self, subflow: Peer, ticket: Ticket) -> Option<Peer> {
         let of = *self.tickets.get(&ticket)?;
         let state = self.slots.shown(of)?;
@@ -94,7 +94,7 @@ impl Tcp {
         (has_place && same && state.is_up()).then_some(of)
     }
 
-    /// A connection that a peer has made to us turns out to be a subflow.
+    /// Makes a connection that presented a ticket a subflow.
     pub(super) fn join(
         &mut self,
         subflow: Peer,
@@ -113,7 +113,7 @@ impl Tcp {
         self.stand(subflow, of, agreement, sink);
     }
 
-    /// A subflow has come up.
+    /// Marks a subflow up.
     pub(super) fn stand(
         &mut self,
         subflow: Peer,
@@ -141,7 +141,7 @@ impl Tcp {
         }
     }
 
-    /// Reads a subflow that stands. Returns whether anything happened.
+    /// Reads a subflow that is up. Returns whether anything happened.
     pub(super) fn read_subflow(&mut self, subflow: Peer, of: Peer, sink: &mut dyn Sink) -> bool {
         let Some(mut link) = self.slots.get_mut(subflow).and_then(|s| s.link.take()) else {
             return false;
@@ -171,7 +171,8 @@ impl Tcp {
         }
     }
 
-    /// A subflow is gone. The first connection may still bring packets, and why: it is given time.
+    /// Handles the loss of a subflow. The first connection may still deliver packets, and the
+    /// reason: it is given time.
     fn lose(&mut self, subflow: Peer, of: Peer, cause: PeerError) {
         self.polled.retain(|&polled| polled != subflow);
         self.slots.remove(subflow);
@@ -194,7 +195,7 @@ impl Tcp {
         }
     }
 
-    /// Sends what a peer's subflows have to send. Returns whether anything was sent.
+    /// Sends the output of a peer's subflows. Returns whether anything was sent.
     pub(super) fn flush_subflows(&mut self, peer: Peer) -> bool {
         let Some(state) = self.slots.get_mut(peer) else {
             return false;
@@ -229,8 +230,8 @@ impl Tcp {
         any
     }
 
-    /// Has epoll tell when a socket that was full has room again, and of what comes: if a packet is held back, only of
-    /// the end of the stream.
+    /// Has epoll report when a socket that was full has room again, and input: if a packet is held
+    /// back, only the end of the stream.
     pub(super) fn watch(
         epoll: &std::os::fd::OwnedFd,
         link: &mut Link,

@@ -1,4 +1,4 @@
-//! What becomes of a connection in the end: its own, ours, or that of patience.
+//! How connections end: by an error, by either side, or by a time limit.
 
 use causeway_wire::datagram::Prefix;
 
@@ -44,7 +44,7 @@ impl Core {
         }
     }
 
-    /// What the other side may like to know; if it is lost, it is lost.
+    /// Sends the reason to the other side, once, as best effort.
     fn last_words(&mut self, now: Time, peer: Peer, cause: &PeerError) {
         let Some(state) = self.peers.get_mut(peer) else {
             return;
@@ -67,7 +67,7 @@ impl Core {
         }
     }
 
-    /// Another target of the peer that we connect to is tried, or the attempt is over.
+    /// Tries another target of the peer that this process connects to, or ends the attempt.
     pub(super) fn next_target(
         &mut self,
         now: Time,
@@ -94,14 +94,15 @@ impl Core {
         }
     }
 
-    /// The system says that a datagram of ours, which begins with `front`, found no receiver at `to`.
+    /// Handles the system's report that our datagram, which begins with `front`, found no receiver
+    /// at `to`.
     pub fn handle_unreachable(&mut self, now: Time, to: Remote, front: &[u8], sink: &mut dyn Sink) {
         if let Some(peer) = self.sender_of(to, front) {
-            self.handle_gone(now, peer, "its host says that its process is gone", sink);
+            self.handle_gone(now, peer, "its host reports that its process is gone", sink);
         }
     }
 
-    /// The same, but that it was larger than the way there carries.
+    /// The same for a datagram that was too large for the path.
     pub fn handle_too_large(&mut self, to: Remote, front: &[u8]) {
         if let Some(peer) = self.sender_of(to, front)
             && let Some(state) = self.peers.get_mut(peer)
@@ -111,7 +112,8 @@ impl Core {
         }
     }
 
-    /// Whose datagram to `to` begins so. One of an earlier connection belongs to no peer.
+    /// The peer whose datagram to `to` begins with `front`. A datagram of an earlier connection
+    /// belongs to no peer.
     fn sender_of(&self, to: Remote, front: &[u8]) -> Option<Peer> {
         let prefix = Prefix::peek(front).ok()?;
         let peer = *self.by_number.get(&prefix.from)?;
@@ -119,7 +121,7 @@ impl Core {
         (link.remote == to).then_some(peer)
     }
 
-    /// A source that should know says that the peer is gone, or is not there.
+    /// Handles a report, from a source that should know, that the peer is gone or does not exist.
     pub(super) fn handle_gone(
         &mut self,
         now: Time,
@@ -143,7 +145,7 @@ impl Core {
         }
     }
 
-    /// The peer's time has come.
+    /// Handles a peer's timer.
     pub(super) fn expire(&mut self, now: Time, peer: Peer, sink: &mut dyn Sink) {
         let connect_ms = self.config.connect_timeout.as_millis() as u64;
         let Some(state) = self.peers.get_mut(peer) else {
@@ -164,7 +166,8 @@ impl Core {
         }
     }
 
-    /// The caller drops a peer. What was accepted for it is still sent, if that is possible soon.
+    /// Drops a peer at the caller's request. Accepted packets are still sent, if that is possible
+    /// soon.
     pub fn disconnect(&mut self, now: Time, peer: Peer, sink: &mut dyn Sink) {
         if self.peers.shown(peer).is_none() {
             return;
@@ -200,7 +203,7 @@ impl Core {
         self.touch(now, lingering);
     }
 
-    /// A peer that we dropped is forgotten once it has everything.
+    /// Forgets a dropped peer once it has received everything.
     pub(super) fn let_go_if_done(&mut self, peer: Peer) {
         let done = self.peers.get(peer).is_some_and(|state| {
             let link = state.link.as_ref();
@@ -220,8 +223,8 @@ impl Core {
         }
     }
 
-    /// Whether a peer that we dropped has not got everything yet. A goodbye alone is not waited for:
-    /// a peer that misses it finds out.
+    /// Whether a dropped peer has not received everything. A goodbye alone is not waited for: a
+    /// peer that misses it detects the end otherwise.
     pub fn still_sends(&self) -> bool {
         self.peers.iter().any(|state| match state.origin {
             Origin::Lingering { owes_nothing, .. } => !owes_nothing || state.session.has_output(),

@@ -7,32 +7,35 @@ use causeway_sys::secret::Secret;
 /// The settings of one [`Udp`](super::Udp).
 #[derive(Clone)]
 pub struct UdpConfig {
-    /// The cluster's key. Both sides of a connection hold the same, or neither holds one; without it,
-    /// only processes of the same user on this host are talked to, over loopback addresses.
-    /// Everything is encrypted in both cases: an attacker that can inject a datagram could otherwise forge one.
+    /// The cluster's key. Both sides of a connection hold the same, or neither holds one; without
+    /// it, connections are made only with processes of the same user on this host, over loopback
+    /// addresses. Everything is encrypted in both cases: an attacker that can inject a datagram
+    /// could otherwise forge one.
     pub key: Option<Secret>,
-    /// How long connecting to a peer, with everything up to mutual trust, may take.
+    /// How long connecting to a peer may take, including authentication.
     pub connect_timeout: Duration,
-    /// How long a peer that owes us something may be silent. Only the peer's process itself
-    /// answers, so a process that others send to must poll more often than this.
+    /// How long a peer that has yet to reply to something may be silent. Only the peer's process
+    /// itself replies, so a process that others send to must poll more often than this.
     pub liveness_timeout: Duration,
-    /// A peer that is silent for so long is asked for a sign of life. If it is gone, its host says so.
+    /// A peer that is silent for this long is probed. If its process is gone, its host reports
+    /// that.
     pub probe_interval: Duration,
-    /// How long a peer of which its host says that it is gone has to show that it is not.
+    /// How long a peer, after its host has reported that its process is gone, has to prove the
+    /// opposite.
     pub suspicion_timeout: Duration,
     /// How long packets that were accepted before a disconnect may take to leave.
     pub linger_timeout: Duration,
-    /// How many bytes of packets may wait for one peer.
+    /// Most bytes of packets that may be queued for one peer.
     pub queue_bytes: usize,
-    /// How much one peer may send before it is acknowledged, and so how much of it is kept that came
-    /// before its turn.
+    /// How much one peer may send before it is acknowledged, and so how much out-of-order data is
+    /// kept.
     pub window_bytes: usize,
-    /// How many transfers with one peer may be unfinished.
+    /// Most transfers with one peer that may be in progress.
     pub max_transfers: usize,
-    /// How many peers there may be.
+    /// Most peers.
     pub max_peers: usize,
-    /// How many connections that are not trusted yet may stand at one time, beside the peers. A user of this host, or
-    /// another host, has half of them at most.
+    /// Most connections that are not trusted yet at any one time, in addition to the peers. A user
+    /// of this host, or another host, has at most half of them.
     pub max_half_open: usize,
 }
 

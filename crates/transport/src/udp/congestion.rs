@@ -1,4 +1,4 @@
-//! How much may be on its way at one time: NewReno (RFC 9002, 7, without pacing).
+//! How much may be in flight at one time: NewReno (RFC 9002, 7, without pacing).
 
 /// The window begins with this many datagrams.
 const FIRST_DATAGRAMS: usize = 10;
@@ -15,7 +15,7 @@ pub(super) struct Window {
     /// The window never grows above this.
     most: usize,
     datagram_bytes: usize,
-    /// Losses of numbers below this belong to a drop of the window that was already made.
+    /// A loss of a number below this belongs to a reduction of the window that was already made.
     recovered_from: u64,
     /// Bytes acknowledged since the window last grew, in congestion avoidance.
     credit: usize,
@@ -43,8 +43,8 @@ impl Window {
         self.datagram_bytes = datagram_bytes;
     }
 
-    /// `bytes` were acknowledged, up to `number`. `limited` says whether the window was what held the
-    /// sender back: if not, there is no reason to let it grow.
+    /// Notes that `bytes` were acknowledged, up to `number`. `limited`: the window was what held
+    /// the sender back; if not, there is no reason to let it grow.
     pub(super) fn acknowledged(&mut self, bytes: usize, number: u64, limited: bool) {
         if number < self.recovered_from || !limited {
             return;
@@ -60,7 +60,7 @@ impl Window {
         }
     }
 
-    /// `number` was lost, when `next` is the number that will be used next.
+    /// Notes that `number` was lost, when `next` is the next number to be used.
     pub(super) fn lost(&mut self, number: u64, next: u64) {
         if number < self.recovered_from {
             return;
@@ -71,7 +71,7 @@ impl Window {
         self.credit = 0;
     }
 
-    /// Nothing has come back for several timeouts.
+    /// Notes that nothing was acknowledged for several timeouts.
     pub(super) fn collapse(&mut self) {
         self.bytes = self.least();
         self.credit = 0;

@@ -1,4 +1,4 @@
-//! Proofs that a caller receives what is sent to its address, which cost the callee no memory.
+//! Proofs that a caller receives datagrams at its address, which cost the callee no memory.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use sha2::{Digest, Sha256};
 
 use super::Time;
 
-/// How long a cookie is good for.
+/// How long a cookie is valid.
 const VALID_FOR: Duration = Duration::from_secs(10);
 
-/// Bytes of the time in front of the proof.
+/// Bytes of the time before the proof.
 const TIME_BYTES: usize = 8;
 
-/// Makes cookies and knows them again.
+/// Makes and verifies cookies.
 pub(super) struct Cookies {
     secret: Secret,
 }
@@ -27,11 +27,11 @@ impl Cookies {
         }
     }
 
-    /// The cookie for a caller at `address` that calls its end of the connection `caller`.
+    /// The cookie for a caller at `address` whose number for the connection is `caller`.
     pub(super) fn make(&self, address: SocketAddr, caller: u64, now: Time) -> [u8; COOKIE_BYTES] {
         let time = (now.as_millis() as u64).to_le_bytes();
-        // Every field has a fixed length, and a part of the digest is kept back: SHA-256 needs no
-        // further construction to be a keyed proof here.
+        // Every field has a fixed length, and a part of the digest is not revealed: SHA-256 needs
+        // no further construction to be a keyed proof here.
         let mut digest = Sha256::new();
         digest.update(self.secret.expose());
         digest.update(time);
@@ -51,7 +51,7 @@ impl Cookies {
         cookie
     }
 
-    /// Whether `cookie` is one of ours for this caller, and fresh.
+    /// Whether `cookie` was made here for this caller, and is still valid.
     pub(super) fn accepts(
         &self,
         cookie: &[u8; COOKIE_BYTES],
@@ -67,7 +67,7 @@ impl Cookies {
             return false;
         }
         let expected = self.make(address, caller, made_at);
-        // In constant time: the difference says nothing about where it lies.
+        // In constant time, so that the time does not show where the difference is.
         let differences = expected.iter().zip(cookie).map(|(a, b)| a ^ b);
         differences.fold(0, |all, one| all | one) == 0
     }

@@ -2,15 +2,14 @@
 //! clock or source of randomness of its own.
 //!
 //! # Order of calls
-//! Whenever there is something to be told:
 //! [`Core::handle_datagram`] for each datagram that has arrived, [`Core::handle_unreachable`] for
-//! each datagram that the system says could not be delivered, [`Core::handle_timer`] when
-//! [`Core::next_deadline`] has come, and commands ([`Core::send`], [`Core::transfer`], …) at will.
-//! After any of them: [`Core::poll_events`] until it returns `false`, and [`Core::poll_transmit`]
-//! until it returns `None`; what it gives is to be sent in this order, and may be lost. `now` never
-//! goes back.
+//! each datagram that the system reports as undeliverable, [`Core::handle_timer`] when
+//! [`Core::next_deadline`] is reached, and commands ([`Core::send`], [`Core::transfer`], …) at
+//! will. After any of them: [`Core::poll_events`] until it returns `false`, and
+//! [`Core::poll_transmit`] until it returns `None`; the datagrams that it returns are to be sent in
+//! this order, and may be lost. `now` never goes back.
 //!
-//! How peers come up is in `opening`, how they go down in `closing`.
+//! Connections begin in `opening` and end in `closing`.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -31,32 +30,33 @@ use crate::method::{Access, Atomic, Identity, Peer, Readiness, Sink, Transfer};
 use crate::session::{Bounds, Session};
 use crate::table::Table;
 
-/// Datagrams that one peer may send before it is the next one's turn.
+/// Datagrams that one peer may send before the next one's turn.
 const DATAGRAMS_PER_BURST: u32 = 8;
 
-/// Replies to addresses without a connection that may wait; more are left out, as if the network had lost them.
+/// Replies to addresses without a connection that may be queued; further ones are dropped, as if
+/// the network had lost them.
 pub(super) const MAX_REPLIES: usize = 256;
 
-/// As many of them may be for one host, so that it leaves the others some.
+/// Most of them that may be for one host, so that others get some too.
 pub(super) const MAX_REPLIES_PER_HOST: usize = MAX_REPLIES / 4;
 
-/// What the core asks of its driver while it handles a datagram.
+/// What the core needs from its driver while it handles a datagram.
 pub trait Environment {
-    /// Without a key: which process holds the socket at `remote`, which is said to be `holder`; the error says
-    /// why it is not talked to.
+    /// Without a key: verifies the process that holds the socket at `remote` and claims to be
+    /// `holder`; the error states why it is refused.
     fn verify(&mut self, remote: Remote, holder: Holder) -> Result<Identity, String>;
 
-    /// Which process and descriptor number hold our socket of this number.
+    /// The process and descriptor number that hold our socket of this number.
     fn holder(&self, socket: u32) -> Holder;
 
-    /// How large a datagram may be on the way to `remote`.
+    /// The largest datagram on the path to `remote`, in bytes.
     fn datagram_bytes(&self, remote: Remote) -> usize;
 
-    /// Fills `into` with random numbers that no attacker can guess.
+    /// Fills `into` with random numbers that no attacker can predict.
     fn random(&mut self, into: &mut [u8]);
 
-    /// Whether segments travel in the clear when there is no key: in simulated networks, which look
-    /// into them and alter them. Over anything that others can send to, never.
+    /// Whether segments are sent in the clear when there is no key: in simulated networks, which
+    /// read and alter them. Never over anything that other processes can send to.
     fn is_in_the_clear(&self) -> bool {
         false
     }
@@ -67,16 +67,16 @@ pub struct Core {
     pub(super) config: UdpConfig,
     pub(super) peers: Table<Box<PeerState>>,
     pub(super) by_address: HashMap<Address, Peer>,
-    /// By our number for the connection.
+    /// By this side's number for the connection.
     pub(super) by_number: HashMap<u64, Peer>,
-    /// Callers by where they call from and their number for the connection.
+    /// Callers, by address and by their number for the connection.
     pub(super) by_caller: HashMap<(Remote, u64), Peer>,
-    /// The sockets that take calls.
+    /// The sockets on which connections are accepted.
     pub(super) listening: BTreeSet<u32>,
     pub(super) cookies: Cookies,
-    /// What stands for the cluster's key where there is none.
+    /// The key that is used if there is no cluster's key.
     pub(super) public_key: Secret,
-    /// Callers that have not come up.
+    /// Callers whose connection is not up yet.
     pub(super) half_open: HalfOpen<Time>,
     pub(super) limit_log: LogLimit<Time>,
     pub(super) refusal_log: LogLimit<Time>,
@@ -85,7 +85,7 @@ pub struct Core {
     timers: BTreeSet<(Time, Peer)>,
     /// Datagrams that belong to no connection.
     pub(super) replies: VecDeque<(Remote, Vec<u8>)>,
-    /// The last datagram was a reply: it is the turn of the peers, if they have any.
+    /// The last datagram was a reply: now it is the turn of the peers, if they have any.
     replied: bool,
     pub(super) scratch: Scratch,
 }
@@ -114,12 +114,12 @@ impl Core {
         }
     }
 
-    /// Has calls taken that come to a socket.
+    /// Accepts connections on a socket.
     pub fn take_calls(&mut self, socket: u32) {
         self.listening.insert(socket);
     }
 
-    /// How much peers that come from now on may send ahead.
+    /// Sets how much peers that connect from now on may send ahead.
     pub fn set_window_bytes(&mut self, bytes: usize) {
         self.config.window_bytes = bytes;
     }
@@ -148,7 +148,7 @@ impl Core {
         Ok(peer)
     }
 
-    /// The handle that [`Core::connect`] gave for `address`.
+    /// The handle that [`Core::connect`] returned for `address`.
     pub fn known(&self, address: &Address) -> Option<Peer> {
         self.by_address.get(address).copied()
     }
@@ -197,7 +197,7 @@ impl Core {
         Ok(())
     }
 
-    /// See [`crate::Method::grant`]. `random` gives keys.
+    /// See [`crate::Method::grant`]. `random` is the source of keys.
     pub fn grant(
         &mut self,
         peer: Peer,
@@ -240,7 +240,7 @@ impl Core {
         }
     }
 
-    /// Whether packets have not been sent once, as far as they are at all before the peer is reported down.
+    /// Whether packets have never been sent that will be sent before the peer is reported down.
     pub fn holds_packets(&self, peer: Peer) -> bool {
         let state = self.peers.get(peer);
         state.is_some_and(|state| match &state.link {
@@ -269,7 +269,7 @@ impl Core {
         }
     }
 
-    /// The peer, if its handle was given out.
+    /// The peer, if its handle was returned or reported to the caller.
     pub(super) fn state(&mut self, peer: Peer) -> Result<&mut PeerState, SendError> {
         self.peers
             .get_mut(peer)
@@ -278,7 +278,7 @@ impl Core {
             .ok_or(SendError::Gone(PeerError::Disconnected))
     }
 
-    /// Sees to it that there is a connection to the peer, at least begun.
+    /// Makes sure that a connection to the peer exists or has begun.
     fn reach(
         &mut self,
         now: Time,
@@ -295,7 +295,7 @@ impl Core {
         Ok(())
     }
 
-    /// After anything that concerns a peer: has it looked at when it can send, and when its time comes.
+    /// Updates a peer's place in the queues and timers, after anything that concerns it.
     pub(super) fn touch(&mut self, now: Time, peer: Peer) {
         let Some(state) = self.peers.get_mut(peer) else {
             return;
@@ -326,7 +326,7 @@ impl Core {
         }
     }
 
-    /// Takes a peer out of the table, and everything that leads to it.
+    /// Removes a peer from the table, and everything that refers to it.
     pub(super) fn forget(&mut self, peer: Peer) -> Option<Box<PeerState>> {
         self.unlink(peer);
         let state = self.peers.remove(peer)?;
@@ -339,7 +339,7 @@ impl Core {
         Some(state)
     }
 
-    /// Ends a peer's connection: nothing that comes finds it any more.
+    /// Ends a peer's connection: no datagram finds it any more.
     pub(super) fn unlink(&mut self, peer: Peer) {
         let Some(link) = self.peers.get_mut(peer).and_then(|state| state.link.take()) else {
             return;
@@ -374,7 +374,7 @@ impl Core {
         }
     }
 
-    /// Reports what has happened without a datagram. Returns whether there was anything.
+    /// Reports events that need no datagram. Returns whether there were any.
     pub fn poll_events(
         &mut self,
         now: Time,
@@ -420,9 +420,10 @@ impl Core {
         !self.due.is_empty() || !self.ready.is_empty() || !self.replies.is_empty()
     }
 
-    /// Appends the next datagram to `out` and says where it goes; `None` if there is none now.
+    /// Appends the next datagram to `out` and returns its destination; `None` if there is none now.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Remote> {
-        // Replies and peers alternate: however many addresses without a connection want replies, peers get half of what is sent.
+        // Replies and peers alternate: however many addresses without a connection are sent
+        // replies, peers get half of the datagrams.
         let reply_first = !self.replied;
         self.replied = false;
         if reply_first && let Some(to) = self.transmit_reply(out) {
@@ -469,14 +470,15 @@ impl Core {
         None
     }
 
-    /// When [`Core::handle_timer`] wants to be called.
+    /// When [`Core::handle_timer`] has to be called next.
     pub fn next_deadline(&self) -> Option<Time> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Does what the time demands.
+    /// Handles the timers that have expired.
     pub fn handle_timer(&mut self, now: Time, sink: &mut dyn Sink) {
-        // First all whose time has come: some are due again as long as they have sent nothing.
+        // All expired timers are collected first: some peers are due again as long as they have
+        // sent nothing.
         let mut come = Vec::new();
         while let Some(&(at, peer)) = self.timers.first() {
             if at > now {
@@ -494,7 +496,7 @@ impl Core {
         }
     }
 
-    /// Takes a datagram that came from `from`.
+    /// Handles a datagram that came from `from`.
     pub fn handle_datagram(
         &mut self,
         now: Time,
@@ -503,7 +505,7 @@ impl Core {
         environment: &mut dyn Environment,
         sink: &mut dyn Sink,
     ) {
-        // Whatever was altered on the way counts as lost.
+        // Datagrams that were altered on the way count as lost.
         let Ok(datagram) = Datagram::decode(bytes) else {
             return;
         };
@@ -538,14 +540,15 @@ impl Core {
         }
     }
 
-    /// Tells a sender that there is no connection of these numbers here.
+    /// Notifies a sender that there is no connection with these numbers here.
     pub(super) fn disown(&mut self, to: Remote, theirs: u64, ours: u64) {
         let mut reset = Vec::new();
         datagram::encode_reset(theirs, ours, &mut reset);
         self.reply(to, reset);
     }
 
-    /// The connection that a datagram belongs to. A sender without one gets a reset if it wants a reply.
+    /// The connection that a datagram belongs to. A sender without a connection gets a reset if it
+    /// wants a reply.
     fn addressee(
         &mut self,
         from: Remote,
@@ -593,7 +596,7 @@ impl Core {
         self.scratch.opened = opened;
     }
 
-    /// A segment that is the peer's without doubt.
+    /// Handles a segment that is certain to be from the peer.
     fn segment(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! The peer's half of the stream: which numbers have arrived, and spans that came before their turn.
+//! The peer's half of the stream: which numbers have arrived, and spans that arrived out of order.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use causeway_wire::datagram::{Ack, BITMAP_WORDS, FIRST_LIMIT};
 use super::Time;
 use crate::error::PeerError;
 
-/// An acknowledgement waits for company at most this long.
+/// An acknowledgement waits for others at most this long.
 pub(super) const ACK_DELAY: Duration = Duration::from_millis(2);
 
-/// As many datagrams are acknowledged at once.
+/// This many datagrams are acknowledged at once.
 const ACK_EVERY: u32 = 2;
 
-/// The most spans that are kept before their turn; more are treated as lost.
+/// The most out-of-order spans that are kept; further ones are treated as lost.
 const MAX_HELD: usize = 1024;
 
 /// Numbers that are remembered below the largest.
@@ -26,15 +26,15 @@ pub(super) struct Incoming {
     largest: Option<u64>,
     largest_at: Time,
     bitmap: [u64; BITMAP_WORDS],
-    /// Up to where the stream has been taken.
+    /// The offset up to which the stream has been delivered.
     next: u64,
-    /// How far the stream may run ahead of that.
+    /// How far ahead of that the peer may send.
     window_bytes: u64,
-    /// The furthest that the peer may go, by what it was told.
+    /// The furthest offset that the peer may send, as announced to it.
     limit: u64,
     held: BTreeMap<u64, Vec<u8>>,
     held_bytes: usize,
-    /// Datagrams that want to be acknowledged and were not.
+    /// Datagrams that have yet to be acknowledged.
     unacknowledged: u32,
     ack_at: Option<Time>,
 }
@@ -55,13 +55,13 @@ impl Incoming {
         }
     }
 
-    /// Memory held now.
+    /// Memory that is allocated now.
     pub(super) fn owned_bytes(&self) -> usize {
         self.held_bytes + self.held.len() * size_of::<(u64, Vec<u8>)>()
     }
 
-    /// Whether a datagram of this number has not arrived before. What is too old to be remembered
-    /// counts as having arrived.
+    /// Whether a datagram of this number has not arrived before. A number that is too old to be
+    /// remembered counts as having arrived.
     pub(super) fn is_new(&self, number: u64) -> bool {
         let Some(largest) = self.largest else {
             return true;
@@ -78,7 +78,7 @@ impl Incoming {
         }
     }
 
-    /// Notes that a datagram of this number, which is new, has arrived.
+    /// Notes the arrival of a datagram with this number, which is new.
     pub(super) fn record(&mut self, number: u64, wants_ack: bool, now: Time) {
         match self.largest {
             Some(largest) if number < largest => {
@@ -86,7 +86,7 @@ impl Incoming {
                 if let Some(word) = self.bitmap.get_mut((bit / 64) as usize) {
                     *word |= 1 << (bit % 64);
                 }
-                // It fills a hole, or came after its time: the sender should know soon.
+                // It fills a gap, or arrived out of order: the sender should be notified soon.
                 self.unacknowledged += u32::from(wants_ack) * ACK_EVERY;
             }
             _ => {
@@ -109,8 +109,8 @@ impl Incoming {
         }
     }
 
-    /// Moves the bitmap so that it counts from a number that is larger by `ahead`; the number it
-    /// counted from becomes a bit of it.
+    /// Shifts the bitmap so that it is relative to a number that is larger by `ahead`; the number
+    /// that it was relative to becomes one of its bits.
     fn shift(&mut self, ahead: u64) {
         if ahead > REMEMBERED {
             self.bitmap = [0; BITMAP_WORDS];
@@ -135,8 +135,8 @@ impl Incoming {
         }
     }
 
-    /// Takes a span of the stream: what continues it goes to `deliver`, what is ahead is kept.
-    /// Returns whether it was taken; if not, the datagram must count as lost.
+    /// Accepts a span of the stream: what continues the stream is passed to `deliver`, what is
+    /// ahead is kept. Returns whether it was accepted; if not, the datagram must count as lost.
     pub(super) fn accept(
         &mut self,
         offset: u64,
@@ -197,13 +197,14 @@ impl Incoming {
         self.ack_at = Some(now);
     }
 
-    /// When it is due at the latest.
+    /// When an acknowledgement is due at the latest.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.ack_at
     }
 
-    /// The acknowledgement, which is then no longer owed; `None` if nothing has arrived since the last
-    /// one. The peer may send a window ahead, of which `held` bytes are taken by what was not used yet.
+    /// The acknowledgement, which is then no longer due; `None` if nothing has arrived since the
+    /// last one. The peer may send a window ahead, from which `held` bytes are subtracted that were
+    /// not consumed yet.
     pub(super) fn take_ack(&mut self, now: Time, held: usize) -> Option<Ack> {
         self.ack_at.take()?;
         self.unacknowledged = 0;

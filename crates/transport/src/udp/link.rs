@@ -1,6 +1,6 @@
-//! One incarnation of one connection: how it opens, and the two halves of its stream.
+//! One incarnation of one connection: its opening, and the two halves of its stream.
 //!
-//! Pure: time comes from the caller, datagrams go to a vector.
+//! Without I/O: the caller passes the time, and datagrams are appended to a vector.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,19 +23,20 @@ use crate::session::{MAIN, Session};
 const FIRST_REPEAT: Duration = Duration::from_millis(50);
 const MOST_REPEAT: Duration = Duration::from_secs(1);
 
-/// Cookies that have an opening repeated at once.
+/// How many cookies make an opening be repeated at once.
 const MAX_HURRIES: u32 = 4;
 
-/// How many times as long as [`UdpConfig::liveness_timeout`] a peer may be silent that owes nothing.
+/// A peer from which no reply is due may be silent for this multiple of
+/// [`UdpConfig::liveness_timeout`].
 const IDLE_FACTOR: u32 = 10;
 
 /// Buffers that all connections share.
 pub(super) struct Scratch {
-    /// Bytes on their way from a session into its stream.
+    /// Bytes on the way from a session into its stream.
     stream: Vec<u8>,
     /// A segment that is about to be sealed.
     plain: Vec<u8>,
-    /// A segment that was opened.
+    /// A decrypted segment.
     pub(super) opened: Vec<u8>,
 }
 
@@ -49,27 +50,29 @@ impl Scratch {
     }
 }
 
-/// Our side of an opening.
+/// This side's state of an opening.
 pub(super) struct Opening {
     pub(super) greeting: Greeting,
-    /// Handshakes that may yet be answered: one for each cookie that came, the latest last.
+    /// Handshakes to which replies may still come: one for each cookie that came, the latest last.
     pub(super) noise: VecDeque<Begun>,
-    /// What a sender said that may not be the callee: believed when nothing better has come in time.
+    /// A refusal that may not be the callee's: the error to report if nothing better has come in
+    /// time.
     pub(super) refused: Option<PeerError>,
-    /// Acceptances of which the kernel did not confirm that they are the callee's.
+    /// Acceptances that the kernel did not confirm to be the callee's.
     pub(super) disbelieved: u64,
-    /// Cookies that came.
+    /// How many cookies have come.
     cookies: u32,
-    /// Whether the opening was sent as it stands.
+    /// Whether the opening was sent in its present form.
     sent: bool,
     repeat_at: Time,
     repeats: u32,
 }
 
 pub(super) enum Phase {
-    /// We have asked to be let in.
+    /// This side has asked to connect.
     Opening(Opening),
-    /// We let the peer in, with this answer; its first segment proves that it has it.
+    /// This side has accepted the peer, with this reply; the peer's first segment proves that it
+    /// has received it.
     Accepting(Greeting),
     Up,
 }
@@ -83,18 +86,18 @@ pub(super) struct Link {
     pub(super) phase: Phase,
     pub(super) seal: Option<Seal>,
     pub(super) outgoing: Outgoing,
-    /// Where in the stream the last packet ends that was put in, or data behind it.
+    /// The offset in the stream at which the last queued packet, or the data after it, ends.
     packets_end: u64,
     pub(super) incoming: Incoming,
     rtt: Rtt,
     window: Window,
     datagram_bytes: usize,
-    /// Until when it must be up.
+    /// When the connection has to be up.
     trust_deadline: Time,
     heard_at: Time,
-    /// Since when one side owes the other something.
+    /// Since when one side has yet to reply to the other.
     outstanding_since: Option<Time>,
-    /// Since when its host says that it is gone, in which words.
+    /// Since when its host reports that its process is gone, and how.
     suspected: Option<(Time, &'static str)>,
     probe_interval: Duration,
     suspicion_timeout: Duration,
@@ -149,17 +152,17 @@ impl Link {
         self.rtt.smoothed()
     }
 
-    /// Memory held now, apart from the session.
+    /// Memory that is allocated now, apart from the session.
     pub(super) fn owned_bytes(&self) -> usize {
         self.outgoing.owned_bytes() + self.incoming.owned_bytes()
     }
 
-    /// Whether packets have not been sent once.
+    /// Whether there are packets that were never sent.
     pub(super) fn holds_packets(&self, session: &Session) -> bool {
         session.queued_bytes() > 0 || self.outgoing.next() < self.packets_end
     }
 
-    /// Whether everything that the session had has arrived.
+    /// Whether all output of the session has arrived at the peer.
     pub(super) fn has_delivered_all(&self, session: &Session) -> bool {
         !session.has_output() && self.outgoing.is_done()
     }
@@ -172,7 +175,7 @@ impl Link {
         }
     }
 
-    /// The peer has let us in.
+    /// The peer has accepted the connection.
     pub(super) fn come_up(&mut self, theirs: u64, seal: Option<Seal>, now: Time) {
         self.theirs = theirs;
         self.seal = seal;
@@ -182,13 +185,14 @@ impl Link {
         self.outgoing.ping();
     }
 
-    /// A sign of life that only the peer could have given.
+    /// Notes a sign of life that only the peer could have sent.
     pub(super) fn heard(&mut self, now: Time) {
         self.heard_at = now;
         self.suspected = None;
     }
 
-    /// A datagram says that the peer is gone. It is asked, and given some time to prove the opposite.
+    /// A datagram reports that the peer is gone. The peer is probed, and given some time to prove
+    /// the opposite.
     pub(super) fn suspect(&mut self, now: Time, why: &'static str) {
         if self.is_up() && self.suspected.is_none() {
             self.suspected = Some((now, why));
@@ -196,8 +200,8 @@ impl Link {
         }
     }
 
-    /// Datagrams seem to be too large for the way to the peer. Those to a process of this host never are:
-    /// when they do not get there, it is because it does not look.
+    /// Datagrams seem to be too large for the path to the peer. Those to a process of this host
+    /// never are: if they do not arrive, it is because it does not poll.
     pub(super) fn shrink(&mut self) {
         if self.datagram_bytes > SAFE_DATAGRAM_BYTES && !self.remote.address.ip().is_loopback() {
             self.datagram_bytes = SAFE_DATAGRAM_BYTES;
@@ -205,8 +209,8 @@ impl Link {
         }
     }
 
-    /// Takes a segment of a number that is new. Returns whether it was taken, or had to be treated as
-    /// lost.
+    /// Handles a segment with a new number. If it cannot be accepted now, its number is not
+    /// recorded, so that it counts as lost.
     pub(super) fn input(
         &mut self,
         number: u64,
@@ -320,7 +324,7 @@ impl Link {
         true
     }
 
-    /// Moves bytes from the session to the stream, as far as they may be on their way at one time.
+    /// Moves bytes from the session to the stream, as far as the window permits.
     fn refill(&mut self, session: &mut Session, scratch: &mut Scratch) {
         let most = self.window_bytes.min(2 * self.window.bytes());
         while self.outgoing.kept_bytes() < most && session.has_output() {
@@ -339,7 +343,7 @@ impl Link {
         }
     }
 
-    /// When [`Link::expire`] wants to be called.
+    /// When [`Link::expire`] has to be called next.
     pub(super) fn deadline(&self) -> Option<Time> {
         match &self.phase {
             Phase::Opening(opening) => Some(opening.repeat_at.min(self.trust_deadline)),
@@ -349,7 +353,7 @@ impl Link {
                     .suspected
                     .map(|(since, _)| since + self.suspicion_timeout);
                 let stream = self.outgoing.deadline(&self.rtt);
-                // While something is in flight, its timeouts take the place of probes.
+                // While something is in flight, its timeouts replace probes.
                 let probe = match stream {
                     None => Some(self.heard_at + self.probe_interval),
                     Some(_) => None,
@@ -375,7 +379,7 @@ impl Link {
         }
     }
 
-    /// Notes whether either side owes the other something.
+    /// Notes whether either side has yet to reply to the other.
     pub(super) fn note_outstanding(&mut self, now: Time, session: &Session) {
         if !session.is_outstanding() && self.outgoing.is_done() {
             self.outstanding_since = None;
@@ -384,8 +388,8 @@ impl Link {
         }
     }
 
-    /// Does what the time demands; the error says why the connection, or the attempt to make one, is
-    /// over.
+    /// Handles the timer; the error states why the connection, or the attempt to make one, has
+    /// ended.
     pub(super) fn expire(&mut self, now: Time, connect_ms: u64) -> Result<(), PeerError> {
         if !self.is_up() {
             let refused = match &mut self.phase {
@@ -434,22 +438,22 @@ impl Opening {
         }
     }
 
-    /// Notes why an acceptance cannot be the callee's. The link goes on asking; if no valid acceptance comes in time, this
-    /// is the reason of its failure.
+    /// Notes why an acceptance cannot be the callee's. The link goes on trying; if no valid
+    /// acceptance comes in time, this is the reason that is reported.
     pub(super) fn note_invalid_acceptance(&mut self, reason: String) {
         self.disbelieved += 1;
         tracing::debug!(%reason, "an acceptance over UDP is not believed");
         self.refused = Some(PeerError::Unauthorised(reason));
     }
 
-    /// Whether this cookie is worth another handshake: none before the opening was sent with the one
-    /// before it, so that forged cookies cost no more than openings do.
+    /// Whether this cookie is worth another handshake: not before the opening was sent with the
+    /// previous one, so that forged cookies cost no more than openings do.
     pub(super) fn wants(&self, cookie: &[u8; COOKIE_BYTES]) -> bool {
         self.sent && self.greeting.cookie != *cookie
     }
 
-    /// Takes a cookie that is wanted. The first few have the opening sent again at once, more of them wait
-    /// for its turn.
+    /// Accepts a wanted cookie. The first few have the opening sent again at once, later ones wait
+    /// for the usual repetition.
     pub(super) fn take_cookie(&mut self, cookie: [u8; COOKIE_BYTES], now: Time) {
         self.greeting.cookie = cookie;
         self.sent = false;

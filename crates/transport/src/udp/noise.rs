@@ -1,5 +1,6 @@
-//! The cluster's key over datagrams, or the public one: one Noise message each way while a
-//! connection opens, then segments that are sealed each for itself, with their numbers as nonces.
+//! Encryption of datagrams with the cluster's key, or the public one: one Noise message each way
+//! while a connection opens, then segments that are sealed separately, with their numbers as
+//! nonces.
 
 use causeway_wire::datagram::{COOKIE_BYTES, FORMATS, NOISE_BYTES};
 use causeway_wire::formats::Formats;
@@ -10,7 +11,7 @@ use snow::{Error, HandshakeState, StatelessTransportState};
 
 use crate::trust::KEY_BYTES;
 
-/// The same as over TCP: no static keys, the cluster's key from the first message.
+/// As over TCP: no static keys, the cluster's key from the first message.
 const PROTOCOL: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 
 /// Bytes of an ephemeral key, and so of the random numbers that one handshake needs.
@@ -19,10 +20,10 @@ pub(super) const EPHEMERAL_BYTES: usize = 32;
 /// The seal of an open connection.
 pub(super) type Seal = Box<StatelessTransportState>;
 
-/// A handshake that was begun.
+/// A handshake that has begun.
 pub(super) type Begun = Box<HandshakeState>;
 
-/// Random numbers that the caller of the core gave.
+/// Random numbers that the caller of the core has passed in.
 #[derive(Clone)]
 struct SuppliedRandom([u8; EPHEMERAL_BYTES]);
 
@@ -34,7 +35,7 @@ impl Random for SuppliedRandom {
     }
 }
 
-/// Everything as usual, except where random numbers come from.
+/// The usual resolver, except for the source of random numbers.
 struct Resolver(SuppliedRandom);
 
 impl CryptoResolver for Resolver {
@@ -56,15 +57,15 @@ impl CryptoResolver for Resolver {
     }
 }
 
-/// What both sides know before the first message: a recorded one fits no other call, and no
-/// other place from which the same is said.
+/// Data that both sides know before the first message: a recorded message fits no other call, and
+/// no call from another address.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Call<'a> {
     /// The caller's number for the connection.
     pub(super) caller: u64,
-    /// The callee's proof, for a while, that the caller receives what is sent to its address.
+    /// The callee's proof, valid for a while, that the caller receives datagrams at its address.
     pub(super) cookie: &'a [u8; COOKIE_BYTES],
-    /// What the caller speaks, and what the callee speaks.
+    /// The formats that the caller speaks, and those that the callee speaks.
     pub(super) formats: [Formats; 2],
 }
 
@@ -74,7 +75,8 @@ impl Call<'_> {
         bytes.extend_from_slice(&self.caller.to_le_bytes());
         bytes.extend_from_slice(self.cookie);
         bytes.push(FORMATS.highest);
-        // An attacker on the way cannot talk two sides with several formats into an older one. Earlier builds have only one.
+        // An attacker on the path cannot make two sides with several formats use an older one.
+        // Earlier builds have only one.
         if self.formats != [FORMATS; 2] {
             bytes.extend(self.formats.map(|of| [of.lowest, of.above()]).concat());
         }
@@ -98,7 +100,7 @@ fn builder(
     }
 }
 
-/// The caller begins: its state, and its message.
+/// Begins the caller's handshake: returns its state, and its message.
 pub(super) fn call(
     key: &[u8; KEY_BYTES],
     of: Call<'_>,
@@ -110,7 +112,7 @@ pub(super) fn call(
     Ok((Box::new(state), message))
 }
 
-/// The callee replies to the caller's message. An error means that it holds another key.
+/// The callee's reply to the caller's message. An error means that the caller holds another key.
 pub(super) fn reply(
     key: &[u8; KEY_BYTES],
     of: Call<'_>,
@@ -125,7 +127,7 @@ pub(super) fn reply(
     Ok((Box::new(state.into_stateless_transport_mode()?), reply))
 }
 
-/// Whether the caller may go on with this reply; a forged one leaves the state as it was.
+/// Whether the caller accepts this reply; a forged one leaves the state as it was.
 pub(super) fn accepts_reply(begun: &mut Begun, reply: &[u8; NOISE_BYTES]) -> bool {
     let mut empty = [0; NOISE_BYTES];
     begun.read_message(reply, &mut empty).is_ok()

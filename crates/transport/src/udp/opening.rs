@@ -9,17 +9,18 @@
 //!   first segment ────────────────────────────►          up
 //! ```
 //!
-//! The caller repeats what is not answered, and with a key also what is refused: every host can forge a
-//! refusal, which therefore is only believed when the time is over. The same goes, without a key, for an
-//! acceptance from where the kernel knows no process that we talk to. The cookie proves that it receives what is sent to its address;
-//! the first segment that it is the one whose ephemeral key was in its opening. The Noise message fits
-//! its cookie alone: a recorded opening is worth no more than one place among the half-open, as long as
-//! its cookie is good, and only until another caller needs it.
+//! The caller repeats an opening without a reply, and with a key also a refused one: every host can
+//! forge a refusal, which therefore counts only when the time is up. Without a key, the same
+//! applies to an acceptance from an address where the kernel shows no permitted process. The cookie
+//! proves that the caller receives datagrams at its address; the first segment proves that the
+//! ephemeral key in the opening is the caller's. The Noise message is bound to its cookie: a
+//! recorded opening takes at most one slot for half-open connections, while its cookie is valid,
+//! and only until another caller needs the slot.
 //!
-//! Without a cluster's key the handshake is the same, under a key that is public. It says nothing
-//! about which process the other side is; that the kernel does, at the moment of opening. What it gives is
-//! that from then on only the process that was asked about has the connection's keys, whichever others may come
-//! to hold its port after it.
+//! Without a cluster's key the handshake is the same, under a key that is public. It proves nothing
+//! about which process the other side is; the kernel shows that, at the moment of opening. From
+//! then on only the process that the kernel was asked about has the connection's keys, whichever
+//! processes may use its port later.
 
 use std::time::Duration;
 
@@ -40,16 +41,17 @@ use crate::trust::refused;
 
 const PROTOCOL: &str = "the UDP method";
 
-/// Handshakes of one opening that are kept: the callee may have answered the one before the last.
+/// Handshakes of one opening that are kept: the callee may have replied to an earlier one than the
+/// last.
 const MAX_BEGUN: usize = 8;
 
-/// A half-open connection keeps its place for so long even if its own source needs it for another one. Sources that
-/// have fewer of them need not wait: see [`crate::half_open`].
+/// A half-open connection keeps its slot for this long even if its own source needs it for another
+/// one. Sources with fewer of them need not wait: see [`crate::half_open`].
 const HALF_OPEN_GRACE: Duration = Duration::from_secs(1);
 
-/// Our side.
+/// The calling side.
 impl Core {
-    /// The key of handshakes, if there are any.
+    /// The key of handshakes, unless segments are sent in the clear.
     fn secret(&self, environment: &dyn Environment) -> Option<Secret> {
         match &self.config.key {
             Some(key) => Some(key.clone()),
@@ -58,7 +60,7 @@ impl Core {
         }
     }
 
-    /// Begins to connect to the target at hand. Failure is reported by the next poll.
+    /// Begins to connect to the present target. The next poll reports a failure.
     pub(super) fn begin_to_connect(
         &mut self,
         now: Time,
@@ -104,7 +106,7 @@ impl Core {
         }
     }
 
-    /// A greeting, from a peer or from an address that has no connection.
+    /// Handles a greeting, from a peer or from an address that has no connection.
     pub(super) fn greeting(
         &mut self,
         now: Time,
@@ -130,7 +132,7 @@ impl Core {
         }
     }
 
-    /// The peer whose opening a greeting from `from` answers.
+    /// The peer whose opening a greeting from `from` replies to.
     pub(super) fn opening_to(&self, from: Remote, prefix: Prefix) -> Option<Peer> {
         let peer = *self.by_number.get(&prefix.to)?;
         let link = self.peers.get(peer)?.link.as_ref()?;
@@ -202,7 +204,7 @@ impl Core {
         let Phase::Opening(opening) = &mut link.phase else {
             return;
         };
-        // Asked before the handshake goes on: an answer that is not believed leaves it as it was.
+        // Verified before the handshake goes on: a reply that is not believed leaves it as it was.
         let identity = match keyed {
             true => Identity::Keyed,
             false => match environment.verify(link.remote, greeting.holder) {
@@ -216,7 +218,7 @@ impl Core {
                 .noise
                 .iter_mut()
                 .position(|begun| noise::accepts_reply(begun, &greeting.noise));
-            // A forged acceptance is not ours to end the connection for.
+            // A forged acceptance must not end the connection.
             let Some(begun) = answered.and_then(|at| opening.noise.remove(at)) else {
                 return;
             };
@@ -233,8 +235,8 @@ impl Core {
         self.touch(now, peer);
     }
 
-    /// Handles a datagram that refuses our connection, where nothing proves that the peer has sent it. With a key, it may come
-    /// from anywhere, and the link goes on asking.
+    /// Handles a datagram that refuses our connection, where nothing proves that the peer has sent
+    /// it. With a key, it may come from anyone, and the link goes on trying.
     pub(super) fn handle_doubtful_refusal(
         &mut self,
         now: Time,
@@ -251,7 +253,7 @@ impl Core {
         }
     }
 
-    /// A datagram of formats that this process does not speak.
+    /// Handles a datagram in formats that this process does not speak.
     pub(super) fn foreign(
         &mut self,
         now: Time,
@@ -282,7 +284,7 @@ impl Core {
 
 /// The callee's side.
 impl Core {
-    /// A caller wants to connect.
+    /// Handles a caller's opening.
     fn opened(
         &mut self,
         now: Time,
@@ -296,7 +298,7 @@ impl Core {
             return;
         }
         if !self.listening.contains(&from.socket) {
-            // This socket is for calling others.
+            // This socket is only for connecting to others.
             return self.disown(from, caller, 0);
         }
         if let Some(&peer) = self.by_caller.get(&(from, caller)) {
@@ -336,7 +338,7 @@ impl Core {
         theirs: Greeting,
         environment: &mut dyn Environment,
     ) {
-        // What costs least comes first, and nothing is kept before all of it is done.
+        // The cheapest checks come first, and no state is kept before all of them have passed.
         let (identity, source) = match &self.config.key {
             Some(_) => (Identity::Keyed, Source::host(from.address.ip())),
             None => match environment.verify(from, theirs.holder) {
@@ -355,7 +357,7 @@ impl Core {
             oldest.source == source && now < oldest.since + HALF_OPEN_GRACE
         };
         if in_its_way.as_ref().is_some_and(has_to_wait) {
-            return; // it asks again, and by then some have come up or run out of time
+            return; // it will repeat it, and by then some have come up or run out of time
         }
         let mut answer = greet(&self.config.key, from, environment);
         let mut seal = None;
@@ -372,7 +374,7 @@ impl Core {
                     seal = Some(sealed);
                     answer.noise = message;
                 }
-                Err(_) if self.config.key.is_none() => return, // not even an opening
+                Err(_) if self.config.key.is_none() => return, // not even a valid opening
                 Err(_) => return self.refuse(from, caller, Refusal::WrongKey),
             }
         }
@@ -410,13 +412,15 @@ impl Core {
         self.touch(now, peer);
     }
 
-    /// The caller repeats itself: the acceptance was lost, or is on its way.
+    /// Replies again to a caller that repeats its opening: the acceptance was lost, or is on its
+    /// way.
     fn accept_again(&mut self, from: Remote, peer: Peer, environment: &mut dyn Environment) {
         let Some(link) = self.peers.get(peer).and_then(|state| state.link.as_ref()) else {
             return;
         };
         if let Phase::Accepting(answer) = link.phase {
-            // Without a key the answer is only for the process that the kernel names, also the second time.
+            // Without a key, the reply is only for the process that the kernel shows, also the
+            // second time.
             let holder = Holder::default();
             if self.config.key.is_none() && environment.verify(from, holder).is_err() {
                 return;
@@ -453,7 +457,7 @@ impl Core {
     }
 }
 
-/// What both sides say of themselves.
+/// The greeting of either side.
 fn greet(key: &Option<Secret>, to: Remote, environment: &dyn Environment) -> Greeting {
     match key {
         Some(_) => Greeting {

@@ -1,8 +1,7 @@
-//! Our half of the stream: what was sent, what of it has arrived, what must be sent again.
+//! This side's half of the stream: what was sent, what has arrived, what must be sent again.
 //!
-//! Bytes wait in one buffer until they were acknowledged. What is sent are spans of it, each in a
-//! datagram of a fresh number; a datagram that is lost gives its span back, to be sent again, perhaps
-//! cut differently.
+//! Bytes stay in one buffer until they are acknowledged. Spans of it are sent, each in a datagram
+//! with a new number; the span of a lost datagram is sent again, perhaps split differently.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,16 +12,16 @@ use super::congestion::Window;
 use super::rtt::Rtt;
 use crate::error::PeerError;
 
-/// A datagram that so many later ones have overtaken is lost (RFC 9002, 6.1.1).
+/// A datagram that this many later ones have overtaken is lost (RFC 9002, 6.1.1).
 const OVERTAKEN_BY: u64 = 3;
 
-/// Datagrams that are sent again when nothing was heard for the timeout.
+/// Datagrams that are sent again when nothing was acknowledged within the timeout.
 const PROBES_PER_TIMEOUT: usize = 2;
 
-/// After so many timeouts in a row the window collapses, and smaller datagrams are tried.
+/// After this many timeouts in a row the window collapses, and smaller datagrams are tried.
 pub(super) const TIMEOUTS_TO_COLLAPSE: u32 = 3;
 
-/// A datagram on its way that its receiver shall acknowledge.
+/// A datagram in flight that its receiver has to acknowledge.
 #[derive(Debug, Clone, Copy)]
 struct SentDatagram {
     number: u64,
@@ -39,13 +38,13 @@ struct SentDatagram {
 #[derive(Debug)]
 pub(super) struct Outgoing {
     buffer: VecDeque<u8>,
-    /// Where in the stream `buffer` begins: everything before was acknowledged.
+    /// The offset in the stream at which `buffer` begins: everything before was acknowledged.
     start: u64,
-    /// Up to where the stream was sent.
+    /// The offset up to which the stream was sent.
     next: u64,
-    /// How far the peer lets the stream go.
+    /// The offset up to which the peer permits sending.
     limit: u64,
-    /// In the order of their numbers.
+    /// Ordered by number.
     sent: VecDeque<SentDatagram>,
     bytes_in_flight: usize,
     /// Lost spans by offset.
@@ -54,12 +53,12 @@ pub(super) struct Outgoing {
     largest_acknowledged: u64,
     /// Timeouts since something was last acknowledged.
     timeouts: u32,
-    /// Datagrams that may be sent whatever the window says.
+    /// Datagrams that may be sent regardless of the window.
     probes: usize,
     last_sent: Time,
     /// When a datagram that was overtaken counts as lost.
     overtaken_at: Option<Time>,
-    /// Whether the window has held us back since the last acknowledgement.
+    /// Whether the window has limited sending since the last acknowledgement.
     limited: bool,
 }
 
@@ -88,14 +87,14 @@ impl Outgoing {
         self.buffer.len()
     }
 
-    /// Memory held now.
+    /// Memory that is allocated now.
     pub(super) fn owned_bytes(&self) -> usize {
         self.buffer.capacity()
             + self.sent.capacity() * size_of::<SentDatagram>()
             + self.again.len() * size_of::<(u64, usize)>()
     }
 
-    /// Whether everything that was put in has arrived.
+    /// Whether everything has arrived.
     pub(super) fn is_done(&self) -> bool {
         self.buffer.is_empty()
     }
@@ -105,17 +104,17 @@ impl Outgoing {
         self.timeouts
     }
 
-    /// Puts bytes at the end of the stream.
+    /// Appends bytes to the stream.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend(bytes);
     }
 
-    /// Up to where the stream was sent.
+    /// The offset up to which the stream was sent.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Where the stream ends so far.
+    /// The offset at which the stream ends so far.
     pub(super) fn end(&self) -> u64 {
         self.start + self.buffer.len() as u64
     }
@@ -137,12 +136,12 @@ impl Outgoing {
         waits
     }
 
-    /// Whether a datagram is to be sent now even without data.
+    /// Whether a datagram should be sent now even without data.
     pub(super) fn wants_probe(&self) -> bool {
         self.probes > 0
     }
 
-    /// Has a datagram sent soon, whether there is data or not.
+    /// Has a datagram sent soon, with or without data.
     pub(super) fn ping(&mut self) {
         self.probes = self.probes.max(1);
     }
@@ -178,7 +177,7 @@ impl Outgoing {
         }
     }
 
-    /// A datagram of `bytes` that wants to be acknowledged has been sent.
+    /// Notes that a datagram of `bytes` was sent which has to be acknowledged.
     pub(super) fn sent(
         &mut self,
         number: u64,
@@ -200,7 +199,7 @@ impl Outgoing {
         self.probes = self.probes.saturating_sub(1);
     }
 
-    /// Takes an acknowledgement. The error says that the peer acknowledges what was never sent.
+    /// Handles an acknowledgement. The error states that the peer acknowledges what was never sent.
     pub(super) fn acknowledge(
         &mut self,
         ack: &Ack,
@@ -246,8 +245,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Everything before `received` has arrived. Returns the bytes of the datagrams up to number
-    /// `largest` that were still thought to be on their way.
+    /// Removes everything before `received`, which has arrived. Returns the bytes of the datagrams
+    /// up to number `largest` that still counted as in flight.
     fn release(&mut self, received: u64, largest: u64) -> usize {
         let Some(count) = received.checked_sub(self.start).filter(|&count| count > 0) else {
             return 0;
@@ -280,7 +279,7 @@ impl Outgoing {
         bytes
     }
 
-    /// Looks for datagrams that later ones have overtaken.
+    /// Finds datagrams that later ones have overtaken.
     fn find_lost(&mut self, now: Time, rtt: &Rtt, window: &mut Window) {
         let largest = self.largest_acknowledged;
         let patience = rtt.overtaken_for();
@@ -329,14 +328,14 @@ impl Outgoing {
         }
     }
 
-    /// When to look whether something is lost.
+    /// When to check whether something is lost.
     pub(super) fn deadline(&self, rtt: &Rtt) -> Option<Time> {
         let timeout =
             (self.bytes_in_flight > 0).then(|| self.last_sent + rtt.timeout(self.timeouts));
         [timeout, self.overtaken_at].into_iter().flatten().min()
     }
 
-    /// Does what the time demands.
+    /// Handles the timer.
     pub(super) fn expire(&mut self, now: Time, rtt: &Rtt, window: &mut Window) {
         if self.overtaken_at.is_some_and(|at| at <= now) {
             self.find_lost(now, rtt, window);
@@ -349,7 +348,8 @@ impl Outgoing {
         if self.timeouts == TIMEOUTS_TO_COLLAPSE {
             window.collapse();
         }
-        // The oldest spans go again; that they are lost is not certain, so the rest stays in flight.
+        // The oldest spans are sent again; it is not certain that they are lost, so the rest stays
+        // in flight.
         let mut found = 0;
         let mut spans = [(0, 0); PROBES_PER_TIMEOUT];
         for datagram in self.sent.iter_mut().filter(|datagram| datagram.in_flight) {

@@ -1,4 +1,4 @@
-//! What the core can tell about peers, for callers and for people.
+//! Information about peers, for callers and for people.
 
 use causeway_wire::tcp::MAX_PIECE;
 
@@ -18,7 +18,7 @@ impl Core {
         self.peers.shown(peer)?.identity
     }
 
-    /// Memory that is held for peers now, apart from the buffers of callers.
+    /// Memory that is allocated for peers now, apart from the buffers of callers.
     pub fn owned_bytes(&self) -> usize {
         let replies: usize = self.replies.iter().map(|(_, bytes)| bytes.len()).sum();
         let peers = self.peers.iter().map(|state| {
@@ -39,7 +39,7 @@ impl Core {
                     format!("being made; {count} replies were not the peer's and are ignored")
                 }
                 Phase::Opening(_) => "being made".to_owned(),
-                Phase::Accepting(_) => "proving who is there".to_owned(),
+                Phase::Accepting(_) => "authenticating the peer".to_owned(),
                 Phase::Up => "up".to_owned(),
             },
         };
@@ -48,7 +48,7 @@ impl Core {
                 "holds the cluster's key".to_owned()
             }
             Some(Identity::Local { uid, .. } | Identity::SocketOf { uid, .. }) => {
-                format!("user {uid} on this host, says the kernel")
+                format!("user {uid} on this host, as the kernel reports")
             }
             None => "not known yet".to_owned(),
         };

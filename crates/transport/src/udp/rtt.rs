@@ -1,22 +1,22 @@
-//! How long a round trip takes, and when to stop waiting for an answer (RFC 6298).
+//! How long a round trip takes, and when to stop waiting for a reply (RFC 6298).
 
 use std::time::Duration;
 
 use super::Time;
 
-/// Below this a timeout would be mostly about when the peer happens to poll.
+/// A lower timeout would mostly measure how often the peer polls.
 pub(super) const LEAST_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// Above this a healed network would be noticed too late.
+/// With a higher timeout, a network that works again would be noticed too late.
 pub(super) const MOST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The timeout before the first sample.
 const FIRST_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How often the timeout is doubled at most; `MOST_TIMEOUT` comes first.
+/// The most doublings of the timeout; `MOST_TIMEOUT` is reached first.
 const MOST_DOUBLINGS: u32 = 10;
 
-/// A datagram that is late by this part of a round trip, while a later one has arrived, is lost
+/// A datagram that is late by this fraction of a round trip, while a later one has arrived, is lost
 /// (RFC 9002, 6.1.2).
 const LATE_NUMERATOR: u32 = 9;
 const LATE_DENOMINATOR: u32 = 8;
@@ -31,7 +31,7 @@ pub(super) struct Rtt {
 }
 
 impl Rtt {
-    /// Takes a sample, of which the peer took `delay` before it answered.
+    /// Adds a sample, of which the peer took `delay` before it replied.
     pub(super) fn sample(&mut self, whole: Duration, delay: Duration) {
         let Some(smoothed) = self.smoothed else {
             self.smoothed = Some(whole);
@@ -41,7 +41,7 @@ impl Rtt {
             return;
         };
         self.least = self.least.min(whole);
-        // What the peer claims may not bring the round trip below what was seen.
+        // The peer's claim must not make the round trip shorter than the shortest that was seen.
         let sample = match whole.checked_sub(delay) {
             Some(less) if less >= self.least => less,
             _ => whole,

@@ -1,4 +1,4 @@
-//! Datagram I/O of the operating system: sockets of the kernel, its clock and its random numbers.
+//! Datagram I/O of the operating system: the kernel's sockets and random numbers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,23 +22,23 @@ use crate::method::Identity;
 use crate::resolve::{is_loopback, resolve};
 use crate::trust::{is_let_in, user};
 
-/// Datagrams between processes of one host. Larger ones would cost fewer system calls, but the
-/// kernel's usual buffers hold few of them.
+/// The size of datagrams between processes of one host. Larger ones would cost fewer system calls,
+/// but the kernel's usual buffers hold few of them.
 const LOOPBACK_BYTES: usize = 32 * 1024;
 
-/// What IPv6 (the larger of the two) and UDP put before a datagram.
+/// The headers of IPv6 (larger than those of IPv4) and UDP.
 const HEADERS_BYTES: usize = 40 + 8;
 
-/// Room for each datagram that is received: no peer is told to send larger ones.
+/// Room for each received datagram: no peer may send larger ones.
 const SLOT_BYTES: usize = LOOPBACK_BYTES;
 
-/// Datagrams taken in one round.
+/// Datagrams received in one round.
 const RECEIVES_PER_ROUND: usize = 16;
 
-/// Reports on datagrams that found no receiver, taken per socket and round.
+/// Reports on datagrams that found no receiver, received per socket and round.
 const REPORTS_PER_ROUND: usize = 64;
 
-/// Reports that are kept until the next look; of more, the later ones are left out.
+/// Most reports that are kept until the next poll; later ones are dropped.
 const MOST_NOTICED: usize = 256;
 
 /// Random numbers are drawn this many bytes at a time.
@@ -59,7 +59,7 @@ pub struct Sockets {
     epoll: OwnedFd,
     sockets: Vec<Socket>,
     random: Vec<u8>,
-    /// What was noticed, with the fronts of the datagrams concerned.
+    /// Reports that were received, with the first bytes of the datagrams concerned.
     noticed: Vec<(Remote, DeliveryError, [u8; PREFIX_BYTES])>,
     came: Vec<(SocketAddr, std::ops::Range<usize>)>,
     /// The socket that is read first in the next round.
@@ -70,7 +70,7 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// No sockets yet.
+    /// Without sockets yet.
     pub fn new() -> Result<Self, Error> {
         let system = |what: &str, source: io::Error| Error::System {
             what: what.to_owned(),
@@ -104,7 +104,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// Takes what the kernel has to say of datagrams that were sent; returns whether there was anything.
+    /// Receives the kernel's reports on datagrams that were sent; returns whether there were any.
     fn take_reports(&mut self) -> bool {
         let mut any = false;
         for number in 0..self.sockets.len() {
@@ -116,7 +116,7 @@ impl Sockets {
                     break;
                 };
                 any = true;
-                // Of a datagram that the kernel refused itself, sending has said so already.
+                // If the kernel itself refused a datagram, the send has reported that already.
                 let Some(address) = report.to else { continue };
                 let socket = number as u32;
                 self.notice(Remote { socket, address }, report.error, report.front());
@@ -134,14 +134,14 @@ impl Sockets {
 }
 
 impl Environment for Sockets {
-    /// Both have to be of one user.
+    /// Both processes have to be of the same user.
     ///
-    /// The kernel tells whose a socket is at this moment, and the handshake that is under way gives
-    /// keys to the process that receives at the port and sends from it now. Should another user get hold of
-    /// the port later, it can neither read what is still sent to it nor take part: it sees sealed
-    /// segments, until the connection is found dead. What remains is a process that gives up the port
-    /// between the handshake and this question, to a process of the right user: that process
-    /// disowns the connection, which ends, unless the port changes hands once more before it is asked.
+    /// The kernel shows the owner of a socket at this moment, and the handshake that is in progress
+    /// gives keys to the process that uses the port now. If another user's process gets the port
+    /// later, it can neither read what is still sent to the port nor take part: it sees sealed
+    /// segments, until the connection is found dead. One case remains: a process gives up the port
+    /// between the handshake and this check, to a process of the right user. That process disowns
+    /// the connection, which ends, unless the port changes hands once more before it is probed.
     fn verify(&mut self, remote: Remote, holder: Holder) -> Result<Identity, String> {
         let address = remote.address;
         if !is_loopback(address) {
@@ -152,7 +152,8 @@ impl Environment for Sockets {
         let me = rustix::process::geteuid().as_raw();
         let is_let_in = |owner: &net::Owner| is_let_in(owner.uid, me);
         let ours = self.sockets.get(remote.socket as usize).map(|s| s.address);
-        // The kernel's table, which can be long, is read only for callers that pass the quick question.
+        // The kernel's table, which can be long, is read only for callers that pass the quick
+        // check.
         let quick = match ours {
             Some(ours) => self.owners.of_datagram_socket(ours, address).ok(),
             None => None,
@@ -202,7 +203,8 @@ impl Environment for Sockets {
             if self.random.is_empty()
                 && let Err(error) = self.draw()
             {
-                // The kernel gives random numbers once it has given some; guessable ones are none.
+                // The kernel's random numbers do not fail once they have worked; there must be no
+                // fallback to predictable ones.
                 panic!("drawing random numbers: {error}");
             }
             *byte = self.random.pop().unwrap_or_default();
@@ -221,7 +223,7 @@ impl DatagramIo for Sockets {
         let number = self.sockets.len();
         let data = epoll::EventData::new_u64(number as u64);
         epoll::add(&self.epoll, &descriptor, data, epoll::EventFlags::IN)?;
-        // By its own way of counting, the kernel keeps about half of it.
+        // By its own accounting, the kernel keeps about half of it.
         let kept = datagram::receive_buffer_bytes(&descriptor)? / 2;
         self.buffer_bytes = self.buffer_bytes.min(kept);
         self.sockets.push(Socket {
@@ -257,7 +259,8 @@ impl DatagramIo for Sockets {
                 Ok(sent) => batch.advance(sent),
                 Err(error) => {
                     let kind = DeliveryError::of(&error);
-                    // An earlier datagram's misfortune is reported at the next call, whatever it is.
+                    // An error of an earlier datagram is reported at the next call, whichever
+                    // datagram that sends.
                     failures += 1;
                     if kind == DeliveryError::PortUnreachable && failures <= MAX_BATCH {
                         self.take_reports();
@@ -278,7 +281,7 @@ impl DatagramIo for Sockets {
             return;
         }
         if arrivals.room.is_empty() {
-            // Fresh from the kernel, and so without cost as long as nothing comes.
+            // Fresh pages from the kernel, which cost nothing as long as no datagram arrives.
             arrivals.room = vec![0; RECEIVES_PER_ROUND * SLOT_BYTES];
         }
         let mut room = &mut arrivals.room[..];
@@ -312,7 +315,7 @@ impl DatagramIo for Sockets {
         if failed {
             self.take_reports();
         }
-        // The fronts lie behind the last slot.
+        // The first bytes of such datagrams are behind the last slot.
         arrivals.room.truncate(RECEIVES_PER_ROUND * SLOT_BYTES);
         for (to, kind, front) in self.noticed.drain(..) {
             let start = arrivals.room.len();
@@ -347,7 +350,7 @@ impl DatagramIo for Sockets {
             tv_nsec: 0,
         });
         Some(measure(|| {
-            // Interrupted by a signal is as good as woken.
+            // An interruption by a signal counts as being woken.
             let _ = rustix::event::poll(&mut descriptor, Some(&most));
         }))
     }

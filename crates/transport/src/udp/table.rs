@@ -1,4 +1,4 @@
-//! The table of peers, and what is kept for each.
+//! The table of peers, and the state of each.
 
 use std::net::SocketAddr;
 
@@ -11,22 +11,22 @@ use crate::method::{Identity, Peer};
 use crate::session::Session;
 use crate::table::Table;
 
-/// How a peer came to be.
+/// How a peer was connected.
 pub(super) enum Origin {
-    /// We connect to it.
+    /// This process connects to it.
     Connected {
         targets: Vec<Remote>,
-        /// The target that is tried, or was reached.
+        /// The index of the target that is tried, or was reached.
         at: usize,
     },
-    /// It connected to us, is up, and was reported.
+    /// It connected to this process, is up, and was reported.
     Accepted,
-    /// It connected to us and is not up yet. Nothing was reported of it.
+    /// It connected to this process and is not up yet. It was not reported.
     HalfOpen(Entry<Time>),
-    /// We dropped it and wait for the last packets to arrive.
+    /// This process has dropped it and waits for the last packets to arrive.
     Lingering {
         until: Time,
-        /// Nothing but our goodbye is on its way.
+        /// Only our goodbye is in flight.
         owes_nothing: bool,
     },
 }
@@ -51,7 +51,7 @@ pub(super) struct PeerState {
     pub(super) due: bool,
     /// Datagrams sent in its present burst.
     pub(super) burst: u32,
-    /// Under which time it stands among the timers.
+    /// Its time in the timers.
     pub(super) timer: Option<Time>,
 }
 
@@ -74,7 +74,7 @@ impl PeerState {
         }
     }
 
-    /// Whether it takes one of the places for connections that are not trusted yet.
+    /// Whether it takes one of the slots for connections that are not trusted yet.
     pub(super) fn is_half_open(&self) -> bool {
         matches!(self.origin, Origin::HalfOpen(_))
     }
@@ -83,7 +83,7 @@ impl PeerState {
         matches!(self.origin, Origin::Lingering { .. })
     }
 
-    /// When something is to be done about it.
+    /// When its timer is due.
     pub(super) fn deadline(&self) -> Option<Time> {
         let linger = match self.origin {
             Origin::Lingering { until, .. } => Some(until),
@@ -95,7 +95,7 @@ impl PeerState {
 }
 
 impl Table<Box<PeerState>> {
-    /// The peer, if its handle was ever given out.
+    /// The peer, if its handle was ever returned or reported.
     pub(super) fn shown(&self, peer: Peer) -> Option<&PeerState> {
         self.get(peer)
             .map(Box::as_ref)

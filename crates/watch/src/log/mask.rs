@@ -27,7 +27,7 @@ pub enum MaskError {
     Entries,
 }
 
-/// Which events pass: a level for everything, and others for parts of the program. Written
+/// Which events are admitted: a level for everything, and others for parts of the program. Written
 /// `warn,engine=debug,fs.server=info`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mask {
@@ -116,7 +116,7 @@ impl fmt::Display for Mask {
 pub struct Masks {
     /// Events that are printed.
     pub printed: Mask,
-    /// Events that go into the ring.
+    /// Events that are recorded in the ring.
     pub recorded: Mask,
 }
 

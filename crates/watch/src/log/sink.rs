@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How long to wait for a slow reader of standard error before lines are left out.
+/// How long to wait for a slow reader of standard error before lines are dropped.
 const PATIENCE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
@@ -17,8 +17,8 @@ const NO_PATIENCE: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// Standard error or a file. A slow reader cannot make the process wait for long: lines that it does not take in time
-/// are left out, and counted. They are still in the ring.
+/// Standard error or a file. A slow reader cannot make the process wait for long: lines that it
+/// does not read in time are dropped, and counted. They are still in the ring.
 pub(super) struct Sink {
     file: Option<File>,
     left_out: AtomicU64,
@@ -59,7 +59,8 @@ impl Sink {
             self.left_out.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
-        // Standard error has no reader any more: writing would end a program that has not turned SIGPIPE off.
+        // Standard error has no reader any more: writing would end a program that has not disabled
+        // SIGPIPE.
         if ready[0].revents().contains(PollFlags::ERR) {
             return Ok(());
         }

@@ -1,8 +1,9 @@
-//! How two instances of the message layer begin: which formats of the packets each speaks, and which of them called.
+//! How a connection of two instances begins: which formats of the packets each speaks, and which of
+//! them called.
 //!
-//! The greeting has the same 16 bytes in every format. Everything else is said in the highest format that both sides
-//! speak. From [`INTRODUCING`] on, a caller that can be called itself introduces itself behind the greetings, so that the
-//! called process recognizes it.
+//! The greeting has the same 16 bytes in every format. All other packets are in the highest format
+//! that both sides speak. From [`INTRODUCING`] on, a caller that can be called itself introduces
+//! itself after the greetings, so that the called process recognizes it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,28 +18,30 @@ pub const INTRODUCING: u8 = 2;
 /// ([`Kind::ReadyToReceive`](super::Kind::ReadyToReceive)).
 pub const OFFERING: u8 = 3;
 
-/// The format in which messages may come in parts ([`Kind::Part`](super::Kind::Part)).
+/// The format in which messages may be sent in parts ([`Kind::Part`](super::Kind::Part)).
 pub const IN_PARTS: u8 = 4;
 
 /// Most addresses of an introduction.
 pub const MAX_INTRODUCED: usize = 16;
 
-/// Most bytes of one of them.
+/// Most bytes of each of them.
 pub const MAX_INTRODUCED_BYTES: usize = 1024;
 
 impl Formats {
-    /// What this build speaks of the message layer.
+    /// The formats of the message layer that this build speaks.
     pub const OURS: Self = Self {
         lowest: 1,
         highest: OFFERING,
     };
 
-    /// What instances speak whose messages may lie in many pieces, such as those of MPI: what their messages mean has formats of its
-    /// own ([`contact::FORMATS`](crate::contact::FORMATS)).
+    /// The formats of instances whose messages may be in many pieces, such as those of MPI: the
+    /// meaning of their messages has formats of its own
+    /// ([`contact::FORMATS`](crate::contact::FORMATS)).
     pub const IN_PARTS: Self = Self::only(IN_PARTS);
 
-    /// The word of the greeting that states these formats, and its number of regions, which stands for the highest format. A side
-    /// that speaks one format says what builds before [`INTRODUCING`] said.
+    /// The word of the greeting that states these formats, and its number of regions, which encodes
+    /// the highest format. A side that speaks one format sends the same as builds before
+    /// [`INTRODUCING`].
     pub(super) const fn to_words(self) -> (u64, u16) {
         let word = u64::from_le_bytes([b'C', b'W', b'B', b'M', self.lowest, 0, 0, 0]);
         match self.highest > self.lowest {
@@ -116,7 +119,7 @@ impl Introduction {
     }
 }
 
-/// Whether a text may stand in an introduction: it goes into logs.
+/// Whether a text is permitted in an introduction: it is logged.
 fn is_sound(address: &str) -> bool {
     let fits = (1..=MAX_INTRODUCED_BYTES).contains(&address.len());
     fits && !address.chars().any(char::is_control)

@@ -1,5 +1,6 @@
-//! How tables of fields become encoders and decoders: one pair of rules for each kind of field, and macros that go through
-//! the fields of a struct ([`record!`]), of an enumeration ([`variants!`]), or the codes of one without fields ([`codes!`]).
+//! Encoders and decoders from tables of fields: one pair of rules for each kind of field, and
+//! macros for structs ([`record!`]), enumerations ([`variants!`]), and enumerations without fields
+//! ([`codes!`]).
 //!
 //! Integers are little-endian; a list is a `u32` count and its items; bytes and text are a `u32` length and the bytes; an
 //! option is a byte 0 or 1 and the value; an enumeration is a byte and the variant's fields. A number in parentheses
@@ -189,7 +190,7 @@ macro_rules! take {
     };
 }
 
-/// A struct: its fields one after the other. Before them may come a byte that is always the same.
+/// A struct: its fields one after the other, optionally after a constant byte.
 macro_rules! record {
     ($type:ident $(, $first:literal = $code:expr)? ; {
         $($field:ident: $as:ident $(($($limit:expr),*))?),* $(,)?

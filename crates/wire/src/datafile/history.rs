@@ -1,5 +1,5 @@
-//! The latest writes that an I/O server has begun to store, in their order: they show whether a write that is
-//! repeated after a lost connection has been overwritten since.
+//! The latest writes that an I/O server has begun to store, in order: they show whether a write
+//! that is repeated after a lost connection has been overwritten since.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -20,9 +20,9 @@ const SEED: u64 = 0x6869_7374_6f72_790a;
 pub struct HistoryHeader {
     /// The server's file system.
     pub file_system: u128,
-    /// Of the server's directory.
+    /// Generation of the server's directory.
     pub generation: Generation,
-    /// The host's run in which the file was begun: none of an earlier one can be relied on.
+    /// The host's run in which the file was begun: a file of an earlier run cannot be relied on.
     pub boot: u128,
     /// When it was begun, in nanoseconds of the host's run.
     pub since: u64,
@@ -47,16 +47,16 @@ impl WriteId {
     }
 }
 
-/// Which bytes of a datafile an entry is about.
+/// The bytes of a datafile that an entry covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// `count` times `len` bytes, `step` bytes from one beginning to the next.
+    /// `count` ranges of `len` bytes, whose beginnings are `step` bytes apart.
     Steps {
         /// First byte.
         offset: u64,
         /// Bytes of each.
         len: u64,
-        /// From one to the next, at least `len`.
+        /// Distance between the beginnings of two ranges, at least `len`.
         step: u64,
         /// How many.
         count: u64,
@@ -65,10 +65,10 @@ pub enum Extent {
     Within {
         /// First byte.
         offset: u64,
-        /// Behind the last byte.
+        /// Offset after the last byte.
         end: u64,
     },
-    /// All from here on: a truncation.
+    /// All bytes from here on: a truncation.
     From {
         /// First byte.
         offset: u64,
@@ -78,7 +78,7 @@ pub enum Extent {
 /// One write, or a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryEntry {
-    /// Its number in the order of all; it lies in the place `position % HISTORY_ENTRIES`.
+    /// Its number in the order of all entries; it is stored at index `position % HISTORY_ENTRIES`.
     pub position: u64,
     /// Which write.
     pub write: WriteId,
@@ -186,7 +186,7 @@ impl Wire for HistoryEntry {
     }
 }
 
-/// Verifies the check that ends what `whole` begins with.
+/// Verifies the check at the end of the entry that `whole` begins with.
 fn check(mut whole: Reader<'_>, input: &mut Reader<'_>) -> Result<(), Malformed> {
     let summed = whole.take(HISTORY_ENTRY_BYTES - 8, "history")?;
     let check = input.u64("check of a history")?;

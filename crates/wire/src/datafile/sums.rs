@@ -1,4 +1,4 @@
-//! The sums of a datafile's blocks, and the place that they are bound to.
+//! The sums of a datafile's blocks, and their binding to a place.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -6,13 +6,14 @@ use super::layout::SUMS_BYTES;
 use crate::fs::{Generation, ObjectId};
 use crate::random;
 
-/// The place that the sums of a datafile are bound to: the same bytes have another sum in another datafile, and in another
-/// block. The metadata's incarnation is left out: an object number is never given out twice.
+/// The place to which the sums of a datafile are bound: the same bytes have another sum in another
+/// datafile, and in another block. The metadata's incarnation is left out, as object numbers are
+/// never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Binding(pub(super) u64);
 
 impl Binding {
-    /// That of an object's datafile in a directory of this generation.
+    /// The binding of an object's datafile in a directory of this generation.
     pub fn new(file_system: u128, generation: Generation, object: ObjectId) -> Self {
         let mut place = [0; 32];
         place[..16].copy_from_slice(&file_system.to_le_bytes());
@@ -21,7 +22,8 @@ impl Binding {
         Self(xxh3_64(&place))
     }
 
-    /// The sum of a block with this CRC-32C, never 0. Blocks are numbered from the front of the datafile.
+    /// The sum of a block with this CRC-32C, never 0. Blocks are numbered from the start of the
+    /// datafile.
     pub const fn sum(self, block: u64, crc: u32) -> u32 {
         match crc ^ self.mask(block) {
             0 => 1,
@@ -29,7 +31,8 @@ impl Binding {
         }
     }
 
-    /// SplitMix64's output number `block` for this seed, as each bit of it depends on all bits of both.
+    /// SplitMix64's output number `block` for this seed, of which each bit depends on all bits of
+    /// both.
     const fn mask(self, block: u64) -> u32 {
         (random::nth(self.0, block) >> 32) as u32
     }

@@ -8,9 +8,9 @@ use super::layout::BLOCK_BYTES;
 use super::sums::Binding;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within};
 
-/// Where the record begins in the file: in the header's page, behind the header's sector.
+/// Offset of the record in the file: in the header's page, after the header's sector.
 pub const WRITTEN_OFFSET: u64 = 512;
-/// Groups from the front on that have a bit each: 32 GiB of data.
+/// Groups from the first on that have a bit each: 32 GiB of data.
 pub const NEAR_GROUPS: u64 = 16 << 10;
 /// Most spans of groups behind these.
 pub const MAX_FAR_SPANS: usize = 94;
@@ -29,10 +29,10 @@ const _: () = assert!(
 /// The groups of a datafile that were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrittenGroups {
-    /// Of the datafile.
+    /// The binding of the datafile.
     pub binding: Binding,
-    /// First group and the one behind the last, ascending, with a gap between spans. At most [`MAX_FAR_SPANS`] reach beyond
-    /// [`NEAR_GROUPS`].
+    /// First group of each span and the one after its last, ascending, with gaps between spans. At
+    /// most [`MAX_FAR_SPANS`] spans reach beyond [`NEAR_GROUPS`].
     pub spans: Vec<(u64, u64)>,
 }
 
@@ -82,7 +82,7 @@ impl Wire for WrittenGroups {
             if first < least || end <= first {
                 return unknown("first written group", first);
             }
-            // The next one begins behind a gap.
+            // The next span begins after a gap.
             least = end.saturating_add(1);
             join(&mut spans, first, end);
         }

@@ -17,7 +17,7 @@ pub const SIGNED_BYTES: usize = 57;
 pub struct Rights(pub u8);
 
 impl Rights {
-    /// None but those that every capability gives: measuring the object.
+    /// No rights beyond those of every capability: measuring the object.
     pub const NONE: Self = Self(0);
     /// Reading.
     pub const READ: Self = Self(1);
@@ -25,7 +25,7 @@ impl Rights {
     pub const WRITE: Self = Self(2);
     /// Checking, moving aside and removing any datafile. Given to operators, for object 0.
     pub const OPERATE: Self = Self(4);
-    /// What the metadata server alone does to I/O servers. Never given to anybody.
+    /// What only the metadata server does to I/O servers. Never granted.
     pub const SERVE: Self = Self(8);
     const ALL: u8 = 15;
     /// In the byte of the rights, where a request shows a capability: the node follows.
@@ -49,23 +49,26 @@ impl Rights {
     }
 }
 
-/// A right that a metadata server has given to a user of a client. Useless to others: servers compare it with the sender of the request.
+/// A right that a metadata server has granted to a user of a client. Useless to others: servers
+/// compare it with the sender of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capability {
     /// The object: all of its datafiles. 0 for rights that belong to no object.
     pub object: ObjectId,
-    /// What may be done.
+    /// The permitted operations.
     pub rights: Rights,
-    /// The user that it was given to.
+    /// The user to which it was granted.
     pub uid: u32,
-    /// The node that it was given to, by a number that servers derive from its name; 0 if nodes do not prove which they are.
+    /// The node to which it was granted, by a number that servers derive from its name; 0 if nodes
+    /// do not prove which they are.
     pub node: u64,
-    /// The client that it was given to ([`Request::client`](super::Request::client)).
+    /// The client to which it was granted ([`Request::client`](super::Request::client)).
     pub client: u128,
-    /// When it was given, in microseconds since 1970 by the metadata server's clock, which never goes back for this. Those
-    /// that were given before the object's permissions changed have ended.
+    /// When it was granted, in microseconds since 1970 by the metadata server's clock, which never
+    /// goes back for this. Capabilities that were granted before the object's permissions changed
+    /// have ended.
     pub version: u64,
-    /// How long it is good, in milliseconds.
+    /// How long it is valid, in milliseconds.
     pub lifetime_ms: u32,
     /// The I/O servers that may be used: bit `n` for those whose number is `n` modulo 64.
     pub servers: u64,
@@ -74,7 +77,7 @@ pub struct Capability {
 }
 
 impl Capability {
-    /// What [`Capability::mac`] authenticates, as it also travels.
+    /// The bytes that [`Capability::mac`] authenticates, in their encoding.
     pub fn signed(&self) -> [u8; SIGNED_BYTES] {
         let mut out = [0; SIGNED_BYTES];
         out[..8].copy_from_slice(&self.object.0.to_le_bytes());
@@ -181,11 +184,11 @@ impl Wire for Capability {
 /// The right that an operation needs at an I/O server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// None: it says nothing of any object, or is the metadata server's to check.
+    /// None: the operation concerns no object, or is checked by the metadata server.
     Nothing,
-    /// One of these rights to the object; none in particular if they are [`Rights::NONE`].
+    /// One of these rights to the object; any capability if they are [`Rights::NONE`].
     Object(ObjectId, Rights),
-    /// The right to do this to all objects.
+    /// This right to all objects.
     Any(Rights),
 }
 

@@ -1,7 +1,8 @@
-//! Encodings of requests, replies and what they are made of (`docs/formats/fs.md`).
+//! Encodings of requests, replies and their parts (`docs/formats/fs.md`).
 //!
-//! The tables here are the format, in the notation of [`crate::codec::fields`]: fields travel in the order in which they
-//! stand. Numbers of variants are never used again for something else. Every list is also bounded by the message's own length.
+//! The tables here are the format, in the notation of [`crate::codec::fields`]: fields are encoded
+//! in the order of the table. Numbers of variants are never reused for something else. Every list
+//! is also bounded by the message's own length.
 
 use super::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
@@ -306,7 +307,7 @@ impl Wire for Timestamp {
     }
 }
 
-/// A byte with one bit per attribute that is present, then those.
+/// A byte with one bit per attribute that is present, then those attributes.
 impl Wire for SetAttributes {
     fn encode(&self, out: &mut Writer) {
         let present = [
@@ -349,7 +350,7 @@ impl Wire for SetAttributes {
     }
 }
 
-/// A name as directories have them: a client that joins it to a path stays below that path.
+/// A name that is valid in a directory: a client that joins it to a path stays below that path.
 impl Wire for Entry {
     fn encode(&self, out: &mut Writer) {
         out.bytes(&self.name);
@@ -375,7 +376,7 @@ impl Wire for Entry {
     }
 }
 
-/// A strip size and servers, neither of them nothing: a client divides by them.
+/// A strip size and servers, neither of them zero: a client divides by them.
 impl Wire for Distribution {
     fn encode(&self, out: &mut Writer) {
         out.u32(self.strip_size);

@@ -98,13 +98,15 @@ errnos! {
     CORRUPT = 1008, "stored data is damaged";
     /// Not carried out. Another [`super::Operation::Hello`] returns the identity of the server that is there now.
     WRONG_TARGET = 1009, "the request is meant for another server or another file system";
-    /// The client requests the node again: data is lost only if the file still exists and was not truncated.
+    /// The client requests the node again: data is lost only if the file still exists and was not
+    /// truncated.
     MISSING = 1010, "stored data is absent";
     /// Nothing was appended: the client begins again.
     OVERTAKEN = 1011, "others have appended since this client's turn to append ended";
-    /// Others may have had it since: what the lock protected is to be read again.
+    /// Another client may have held the lock since: what it protected has to be read again.
     LOCK_LOST = 1012, "a lock was lost, since the connection with the metadata server was";
-    /// The client asks the metadata server for another one, then repeats the request, which was not carried out.
+    /// The client requests another one from the metadata server, then repeats the request, which
+    /// was not carried out.
     CAPABILITY_ENDED = 1013, "the right to use the file has to be renewed";
     /// A write had begun when its capability ended, and a part of it may have been stored: the client asks for another capability and repeats
     /// the write as one that was sent before.

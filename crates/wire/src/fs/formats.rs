@@ -1,9 +1,10 @@
-//! The formats of requests and replies, and how the two sides find one that both speak.
+//! The formats of requests and replies, and how the two sides agree on one.
 //!
-//! The first byte of a message is its format. A client begins with the highest that it speaks, and from format 7 on says
-//! which is its lowest. A server replies in the request's format; a request of a format above all of its own is refused
-//! in the highest that it speaks, which the client goes on with ([`Reply::refusal_of`]). What stands in front of a
-//! request, and a failure as a whole, have the same bytes in every format.
+//! The first byte of a message is its format. A client begins with the highest that it speaks, and
+//! from format 7 on states which is its lowest. A server replies in the request's format; a request
+//! of a format above all of its own is refused in the server's highest, with which the client
+//! continues ([`Reply::refusal_of`]). The fields before a request, and a failure as a whole, have
+//! the same bytes in every format.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -33,7 +34,7 @@ pub const FORMATS: Formats = Formats {
     highest: ACLS,
 };
 
-/// The first format in which writes have numbers and servers tell their clocks.
+/// The first format in which writes have numbers and servers report their clocks.
 pub const NUMBERED_WRITES: u8 = 6;
 
 /// The first format whose requests state the lowest that the client speaks. Builds before spoke one format each.
@@ -42,12 +43,14 @@ pub(super) const STATING: u8 = 7;
 /// The format of replies that a metadata store keeps.
 pub const STORED_REPLIES: u8 = 6;
 
-/// The first format whose servers are asked for more than names, attributes and data, and whose writes have a turn.
+/// The first format with operations for more than names, attributes and data, and whose writes have
+/// a turn.
 pub const EXTENDED: u8 = 8;
 
 /// The first format whose metadata servers keep locks.
 pub const LOCKS: u8 = 9;
-/// The first format that tells files with holes from others, and has pipes, sockets and devices.
+/// The first format that distinguishes files with holes from others, and has pipes, sockets and
+/// devices.
 pub const NODES: u8 = 10;
 /// The first format whose metadata servers keep files that are open.
 pub const OPENS: u8 = 11;
@@ -60,17 +63,17 @@ pub const REVOCATIONS: u8 = 13;
 /// The first format whose servers have access control lists.
 pub const ACLS: u8 = 13;
 
-/// What both sides call this protocol in their errors.
+/// The name of this protocol in errors.
 const PROTOCOL: &str = "the file system's protocol";
 
-/// Room for a usual message beside the data inside it, so that writing it need not move it.
+/// Room for a usual message besides the data inside it, so that encoding it need not reallocate.
 const USUAL_BYTES: usize = 384;
 
 /// [`Operation::Extend`] on the wire.
 const EXTEND: u8 = 14;
 /// [`Operation::Write`] on the wire.
 const WRITE: u8 = 65;
-/// In front of an operation: an [`Opening`].
+/// The number before an operation with an [`Opening`].
 const OPENING: u8 = 120;
 
 impl Operation {
@@ -123,7 +126,8 @@ impl Operation {
 }
 
 impl Request {
-    /// The request in the highest of `formats`, of a client that speaks no lower one than the lowest of them.
+    /// Encodes the request in the highest of `formats`, for a client whose lowest format is the
+    /// lowest of them.
     pub fn to_bytes(&self, formats: Formats) -> Vec<u8> {
         let inside = match &self.operation {
             Operation::Write { inline, .. } => inline.len(),
@@ -202,7 +206,8 @@ impl Request {
         out.finish()
     }
 
-    /// Reads a request of a format that this build speaks. Its format is the highest of those that are returned.
+    /// Decodes a request of a format that this build speaks. Its format is the highest of those
+    /// that are returned.
     pub fn from_bytes(bytes: &[u8]) -> Result<(Self, Formats), Malformed> {
         let mut input = Reader::new(bytes);
         let format = take_format(&mut input)?;
@@ -262,12 +267,14 @@ impl Request {
 }
 
 impl Reply {
-    /// The reply in this format, without a capability: what an earlier one does not have is left out.
+    /// Encodes the reply in this format, without a capability: what an earlier format does not have
+    /// is left out.
     pub fn to_bytes(&self, format: u8) -> Vec<u8> {
         self.to_bytes_with(&None, format)
     }
 
-    /// The reply in this format, with a capability if it is a success and the format has them.
+    /// Encodes the reply in this format, with a capability if it is a success and the format has
+    /// them.
     pub fn to_bytes_with(&self, capability: &Option<Capability>, format: u8) -> Vec<u8> {
         let mut earlier =
             (format < NODES && self.lowest_format() >= NODES).then(|| self.for_earlier());
@@ -301,12 +308,12 @@ impl Reply {
         out.finish()
     }
 
-    /// Reads a reply of a format that this build speaks, which is returned with it.
+    /// Decodes a reply of a format that this build speaks, which is returned with it.
     pub fn from_bytes(bytes: &[u8]) -> Result<(Self, u8), Malformed> {
         Self::from_bytes_with(bytes).map(|(reply, _, format)| (reply, format))
     }
 
-    /// Reads a reply, with the capability that comes with it.
+    /// Decodes a reply, with the capability that comes with it.
     pub fn from_bytes_with(bytes: &[u8]) -> Result<(Self, Option<Capability>, u8), Malformed> {
         let mut input = Reader::new(bytes);
         let format = take_format(&mut input)?;
@@ -398,7 +405,7 @@ impl Reply {
                 }
                 _ => {}
             },
-            // They are there, and can be removed.
+            // They exist, and can be removed.
             Ok(ReplyBody::Entries { entries, .. }) => {
                 for entry in entries.iter_mut().filter(|entry| entry.kind.is_special()) {
                     entry.kind = Kind::File;
@@ -412,8 +419,8 @@ impl Reply {
         reply
     }
 
-    /// The format of a reply that refuses a request of the format `asked`, because the server does not speak it, and the server's
-    /// text.
+    /// The format of a reply that refuses a request of the format `asked`, because the server does
+    /// not speak it, and the server's text.
     pub fn refusal_of(bytes: &[u8], asked: u8) -> Option<(u8, Failure)> {
         let [format, 1, failure @ ..] = bytes else {
             return None;
@@ -424,13 +431,15 @@ impl Reply {
     }
 }
 
-/// In which format a server refuses a request of a format that it does not speak: one above its own formats in its highest,
-/// so that the client learns which that is; one below in the request's, since its client has none that is higher.
+/// In which format a server refuses a request of a format that it does not speak: one above its own
+/// formats in its highest, so that the client learns it; one below in the request's, since its
+/// client has none that is higher.
 pub fn format_of_refusal(asked: u8) -> u8 {
     asked.min(FORMATS.highest)
 }
 
-/// What a server tells a client that speaks `theirs`, whose request has none of the formats that the server speaks.
+/// The text of a server's refusal for a client that speaks `theirs`, which has none of the server's
+/// formats.
 pub fn refusal_text(theirs: Formats) -> String {
     Formats::refusal(theirs, FORMATS, PROTOCOL)
 }
@@ -438,7 +447,7 @@ pub fn refusal_text(theirs: Formats) -> String {
 /// The error of a client whose server has refused this format of its request.
 pub fn refused_text(format: u8, failure: Failure) -> String {
     match format >= STATING || FORMATS.has(format) {
-        // The server was told all of the client's formats, and names its own.
+        // The request has stated all of the client's formats, and the server's text names its own.
         true => failure.message,
         false => FORMATS.mismatch(Formats::only(format), PROTOCOL),
     }
@@ -561,8 +570,9 @@ fn take_operation(format: u8, input: &mut Reader<'_>) -> Result<Operation, Malfo
                 modified: Timestamp::decode(input)?,
                 version: input.u64("version")?,
                 reached: take!(list(10), input, "reached"),
-                // Without an end, holes or reserved room were made. A write is taken for one without a gap in front: most have none, and
-                // each file would count as one with holes otherwise.
+                // Without an end, holes or reserved room were made. Otherwise the write is assumed
+                // to leave no gap before it: most leave none, and otherwise each file would count
+                // as one with holes.
                 from: if end == 0 { NOT_KNOWN } else { 0 },
             })
         }

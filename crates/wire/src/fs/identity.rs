@@ -1,4 +1,4 @@
-//! The identity of a server, the target of a request, and which servers a file system consists of
+//! The identity of a server, the target of a request, and the servers of a file system
 //! (`docs/formats/fs.md`, section "Identities").
 //!
 //! A server's directory gets a random [`Generation`] when it is formatted, and the metadata a random
@@ -25,14 +25,14 @@ const MIN_LAYOUT_SERVER_BYTES: usize = 15;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Generation(pub u64);
 
-/// Names one life of a file system's metadata: random, drawn when they are formatted.
+/// Names one incarnation of a file system's metadata: random, drawn when they are formatted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Incarnation(pub u64);
 
 macro_rules! identifier {
     ($type:ident, $field:literal) => {
         impl $type {
-            /// Not known, or not given yet.
+            /// Not known, or not assigned yet.
             pub const NONE: Self = Self(0);
 
             /// Whether this is [`Self::NONE`].
@@ -54,15 +54,15 @@ macro_rules! identifier {
 identifier!(Generation, "generation");
 identifier!(Incarnation, "incarnation");
 
-/// The server that a request is meant for. A server carries out no request that is meant for another
-/// one; only [`super::Operation::Hello`] has none ([`Target::default`]).
+/// The server to which a request is addressed. A server carries out no request that is addressed to
+/// another one; only [`super::Operation::Hello`] has no target ([`Target::default`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Target {
     /// The file system's identity.
     pub file_system: u128,
     /// The formatting of the server's directory.
     pub generation: Generation,
-    /// The incarnation of the metadata that the sender goes by.
+    /// The incarnation of the metadata that the sender assumes.
     pub incarnation: Incarnation,
 }
 
@@ -81,12 +81,12 @@ pub struct ServerIdentity {
     pub generation: Generation,
     /// Its number in the layout; absent for a server that keeps no datafiles or was not enrolled yet.
     pub index: Option<u16>,
-    /// Of the metadata that it keeps, or that have enrolled it; none before that.
+    /// The incarnation of the metadata that it keeps, or that have enrolled it; none before that.
     pub incarnation: Incarnation,
 }
 
 impl ServerIdentity {
-    /// The server that a request must be meant for to be carried out here.
+    /// The target that a request must have to be carried out here.
     pub fn target(&self) -> Target {
         Target {
             file_system: self.file_system,
@@ -105,7 +105,7 @@ pub struct Greeting {
     pub pid: u32,
     /// Milliseconds since its start.
     pub uptime_ms: u64,
-    /// Identity of the host's present run: differs after the host has lost power.
+    /// Identity of the host's present run: it changes when the host restarts or loses power.
     pub boot: u128,
     /// Changes when a sync of its disk has failed: earlier unsynced data may be lost.
     pub failed_syncs: u64,
@@ -126,10 +126,10 @@ pub struct LayoutPart {
     pub servers: Vec<LayoutServer>,
 }
 
-/// An I/O server as the metadata know it.
+/// An I/O server as recorded in the metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayoutServer {
-    /// Its number in distributions, for ever.
+    /// Its number in distributions, which never changes.
     pub index: u16,
     /// Its name.
     pub name: String,

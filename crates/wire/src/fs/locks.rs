@@ -5,16 +5,16 @@ use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
 codes! {
-    /// Which locks exclude each other: those of one family.
+    /// Families of locks: only locks of one family exclude each other.
     pub enum LockFamily: "family of locks" {
-        /// Of ranges of bytes, as `fcntl` makes them: owners are processes.
+        /// Locks of ranges of bytes, as `fcntl` makes them: owners are processes.
         Record = 1,
-        /// Of whole files, as `flock` makes them: owners are open files.
+        /// Locks of whole files, as `flock` makes them: owners are open files.
         Whole = 2,
     }
 }
 
-/// Bytes of a file, also behind its end.
+/// Bytes of a file, possibly beyond its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockRange {
     /// The first one.
@@ -24,7 +24,7 @@ pub struct LockRange {
 }
 
 impl LockRange {
-    /// Every byte that there may ever be.
+    /// Every possible byte.
     pub const ALL: Self = Self {
         first: 0,
         last: u64::MAX,
@@ -35,7 +35,7 @@ impl LockRange {
         self.first <= other.last && other.first <= self.last
     }
 
-    /// Whether it has all bytes of `other`.
+    /// Whether it contains all bytes of `other`.
     pub fn contains(self, other: Self) -> bool {
         self.first <= other.first && other.last <= self.last
     }
@@ -56,30 +56,31 @@ impl Wire for LockRange {
     }
 }
 
-/// A lock that a client asks for.
+/// A lock that a client requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lock {
-    /// On which file.
+    /// The file.
     pub object: ObjectId,
-    /// Which others it excludes.
+    /// The family.
     pub family: LockFamily,
-    /// For whom: a number that the client chooses. Locks of one owner of one client do not exclude each other.
+    /// The owner: a number that the client chooses. Locks of one owner of one client do not exclude
+    /// each other.
     pub owner: u64,
-    /// Excludes every other lock; otherwise exclusive ones alone.
+    /// Whether it excludes every other lock; otherwise it excludes only exclusive ones.
     pub exclusive: bool,
-    /// On which bytes.
+    /// The bytes.
     pub range: LockRange,
-    /// The requesting process, as its host numbers it, to be shown to others.
+    /// The requesting process, by its number on its host, for display.
     pub pid: u32,
 }
 
-/// A lock that stands in the way of another one.
+/// A lock that conflicts with another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockHolder {
     /// Whether it excludes every other lock.
     pub exclusive: bool,
-    /// On which bytes.
+    /// The bytes.
     pub range: LockRange,
-    /// The process that asked for it, as its host numbers it.
+    /// The process that requested it, by its number on its host.
     pub pid: u32,
 }

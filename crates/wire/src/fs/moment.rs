@@ -1,4 +1,4 @@
-//! Moments of a server's host, which order its writes.
+//! Moments in the time of a server's host, which order its writes.
 
 use crate::codec::fields::{put, record, take};
 use crate::codec::{Malformed, Reader, Wire, Writer};

@@ -1,10 +1,10 @@
-//! Which operation needs which right.
+//! The right that each operation needs.
 
 use super::Operation;
 use super::capability::{Needs, Rights};
 
 impl Operation {
-    /// The right that a server must see with the operation.
+    /// The right that a request for the operation must prove.
     pub fn needs(&self) -> Needs {
         let read_or_write = Rights::READ.with(Rights::WRITE);
         match *self {
@@ -25,8 +25,8 @@ impl Operation {
             | Self::Scrub { .. }
             | Self::AcceptData { .. } => Needs::Any(Rights::OPERATE),
             Self::Enroll { .. } | Self::EndCapabilities { .. } => Needs::Any(Rights::SERVE),
-            // The metadata server checks these itself, or they say nothing of any object. A new operation must be in one of the
-            // lists.
+            // The metadata server checks these itself, or they concern no object. A new operation
+            // must be in one of the lists.
             Self::Lookup { .. }
             | Self::GetNode { .. }
             | Self::Create { .. }

@@ -1,4 +1,4 @@
-//! What requests and replies speak of: objects and their attributes, and where content lies.
+//! Objects and their attributes, and where their content is.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -8,7 +8,7 @@ use super::acl::Acl;
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
-/// Names an object (file, directory, symbolic link, pipe, socket, device) for ever.
+/// Names an object (file, directory, symbolic link, pipe, socket, device). Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(pub u64);
 
@@ -17,7 +17,7 @@ impl ObjectId {
     pub const ROOT: ObjectId = ObjectId(1);
 }
 
-/// How far a scrub has come: everything before this byte of this object's datafile was verified.
+/// The progress of a scrub: everything before this byte of this object's datafile was verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScrubPosition {
     /// The datafile's object.
@@ -26,7 +26,7 @@ pub struct ScrubPosition {
     pub offset: u64,
 }
 
-/// Something wrong with a datafile.
+/// A fault of a datafile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataFault {
     /// The datafile's object.
@@ -136,7 +136,8 @@ codes! {
 }
 
 impl Kind {
-    /// Whether it is only a name here of what programs use on their own host: a pipe, a socket or a device.
+    /// Whether it is only a name for something that programs use on their own host: a pipe, a
+    /// socket or a device.
     pub fn is_special(self) -> bool {
         self.is_device() || matches!(self, Kind::Fifo | Kind::Socket)
     }
@@ -146,7 +147,7 @@ impl Kind {
         matches!(self, Kind::CharacterDevice | Kind::BlockDevice)
     }
 
-    /// The bits of a mode on Linux that say this.
+    /// The bits of a mode on Linux for this kind.
     pub fn mode_bits(self) -> u32 {
         match self {
             Kind::Fifo => 0o010_000,
@@ -159,7 +160,7 @@ impl Kind {
         }
     }
 
-    /// The kind that the bits of a mode say, if there is one.
+    /// The kind for the bits of a mode, if there is one.
     pub fn of_mode(mode: u32) -> Option<Self> {
         let kinds = [
             Kind::File,
@@ -224,16 +225,16 @@ pub enum Body {
     Special {
         /// Which.
         kind: Kind,
-        /// A device's number as Linux puts it together of major and minor one; 0 for others.
+        /// A device's number as Linux combines it from the major and minor number; 0 for others.
         device: u32,
     },
-    /// A small file beside its metadata; the content if it was asked for.
+    /// A small file beside its metadata; the content if it was requested.
     Stuffed {
         /// How it will be striped when it grows.
         distribution: Distribution,
-        /// The content, if asked for.
+        /// The content, if requested.
         content: Option<Vec<u8>>,
-        /// The content is frozen: it is on its way to the first server.
+        /// The content is frozen: it is being moved to the first server.
         moving: bool,
     },
     /// A file in datafiles.
@@ -244,7 +245,8 @@ pub enum Body {
         version: u64,
         /// The size that datafiles must first be truncated to, if a truncation was not finished.
         truncating: Option<u64>,
-        /// How long the datafiles must be at least, in the order of the servers; 0 where nothing must be.
+        /// The least lengths of the datafiles, in the order of the servers; 0 where there is no
+        /// least length.
         lengths: Vec<u64>,
         /// It may have holes, or reserved space: its stored bytes may be fewer or more than its size.
         sparse: bool,
@@ -299,6 +301,6 @@ pub struct Entry {
     pub object: ObjectId,
     /// What kind of object that is.
     pub kind: Kind,
-    /// The object's attributes, if asked for.
+    /// The object's attributes, if requested.
     pub attributes: Option<Attributes>,
 }

@@ -1,4 +1,4 @@
-//! Files that programs have open: what keeps a file that has lost its last name.
+//! Files that programs have open, which keeps files that have lost their last name.
 
 use alloc::vec::Vec;
 
@@ -9,15 +9,17 @@ use crate::codec::{Malformed, Reader, Wire, Writer};
 /// Most files that one message names as open, or as closed.
 pub const MAX_NAMED_FILES: usize = 2048;
 
-/// Says that the sender opens the file that a request finds or makes. The server then keeps the file, also without a name, until the
-/// handle is closed or the session ends.
+/// States that the sender opens the file that a request finds or makes. The server then keeps the
+/// file, even without a name, until the handle is closed or the session ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opening {
-    /// Of the program: a number chosen at random. It ends with the last connection by which it has opened or kept files.
+    /// The program's session: a number chosen at random. It ends with the last connection by which
+    /// it has opened or kept files.
     pub session: u128,
-    /// For this open file: a number that the program never uses again. The request may be repeated.
+    /// The handle of this open file: a number that the program never reuses. The request may be
+    /// repeated.
     pub handle: u64,
-    /// Handles of the session that have been closed. Those that are not known are no error.
+    /// Handles of the session that have been closed. Unknown ones are no error.
     pub closed: Vec<u64>,
 }
 

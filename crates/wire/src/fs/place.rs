@@ -1,4 +1,4 @@
-//! Where something is in the name space.
+//! A place in the name space.
 
 use alloc::vec::Vec;
 

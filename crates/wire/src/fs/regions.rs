@@ -1,4 +1,4 @@
-//! Which bytes of a file or datafile a request is about.
+//! The bytes of a file or datafile that a request covers.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ pub enum Regions {
     There {
         /// Number of regions.
         count: u64,
-        /// Where the list lies: 16 bytes each.
+        /// The memory of the list: 16 bytes for each region.
         list: RegionDescriptor,
     },
     /// Regions of equal length at equal distance, as tiles have.
@@ -44,6 +44,6 @@ pub struct Region {
 pub struct Reach {
     /// Its server's position in the file's distribution.
     pub position: u16,
-    /// Datafile byte behind the last one written.
+    /// Datafile offset after the last byte written.
     pub end: u64,
 }

@@ -53,7 +53,7 @@ pub enum Unreadable {
         /// What it should be.
         what: &'static str,
     },
-    /// Every line can be read, but this is not how it would be written.
+    /// Every line can be parsed, but this build would write the file differently.
     #[error("it is not written as this build writes it")]
     Otherwise,
 }
@@ -62,7 +62,7 @@ fn first_line(kind: &str) -> String {
     format!("causeway-{kind} {FILES_FORMAT}")
 }
 
-/// The lines behind the first one.
+/// The lines after the first one.
 fn lines<'a>(text: &'a str, kind: &str) -> Result<core::str::Lines<'a>, Unreadable> {
     let mut lines = text.lines();
     let expected = first_line(kind);
@@ -107,7 +107,7 @@ fn are_key_digits(text: &str) -> bool {
     text.len() == KEY_DIGITS && text.bytes().all(is_digit)
 }
 
-/// What shows that a process belongs to a node, and holds its key.
+/// The proof that a process belongs to a node, and the node's key.
 #[derive(PartialEq, Eq)]
 pub struct NodeFile<'a> {
     /// The node's certificate.
@@ -174,7 +174,7 @@ fn ends(text: &str, len: usize) -> Result<(), Unreadable> {
     }
 }
 
-/// Certificates that count for nothing any more, by serial, each with the name of its node for people.
+/// Certificates that are no longer valid, by serial, each with the name of its node for people.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Revoked {
     /// In the order in which they were revoked.

@@ -2,7 +2,8 @@
 //! helper from the back, until they meet. Each side has a page of the transfers that it initiated: a
 //! head and [`BLOCKS`] blocks.
 //!
-//! The helper of a transfer that is [`THROUGH_RING`] may send its parts as pieces, in packets of its ring, each behind a [`PieceHeader`].
+//! The helper of a transfer that is [`THROUGH_RING`] may send its parts as pieces, in packets of
+//! its ring, each after a [`PieceHeader`].
 
 use crate::codec::{Malformed, unknown};
 
@@ -10,7 +11,7 @@ use crate::codec::{Malformed, unknown};
 pub const BYTES: usize = HEAD_BYTES + BLOCKS * BLOCK_BYTES;
 /// Bytes of the head.
 pub const HEAD_BYTES: usize = 128;
-/// Bytes of a block: a cache line, and one that its prefetcher may fetch along.
+/// Bytes of a block: a cache line, and the next one, which the prefetcher may fetch with it.
 pub const BLOCK_BYTES: usize = 128;
 /// How many transfers one side may share at once.
 pub const BLOCKS: usize = 31;
@@ -29,26 +30,26 @@ pub const CLAIMS: usize = 0;
 pub const DONE: usize = 8;
 /// In a block: the key of the helper's region.
 pub const KEY: usize = 16;
-/// In a block: the helper's address of the first byte.
+/// In a block: the address of the first byte in the helper.
 pub const FAR: usize = 24;
-/// In a block: the initiator's address of the first byte.
+/// In a block: the address of the first byte in the initiator.
 pub const NEAR: usize = 32;
 /// In a block: the length in bytes, [`PUT`] and [`THROUGH_RING`].
 pub const LEN: usize = 40;
 /// In a block: the memory object of the initiator's memory, 0 for none.
 pub const OBJECT: usize = 48;
-/// In a block: where that memory lies in the object.
+/// In a block: the offset of that memory in the object.
 pub const OFFSET: usize = 56;
 
 /// In the word of finished units: one of the parts could not be copied.
 pub const FAILED: u64 = 1 << 63;
 /// In the word of the length: the initiator's memory is read, not written.
 pub const PUT: u64 = 1 << 63;
-/// In the word of the length: the helper sends its parts as pieces through its ring, as long as there is room. Only of
-/// transfers of fewer than 2^31 units that are not [`PUT`].
+/// In the word of the length: the helper sends its parts as pieces through its ring, as long as
+/// there is room. Only for transfers of fewer than 2^31 units that are not [`PUT`].
 pub const THROUGH_RING: u64 = 1 << 62;
 
-/// The helper's finished units, without [`FAILED`]. It adds to the word.
+/// The helper's finished units, without [`FAILED`]. The helper adds to the word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done {
     /// Units: the lower half of the word.
@@ -63,7 +64,7 @@ impl Done {
         (self.in_pieces as u64) << 32 | self.units as u64
     }
 
-    /// What a word says.
+    /// Decodes a word.
     pub const fn unpack(word: u64) -> Self {
         Self {
             units: word as u32,
@@ -72,7 +73,7 @@ impl Done {
     }
 }
 
-/// In front of the bytes of a piece, which end where its last unit ends.
+/// The header before the bytes of a piece, which end where its last unit ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PieceHeader {
     /// The block that describes the transfer.
@@ -85,12 +86,12 @@ impl PieceHeader {
     /// Bytes of a header.
     pub const BYTES: usize = 8;
 
-    /// The bytes.
+    /// Encodes the header.
     pub const fn pack(self) -> [u8; Self::BYTES] {
         ((self.first as u64) << 32 | self.block as u64).to_le_bytes()
     }
 
-    /// The meaning of the bytes.
+    /// Decodes the header.
     pub const fn unpack(bytes: [u8; Self::BYTES]) -> Self {
         let word = u64::from_le_bytes(bytes);
         Self {
@@ -106,7 +107,7 @@ impl PieceHeader {
 pub struct Claims {
     /// The first unit that the initiator has not claimed.
     pub front: u32,
-    /// The unit behind the last that the helper has not claimed.
+    /// The unit after the last that the helper has not claimed.
     pub back: u32,
 }
 
@@ -117,7 +118,7 @@ impl Claims {
         (self.back as u64) << 32 | self.front as u64
     }
 
-    /// What a word says.
+    /// Decodes a word.
     #[inline]
     pub fn unpack(word: u64) -> Result<Self, Malformed> {
         let claims = Self {

@@ -1,4 +1,5 @@
-//! Additions to the store engine's records: a seal on each value, and a mark beside the journal.
+//! Additions to the records of the store engine: a seal on each value, and a mark beside the
+//! journal.
 
 use alloc::vec::Vec;
 
@@ -9,13 +10,13 @@ use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 /// Bytes that [`seal`] adds to a value.
 pub const SEAL_BYTES: usize = 8 + 4 + 4;
 
-/// Which commit wrote a value.
+/// The commit that wrote a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// The commit's number. Numbers grow, with gaps.
     pub commit: u64,
-    /// How far below it is the last commit that was on stable storage, with all before it, when this one
-    /// began; the largest number also stands for more.
+    /// The distance to the last commit that was on stable storage, with all before it, when this
+    /// one began; the largest number also means more.
     pub unsynced: u32,
 }
 
@@ -26,13 +27,13 @@ impl Stamp {
         Self { commit, unsynced }
     }
 
-    /// All commits up to this one are known to have been on stable storage.
+    /// The last commit of which all up to it are known to have been on stable storage.
     pub fn synced(&self) -> u64 {
         self.commit.saturating_sub(self.unsynced.into())
     }
 }
 
-/// A value as the engine keeps it: the value, the stamp, and a checksum over both and the key.
+/// A value as the engine stores it: the value, the stamp, and a checksum over both and the key.
 pub fn seal(key: &[u8], value: &[u8], stamp: Stamp) -> Vec<u8> {
     let mut sealed = Vec::with_capacity(value.len() + SEAL_BYTES);
     sealed.extend_from_slice(value);
@@ -68,7 +69,7 @@ pub fn unseal<'a>(key: &[u8], sealed: &'a [u8]) -> Result<(&'a [u8], Stamp), Mal
     }
 }
 
-/// The key is part of the checksum, so that a value under another key is noticed too.
+/// The checksum covers the key, so that a value under another key is detected too.
 fn seal_checksum(key: &[u8], content: &[u8]) -> u32 {
     xxh3_64_with_seed(content, xxh3_64(key)) as u32
 }
@@ -78,8 +79,8 @@ pub const MARK_BYTES: usize = 64;
 /// First bytes of an encoded [`Mark`]; the last one is the format's number.
 const MARK_MAGIC: u64 = u64::from_le_bytes(*b"CWmark\0\x01");
 
-/// The synced state of the journal beside it: this distinguishes an end that power loss may have torn from
-/// acknowledged changes that are damaged.
+/// The synced state of the journal beside it. It distinguishes an end of the journal that power
+/// loss may have torn from damage to acknowledged changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mark {
     /// Identity of the host's boot in which the store was last opened.

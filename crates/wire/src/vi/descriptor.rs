@@ -8,7 +8,8 @@ pub const DESCRIPTOR_ALIGN: u64 = 64;
 pub const CONTROL_BYTES: usize = 32;
 /// Bytes of a data or address segment.
 pub const SEGMENT_BYTES: usize = 16;
-/// Where in a descriptor the card writes its completion; the payload of a receive follows it.
+/// Offset in a descriptor at which the card writes its completion; the payload of a receive follows
+/// it.
 pub const STATUS_OFFSET: usize = 20;
 /// Bytes of the completion.
 pub const STATUS_BYTES: usize = 12;
@@ -21,9 +22,9 @@ const _: () = assert!(STATUS_OFFSET + STATUS_BYTES == CONTROL_BYTES);
 pub mod control {
     /// The operation: [`Operation`](super::Operation).
     pub const OPERATION: u16 = 0x3;
-    /// The immediate word goes along.
+    /// The immediate word is sent with the message.
     pub const IMMEDIATE: u16 = 0x4;
-    /// Not before all RDMA reads of this queue are complete.
+    /// Wait until all RDMA reads of this queue are complete.
     pub const FENCE: u16 = 0x8;
     /// The message, `length` bytes, follows the control segment; there are no segments.
     pub const PAYLOAD: u16 = 0x10;
@@ -33,17 +34,17 @@ pub mod control {
 
 /// Bits of [`Status::bits`], VIPL's.
 pub mod status {
-    /// Complete, well or not.
+    /// Complete, with or without an error.
     pub const DONE: u32 = 0x1;
     /// The descriptor was malformed.
     pub const FORMAT_ERROR: u32 = 0x2;
-    /// Segments lie outside registered memory, or have another tag.
+    /// Segments are outside registered memory, or have another tag.
     pub const PROTECTION_ERROR: u32 = 0x4;
     /// The segments were too short for the message, or a message to send is too long.
     pub const LENGTH_ERROR: u32 = 0x8;
     /// Part of the data had been moved when the error happened.
     pub const PARTIAL: u32 = 0x10;
-    /// Never carried out: the connection had gone or broken.
+    /// Never carried out: the connection was closed or broken.
     pub const FLUSHED: u32 = 0x20;
     /// The peer did not acknowledge.
     pub const TRANSPORT_ERROR: u32 = 0x40;
@@ -67,7 +68,7 @@ pub mod status {
     pub const RDMA_READ: u32 = 0x4_0000;
     /// Immediate data came along.
     pub const IMMEDIATE: u32 = 0x8_0000;
-    /// The message lies behind the control segment (not VIPL's).
+    /// The message is after the control segment (not in VIPL).
     pub const PAYLOAD: u32 = 0x10_0000;
 }
 
@@ -85,15 +86,15 @@ pub enum Operation {
 /// The control segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Control {
-    /// Address of the next descriptor; the library's concern.
+    /// Address of the next descriptor; used by the library only.
     pub next: u64,
-    /// Handle of the next descriptor's memory; the library's concern.
+    /// Handle of the next descriptor's memory; used by the library only.
     pub next_handle: u32,
     /// How many segments follow, address segments included.
     pub segments: u16,
     /// See [`control`].
     pub bits: u16,
-    /// RDMA: how many of the segments, the first ones, are remote; 0 means 1 (VIPL has it reserved).
+    /// RDMA: how many of the segments, the first ones, are remote; 0 means 1 (VIPL reserves it).
     pub remote_segments: u32,
     /// Immediate data.
     pub immediate: u32,
@@ -104,7 +105,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Takes the control segment from the front of `bytes`, without checking its meaning.
+    /// Decodes the control segment at the start of `bytes`, without checking its meaning.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut input = Reader::new(bytes);
         Ok(Self {
@@ -133,7 +134,7 @@ impl Control {
         out
     }
 
-    /// The operation, if it is one.
+    /// The operation, if it is valid.
     pub fn operation(&self) -> Option<Operation> {
         match self.bits & control::OPERATION {
             0 => Some(Operation::Send),

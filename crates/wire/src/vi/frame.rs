@@ -3,7 +3,7 @@
 use crate::codec::fields::codes;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
-/// Bytes of a header. The frame's data follows; its length is the medium's to say.
+/// Bytes of a header. The frame's data follows; the medium determines its length.
 pub const FRAME_HEADER_BYTES: usize = 64;
 /// Version of the header.
 pub const FRAME_VERSION: u8 = 1;
@@ -37,7 +37,7 @@ codes! {
         ReadRequest = 3,
         /// Part of such a span.
         ReadReply = 4,
-        /// Nothing but an acknowledgement.
+        /// Only an acknowledgement.
         Ack = 5,
         /// The sender's end of the connection is broken; `immediate` is a [`RefuseReason`].
         Refuse = 6,
@@ -59,7 +59,7 @@ pub enum RefuseReason {
 }
 
 impl RefuseReason {
-    /// The reason of this number; one that is not known is [`RefuseReason::Closed`].
+    /// The reason with this number; an unknown one is [`RefuseReason::Closed`].
     pub fn from_code(code: u32) -> Self {
         match code {
             2 => Self::Protection,
@@ -93,11 +93,11 @@ pub struct FrameHeader {
     pub credit: u32,
     /// Bit *i*: `ack + 1 + i` has arrived too.
     pub ahead: u32,
-    /// Number of the message, or of the read that is asked for or replied to.
+    /// Number of the message, or of the read that is requested or replied to.
     pub message: u32,
-    /// Where in the message, or in the data of the read, this frame's data lies.
+    /// Offset of this frame's data in the message, or in the data of the read.
     pub offset: u32,
-    /// Bytes of the whole message; of a request: how many are asked for.
+    /// Bytes of the whole message; in a request: how many are requested.
     pub total: u32,
     /// Immediate data, or the reason of a refusal.
     pub immediate: u32,
@@ -108,7 +108,7 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// A header of this kind with nothing else in it.
+    /// A header of this kind with all other fields zero.
     pub fn new(kind: FrameKind) -> Self {
         Self {
             kind,

@@ -18,11 +18,11 @@ const _: () = assert!(MAX_TARGET <= u8::MAX as usize && MAX_EVENT_TEXT <= u16::M
 pub struct LogEvent {
     /// Nanoseconds since 1970.
     pub at_ns: u64,
-    /// Number of the thread, as the kernel knows it.
+    /// The kernel's number of the thread.
     pub thread: u32,
     /// 1 error, 2 warning, 3 information, 4 debugging, 5 tracing.
     pub level: u8,
-    /// Which part of the program, such as `transport.shm.handshake`.
+    /// The part of the program, such as `transport.shm.handshake`.
     pub target: String,
     /// What happened.
     pub text: String,

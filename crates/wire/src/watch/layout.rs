@@ -1,10 +1,11 @@
-//! Where everything is in a page.
+//! The layout of a page.
 
 /// Offsets of the single words of the head.
 pub mod word {
     /// [`MAGIC`](super::super::MAGIC); written last, when the page can be read.
     pub const MAGIC: usize = 0;
-    /// Format (lower half) and process id as the process itself knows it (upper half). The same in all formats.
+    /// Format (lower half) and process id in the process's own name space (upper half). The same in
+    /// all formats.
     pub const FORMAT_AND_PID: usize = 8;
     /// When the page was made, by the monotonic clock, in ns.
     pub const STARTED_NS: usize = 16;
@@ -12,11 +13,12 @@ pub mod word {
     pub const NEXT_EVENT: usize = 24;
     /// Log events that were lost because too many threads logged at once.
     pub const LOST_EVENTS: usize = 32;
-    /// Rows behind this were never used.
+    /// Rows from this number on were never used.
     pub const ROWS_USED: usize = 40;
     /// Rows that are missing because the table is full.
     pub const ROWS_MISSING: usize = 48;
-    /// Version of the text at [`area::ASKED`](super::area::ASKED) that the process acted upon last.
+    /// Version of the text at [`area::ASKED`](super::area::ASKED) that the process has last
+    /// applied.
     pub const APPLIED: usize = 56;
 }
 
@@ -42,13 +44,13 @@ pub const EVENTS: usize = 1024;
 pub const EVENT_BYTES: usize = 512;
 /// Where the rows begin.
 pub const ROWS_OFFSET: usize = EVENTS_OFFSET + EVENTS * EVENT_BYTES;
-/// Rows that a page holds. Memory is taken only by those that were used.
+/// Rows that a page holds. Only used ones take memory.
 pub const ROWS: usize = 16384;
 /// Bytes of a row with its version word.
 pub const ROW_BYTES: usize = 256;
 /// Bytes of the page.
 pub const PAGE_BYTES: usize = ROWS_OFFSET + ROWS * ROW_BYTES;
-/// Bytes behind the version word of a log event and of a row.
+/// Bytes after the version word of a log event and of a row.
 pub const EVENT_BODY_BYTES: usize = EVENT_BYTES - 8;
 /// See [`EVENT_BODY_BYTES`].
 pub const ROW_BODY_BYTES: usize = ROW_BYTES - 8;
@@ -73,7 +75,7 @@ pub fn row_offset(row: usize) -> usize {
     ROWS_OFFSET + row * ROW_BYTES
 }
 
-/// Offset of the place in the ring of the log event of this number.
+/// Offset in the ring of the log event of this number.
 pub fn event_offset(number: u64) -> usize {
     EVENTS_OFFSET + (number % EVENTS as u64) as usize * EVENT_BYTES
 }

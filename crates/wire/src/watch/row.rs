@@ -45,19 +45,20 @@ pub struct InstanceRow {
     pub transfers: u32,
     /// Unexpected messages that wait to be taken.
     pub unexpected_waiting: u32,
-    /// Bytes held for messages without a receive so far, or promised to peers for such.
+    /// Bytes held for messages without a receive so far, or promised to peers for such messages.
     pub early_bytes: u64,
     /// Most such bytes.
     pub early_limit: u64,
-    /// How long an operation may be without progress before it is reported, in ms; 0 is never.
+    /// How long an operation may make no progress before it is reported, in ms; 0 never reports.
     pub stall_after_ms: u64,
     /// When this row was written, by the monotonic clock.
     pub published_ns: u64,
-    /// Messages received from all peers, also from those that are gone.
+    /// Messages received from all peers, including former ones.
     pub received: Count,
     /// Messages sent to all peers.
     pub sent: Count,
-    /// Requests that a server has refused for want of a right, 65535 if they are more; 0 in pages of format 1.
+    /// Requests that a server has refused because of a missing right, 65535 if there were more; 0
+    /// in pages of format 1.
     pub refused: u16,
     /// The addresses that it listens at.
     pub listening: String,
@@ -73,7 +74,7 @@ pub struct Count {
 }
 
 codes! {
-    /// Where a peer's connection stands.
+    /// The state of a peer's connection.
     pub enum PhaseCode: "phase" {
         /// Not connected.
         Closed = 1,
@@ -113,13 +114,13 @@ codes! {
         Room = 2,
         /// Credit of the peer.
         Credit = 3,
-        /// Those before it in the queue.
+        /// Earlier sends in the queue.
         Queue = 4,
-        /// The peer to take up earlier announcements.
+        /// The peer to match earlier announcements.
         Announcements = 5,
         /// The peer to post the receive for an announced message, or to read the message.
         Receive = 6,
-        /// A message to come.
+        /// A message to arrive.
         Message = 7,
         /// The peer to write a message into the exported receive buffer.
         Write = 8,
@@ -145,7 +146,7 @@ pub struct Waiting {
     pub size: u64,
     /// Bytes of them that were moved.
     pub moved: u64,
-    /// Without progress since, by the monotonic clock.
+    /// Since when it makes no progress, by the monotonic clock.
     pub since_ns: u64,
 }
 
@@ -156,7 +157,7 @@ pub struct PeerRow {
     pub instance: u32,
     /// Its number there.
     pub peer: u32,
-    /// Where the connection stands.
+    /// The state of the connection.
     pub phase: PhaseCode,
     /// This process looked the peer up; otherwise the peer connected to it.
     pub outbound: bool,
@@ -180,7 +181,7 @@ pub struct PeerRow {
     pub moved: Count,
     /// Bytes that may be sent before the peer matches its held messages.
     pub credit: u32,
-    /// The most that this may be.
+    /// The largest possible value of this.
     pub window: u32,
     /// Bytes that the peer may send.
     pub granted: u32,

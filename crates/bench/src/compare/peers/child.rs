@@ -1,10 +1,10 @@
-//! Programs of other projects, run so that they always end.
+//! Programs of other projects, run within bounds, so that they always end.
 //!
 //! Three bounds hold at once. The wall clock: after `within`, everything the run started is killed.
-//! The kernel's limit of processor time: a process that spins is ended also where no signal reaches it.
-//! A mark in the environment: launchers put their ranks into sessions of their own, so killing the
-//! launcher's process group would leave them behind; every process that carries the run's mark is
-//! found and ended instead. What they leave in `/dev/shm` is removed (`leftovers`).
+//! The kernel's limit of processor time: a process that spins is ended even if no signal reaches
+//! it. A mark in the environment: launchers put their ranks into sessions of their own, so killing
+//! the launcher's process group would leave them running; every process with the run's mark is
+//! found and ended instead. Files that they leave in `/dev/shm` are removed (`leftovers`).
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -210,7 +210,7 @@ impl Drop for Running {
 fn likely_reason(errors: &str, output: &str) -> String {
     let says = |text: &str| {
         let lines = text.lines().map(str::trim);
-        // Lines of figures give no reason.
+        // Lines with figures are not a reason.
         let mut lines =
             lines.filter(|line| line.chars().any(char::is_alphanumeric) && !line.starts_with('{'));
         let first = lines.next().map(str::to_owned);
@@ -234,7 +234,7 @@ fn read_aside(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
         std::thread::spawn(move || {
             let mut kept = Vec::new();
             let first = (&mut pipe).take(MOST_OUTPUT_BYTES).read_to_end(&mut kept);
-            // What exceeds the limit is read and dropped, so that the writer does not block.
+            // Output above the limit is read and dropped, so that the writer does not block.
             let rest = std::io::copy(&mut pipe, &mut std::io::sink());
             tracing::debug!(?first, ?rest, "a program's output has ended");
             // The output of a run that was abandoned is not awaited.

@@ -1,9 +1,10 @@
-//! What programs leave in `/dev/shm` when they are killed, and sometimes when they are not.
+//! Files that programs leave in `/dev/shm` when they are killed, and sometimes when they are not.
 //!
-//! A message layer that maps files there removes their names when it ends in order. The names
-//! do not name their owners: some hold a process's number, others a hash of the job's. So a file goes
-//! if its name is of a kind that the libraries make, if it has come since the run began, is of this user,
-//! and is neither mapped nor open in any process: then no process is left that could use it.
+//! A message layer that maps files there removes their names when it ends normally. The names do
+//! not identify their owners: some contain a process's number, others a hash of the job's. So a
+//! file is removed if its name is of a kind that the libraries use, if it was made since the run
+//! began, belongs to this user, and is neither mapped nor open in any process: then no process is
+//! left that could use it.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -22,7 +23,7 @@ pub(super) fn before_start() -> SystemTime {
     SystemTime::now() - STAMP_DELAY
 }
 
-/// Removes files that have been left since then.
+/// Removes files that were left since then.
 pub(super) fn remove(since: SystemTime) {
     remove_from(Path::new(PLACE), since);
 }
@@ -55,7 +56,7 @@ fn remove_from(directory: &Path, since: SystemTime) {
     }
 }
 
-/// Whether the libraries give their files such a name.
+/// Whether the name is of a kind that the libraries use.
 fn is_of_a_peer(name: &str) -> bool {
     const PREFIXES: [&str; 4] = [
         // Open MPI 4 and 5, MPICH, UCX.

@@ -52,7 +52,7 @@ fn parse(said: &str) -> Option<f64> {
 }
 
 impl Libfabric {
-    /// Microseconds one way, on average of so many round trips.
+    /// Microseconds one way, on average over this many round trips.
     fn size(&self, trial: &Trial, size: u64, count: u64) -> Result<f64, Failed> {
         let port = pair::free_port()?;
         let provider = match trial.method.as_str() {
@@ -111,8 +111,8 @@ impl Peer for Libfabric {
     }
 }
 
-/// Round trips that take about as long, beside processes that compute, as the other participants' measurements, which end by
-/// time.
+/// The number of round trips that take about as long, beside processes that compute, as the
+/// measurements of other participants, which are limited by time.
 fn contended_rounds(trial: &Trial) -> u64 {
     let in_a_millisecond = if trial.method == "shm" { 300 } else { 20 };
     trial.milliseconds() * in_a_millisecond

@@ -1,10 +1,9 @@
-//! The libraries that Causeway is compared with: what is installed of them, and how each runs a
-//! pattern.
+//! The libraries that Causeway is compared with: which are installed, and how each runs a pattern.
 //!
-//! [`peer`] is what all of them are, [`child`] runs their programs with bounds, [`mpi`] is every MPI by way of one
-//! small program of this crate
-//! that its compiler builds (`mpi.c`), [`ucx`] and [`libfabric`] are those libraries' own
-//! benchmarks. A peer that fails is a note in the report, never the end of a run.
+//! [`peer`] is their common interface, [`child`] runs their programs with bounds, [`mpi`] is every
+//! MPI, by one small program of this crate that its compiler builds (`mpi.c`), [`ucx`] and
+//! [`libfabric`] run those libraries' own benchmarks. A peer that fails is a note in the report,
+//! and never ends a run.
 
 pub(crate) mod child;
 mod leftovers;
@@ -16,7 +15,7 @@ pub(crate) mod ucx;
 
 use peer::{Peer, Places};
 
-/// What installs them.
+/// The command that installs them.
 pub(crate) const INSTALL: &str = "make peers";
 
 /// The libraries that were found, and the missing ones, each with the remedy.

@@ -2,11 +2,11 @@
  * The patterns of `causeway bench compare` over MPI, for whichever MPI's compiler builds this file.
  *
  *   mpi CPUS latency SIZE:ROUNDS:SAMPLES...  half round trips between ranks 0 and 1, and the 99th percentile
- *                                            of so many of them whose times are taken one by one
+ *                                            of SAMPLES of them that are timed one by one
  *   mpi CPUS exchange SIZE:ROUNDS:MILLISECONDS:LEAD:FOLLOW...
- *                                            round trips whose times are taken one by one; before it sends,
+ *                                            round trips that are timed one by one; before it sends,
  *                                            rank 0 does LEAD and rank 1 FOLLOW: nothing (n), sleep (s1000) or
- *                                            compute (c50) for so many microseconds
+ *                                            compute (c50) for this many microseconds
  *   mpi CPUS stream SIZE:WINDOW:ROUNDS...    windows of messages from rank 0 to rank 1, each acknowledged
  *   mpi CPUS ring MILLISECONDS PAUSE_MS      a token passed round all ranks, then one pause
  *   mpi CPUS load SIZE MILLISECONDS          rank 0 replies to all others with SIZE bytes
@@ -17,9 +17,9 @@
  * size is checked with known content, and a wrong byte ends the job.
  *
  * The rounds of latency and stream are cut into up to 40 parts and the median part counts for all,
- * exactly as in our own measurements. An exchange is what `messages/exchange.rs` does over our own message
- * layer: what rank 1 does in between is subtracted, and rank 0 ends it when its time is over, which only
- * messages of 8 bytes and more can say.
+ * exactly as in our own measurements. An exchange is the same as in `messages/exchange.rs` over our own message
+ * layer: the time of rank 1's work in between is subtracted, and rank 0 ends it when its time is over, which
+ * takes messages of at least 8 bytes.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -58,7 +58,7 @@ static double cpu_seconds(void)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-/* Before MPI_Init, so that the library sees where it runs: launchers tell ranks by environment. */
+/* Before MPI_Init, so that the library sees where it runs: launchers pass ranks in the environment. */
 static void bind_to_cpu(const char *list)
 {
     const char *names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
@@ -443,7 +443,7 @@ static void ring(double seconds, long pause_ms)
                ranks, elapsed * 1e6 / hops, cpu * 1e6 / hops, waiting / ((double)pause_ms / 1e3));
 }
 
-/* What a client asks, and the first bytes of what it gets. */
+/* A client's requests, and the first bytes of the replies. */
 struct head {
     uint64_t number, last;
 };

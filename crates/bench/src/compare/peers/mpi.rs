@@ -18,7 +18,7 @@ const SOURCE: &str = include_str!("mpi.c");
 const JOB: Duration = Duration::from_secs(30);
 const QUICK_JOB: Duration = Duration::from_secs(15);
 const SIZE: Duration = Duration::from_secs(1);
-/// How long a launcher may take to say its version, and a compiler to compile.
+/// Most time for a launcher to print its version, and for a compiler to compile.
 const TOOL: Duration = Duration::from_secs(60);
 
 /// The family of an MPI, which decides launcher and settings.
@@ -43,7 +43,7 @@ impl Family {
         }
     }
 
-    /// Whether a launcher that says this about itself is of this family.
+    /// Whether a launcher with this version text is of this family.
     fn recognises(self, said: &str) -> bool {
         match self {
             Self::OpenMpi => said.contains("Open MPI") || said.contains("OpenRTE"),

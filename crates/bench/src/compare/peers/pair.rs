@@ -1,4 +1,4 @@
-//! Benchmarks that come as a server and a client which find each other by a port of the loopback.
+//! Benchmarks that consist of a server and a client, which connect by a port of the loopback.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

@@ -18,7 +18,8 @@ pub(crate) trait Peer {
     /// Whether the library has the pattern at all.
     fn can(&self, trial: &Trial) -> bool;
 
-    /// Runs a pattern once, and adds its figures. Fails if the run did not come to its end; figures up to there are added.
+    /// Runs a pattern once, and adds its figures. Fails if the run did not finish; figures up to
+    /// there are added.
     fn run(&mut self, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), Failed>;
 }
 
@@ -29,7 +30,7 @@ pub(crate) struct Places {
     pub(crate) peers: PathBuf,
     /// Directories of programs.
     pub(crate) path: Vec<PathBuf>,
-    /// For programs that are built and for what launchers leave behind.
+    /// A directory for programs that are built and for files that launchers leave.
     pub(crate) scratch: PathBuf,
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn program_at(path: &Path) -> Option<PathBuf> {
     (data.is_file() && data.permissions().mode() & 0o111 != 0).then(|| path.to_owned())
 }
 
-/// The first thing in a text that looks like a version: `5.0.11`.
+/// The first part of a text that looks like a version: `5.0.11`.
 pub(crate) fn version_in(text: &str) -> Option<String> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-')))
         .map(|word| word.split('-').next().unwrap_or(word))

@@ -32,10 +32,10 @@ pub(super) fn find(places: &Places) -> Vec<Result<Box<dyn Peer>, String>> {
     }))]
 }
 
-/// Behind the size in the name of a test whose percentile is the 99th.
+/// The suffix, after the size, in the name of a test whose percentile is the 99th.
 const P99: &str = "p99";
 
-/// The tests, one a line: a name that says the size, and the arguments.
+/// The tests, one per line: a name that contains the size, and the arguments.
 fn list(trial: &Trial) -> String {
     let effort = trial.effort;
     let line = |kind: &str, size: u64, count: u64, warm_up: u64| {

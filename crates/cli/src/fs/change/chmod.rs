@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     target: Target,
 }
 
-/// What to do with permission bits.
+/// A change of permission bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Change {
     Exactly(u16),
@@ -196,7 +196,7 @@ impl Wanted {
         with_current(&self.path, || {
             let (object, mode) = match known.take() {
                 Some(known) => known,
-                // The object that has the name by now keeps its mode.
+                // The object that has the name now keeps its mode.
                 None => {
                     let node = match client.stat(self.place.clone(), self.follow) {
                         Err(error) if is_missing(&error) && !self.follow => return Ok(false),

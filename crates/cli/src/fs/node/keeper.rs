@@ -1,4 +1,4 @@
-//! The directory of the cluster's authority: its key, and the register of what it has signed.
+//! The directory of the cluster's authority: its key, and the register of signed certificates.
 
 use std::fs::File;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -15,7 +15,7 @@ use crate::fs::new_file::{replace, write_new};
 const KEY: &str = "key";
 const REGISTER: &str = "nodes";
 
-/// The directory of an authority, which no other command changes as long as this is there.
+/// The directory of an authority, which no other command changes as long as this exists.
 pub(in crate::fs) struct Keeper {
     directory: PathBuf,
     authority: Authority,
@@ -24,7 +24,7 @@ pub(in crate::fs) struct Keeper {
 }
 
 impl Keeper {
-    /// Keeps a new authority in a directory that must not be there yet.
+    /// Stores a new authority in a directory that must not exist yet.
     pub(in crate::fs) fn create(directory: &Path, authority: &Authority) -> Outcome {
         let doing = || format!("making the authority's directory {}", directory.display());
         let mut builder = std::fs::DirBuilder::new();
@@ -42,7 +42,7 @@ impl Keeper {
         write_new(&directory.join(KEY), authority.to_text().as_bytes(), 0o600)
     }
 
-    /// Reads an authority's directory, and keeps others from changing it.
+    /// Opens an authority's directory, and locks it against changes by others.
     pub(in crate::fs) fn open(directory: &Path) -> Outcome<Self> {
         const WHERE: &str = "nodes are added and revoked where `causeway fs init --nodes` has made the authority; --authority names its directory";
         let doing = || format!("opening the authority's directory {}", directory.display());
@@ -82,7 +82,8 @@ impl Keeper {
         self.authority.public_key()
     }
 
-    /// Signs a certificate. It is in the register before anybody has it, so that it can be revoked whatever happens.
+    /// Signs a certificate. The register is written first, so that the certificate can be revoked
+    /// whatever happens.
     pub(in crate::fs) fn sign(
         &mut self,
         key: PublicKey,
@@ -105,7 +106,7 @@ impl Keeper {
         Ok(certificate)
     }
 
-    /// Gives the authority another key. The former one is gone.
+    /// Replaces the authority's key. The former one is deleted.
     pub(in crate::fs) fn rotate(&mut self) -> Outcome {
         let authority = Authority::draw().doing(|| "making a random key".to_owned())?;
         replace(

@@ -1,4 +1,4 @@
-//! What each constant is worth: the recordings are replayed with it at half and at double its value.
+//! The effect of each constant: the recordings are replayed with it at half and at double its value.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Where the printed tables contradict the text, or each other. What is contradicted cannot hold in any simulation that meets the
-//! tables.
+//! Where the printed tables contradict the text, or each other. A contradicted statement cannot
+//! hold in any simulation that meets the tables.
 
 use causeway_cosched::Strategy;
 

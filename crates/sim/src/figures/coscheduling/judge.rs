@@ -1,4 +1,4 @@
-//! What chapter 6's text states of its tables and figures.
+//! The text's statements about the tables and figures of chapter 6.
 
 use causeway_cosched::Strategy;
 
@@ -19,7 +19,7 @@ impl Times<'_> {
     fn named(&self, strategy: Strategy, what: &str) -> f64 {
         let case = format!("{}/{what}", name(strategy));
         let found = self.0.iter().find(|cell| cell.case == case);
-        // Not a number, so that no claim holds of what is not there.
+        // Not a number, so that no claim about a missing value holds.
         found.map_or(f64::NAN, |cell| cell.causeway)
     }
 
@@ -104,7 +104,7 @@ pub fn judge_6_4(cells: &[Cell]) -> Vec<Verdict> {
     claims.verdicts.0
 }
 
-/// What is claimed of Local, SB, SY and the DCS strategies.
+/// Claims about Local, SB, SY and the DCS strategies.
 fn immediate_6_4(claims: &mut Claims<'_>) {
     let times = claims.times;
     let mut claim = |text: &str, holds: bool, strategies: &[Strategy], workloads: &[usize]| {
@@ -159,7 +159,7 @@ fn immediate_6_4(claims: &mut Claims<'_>) {
     );
 }
 
-/// What is claimed of the strategies that boost periodically.
+/// Claims about the strategies that boost periodically.
 fn periodic_6_4(claims: &mut Claims<'_>) {
     let times = claims.times;
     let mut claim = |text: &str, holds: bool, strategies: &[Strategy], workloads: &[usize]| {

@@ -1,7 +1,8 @@
 //! Tables 6.4 to 6.7, and figures 6.2 to 6.4. Figure 6.1 is a drawing of software components.
 //!
-//! Each run of a table is a workload with a strategy, so that runs go on in parallel. Completion times are means over
-//! some seeds, which decide when jobs begin and how unevenly they compute.
+//! Each run of a table is a workload with a strategy, so that runs can be made in parallel.
+//! Completion times are means over some seeds, which determine when jobs begin and how unevenly
+//! they compute.
 
 #[cfg(test)]
 mod contradictions;
@@ -23,7 +24,8 @@ use crate::engine::{MICROSECOND, SECOND, Time};
 
 /// Seeds that are averaged.
 const SEEDS: u64 = 3;
-/// By how much programs are shortened for an impression; times are then so many times longer than simulated.
+/// The factor by which programs are shortened for a quick impression; times are then this many
+/// times longer than simulated.
 const SHORTER: u32 = 10;
 
 /// Workloads of Tables 6.4, 6.5 and 6.6, and of 6.7 with its figures.
@@ -66,7 +68,7 @@ pub const FIGURES: &[About] = &[
 /// Sizes of figure 6.2, and round trips of each.
 const SIZES: [u32; 5] = [4, 64, 256, 1_024, 4_096];
 const ROUNDS: u32 = 500;
-/// How often the parts of figures 6.3 and 6.4 are taken: so many times until the end of an ideal schedule.
+/// How often the parts of figures 6.3 and 6.4 are sampled until the end of an ideal schedule.
 const PROBES: u64 = 20;
 
 /// One run of a figure.
@@ -112,7 +114,7 @@ pub(super) fn run(setting: Setting) -> Result<Vec<Row>, FigureError> {
 
 fn one_way(costs: &Costs, strategy: Strategy, bytes: u32) -> Result<Vec<Row>, FigureError> {
     let mut costs = costs.clone();
-    // The two begin at once; what one waits for the other is no latency.
+    // The two begin at once; the time that one waits for the other is not latency.
     costs.host.process_skew = 1;
     // Nor is a daemon's work, which falls into few of so short runs.
     costs.host.daemon_work = 0;
@@ -170,7 +172,7 @@ fn longer(effort: Effort) -> u32 {
     }
 }
 
-/// What comes of a workload with a seed, and the times at which shares are noted.
+/// The result of a workload with a seed, and the times at which shares are noted.
 fn outcome(
     costs: &Costs,
     strategy: Strategy,
@@ -251,7 +253,8 @@ pub fn table_6_6(part: usize, effort: Effort) -> Result<Vec<Cell>, FigureError> 
 
 /// A run of Table 6.7: the individual times, their mean and their coefficient of variation.
 ///
-/// Which of several alike jobs is which the text does not say; both sides are sorted, jobs of a kind among each other.
+/// The text does not identify the individual jobs of one kind; both sides are sorted within each
+/// kind.
 pub fn table_6_7(part: usize, effort: Effort) -> Result<Vec<Cell>, FigureError> {
     let workload = TABLE_6_7[part % TABLE_6_7.len()];
     let row = &INDIVIDUAL[part / TABLE_6_7.len()];

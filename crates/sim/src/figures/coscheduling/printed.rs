@@ -18,12 +18,12 @@ pub const COMPLETION: [[u16; 12]; 10] = [
     [141, 158, 287, 459, 733, 103, 171, 145, 836, 69, 72, 164],
 ];
 
-/// What the tables call a strategy.
+/// The tables' name of a strategy.
 pub(super) fn name(strategy: Strategy) -> &'static str {
     strategy.name().unwrap_or_default()
 }
 
-/// What is printed for a strategy and a workload.
+/// The printed value for a strategy and a workload.
 pub fn completion(strategy: Strategy, workload: usize) -> Option<f64> {
     let place = Strategy::THESIS
         .iter()

@@ -1,23 +1,23 @@
-//! What figures 5.2 to 5.8 are run with besides what the text says, to see on what its claims depend.
+//! Further assumptions for runs of figures 5.2 to 5.8, to see what their claims depend on.
 
 use crate::figures::common::prefix_of;
 
-/// What a run assumes of things that the text leaves open.
+/// What a run assumes about things that the text leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Assumption {
-    /// What the figure assumes.
+    /// The figure's own assumptions.
     Own,
     /// A card with a faster processor.
     Clock(u64),
-    /// So many times larger pictures: fewer streams, each of a higher rate.
+    /// Pictures this many times larger: fewer streams, each of a higher rate.
     Pictures(u32),
-    /// Putting a frame into the network engine's hardware queue takes so many cycles.
+    /// Putting a frame into the network engine's hardware queue takes this many cycles.
     QueueStep(u64),
     /// Another choice of where in their periods channels begin.
     Begin(u64),
 }
 
-/// The card's clock in figures 5.4 to 5.7, to see on what they depend.
+/// The card's clock in figures 5.4 to 5.7, to see what they depend on.
 pub(super) const FASTER: Assumption = Assumption::Clock(3);
 /// The pictures of fig. 5.7, for the same.
 pub(super) const LARGER: Assumption = Assumption::Pictures(4);
@@ -39,7 +39,7 @@ impl Assumption {
         }
     }
 
-    /// What the series' names begin with.
+    /// The prefix of the series' names.
     pub(super) fn prefix(self) -> String {
         match self {
             Self::Own => String::new(),

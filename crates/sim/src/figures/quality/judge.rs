@@ -1,15 +1,16 @@
-//! What the text says of figures 5.2 to 5.8, held against their rows.
+//! The text's statements about figures 5.2 to 5.8, checked against their rows.
 
 use super::super::common::{Rows, Verdict, Verdicts};
 use super::assumption::{Assumption, BEGINNINGS, DEAR_QUEUE, FASTER, LARGER};
 
-/// θ above which jitter counts as meaningful: a quarter of the interval. The figures' scale, on which it would be
-/// seen, is not in the text.
+/// θ above which jitter counts as meaningful: a quarter of the interval. The figures' scale, which
+/// would show it, is not in the text.
 const MEANINGFUL: f64 = 0.25;
 /// Reserved messages that may be missing, in per cent, when demands count as met: some are always under way.
 const MISSING: f64 = 2.0;
 
-/// Latency of best effort from which on a program counts as saturated: ten times what it is at low loads, and growing.
+/// Latency of best effort from which on a program counts as saturated: ten times that at low loads,
+/// and growing.
 const SATURATED_US: f64 = 3_000.0;
 
 /// Whether a program meets the demands of all reserved channels at a load.
@@ -41,7 +42,7 @@ fn classes(figure: &str) -> [&'static str; 3] {
     }
 }
 
-/// The largest value of any class of a program at the loads that `within` takes.
+/// The largest value of any class of a program at the loads that `within` accepts.
 fn worst(rows: Rows<'_>, figure: &str, program: &str, within: impl Fn(f64) -> bool) -> f64 {
     values(rows, figure, program, within)
         .into_iter()
@@ -61,7 +62,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Each program's worst value at each load, and what it does not deliver.
+/// Each program's worst value at each load, and the load that it does not deliver.
 fn show(rows: Rows<'_>, figure: &str, programs: &[&str]) -> String {
     let line = |program: &&str| {
         let points: Vec<String> = loads(rows, program)
@@ -295,7 +296,7 @@ fn judge_order(figure: &str, rows: Rows<'_>, names: [&str; 3], verdicts: &mut Ve
     verdicts.add(SUSTAINS, qosvia > pvia, evidence);
 }
 
-/// What depends on the speed of the card's processor; see `docs/simulator.md`.
+/// The claim that depends on the speed of the card's processor; see `docs/simulator.md`.
 const SUSTAINS: &str = "QoSVIA sustains the highest load before there is meaningful jitter";
 
 fn judge_best_effort(figure: &str, rows: Rows<'_>, names: [&str; 3], verdicts: &mut Verdicts) {

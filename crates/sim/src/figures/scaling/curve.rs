@@ -22,11 +22,11 @@ pub struct Curve {
     /// Whether the wait is a curve of its own, and the latency.
     pub(super) wait: bool,
     pub(super) latency: bool,
-    /// What the host takes to post a descriptor, if not what the profile says.
+    /// The time that the host takes to post a descriptor, if it is not the profile's.
     pub(super) posting: Option<Time>,
     /// In which order processes use their interfaces.
     pub(super) order: Order,
-    /// One message goes back and forth on the only channel there is.
+    /// One message goes back and forth on the only channel.
     pub(super) one_channel: bool,
 }
 
@@ -47,7 +47,7 @@ impl Curve {
         }
     }
 
-    /// The one-way latency where there is one channel and one message.
+    /// The one-way latency with one channel and one message.
     pub(super) fn one_channel(design: Design, bytes: u32) -> Self {
         Self {
             one_channel: true,

@@ -6,7 +6,8 @@ use crate::figures::common::{Rows, Verdicts, prefix_of};
 use crate::workloads::design::Design;
 use crate::workloads::scaling::Order;
 
-/// What posting is assumed to take in microseconds, to see on what fig. 4.6 depends: up to more than the card takes to send.
+/// Assumed times of posting in microseconds, to see what figure 4.6 depends on: up to more than the
+/// card takes to send.
 const POSTINGS_US: [u64; 8] = [8, 12, 14, 15, 16, 17, 18, 20];
 
 /// In which other orders processes are assumed to use their interfaces (§4.2.5).

@@ -1,4 +1,5 @@
-//! Arriving frames: they go into a buffer when they are complete, or from their header on, so that a host transfer may follow.
+//! Arriving frames: they are stored in a buffer when they are complete, or from their header on, so
+//! that a host transfer may follow.
 
 use causeway_firmware::{BufferId, Engine as DmaEngine, Input, Side};
 use causeway_wire::vi::FrameHeader;
@@ -10,7 +11,8 @@ use crate::node::events::Event;
 use crate::node::record::{Mark, Slice, Stage, Track};
 
 impl World {
-    /// With receive-side cut-through: schedules the moment at which the receiver learns of a frame that is being sent.
+    /// With receive-side cut-through: schedules the moment at which a frame that is being sent is
+    /// reported to the receiver.
     pub(super) fn announce(&mut self, number: u32, sent: Begun) {
         let Some((arrives, frame)) = sent.arrives.zip(self.frames.get(number)) else {
             return;
@@ -30,7 +32,8 @@ impl World {
         }
     }
 
-    /// Handles the header of a frame. If there is a buffer, and no frame waits for one, the program learns of it.
+    /// Handles the header of a frame. If there is a buffer, and no frame waits for one, it is
+    /// reported to the program.
     pub(super) fn begun(&mut self, node: u32, number: u32) {
         let now = self.events.now();
         let card = &mut self.nodes[node as usize].card;
@@ -103,7 +106,8 @@ impl World {
         }
     }
 
-    /// Lets host transfers move the last burst of a frame that they have caught up with, as it is complete now.
+    /// Lets host transfers move the last burst of a frame that they have caught up with, as it is
+    /// complete now.
     fn release_followers(&mut self, node: u32, buffer: BufferId) {
         let card = &mut self.nodes[node as usize].card;
         card.coming.retain(|coming| coming.buffer != buffer);
@@ -130,7 +134,7 @@ impl World {
         }
     }
 
-    /// Puts a waiting frame into a free buffer.
+    /// Stores a waiting frame in a free buffer.
     pub(super) fn receive(&mut self, node: u32) {
         let card = &mut self.nodes[node as usize].card;
         if card.armed.is_empty() || card.arrived.is_empty() {

@@ -89,12 +89,12 @@ pub enum TraceError {
         has: usize,
         /// The processes of the operation.
         members: String,
-        /// Another one of them.
+        /// Another process in the group.
         other: Rank,
-        /// The number of operations in which that takes part.
+        /// The number of operations in which that process takes part.
         others: usize,
     },
-    /// The trace is larger than what is simulated.
+    /// The trace is larger than can be simulated.
     #[error("the trace has more than {MOST_MESSAGES} messages")]
     TooMany,
     /// The trace is empty.

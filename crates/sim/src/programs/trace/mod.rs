@@ -1,4 +1,5 @@
-//! Traces: what processes of a recorded program computed, sent and received, in two formats.
+//! Traces: the computation, sends and receives of the processes of a recorded program, in two
+//! formats.
 //!
 //! One is for people and their scripts (`text.rs`): one event a line, with five fields between blanks, and a sixth that may be left out.
 //!
@@ -11,12 +12,14 @@
 //! 1 allreduce - 64 20 0-1
 //! ```
 //!
-//! `compute_us` is what the process computes before the operation, in microseconds of the simulated host; `compute` does nothing
-//! else, and has no peer. Each process's events happen in the order of their lines; lines of different processes may be mixed. The
-//! sixth field of `send` and `recv` is a tag (0 if it is left out): the n-th message that a process sends to another with a tag is the n-th that
-//! this one receives from it with that tag. Collective operations ([`Collective`]) have their root for a peer, or none, and for a sixth field the
-//! processes that take part, in the order of their ranks (all if it is left out); `bytes` are those of a process's block or operands. What
-//! follows `#` is a comment.
+//! `compute_us` is the time that the process computes before the operation, in microseconds of the
+//! simulated host; `compute` does nothing else, and has no peer. Each process's events happen in
+//! the order of their lines; lines of different processes may be mixed. The sixth field of `send`
+//! and `recv` is a tag (0 if it is left out): the n-th message that a process sends to another with
+//! a tag is the n-th that the other receives from it with that tag. Collective operations
+//! ([`Collective`]) have their root as peer, or none, and as sixth field the processes that take
+//! part, in the order of their ranks (all if it is left out); `bytes` are those of a process's
+//! block or operands. Text after `#` is a comment.
 //!
 //! The other is that of `causeway run --trace` (`recorded.rs`).
 //!
@@ -42,7 +45,7 @@ use crate::am::port::Rank;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Send(Rank, u64),
-    /// Waits until this many messages have come from a process.
+    /// Waits until this many messages have arrived from a process.
     Receive(Rank, u64),
     Nothing,
 }
@@ -139,8 +142,8 @@ struct Group {
     agreed: Vec<Agreed>,
 }
 
-/// The operations of each group. The size that counts, where sizes differ, is the root's if it sends to others, and otherwise the
-/// largest; other processes' sizes mean nothing.
+/// The operations of each group. If sizes differ, the one that counts is the root's if it sends to
+/// others, and otherwise the largest; other processes' sizes are ignored.
 fn blocks(lines: &Lines, ranks: u32) -> Result<BTreeMap<Members, Group>, TraceError> {
     let all: Members = (0..ranks).collect();
     let mut groups: BTreeMap<Members, Group> = BTreeMap::new();

@@ -1,8 +1,9 @@
 //! Traces of MPI programs, as `causeway run --trace` writes them.
 //!
-//! A process's messages come before the call in which they were sent or had arrived. A receive is waited for in the next call that may
-//! wait, since a message that has arrived during another call, such as one that posts a send, was not needed yet. For the same reason a
-//! nonblocking collective operation happens in the next call that waits, or before the next collective operation.
+//! The messages of a process precede the call in which they were sent or had arrived. A receive is
+//! waited for in the next call that may wait, since a message that has arrived during another call,
+//! such as one that posts a send, was not needed yet. For the same reason a nonblocking collective
+//! operation happens in the next call that waits, or before the next collective operation.
 
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ const BEGIN: &str = "# causeway trace ";
 /// The only version with enough information.
 const VERSION: &str = "2,";
 
-/// Blocking operations by their names after `MPI_`. Those whose counts differ by process, and of which a call records no single one, are
-/// not among them.
+/// Blocking operations by their names after `MPI_`. Operations whose counts differ by process, for
+/// which a call does not record a single one, are not included.
 const COLLECTIVES: [(&str, Collective); 14] = [
     ("Barrier", Collective::Barrier),
     ("Bcast", Collective::Broadcast),
@@ -207,7 +208,7 @@ impl Process {
         Ok(())
     }
 
-    /// Ends a process: it waits now for what it has not waited for.
+    /// Ends a process: it waits for everything that it has not waited for.
     fn end(&mut self, lines: &mut Lines) {
         let rest = self.later.drain(..).chain(self.messages.drain(..));
         lines.of(self.rank).extend(rest.map(plain));

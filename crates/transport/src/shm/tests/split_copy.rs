@@ -332,7 +332,7 @@ fn invalid_offers_of_transfers_are_declined() {
         },
     ];
     let offers = bad.map(|description| client.offers.open(&description).unwrap());
-    client.offers.tell_open();
+    client.offers.announce_open();
     for _ in 0..100 {
         met.server.poll();
     }

@@ -52,7 +52,7 @@ fn encryption_is_on_if_either_side_wants_it() {
         let (client, server, peer) = pair(keyed(ours), keyed(theirs));
         let expected = match ours || theirs {
             true => "on",
-            false => "off: neither side asks for it; what travels is authenticated",
+            false => "off: neither side requests it; data is authenticated",
         };
         for (node, peer) in [(&client, peer), (&server, server.seen.ups[0])] {
             let report = node.tcp.report(peer).unwrap();
