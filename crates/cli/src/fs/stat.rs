@@ -2,6 +2,7 @@
 
 use causeway_command::failure::Outcome;
 use causeway_command::output::{Output, json_name, printable, report_item};
+use causeway_command::remote::is_gone;
 use causeway_fs::client::Client;
 use causeway_report::units::{bytes_text, count_text};
 use causeway_wire::fs::{Body, Errno, Kind, Node};
@@ -100,7 +101,9 @@ fn details(client: &mut Client, path: &[u8], follow: bool) -> Result<Details, ca
         attempts += 1;
         let object = node.object;
         match details_of(client, node) {
-            Err(error) if error.errno == Errno::ENOENT && attempts < ATTEMPTS => {
+            Err(error)
+                if (is_gone(&error) || error.errno == Errno::ENOENT) && attempts < ATTEMPTS =>
+            {
                 tracing::debug!(
                     object = object.0,
                     "the object is gone: its name is looked up again"
