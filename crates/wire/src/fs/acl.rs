@@ -254,8 +254,9 @@ impl Wire for Acl {
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let bytes = input.bytes(MAX_ACL_BYTES, "access control list")?;
         match Self::from_xattr(bytes) {
-            Ok(Some(list)) => Ok(list),
-            Ok(None) | Err(_) => unknown("access control list", 0u8),
+            // Programs may write numbers that mean nothing, peers may not: a list has one encoding.
+            Ok(Some(list)) if list.to_xattr() == bytes => Ok(list),
+            _ => unknown("access control list", 0u8),
         }
     }
 }

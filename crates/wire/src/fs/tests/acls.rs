@@ -39,6 +39,27 @@ fn the_extended_attribute_has_the_bytes_that_linux_has() {
     assert_eq!(Acl::from_xattr(&bytes[..4]), Ok(None));
 }
 
+/// What programs write may have numbers that mean nothing, and what peers send may not.
+#[test]
+fn a_list_has_one_encoding_between_peers() {
+    let list = Acl {
+        owner: 6,
+        users: vec![(1000, 5)],
+        group: 4,
+        groups: Vec::new(),
+        mask: Some(6),
+        other: 0,
+    };
+    let mut bytes = list.to_bytes();
+    assert_eq!(Acl::from_bytes(&bytes).unwrap(), list);
+    // The owner's number, behind the version, a tag and permissions.
+    let number = bytes.len() - list.to_xattr().len() + 8;
+    bytes[number] = 7;
+    let written = &bytes[bytes.len() - list.to_xattr().len()..];
+    assert_eq!(Acl::from_xattr(written), Ok(Some(list)));
+    assert!(Acl::from_bytes(&bytes).is_err());
+}
+
 /// A tag, permissions, and an id.
 type Entry = (u16, u16, u32);
 
