@@ -16,7 +16,7 @@ impl<M: Matcher> Endpoint<M> {
         method.identity(peer)
     }
 
-    /// The node that the peer belongs to, if its method has it prove that ([`Config::nodes`](crate::Config::nodes)); `None` while not connected.
+    /// The node that the peer belongs to, if its method has it prove that ([`Config::nodes`](crate::types::Config::nodes)); `None` while not connected.
     pub fn node(&self, addr: Addr) -> Option<Arc<Certificate>> {
         let (method, peer) = self.connected(addr)?;
         method.node(peer)
