@@ -2,7 +2,7 @@
 //!
 //! [`Agent`] is what a process without keys knows: where to ask. `tcp` then asks during its handshake, over a `Line`, and uses the connection by
 //! itself afterwards: nothing that travels goes through the agent. [`Speaker`] is the agent's part of one handshake: pure, requests in,
-//! replies out. Whoever runs it has asked the kernel which user calls ([`causeway_sys::socket::RecordSocket::peer`]).
+//! replies out. Its caller has asked the kernel which user is at the other end ([`causeway_sys::socket::RecordSocket::peer`]).
 //!
 //! What that user's process gets are the two keys of one connection, at whose other end the server knows, from inside the handshake, that it
 //! speaks for this user and no other. It can alter none of that: it holds neither the cluster's key nor the node's, and both hellos are the

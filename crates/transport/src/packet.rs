@@ -13,7 +13,7 @@ pub enum Takes {
     /// One: the caller waits for one message, and what came besides would have to be kept for later calls. Peers take turns, one packet
     /// each: which of them has sent the message, the method does not know.
     One,
-    /// One, whoever has sent it: several polls may take packets of the same peer, before another one has its turn.
+    /// One, from any sender: several polls may take packets of the same peer, before another one has its turn.
     OneInTurn,
 }
 

@@ -232,7 +232,7 @@ fn subject(operation: &Operation) -> (ObjectId, Option<&Place>) {
         }
         operation => match operation.needs() {
             Needs::Object(object, _) => (object, None),
-            Needs::Any(_) | Needs::Nothing => (ObjectId(0), None),
+            Needs::Any(_) | Needs::Operator | Needs::Nothing => (ObjectId(0), None),
         },
     }
 }

@@ -48,8 +48,8 @@ pub(super) fn check_operator(caller: &Caller, doing: &str) -> Result<(), Failure
     ))
 }
 
-/// Refuses what operators alone may ask for, from a process for which the agent of its node speaks: who may not read the key is none,
-/// whatever their number.
+/// Refuses operators' requests from a process for which the agent of its node speaks: a process that may not read the key is no operator,
+/// whichever uid it has.
 pub(super) fn check_spoken_for(
     identity: Option<Identity>,
     operation: &Operation,

@@ -39,7 +39,7 @@ pub(super) struct Versions(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    /// Held while the record is written, by whoever holds no lock of the state.
+    /// Held while the record is written, by a thread that does not hold the lock of the state.
     file: Mutex<()>,
     /// Notified when it is time to record again.
     wakeup: Wakeup,
@@ -206,7 +206,7 @@ impl Versions {
             }
             drop(state);
             match &writing {
-                // Whoever writes just now may record enough.
+                // The thread that writes at this moment may record enough.
                 None => writing = Some(lock(&self.0.file)),
                 Some(writing) => self.record(writing, now),
             }

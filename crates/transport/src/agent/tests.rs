@@ -134,7 +134,7 @@ fn a_server_knows_for_whom_alone_the_connection_speaks() {
     }
 }
 
-/// Whoever holds the key speaks for all, as before, to servers that take users.
+/// A process that holds the key speaks for all users, as before, to servers that take users.
 #[test]
 fn who_holds_the_key_speaks_for_all() {
     let cluster = Cluster::new();

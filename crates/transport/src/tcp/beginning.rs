@@ -531,7 +531,7 @@ impl Link {
     }
 }
 
-/// Asks the agent. Its reply wakes whoever waits for the peer.
+/// Asks the agent. Its reply wakes the thread that waits for the peer.
 fn ask(
     config: &TcpConfig,
     epoll: &OwnedFd,

@@ -1,6 +1,6 @@
 //! How many connections users have for whom the agents of their nodes speak.
 //!
-//! Whoever holds the cluster's key is trusted not to take all that a server has. Such a user is not: of the peers that there may be, and
+//! A process that holds the cluster's key is trusted not to take all that a server has. Such a user is not: of the peers that there may be, and
 //! of the files that the process may have open, one user of one node has an eighth at most.
 
 use std::collections::HashMap;

@@ -186,6 +186,8 @@ impl Wire for Capability {
 pub enum Needs {
     /// None: the operation concerns no object, or is checked by the metadata server.
     Nothing,
+    /// None: the metadata server checks that the caller is an operator.
+    Operator,
     /// One of these rights to the object; any capability if they are [`Rights::NONE`].
     Object(ObjectId, Rights),
     /// This right to all objects.
@@ -196,7 +198,7 @@ impl Needs {
     /// The object (0 for all) and the rights, if any are needed.
     pub fn what(self) -> Option<(ObjectId, Rights)> {
         match self {
-            Self::Nothing => None,
+            Self::Nothing | Self::Operator => None,
             Self::Object(object, rights) => Some((object, rights)),
             Self::Any(rights) => Some((ObjectId(0), rights)),
         }

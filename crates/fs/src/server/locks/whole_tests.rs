@@ -232,7 +232,7 @@ fn of_two_that_share_a_file_and_both_want_it_alone_one_gets_it_and_then_the_othe
     }
     assert_eq!(locks.lock(of(1), &alone, Some(1)), Outcome::Waits);
     assert_eq!(locks.lock(of(2), &alone, Some(1)), Outcome::Granted);
-    // Back to a shared one in one step, whoever waits.
+    // Back to a shared one in one step, also where others wait.
     assert_eq!(locks.lock(of(2), &shared, None), Outcome::Granted);
     assert_eq!(locks.unlock(of(2), key(1), LockRange::ALL), Ok(()));
     assert_eq!(locks.take_granted(), [(1, 1)]);
@@ -265,7 +265,7 @@ fn a_circle_of_whole_files_lasts_until_one_gives_up() {
 }
 
 #[test]
-fn a_shared_lock_of_a_whole_file_is_had_beside_others_whoever_waits_for_it_alone() {
+fn shared_locks_of_a_whole_file_are_given_also_while_an_exclusive_one_is_waited_for() {
     let mut locks = Locks::default();
     let of = |number| Owner { client: 1, number };
     assert_eq!(

@@ -157,7 +157,7 @@ fn turns_of(server: &mut Host, mut before: impl FnMut(&mut Shm)) -> Vec<(usize, 
 }
 
 #[test]
-fn of_packets_that_are_taken_whoever_has_sent_them_each_ring_delivers_some_in_its_turn() {
+fn each_ring_delivers_some_packets_in_its_turn_where_they_are_taken_from_any_sender() {
     let (mut server, _clients) = three_with_packets();
     server.log.takes = Takes::OneInTurn;
     let turns = turns_of(&mut server, |_| {});

@@ -20,7 +20,7 @@ const USER: User = User {
     groups: Vec::new(),
 };
 
-/// An agent in a thread, that speaks for [`USER`] whoever calls.
+/// An agent in a thread, that speaks for [`USER`], also for other callers.
 struct Speaking {
     config: TcpConfig,
     over: Arc<AtomicBool>,

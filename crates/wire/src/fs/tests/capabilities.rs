@@ -160,6 +160,7 @@ fn every_operation_on_datafiles_needs_a_right() {
             Operation::EndCapabilities { ended: vec![] },
             Needs::Any(Rights::SERVE),
         ),
+        (Operation::Authorize, Needs::Operator),
         (Operation::Clock, Needs::Nothing),
     ];
     for (operation, expected) in needs {
