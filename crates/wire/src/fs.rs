@@ -22,6 +22,7 @@ mod codec;
 mod errno;
 pub mod formats;
 mod identity;
+mod leases;
 mod locks;
 mod moment;
 mod needs;
@@ -40,6 +41,7 @@ pub use identity::{
     Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
     MAX_SERVER_NAME_BYTES, ServerIdentity, Target,
 };
+pub use leases::{Leased, MAX_RECALLED};
 pub use locks::{Lock, LockFamily, LockHolder, LockRange};
 pub use moment::Moment;
 pub use objects::{
@@ -94,6 +96,10 @@ pub struct Request {
     /// If the file that the operation finds or makes is opened, for whom: of [`Operation::Lookup`], [`Operation::GetNode`] and
     /// [`Operation::Create`]. Formats before [`formats::OPENS`] leave it out.
     pub opening: Option<Opening>,
+    /// The program's number as a holder of leases, if it has any ([`Operation::HoldLeases`]): it asks for leases on what the
+    /// operation reads, and its own leases on what the operation changes are not recalled. Formats before [`formats::LEASES`] leave it
+    /// out.
+    pub holder: Option<u128>,
     /// What.
     pub operation: Operation,
 }
@@ -457,6 +463,23 @@ pub enum Operation {
         files: Vec<OpenHandle>,
     },
 
+    /// From a program that caches what it has leases on: tells under which tag it waits for the next recall, and which
+    /// recalls it has carried out. The next recall is sent to it by the connection of this request, as a reply with
+    /// [`ReplyBody::Recall`]. Returns [`ReplyBody::Done`].
+    HoldLeases {
+        /// The program: a number chosen at random.
+        holder: u128,
+        /// The tag. A program chooses each once.
+        recalls: u64,
+        /// The number of the last recall that it has carried out, 0 if none.
+        ended: u64,
+    },
+    /// From a program that caches nothing any more: all of its leases end. Returns [`ReplyBody::Done`].
+    EndLeases {
+        /// See [`Operation::HoldLeases`].
+        holder: u128,
+    },
+
     /// Lists striped files in the order of their numbers. Returns [`ReplyBody::StripedFiles`].
     ListStriped {
         /// Only those behind this one.
@@ -740,6 +763,16 @@ pub enum ReplyBody {
     LockHolder {
         /// One of those locks; absent if none is.
         holder: Option<LockHolder>,
+    },
+    /// There is nothing by the name that was looked up, and the lease that comes with the reply is on that. Only programs that hold
+    /// leases are told so; others get [`Errno::ENOENT`].
+    NoEntry,
+    /// Leases end: the program is to forget what they are on, and then to say so ([`Operation::HoldLeases`]).
+    Recall {
+        /// Counts the recalls to a program, from 1.
+        number: u64,
+        /// At most [`MAX_RECALLED`].
+        leases: Vec<Leased>,
     },
     /// A part of the stored data was verified.
     Scrubbed {

@@ -1,6 +1,6 @@
 //! The outcomes of calls: replies, failures that are worth another attempt, the time-out.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_bmi::{Completion, OpError, PeerError};
 use causeway_wire::formats::Formats;
@@ -60,9 +60,13 @@ impl Rpc {
                 pending.unacknowledged.set_clock(clock, now);
                 return;
             }
-            Outcome::Reply(reply, capability) => {
-                self.keep_capability(capability, attempt.sent);
-                pending.state = State::Done(Ok(reply));
+            Outcome::Reply(reply, granted) => {
+                self.keep_capability(granted.capability, attempt.sent);
+                self.lease = granted.lease_ms.map(|ms| Duration::from_millis(ms.into()));
+                pending.state = State::Done(match reply {
+                    ReplyBody::NoEntry => Err(self.error_at(server, Errno::ENOENT, "")),
+                    reply => Ok(reply),
+                });
                 return;
             }
             Outcome::Refused(format, failure) => {

@@ -1,9 +1,9 @@
 //! Writes a configuration as text.
 
-use super::access;
 use super::nodes::{NodesEntry, public_key_digits};
 use super::types::{Configuration, DEFAULT_OPEN_FILES, Durability, ServerEntry};
 use super::units::{duration, quoted, size};
+use super::{access, leases};
 
 /// The file's text, with comments that explain it.
 pub(super) fn print(configuration: &Configuration) -> String {
@@ -58,7 +58,7 @@ checksums = {checksums}
 servers = {servers}
 # 0: files start on different servers; n: all start on the n-th.
 start = {start}
-{access}{nodes}{entries}",
+{access}{leases}{nodes}{entries}",
         name = quoted(&configuration.name),
         id = configuration.id,
         timeout = duration(configuration.timeout),
@@ -68,6 +68,7 @@ start = {start}
         servers = distribution.servers,
         start = distribution.start,
         access = access::print(&configuration.access),
+        leases = leases::print(configuration.leases),
         entries = configuration
             .servers
             .iter()

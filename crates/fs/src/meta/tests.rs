@@ -67,6 +67,7 @@ impl Bench {
             caller: self.caller.clone(),
             capability: None,
             opening: None,
+            holder: None,
             operation,
         }
     }

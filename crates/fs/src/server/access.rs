@@ -379,6 +379,7 @@ mod tests {
             caller: Caller::default(),
             capability: None,
             opening: None,
+            holder: None,
             operation: causeway_wire::fs::Operation::StorageStatus,
         };
         let held_by = |node, object, rights| Capability {

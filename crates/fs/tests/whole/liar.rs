@@ -88,6 +88,7 @@ impl Liar {
             },
             capability,
             opening: None,
+            holder: None,
             operation,
         }
     }
@@ -107,9 +108,9 @@ impl Liar {
         assert!(sent.is_ok(), "{sent:?}");
         let done = self.bmi.test(receive, GENEROUS).unwrap().expect("a reply");
         let len = done.result.unwrap() as usize;
-        let (reply, capability, _) =
+        let (reply, granted, _) =
             Reply::from_bytes_with(&reply[0].to_vec()[..len]).expect("a reply");
-        reply.result.map(|body| (body, capability))
+        reply.result.map(|body| (body, granted.capability))
     }
 
     /// Asks a server, by its number in the configuration, honestly but for the capability and what `lie` changes.

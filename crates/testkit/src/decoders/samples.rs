@@ -11,6 +11,7 @@ use causeway_wire::fs::{
 use causeway_wire::{fs, home, store};
 
 mod datafiles;
+mod leases;
 mod locks;
 mod messages;
 mod methods;
@@ -400,6 +401,7 @@ pub(super) fn requests() -> Vec<Vec<u8>> {
         },
         capability: Some(capability()),
         opening: None,
+        holder: Some(7),
         operation,
     };
     let mut all: Vec<Vec<u8>> = (opens::requests().into_iter())
@@ -409,7 +411,10 @@ pub(super) fn requests() -> Vec<Vec<u8>> {
         })
         .map(|request| request.to_bytes(fs::formats::FORMATS))
         .collect();
-    for operation in operations().into_iter().chain(locks::operations()) {
+    for operation in (operations().into_iter())
+        .chain(locks::operations())
+        .chain(leases::operations())
+    {
         // Format 5 has no numbers of writes.
         let old = Formats::only(fs::formats::FORMATS.lowest);
         all.extend(
@@ -606,13 +611,20 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             message: "another format".into(),
         }),
     };
-    (results.into_iter().chain(locks::replies()))
-        .map(|result| {
-            let format = fs::formats::FORMATS.highest;
-            Reply { result: Ok(result) }.to_bytes_with(&Some(capability()), format)
-        })
-        .chain([4, 7, 9].map(|format| failure.to_bytes(format)))
-        .collect()
+    (results
+        .into_iter()
+        .chain(locks::replies())
+        .chain(leases::replies()))
+    .map(|result| {
+        let format = fs::formats::FORMATS.highest;
+        let granted = fs::formats::Granted {
+            capability: Some(capability()),
+            lease_ms: Some(5000),
+        };
+        Reply { result: Ok(result) }.to_bytes_with(&granted, format)
+    })
+    .chain([4, 7, 9].map(|format| failure.to_bytes(format)))
+    .collect()
 }
 
 pub(super) fn records() -> Vec<Vec<u8>> {

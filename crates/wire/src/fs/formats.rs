@@ -25,9 +25,10 @@ use crate::formats::Formats;
 /// | 10 | which files may have holes: `from` in [`Operation::Extend`], `sparse` in nodes; [`Operation::StoredData`]; pipes, sockets and devices |
 /// | 11 | files that are open: [`Request::opening`], [`Operation::CloseFiles`], [`Operation::KeepFiles`] |
 /// | 12 | capabilities, in requests and behind the bodies of replies |
+/// | 13 | leases: [`Request::holder`], the time of a lease behind the bodies of replies, [`Operation::HoldLeases`], [`Operation::EndLeases`] |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
-    highest: CAPABILITIES,
+    highest: LEASES,
 };
 
 /// The first format in which writes have numbers and servers tell their clocks.
@@ -50,6 +51,8 @@ pub const NODES: u8 = 10;
 pub const OPENS: u8 = 11;
 /// The first format whose requests and replies have capabilities.
 pub const CAPABILITIES: u8 = 12;
+/// The first format whose metadata servers give leases on names and attributes.
+pub const LEASES: u8 = 13;
 
 /// What both sides call this protocol in their errors.
 const PROTOCOL: &str = "the file system's protocol";
@@ -63,6 +66,16 @@ const EXTEND: u8 = 14;
 const WRITE: u8 = 65;
 /// In front of an operation: an [`Opening`].
 const OPENING: u8 = 120;
+
+/// What a server grants beside the result of an operation.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Granted {
+    /// The right to an object's datafiles.
+    pub capability: Option<Capability>,
+    /// The time in milliseconds, from when the request was sent, for which the client has a lease: of a [`Operation::GetNode`] on the
+    /// object's attributes; of a [`Operation::Lookup`] of one name on the name and on the attributes of what it stands for.
+    pub lease_ms: Option<u32>,
+}
 
 impl Operation {
     /// The lowest format that has this operation.
@@ -91,6 +104,7 @@ impl Operation {
             | Operation::MakeSpecial { .. } => NODES,
             Operation::CloseFiles { .. } | Operation::KeepFiles { .. } => OPENS,
             Operation::Authorize | Operation::EndCapabilities { .. } => CAPABILITIES,
+            Operation::HoldLeases { .. } | Operation::EndLeases { .. } => LEASES,
             _ => FORMATS.lowest,
         }
     }
@@ -116,6 +130,9 @@ impl Request {
         self.caller.encode(&mut out);
         if formats.highest >= CAPABILITIES {
             put_option(&self.capability, &mut out, Wire::encode);
+        }
+        if formats.highest >= LEASES {
+            put_option(&self.holder, &mut out, |holder, out| out.u128(*holder));
         }
         if let Some(opening) = &self.opening
             && formats.highest >= OPENS
@@ -179,6 +196,10 @@ impl Request {
             sequence: input.u64("sequence")?,
             caller: Caller::decode(&mut input)?,
             capability: take_optional(format >= CAPABILITIES, &mut input)?,
+            holder: match format >= LEASES && input.bool("holder")? {
+                true => Some(input.u128("holder")?),
+                false => None,
+            },
             opening: take_opening(format, &mut input)?,
             operation: take_operation(format, &mut input)?,
         };
@@ -211,13 +232,13 @@ impl Request {
 }
 
 impl Reply {
-    /// The reply in this format, without a capability: what an earlier one does not have is left out.
+    /// The reply in this format, without anything granted: what an earlier one does not have is left out.
     pub fn to_bytes(&self, format: u8) -> Vec<u8> {
-        self.to_bytes_with(&None, format)
+        self.to_bytes_with(&Granted::default(), format)
     }
 
-    /// The reply in this format, with a capability if it is a success and the format has them.
-    pub fn to_bytes_with(&self, capability: &Option<Capability>, format: u8) -> Vec<u8> {
+    /// The reply in this format, with what is granted if it is a success and as far as the format has it.
+    pub fn to_bytes_with(&self, granted: &Granted, format: u8) -> Vec<u8> {
         let earlier = (format < NODES && self.lowest_format() >= NODES).then(|| self.for_earlier());
         let inside = match &self.result {
             Ok(ReplyBody::Transferred { inline, sums, .. }) => inline.len() + 4 * sums.len(),
@@ -230,7 +251,10 @@ impl Reply {
                 out.u8(0);
                 result.encode(&mut out);
                 if format >= CAPABILITIES {
-                    put_option(capability, &mut out, Wire::encode);
+                    put_option(&granted.capability, &mut out, Wire::encode);
+                }
+                if format >= LEASES {
+                    put_option(&granted.lease_ms, &mut out, |ms, out| out.u32(*ms));
                 }
             }
             Err(failure) => {
@@ -246,15 +270,21 @@ impl Reply {
         Self::from_bytes_with(bytes).map(|(reply, _, format)| (reply, format))
     }
 
-    /// Reads a reply, with the capability that comes with it.
-    pub fn from_bytes_with(bytes: &[u8]) -> Result<(Self, Option<Capability>, u8), Malformed> {
+    /// Reads a reply, with what is granted with it.
+    pub fn from_bytes_with(bytes: &[u8]) -> Result<(Self, Granted, u8), Malformed> {
         let mut input = Reader::new(bytes);
         let format = take_format(&mut input)?;
-        let mut capability = None;
+        let mut granted = Granted::default();
         let result = match input.u8("reply kind")? {
             0 => {
                 let body = ReplyBody::decode(&mut input)?;
-                capability = take_optional(format >= CAPABILITIES, &mut input)?;
+                granted = Granted {
+                    capability: take_optional(format >= CAPABILITIES, &mut input)?,
+                    lease_ms: match format >= LEASES && input.bool("lease")? {
+                        true => Some(input.u32("time of a lease")?),
+                        false => None,
+                    },
+                };
                 Ok(body)
             }
             1 => Err(Failure::decode(&mut input)?),
@@ -265,12 +295,13 @@ impl Reply {
         if format < reply.lowest_format() {
             return unknown("reply body", format);
         }
-        Ok((reply, capability, format))
+        Ok((reply, granted, format))
     }
 
     /// The lowest format that has all of it.
     pub fn lowest_format(&self) -> u8 {
         match &self.result {
+            Ok(ReplyBody::NoEntry | ReplyBody::Recall { .. }) => LEASES,
             Ok(ReplyBody::Stored(_)) => NODES,
             Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. })
                 if matches!(

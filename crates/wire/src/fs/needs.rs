@@ -71,6 +71,8 @@ impl Operation {
             | Self::CancelLock { .. }
             | Self::CloseFiles { .. }
             | Self::KeepFiles { .. }
+            | Self::HoldLeases { .. }
+            | Self::EndLeases { .. }
             | Self::ListStriped { .. }
             | Self::Paths { .. }
             | Self::Clock

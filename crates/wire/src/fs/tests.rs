@@ -4,6 +4,7 @@ mod attributes;
 mod capabilities;
 mod data;
 mod formats;
+mod leases;
 mod locks;
 mod nodes;
 mod opens;
@@ -489,7 +490,7 @@ fn values_out_of_bounds_are_refused() {
             "{result:?}"
         );
     };
-    for code in [0, 26, 63, 77, 84, 127, 128, 130, 255] {
+    for code in [0, 26, 63, 77, 84, 127, 128, 132, 255] {
         unknown(Operation::from_bytes(&[code]));
     }
     let path = Place {
@@ -680,6 +681,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(object, turn)| Operation::CancelAppend { object, turn }),
         locks::any_lock(),
         opens::any_files(),
+        leases::any_leases(),
         vec(object(), 0..30).prop_map(|objects| Operation::Exist { objects }),
         (check_cursor(), any::<bool>())
             .prop_map(|(after, repair)| Operation::Check { after, repair }),
@@ -707,9 +709,10 @@ proptest! {
             incarnation: Incarnation(target.2),
         };
         let capability = (slot % 2 == 0).then(capabilities::capability);
+        let holder = (slot % 3 == 0).then_some(client ^ 1);
         let opening = opens::any_opening_of(&operation, closed);
         let request = Request {
-            reply_tag, target, client, slot, sequence, caller, capability, opening, operation,
+            reply_tag, target, client, slot, sequence, caller, capability, holder, opening, operation,
         };
         let formats = Formats { lowest, highest: FORMATS.highest };
         let bytes = request.to_bytes(formats);
@@ -728,8 +731,8 @@ proptest! {
         if let Ok(operation) = Operation::from_bytes(&bytes) {
             prop_assert_eq!(operation.to_bytes(), bytes.clone());
         }
-        if let Ok((reply, capability, format)) = Reply::from_bytes_with(&bytes) {
-            prop_assert_eq!(reply.to_bytes_with(&capability, format), bytes.clone());
+        if let Ok((reply, granted, format)) = Reply::from_bytes_with(&bytes) {
+            prop_assert_eq!(reply.to_bytes_with(&granted, format), bytes.clone());
         }
     }
 

@@ -17,11 +17,12 @@ pub(super) fn from_hex(text: &str) -> Vec<u8> {
 /// A reply has these bytes behind its format, in every format.
 pub(super) fn golden_reply(reply: &Reply, expected: &str) {
     for format in FORMATS.lowest..=FORMATS.highest {
-        let no_capability = match reply.result.is_ok() && format >= CAPABILITIES {
-            true => "00",
-            false => "",
+        let nothing_granted = match reply.result.is_ok() {
+            true if format >= LEASES => "00 00",
+            true if format >= CAPABILITIES => "00",
+            _ => "",
         };
-        let bytes = from_hex(&format!("{format:02x} {expected} {no_capability}"));
+        let bytes = from_hex(&format!("{format:02x} {expected} {nothing_granted}"));
         assert_eq!(hex(&reply.to_bytes(format)), hex(&bytes));
         assert_eq!(Reply::from_bytes(&bytes), Ok((reply.clone(), format)));
     }
@@ -45,6 +46,7 @@ pub(super) fn request(operation: Operation) -> Request {
         },
         capability: None,
         opening: None,
+        holder: None,
         operation,
     }
 }
@@ -144,6 +146,7 @@ fn golden_requests_of_each_format() {
         ),
         (only(12), "0c", status.clone(), "00 47".to_owned()),
         (only(12), "0c", Operation::Authorize, "00 70".to_owned()),
+        (only(13), "0d", status.clone(), "00 00 47".to_owned()),
     ];
     for (formats, first, operation, expected) in cases {
         let lowest = match formats.highest {
@@ -221,8 +224,8 @@ fn stated_formats_of_other_clients_are_known() {
         (&[4, 1][..], Some(Formats::only(4))),
         (&[1, 9], Some(Formats::only(1))),
         // Of newer ones, whose formats meet ours or do not.
-        (&[13, 6], Some(of(13, 6))),
-        (&[13, 13], Some(of(13, 13))),
+        (&[14, 6], Some(of(14, 6))),
+        (&[14, 14], Some(of(14, 14))),
         (&[200, 1], Some(of(200, 1))),
         // Ours.
         (&[5, 0], Some(Formats::only(5))),
@@ -231,7 +234,8 @@ fn stated_formats_of_other_clients_are_known() {
         (&[9, 5], Some(of(9, 5))),
         (&[10, 5], Some(of(10, 5))),
         (&[11, 5], Some(of(11, 5))),
-        (&[12, 5], Some(FORMATS)),
+        (&[12, 5], Some(of(12, 5))),
+        (&[13, 5], Some(FORMATS)),
         // Nonsense.
         (&[0, 0], None),
         (&[12, 0], None),
