@@ -27,7 +27,7 @@ use crate::xattrs::XattrReply;
 const MAX_TRANSFER: u32 = 1 << 20;
 /// Bytes of a block, in which the kernel counts space.
 const BLOCK_BYTES: u32 = 4096;
-/// The kernel keeps no names and attributes, since other clients may have changed them.
+/// The kernel keeps no names, and no attributes that are not under a lease, since other clients may have changed them.
 const NOT_KEPT: Duration = Duration::ZERO;
 const O_EXCL: i32 = rustix::fs::OFlags::EXCL.bits() as i32;
 const O_TRUNC: i32 = rustix::fs::OFlags::TRUNC.bits() as i32;
@@ -65,23 +65,9 @@ fn mode_bits(mode: u32) -> u16 {
     (mode & 0o7777) as u16
 }
 
-fn reply_entry(outcome: Outcome<Shown>, reply: ReplyEntry) {
-    match outcome {
-        Ok(shown) => reply.entry(&NOT_KEPT, &for_kernel(&shown), Generation(0)),
-        Err(failed) => reply.error(failed.into()),
-    }
-}
-
 fn reply_empty(outcome: Outcome, reply: ReplyEmpty) {
     match outcome {
         Ok(()) => reply.ok(),
-        Err(failed) => reply.error(failed.into()),
-    }
-}
-
-fn reply_attributes(outcome: Outcome<Shown>, reply: ReplyAttr) {
-    match outcome {
-        Ok(shown) => reply.attr(&NOT_KEPT, &for_kernel(&shown)),
         Err(failed) => reply.error(failed.into()),
     }
 }
@@ -95,6 +81,23 @@ fn reply_sized(outcome: Outcome<XattrReply>, reply: ReplyXattr) {
 }
 
 impl RequestHandler {
+    fn reply_entry(&self, outcome: Outcome<Shown>, reply: ReplyEntry) {
+        match outcome {
+            Ok(shown) => self.mounted.caches.reply_with(&shown, |time| {
+                reply.entry_with_ttls(time, &NOT_KEPT, &for_kernel(&shown), Generation(0));
+            }),
+            Err(failed) => reply.error(failed.into()),
+        }
+    }
+
+    fn reply_attributes(&self, outcome: Outcome<Shown>, reply: ReplyAttr) {
+        match outcome {
+            Ok(shown) => (self.mounted.caches)
+                .reply_with(&shown, |time| reply.attr(time, &for_kernel(&shown))),
+            Err(failed) => reply.error(failed.into()),
+        }
+    }
+
     /// A handle that no other open file has, of a file that is opened with these flags. A file that is appended to does not go through the
     /// kernel's cache, as the kernel does not know where its end is.
     fn handle(&self, flags: i32) -> (FileHandle, FopenFlags) {
@@ -136,6 +139,7 @@ impl Filesystem for RequestHandler {
     }
 
     fn destroy(&mut self) {
+        self.mounted.caches.end();
         let _ = self.ended.send(());
     }
 
@@ -143,13 +147,15 @@ impl Filesystem for RequestHandler {
         let found = self
             .mounted
             .lookup(user(request), object(parent), name.as_bytes());
-        reply_entry(found, reply);
+        self.reply_entry(found, reply);
     }
 
-    fn forget(&self, _: &Request, _: INodeNo, _: u64) {}
+    fn forget(&self, _: &Request, inode: INodeNo, _: u64) {
+        self.mounted.caches.note_known(object(inode), false);
+    }
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        reply_attributes(self.mounted.attributes(object(inode)), reply);
+        self.reply_attributes(self.mounted.attributes(object(inode)), reply);
     }
 
     fn setattr(
@@ -179,7 +185,7 @@ impl Filesystem for RequestHandler {
             distribution: None,
         };
         let size = size.map(|size| (size, may_lose_privileges(request)));
-        reply_attributes(self.mounted.change(object(inode), size, set), reply);
+        self.reply_attributes(self.mounted.change(object(inode), size, set), reply);
     }
 
     fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
@@ -213,7 +219,7 @@ impl Filesystem for RequestHandler {
         let made = self
             .mounted
             .make(user(request), object(parent), name.as_bytes(), &new);
-        reply_entry(made, reply);
+        self.reply_entry(made, reply);
     }
 
     fn mkdir(
@@ -231,7 +237,7 @@ impl Filesystem for RequestHandler {
         let made = self
             .mounted
             .make(user(request), object(parent), name.as_bytes(), &new);
-        reply_entry(made, reply);
+        self.reply_entry(made, reply);
     }
 
     fn symlink(
@@ -247,7 +253,7 @@ impl Filesystem for RequestHandler {
         let made = self
             .mounted
             .make(user(request), object(parent), name.as_bytes(), &new);
-        reply_entry(made, reply);
+        self.reply_entry(made, reply);
     }
 
     fn link(
@@ -262,7 +268,7 @@ impl Filesystem for RequestHandler {
         let made = self
             .mounted
             .make(user(request), object(parent), name.as_bytes(), &new);
-        reply_entry(made, reply);
+        self.reply_entry(made, reply);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
