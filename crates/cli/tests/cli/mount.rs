@@ -3,6 +3,7 @@
 //! `tools/mount-needs` installs the programs. Where the kernel cannot mount (no `/dev/fuse`, or not the right to), these
 //! tests say so and do nothing.
 
+mod coherence;
 mod ends;
 mod files;
 mod full;

@@ -78,6 +78,8 @@ struct Holder {
     /// The recall under way.
     sent: Vec<(Arc<Leased>, u64)>,
     recalls: u64,
+    /// Leases have expired that were recalled: until it replies, it gets no others, which would delay others again.
+    is_silent: bool,
 }
 
 impl Table {
@@ -111,6 +113,7 @@ impl Table {
         }
         let known = self.holders.entry(holder).or_default();
         known.is_reachable = true;
+        known.is_silent = false;
         let sent = std::mem::take(&mut known.sent);
         for lease in sent.into_iter().rev() {
             known.due.push_front(lease);
@@ -170,7 +173,7 @@ impl Table {
         };
         let new = on.iter().filter(is_new).count();
         let has_room = self.count + new <= self.most && known.count + new <= MAX_OF_HOLDER;
-        if !known.is_reachable || !has_room || !on.iter().all(is_free) {
+        if !known.is_reachable || known.is_silent || !has_room || !on.iter().all(is_free) {
             return None;
         }
         on.into_iter()
@@ -344,6 +347,7 @@ impl Table {
         if number != known.recalls {
             return;
         }
+        known.is_silent = false;
         let sent = std::mem::take(&mut known.sent);
         if !known.due.is_empty() {
             self.news.push_back(holder);
@@ -359,18 +363,27 @@ impl Table {
             && *until <= now
             && let Some((_, holder, on)) = self.expiries.pop_front()
         {
-            self.end(holder, &on, |lease| lease.until <= now);
+            let ended = self.end(holder, &on, |lease| lease.until <= now);
+            if ended.is_some_and(|lease| lease.is_recalled)
+                && let Some(known) = self.holders.get_mut(&holder)
+            {
+                known.is_silent = true;
+            }
         }
     }
 
-    fn end(&mut self, holder: u128, on: &Leased, is_it: impl FnOnce(&Lease) -> bool) {
-        let Some(holders) = self.leases.get_mut(on) else {
-            return;
-        };
+    /// Ends a lease, if there is one and `is_it`. Returns it.
+    fn end(
+        &mut self,
+        holder: u128,
+        on: &Leased,
+        is_it: impl FnOnce(&Lease) -> bool,
+    ) -> Option<Lease> {
+        let holders = self.leases.get_mut(on)?;
         if !holders.get(&holder).is_some_and(is_it) {
-            return;
+            return None;
         }
-        holders.remove(&holder);
+        let ended = holders.remove(&holder);
         if holders.is_empty() {
             self.leases.remove(on);
         }
@@ -381,6 +394,7 @@ impl Table {
                 self.holders.remove(&holder);
             }
         }
+        ended
     }
 }
 

@@ -97,9 +97,26 @@ fn a_late_reply_to_a_recall_ends_no_later_lease() {
     let later = now + TIME;
     assert!(table.is_free(None, &alters, later));
     table.end_wait(&alters);
+    // It comes again by another connection.
+    table.lose(ONE);
+    assert!(table.reach(ONE));
     assert!(table.grant(ONE, vec![attributes(5)], later).is_some());
     table.end_recall(ONE, number);
     assert!(!table.is_free(None, &alters, later));
+}
+
+#[test]
+fn a_holder_that_has_not_replied_delays_nobody_again_before_it_does() {
+    let (mut table, now) = table();
+    table.grant(ONE, vec![attributes(5)], now);
+    table.begin_wait(None, &[attributes(5)], now);
+    let (number, _) = table.next_recall(ONE).expect("a recall");
+    let later = now + TIME;
+    assert!(table.is_free(None, &[attributes(5)], later));
+    assert_eq!(table.grant(ONE, vec![attributes(6)], later), None);
+    assert!(table.grant(OTHER, vec![attributes(6)], later).is_some());
+    table.end_recall(ONE, number);
+    assert!(table.grant(ONE, vec![attributes(6)], later).is_some());
 }
 
 #[test]
