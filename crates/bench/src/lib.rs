@@ -5,7 +5,7 @@
 //! | `outcome` | a benchmark in progress, and its rows as table, report and JSON |
 //! | `participants`, `sizes` | names of measured libraries; sizes of messages |
 //! | `task` | the processes that measure: the program itself, started again |
-//! | `layer`, `batches`, `awake` | what those processes share: an instance of BMI, times by parts, processors kept awake |
+//! | `layer`, `batches`, `spinners` | what those processes share: an instance of BMI, times by parts, processors kept busy |
 //! | `distance`, `parts` | how far apart the two processors are; which parts of a measurement may be compared |
 //! | `goals` | ratios to be reached, and whether they were |
 //! | `messages`, `fs` | the benchmarks of messages and of the file system |
@@ -17,7 +17,6 @@
 //! Reports are drawn by `causeway-report`. Nothing is measured without its limit.
 #![forbid(unsafe_code)]
 
-mod awake;
 mod batches;
 mod compare;
 mod distance;
@@ -30,6 +29,7 @@ mod outcome;
 mod participants;
 mod parts;
 mod sizes;
+mod spinners;
 mod task;
 
 use causeway_command::failure::Outcome;

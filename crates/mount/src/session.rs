@@ -75,6 +75,12 @@ pub struct Unmounter {
     serving: Serving,
 }
 
+/// Threads that serve a mount if nobody says how many.
+pub fn default_threads() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (2 * processors).clamp(4, 16)
+}
+
 /// The place to mount at. Fails if nothing can be mounted there.
 pub fn mount_point(directory: &Path) -> Outcome<MountPoint> {
     let what = || format!("mounting at {}", directory.display());

@@ -8,7 +8,7 @@ use causeway_command::remote::PIECE_BYTES;
 use causeway_wire::random;
 
 /// Bytes between stamps.
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 
 /// The content of benchmark files.
 pub(crate) struct Content;

@@ -1,17 +1,23 @@
 //! `causeway bench fs`: the file system, with the machine's limits beside it.
 //!
-//! [`setup`] is what all measurements share, [`worker`] one client process, [`processes`] all of a measurement, [`content`] what is written,
-//! [`limits`] what `dd` reaches; then one module for each group of measurements.
+//! [`setup`] is what all measurements share, [`worker`] one client process, [`system_calls`] one that uses a directory, [`mounts`] one that serves
+//! a mount, [`processes`] all of a measurement, [`content`] what is written, [`limits`] what `dd` reaches; then one module for each group
+//! of measurements.
 
 mod content;
 mod idle;
 mod limits;
+mod mount;
+pub(crate) mod mounts;
 mod names;
 mod page;
+mod pass_through;
 mod processes;
 mod sequential;
 mod setup;
+pub(crate) mod system_calls;
 mod tiles;
+mod tree;
 pub(crate) mod worker;
 
 use std::path::{Path, PathBuf};
@@ -22,14 +28,14 @@ use causeway_command::shutdown;
 use causeway_report::units::parse_bytes;
 use clap::Args;
 
-use crate::awake::Awake;
 use crate::outcome::{Benchmark, Presentation};
+use crate::spinners::Spinners;
 use setup::Bench;
 
 /// Where memory can be used as storage.
 const MEMORY: &str = "/dev/shm";
 
-/// Measure the file system: one large file, many small ones, tiles, idle clients
+/// Measure the file system: large and small files, tiles, trees, the mount, idle clients
 ///
 /// Starts file systems of its own with four I/O servers, each a process, measures them with several
 /// client processes that begin at one moment, verifies all data, and measures between the runs what
@@ -39,6 +45,7 @@ const MEMORY: &str = "/dev/shm";
   causeway bench fs
   causeway bench fs --quick
   causeway bench fs --only sequential --clients 1,2,4 --size 4GiB --runs 5
+  causeway bench fs --only mount,tree --tree ~/src/linux --disk /mnt/nvme
   causeway bench fs --dir /mnt/nvme --html fs.html --json > fs.json")]
 pub(crate) struct Arguments {
     /// Numbers of client processes
@@ -62,6 +69,9 @@ pub(crate) struct Arguments {
     /// Where storage is made for measurements on disk
     #[arg(long, value_name = "DIR")]
     disk: Option<PathBuf>,
+    /// The tree of files that is copied [default: files of this machine, from /usr]
+    #[arg(long, value_name = "DIR")]
+    tree: Option<PathBuf>,
     /// How often everything is measured
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -81,7 +91,16 @@ pub(crate) struct Arguments {
 }
 
 /// Groups of measurements.
-const GROUPS: [&str; 6] = ["sequential", "names", "small", "commit", "tiles", "idle"];
+const GROUPS: [&str; 8] = [
+    "sequential",
+    "names",
+    "small",
+    "commit",
+    "tiles",
+    "tree",
+    "mount",
+    "idle",
+];
 
 /// Measures one of them.
 type Group = fn(&mut Bench) -> Outcome;
@@ -105,6 +124,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let mut bench = Bench {
         storage: choose_storage(arguments.dir.as_deref(), size)?,
         disk: arguments.disk.clone().unwrap_or_else(std::env::temp_dir),
+        tree: arguments.tree.clone(),
+        tree_files: if quick { 300 } else { 6000 },
+        asked_for: false,
         clients: arguments
             .clients
             .iter()
@@ -123,7 +145,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         benchmark,
     };
     bench.introduce(quick)?;
-    let _awake = arguments.awake.then(Awake::start).transpose()?;
+    let _awake = arguments.awake.then(Spinners::giving_way).transpose()?;
     if arguments.awake {
         bench.benchmark.note(
             "--awake: a thread of the lowest priority keeps each processor from sleeping"
@@ -132,16 +154,19 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     let wanted =
         |group: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == group);
-    let groups: [(&str, Group); 6] = [
+    let groups: [(&str, Group); 8] = [
         ("sequential", sequential::run),
         ("names", names::run),
         ("small", names::small_files),
         ("commit", names::commits),
         ("tiles", tiles::run),
+        ("tree", tree::run),
+        ("mount", mount::run),
         ("idle", idle::run),
     ];
     for (group, measure) in groups {
         if wanted(group) {
+            bench.asked_for = !arguments.only.is_empty();
             bench.benchmark.output.line(&format!("{group}:"));
             measure(&mut bench)?;
         }

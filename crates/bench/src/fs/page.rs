@@ -22,6 +22,26 @@ pub(crate) fn draw(benchmark: &Benchmark, page: &mut Page) {
     small_files(benchmark, page);
     tiles(benchmark, page);
     commits(benchmark, page);
+    with_limits(
+        benchmark,
+        page,
+        "tree/",
+        (
+            "A tree of small files",
+            "Files per second, durability synced, storage on disk. `put`, `get` and `rm -r` of `causeway fs` beside `cp -r` (with `sync`, \
+             where the tree is stored) and `rm -r` on the same disk.",
+        ),
+    );
+    with_limits(
+        benchmark,
+        page,
+        "mount/",
+        (
+            "Through the mount",
+            "Each beside a FUSE file system whose every request is one system call on a directory of the same storage, and that \
+             directory itself.",
+        ),
+    );
     page.table(
         "Ratios",
         "From the same runs, so that a slow moment of the machine hits both.",
@@ -130,6 +150,7 @@ fn in_words(case: &str) -> String {
         .split('/')
         .map(|part| match part {
             "1-clients" => "1 client".to_owned(),
+            "1-processes" => "1 process".to_owned(),
             part => part.replace('-', " "),
         })
         .collect();
@@ -240,6 +261,42 @@ fn commits(benchmark: &Benchmark, page: &mut Page) {
     page.figure(&figure, |width| {
         plots::bars(width, &bars, "creates per second", number_text)
     });
+}
+
+/// Our figures and the limits beside them, a figure for each unit.
+fn with_limits(
+    benchmark: &Benchmark,
+    page: &mut Page,
+    prefix: &str,
+    (title, caption): (&str, &str),
+) {
+    for metric in ["rate_per_s", "bandwidth_mb_s"] {
+        let rows = benchmark.rows.iter();
+        let bars: Vec<Bar> = rows
+            .filter(|row| row.case.starts_with(prefix) && row.metric == metric)
+            .map(|row| Bar {
+                name: in_words(row.case.trim_start_matches(prefix)),
+                parts: vec![(if row.participant == LIMIT { 6 } else { 0 }, row.median)],
+                note: figure_text(metric, row.median),
+            })
+            .collect();
+        if bars.is_empty() {
+            continue;
+        }
+        let figure = Figure {
+            title,
+            caption,
+            extent: Extent::Half,
+            legend: vec![Key::solid(0, "causeway"), Key::solid(6, "limits")],
+        };
+        let unit = match metric {
+            "rate_per_s" => "per second",
+            _ => "bytes per second",
+        };
+        page.figure(&figure, |width| {
+            plots::bars(width, &bars, unit, short(metric))
+        });
+    }
 }
 
 fn tiles(benchmark: &Benchmark, page: &mut Page) {

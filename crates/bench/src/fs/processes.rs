@@ -1,21 +1,66 @@
-//! The client processes of a measurement: all begin at one moment, and the time ends with the last.
+//! The processes of a measurement: all begin at one moment, and the time ends with the last.
 
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use causeway_command::cluster::Cluster;
 use causeway_command::failure::{Failure, Outcome};
-use causeway_command::workers::Pool;
+use causeway_command::workers::{Channel, Pool};
+use causeway_watch::process::monotonic_ns;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-use super::worker::{Assignment, Order, Report};
+use super::{system_calls, worker};
 use crate::task::Task;
 
 /// How long a measurement may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Client processes of one file system, connected.
-pub(crate) struct ClientProcesses {
-    pool: Pool<Report>,
+/// A report of a process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// It is connected, or ready to begin an order.
+    Ready,
+    /// An order is done: when, on the common clock, and how many operations.
+    Done { at_ns: u64, operations: u64 },
 }
+
+/// What a process does for a measurement.
+pub(crate) trait Work {
+    /// What it can be told to do.
+    type Order: DeserializeOwned;
+
+    /// Does the untimed steps of an order.
+    fn prepare(&mut self, order: &Self::Order) -> Outcome;
+
+    /// Carries an order out. Returns how many operations that were.
+    fn carry_out(&mut self, order: Self::Order) -> Outcome<u64>;
+}
+
+/// Works until the command closes the channel.
+pub(crate) fn work(work: &mut impl Work, channel: &mut Channel) -> Outcome {
+    channel.send(&Report::Ready)?;
+    while let Some(order) = channel.receive()? {
+        work.prepare(&order)?;
+        channel.barrier(&Report::Ready)?;
+        let operations = work.carry_out(order)?;
+        let at_ns = monotonic_ns();
+        channel.send(&Report::Done { at_ns, operations })?;
+    }
+    Ok(())
+}
+
+/// Processes that are told what to do by `O`.
+pub(crate) struct Processes<O> {
+    pool: Pool<Report>,
+    orders: PhantomData<O>,
+}
+
+/// Client processes of one file system, connected.
+pub(crate) type ClientProcesses = Processes<worker::Order>;
+
+/// Processes that use directories by system calls.
+pub(crate) type Programs = Processes<system_calls::Order>;
 
 /// The result of a measurement.
 #[derive(Debug, Clone, Copy)]
@@ -41,15 +86,33 @@ impl Timing {
 impl ClientProcesses {
     /// Starts `clients` processes and waits until they are connected to every server.
     pub(crate) fn start(cluster: &Cluster, clients: usize) -> Outcome<Self> {
-        let mut pool = Pool::default();
-        for number in 0..clients {
-            pool.start(&Task::Fs(Assignment {
+        Self::of((0..clients).map(|number| {
+            Task::Fs(worker::Assignment {
                 config: cluster.file().to_owned(),
                 number,
-            }))?;
+            })
+        }))
+    }
+}
+
+impl Programs {
+    /// Starts `count` processes.
+    pub(crate) fn start(count: usize) -> Outcome<Self> {
+        Self::of((0..count).map(|number| Task::Program(system_calls::Assignment { number })))
+    }
+}
+
+impl<O: Serialize> Processes<O> {
+    fn of(tasks: impl Iterator<Item = Task>) -> Outcome<Self> {
+        let mut pool = Pool::default();
+        for task in tasks {
+            pool.start(&task)?;
         }
-        pool.gather(PATIENCE, "connecting the client processes")?;
-        Ok(Self { pool })
+        pool.gather(PATIENCE, "starting the processes that measure")?;
+        Ok(Self {
+            pool,
+            orders: PhantomData,
+        })
     }
 
     /// The number of processes.
@@ -58,7 +121,7 @@ impl ClientProcesses {
     }
 
     /// Has every process carry out its own order, all at once.
-    pub(crate) fn measure(&mut self, order: impl Fn(usize) -> Order) -> Outcome<Timing> {
+    pub(crate) fn measure(&mut self, order: impl Fn(usize) -> O) -> Outcome<Timing> {
         for number in 0..self.pool.count() {
             self.pool.send(number, &order(number))?;
         }

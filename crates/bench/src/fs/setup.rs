@@ -22,6 +22,12 @@ pub(crate) struct Bench {
     pub(crate) storage: PathBuf,
     /// Where storage is made that survives a reboot.
     pub(crate) disk: PathBuf,
+    /// The tree of files that is copied; one of this machine's if none is given.
+    pub(crate) tree: Option<PathBuf>,
+    /// Files of that tree, at most.
+    pub(crate) tree_files: u64,
+    /// What is measured next was asked for by name.
+    pub(crate) asked_for: bool,
     /// Numbers of client processes.
     pub(crate) clients: Vec<usize>,
     /// Bytes of the large file.

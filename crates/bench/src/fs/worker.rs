@@ -15,6 +15,7 @@ use causeway_wire::fs::Region;
 use serde::{Deserialize, Serialize};
 
 use super::content::Content;
+use super::processes::{Work, work};
 
 /// The file system, and this worker's number.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -97,15 +98,6 @@ pub(crate) struct Tile {
     pub(crate) list: bool,
 }
 
-/// A report of a worker.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Report {
-    /// It is connected, or ready to begin an order.
-    Ready,
-    /// An order is done: when, on the common clock, and how many operations.
-    Done { at_ns: u64, operations: u64 },
-}
-
 struct Worker {
     number: usize,
     configuration: Configuration,
@@ -136,19 +128,13 @@ pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
         file: None,
         open: Vec::new(),
     };
-    channel.send(&Report::Ready)?;
-    while let Some(order) = channel.receive::<Order>()? {
-        worker.prepare(&order)?;
-        channel.barrier(&Report::Ready)?;
-        let operations = worker.carry_out(order)?;
-        let at_ns = monotonic_ns();
-        channel.send(&Report::Done { at_ns, operations })?;
-    }
-    Ok(())
+    work(&mut worker, channel)
 }
 
-impl Worker {
-    /// Does the untimed steps: opens the file of an order, and fills the memory that is written.
+impl Work for Worker {
+    type Order = Order;
+
+    /// Opens the file of an order, and fills the memory that is written.
     fn prepare(&mut self, order: &Order) -> Outcome {
         let path = match order {
             Order::Write(part) | Order::Read(part) | Order::Compare(part) => &part.path,
@@ -163,12 +149,6 @@ impl Worker {
             }
         }
         Ok(())
-    }
-
-    /// The file that was opened for this order.
-    fn opened(&mut self) -> Outcome<File> {
-        let file = self.file.take();
-        file.ok_or_else(|| Failure::new("measuring", "the file has not been opened"))
     }
 
     fn carry_out(&mut self, order: Order) -> Outcome<u64> {
@@ -204,6 +184,14 @@ impl Worker {
                 Ok(0)
             }
         }
+    }
+}
+
+impl Worker {
+    /// The file that was opened for this order.
+    fn opened(&mut self) -> Outcome<File> {
+        let file = self.file.take();
+        file.ok_or_else(|| Failure::new("measuring", "the file has not been opened"))
     }
 
     fn write(&mut self, part: &Part) -> Outcome<u64> {

@@ -9,7 +9,7 @@ use causeway_command::output::Output;
 use causeway_command::shutdown;
 use causeway_fs::client::ClientOptions;
 use causeway_mount::options::{Options, UnknownOption};
-use causeway_mount::session::{self, Spec};
+use causeway_mount::session::{self, Spec, default_threads};
 use clap::Args;
 use serde_json::json;
 
@@ -135,11 +135,6 @@ fn read_options(texts: &[String], target: &mut Target) -> Outcome<Options> {
         }
     }
     Ok(options)
-}
-
-fn default_threads() -> usize {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    (2 * processors).clamp(4, 16)
 }
 
 fn report(output: &Output, directory: &std::path::Path, pid: u32, hint: &str) {
