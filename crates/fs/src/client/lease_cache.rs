@@ -190,8 +190,11 @@ impl LeaseCache {
         lock(&self.state).holder
     }
 
+    /// Nothing is cached any more.
     pub(super) fn stop(&self) {
-        lock(&self.state).is_stopping = true;
+        let mut state = lock(&self.state);
+        state.is_stopping = true;
+        state.clear();
     }
 
     pub(super) fn is_stopping(&self) -> bool {

@@ -13,7 +13,7 @@ use super::rpc::{EVENT, Rpc};
 /// Pause after the server could not be told where recalls reach the program: a call has tried for its whole time, or was refused.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// How long a call may take: the end of the program waits for it.
-const CALL_TIME: Duration = Duration::from_secs(2);
+const CALL_TIME: Duration = Duration::from_secs(1);
 /// In the place of a recall's tag: the receive that ends with the connection.
 const WATCH: u64 = 0;
 
@@ -195,7 +195,7 @@ impl<F: Fn(&[Leased])> LeaseThread<'_, F> {
     }
 
     fn end_leases(&mut self, holder: u128) {
-        if self.gives_none {
+        if self.gives_none || self.connection().is_none() {
             return;
         }
         if let Err(error) = self.call(Operation::EndLeases { holder }) {

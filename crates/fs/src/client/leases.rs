@@ -3,7 +3,7 @@
 //! The program's clients ask for leases with what they read, and fill the cache ([`super::lease_cache`]). A thread with a connection of
 //! its own waits for recalls ([`super::lease_thread`]).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use causeway_bmi::Waker;
@@ -20,13 +20,14 @@ use super::pending::{PendingCall, State};
 use super::rpc::Rpc;
 use crate::Error;
 use crate::config::Configuration;
+use crate::locks::lock;
 use crate::threads::JoinOnDrop;
 
 /// The leases of a program, which its threads share.
 pub struct Leases {
     cache: Arc<LeaseCache>,
     waker: Waker,
-    _thread: JoinOnDrop,
+    thread: Mutex<Option<JoinOnDrop>>,
 }
 
 impl Leases {
@@ -50,7 +51,7 @@ impl Leases {
         Ok(Self {
             cache,
             waker,
-            _thread: thread,
+            thread: Mutex::new(Some(thread)),
         })
     }
 
@@ -84,10 +85,13 @@ impl Leases {
         self.cache.pass_on(object, seen, Instant::now(), pass)
     }
 
-    /// The program caches nothing any more.
+    /// The program caches nothing any more. Returns once the server knows it, or does not reply.
     pub fn end(&self) {
         self.cache.stop();
         self.waker.wake();
+        // It is joined by being dropped.
+        let thread = lock(&self.thread).take();
+        drop(thread);
     }
 
     /// A change may or may not be carried out.

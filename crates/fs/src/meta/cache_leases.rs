@@ -2,7 +2,7 @@
 //! wait for that. No I/O, no clock.
 //!
 //! A change that would alter what others have leases on is not carried out: its changes are undone before they are committed, its
-//! requests waits ([`Table::begin_wait`]), and the leases are recalled. Each ends when its holder says so, or when its time is over. Until the change has been
+//! request waits ([`Table::begin_wait`]), and the leases are recalled. Each ends when its holder says so, or when its time is over. Until the change has been
 //! carried out nobody gets a new lease on the same. So everybody sees either the state of before, or none is left that caches it.
 //!
 //! Reading and granting are one step, under the lock of the table; so are checking a batch's changes and noting what it is about to

@@ -617,10 +617,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
         .chain(leases::replies()))
     .map(|result| {
         let format = fs::formats::FORMATS.highest;
-        let granted = fs::formats::Granted {
-            capability: Some(capability()),
-            lease_ms: Some(5000),
-        };
+        let granted = leases::granted(capability());
         Reply { result: Ok(result) }.to_bytes_with(&granted, format)
     })
     .chain([4, 7, 9].map(|format| failure.to_bytes(format)))

@@ -1,6 +1,7 @@
 //! Requests and replies about leases.
 
-use causeway_wire::fs::{Leased, ObjectId, Operation, ReplyBody};
+use causeway_wire::fs::formats::Granted;
+use causeway_wire::fs::{Capability, Leased, ObjectId, Operation, ReplyBody};
 
 pub(super) fn operations() -> [Operation; 2] {
     let holder = 5;
@@ -21,4 +22,12 @@ pub(super) fn replies() -> [ReplyBody; 2] {
         Leased::Entry(ObjectId(1), b"name".to_vec()),
     ];
     [ReplyBody::NoEntry, ReplyBody::Recall { number: 8, leases }]
+}
+
+/// Everything that a reply may grant.
+pub(super) fn granted(capability: Capability) -> Granted {
+    Granted {
+        capability: Some(capability),
+        lease_ms: Some(5000),
+    }
 }
