@@ -73,8 +73,10 @@ impl Other {
     ) -> Result<ReplyBody, Failure> {
         let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
         let caller = [user.as_raw(), group.as_raw(), 0].map(u32::to_le_bytes);
+        // Nor holds it leases.
         let no_capability: &[u8] = match self.format {
-            12.. => &[0],
+            13.. => &[0, 0],
+            12 => &[0],
             _ => &[],
         };
         let rest = [
@@ -130,6 +132,7 @@ fn clients_of_every_format_work_with_servers_of_this_build() {
         (10, &[5]),
         (11, &[5]),
         (12, &[5]),
+        (13, &[5]),
     ] {
         let mut other = Other::new(format, behind_tag);
         let [metadata, io] =
@@ -205,13 +208,13 @@ fn requests_of_other_formats_are_refused_in_one_that_their_clients_read() {
     let cases: [(u8, &[u8], u8, &[&str]); 9] = [
         (1, &[], 1, &["format 1 ", &ours, "run builds"]),
         (4, &[], 4, &["format 4 ", &ours, "run builds"]),
-        (13, &[13], 12, &["format 13 ", &ours, "run builds"]),
-        (14, &[13], 12, &["formats 13 to 14 ", &ours, "run builds"]),
-        // It goes on in format 12.
-        (13, &[6], 12, &["formats 6 to 13 ", &ours]),
+        (14, &[14], 13, &["format 14 ", &ours, "run builds"]),
+        (15, &[14], 13, &["formats 14 to 15 ", &ours, "run builds"]),
+        // It goes on in format 13.
+        (14, &[6], 13, &["formats 6 to 14 ", &ours]),
         // Nonsense.
         (0, &[], 0, &["format"]),
-        (13, &[14], 12, &["format"]),
+        (13, &[14], 13, &["format"]),
         (7, &[8], 7, &["lowest format"]),
         (7, &[0], 7, &["lowest format"]),
     ];

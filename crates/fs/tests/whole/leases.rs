@@ -214,7 +214,7 @@ fn programs_that_cache_agree_with_the_server_after_every_change() {
     let mut plain = fixture.client();
     let mut model = BTreeMap::new();
     let mut random = SplitMix64::new(12);
-    for step in 0..1500 {
+    for step in 0..500 {
         // A third of the changes are made by a client without leases.
         match random.below(3) as usize {
             2 => change(&mut plain, &mut model, &mut random),
@@ -241,7 +241,7 @@ fn programs_that_cache_agree_with_the_server_after_every_change() {
     }
     // Otherwise this has tested nothing.
     for program in &programs {
-        assert!(program.hits > 1000, "{} hits", program.hits);
+        assert!(program.hits > 300, "{} hits", program.hits);
         assert!(!program.recalled.lock().unwrap().is_empty());
     }
     fixture.cluster.stop().unwrap();
