@@ -1,13 +1,14 @@
 //! `causeway fs rm`: removing.
 
+use std::cmp::Reverse;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use causeway_command::failure::{Failure, Outcome};
 use causeway_command::output::printable;
 use causeway_command::progress::Progress;
 use causeway_command::remote::{is_gone, is_missing};
-use causeway_fs::client::Client;
-use causeway_wire::fs::{Errno, Kind, Node, ObjectId};
+use causeway_fs::client::{Client, MANY};
+use causeway_wire::fs::{Errno, Kind, Node, ObjectId, Place};
 use clap::Args;
 
 use crate::fs::at_end::count;
@@ -70,38 +71,100 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let progress = Progress::new(&session.output, "rm", 0);
     // Directories are removed when all workers are done, the deepest first.
     let mut directories = Vec::new();
+    let mut batch = Vec::new();
     let mut failures = parallel_over(
         &session,
         arguments.jobs,
         &progress,
-        operands,
-        |queue, (name, node)| match arguments.partial {
-            true => find_partial(&mut client, queue, &name, &node, arguments.idle),
-            false => find(&mut client, queue, name, &node, &mut directories),
-        },
-        |worker: &mut Worker, victim: Victim| {
-            // An object that another client has put in the place of an unfinished one stays.
-            let removed = match arguments.partial {
-                true => worker
-                    .client
-                    .unlink_object(victim.name.place(), victim.object),
-                false => remove_name(&mut worker.client, &victim)?,
+        operands.into_iter().map(Some).chain([None]),
+        |queue, operand| {
+            let mut found = Found {
+                queue,
+                batch: &mut batch,
             };
-            count_removed(removed, &victim, arguments.force, &progress)
+            match operand {
+                // After the last one, some are still waiting for others.
+                None => {
+                    found.push_batch();
+                    Ok(())
+                }
+                Some((name, node)) if arguments.partial => {
+                    find_partial(&mut client, &mut found, &name, &node, arguments.idle)
+                }
+                Some((name, node)) => find(&mut client, &mut found, name, &node, &mut directories),
+            }
+        },
+        |worker: &mut Worker, victims: Vec<Victim>| {
+            let removed = worker.client.unlink_objects(names_of(&victims));
+            for (victim, removed) in victims.iter().zip(removed) {
+                // An object that another client has put in the place of an unfinished one stays.
+                let removed = match removed {
+                    Err(error) if is_gone(&error) && !arguments.partial => {
+                        remove_name(&mut worker.client, victim)
+                    }
+                    removed => Ok(removed),
+                };
+                let counted = removed
+                    .and_then(|removed| count_removed(removed, victim, arguments.force, &progress));
+                worker.failed.extend(counted.err());
+            }
+            Ok(())
         },
     )?;
-    for victim in directories {
-        let removed = client.remove_directory_object(victim.name.place(), victim.object);
-        // A directory that is left because an entry could not be removed was reported with that entry.
-        if failures > 0 && matches!(&removed, Err(error) if error.errno == Errno::ENOTEMPTY) {
-            continue;
+    // A directory has one slash more in its path than the one that it is in.
+    let depth = |victim: &Victim| {
+        victim
+            .name
+            .path
+            .iter()
+            .filter(|&&byte| byte == b'/')
+            .count()
+    };
+    directories.sort_by_key(|victim| Reverse(depth(victim)));
+    for victims in directories.chunk_by(|one, other| depth(one) == depth(other)) {
+        let removed = client.remove_directory_objects(names_of(victims));
+        for (victim, removed) in victims.iter().zip(removed) {
+            // A directory that is left because an entry could not be removed was reported with that entry.
+            if failures > 0 && matches!(&removed, Err(error) if error.errno == Errno::ENOTEMPTY) {
+                continue;
+            }
+            let removed = count_removed(removed, victim, arguments.force, &progress);
+            failures += count(&progress, removed);
         }
-        let removed = count_removed(removed, &victim, arguments.force, &progress);
-        failures += count(&progress, removed);
     }
     progress.finish();
     let (_, removed) = progress.done();
     conclude_counted(&session, "removed", removed, failures)
+}
+
+/// The names of these, and what they must still name.
+fn names_of(victims: &[Victim]) -> Vec<(Place, ObjectId)> {
+    let names = victims.iter();
+    names
+        .map(|victim| (victim.name.place(), victim.object))
+        .collect()
+}
+
+/// What is found to be removed, on its way to the workers: so many at a time as a client keeps in flight.
+struct Found<'a, 'b> {
+    queue: &'a Queue<'b, Vec<Victim>>,
+    batch: &'a mut Vec<Victim>,
+}
+
+impl Found<'_, '_> {
+    fn push(&mut self, victim: Victim) {
+        self.batch.push(victim);
+        if self.batch.len() == MANY {
+            self.push_batch();
+        }
+    }
+
+    fn push_batch(&mut self) {
+        if !self.batch.is_empty() {
+            // Without workers that take it, the reason was reported.
+            self.queue.push(std::mem::take(self.batch));
+        }
+    }
 }
 
 /// Removes the name of a file or link, even while other clients keep giving it to other files.
@@ -193,13 +256,13 @@ fn is_missing_path(client: &mut Client, path: &[u8]) -> bool {
 /// Queues everything below a directory, and lists the directories.
 fn find(
     client: &mut Client,
-    queue: &Queue<'_, Victim>,
+    found: &mut Found<'_, '_>,
     name: RemoteName,
     node: &Node,
     directories: &mut Vec<Victim>,
 ) -> Outcome {
     if !is_directory(node) {
-        queue.push(Victim {
+        found.push(Victim {
             name,
             object: node.object,
         });
@@ -220,9 +283,7 @@ fn find(
         };
         match is_directory {
             true => directories.push(victim),
-            false => {
-                queue.push(victim);
-            }
+            false => found.push(victim),
         }
         Ok(())
     })
@@ -231,7 +292,7 @@ fn find(
 /// Queues what writers have left unfinished, and what has not been written to for the given time.
 fn find_partial(
     client: &mut Client,
-    queue: &Queue<'_, Victim>,
+    found: &mut Found<'_, '_>,
     name: &RemoteName,
     node: &Node,
     idle_hours: u64,
@@ -249,7 +310,7 @@ fn find_partial(
         let changed = u64::try_from(visited.attributes.changed.seconds).unwrap_or(0);
         let is_file = visited.attributes.kind != Kind::Directory;
         if is_file && changed <= latest && partial::is_partial(visited.name()) {
-            queue.push(Victim {
+            found.push(Victim {
                 name: RemoteName {
                     directory,
                     name: visited.name().to_vec(),

@@ -75,6 +75,16 @@ fn the_file_system_is_measured() {
             "causeway",
         );
     }
+    for what in ["put", "get", "remove"] {
+        for beside in ["quiet", "beside-computing"] {
+            has(&format!("tree/{what}/{beside}"), "causeway");
+            has(&format!("tree/{what}/{beside}/local"), "limit");
+        }
+    }
+    for what in ["create", "stat", "unlink", "write", "read", "read-pages"] {
+        has(&format!("mount/{what}/2-processes/to-local"), "causeway");
+        has(&format!("mount/{what}/1-processes/pass-through"), "limit");
+    }
     has("idle-server/50-clients", "causeway");
     check_report(&std::fs::read_to_string(here.join("fs.html")).unwrap());
     let left: Vec<_> = std::fs::read_dir(here)

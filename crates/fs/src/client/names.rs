@@ -445,6 +445,16 @@ impl Client {
         self.unlink_expected(at.into(), Some(object))
     }
 
+    /// Removes many names, as [`Client::create_many`] makes files: each as [`Client::unlink_object`] does.
+    pub fn unlink_objects(&mut self, names: Vec<(Place, ObjectId)>) -> Vec<Result<(), Error>> {
+        let changes = names.into_iter().map(|(place, object)| {
+            let subject = place.path.clone();
+            let expected = Some(object);
+            (subject, Operation::Unlink { place, expected })
+        });
+        self.mutate_many("unlink", changes.collect(), |_, reply| done(reply))
+    }
+
     fn unlink_expected(&mut self, place: Place, expected: Option<ObjectId>) -> Result<(), Error> {
         let subject = place.path.clone();
         self.mutate_done("unlink", &subject, Operation::Unlink { place, expected })
@@ -463,6 +473,20 @@ impl Client {
         object: ObjectId,
     ) -> Result<(), Error> {
         self.remove_directory_expected(at.into(), Some(object))
+    }
+
+    /// Removes many empty directories, none of which is in another one, as [`Client::create_many`] makes files: each as
+    /// [`Client::remove_directory_object`] does.
+    pub fn remove_directory_objects(
+        &mut self,
+        names: Vec<(Place, ObjectId)>,
+    ) -> Vec<Result<(), Error>> {
+        let changes = names.into_iter().map(|(place, object)| {
+            let subject = place.path.clone();
+            let expected = Some(object);
+            (subject, Operation::RemoveDirectory { place, expected })
+        });
+        self.mutate_many("rmdir", changes.collect(), |_, reply| done(reply))
     }
 
     fn remove_directory_expected(
