@@ -293,9 +293,10 @@ impl Service {
             replies.extend(self.apply_batch(batch, now));
             rest = others;
         }
-        let openings = requests
-            .iter()
-            .filter_map(|request| request.opening.as_ref());
+        // The others open files later.
+        let executed = requests.iter().zip(&replies);
+        let executed = executed.filter(|(_, executed)| matches!(executed, Executed::Reply(_)));
+        let openings = executed.filter_map(|(request, _)| request.opening.as_ref());
         self.opens
             .settle(openings.map(|opening| (opening.session, opening.handle)));
         replies

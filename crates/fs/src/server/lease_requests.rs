@@ -227,6 +227,10 @@ impl Loop {
         if self.leases.waits.len() < MAX_WAITS {
             return self.leases.waits.push(wait);
         }
+        if let (Some(opening), Some(metadata)) = (&wait.request.opening, &self.metadata) {
+            let opens = metadata.reader().opens();
+            opens.settle([(opening.session, opening.handle)]);
+        }
         // Its end releases what it waits for.
         self.leases.made.insert(wait.ticket, wait.alters);
         let why = "too many changes wait for leases of clients that do not reply";

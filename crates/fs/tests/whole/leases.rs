@@ -279,6 +279,23 @@ fn own_changes_recall_nothing_and_unrelated_ones_end_nothing() {
     fixture.cluster.stop().unwrap();
 }
 
+/// A request that opens a file waits for leases, too, and opens it then.
+#[test]
+fn a_file_that_is_made_once_leases_have_ended_stays_open() {
+    let fixture = Fixture::start(&patient());
+    let holder = Program::start(fixture.cluster.configuration());
+    let mut own = fixture.client();
+    let options = CreateOptions::default();
+    let mut file = own.create_held(b"file", &options).unwrap();
+    assert!(holder.was_recalled(&Leased::Attributes(ROOT)));
+    fixture.client().unlink(b"file").unwrap();
+    own.write_at(&mut file, 0, b"content").unwrap();
+    let mut read = [0; 7];
+    own.read_at(&mut file, 0, &mut read).unwrap();
+    assert_eq!(&read, b"content");
+    fixture.cluster.stop().unwrap();
+}
+
 #[test]
 fn programs_agree_after_the_server_was_killed() {
     let mut fixture = Fixture::start(&patient());

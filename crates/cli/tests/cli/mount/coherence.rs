@@ -39,7 +39,7 @@ fn looks(mount: &Mounted, names: &[String]) -> BTreeMap<String, Look> {
 fn change(mount: &Mounted, names: &[String], number: u64) {
     let name = |which: u64| mount.at(&names[(which % names.len() as u64) as usize]);
     let (first, second) = (name(number / 16), name(number / 512));
-    let mode = Permissions::from_mode(0o400 | (number / 16 & 0o377) as u32);
+    let mode = Permissions::from_mode(0o400 | ((number / 16) & 0o377) as u32);
     let _ = match number % 16 {
         0 | 1 => fs::write(&first, vec![b'x'; (number % 1000) as usize]),
         2 => fs::remove_file(&first),
