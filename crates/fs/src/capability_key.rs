@@ -1,10 +1,12 @@
 //! The key by which a metadata server makes capabilities and I/O servers verify them. Clients never have it.
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fmt, io};
 
 use causeway_sys::secret::Secret;
-use causeway_wire::fs::{Capability, MAC_BYTES};
+use causeway_wire::fs::{Capability, MAC_BYTES, ObjectId, PROOF_BYTES, Rights};
 
 use crate::config::Configuration;
 use crate::files::{create_new, sync_name};
@@ -13,6 +15,47 @@ use crate::files::{create_new, sync_name};
 const FILE: &str = "capability-key";
 /// What the key is derived for, so that it is no other key of the same secret.
 const CONTEXT: &str = "causeway 2026 capabilities of a file system";
+
+/// How long what a metadata server makes for itself is good.
+const OWN_LIFETIME: Duration = Duration::from_secs(60);
+
+/// With what a metadata server makes the capabilities of its own requests.
+#[derive(Clone)]
+pub(crate) struct Signer {
+    key: CapabilityKey,
+    /// Above all versions that were given out, so that what I/O servers end for all objects leaves it alone.
+    version: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl fmt::Debug for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signer").finish_non_exhaustive()
+    }
+}
+
+impl Signer {
+    /// With the key, and what makes a version for each.
+    pub(crate) fn new(key: CapabilityKey, version: Arc<dyn Fn() -> u64 + Send + Sync>) -> Self {
+        Self { key, version }
+    }
+
+    /// What the metadata server's own client shows, which acts for this user.
+    pub(crate) fn own(&self, object: ObjectId, uid: u32, client: u128) -> Capability {
+        let mut capability = Capability {
+            object,
+            rights: Rights::OPERATE.with(Rights::SERVE),
+            uid,
+            node: 0,
+            client,
+            version: (self.version)(),
+            lifetime_ms: OWN_LIFETIME.as_millis() as u32,
+            servers: u64::MAX,
+            mac: [0; MAC_BYTES],
+        };
+        self.key.sign(&mut capability);
+        capability
+    }
+}
 
 /// Where a file system's servers have the key from.
 #[derive(Debug, Clone)]
@@ -101,8 +144,7 @@ impl CapabilityKey {
 
     /// Whether a holder of this key has made the capability. How long that takes does not depend on the code.
     pub(crate) fn verifies(&self, capability: &Capability) -> bool {
-        // `Hash` compares in constant time.
-        self.code(capability) == capability.mac
+        proves(self.code(capability).as_bytes(), &capability.mac)
     }
 
     fn code(&self, capability: &Capability) -> blake3::Hash {
@@ -110,12 +152,21 @@ impl CapabilityKey {
     }
 }
 
+/// Whether two codes agree in the bytes that servers compare, found out in constant time.
+pub(crate) fn proves(one: &[u8; MAC_BYTES], other: &[u8; MAC_BYTES]) -> bool {
+    let compared = |code: &[u8; MAC_BYTES]| {
+        let mut proof = [0; MAC_BYTES];
+        proof[..PROOF_BYTES].copy_from_slice(&code[..PROOF_BYTES]);
+        blake3::Hash::from_bytes(proof)
+    };
+    // `Hash` compares in constant time.
+    compared(one) == compared(other)
+}
+
 const _: () = assert!(MAC_BYTES == blake3::OUT_LEN);
 
 #[cfg(test)]
 mod tests {
-    use causeway_wire::fs::{ObjectId, Rights};
-
     use super::*;
 
     fn capability() -> Capability {
@@ -149,7 +200,7 @@ mod tests {
             |c| c.version += 1,
             |c| c.lifetime_ms += 1,
             |c| c.servers = 3,
-            |c| c.mac[31] ^= 1,
+            |c| c.mac[PROOF_BYTES - 1] ^= 1,
         ];
         for (index, change) in changes.iter().enumerate() {
             let mut other = good.clone();

@@ -35,8 +35,8 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-pub use caller::Caller;
-pub use capability::{Capability, MAC_BYTES, Needs, Rights, SIGNED_BYTES};
+pub use caller::{Caller, NOBODY};
+pub use capability::{Capability, MAC_BYTES, Needs, PROOF_BYTES, Rights, SIGNED_BYTES};
 pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES, MAX_LABEL_BYTES};
 pub use identity::{
     Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
@@ -93,7 +93,8 @@ pub struct Request {
     /// The user on whose behalf the client sends.
     pub caller: Caller,
     /// The right to carry the operation out, where it [needs](Operation::needs) one. Requests of formats before
-    /// [`formats::CAPABILITIES`] have none.
+    /// [`formats::CAPABILITIES`] have none. From [`formats::SHORT_CAPABILITIES`] on what the request says itself does not travel:
+    /// the receiver finds there the object, client and user of the request, and [`PROOF_BYTES`] of the code.
     pub capability: Option<Capability>,
     /// If the file that the operation finds or makes is opened, for whom: of [`Operation::Lookup`], [`Operation::GetNode`] and
     /// [`Operation::Create`]. Formats before [`formats::OPENS`] leave it out.

@@ -38,7 +38,8 @@ fn refusals_are_counted_and_the_audit_tells_who_did_what() {
         format!("{text}\n[access]\naudit = \"changes\"\n")
     });
     let fs = |arguments: &[&str]| stand.fs(arguments).user(user);
-    fs(&["mkdir", "/shut"]).ok();
+    fs(&["mkdir", "/old"]).ok();
+    fs(&["mv", "/old", "/shut"]).ok();
     fs(&["chmod", "000", "/shut"]).ok();
     fs(&["ls", "/shut"]).fails(1);
     let metadata = stand.pids[0];
@@ -60,6 +61,12 @@ fn refusals_are_counted_and_the_audit_tells_who_did_what() {
     };
     assert!(tells("mkdir", "done"), "{lines:?}");
     assert!(tells("setattr", "done"), "{lines:?}");
+    let both = |line: &String| {
+        ["rename", "old", "shut"]
+            .iter()
+            .all(|part| line.contains(part))
+    };
+    assert!(lines.iter().any(both), "{lines:?}");
     assert!(tells("readdir", "EACCES"), "{lines:?}");
     assert!(
         !lines.iter().any(|line| line.contains("lookup")),

@@ -5,36 +5,28 @@
 //! it is sent: that is one request for each file and lifetime. One that the I/O server says has ended is asked for anew, and the call
 //! repeated.
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use causeway_wire::fs::formats::{CAPABILITIES, FORMATS};
 use causeway_wire::fs::{
-    Body as NodeBody, Capability, Errno, Needs, ObjectId, Operation, ReplyBody, Rights, Target,
+    Body as NodeBody, Capability, Errno, ObjectId, Operation, ReplyBody, Rights, Target,
 };
 
 use super::call::{Body, Call};
 use super::call_error::CallError;
-use super::held_capabilities::own;
 use super::pending::{LONGEST_PAUSE, PendingCall, State};
 use super::rpc::Rpc;
 use super::transfer::IoKind;
-use crate::capability_key::CapabilityKey;
+use crate::capability_key::Signer;
 
 /// The part of a call's time that is spent on a capability which is good for a while longer.
 const EARLY_PART: u32 = 8;
 
 /// The object and the rights that a request needs.
-fn needed(needs: Needs) -> Option<(ObjectId, Rights)> {
-    match needs {
-        Needs::Nothing => None,
-        Needs::Object(object, rights) => Some((object, rights)),
-        Needs::Any(rights) => Some((ObjectId(0), rights)),
-    }
-}
-
 fn needs(call: &Call) -> Option<(ObjectId, Rights)> {
     match &call.body {
-        Body::Plain(operation) => needed(operation.needs()),
+        Body::Plain(operation) => operation.needs().what(),
         Body::Data(IoKind::Read, piece) => Some((piece.object, Rights::READ)),
         Body::Data(IoKind::Write, piece) => Some((piece.object, Rights::WRITE)),
     }
@@ -50,45 +42,127 @@ fn comes_with_one(reply: &ReplyBody) -> bool {
 
 impl Rpc {
     /// Makes the capabilities that it needs from now on, as a metadata server's own client.
-    pub(super) fn act_as_server(&mut self, key: CapabilityKey) {
-        self.capabilities.key = Some(key);
+    pub(super) fn act_as_server(&mut self, signer: Signer) {
+        self.capabilities.signer = Some(signer);
     }
 
-    /// The capability to send with an operation, if it needs one and one is there.
-    pub(super) fn capability_for(&mut self, operation: &Operation) -> Option<Capability> {
-        let (object, _) = needed(operation.needs())?;
-        if let Some(key) = &self.capabilities.key {
-            return Some(own(key, object, self.caller().uid, self.client));
+    /// The capability to send with a call's operation, if it needs one and one is there.
+    pub(super) fn capability_for(
+        &self,
+        pending: &PendingCall,
+        operation: &Operation,
+    ) -> Option<Capability> {
+        let (object, _) = operation.needs().what()?;
+        match &self.capabilities.signer {
+            Some(signer) => Some(signer.own(object, self.caller().uid, self.client)),
+            None => pending.capability.clone(),
         }
-        let held = self.capabilities.find((object, self.caller().uid))?;
-        Some(held.capability.clone())
     }
 
-    /// Asks for the capabilities that these calls lack. A call for which none is given ends with the metadata server's
-    /// reason.
-    pub(super) fn authorize_all(&mut self, pending_calls: &mut [PendingCall], deadline: Instant) {
-        let (uid, now) = (self.caller().uid, Instant::now());
-        if !self.capabilities.are_asked_for(now) {
+    /// Gives the calls the capabilities that they need, and asks for those that it lacks. A call for which none is given ends with the
+    /// metadata server's reason. If `may_set_aside`, and some calls can be made as it is, those that cannot are set aside instead, until the
+    /// others are done: these do not wait for the metadata server.
+    pub(super) fn authorize_all(
+        &mut self,
+        pending_calls: &mut [PendingCall],
+        may_set_aside: bool,
+        now: Instant,
+        deadline: Instant,
+    ) {
+        let lacks_some = self.hand_out(pending_calls, now);
+        if !lacks_some || !self.capabilities.are_asked_for(now) {
             return;
         }
-        let were_not_given = self.capabilities.were_not_given();
-        // What is good for a while longer is not worth waiting for a metadata server that is down.
-        let metadata = self.links.get(self.metadata).and_then(|link| link.addr);
-        let is_connected = metadata.is_some_and(|addr| self.bmi.connection(addr).is_some());
-        let mut wanted: Vec<(ObjectId, bool)> = Vec::new();
-        for pending in pending_calls.iter().filter(|pending| pending.is_open()) {
+        let uid = self.caller().uid;
+        let is_void = |pending: &PendingCall| {
+            needs(&pending.call).is_some_and(|(object, rights)| {
+                self.capabilities.lacks((object, uid), rights, now).1
+            })
+        };
+        let mut open = pending_calls.iter().filter(|pending| pending.is_open());
+        if may_set_aside && open.any(|pending| !is_void(pending)) {
+            for pending in pending_calls.iter_mut().filter(|pending| pending.is_open()) {
+                if is_void(pending) {
+                    pending.state = State::SetAside;
+                }
+            }
+        }
+        let wanted = self.wanted(pending_calls, now);
+        // What one round brings is handed out before the next one: the client keeps fewer than a call may need.
+        for wanted in wanted.chunks(self.capabilities.most) {
+            self.ask_for_capabilities(pending_calls, wanted, now, deadline);
+            self.hand_out(pending_calls, now);
+        }
+    }
+
+    /// Has the calls that were set aside made in the next round. Returns whether there are any.
+    pub(super) fn take_up_again(
+        &self,
+        pending_calls: &mut [PendingCall],
+        deadline: Instant,
+    ) -> bool {
+        let (mut any, now) = (false, Instant::now());
+        for pending in pending_calls {
+            if !matches!(pending.state, State::SetAside) {
+                continue;
+            }
+            pending.state = match now < deadline {
+                true => State::Waiting { until: now },
+                false => {
+                    let why = "no time was left to ask for the right to the file: other servers have not replied";
+                    State::Done(Err(self.error_at(self.metadata, Errno::ETIMEDOUT, why)))
+                }
+            };
+            any |= pending.is_open();
+        }
+        any
+    }
+
+    /// Gives the calls the capabilities that it has. Returns whether one of them lacks one that is good for a while longer.
+    fn hand_out(&self, pending_calls: &mut [PendingCall], now: Instant) -> bool {
+        let uid = self.caller().uid;
+        let mut lacks_some = false;
+        for pending in pending_calls.iter_mut().filter(|pending| pending.is_open()) {
             let Some((object, rights)) = needs(&pending.call) else {
                 continue;
             };
-            let (lacks, is_void) = self.capabilities.lacks((object, uid), rights, now);
-            let is_asked = lacks && (is_void || is_connected);
-            if is_asked && !wanted.iter().any(|(other, _)| *other == object) {
-                wanted.push((object, is_void));
+            match self.capabilities.find((object, uid)) {
+                Some(held) => {
+                    lacks_some |= !held.gives(rights) || held.is_to_renew(now);
+                    pending.capability = Some(held.capability.clone());
+                }
+                None => lacks_some = true,
             }
         }
-        if wanted.is_empty() {
-            return;
+        lacks_some
+    }
+
+    /// For what the metadata server is to be asked, and whether there is nothing for it that is worth anything.
+    fn wanted(&self, pending_calls: &[PendingCall], now: Instant) -> Vec<(ObjectId, bool)> {
+        let uid = self.caller().uid;
+        // What is good for a while longer is not worth waiting for a metadata server that is down.
+        let metadata = self.links.get(self.metadata).and_then(|link| link.addr);
+        let is_connected = metadata.is_some_and(|addr| self.bmi.connection(addr).is_some());
+        let mut wanted: HashMap<ObjectId, bool> = HashMap::new();
+        let open = pending_calls.iter().filter(|pending| pending.is_made_now());
+        for (object, rights) in open.filter_map(|pending| needs(&pending.call)) {
+            let (lacks, is_void) = self.capabilities.lacks((object, uid), rights, now);
+            if lacks && (is_void || is_connected) {
+                *wanted.entry(object).or_default() |= is_void;
+            }
         }
+        wanted.into_iter().collect()
+    }
+
+    fn ask_for_capabilities(
+        &mut self,
+        pending_calls: &mut [PendingCall],
+        wanted: &[(ObjectId, bool)],
+        now: Instant,
+        deadline: Instant,
+    ) {
+        let uid = self.caller().uid;
+        let were_not_given = self.capabilities.were_not_given();
         // A metadata server that does not reply must not take the time of calls that could be made all the same.
         let is_early = were_not_given || wanted.iter().all(|(_, is_void)| !is_void);
         let deadline = match is_early {
@@ -98,7 +172,7 @@ impl Rpc {
         let target = match self.metadata_target(deadline) {
             Ok(target) => target,
             Err(_) if were_not_given => return self.capabilities.go_on_without(now),
-            Err(error) => return self.fail_unauthorized(pending_calls, &wanted, &error),
+            Err(error) => return self.fail_unauthorized(pending_calls, wanted, &error),
         };
         // One of a build without capabilities gives none, and I/O servers decide what that means.
         if self.formats(self.metadata).highest < CAPABILITIES {
@@ -180,7 +254,7 @@ impl Rpc {
             .find((object, self.caller().uid))
             .is_none();
         let is_before = self.formats(pending.call.server).highest < CAPABILITIES;
-        self.capabilities.key.is_none() && (has_none || is_before)
+        self.capabilities.signer.is_none() && (has_none || is_before)
     }
 
     /// Prepares calls for another round whose capabilities have ended. Returns whether there are any.
@@ -215,6 +289,7 @@ impl Rpc {
             let error = error.clone();
             if let Some((object, _)) = needs(&pending.call) {
                 self.capabilities.forget((object, uid));
+                pending.capability = None;
             }
             // A server whose clock is ahead takes none until that of the metadata server has come as far.
             if pending.was_renewed && Instant::now() + LONGEST_PAUSE >= deadline {
@@ -243,3 +318,6 @@ impl Rpc {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@ use super::rpc::{Interrupter, Rpc};
 use super::stages::Stage;
 use super::verifiers::Verifiers;
 use crate::Error;
-use crate::capability_key::CapabilityKey;
+use crate::capability_key::Signer;
 use crate::config::Configuration;
 
 /// A connection to a file system.
@@ -125,8 +125,8 @@ impl Client {
     }
 
     /// Makes the rights that its requests need, as a metadata server's own client.
-    pub(crate) fn act_as_server(&mut self, key: CapabilityKey) {
-        self.rpc.act_as_server(key);
+    pub(crate) fn act_as_server(&mut self, signer: Signer) {
+        self.rpc.act_as_server(signer);
     }
 
     /// Returns what ends calls from another thread.

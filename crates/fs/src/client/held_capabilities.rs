@@ -3,28 +3,27 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use causeway_wire::fs::{Capability, MAC_BYTES, ObjectId, Rights};
+use causeway_wire::fs::{Capability, ObjectId, Rights};
 
-use crate::capability_key::CapabilityKey;
-use crate::clock::micros_since_1970;
+use crate::capability_key::Signer;
 
 /// Capabilities that are kept, in each of two generations; others are asked for again.
 const MOST: usize = 4096;
 /// For how long a metadata server that has given none is not asked for others.
 const NONE_GIVEN: Duration = Duration::from_secs(60);
-/// How long what a metadata server makes for itself is good.
-const OWN_LIFETIME: Duration = Duration::from_secs(60);
 
 /// What a capability is for, to a client: the object (0 for all) and the user.
 type Of = (ObjectId, u32);
 
 /// The capabilities of a client.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Capabilities {
     /// Of a metadata server's own client, which makes what it needs.
-    pub(super) key: Option<CapabilityKey>,
+    pub(super) signer: Option<Signer>,
     /// Until then the metadata server is not asked: it gives none. `None` if it gives some, as far as is known.
     pub(super) none_until: Option<Instant>,
+    /// How many are kept, whatever comes: [`MOST`].
+    pub(super) most: usize,
     recent: HashMap<Of, Held>,
     older: HashMap<Of, Held>,
 }
@@ -39,6 +38,30 @@ pub(super) struct Held {
     ends_at: Instant,
 }
 
+impl Held {
+    /// Whether it has one of these rights, or none is needed.
+    pub(super) fn gives(&self, rights: Rights) -> bool {
+        rights == Rights::NONE || self.capability.rights.has_any(rights)
+    }
+
+    /// Whether a call renews it first.
+    pub(super) fn is_to_renew(&self, now: Instant) -> bool {
+        self.renew_at <= now
+    }
+}
+
+impl Default for Capabilities {
+    fn default() -> Self {
+        Self {
+            signer: None,
+            none_until: None,
+            most: MOST,
+            recent: HashMap::new(),
+            older: HashMap::new(),
+        }
+    }
+}
+
 impl Capabilities {
     /// Keeps one that came with the reply to a request that was sent at this instant.
     pub(super) fn keep(&mut self, uid: u32, capability: Capability, sent: Instant) {
@@ -48,7 +71,7 @@ impl Capabilities {
             ends_at: sent + lifetime,
             capability,
         };
-        if self.recent.len() >= MOST {
+        if self.recent.len() >= self.most {
             self.older = std::mem::take(&mut self.recent);
         }
         self.recent.insert((held.capability.object, uid), held);
@@ -56,7 +79,7 @@ impl Capabilities {
 
     /// Whether the metadata server is asked for capabilities at this time.
     pub(super) fn are_asked_for(&self, now: Instant) -> bool {
-        self.key.is_none() && self.none_until.is_none_or(|until| until <= now)
+        self.signer.is_none() && self.none_until.is_none_or(|until| until <= now)
     }
 
     /// Whether the metadata server has given none when it was last asked. Then it is asked whether it gives some by now, and calls go on
@@ -82,29 +105,10 @@ impl Capabilities {
     /// Whether none is there that has one of these rights for a while longer; and whether the one that is there is worth nothing.
     pub(super) fn lacks(&self, of: Of, rights: Rights, now: Instant) -> (bool, bool) {
         match self.find(of) {
-            Some(held) if rights == Rights::NONE || held.capability.rights.has_any(rights) => {
-                (held.renew_at <= now, held.ends_at <= now)
-            }
+            Some(held) if held.gives(rights) => (held.is_to_renew(now), held.ends_at <= now),
             _ => (true, true),
         }
     }
-}
-
-/// What a metadata server's own client shows.
-pub(super) fn own(key: &CapabilityKey, object: ObjectId, uid: u32, client: u128) -> Capability {
-    let mut capability = Capability {
-        object,
-        rights: Rights::OPERATE.with(Rights::SERVE),
-        uid,
-        node: 0,
-        client,
-        version: micros_since_1970(),
-        lifetime_ms: OWN_LIFETIME.as_millis() as u32,
-        servers: u64::MAX,
-        mac: [0; MAC_BYTES],
-    };
-    key.sign(&mut capability);
-    capability
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Memory, OpError, OpId, PeerError, RegionDescriptor};
 use causeway_wire::fs::formats::Granted;
-use causeway_wire::fs::{Errno, Failure, Reply, ReplyBody, Target};
+use causeway_wire::fs::{Capability, Errno, Failure, Reply, ReplyBody, Target};
 
 use super::call::{Body, Call};
 use super::call_error::CallError;
@@ -24,6 +24,8 @@ pub(super) struct PendingCall {
     /// For a write that was sent before: since when.
     pub(super) unacknowledged: Unacknowledged,
     pub(super) state: State,
+    /// What it shows, if it needs one.
+    pub(super) capability: Option<Capability>,
     pauses: Backoff,
     pub(super) last: Option<CallError>,
     /// The server that it is meant for, if that is not the known one.
@@ -41,7 +43,11 @@ pub(super) struct PendingCall {
 }
 
 pub(super) enum State {
-    Waiting { until: Instant },
+    Waiting {
+        until: Instant,
+    },
+    /// It has no capability, and is not made before those that have one are done.
+    SetAside,
     Sent(Attempt),
     Done(Result<ReplyBody, CallError>),
 }
@@ -75,15 +81,19 @@ pub(super) enum Outcome {
 }
 
 impl PendingCall {
-    /// A call that is to be sent at once.
-    pub(super) fn new(call: Call, sequence: u64, given_target: Option<Target>) -> Self {
+    /// A call that is to be sent at once, which is this instant.
+    pub(super) fn new(
+        call: Call,
+        sequence: u64,
+        given_target: Option<Target>,
+        now: Instant,
+    ) -> Self {
         Self {
             call,
             sequence,
             unacknowledged: Unacknowledged::default(),
-            state: State::Waiting {
-                until: Instant::now(),
-            },
+            state: State::Waiting { until: now },
+            capability: None,
             pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
             last: None,
             given_target,
@@ -128,6 +138,11 @@ impl PendingCall {
     /// Whether it has no result yet.
     pub(super) fn is_open(&self) -> bool {
         !matches!(self.state, State::Done(_))
+    }
+
+    /// Whether this round makes it.
+    pub(super) fn is_made_now(&self) -> bool {
+        matches!(self.state, State::Waiting { .. } | State::Sent(_))
     }
 
     /// Sets the pause before the next attempt.
@@ -191,7 +206,7 @@ impl Attempt {
 pub(super) fn results(pending_calls: Vec<PendingCall>) -> Vec<Result<ReplyBody, CallError>> {
     let result = |pending: PendingCall| match pending.state {
         State::Done(result) => result,
-        State::Waiting { .. } | State::Sent(_) => {
+        State::Waiting { .. } | State::SetAside | State::Sent(_) => {
             Err(CallError::local(Errno::ETIMEDOUT, "the call did not end"))
         }
     };

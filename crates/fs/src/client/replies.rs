@@ -61,7 +61,10 @@ impl Rpc {
                 return;
             }
             Outcome::Reply(reply, granted) => {
-                self.keep_capability(granted.capability, attempt.sent);
+                // An I/O server has none to give, and must not take away those that are good.
+                if server == self.metadata {
+                    self.keep_capability(granted.capability, attempt.sent);
+                }
                 self.lease = granted.lease_ms.map(|ms| Duration::from_millis(ms.into()));
                 pending.state = State::Done(match reply {
                     ReplyBody::NoEntry => Err(self.error_at(server, Errno::ENOENT, "")),
@@ -78,7 +81,13 @@ impl Rpc {
                 pending.raised = true;
                 return self.set_format(server, FORMATS.highest);
             }
-            Outcome::Failed(Failure { errno, message }) => (errno, message, errno == Errno::RETRY),
+            Outcome::Failed(Failure { errno, message }) => {
+                // It may have ended while the server stored what the request brings.
+                if errno == Errno::CAPABILITY_ENDED && pending.call.is_write() {
+                    pending.unacknowledged.note_partial(attempt.sent);
+                }
+                (errno, message, errno == Errno::RETRY)
+            }
             Outcome::Lost(error) => {
                 // The next server at that address may be another build.
                 self.set_format(server, FORMATS.highest);
@@ -182,7 +191,7 @@ impl Rpc {
             }
         }
         for pending in pending_calls {
-            if matches!(pending.state, State::Done(_)) {
+            if !pending.is_made_now() {
                 continue;
             }
             pending.unfinished |= matches!(pending.state, State::Sent(_));

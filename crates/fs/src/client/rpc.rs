@@ -293,15 +293,18 @@ impl Rpc {
     /// The identities of unknown servers are requested first, and again that of a server that refuses a
     /// call as meant for another one, as long as it has changed.
     pub(crate) fn call_all(&mut self, calls: Vec<Call>) -> Vec<Result<ReplyBody, CallError>> {
-        let deadline = Instant::now() + self.timeout;
+        let mut now = Instant::now();
+        let deadline = now + self.timeout;
         self.lease = None;
         let mut altered = self.begin_changes(&calls);
-        let mut pending_calls = self.start_calls(calls, None);
+        let mut pending_calls = self.start_calls(calls, None, now);
+        let mut is_first = true;
         loop {
             self.introduce_all(&mut pending_calls, deadline);
-            self.authorize_all(&mut pending_calls, deadline);
+            self.authorize_all(&mut pending_calls, is_first, now, deadline);
             self.exchange(&mut pending_calls, deadline);
-            let renewed = self.renew_ended(&mut pending_calls, deadline);
+            let renewed = self.renew_ended(&mut pending_calls, deadline)
+                | self.take_up_again(&mut pending_calls, deadline);
             if !self.redirect(&mut pending_calls, deadline) && !renewed {
                 pending_calls
                     .iter_mut()
@@ -311,6 +314,7 @@ impl Rpc {
                 self.was_unfinished = pending_calls.iter().any(|pending| pending.unfinished);
                 return results(pending_calls);
             }
+            (is_first, now) = (false, Instant::now());
         }
     }
 
@@ -321,12 +325,17 @@ impl Rpc {
         target: Target,
         deadline: Instant,
     ) -> Vec<Result<ReplyBody, CallError>> {
-        let mut pending_calls = self.start_calls(calls, Some(target));
+        let mut pending_calls = self.start_calls(calls, Some(target), Instant::now());
         self.exchange(&mut pending_calls, deadline);
         results(pending_calls)
     }
 
-    fn start_calls(&mut self, calls: Vec<Call>, given_target: Option<Target>) -> Vec<PendingCall> {
+    fn start_calls(
+        &mut self,
+        calls: Vec<Call>,
+        given_target: Option<Target>,
+        now: Instant,
+    ) -> Vec<PendingCall> {
         let start = |call: Call| {
             let sequence = match call.slot {
                 Some(slot) => self.next_sequence(slot),
@@ -335,7 +344,7 @@ impl Rpc {
                     self.writes
                 }
             };
-            PendingCall::new(call, sequence, given_target)
+            PendingCall::new(call, sequence, given_target, now)
         };
         calls.into_iter().map(start).collect()
     }
@@ -393,7 +402,7 @@ impl Rpc {
                 if let State::Waiting { until } = pending.state {
                     next = next.min(until);
                 }
-                open |= pending.is_open();
+                open |= pending.is_made_now();
             }
             if !open {
                 return;
@@ -471,7 +480,7 @@ impl Rpc {
             slot: pending.call.slot.unwrap_or(0),
             sequence: pending.call.slot.map_or(0, |_| pending.sequence),
             caller: self.caller.clone(),
-            capability: self.capability_for(&operation),
+            capability: self.capability_for(pending, &operation),
             opening: pending.call.opening.clone(),
             holder: self.holder_of(&pending.call),
             operation,

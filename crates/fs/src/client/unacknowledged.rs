@@ -21,10 +21,16 @@ pub(super) struct Unacknowledged {
 impl Unacknowledged {
     /// A sending of `sent` ended without a reply.
     pub(super) fn note(&mut self, sent: Instant, error: &OpError) {
-        self.moment = None;
-        if may_have_arrived(error) {
-            self.first.get_or_insert(sent);
+        match may_have_arrived(error) {
+            true => self.note_partial(sent),
+            false => self.moment = None,
         }
+    }
+
+    /// A sending was refused in the middle, so that a part of it may have been stored.
+    pub(super) fn note_partial(&mut self, sent: Instant) {
+        self.moment = None;
+        self.first.get_or_insert(sent);
     }
 
     /// Whether the server's clock must be asked for before the next sending.

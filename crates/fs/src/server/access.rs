@@ -4,18 +4,20 @@
 //! is for and whose it is, then its age (`docs/security.md`, Capabilities).
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_bmi::nodes::Certificate;
 use causeway_wire::fs::{
-    Body, Caller, Capability, Errno, Failure, MAC_BYTES, Needs, Node, ObjectId, Request, Rights,
+    Body, Caller, Capability, Errno, Failure, MAC_BYTES, NOBODY, Node, ObjectId, Request, Rights,
 };
 
-use super::callers::{NOBODY, is_operator};
+use super::callers::is_operator;
 use super::ended::Ended;
 use super::given::Given;
+use super::verified::Verified;
 use super::versions::{self, Versions};
-use crate::capability_key::{CapabilityKey, KeySource};
+use crate::capability_key::{CapabilityKey, KeySource, Signer};
 use crate::clock::{micros, micros_since_1970};
 use crate::config::{CapabilityRule, Configuration};
 use crate::error::failure;
@@ -34,6 +36,8 @@ pub(super) struct Access {
     newest_seen: u64,
     given: Given,
     ended: Ended,
+    /// Those among them that were found good lately.
+    verified: Verified,
     /// Requests that were refused since the start for want of a right, or for a forged one. Capabilities that have ended do not
     /// count: that they are renewed is an everyday matter.
     pub(super) refused: u64,
@@ -51,6 +55,16 @@ pub(super) struct Holder<'a> {
     pub(super) client: u128,
     /// The number of the user's node ([`node_number`]).
     pub(super) node: u64,
+}
+
+/// Where and when a capability is shown.
+#[derive(Clone, Copy)]
+pub(super) struct Shown {
+    /// The number of the node that shows it ([`node_number`]).
+    pub(super) node: u64,
+    /// The number of this server.
+    pub(super) server: Option<u16>,
+    pub(super) at: Instant,
 }
 
 /// The number by which capabilities name a node that has proven which it is; 0 if nodes do not. It stays the same when the node gets a new
@@ -96,15 +110,23 @@ impl Access {
             newest_seen: 0,
             given: Given::new(kept, now),
             ended: Ended::new(kept, micros_since_1970(), now),
+            verified: Verified::default(),
             refused: 0,
             shown_refused: 0,
             granted: None,
         })
     }
 
-    /// The key, which a metadata server always has.
-    pub(super) fn key(&self) -> Option<&CapabilityKey> {
-        self.key.as_ref()
+    /// With what a metadata server's own requests are signed.
+    pub(super) fn signer(&self) -> Option<Signer> {
+        let (key, versions) = (self.key.clone()?, self.versions.clone());
+        let version = move || versions.own(micros_since_1970());
+        Some(Signer::new(key, Arc::new(version)))
+    }
+
+    /// The versions of what is given out.
+    pub(super) fn versions(&self) -> &Versions {
+        &self.versions
     }
 
     /// Whether it checks the capabilities that come with requests.
@@ -115,6 +137,7 @@ impl Access {
     /// Reads the key again: the metadata may be others.
     pub(super) fn forget_key(&mut self) {
         self.key = None;
+        self.verified.forget();
     }
 
     /// Gives a user of a client what the file's mode permits, if the file has datafiles or is about to get some.
@@ -190,20 +213,22 @@ impl Access {
                 version => newest.max(version),
             };
             self.ended.end(object, version, newest, now);
+            self.verified.forget();
         }
     }
 
-    /// Refuses a request from a node that needs a right which its capability does not prove. `server` is this server's number.
+    /// Whether the object's capabilities of this version have ended.
+    pub(super) fn has_ended(&self, object: ObjectId, version: u64) -> bool {
+        self.ended.has_ended(object, version)
+    }
+
+    /// Refuses a request that needs these rights to an object, which its capability does not prove.
     pub(super) fn check(
         &mut self,
         request: &Request,
-        node: u64,
-        server: Option<u16>,
+        needed: (ObjectId, Rights),
+        shown: Shown,
     ) -> Result<(), Failure> {
-        let needs = request.operation.needs();
-        if needs == Needs::Nothing || self.rule == CapabilityRule::Off {
-            return Ok(());
-        }
         let Some(capability) = &request.capability else {
             return match self.rule {
                 CapabilityRule::Optional | CapabilityRule::Off => Ok(()),
@@ -214,11 +239,14 @@ impl Access {
                 )),
             };
         };
+        if self.verified.has(capability, shown.at) {
+            return check_scope(capability, request, needed, shown).map_err(refused);
+        }
         self.check_origin(capability)?;
-        check_scope(capability, request, node, needs, server).map_err(refused)?;
-        let now = micros_since_1970();
-        self.check_age(capability, now)?;
+        check_scope(capability, request, needed, shown).map_err(refused)?;
+        let left = self.check_age(capability, micros_since_1970())?;
         self.newest_seen = self.newest_seen.max(capability.version);
+        self.verified.note(capability, shown.at, left);
         Ok(())
     }
 
@@ -240,14 +268,15 @@ impl Access {
                 // As one that has ended, so that a client that has it from before a change of the key asks for another.
                 Err(failure(
                     Errno::CAPABILITY_ENDED,
-                    "the capability was not made with this server's key: if new ones are refused, too, give all servers the \
-                     same key (`server_key_file`) and start them again",
+                    "the capability was not made with this server's key, or for another object, user or client: if new ones are \
+                     refused, too, give all servers the same key (`server_key_file`) and start them again",
                 ))
             }
         }
     }
 
-    fn check_age(&self, capability: &Capability, now: u64) -> Result<(), Failure> {
+    /// Returns for how much longer a capability is good.
+    fn check_age(&self, capability: &Capability, now: u64) -> Result<Duration, Failure> {
         let lifetime = self
             .lifetime
             .min(Duration::from_millis(capability.lifetime_ms.into()));
@@ -257,10 +286,10 @@ impl Access {
             "it has expired"
         } else if capability.version > latest {
             "it is from the future"
-        } else if self.ended.has_ended(capability.object, capability.version) {
+        } else if self.has_ended(capability.object, capability.version) {
             "permissions have changed, or the file was removed, since it was given out"
         } else {
-            return Ok(());
+            return Ok(Duration::from_micros(ends - now));
         };
         let age = (i128::from(now) - i128::from(capability.version)) as f64 / 1e6;
         Err(failure(
@@ -299,16 +328,10 @@ pub(super) fn distribution_of(node: &Node) -> Option<&causeway_wire::fs::Distrib
 fn check_scope(
     capability: &Capability,
     request: &Request,
-    node: u64,
-    needs: Needs,
-    server: Option<u16>,
+    (object, rights): (ObjectId, Rights),
+    shown: Shown,
 ) -> Result<(), String> {
     let refuse = |message: String| Err(message);
-    let (object, rights) = match needs {
-        Needs::Nothing => return Ok(()),
-        Needs::Object(object, rights) => (object, rights),
-        Needs::Any(rights) => (ObjectId(0), rights),
-    };
     if capability.object != object {
         return refuse(format!(
             "the capability is for object {}, and object {} is meant",
@@ -334,10 +357,10 @@ fn check_scope(
         return refuse("the capability is another client's".to_owned());
     }
     // What servers make for themselves is no node's.
-    if capability.node != node && !capability.rights.has(Rights::SERVE) {
+    if capability.node != shown.node && !capability.rights.has(Rights::SERVE) {
         return refuse("the capability is another node's".to_owned());
     }
-    let bit = server.map_or(u64::MAX, Capability::server_bit);
+    let bit = shown.server.map_or(u64::MAX, Capability::server_bit);
     if capability.servers & bit == 0 {
         return refuse(format!(
             "object {} has no datafile on this server",
@@ -349,7 +372,10 @@ fn check_scope(
 
 #[cfg(test)]
 mod tests {
+    use causeway_wire::home::VersionsSetAside;
+
     use super::*;
+    use crate::config::Durability;
 
     fn node(name: &str, serial: u64) -> Certificate {
         Certificate {
@@ -363,14 +389,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_capability_of_another_node_is_refused_and_a_new_certificate_changes_nothing() {
-        let numbers = [None, Some(node("a", 1)), Some(node("b", 1))];
-        let [none, a, b] = numbers.each_ref().map(|node| node_number(node.as_ref()));
-        assert!(none == 0 && a != 0 && b != 0 && a != b);
-        assert_eq!(a, node_number(Some(&node("a", 2))));
-        let object = ObjectId(9);
-        let request = Request {
+    fn request() -> Request {
+        Request {
             reply_tag: 0,
             target: Default::default(),
             client: 5,
@@ -381,7 +401,60 @@ mod tests {
             opening: None,
             holder: None,
             operation: causeway_wire::fs::Operation::StorageStatus,
+        }
+    }
+
+    fn shown_by(node: u64) -> Shown {
+        Shown {
+            node,
+            server: Some(0),
+            at: Instant::now(),
+        }
+    }
+
+    #[test]
+    fn what_a_metadata_server_does_itself_goes_on_when_all_capabilities_end() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let configuration =
+            Configuration::one_machine("fs", 1, directory.path(), 1, Durability::Relaxed);
+        let home = &configuration.servers[configuration.metadata_server()].directory;
+        std::fs::create_dir_all(home).expect("its directory");
+        // Its clock was set back by half a minute, which it knows.
+        let below = micros_since_1970() + 30_000_000;
+        let text = VersionsSetAside { below }.to_text();
+        std::fs::write(home.join("capability-versions"), text).expect("a record");
+        let mut metadata = Access::new(&configuration, Some(home)).expect("a metadata server");
+        let mut io = Access::new(&configuration, None).expect("an I/O server");
+        let check = |io: &mut Access, capability: Capability, rights| {
+            let request = Request {
+                capability: Some(capability),
+                ..request()
+            };
+            io.check(&request, (ObjectId(0), rights), shown_by(0))
         };
+        let holder = Holder {
+            caller: &Caller::default(),
+            client: 5,
+            node: 0,
+        };
+        let given = metadata.authorize(holder).expect("a capability");
+        assert_eq!(check(&mut io, given.clone(), Rights::OPERATE), Ok(()));
+        // More than it remembers.
+        io.end((1..70_000).map(|object| (ObjectId(object), 1)));
+        let ended = check(&mut io, given, Rights::OPERATE).map_err(|failure| failure.errno);
+        assert_eq!(ended, Err(Errno::CAPABILITY_ENDED));
+        let own = metadata.signer().expect("a key").own(ObjectId(0), 0, 5);
+        assert_eq!(check(&mut io, own, Rights::SERVE), Ok(()));
+    }
+
+    #[test]
+    fn a_capability_of_another_node_is_refused_and_a_new_certificate_changes_nothing() {
+        let numbers = [None, Some(node("a", 1)), Some(node("b", 1))];
+        let [none, a, b] = numbers.each_ref().map(|node| node_number(node.as_ref()));
+        assert!(none == 0 && a != 0 && b != 0 && a != b);
+        assert_eq!(a, node_number(Some(&node("a", 2))));
+        let object = ObjectId(9);
+        let request = request();
         let held_by = |node, object, rights| Capability {
             object,
             rights,
@@ -393,7 +466,7 @@ mod tests {
             servers: u64::MAX,
             mac: [0; MAC_BYTES],
         };
-        let needs = Needs::Object(object, Rights::READ);
+        let needed = (object, Rights::READ);
         for (of, from, is_good) in [
             (a, a, true),
             (a, b, false),
@@ -401,12 +474,12 @@ mod tests {
             (none, a, false),
         ] {
             let capability = held_by(of, object, Rights::READ);
-            let checked = check_scope(&capability, &request, from, needs, Some(0));
+            let checked = check_scope(&capability, &request, needed, shown_by(from));
             assert_eq!(checked.is_ok(), is_good, "{of} {from}");
         }
         // Servers make those that they use themselves.
         let own = held_by(none, ObjectId(0), Rights::OPERATE.with(Rights::SERVE));
-        let needs = Needs::Any(Rights::SERVE);
-        assert!(check_scope(&own, &request, a, needs, Some(0)).is_ok());
+        let needed = (ObjectId(0), Rights::SERVE);
+        assert!(check_scope(&own, &request, needed, shown_by(a)).is_ok());
     }
 }

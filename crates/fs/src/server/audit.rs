@@ -303,6 +303,40 @@ mod tests {
     }
 
     #[test]
+    fn operations_on_two_names_are_noted_with_both() {
+        let place = |path: &[u8]| Place::from(path);
+        let (from, to) = (place(b"/old\n"), place(b"/new"));
+        let (first, second) = (from.clone(), to.clone());
+        let no_replace = false;
+        for operation in [
+            Operation::Rename {
+                from,
+                to,
+                no_replace,
+            },
+            Operation::Exchange { first, second },
+        ] {
+            let request = Request {
+                reply_tag: 0,
+                target: Default::default(),
+                client: 0,
+                slot: 0,
+                sequence: 0,
+                caller: Caller::default(),
+                capability: None,
+                opening: None,
+                holder: None,
+                operation,
+            };
+            let mut audit = Audit::new(AuditLevel::Changes, Instant::now());
+            let number = audit.begin(None, || None, &request);
+            let record = &audit.open[&number];
+            let names = [record.name.as_str(), record.to.as_str()];
+            assert_eq!(names, ["/old\\n", "/new"], "{record:?}");
+        }
+    }
+
+    #[test]
     fn changes_are_what_alters_names_attributes_and_datafiles() {
         let object = ObjectId(1);
         assert!(changes(&Operation::Truncate { object, size: 0 }));

@@ -7,7 +7,7 @@ use causeway_wire::fs::{Errno, Failure, Leased, Operation, Reply, Request};
 use super::background::Wakeup;
 use super::revocation::Revoker;
 use super::ticket::Ticket;
-use crate::capability_key::CapabilityKey;
+use crate::capability_key::Signer;
 use crate::clock;
 use crate::config::Configuration;
 use crate::error::failure;
@@ -17,8 +17,8 @@ use crate::meta::{Executed, Service};
 /// The service as several threads share it.
 pub(super) type SharedService = Arc<Mutex<Service>>;
 
-/// What threads with a client of their own have: the configuration, the service, and the key of capabilities.
-pub(super) type Ours = (Configuration, SharedService, CapabilityKey);
+/// What threads with a client of their own have: the configuration, the service, and what capabilities are made with.
+pub(super) type Ours = (Configuration, SharedService, Signer);
 
 /// Where the results of threads beside the loop go.
 pub(super) type Deliver = Arc<dyn Fn(Vec<(Ticket, Finished)>) + Send + Sync>;

@@ -3,15 +3,12 @@
 use std::collections::HashMap;
 
 use causeway_bmi::{Addr, Identity};
-use causeway_wire::fs::{Caller, Errno, Failure};
+use causeway_wire::fs::{Caller, Errno, Failure, NOBODY};
 
 use crate::error::failure;
 
 /// Connections whose last caller is remembered.
 const MAX_REMEMBERED: usize = 4096;
-
-/// The user that root of another host is where it is not trusted.
-pub(super) const NOBODY: u32 = 65534;
 
 /// Makes root of another host nobody, also where it says that it is the servers' user, and takes root's group from everybody there. Of
 /// this host's, its kernel vouches for root, which can do what the servers can anyway.

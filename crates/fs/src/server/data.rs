@@ -46,7 +46,12 @@ impl Loop {
         self.end_of_removed(&request.operation);
         let client = request.client;
         self.abandon_others(client, to.from);
-        let requester = Requester { to, client };
+        let version = request.capability.as_ref().map(|shown| shown.version);
+        let requester = Requester {
+            to,
+            client,
+            version,
+        };
         match request.operation {
             Operation::Read {
                 object,

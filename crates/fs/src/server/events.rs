@@ -36,7 +36,6 @@ use super::stop::StopHandle;
 use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
 use super::turns_seen::TurnsSeen;
 use super::{identity, orphans, reclaim, register, revoker};
-use crate::capability_key::CapabilityKey;
 use crate::config::{Configuration, Durability, ServerEntry};
 use crate::data::{Abandoned, Pool, Scratch, Store};
 use crate::error::failure;
@@ -156,7 +155,7 @@ impl Mailbox {
 fn open_metadata(
     configuration: &Configuration,
     home: &Home,
-    key: &CapabilityKey,
+    access: &Access,
     mailbox: Mailbox,
 ) -> Result<(Metadata, Vec<Background>), String> {
     let wakeups = Wakeups::default();
@@ -175,11 +174,14 @@ fn open_metadata(
     let opens = Arc::clone(metadata.reader().opens());
     let (shared, timeout) = (Arc::clone(&service), configuration.timeout);
     let orphans = orphans::start(shared, opens, wakeups.clone(), timeout).map_err(no_thread)?;
-    let ours = || (configuration.clone(), Arc::clone(&service), key.clone());
+    let versions = access.versions().start().map_err(no_thread)?;
+    let signer = access.signer().ok_or("there is no key of capabilities")?;
+    let ours = || (configuration.clone(), Arc::clone(&service), signer.clone());
     let reclaimer = reclaim::start(ours(), wakeups.reclaimer).map_err(no_thread)?;
     let registrar = register::start(ours(), wakeups.registrar).map_err(no_thread)?;
     let revoker = revoker::start(ours(), wakeups.revoker, deliver).map_err(no_thread)?;
-    Ok((metadata, vec![orphans, reclaimer, registrar, revoker]))
+    let beside = vec![orphans, reclaimer, registrar, revoker, versions];
+    Ok((metadata, beside))
 }
 
 impl Loop {
@@ -202,8 +204,8 @@ impl Loop {
             configuration,
             entry.metadata.then_some(entry.directory.as_path()),
         )?;
-        if let Some(key) = access.key().filter(|_| entry.metadata) {
-            let (opened, threads) = open_metadata(configuration, &home, key, mailbox.clone())?;
+        if entry.metadata {
+            let (opened, threads) = open_metadata(configuration, &home, &access, mailbox.clone())?;
             (metadata, beside) = (Some(opened), threads);
             first_turn = set_turns_aside(&home.metadata(), first_number(SystemTime::now()))
                 .map_err(|error| format!("no numbers of turns can be set aside: {error}"))?;

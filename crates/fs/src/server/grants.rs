@@ -6,7 +6,7 @@ use causeway_wire::fs::{
     Capability, Errno, Failure, ObjectId, Operation, Reply, ReplyBody, Request,
 };
 
-use super::access::{Holder, distribution_of, node_number};
+use super::access::{Holder, Shown, distribution_of, node_number};
 use super::audit::is_refusal;
 use super::callers::{check_operator, squash};
 use super::events::{EntryState, Loop};
@@ -58,9 +58,17 @@ impl Loop {
 
     /// Refuses a request about datafiles, or of a metadata server's, that does not prove its right.
     pub(super) fn check_right(&mut self, from: Addr, request: &Request) -> Result<(), Failure> {
-        let node = self.node_number(from);
+        let needed = match request.operation.needs().what() {
+            Some(needed) if self.access.is_checking() => needed,
+            _ => return Ok(()),
+        };
+        let shown = Shown {
+            node: self.node_number(from),
+            server: self.identity.index,
+            at: self.round_at,
+        };
         self.access
-            .check(request, node, self.identity.index)
+            .check(request, needed, shown)
             .inspect_err(|failure| {
                 tracing::debug!(failure.message, "a request without the right to it");
             })
@@ -116,7 +124,10 @@ impl Loop {
         self.store()?;
         self.check_operator(request, "end capabilities")?;
         match &request.operation {
-            Operation::EndCapabilities { ended } => self.access.end(ended.iter().copied()),
+            Operation::EndCapabilities { ended } => {
+                self.access.end(ended.iter().copied());
+                self.abandon_revoked();
+            }
             _ => return Err(failure(Errno::EINVAL, "no end of capabilities")),
         }
         Ok(ReplyBody::Done)

@@ -12,6 +12,7 @@ use causeway_bmi::{Addr, Direction, Memory, OpError, Posted, RegionDescriptor};
 use causeway_wire::datafile::BLOCK_BYTES;
 use causeway_wire::fs::{Errno, Failure, ObjectId, Regions, Reply, ReplyBody, WantedSums};
 
+use super::abandoning::disconnected;
 use super::error::storage_failure;
 use super::events::{Done, EntryState, Loop};
 use super::piece_io::{PieceResult, read_piece};
@@ -46,7 +47,7 @@ pub(super) struct Job {
     origin: Origin,
     /// The turn to append that a write belongs to, or 0.
     turn: u64,
-    object: ObjectId,
+    pub(super) object: ObjectId,
     file: Arc<Datafile>,
     /// How long the datafile must be at least.
     at_least: u64,
@@ -80,6 +81,8 @@ pub(super) struct Requester {
     pub(super) to: ReplyTo,
     /// The instance of the client library.
     pub(super) client: u128,
+    /// The version of the capability that it shows, if it shows one.
+    pub(super) version: Option<u64>,
 }
 
 /// Where the client's bytes of a job are.
@@ -150,13 +153,13 @@ impl Job {
         self.list.is_some() || self.pieces.iter().flatten().any(|flight| flight.moving)
     }
 
-    /// Ends the job, whose client does not wait for it any more: no further piece of it is stored.
-    fn abandon(&mut self) {
+    /// Ends the job with this failure: no further piece of it is stored.
+    pub(super) fn abandon(&mut self, why: Failure) {
         self.abandoned.set();
-        self.fail(failure(Errno::ECONNRESET, "the client has disconnected"));
+        self.fail(why);
     }
 
-    fn in_flight(&self) -> bool {
+    pub(super) fn in_flight(&self) -> bool {
         self.list.is_some() || self.pieces.iter().any(Option::is_some)
     }
 
@@ -343,40 +346,6 @@ impl Loop {
         }
     }
 
-    /// Abandons the jobs of connections that have ended.
-    pub(super) fn abandon_ended(&mut self) {
-        for entry in self.entries.iter_mut().flatten() {
-            match &mut entry.state {
-                EntryState::Moving(job)
-                    if job.in_flight() && self.bmi.identity(entry.to.from).is_none() =>
-                {
-                    job.abandon();
-                }
-                EntryState::Punching(_, abandoned)
-                    if self.bmi.identity(entry.to.from).is_none() =>
-                {
-                    abandoned.set();
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Abandons the jobs of a client that has sent a request by a new connection: it does not wait for those of its
-    /// earlier connections any more, though these may not have ended here yet.
-    pub(super) fn abandon_others(&mut self, client: u128, from: Addr) {
-        for entry in self.entries.iter_mut().flatten() {
-            if entry.to.from == from {
-                continue;
-            }
-            match &mut entry.state {
-                EntryState::Moving(job) if job.requester.client == client => job.abandon(),
-                EntryState::Punching(of, abandoned) if *of == client => abandoned.set(),
-                _ => {}
-            }
-        }
-    }
-
     /// Refuses a write of a turn to append after one of a later turn, and ends those of earlier turns that are in
     /// progress.
     pub(super) fn admit_turn(&mut self, object: ObjectId, turn: u64) -> Result<(), Failure> {
@@ -391,8 +360,7 @@ impl Loop {
                 && job.object == object
                 && (1..turn).contains(&job.turn)
             {
-                job.abandoned.set();
-                job.fail(overtaken());
+                job.abandon(overtaken());
             }
         }
         Ok(())
@@ -489,7 +457,7 @@ impl Loop {
         };
         if self.bmi.identity(job.requester.to.from).is_none() {
             // The client has abandoned the request: its memory may serve another purpose by now.
-            job.abandon();
+            job.abandon(disconnected());
             return Step::Wait;
         }
         let buffer = match &job.memory {

@@ -10,6 +10,7 @@
 //!
 //! [`Server`] (`instance`) runs one inside a program; [`serve`] is all of a server process.
 
+mod abandoning;
 mod access;
 mod append_turns;
 mod appends;
@@ -58,6 +59,7 @@ mod ticket;
 mod turns;
 mod turns_seen;
 mod undelivered;
+mod verified;
 mod versions;
 
 pub use error::ServerError;

@@ -11,7 +11,7 @@ use causeway_wire::fs::ObjectId;
 
 use super::background::{Background, Wake, Wakeup};
 use super::beside::{Ours, SharedService};
-use crate::capability_key::CapabilityKey;
+use crate::capability_key::Signer;
 use crate::client::{Client, ClientOptions, Layout};
 use crate::config::Configuration;
 use crate::locks::lock;
@@ -28,13 +28,13 @@ const KEEP: Duration = Duration::from_secs(10);
 
 /// Starts the reclaimer. It checks for work that an earlier process left, then waits to be notified.
 pub(super) fn start(
-    (configuration, service, key): Ours,
+    (configuration, service, signer): Ours,
     wakeup: Wakeup,
 ) -> std::io::Result<Background> {
     let work = Reclaimer {
         configuration,
         service,
-        key,
+        signer,
         wakeup: wakeup.clone(),
         client: None,
         pass: Pass::default(),
@@ -48,7 +48,7 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(3);
 struct Reclaimer {
     configuration: Configuration,
     service: SharedService,
-    key: CapabilityKey,
+    signer: Signer,
     wakeup: Wakeup,
     client: Option<Client>,
     pass: Pass,
@@ -149,7 +149,12 @@ impl Reclaimer {
         let client = match &mut self.client {
             Some(client) => client,
             None => {
-                let client = connect(&self.configuration, &self.service, &self.key, REPLY_TIMEOUT)?;
+                let client = connect(
+                    &self.configuration,
+                    &self.service,
+                    &self.signer,
+                    REPLY_TIMEOUT,
+                )?;
                 self.wakeup.interrupts(&client);
                 self.client.insert(client)
             }
@@ -167,7 +172,7 @@ impl Reclaimer {
 pub(super) fn connect(
     configuration: &Configuration,
     service: &SharedService,
-    key: &CapabilityKey,
+    signer: &Signer,
     timeout: Duration,
 ) -> Result<Client, String> {
     let (target, layout) = {
@@ -180,7 +185,7 @@ pub(super) fn connect(
     };
     let mut client = Client::connect(&configuration, ClientOptions::default())
         .map_err(|error| error.to_string())?;
-    client.act_as_server(key.clone());
+    client.act_as_server(signer.clone());
     let layout = Layout {
         file_system: target.file_system,
         incarnation: target.incarnation,

@@ -13,7 +13,7 @@ use causeway_wire::store::ServerRecord;
 use super::background::{Background, Wake, Wakeup};
 use super::beside::{Ours, SharedService};
 use crate::backoff::Backoff;
-use crate::capability_key::CapabilityKey;
+use crate::capability_key::Signer;
 use crate::client::{Client, ClientOptions};
 use crate::config::Configuration;
 use crate::locks::lock;
@@ -27,13 +27,13 @@ const ROUND: Duration = Duration::from_millis(500);
 
 /// Starts the thread. It registers new servers, then waits to be notified.
 pub(super) fn start(
-    (configuration, service, key): Ours,
+    (configuration, service, signer): Ours,
     wakeup: Wakeup,
 ) -> std::io::Result<Background> {
     let work = Registrar {
         configuration,
         service,
-        key,
+        signer,
         wakeup: wakeup.clone(),
         logged: BTreeMap::new(),
     };
@@ -43,7 +43,7 @@ pub(super) fn start(
 struct Registrar {
     configuration: Configuration,
     service: SharedService,
-    key: CapabilityKey,
+    signer: Signer,
     wakeup: Wakeup,
     /// What was last logged about a server that cannot be registered, so that it is logged once.
     logged: BTreeMap<u16, String>,
@@ -136,7 +136,7 @@ impl Registrar {
         };
         let mut made = Client::connect(&configuration, ClientOptions::default())
             .map_err(|error| error.to_string())?;
-        made.act_as_server(self.key.clone());
+        made.act_as_server(self.signer.clone());
         self.wakeup.interrupts(&made);
         Ok(client.insert(made))
     }

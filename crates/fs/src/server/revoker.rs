@@ -14,7 +14,7 @@ use super::beside::{Deliver, Finished, Ours, SharedService};
 use super::reclaim::connect;
 use super::revocation::{Revocation, Revoker};
 use super::undelivered::{Ends, Undelivered};
-use crate::capability_key::CapabilityKey;
+use crate::capability_key::Signer;
 use crate::client::Client;
 use crate::config::Configuration;
 
@@ -25,7 +25,7 @@ const KEEP: Duration = Duration::from_secs(10);
 
 /// Starts the thread. It delivers the replies of the changes whose revocations it has sent.
 pub(super) fn start(
-    (configuration, service, key): Ours,
+    (configuration, service, signer): Ours,
     revoker: Revoker,
     deliver: Deliver,
 ) -> std::io::Result<Background> {
@@ -34,7 +34,7 @@ pub(super) fn start(
     let work = Work {
         configuration,
         service,
-        key,
+        signer,
         revoker,
         client: None,
         undelivered,
@@ -45,7 +45,7 @@ pub(super) fn start(
 struct Work {
     configuration: Configuration,
     service: SharedService,
-    key: CapabilityKey,
+    signer: Signer,
     revoker: Revoker,
     client: Option<Client>,
     undelivered: Undelivered,
@@ -133,7 +133,7 @@ impl Work {
             Some(client) => client,
             None => {
                 let round = self.configuration.access.tell_timeout;
-                let client = connect(&self.configuration, &self.service, &self.key, round)?;
+                let client = connect(&self.configuration, &self.service, &self.signer, round)?;
                 self.revoker.wakeup.interrupts(&client);
                 client
             }

@@ -205,16 +205,22 @@ fn requests_of_other_formats_are_refused_in_one_that_their_clients_read() {
     let fixture = Fixture::start(&Shape::default());
     let ours = FORMATS.to_string();
     // Formats that the requests state, the format of the reply, and the formats that it names.
+    let (last, next) = (FORMATS.highest, FORMATS.highest + 1);
+    let [above, range, overlap] = [
+        format!("format {next} "),
+        format!("formats {next} to {} ", next + 1),
+        format!("formats 6 to {next} "),
+    ];
     let cases: [(u8, &[u8], u8, &[&str]); 9] = [
         (1, &[], 1, &["format 1 ", &ours, "run builds"]),
         (4, &[], 4, &["format 4 ", &ours, "run builds"]),
-        (14, &[14], 13, &["format 14 ", &ours, "run builds"]),
-        (15, &[14], 13, &["formats 14 to 15 ", &ours, "run builds"]),
-        // It goes on in format 13.
-        (14, &[6], 13, &["formats 6 to 14 ", &ours]),
+        (next, &[next], last, &[&above, &ours, "run builds"]),
+        (next + 1, &[next], last, &[&range, &ours, "run builds"]),
+        // It goes on in the last one.
+        (next, &[6], last, &[&overlap, &ours]),
         // Nonsense.
         (0, &[], 0, &["format"]),
-        (13, &[14], 13, &["format"]),
+        (next, &[next + 1], last, &["format"]),
         (7, &[8], 7, &["lowest format"]),
         (7, &[0], 7, &["lowest format"]),
     ];

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use causeway_bmi::{Addr, Bmi, Config, Context, Posted};
+use causeway_bmi::{Access, Addr, Bmi, Config, Context, OpId, Posted, RegionDescriptor};
 use causeway_sys::memory::Memory;
+use causeway_wire::formats::Formats;
 use causeway_wire::fs::formats::FORMATS;
 use causeway_wire::fs::{
     Caller, Capability, Failure, Generation, Incarnation, MAX_MESSAGE_BYTES, Node, ObjectId,
@@ -24,6 +25,14 @@ pub(crate) struct Liar {
     uid: u32,
     pub(crate) sequence: u64,
     pub(crate) servers: Vec<(Addr, Target)>,
+    /// Of its requests.
+    pub(crate) formats: Formats,
+}
+
+/// What was sent, and where its reply comes.
+pub(crate) struct Sent {
+    receive: OpId,
+    reply: [Memory; 1],
 }
 
 pub(crate) type Answer = Result<(ReplyBody, Option<Capability>), Failure>;
@@ -46,6 +55,7 @@ impl Liar {
             uid,
             sequence: 0,
             servers: Vec::new(),
+            formats: FORMATS,
         };
         for server in &configuration.servers {
             let addr = liar.bmi.lookup(&server.addresses.join(",")).unwrap();
@@ -95,6 +105,12 @@ impl Liar {
 
     /// The reply to these bytes, which comes under the last tag.
     pub(crate) fn send(&mut self, server: Addr, bytes: &[u8]) -> Answer {
+        let sent = self.post(server, bytes);
+        self.answer(sent)
+    }
+
+    /// Sends these bytes. Nothing that the server does with this client's memory goes on before [`Liar::answer`].
+    pub(crate) fn post(&mut self, server: Addr, bytes: &[u8]) -> Sent {
         let tag = Request::reply_tag_of(bytes).expect("a tag");
         let reply = [Memory::zeroed(MAX_MESSAGE_BYTES)];
         let posted = self.bmi.post_recv(server, &reply, tag, self.context, 0);
@@ -106,11 +122,22 @@ impl Liar {
             .bmi
             .post_sendunexpected(server, &message, tag, self.context, 1);
         assert!(sent.is_ok(), "{sent:?}");
+        Sent { receive, reply }
+    }
+
+    /// The reply to what was sent.
+    pub(crate) fn answer(&mut self, Sent { receive, reply }: Sent) -> Answer {
         let done = self.bmi.test(receive, GENEROUS).unwrap().expect("a reply");
         let len = done.result.unwrap() as usize;
         let (reply, granted, _) =
             Reply::from_bytes_with(&reply[0].to_vec()[..len]).expect("a reply");
         reply.result.map(|body| (body, granted.capability))
+    }
+
+    /// Lets a server read this memory.
+    pub(crate) fn export(&mut self, server: usize, memory: &Memory) -> RegionDescriptor {
+        let (addr, _) = self.servers[server];
+        self.bmi.export(addr, memory, Access::Read).unwrap()
     }
 
     /// Asks a server, by its number in the configuration, honestly but for the capability and what `lie` changes.
@@ -124,7 +151,7 @@ impl Liar {
         let (addr, target) = self.servers[server];
         let mut request = self.request(target, operation, capability);
         lie(&mut request);
-        self.send(addr, &request.to_bytes(FORMATS))
+        self.send(addr, &request.to_bytes(self.formats))
     }
 
     pub(crate) fn ask(

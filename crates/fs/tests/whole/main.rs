@@ -4,6 +4,7 @@ mod altered;
 mod appending;
 mod boots;
 mod capabilities;
+mod capability_ends;
 mod cluster;
 mod faults;
 mod formats;

@@ -2,6 +2,9 @@
 
 use alloc::vec::Vec;
 
+/// The user that root of another host is where it is not trusted.
+pub const NOBODY: u32 = 65534;
+
 /// The identity that permissions are checked against.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Caller {

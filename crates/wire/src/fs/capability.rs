@@ -1,11 +1,14 @@
 //! Capabilities: what the metadata server lets a user of a client do to an object, in a form that I/O servers can verify
 //! without asking it (NASD, Gobioff et al. 1999).
 
+use super::caller::NOBODY;
 use super::objects::ObjectId;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
 /// Bytes of a capability's authentication code.
 pub const MAC_BYTES: usize = 32;
+/// Its first bytes, which are what servers compare, and what requests have of it from format 13 on: forging 128 bits is out of reach.
+pub const PROOF_BYTES: usize = 16;
 /// Bytes of what the code authenticates: one block of BLAKE3, with seven bytes left.
 pub const SIGNED_BYTES: usize = 57;
 
@@ -25,6 +28,10 @@ impl Rights {
     /// What the metadata server alone does to I/O servers. Never given to anybody.
     pub const SERVE: Self = Self(8);
     const ALL: u8 = 15;
+    /// In the byte of the rights, where a request shows a capability: the node follows.
+    const HAS_NODE: u8 = 0x40;
+    /// In the same place: it is [`NOBODY`]'s, and not the caller's.
+    const IS_NOBODYS: u8 = 0x80;
 
     /// Both.
     pub const fn with(self, other: Self) -> Self {
@@ -81,6 +88,60 @@ impl Capability {
         out
     }
 
+    /// As requests show it from format 13 on, without what they say themselves: the object, the client, and the user, unless the
+    /// metadata server has made a user nobody.
+    pub(super) fn encode_shown(&self, uid: u32, out: &mut Writer) {
+        let mut first = self.rights.0;
+        if self.node != 0 {
+            first |= Rights::HAS_NODE;
+        }
+        if self.uid == NOBODY && uid != NOBODY {
+            first |= Rights::IS_NOBODYS;
+        }
+        out.u8(first);
+        out.u64(self.version);
+        out.u32(self.lifetime_ms);
+        out.u64(self.servers);
+        if self.node != 0 {
+            out.u64(self.node);
+        }
+        out.raw(&self.mac[..PROOF_BYTES]);
+    }
+
+    /// Reads one that a user of a client shows. The object is the one that the request's operation needs it for.
+    pub(super) fn decode_shown(
+        (uid, client): (u32, u128),
+        input: &mut Reader<'_>,
+    ) -> Result<Self, Malformed> {
+        let first = input.u8("rights")?;
+        let is_nobodys = first & Rights::IS_NOBODYS != 0;
+        let has_node = first & Rights::HAS_NODE != 0;
+        let rights = first & !(Rights::IS_NOBODYS | Rights::HAS_NODE);
+        if rights > Rights::ALL || (is_nobodys && uid == NOBODY) {
+            return unknown("rights", first);
+        }
+        let mut shown = Self {
+            object: ObjectId(0),
+            rights: Rights(rights),
+            uid: if is_nobodys { NOBODY } else { uid },
+            node: 0,
+            client,
+            version: input.u64("version")?,
+            lifetime_ms: input.u32("lifetime")?,
+            servers: input.u64("servers")?,
+            mac: [0; MAC_BYTES],
+        };
+        if has_node {
+            shown.node = input.u64("node")?;
+            if shown.node == 0 {
+                return unknown("node", 0u8);
+            }
+        }
+        let proof = input.take(PROOF_BYTES, "authentication code")?;
+        shown.mac[..PROOF_BYTES].copy_from_slice(proof);
+        Ok(shown)
+    }
+
     /// The bit of an I/O server in [`Capability::servers`].
     pub fn server_bit(number: u16) -> u64 {
         1 << (number % 64)
@@ -126,6 +187,17 @@ pub enum Needs {
     Object(ObjectId, Rights),
     /// The right to do this to all objects.
     Any(Rights),
+}
+
+impl Needs {
+    /// The object (0 for all) and the rights, if any are needed.
+    pub fn what(self) -> Option<(ObjectId, Rights)> {
+        match self {
+            Self::Nothing => None,
+            Self::Object(object, rights) => Some((object, rights)),
+            Self::Any(rights) => Some((ObjectId(0), rights)),
+        }
+    }
 }
 
 /// The capability of a message whose format [`has`](super::formats::CAPABILITIES) them.

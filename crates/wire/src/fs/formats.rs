@@ -25,7 +25,7 @@ use crate::formats::Formats;
 /// | 10 | which files may have holes: `from` in [`Operation::Extend`], `sparse` in nodes; [`Operation::StoredData`]; pipes, sockets and devices |
 /// | 11 | files that are open: [`Request::opening`], [`Operation::CloseFiles`], [`Operation::KeepFiles`] |
 /// | 12 | capabilities, in requests and behind the bodies of replies |
-/// | 13 | leases: [`Request::holder`], the time of a lease behind the bodies of replies, [`Operation::HoldLeases`], [`Operation::EndLeases`] |
+/// | 13 | capabilities in requests without what the request says itself; leases: [`Request::holder`], the time of a lease behind the bodies of replies, [`Operation::HoldLeases`], [`Operation::EndLeases`] |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
     highest: LEASES,
@@ -53,6 +53,8 @@ pub const OPENS: u8 = 11;
 pub const CAPABILITIES: u8 = 12;
 /// The first format whose metadata servers give leases on names and attributes.
 pub const LEASES: u8 = 13;
+/// The first format whose requests leave out of capabilities what they say themselves.
+pub const SHORT_CAPABILITIES: u8 = 13;
 
 /// What both sides call this protocol in their errors.
 const PROTOCOL: &str = "the file system's protocol";
@@ -128,8 +130,12 @@ impl Request {
         out.u16(self.slot);
         out.u64(self.sequence);
         self.caller.encode(&mut out);
-        if formats.highest >= CAPABILITIES {
-            put_option(&self.capability, &mut out, Wire::encode);
+        match formats.highest {
+            SHORT_CAPABILITIES.. => put_option(&self.capability, &mut out, |capability, out| {
+                capability.encode_shown(self.caller.uid, out);
+            }),
+            CAPABILITIES => put_option(&self.capability, &mut out, Wire::encode),
+            _ => {}
         }
         if formats.highest >= LEASES {
             put_option(&self.holder, &mut out, |holder, out| out.u128(*holder));
@@ -188,22 +194,37 @@ impl Request {
         let format = take_format(&mut input)?;
         let reply_tag = input.u64("reply tag")?;
         let formats = stated(format, &mut input)?;
+        let target = Target::decode(&mut input)?;
+        let client = input.u128("client")?;
+        let slot = input.u16("slot")?;
+        let sequence = input.u64("sequence")?;
+        let caller = Caller::decode(&mut input)?;
+        let mut capability = take_shown(format, (caller.uid, client), &mut input)?;
+        let holder = match format >= LEASES && input.bool("holder")? {
+            true => Some(input.u128("holder")?),
+            false => None,
+        };
+        let opening = take_opening(format, &mut input)?;
+        let operation = take_operation(format, &mut input)?;
+        input.finish()?;
+        if let Some(shown) = &mut capability
+            && format >= SHORT_CAPABILITIES
+        {
+            let needed = operation.needs().what();
+            shown.object = needed.map_or(ObjectId(0), |(object, _)| object);
+        }
         let request = Self {
             reply_tag,
-            target: Target::decode(&mut input)?,
-            client: input.u128("client")?,
-            slot: input.u16("slot")?,
-            sequence: input.u64("sequence")?,
-            caller: Caller::decode(&mut input)?,
-            capability: take_optional(format >= CAPABILITIES, &mut input)?,
-            holder: match format >= LEASES && input.bool("holder")? {
-                true => Some(input.u128("holder")?),
-                false => None,
-            },
-            opening: take_opening(format, &mut input)?,
-            operation: take_operation(format, &mut input)?,
+            target,
+            client,
+            slot,
+            sequence,
+            caller,
+            capability,
+            holder,
+            opening,
+            operation,
         };
-        input.finish()?;
         match (&request.opening, &request.operation) {
             (None, _)
             | (
@@ -420,6 +441,21 @@ fn take_format(input: &mut Reader<'_>) -> Result<u8, Malformed> {
     match input.u8("format")? {
         format if FORMATS.has(format) => Ok(format),
         value => unknown("format of the file system's protocol", value),
+    }
+}
+
+/// What a user of a client shows in a request. From format 13 on the object is not known yet.
+fn take_shown(
+    format: u8,
+    sender: (u32, u128),
+    input: &mut Reader<'_>,
+) -> Result<Option<Capability>, Malformed> {
+    match format {
+        ..SHORT_CAPABILITIES => take_optional(format >= CAPABILITIES, input),
+        _ => match input.bool("capability")? {
+            true => Capability::decode_shown(sender, input).map(Some),
+            false => Ok(None),
+        },
     }
 }
 

@@ -659,12 +659,12 @@ proptest! {
             generation: Generation(target.1),
             incarnation: Incarnation(target.2),
         };
-        let capability = (slot % 2 == 0).then(capabilities::capability);
         let holder = (slot % 3 == 0).then_some(client ^ 1);
         let opening = opens::any_opening_of(&operation, closed);
-        let request = Request {
-            reply_tag, target, client, slot, sequence, caller, capability, holder, opening, operation,
+        let mut request = Request {
+            reply_tag, target, client, slot, sequence, caller, capability: None, holder, opening, operation,
         };
+        request.capability = (slot % 2 == 0).then(|| capabilities::shown_with(&request));
         let formats = Formats { lowest, highest: FORMATS.highest };
         let bytes = request.to_bytes(formats);
         prop_assert_eq!(Request::from_bytes(&bytes), Ok((request, formats)));

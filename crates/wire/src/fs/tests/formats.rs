@@ -219,13 +219,14 @@ fn formats_before_8_have_no_turns() {
 #[test]
 fn stated_formats_of_other_clients_are_known() {
     let of = |highest, lowest| Formats { lowest, highest };
+    let (last, next) = (FORMATS.highest, FORMATS.highest + 1);
     let cases = [
         // Of clients that do not state their formats.
         (&[4, 1][..], Some(Formats::only(4))),
         (&[1, 9], Some(Formats::only(1))),
         // Of newer ones, whose formats meet ours or do not.
-        (&[14, 6], Some(of(14, 6))),
-        (&[14, 14], Some(of(14, 14))),
+        (&[next, 6], Some(of(next, 6))),
+        (&[next, next], Some(of(next, next))),
         (&[200, 1], Some(of(200, 1))),
         // Ours.
         (&[5, 0], Some(Formats::only(5))),
@@ -235,11 +236,11 @@ fn stated_formats_of_other_clients_are_known() {
         (&[10, 5], Some(of(10, 5))),
         (&[11, 5], Some(of(11, 5))),
         (&[12, 5], Some(of(12, 5))),
-        (&[13, 5], Some(FORMATS)),
+        (&[last, 5], Some(FORMATS)),
         // Nonsense.
         (&[0, 0], None),
-        (&[12, 0], None),
-        (&[12, 13], None),
+        (&[last, 0], None),
+        (&[last, next], None),
     ];
     for (ends, expected) in cases {
         let bytes = [&ends[..1], &[0; 8], &ends[1..], &[0; 80]].concat();

@@ -1,0 +1,171 @@
+//! The capabilities that a server has found good lately: a client that shows one again costs a comparison and no hash.
+//!
+//! Only what the key has proven comes in here, and all that is compared was authenticated. Whatever ends capabilities empties it.
+
+use std::time::{Duration, Instant};
+
+use causeway_wire::fs::Capability;
+
+use crate::capability_key::proves;
+
+/// How many are kept, each in one place: another one for that place takes it.
+const PLACES: usize = 256;
+/// For how long one is not looked at as a whole again: the clock may be set meanwhile.
+const LONGEST: Duration = Duration::from_secs(1);
+/// Spreads neighbouring numbers over all bits: 2^64 divided by the golden ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Verified {
+    places: Vec<Option<Seen>>,
+    /// Only what has this number counts.
+    present: u64,
+}
+
+#[derive(Debug)]
+struct Seen {
+    capability: Capability,
+    present: u64,
+    until: Instant,
+}
+
+impl Default for Verified {
+    fn default() -> Self {
+        Self {
+            places: (0..PLACES).map(|_| None).collect(),
+            present: 0,
+        }
+    }
+}
+
+impl Verified {
+    /// Whether this very capability was found good, and still is.
+    pub(super) fn has(&self, capability: &Capability, now: Instant) -> bool {
+        self.places[place(capability)].as_ref().is_some_and(|seen| {
+            seen.present == self.present
+                && now < seen.until
+                && is_same(&seen.capability, capability)
+        })
+    }
+
+    /// A capability was found good, for this long.
+    pub(super) fn note(&mut self, capability: &Capability, now: Instant, left: Duration) {
+        self.places[place(capability)] = Some(Seen {
+            capability: capability.clone(),
+            present: self.present,
+            until: now + left.min(LONGEST),
+        });
+    }
+
+    /// Some may have ended: each is looked at again.
+    pub(super) fn forget(&mut self) {
+        self.present += 1;
+    }
+}
+
+fn place(capability: &Capability) -> usize {
+    let mixed = capability.object.0 ^ capability.client as u64 ^ u64::from(capability.uid);
+    (mixed.wrapping_mul(SPREAD) >> 32) as usize % PLACES
+}
+
+/// Whether two are the same in all that is authenticated, and in the code's bytes that are compared: those in constant time.
+fn is_same(one: &Capability, other: &Capability) -> bool {
+    let Capability {
+        object,
+        rights,
+        uid,
+        node,
+        client,
+        version,
+        lifetime_ms,
+        servers,
+        mac,
+    } = other;
+    one.object == *object
+        && one.rights == *rights
+        && one.uid == *uid
+        && one.node == *node
+        && one.client == *client
+        && one.version == *version
+        && one.lifetime_ms == *lifetime_ms
+        && one.servers == *servers
+        && proves(&one.mac, mac)
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_wire::fs::{MAC_BYTES, ObjectId, PROOF_BYTES, Rights};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn capability() -> Capability {
+        Capability {
+            object: ObjectId(9),
+            rights: Rights::READ,
+            uid: 1000,
+            node: 1,
+            client: 5,
+            version: 7,
+            lifetime_ms: 60_000,
+            servers: 1,
+            mac: [3; MAC_BYTES],
+        }
+    }
+
+    #[test]
+    fn only_the_very_capability_that_was_verified_is_known() {
+        let (mut verified, now) = (Verified::default(), Instant::now());
+        let good = capability();
+        assert!(!verified.has(&good, now));
+        verified.note(&good, now, SECOND);
+        assert!(verified.has(&good, now));
+        // What differs may still be looked for in the same place.
+        let changes: [fn(&mut Capability); 10] = [
+            |c| c.object.0 += 1,
+            |c| (c.object.0, c.client) = (c.object.0 ^ 1, c.client ^ 1),
+            |c| c.rights = Rights::WRITE,
+            |c| (c.uid, c.client) = (c.uid ^ 1, c.client ^ 1),
+            |c| c.node = 0,
+            |c| c.client += 1 << 64,
+            |c| c.version += 1,
+            |c| c.lifetime_ms += 1,
+            |c| c.servers = 3,
+            |c| c.mac[PROOF_BYTES - 1] ^= 1,
+        ];
+        for (index, change) in changes.iter().enumerate() {
+            let mut other = good.clone();
+            change(&mut other);
+            assert!(!verified.has(&other, now), "change {index}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_is_looked_at_again_when_it_expires_or_another_ends_and_once_a_second() {
+        let (mut verified, now) = (Verified::default(), Instant::now());
+        let good = capability();
+        verified.note(&good, now, SECOND / 2);
+        assert!(verified.has(&good, now + SECOND / 4) && !verified.has(&good, now + SECOND / 2));
+        verified.note(&good, now, 60 * SECOND);
+        assert!(!verified.has(&good, now + LONGEST));
+        verified.forget();
+        assert!(!verified.has(&good, now));
+        verified.note(&good, now, SECOND);
+        assert!(verified.has(&good, now));
+    }
+
+    #[test]
+    fn any_number_of_them_takes_the_same_room() {
+        let (mut verified, now) = (Verified::default(), Instant::now());
+        let numbered = |object| Capability {
+            object: ObjectId(object),
+            ..capability()
+        };
+        (0..10 * PLACES as u64).for_each(|object| verified.note(&numbered(object), now, SECOND));
+        assert_eq!(verified.places.len(), PLACES);
+        let known = (0..10 * PLACES as u64).filter(|object| verified.has(&numbered(*object), now));
+        assert!((PLACES / 2..=PLACES).contains(&known.count()));
+    }
+}
