@@ -24,6 +24,7 @@
 //! are),
 //! `session` (each change happens once), `service` (batches), `check` (finding and repairing what is wrong).
 
+mod acls;
 pub(crate) mod cache_leases;
 mod change;
 mod check;

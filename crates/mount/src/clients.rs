@@ -17,6 +17,8 @@ pub(crate) struct User {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) pid: u32,
+    /// Of what the user makes.
+    pub(crate) umask: u16,
 }
 
 /// Clients that threads share.
@@ -82,10 +84,11 @@ impl Clients {
         mut call: impl FnMut(&mut Client) -> Result<T, Error>,
     ) -> Outcome<T> {
         if user.uid == self.own.uid {
-            let caller = match user.gid == self.own.gid {
-                true => self.own.clone(),
-                false => caller(user, groups_of(user.pid)),
+            let groups = match user.gid == self.own.gid {
+                true => self.own.groups.clone(),
+                false => groups_of(user.pid),
             };
+            let caller = caller(user, groups);
             return self.call(None, caller, call);
         }
         if needs_groups {
@@ -105,6 +108,7 @@ fn caller(user: User, groups: Vec<u32>) -> Caller {
         uid: user.uid,
         gid: user.gid,
         groups,
+        umask: user.umask,
     }
 }
 

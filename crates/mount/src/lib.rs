@@ -6,11 +6,11 @@
 //! caches under leases; the servers check those of names again, for the user who calls.
 //!
 //! Reading order: [`options`] (what `-o` takes) and [`session`] (mounting, serving, unmounting); `requests` (those of
-//! the kernel), `operations` (what they mean) with `allocation` (holes), `stored` (how much of files with holes is stored) and `xattrs` (extended attributes), `clients` (which client carries them out, for whom, and for how long), `caches` (names and attributes under leases),
-//! `open_files` (the open files of this mount), `listing` (directories that are being read), `locks` (locks of ranges) with `signals` (of programs that wait for them), `attributes` (attributes and error numbers as the kernel has them).
+//! the kernel), `operations` (what they mean) with `allocation` (holes), `stored` (how much of files with holes is stored) and `xattrs` (extended attributes and access control lists), `clients` (which client carries them out, for whom, and for how long), `caches` (names and attributes under leases),
+//! `open_files` (the open files of this mount), `listing` (directories that are being read), `locks` with `lock_flags` (whether `flock` asks for them), `lock_handles` (what ends with an open file) and `signals` (of programs that wait), `attributes` (attributes and error numbers as the kernel has them).
 //!
 //! `docs/mount.md` says what programs can rely on. What it does not do: it keeps nothing that was written, so that all
-//! data is at the servers when `write` returns; and `flock` is the kernel's own, which other mounts do not see.
+//! data is at the servers when `write` returns.
 #![forbid(unsafe_code)]
 
 mod allocation;
@@ -19,6 +19,7 @@ mod caches;
 mod clients;
 mod forgotten;
 mod listing;
+mod lock_flags;
 mod lock_handles;
 mod locks;
 mod open_files;

@@ -1,4 +1,4 @@
-//! Locks of ranges (`fcntl`), which exclude programs on other mounts and other clients.
+//! Locks of ranges (`fcntl`) and of whole files (`flock`), which exclude programs on other mounts and other clients.
 //!
 //! No thread that serves the kernel waits here: every reply is given by the thread of the locks, when the metadata server has decided. Once a
 //! program has a lock, what the kernel and this mount had read of the file before is forgotten: it may be older than the lock.
@@ -32,6 +32,7 @@ const F_UNLCK: i32 = 2;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KernelLock {
     pub(crate) object: ObjectId,
+    pub(crate) family: LockFamily,
     pub(crate) owner: u64,
     /// Of the open file by which it is asked for.
     pub(crate) handle: u64,
@@ -54,7 +55,11 @@ impl KernelLock {
     }
 
     fn owner(&self) -> LockOwner {
-        record_owner(self.object, self.owner)
+        LockOwner {
+            object: self.object,
+            family: self.family,
+            number: self.owner,
+        }
     }
 
     /// The lock that is asked for; `None` if it is none.
@@ -66,7 +71,7 @@ impl KernelLock {
         };
         Some(Lock {
             object: self.object,
-            family: LockFamily::Record,
+            family: self.family,
             owner: self.owner,
             exclusive,
             range: self.range()?,
@@ -142,8 +147,10 @@ impl Mounted {
         let Some(wanted) = lock.wanted() else {
             return reply(Err(Failed(Errno::EINVAL)));
         };
-        // An open file that is closed takes the locks along that it owns itself (`F_OFD_SETLK`).
-        self.lock_handles.note(lock.object, lock.owner, lock.handle);
+        // An open file that is closed takes the locks along that it owns itself (`F_OFD_SETLK`). Of `flock`, the kernel says it then.
+        if lock.family == LockFamily::Record {
+            self.lock_handles.note(lock.object, lock.owner, lock.handle);
+        }
         let has_ended = Arc::new(AtomicBool::new(false));
         let (mounted, ended) = (Arc::clone(self), Arc::clone(&has_ended));
         let done = move |done: Result<(), Error>| {
@@ -197,11 +204,17 @@ impl Mounted {
         locks.release_with(owner, move |done| reply(outcome(done)));
     }
 
-    /// The last descriptor of an open file was closed: releases the locks that it owns. Locks of processes were released when these
-    /// closed the file.
-    pub(crate) fn end_locks_of_handle(&self, object: ObjectId, handle: u64) {
-        for owner in self.lock_handles.close(object, handle) {
-            let owner = record_owner(object, owner);
+    /// The last descriptor of an open file was closed: releases the locks that it owns, of `flock` those of `whole`. Locks of processes
+    /// were released when these closed the file.
+    pub(crate) fn end_locks_of_handle(&self, object: ObjectId, handle: u64, whole: Option<u64>) {
+        let whole = whole.map(|number| LockOwner {
+            object,
+            family: LockFamily::Whole,
+            number,
+        });
+        let records = self.lock_handles.close(object, handle).into_iter();
+        let records = records.map(|number| record_owner(object, number));
+        for owner in whole.into_iter().chain(records) {
             self.clients.locks().release_with(owner, move |done| {
                 if let Err(error) = done {
                     tracing::warn!(%error, "the locks of a closed file could not be given back");
@@ -244,6 +257,7 @@ mod tests {
     fn ranges_without_an_end_are_told_both_ways() {
         let lock = KernelLock {
             object: ObjectId(5),
+            family: LockFamily::Record,
             owner: 6,
             handle: 2,
             first: 7,

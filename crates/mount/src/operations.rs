@@ -102,7 +102,7 @@ impl Mounted {
     }
 
     pub(crate) fn lookup(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome<Shown> {
-        // The kernel has checked that the user may search the directory, by attributes that are as good as the server's.
+        // The kernel has checked that the user may search the directory, by attributes and a list that are as good as the server's.
         match self.caches.find(parent, name) {
             Some(Named::Node(node, seen)) => return Ok(self.looked_up(&node, Some(seen))),
             Some(Named::Nothing) => return Err(Failed(Errno::ENOENT)),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
-use causeway_wire::fs::{Kind, MAX_NAME_BYTES, ObjectId, Region, SetAttributes};
+use causeway_wire::fs::{Kind, LockFamily, MAX_NAME_BYTES, ObjectId, Region, SetAttributes};
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -19,6 +19,7 @@ use fuser::{
 
 use crate::attributes::{Outcome, Shown, file_type, for_kernel, timestamp};
 use crate::clients::User;
+use crate::lock_flags::LockFlags;
 use crate::locks::KernelLock;
 use crate::operations::{Mounted, New};
 use crate::xattrs::XattrReply;
@@ -40,6 +41,8 @@ pub(crate) struct RequestHandler {
     pub(crate) mounted: Arc<Mounted>,
     /// How many files have been opened.
     pub(crate) opened: AtomicU64,
+    /// `None` if they cannot be known.
+    pub(crate) lock_flags: Option<LockFlags>,
     /// Is told when the kernel needs nothing more.
     pub(crate) ended: Sender<()>,
 }
@@ -49,6 +52,15 @@ fn user(request: &Request) -> User {
         uid: request.uid(),
         gid: request.gid(),
         pid: request.pid(),
+        umask: 0,
+    }
+}
+
+/// A user who makes something.
+fn maker(request: &Request, umask: u32) -> User {
+    User {
+        umask: (umask & 0o777) as u16,
+        ..user(request)
     }
 }
 
@@ -115,16 +127,35 @@ impl Filesystem for RequestHandler {
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_ATOMIC_O_TRUNC,
             InitFlags::FUSE_AUTO_INVAL_DATA,
-            // Not FUSE_FLOCK_LOCKS: those are not told apart from these, and stay the kernel's own.
             InitFlags::FUSE_POSIX_LOCKS,
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+            // It asks for access control lists, and checks permissions by them. A default list takes the place of the umask, so the metadata
+            // server applies that.
+            InitFlags::FUSE_POSIX_ACL,
+            InitFlags::FUSE_DONT_MASK,
             // Otherwise it asks for `security.capability` before each write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
             if config.add_capabilities(wanted).is_err() {
                 tracing::debug!(?wanted, "the kernel does not have it");
             }
+        }
+        if !config.capabilities().contains(InitFlags::FUSE_POSIX_ACL) {
+            // What it lets users look up may be what the server refuses them by a list.
+            tracing::warn!(
+                "the kernel does not check access control lists: names and attributes are not cached"
+            );
+            self.mounted.caches.end();
+        }
+        if self.lock_flags.is_some()
+            && config
+                .add_capabilities(InitFlags::FUSE_FLOCK_LOCKS)
+                .is_err()
+        {
+            tracing::warn!(
+                "the kernel keeps locks of flock to itself: they exclude programs of this mount only"
+            );
         }
         // A kernel that permits less says how much.
         for (what, set) in [
@@ -201,7 +232,7 @@ impl Filesystem for RequestHandler {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         device: u32,
         reply: ReplyEntry,
     ) {
@@ -218,7 +249,7 @@ impl Filesystem for RequestHandler {
         };
         let made = self
             .mounted
-            .make(user(request), object(parent), name.as_bytes(), &new);
+            .make(maker(request, umask), object(parent), name.as_bytes(), &new);
         self.reply_entry(made, reply);
     }
 
@@ -228,7 +259,7 @@ impl Filesystem for RequestHandler {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         reply: ReplyEntry,
     ) {
         let new = New::Directory {
@@ -236,7 +267,7 @@ impl Filesystem for RequestHandler {
         };
         let made = self
             .mounted
-            .make(user(request), object(parent), name.as_bytes(), &new);
+            .make(maker(request, umask), object(parent), name.as_bytes(), &new);
         self.reply_entry(made, reply);
     }
 
@@ -322,12 +353,12 @@ impl Filesystem for RequestHandler {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         flags: i32,
         reply: ReplyCreate,
     ) {
         let created = self.mounted.create(
-            user(request),
+            maker(request, umask),
             object(parent),
             name.as_bytes(),
             mode_bits(mode),
@@ -426,6 +457,7 @@ impl Filesystem for RequestHandler {
     ) {
         let lock = KernelLock {
             object: object(inode),
+            family: LockFamily::Record,
             owner: owner.0,
             handle: handle.0,
             first,
@@ -454,6 +486,7 @@ impl Filesystem for RequestHandler {
     ) {
         let lock = KernelLock {
             object: object(inode),
+            family: LockFamily::Record,
             owner: owner.0,
             handle: handle.0,
             first,
@@ -461,6 +494,19 @@ impl Filesystem for RequestHandler {
             kind,
             pid,
         };
+        let is_flock = match &self.lock_flags {
+            Some(flags) => flags.is_flock(request, &lock),
+            None => Ok(false),
+        };
+        let family = match is_flock {
+            Ok(true) => LockFamily::Whole,
+            Ok(false) => LockFamily::Record,
+            Err(error) => {
+                tracing::error!(%error, "a lock cannot be taken: whether flock or fcntl asks for it cannot be known");
+                return reply.error(Errno::ENOLCK);
+            }
+        };
+        let lock = KernelLock { family, ..lock };
         let waits = waits.then(|| request.pid());
         self.mounted
             .set_lock(lock, waits, |done| reply_empty(done, reply));
@@ -472,11 +518,13 @@ impl Filesystem for RequestHandler {
         inode: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
-        _: Option<LockOwner>,
+        flock_owner: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.mounted.end_locks_of_handle(object(inode), handle.0);
+        let flock_owner = flock_owner.map(|owner| owner.0);
+        self.mounted
+            .end_locks_of_handle(object(inode), handle.0, flock_owner);
         self.mounted.close(object(inode));
         reply.ok();
     }

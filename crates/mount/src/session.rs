@@ -20,6 +20,7 @@ use rustix::mount::UnmountFlags;
 use crate::caches::Caches;
 use crate::clients::Clients;
 use crate::forgotten::forget_by;
+use crate::lock_flags::LockFlags;
 use crate::locks::watch_signals;
 use crate::operations::Mounted;
 use crate::options::Options;
@@ -211,6 +212,7 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     let handler = RequestHandler {
         mounted: Arc::clone(&mounted),
         opened: AtomicU64::new(0),
+        lock_flags: known_lock_flags(),
         ended: sender,
     };
     let mut config = fuser::Config::default();
@@ -245,6 +247,20 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
         Err(error) => {
             spec.at.unmounter().unmount();
             Err(Failure::new(what(), error))
+        }
+    }
+}
+
+/// What distinguishes locks of `flock`, if anything does here.
+fn known_lock_flags() -> Option<LockFlags> {
+    match LockFlags::open() {
+        Ok(flags) => Some(flags),
+        Err(error) => {
+            tracing::warn!(
+                %error,
+                "/proc/self/mem cannot be read: locks of flock exclude programs of this mount only"
+            );
+            None
         }
     }
 }

@@ -109,6 +109,7 @@ mod tests {
                 lengths: Vec::new(),
                 sparse,
             },
+            acl: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Extended attributes, as the kernel requests them.
 
-use causeway_wire::fs::{Errno, ObjectId, SetXattrMode};
+use causeway_wire::fs::{AclKind, Errno, ObjectId, SetXattrMode};
 
 use crate::attributes::{Failed, Outcome};
 use crate::clients::User;
@@ -14,7 +14,7 @@ const REPLACE: i32 = 2;
 
 /// Whether the servers keep no such attribute: programs ask for many that are not in the name space of users.
 fn is_refused(name: &[u8]) -> bool {
-    name == CAPABILITY || name.starts_with(b"system.")
+    name == CAPABILITY || name.starts_with(b"system.") && AclKind::of_xattr(name).is_none()
 }
 
 /// The reply to a request that has room for `size` bytes.
@@ -51,7 +51,9 @@ impl Mounted {
             REPLACE => SetXattrMode::Replace,
             _ => return Err(Failed(Errno::EINVAL)),
         };
-        self.clients.for_user(user, false, |client| {
+        // A list may take the set-group-ID bit from an owner who is not in the group.
+        let is_acl = AclKind::of_xattr(name).is_some();
+        self.clients.for_user(user, is_acl, |client| {
             client.set_xattr(object, name, value, mode)
         })
     }
@@ -66,10 +68,30 @@ impl Mounted {
         if is_refused(name) {
             return Err(Failed(Errno::EOPNOTSUPP));
         }
-        let value = self
-            .clients
-            .for_user(user, false, |client| client.xattr(object, name))?;
+        let value = match AclKind::of_xattr(name) {
+            // The kernel asks for it whenever it checks permissions, on behalf of anybody.
+            Some(kind) => self.acl(object, kind)?,
+            None => self
+                .clients
+                .for_user(user, false, |client| client.xattr(object, name))?,
+        };
         sized(value, size)
+    }
+
+    fn acl(&self, object: ObjectId, kind: AclKind) -> Outcome<Vec<u8>> {
+        // The kernel keeps the reply until the attributes' lease ends or it asks for them again.
+        let cached = self.caches.node(object);
+        if kind == AclKind::Access && cached.is_some_and(|(node, _)| node.acl.is_none()) {
+            return Err(Failed(Errno::ENODATA));
+        }
+        let found = self.clients.own(|client| {
+            // Most objects have none, which is not logged. Servers of earlier builds have none at all.
+            match client.xattr(object, kind.xattr()) {
+                Err(error) if matches!(error.errno, Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(None),
+                found => found.map(Some),
+            }
+        })?;
+        found.ok_or(Failed(Errno::ENODATA))
     }
 
     /// The names, each with a NUL behind it.

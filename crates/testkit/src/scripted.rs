@@ -400,6 +400,7 @@ pub fn node(object: ObjectId) -> Option<Node> {
         object,
         attributes,
         body,
+        acl: None,
     })
 }
 

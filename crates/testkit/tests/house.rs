@@ -39,7 +39,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mount", &["command", "fs", "wire"]),
     (
         "bench",
-        &["command", "report", "fs", "bmi", "watch", "wire", "sys"],
+        &[
+            "mount", "command", "report", "fs", "bmi", "watch", "wire", "sys",
+        ],
     ),
     (
         "cli",

@@ -15,6 +15,7 @@ use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 use crate::region::RegionDescriptor;
 
+mod acl;
 mod body;
 mod caller;
 mod capability;
@@ -35,6 +36,7 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
+pub use acl::{ACCESS_ACL, Acl, AclFault, AclKind, DEFAULT_ACL, MAX_ACL_ENTRIES};
 pub use caller::{Caller, NOBODY};
 pub use capability::{Capability, MAC_BYTES, Needs, PROOF_BYTES, Rights, SIGNED_BYTES};
 pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES, MAX_LABEL_BYTES};
@@ -419,7 +421,7 @@ pub enum Operation {
 
     /// Takes a lock, which the client has until it gives it back or its connection ends. An owner's locks that it overlaps
     /// become a part of it. Returns [`ReplyBody::Done`] once the client has it; [`Errno::EAGAIN`] if others are in its way and
-    /// the client does not wait; [`Errno::EDEADLK`] if they wait for this owner; [`Errno::ENOLCK`] if there are too many.
+    /// the client does not wait; [`Errno::EDEADLK`] if it is of a range, and they wait for this owner; [`Errno::ENOLCK`] if there are too many.
     Lock {
         /// Which one.
         lock: Lock,

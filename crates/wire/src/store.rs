@@ -260,7 +260,7 @@ pub struct Counters {
 /// An object: its attributes, one of its names, and where its content is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectRecord {
-    /// Permission bits.
+    /// Permission bits, [`HAS_ACL`] and [`HAS_DEFAULT_ACL`].
     pub mode: u16,
     /// Owner.
     pub uid: u32,
@@ -330,6 +330,12 @@ pub struct OrphanRecord {
     /// When it lost its name.
     pub since: Timestamp,
 }
+
+/// In [`ObjectRecord::mode`]: an access control list that says more than the mode is among the extended attributes. The group digit of the
+/// mode is its mask, the others are its owner's and that of others.
+pub const HAS_ACL: u16 = 0o10000;
+/// In [`ObjectRecord::mode`]: a directory has a default access control list among the extended attributes.
+pub const HAS_DEFAULT_ACL: u16 = 0o20000;
 
 /// Most extended attributes of an object.
 pub const MAX_XATTRS: usize = 128;

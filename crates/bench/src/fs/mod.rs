@@ -18,6 +18,7 @@ mod setup;
 pub(crate) mod system_calls;
 mod tiles;
 mod tree;
+mod work;
 pub(crate) mod worker;
 
 use std::path::{Path, PathBuf};

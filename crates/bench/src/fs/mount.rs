@@ -11,9 +11,10 @@ use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_command::workers::Pool;
 
 use super::mounts::{Assignment, Source};
-use super::processes::{Programs, Report};
+use super::processes::Programs;
 use super::setup::Bench;
 use super::system_calls::Order;
+use super::work::Report;
 use crate::task::Task;
 
 /// Numbers of processes.

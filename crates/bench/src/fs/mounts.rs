@@ -11,7 +11,7 @@ use causeway_mount::session::{self, Spec, default_threads};
 use serde::{Deserialize, Serialize};
 
 use super::pass_through;
-use super::processes::Report;
+use super::work::Report;
 
 /// What is mounted, and where.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use rustix::fs::Advice;
 use serde::{Deserialize, Serialize};
 
 use super::content::{Content, PAGE};
-use super::processes::{Work, work};
+use super::work::{Work, work};
 
 /// Bytes of a write or read of a large file.
 const BLOCK_BYTES: usize = 1 << 20;

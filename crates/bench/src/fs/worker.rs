@@ -15,7 +15,7 @@ use causeway_wire::fs::Region;
 use serde::{Deserialize, Serialize};
 
 use super::content::Content;
-use super::processes::{Work, work};
+use super::work::{Work, work};
 
 /// The file system, and this worker's number.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -3,9 +3,11 @@
 //! `tools/mount-needs` installs the programs. Where the kernel cannot mount (no `/dev/fuse`, or not the right to), these
 //! tests say so and do nothing.
 
+mod acls;
 mod coherence;
 mod ends;
 mod files;
+mod flock;
 mod full;
 mod holes;
 mod locks;

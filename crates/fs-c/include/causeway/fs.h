@@ -296,10 +296,11 @@ int cwfs_fsync(cwfs_t *fs, cwfs_file_t file);
  *
  * PARAMETERS
  *     operation   LOCK_SH, LOCK_EX or LOCK_UN of <sys/file.h>; with LOCK_NB it does not wait. A call that waits may wait for any
- *                 time; cwfs_cancel_locks() ends that.
+ *                 time; cwfs_cancel_locks() ends that. A shared lock that others share is lost by a call for an exclusive one,
+ *                 also if it fails.
  *
  * RETURN VALUE
- *     0; with LOCK_NB -EAGAIN if others have the lock; -EDEADLK if those wait for this file; -EINTR if the wait was cancelled;
+ *     0; with LOCK_NB -EAGAIN if others have the lock; -EINTR if the wait was cancelled;
  *     -ENOLCK if there are too many locks; -EOPNOTSUPP if the server is of an earlier build.
  */
 int cwfs_flock(cwfs_t *fs, cwfs_file_t file, int operation);
@@ -314,7 +315,7 @@ int cwfs_flock(cwfs_t *fs, cwfs_file_t file, int operation);
  *                 or F_UNLCK as l_type.
  *
  * RETURN VALUE
- *     As cwfs_flock().
+ *     As cwfs_flock(); F_SETLKW -EDEADLK if those that have the lock wait for this file.
  */
 int cwfs_fcntl(cwfs_t *fs, cwfs_file_t file, int command, struct flock *lock);
 

@@ -557,12 +557,12 @@ impl Client {
     /// names mode and owner. The owner always may, through a file that is open, as in NFS.
     pub(super) fn check_access(&self, file: &File, kind: IoKind) -> Result<(), CallError> {
         self.locks.check_object(file.node.object)?;
-        let (caller, attributes) = (self.rpc.caller(), &file.node.attributes);
+        let attributes = &file.node.attributes;
         let wanted = match kind {
             IoKind::Read => permissions::READ,
             IoKind::Write => permissions::WRITE,
         };
-        if permissions::of_handle(attributes, caller) & wanted != 0 {
+        if permissions::of_handle(&file.node, self.rpc.caller()) & wanted != 0 {
             return Ok(());
         }
         let message = format!(

@@ -101,6 +101,8 @@ pub(super) struct Altered {
     all_objects: bool,
     /// Everything.
     all: bool,
+    /// Of names with targets: how many leases had ended when the change began.
+    begun: Option<u64>,
 }
 
 impl Altered {
@@ -210,20 +212,28 @@ impl LeaseCache {
     }
 
     /// The object that was asked for, with a lease for this `time` from then on. Returns whether it is cached.
-    pub(super) fn fill_node(&self, asked: Asked, node: &Node, time: Duration) -> Option<Seen> {
+    pub(super) fn fill_node(
+        &self,
+        asked: Asked,
+        node: &Node,
+        time: Duration,
+        now: Instant,
+    ) -> Option<Seen> {
         let place = self.place(&Leased::Attributes(node.object));
         let mut state = lock(&self.state);
-        if !state.is_current(asked, place) {
+        if !state.is_current(asked.ends, place) {
             return None;
         }
         if state.nodes.len() >= MAX_CACHED && !state.nodes.contains_key(&node.object) {
             state.make_room_for_nodes(asked.at);
         }
         let ends = state.ends;
+        // After a time without a lease nobody can have been told of changes: what is kept beside the attributes, as the kernel keeps access
+        // control lists, may be old.
         let is_known = state
             .nodes
             .get(&node.object)
-            .is_some_and(|known| known.is_known);
+            .is_some_and(|known| known.is_known && known.until > now);
         let cached = CachedNode {
             node: node.clone(),
             until: asked.at + usable(time),
@@ -243,7 +253,7 @@ impl LeaseCache {
     ) {
         let place = self.place(&Leased::Entry(directory, name.to_vec()));
         let mut state = lock(&self.state);
-        if !state.is_current(asked, place) {
+        if !state.is_current(asked.ends, place) {
             return;
         }
         if state.name_count >= MAX_CACHED {
@@ -311,9 +321,17 @@ impl LeaseCache {
     }
 
     /// The program is about to make a change itself, or has made it: its leases stay, but what it has cached may be old. What names
-    /// stand for is determined before.
-    pub(super) fn note_change(&self, altered: &mut Altered) {
+    /// stand for is determined before. Returns objects whose attributes were passed on: these may be old, too.
+    pub(super) fn note_change(&self, altered: &mut Altered) -> Vec<ObjectId> {
+        let _passing = self.passing.write().unwrap_or_else(PoisonError::into_inner);
         let mut state = lock(&self.state);
+        // Somebody else may have had a name stand for something else meanwhile.
+        if let Some(begun) = altered.begun {
+            let named = altered.names.iter();
+            let mut places = named.map(|(at, name)| Leased::Entry(*at, name.clone()));
+            altered.all_objects |= places.any(|on| !state.is_current(begun, self.place(&on)));
+        }
+        let has_targets = !altered.targets.is_empty();
         for (directory, name) in std::mem::take(&mut altered.targets) {
             let names = state.names.get(&directory);
             match names.and_then(|names| names.get(&name)) {
@@ -335,20 +353,33 @@ impl LeaseCache {
         } else if altered.all_objects {
             state.clear_nodes();
         }
+        if has_targets {
+            altered.begun = Some(state.ends);
+        }
+        if altered.all || altered.all_objects {
+            return std::mem::take(&mut state.passed_on).into_keys().collect();
+        }
+        let objects = altered.objects.iter().copied();
+        let passed_on = &mut state.passed_on;
+        objects
+            .filter(|object| passed_on.remove(object).is_some())
+            .collect()
     }
 
     /// It is not known whether a change of the program's own is carried out, now or later: from now on, the program is another
-    /// one for the server, which then also recalls leases for that change.
-    pub(super) fn become_another(&self, holder: u128) {
+    /// one for the server, which then also recalls leases for that change. Returns the objects whose attributes were passed on.
+    pub(super) fn become_another(&self, holder: u128) -> Vec<ObjectId> {
         let _passing = self.passing.write().unwrap_or_else(PoisonError::into_inner);
         let mut state = lock(&self.state);
         state.clear();
-        let passed_on = std::mem::take(&mut state.passed_on);
+        let passed_on = std::mem::take(&mut state.passed_on).into_keys();
         let former = Former {
             holder: std::mem::replace(&mut state.holder, holder),
-            passed_on: passed_on.into_keys().collect(),
+            passed_on: passed_on.collect(),
         };
+        let passed_on = former.passed_on.clone();
         state.former.push(former);
+        passed_on
     }
 
     /// Holders that the program was before, whose leases are to be ended.
@@ -363,10 +394,10 @@ fn usable(time: Duration) -> Duration {
 }
 
 impl State {
-    /// Whether no lease in this place has ended since something was asked for.
-    fn is_current(&self, asked: Asked, place: usize) -> bool {
+    /// Whether no lease in this place has ended since there had been this number of ends.
+    fn is_current(&self, ends: u64, place: usize) -> bool {
         let last = self.last.get(place).copied().unwrap_or(u64::MAX);
-        last <= asked.ends && self.last_of_all <= asked.ends
+        last <= ends && self.last_of_all <= ends
     }
 
     fn node(&self, object: ObjectId, now: Instant) -> Option<(Node, Seen)> {
@@ -382,11 +413,7 @@ impl State {
         place: usize,
         now: Instant,
     ) -> Option<Duration> {
-        let asked = Asked {
-            at: now,
-            ends: seen.ends,
-        };
-        if !self.is_current(asked, place) {
+        if !self.is_current(seen.ends, place) {
             return None;
         }
         let cached = self.nodes.get(&object)?;
@@ -402,7 +429,8 @@ impl State {
             }
         }
         self.passed_on.insert(object, until);
-        Some(good)
+        // Whoever gets them counts from when he has them.
+        Some(good - good / 8)
     }
 
     fn end(&mut self, place: usize, on: &Leased) {

@@ -27,16 +27,18 @@ use crate::threads::JoinOnDrop;
 pub struct Leases {
     cache: Arc<LeaseCache>,
     waker: Waker,
+    recalled: Arc<dyn Fn(&[Leased]) + Send + Sync>,
     thread: Mutex<Option<JoinOnDrop>>,
 }
 
 impl Leases {
     /// Connects to the metadata server, in the background. When leases are recalled whose attributes were
-    /// [passed on](Self::pass_on), `recalled` is called with them on another thread, and must see to it that nobody goes by them any more.
+    /// [passed on](Self::pass_on), `recalled` is called with them on another thread, and must see to it that nobody goes by them any more;
+    /// also when the program changes them itself, on the thread that does.
     pub fn start(
         configuration: &Configuration,
         options: &ClientOptions,
-        recalled: impl Fn(&[Leased]) + Send + 'static,
+        recalled: impl Fn(&[Leased]) + Send + Sync + 'static,
     ) -> Result<Self, Error> {
         let failed = |error: CallError| error.during("connect", configuration.name.as_bytes());
         let rpc = super::held_thread::connect(configuration, options).map_err(failed)?;
@@ -44,13 +46,16 @@ impl Leases {
         let holder = super::rpc::random_client().map_err(failed)?;
         let cache = Arc::new(LeaseCache::new(holder));
         let shared = Arc::clone(&cache);
+        let recalled: Arc<dyn Fn(&[Leased]) + Send + Sync> = Arc::new(recalled);
+        let told = Arc::clone(&recalled);
         let thread = JoinOnDrop::spawn("leases", move || {
-            lease_thread::run(rpc, &shared, &recalled);
+            lease_thread::run(rpc, &shared, &|leases: &[Leased]| told(leases));
         });
         let thread = thread.map_err(|error| failed(super::held_thread::not_started(error)))?;
         Ok(Self {
             cache,
             waker,
+            recalled,
             thread: Mutex::new(Some(thread)),
         })
     }
@@ -82,7 +87,25 @@ impl Leases {
         seen: Option<Seen>,
         pass: impl FnOnce(Duration) -> T,
     ) -> T {
-        self.cache.pass_on(object, seen, Instant::now(), pass)
+        let begun = Instant::now();
+        let mut given = Duration::ZERO;
+        let passed = self.cache.pass_on(object, seen, begun, |time| {
+            given = time;
+            pass(time)
+        });
+        // The program was stopped meanwhile: whoever has them counts from too late.
+        if is_late(given, begun.elapsed()) {
+            self.tell(&[object]);
+        }
+        passed
+    }
+
+    /// Attributes of these objects were passed on that are old.
+    fn tell(&self, objects: &[ObjectId]) {
+        if !objects.is_empty() {
+            let leases = objects.iter().copied().map(Leased::Attributes);
+            (self.recalled)(&leases.collect::<Vec<_>>());
+        }
     }
 
     /// The program caches nothing any more. Returns once the server knows it, or does not reply.
@@ -94,17 +117,28 @@ impl Leases {
         drop(thread);
     }
 
+    /// Changes of the program's own begin or end, which the server does not tell it of.
+    fn note_changes(&self, altered: &mut [Altered]) {
+        for altered in altered {
+            let passed_on = self.cache.note_change(altered);
+            self.tell(&passed_on);
+        }
+    }
+
     /// A change may or may not be carried out.
     pub(super) fn note_unknown_change(&self) {
-        match super::rpc::random_client() {
-            Ok(holder) => self.cache.become_another(holder),
-            // As good as random: nobody else has it.
-            Err(_) => self
-                .cache
-                .become_another(self.cache.holder().wrapping_add(1)),
-        }
+        // Failing that, the next number is as good as random: nobody else has it.
+        let holder =
+            super::rpc::random_client().unwrap_or_else(|_| self.cache.holder().wrapping_add(1));
+        let passed_on = self.cache.become_another(holder);
+        self.tell(&passed_on);
         self.waker.wake();
     }
+}
+
+/// Whether more has gone of the time that attributes were passed on with than they can be late.
+fn is_late(given: Duration, gone: Duration) -> bool {
+    !given.is_zero() && gone > given / 16
 }
 
 impl Drop for Leases {
@@ -136,7 +170,7 @@ impl Client {
         if let (Some(asked), Some(time), Some(leases)) = (asked, self.rpc.lease, &self.rpc.leases) {
             let cache = leases.cache();
             if let Ok(found) = &found {
-                seen = cache.fill_node(asked, found, time);
+                seen = cache.fill_node(asked, found, time, Instant::now());
             }
             cache.fill_name(asked, (directory, name), target, time);
         }
@@ -158,7 +192,9 @@ impl Client {
             .map_err(|error| error.during("stat", &object_name(object)))?;
         let seen = match (asked, self.rpc.lease, &self.rpc.leases) {
             (Some(asked), Some(time), Some(leases)) => {
-                leases.cache().fill_node(asked, &found, time)
+                leases
+                    .cache()
+                    .fill_node(asked, &found, time, Instant::now())
             }
             _ => None,
         };
@@ -195,9 +231,7 @@ impl Rpc {
             _ => None,
         });
         let mut altered: Vec<Altered> = altered.collect();
-        for altered in &mut altered {
-            leases.cache().note_change(altered);
-        }
+        leases.note_changes(&mut altered);
         altered
     }
 
@@ -206,9 +240,7 @@ impl Rpc {
         let Some(leases) = &self.leases else {
             return;
         };
-        for altered in altered {
-            leases.cache().note_change(altered);
-        }
+        leases.note_changes(altered);
         let is_unknown = |pending: &PendingCall| {
             let has_failed = matches!(pending.state, State::Done(Err(_)));
             pending.call.slot.is_some() && pending.unfinished && has_failed
@@ -216,5 +248,21 @@ impl Rpc {
         if calls.iter().any(is_unknown) {
             leases.note_unknown_change();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_that_come_late_are_recalled() {
+        let given = Duration::from_secs(16);
+        assert!(!is_late(given, Duration::from_secs(1)));
+        assert!(is_late(
+            given,
+            Duration::from_secs(1) + Duration::from_nanos(1)
+        ));
+        assert!(!is_late(Duration::ZERO, given));
     }
 }

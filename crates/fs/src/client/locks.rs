@@ -58,7 +58,8 @@ impl Locks {
         self.call(Ask::Lock(*wanted, None)).map(drop)
     }
 
-    /// Takes a lock, and waits for it as long as that takes. Fails with [`Errno::EDEADLK`] if those that have it wait for this owner.
+    /// Takes a lock, and waits for it as long as that takes. Of a range, it fails with [`Errno::EDEADLK`] if
+    /// those that have it wait for this owner.
     pub fn lock(&self, wanted: &Lock) -> Result<(), Error> {
         self.start(wanted).wait()
     }

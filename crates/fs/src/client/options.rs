@@ -24,5 +24,6 @@ pub fn own_identity() -> Caller {
             .take(causeway_wire::fs::MAX_GROUPS)
             .map(|group| group.as_raw())
             .collect(),
+        umask: 0,
     }
 }

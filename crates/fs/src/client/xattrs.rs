@@ -1,8 +1,8 @@
 //! Extended attributes of objects.
 
 use causeway_wire::fs::{
-    Errno, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES, ObjectId, Operation, ReplyBody,
-    SetXattrMode,
+    Acl, AclKind, Errno, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES, ObjectId, Operation,
+    ReplyBody, SetXattrMode,
 };
 
 use super::call_error::{CallError, object_name, take_reply};
@@ -29,7 +29,8 @@ fn check(name: &[u8], value: &[u8]) -> Result<(), CallError> {
 }
 
 impl Client {
-    /// Gives an object an extended attribute. The name begins with its name space: `user.`, `trusted.` or `security.`.
+    /// Gives an object an extended attribute. The name begins with its name space: `user.`, `trusted.` or `security.`; or it is that of
+    /// an access control list, which `mode` does not matter to.
     pub fn set_xattr(
         &mut self,
         object: ObjectId,
@@ -45,7 +46,7 @@ impl Client {
             value: value.to_vec(),
             mode,
         };
-        self.mutate_done("setxattr", &subject, operation)
+        self.change_xattr("setxattr", &subject, operation)
     }
 
     /// Removes an extended attribute; fails with `ENODATA` if there is none of that name.
@@ -56,7 +57,45 @@ impl Client {
             object,
             name: name.to_vec(),
         };
-        self.mutate_done("removexattr", &subject, operation)
+        self.change_xattr("removexattr", &subject, operation)
+    }
+
+    fn change_xattr(
+        &mut self,
+        verb: &'static str,
+        subject: &[u8],
+        operation: Operation,
+    ) -> Result<(), Error> {
+        self.mutate(operation)
+            // With an access control list, the mode may have changed.
+            .and_then(|reply| take_reply!(reply, ReplyBody::Done | ReplyBody::Node(_) => ()))
+            .map_err(|error| error.during(verb, subject))
+    }
+
+    /// An object's access control list, or what new entries of a directory get. An object that has none of its own has the access list that
+    /// says what its mode does: then this is `None`.
+    pub fn acl(&mut self, object: ObjectId, kind: AclKind) -> Result<Option<Acl>, Error> {
+        let value = match self.xattr(object, kind.xattr()) {
+            Err(error) if error.errno == Errno::ENODATA => return Ok(None),
+            value => value?,
+        };
+        Acl::from_xattr(&value).map_err(|(errno, why)| {
+            CallError::local(errno, why).during("getxattr", &object_name(object))
+        })
+    }
+
+    /// Replaces a list of an object that the caller owns. The mode follows an access list. Without one, the list is removed: the mode stays,
+    /// whose group digit was the mask. Fails with `EINVAL` for a list with named users or groups but without a mask.
+    pub fn set_acl(
+        &mut self,
+        object: ObjectId,
+        kind: AclKind,
+        acl: Option<&Acl>,
+    ) -> Result<(), Error> {
+        match acl {
+            Some(acl) => self.set_xattr(object, kind.xattr(), &acl.to_xattr(), SetXattrMode::Any),
+            None => self.remove_xattr(object, kind.xattr()),
+        }
     }
 
     /// The value of an extended attribute; fails with `ENODATA` if there is none of that name.

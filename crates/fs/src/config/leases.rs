@@ -10,8 +10,9 @@ use super::source::Source;
 use super::types::{ConfigError, DEFAULT_LEASE_TIME};
 use super::units::{duration, parse_duration};
 
-/// Shorter leases cost more than they save; longer ones have others wait for too long for a client that is gone.
-const TIMES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
+/// Of shorter leases the part that is not made use of would be no longer than a thread waits for a processor; longer ones have others wait for too
+/// long for a client that is gone.
+const TIMES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

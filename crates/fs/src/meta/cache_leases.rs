@@ -22,6 +22,8 @@ const MAX_LEASES: usize = 1 << 18;
 const MAX_OF_HOLDER: usize = 1 << 16;
 /// Most programs that hold leases.
 const MAX_HOLDERS: usize = 1 << 13;
+/// How often the pause of a program that carries out no recalls doubles.
+const MAX_DOUBLINGS: u32 = 6;
 
 /// The leases of a metadata server, as its threads share them.
 pub(crate) struct CacheLeases(Mutex<Table>);
@@ -72,14 +74,18 @@ struct Lease {
 struct Holder {
     /// Recalls reach it.
     is_reachable: bool,
-    count: usize,
+    leases: HashSet<Arc<Leased>>,
     /// Leases to be recalled.
     due: VecDeque<(Arc<Leased>, u64)>,
     /// The recall under way.
     sent: Vec<(Arc<Leased>, u64)>,
     recalls: u64,
-    /// Leases have expired that were recalled: until it replies, it gets no others, which would delay others again.
+    /// Leases have expired after their recall was sent: until it replies, it gets no others, which would delay others again.
     is_silent: bool,
+    /// How many recalls in a row it has not carried out in time: each doubles the pause that follows.
+    missed: u32,
+    /// It gets no leases before this instant.
+    pauses_until: Option<Instant>,
 }
 
 impl Table {
@@ -128,7 +134,7 @@ impl Table {
     pub(crate) fn lose(&mut self, holder: u128) {
         if let Some(known) = self.holders.get_mut(&holder) {
             known.is_reachable = false;
-            if known.count == 0 {
+            if known.leases.is_empty() {
                 self.holders.remove(&holder);
             }
         }
@@ -141,16 +147,18 @@ impl Table {
         };
         known.due.clear();
         known.sent.clear();
-        if known.count == 0 {
-            return;
+        let leases = std::mem::take(&mut known.leases);
+        if !known.is_reachable {
+            self.holders.remove(&holder);
         }
-        known.count = 0;
-        let mut ended = 0;
-        self.leases.retain(|_, holders| {
-            ended += usize::from(holders.remove(&holder).is_some());
-            !holders.is_empty()
-        });
-        self.count -= ended;
+        for on in leases {
+            if let Some(holders) = self.leases.get_mut(&on) {
+                self.count -= usize::from(holders.remove(&holder).is_some());
+                if holders.is_empty() {
+                    self.leases.remove(&on);
+                }
+            }
+        }
     }
 
     /// Grants a program leases on what was read under the same lock, all or none. Returns for how long they are good.
@@ -167,13 +175,18 @@ impl Table {
         }
         let is_free = |on: &Leased| !self.changing.contains(on) && !self.awaited.contains_key(on);
         let known = self.holders.get(&holder)?;
-        let is_new = |on: &&Leased| {
-            let holders = self.leases.get(*on);
-            !holders.is_some_and(|holders| holders.contains_key(&holder))
-        };
-        let new = on.iter().filter(is_new).count();
-        let has_room = self.count + new <= self.most && known.count + new <= MAX_OF_HOLDER;
-        if !known.is_reachable || known.is_silent || !has_room || !on.iter().all(is_free) {
+        let lease_on = |on: &Leased| self.leases.get(on)?.get(&holder);
+        // The holder is about to end it.
+        let is_recalled = |on: &Leased| lease_on(on).is_some_and(|lease| lease.is_recalled);
+        let new = on.iter().filter(|on| lease_on(on).is_none()).count();
+        let has_room = self.count + new <= self.most
+            && known.leases.len() + new <= MAX_OF_HOLDER
+            && self.expiries.len() < self.most.saturating_mul(4);
+        let may_hold = known.is_reachable
+            && !known.is_silent
+            && known.pauses_until.is_none_or(|until| until <= now);
+        let are_free = on.iter().all(|on| is_free(on) && !is_recalled(on));
+        if !may_hold || !has_room || !are_free {
             return None;
         }
         on.into_iter()
@@ -204,13 +217,13 @@ impl Table {
             is_recalled: false,
         };
         holders.insert(holder, lease);
-        self.expiries.push_back((until, holder, on));
         if known.is_none() {
             self.count += 1;
             if let Some(holder) = self.holders.get_mut(&holder) {
-                holder.count += 1;
+                holder.leases.insert(Arc::clone(&on));
             }
         }
+        self.expiries.push_back((until, holder, on));
         self.time
     }
 
@@ -264,6 +277,7 @@ impl Table {
         alters: &[Leased],
         now: Instant,
     ) -> Instant {
+        self.expire(now);
         let mut until = now;
         for on in alters {
             *self.awaited.entry(on.clone()).or_default() += 1;
@@ -352,8 +366,13 @@ impl Table {
         if !known.due.is_empty() {
             self.news.push_back(holder);
         }
+        let mut is_in_time = false;
         for (on, number) in sent {
-            self.end(holder, &on, |lease| lease.number == number);
+            let ended = self.end(holder, &on, |lease| lease.number == number);
+            is_in_time |= ended.is_some();
+        }
+        if is_in_time && let Some(known) = self.holders.get_mut(&holder) {
+            known.missed = known.missed.saturating_sub(1);
         }
     }
 
@@ -364,10 +383,18 @@ impl Table {
             && let Some((_, holder, on)) = self.expiries.pop_front()
         {
             let ended = self.end(holder, &on, |lease| lease.until <= now);
-            if ended.is_some_and(|lease| lease.is_recalled)
+            // What it was not told of it has not missed.
+            if let Some(ended) = ended
                 && let Some(known) = self.holders.get_mut(&holder)
+                && !known.is_silent
+                && known.sent.contains(&(on, ended.number))
             {
                 known.is_silent = true;
+                let pause = self
+                    .time
+                    .saturating_mul(1 << known.missed.min(MAX_DOUBLINGS));
+                known.missed = known.missed.saturating_add(1);
+                known.pauses_until = Some(ended.until + pause);
             }
         }
     }
@@ -389,8 +416,8 @@ impl Table {
         }
         self.count -= 1;
         if let Some(known) = self.holders.get_mut(&holder) {
-            known.count -= 1;
-            if known.count == 0 && !known.is_reachable {
+            known.leases.remove(on);
+            if known.leases.is_empty() && !known.is_reachable {
                 self.holders.remove(&holder);
             }
         }

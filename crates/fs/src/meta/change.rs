@@ -34,7 +34,7 @@ pub(super) const SET_GID: u16 = 0o2000;
 pub(super) const STICKY: u16 = 0o1000;
 /// The group may execute.
 const GROUP_EXECUTE: u16 = 0o010;
-/// All bits of a mode.
+/// All bits of a mode that programs see.
 pub(super) const MODE_BITS: u16 = 0o7777;
 
 /// A request in progress that changes something.
@@ -143,6 +143,7 @@ impl Change<'_> {
         let kind = body.kind();
         self.used_new_object = true;
         let (mode, gid) = self.inherit(&directory.record, mode & MODE_BITS, kind);
+        let (mode, acls) = self.inherit_acls(directory, mode, kind)?;
         let record = ObjectRecord {
             mode,
             uid: self.caller.uid,
@@ -157,6 +158,9 @@ impl Change<'_> {
             body,
         };
         self.put_object(object, &record);
+        if !acls.xattrs.is_empty() {
+            self.state.put(xattrs_key(object), acls.to_bytes());
+        }
         self.add_entry(directory.object, &record.name, object, kind)?;
         self.counters.objects += 1;
         Ok(Found { object, record })

@@ -11,13 +11,15 @@ use std::collections::HashSet;
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Body, Caller, CheckCursor, DistributionHint, Errno, Kind, MAX_NAME_BYTES, ObjectId, ReplyBody,
+    Acl, AclKind, Body, Caller, CheckCursor, DistributionHint, Errno, Kind, MAX_NAME_BYTES,
+    ObjectId, ReplyBody,
 };
 use causeway_wire::store::{
     EntryRecord, Key, ObjectRecord, OrphanRecord, RemovalRecord, XattrsRecord, content_key,
     entry_key, link_key, orphan_key, removal_key, xattrs_key,
 };
 
+use super::acls::flag_of;
 use super::change::Change;
 use super::fault::{Outcome, fail, quoted, unless_corrupt};
 use super::query::{Found, find_entry, find_object, further_names, owns};
@@ -62,6 +64,8 @@ enum Fix {
     RemoveContent(ObjectId),
     RemoveRemoval(ObjectId),
     RemoveXattrs(ObjectId),
+    /// Takes away the access control lists that the object's record has and its extended attributes lack.
+    DropAcl(ObjectId, AclKind),
     RemoveOrphan(ObjectId),
 }
 
@@ -421,13 +425,16 @@ fn inspect_object(view: &dyn View, object: ObjectId, effort: &mut Effort) -> Out
             );
         }
     }
+    let mut findings = inspect_acls(view, object, &record)?;
     match &record.body {
-        Body::Directory(_) => inspect_directory(view, object, &record, effort),
+        Body::Directory(_) => {
+            findings.extend(inspect_directory(view, object, &record, effort)?);
+            Ok(findings)
+        }
         body => {
-            let mut findings = match is_orphan {
-                true => Vec::new(),
-                false => inspect_links(view, object, &record)?,
-            };
+            if !is_orphan {
+                findings.extend(inspect_links(view, object, &record)?);
+            }
             let stuffed = matches!(body, Body::Stuffed { .. });
             if stuffed && record.size > 0 {
                 let content = view.get(&content_key(object))?.unwrap_or_default().len() as u64;
@@ -444,6 +451,32 @@ fn inspect_object(view: &dyn View, object: ObjectId, effort: &mut Effort) -> Out
             Ok(findings)
         }
     }
+}
+
+/// An object whose record has an access control list that cannot be read permits nothing to most users.
+fn inspect_acls(view: &dyn View, object: ObjectId, record: &ObjectRecord) -> Outcome<Vec<Finding>> {
+    let kinds = [AclKind::Access, AclKind::Default].into_iter();
+    let mut kinds = kinds
+        .filter(|kind| record.mode & flag_of(*kind) != 0)
+        .peekable();
+    if kinds.peek().is_none() {
+        return Ok(Vec::new());
+    }
+    let bytes = view.get(&xattrs_key(object))?.unwrap_or_default();
+    let all = XattrsRecord::from_bytes(&bytes).unwrap_or_default();
+    let has = |kind: &AclKind| {
+        let mut named = all.xattrs.iter().filter(|xattr| xattr.name == kind.xattr());
+        named.any(|xattr| matches!(Acl::from_xattr(&xattr.value), Ok(Some(_))))
+    };
+    let lost = kinds.filter(|kind| !has(kind));
+    let finding = |kind| Finding {
+        text: format!(
+            "the {kind:?} access control list of object {} is lost",
+            object.0
+        ),
+        fix: Fix::DropAcl(object, kind),
+    };
+    Ok(lost.map(finding).collect())
 }
 
 fn inspect_links(
@@ -557,6 +590,15 @@ fn apply(change: &mut Change<'_>, fix: Fix) -> Outcome<bool> {
         }
         Fix::RemoveContent(object) => change.state.remove(content_key(object)),
         Fix::RemoveXattrs(object) => change.state.remove(xattrs_key(object)),
+        Fix::DropAcl(object, kind) => {
+            let mut record = change.query().object(object)?;
+            record.mode &= !flag_of(kind);
+            if kind == AclKind::Access {
+                // It was the mask: nobody knows what the group may do.
+                record.mode &= !0o070;
+            }
+            change.put_object(object, &record);
+        }
         // An object without a name gets one in the next check.
         Fix::RemoveOrphan(object) => change.state.remove(orphan_key(object)),
         Fix::RemoveRemoval(object) => {

@@ -42,7 +42,7 @@ impl Change<'_> {
             if record.kind() == Kind::SymbolicLink {
                 return fail(Errno::EOPNOTSUPP, "a symbolic link's mode means nothing");
             }
-            record.mode = mode & MODE_BITS;
+            record.mode = record.mode & !MODE_BITS | mode & MODE_BITS;
             if !self.may_set_group_id(record.gid) {
                 record.mode &= !SET_GID;
             }

@@ -4,15 +4,18 @@ use std::fmt::Display;
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Attributes, Body, Caller, Entry, Errno, Kind, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, Node,
-    ObjectId, Operation, ReplyBody,
+    ACCESS_ACL, Acl, Attributes, Body, Caller, Entry, Errno, Kind, MAX_MESSAGE_BYTES,
+    MAX_NAME_BYTES, Node, ObjectId, Operation, ReplyBody,
 };
 use causeway_wire::store::{
-    self, COUNTERS_KEY, Counters, EntryRecord, ObjectRecord, content_key, entry_key, object_key,
+    self, COUNTERS_KEY, Counters, EntryRecord, HAS_ACL, ObjectRecord, content_key, entry_key,
+    object_key,
 };
 
+use super::change::MODE_BITS;
 use super::fault::{Outcome, corrupt, fail, malformed, plain, quoted, stale, unless_corrupt};
 use super::store::{View, prefix_end};
+use crate::permissions::Permissions;
 
 /// Permission to read.
 pub(super) const READ: u16 = 4;
@@ -80,7 +83,7 @@ pub(super) fn read_counters(view: &dyn View) -> Outcome<Counters> {
 pub(super) fn attributes(record: &ObjectRecord) -> Attributes {
     Attributes {
         kind: record.kind(),
-        mode: record.mode,
+        mode: record.mode & MODE_BITS,
         uid: record.uid,
         gid: record.gid,
         links: record.links,
@@ -94,17 +97,6 @@ pub(super) fn attributes(record: &ObjectRecord) -> Attributes {
 /// Whether `caller` belongs to the group.
 pub(super) fn in_group(caller: &Caller, gid: u32) -> bool {
     caller.gid == gid || caller.groups.contains(&gid)
-}
-
-/// Whether `caller` has all of the wanted permissions. User 0 has every one.
-pub(super) fn allows(record: &ObjectRecord, caller: &Caller, wanted: u16) -> bool {
-    let shift = match caller {
-        _ if caller.uid == 0 => return true,
-        _ if caller.uid == record.uid => 6,
-        _ if in_group(caller, record.gid) => 3,
-        _ => 0,
-    };
-    (record.mode >> shift) & wanted == wanted
 }
 
 /// Whether `caller` owns the object or is user 0.
@@ -122,8 +114,8 @@ impl Query<'_> {
                 content,
             } => self.walk(place, *follow).and_then(|found| {
                 let readable =
-                    owns(&found.record, self.caller) || allows(&found.record, self.caller, READ);
-                self.node(found, *content && readable)
+                    *content && (owns(&found.record, self.caller) || self.allows(&found, READ)?);
+                self.node(found, readable)
             }),
             Operation::GetNode { object, content } => self.get_node(*object, *content),
             // A client that waits for a turn to append gets the file's end with the turn.
@@ -181,7 +173,7 @@ impl Query<'_> {
     /// read and write it: it was checked when the file was opened, and a file may
     /// be created read-only for writing (as NFS servers do).
     pub(super) fn check_handle(&self, found: &Found, wanted: u16) -> Outcome<()> {
-        match owns(&found.record, self.caller) || allows(&found.record, self.caller, wanted) {
+        match owns(&found.record, self.caller) || self.allows(found, wanted)? {
             true => Ok(()),
             false => self.refuse(found, wanted),
         }
@@ -189,9 +181,42 @@ impl Query<'_> {
 
     /// Refuses a caller without the wanted permissions.
     pub(super) fn check(&self, found: &Found, wanted: u16) -> Outcome<()> {
-        match allows(&found.record, self.caller, wanted) {
+        match self.allows(found, wanted)? {
             true => Ok(()),
             false => self.refuse(found, wanted),
+        }
+    }
+
+    /// Whether the caller has all of the wanted permissions. User 0 has every one.
+    fn allows(&self, found: &Found, wanted: u16) -> Outcome<bool> {
+        let Found { object, record } = found;
+        let is_plain = self.caller.uid == 0 || self.caller.uid == record.uid;
+        let acl = match is_plain {
+            true => None,
+            false => self.acl(*object, record)?,
+        };
+        let permissions = Permissions {
+            mode: record.mode,
+            uid: record.uid,
+            gid: record.gid,
+            acl: acl.as_ref(),
+        };
+        Ok(permissions.allow(self.caller, wanted))
+    }
+
+    /// The access control list of an object, if that says more than the mode.
+    pub(super) fn acl(&self, object: ObjectId, record: &ObjectRecord) -> Outcome<Option<Acl>> {
+        if record.mode & HAS_ACL == 0 {
+            return Ok(None);
+        }
+        let xattrs = self.xattrs(object)?.xattrs;
+        let stored = xattrs.iter().find(|xattr| xattr.name == ACCESS_ACL);
+        match stored.map(|xattr| Acl::from_xattr(&xattr.value)) {
+            Some(Ok(Some(acl))) => Ok(Some(acl.with_mode(record.mode))),
+            _ => Err(corrupt(format_args!(
+                "the access control list of object {} cannot be read",
+                object.0
+            ))),
         }
     }
 
@@ -212,7 +237,7 @@ impl Query<'_> {
                     name => name,
                 }),
                 object.0,
-                record.mode,
+                record.mode & MODE_BITS,
                 record.uid,
                 record.gid
             ),
@@ -223,6 +248,7 @@ impl Query<'_> {
     pub(super) fn node(&self, found: Found, content: bool) -> Outcome<ReplyBody> {
         let Found { object, record } = found;
         let attributes = attributes(&record);
+        let acl = self.acl(object, &record)?.map(Box::new);
         let body = match record.body {
             Body::Stuffed {
                 distribution,
@@ -242,6 +268,7 @@ impl Query<'_> {
             object,
             attributes,
             body,
+            acl,
         })))
     }
 
@@ -287,7 +314,7 @@ impl Query<'_> {
         }
         self.check(&directory, READ)?;
         // Attributes require the permission to search; names alone do not.
-        let with_attributes = with_attributes && allows(&directory.record, self.caller, SEARCH);
+        let with_attributes = with_attributes && self.allows(&directory, SEARCH)?;
         let prefix = entry_key(object, b"");
         let mut start = entry_key(object, after);
         if !after.is_empty() {

@@ -8,6 +8,7 @@ use super::store::memory::Memory;
 use super::store::{Store, StoreError};
 use super::{Removal, Service, Settings};
 
+mod acls;
 mod check;
 mod contents;
 mod durability;
@@ -54,6 +55,7 @@ impl Bench {
             uid,
             gid,
             groups: groups.to_vec(),
+            umask: 0,
         };
     }
 

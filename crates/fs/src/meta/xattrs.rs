@@ -1,12 +1,14 @@
 //! Extended attributes: named values of an object, which all of its names share.
 //!
 //! An attribute's name begins with its name space, which says who may do what, as on Linux: `user.` follows the permissions of
-//! the object's content, `trusted.` is user 0's, `security.` may be read by everybody and is set by user 0.
+//! the object's content, `trusted.` is user 0's, `security.` may be read by everybody and is set by user 0. Two of `system.` are the
+//! object's access control lists (`acls`).
 
 use causeway_wire::codec::Wire as _;
-use causeway_wire::fs::{Errno, Kind, ObjectId, ReplyBody, SetXattrMode, XattrName};
+use causeway_wire::fs::{AclKind, Errno, Kind, ObjectId, ReplyBody, SetXattrMode, XattrName};
 use causeway_wire::store::{MAX_XATTRS, MAX_XATTRS_BYTES, StoredXattr, XattrsRecord, xattrs_key};
 
+use super::acls::{flag_of, read_acl};
 use super::change::{Change, STICKY};
 use super::fault::{Outcome, fail, plain, quoted};
 use super::query::{Found, Query, READ, WRITE, find_record, owns};
@@ -16,10 +18,14 @@ enum Space {
     User,
     Trusted,
     Security,
+    Acl(AclKind),
 }
 
 /// The name space of an attribute.
 fn space_of(name: &[u8]) -> Outcome<Space> {
+    if let Some(kind) = AclKind::of_xattr(name) {
+        return Ok(Space::Acl(kind));
+    }
     let spaces: [(&[u8], Space); 3] = [
         (b"user.", Space::User),
         (b"trusted.", Space::Trusted),
@@ -35,7 +41,7 @@ fn space_of(name: &[u8]) -> Outcome<Space> {
         None => fail(
             Errno::EOPNOTSUPP,
             format!(
-                "extended attribute {}: there are those of user., trusted. and security. only",
+                "extended attribute {}: there are those of user., trusted. and security., and access control lists",
                 quoted(name)
             ),
         ),
@@ -48,7 +54,7 @@ fn has_users(found: &Found) -> bool {
 }
 
 impl Query<'_> {
-    fn xattrs(&self, object: ObjectId) -> Outcome<XattrsRecord> {
+    pub(super) fn xattrs(&self, object: ObjectId) -> Outcome<XattrsRecord> {
         let what = format_args!("the extended attributes of object {}", object.0);
         let record = find_record(self.view, &xattrs_key(object), what)?;
         Ok(record.unwrap_or_default())
@@ -62,6 +68,7 @@ impl Query<'_> {
             Space::User => self.check(&found, READ)?,
             Space::Trusted if self.caller.uid != 0 => return plain(Errno::ENODATA),
             Space::Trusted | Space::Security => {}
+            Space::Acl(kind) => return self.get_acl(&found, kind),
         }
         let xattrs = self.xattrs(object)?.xattrs;
         let xattr = xattrs.into_iter().find(|xattr| xattr.name == name);
@@ -73,10 +80,12 @@ impl Query<'_> {
 
     /// The names of attributes that the caller may see.
     pub(super) fn list_xattrs(&self, object: ObjectId) -> Outcome<ReplyBody> {
-        self.object(object)?;
+        let record = self.object(object)?;
         let all = self.xattrs(object)?.xattrs.into_iter();
-        let is_shown =
-            |xattr: &StoredXattr| self.caller.uid == 0 || !xattr.name.starts_with(b"trusted.");
+        let is_shown = |xattr: &StoredXattr| match AclKind::of_xattr(&xattr.name) {
+            Some(kind) => record.mode & flag_of(kind) != 0,
+            None => self.caller.uid == 0 || !xattr.name.starts_with(b"trusted."),
+        };
         let shown = all.filter(is_shown);
         Ok(ReplyBody::XattrNames(
             shown
@@ -114,7 +123,8 @@ impl Change<'_> {
                 Errno::EPERM,
                 format!("only user 0 may change extended attribute {}", quoted(name)),
             ),
-            Space::Trusted | Space::Security => Ok(found),
+            // These are changed in another way.
+            Space::Trusted | Space::Security | Space::Acl(_) => Ok(found),
         }
     }
 
@@ -126,6 +136,9 @@ impl Change<'_> {
         value: &[u8],
         mode: SetXattrMode,
     ) -> Outcome<ReplyBody> {
+        if let Some(kind) = AclKind::of_xattr(name) {
+            return self.set_acl(object, kind, read_acl(value)?);
+        }
         let found = self.with_xattr(object, name)?;
         let mut all = self.query().xattrs(object)?;
         let place = all
@@ -141,24 +154,14 @@ impl Change<'_> {
             Err(_) if mode == SetXattrMode::Replace => return plain(Errno::ENODATA),
             Err(at) => all.xattrs.insert(at, new),
         }
-        let bytes: usize = all
-            .xattrs
-            .iter()
-            .map(|x| x.name.len() + x.value.len())
-            .sum();
-        if bytes > MAX_XATTRS_BYTES || all.xattrs.len() > MAX_XATTRS {
-            return fail(
-                Errno::ENOSPC,
-                format!(
-                    "an object has at most {MAX_XATTRS} extended attributes, of {MAX_XATTRS_BYTES} bytes in all"
-                ),
-            );
-        }
         self.put_xattrs(found, &all)
     }
 
     /// Removes an extended attribute.
     pub(super) fn remove_xattr(&mut self, object: ObjectId, name: &[u8]) -> Outcome<ReplyBody> {
+        if let Some(kind) = AclKind::of_xattr(name) {
+            return self.set_acl(object, kind, None);
+        }
         let found = self.with_xattr(object, name)?;
         let mut all = self.query().xattrs(object)?;
         let before = all.xattrs.len();
@@ -169,7 +172,21 @@ impl Change<'_> {
         }
     }
 
-    fn put_xattrs(&mut self, mut found: Found, all: &XattrsRecord) -> Outcome<ReplyBody> {
+    /// Puts an object with all of its extended attributes.
+    pub(super) fn put_xattrs(
+        &mut self,
+        mut found: Found,
+        all: &XattrsRecord,
+    ) -> Outcome<ReplyBody> {
+        let sizes = all.xattrs.iter().map(|x| x.name.len() + x.value.len());
+        if sizes.sum::<usize>() > MAX_XATTRS_BYTES || all.xattrs.len() > MAX_XATTRS {
+            return fail(
+                Errno::ENOSPC,
+                format!(
+                    "an object has at most {MAX_XATTRS} extended attributes, of {MAX_XATTRS_BYTES} bytes in all"
+                ),
+            );
+        }
         let key = xattrs_key(found.object);
         match all.xattrs.is_empty() {
             true => self.state.remove(key),

@@ -1,9 +1,10 @@
 //! Requests in progress that end before they are done: those of clients that do not wait for them any more, and those without the right to go on.
 
 use causeway_bmi::Addr;
-use causeway_wire::fs::{Errno, Failure};
+use causeway_wire::fs::Errno;
 
 use super::events::{EntryState, Loop};
+use super::io::disconnected;
 use crate::error::failure;
 
 impl Loop {
@@ -60,9 +61,4 @@ impl Loop {
             }
         }
     }
-}
-
-/// The failure of a request that nobody waits for.
-pub(super) fn disconnected() -> Failure {
-    failure(Errno::ECONNRESET, "the client has disconnected")
 }

@@ -14,7 +14,7 @@ use causeway_wire::fs::{
 
 use super::callers::is_operator;
 use super::ended::Ended;
-use super::given::Given;
+use super::given::{Given, Permissions};
 use super::verified::Verified;
 use super::versions::{self, Versions};
 use crate::capability_key::{CapabilityKey, KeySource, Signer};
@@ -143,7 +143,7 @@ impl Access {
     /// Gives a user of a client what the file's mode permits, if the file has datafiles or is about to get some.
     pub(super) fn grant(&mut self, node: &Node, holder: Holder<'_>) -> Option<Capability> {
         let distribution = distribution_of(node)?;
-        let permitted = permissions::of_handle(&node.attributes, holder.caller);
+        let permitted = permissions::of_handle(node, holder.caller);
         let mut rights = Rights::NONE;
         for (permission, right) in [
             (permissions::READ, Rights::READ),
@@ -156,7 +156,7 @@ impl Access {
         let bits = distribution.servers.iter().copied();
         let servers = bits.fold(0, |all, number| all | Capability::server_bit(number));
         self.given
-            .note(node.object, &node.attributes, Instant::now());
+            .note(node.object, Permissions::of(node), Instant::now());
         self.make(node.object, rights, holder, servers)
     }
 
@@ -194,7 +194,8 @@ impl Access {
     /// good otherwise that gives more.
     pub(super) fn end_given(&mut self, node: &Node) -> Option<u64> {
         let (object, now) = (node.object, Instant::now());
-        if self.rule == CapabilityRule::Off || !self.given.may_exceed(object, &node.attributes, now)
+        if self.rule == CapabilityRule::Off
+            || !self.given.may_exceed(object, Permissions::of(node), now)
         {
             return None;
         }

@@ -143,6 +143,7 @@ mod tests {
                 uid,
                 gid,
                 groups: groups.to_vec(),
+                umask: 0,
             };
             squash(Some(identity), &mut caller);
             (caller.uid, caller.gid, caller.groups)
@@ -172,6 +173,7 @@ mod tests {
             uid,
             gid,
             groups: groups.to_vec(),
+            umask: 0,
         };
         let pid = std::process::id() as i32;
         let local = |uid, gid| Some(Identity::Local { pid, uid, gid });

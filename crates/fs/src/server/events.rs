@@ -553,7 +553,7 @@ impl Loop {
             format: formats.highest,
             record: self.begin_audit(from, &request),
         };
-        let result = match self.admit(from, &mut request) {
+        let result = match self.admit(to, &mut request) {
             Ok(()) => self.dispatch(to, request),
             Err(failure) => Err(failure),
         };

@@ -1,7 +1,7 @@
 //! What follows a change of the metadata, once it is carried out.
 
 use causeway_wire::fs::formats::CAPABILITIES;
-use causeway_wire::fs::{Caller, Operation, Request, SetAttributes};
+use causeway_wire::fs::{AclKind, Caller, Operation, Request, SetAttributes};
 
 /// For whom a change is made, and what follows it.
 pub(super) struct FollowUp {
@@ -35,6 +35,12 @@ impl FollowUp {
                 ..
             } => return None,
             Operation::SetAttributes { .. } => FollowUpKind::End,
+            Operation::SetXattr { name, .. } | Operation::RemoveXattr { name, .. } => {
+                match AclKind::of_xattr(name) {
+                    Some(AclKind::Access) => FollowUpKind::End,
+                    _ => return None,
+                }
+            }
             Operation::Create { .. }
             | Operation::BeginUnstuff { .. }
             | Operation::FinishUnstuff { .. }

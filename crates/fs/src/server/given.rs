@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use causeway_wire::fs::{Attributes, ObjectId};
+use causeway_wire::fs::{Acl, Node, ObjectId};
 
 /// Objects that are kept, in each of two generations.
 const MOST: usize = 1 << 16;
@@ -15,25 +15,44 @@ const RIGHTS: u16 = 0o066;
 
 /// What rights depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Permissions {
+pub(super) struct Permissions {
     mode: u16,
     uid: u32,
     gid: u32,
+    /// Of the entries of an access control list that a mode does not have; 0 without one.
+    acl: u64,
 }
 
 impl Permissions {
-    fn of(attributes: &Attributes) -> Self {
+    pub(super) fn of(node: &Node) -> Self {
+        let attributes = &node.attributes;
+        let acl = node.acl.as_deref().map_or(0, digest);
+        // The mask of a list matters as a whole.
+        let bits = if acl == 0 { RIGHTS } else { 0o077 };
         Self {
-            mode: attributes.mode & RIGHTS,
+            mode: attributes.mode & bits,
             uid: attributes.uid,
             gid: attributes.gid,
+            acl,
         }
     }
 
     /// Whether no user has fewer rights by `later`.
     fn are_within(self, later: Self) -> bool {
-        (self.uid, self.gid) == (later.uid, later.gid) && self.mode & !later.mode == 0
+        (self.uid, self.gid, self.acl) == (later.uid, later.gid, later.acl)
+            && match self.acl {
+                0 => self.mode & !later.mode == 0,
+                // A larger mask may give somebody less than others have.
+                _ => self.mode == later.mode,
+            }
     }
+}
+
+fn digest(acl: &Acl) -> u64 {
+    let mut digest = [0; 8];
+    let named = acl.clone().with_mode(0).to_xattr();
+    digest.copy_from_slice(&blake3::hash(&named).as_bytes()[..8]);
+    u64::from_le_bytes(digest).max(1)
 }
 
 /// By object: the permissions by which all of its capabilities were given out; `None` if they were not the same.
@@ -64,30 +83,29 @@ impl Given {
         }
     }
 
-    /// A capability of the object, which has these attributes, is given out.
-    pub(super) fn note(&mut self, object: ObjectId, attributes: &Attributes, now: Instant) {
+    /// A capability of the object, which has these permissions, is given out.
+    pub(super) fn note(&mut self, object: ObjectId, permissions: Permissions, now: Instant) {
         self.pass(now);
         if self.recent.len() >= MOST && !self.recent.contains_key(&object) {
             self.any_until = Some(now + self.lifetime);
             self.recent.clear();
             self.older.clear();
         }
-        let permissions = Some(Permissions::of(attributes));
+        let permissions = Some(permissions);
         let of_all = [&self.recent, &self.older]
             .iter()
             .all(|noted| noted.get(&object).is_none_or(|known| *known == permissions));
         self.recent.insert(object, permissions.filter(|_| of_all));
     }
 
-    /// Whether one of the object's may be good that gives more than these attributes do.
+    /// Whether one of the object's may be good that gives more than these permissions do.
     pub(super) fn may_exceed(
         &mut self,
         object: ObjectId,
-        attributes: &Attributes,
+        later: Permissions,
         now: Instant,
     ) -> bool {
         self.pass(now);
-        let later = Permissions::of(attributes);
         self.any_until.is_some()
             || [&self.recent, &self.older].iter().any(|noted| {
                 let given = noted.get(&object);
@@ -117,24 +135,16 @@ impl Given {
 
 #[cfg(test)]
 mod tests {
-    use causeway_wire::fs::{Kind, Timestamp};
-
     use super::*;
 
     const LIFETIME: Duration = Duration::from_secs(60);
 
-    fn attributes(mode: u16, uid: u32, gid: u32) -> Attributes {
-        let now = Timestamp::default();
-        Attributes {
-            kind: Kind::File,
-            mode,
+    fn permissions(mode: u16, uid: u32, gid: u32) -> Permissions {
+        Permissions {
+            mode: mode & RIGHTS,
             uid,
             gid,
-            links: 1,
-            size: 0,
-            accessed: now,
-            modified: now,
-            changed: now,
+            acl: 0,
         }
     }
 
@@ -143,20 +153,20 @@ mod tests {
         let start = Instant::now();
         let mut given = Given::new(LIFETIME, start);
         let [one, two] = [ObjectId(1), ObjectId(2)];
-        let (wide, narrow) = (attributes(0o666, 1, 1), attributes(0o600, 1, 1));
-        assert!(given.may_exceed(two, &narrow, start), "of an earlier run");
+        let (wide, narrow) = (permissions(0o666, 1, 1), permissions(0o600, 1, 1));
+        assert!(given.may_exceed(two, narrow, start), "of an earlier run");
         let later = start + LIFETIME;
-        given.note(one, &wide, later - Duration::from_secs(1));
-        assert!(!given.may_exceed(two, &narrow, later) && given.may_exceed(one, &narrow, later));
+        given.note(one, wide, later - Duration::from_secs(1));
+        assert!(!given.may_exceed(two, narrow, later) && given.may_exceed(one, narrow, later));
         let late = later + LIFETIME - Duration::from_secs(2);
-        assert!(given.may_exceed(one, &narrow, late));
-        assert!(!given.may_exceed(one, &narrow, later + 2 * LIFETIME));
+        assert!(given.may_exceed(one, narrow, late));
+        assert!(!given.may_exceed(one, narrow, later + 2 * LIFETIME));
         // More than are kept: any may be one.
         for object in 0..=MOST as u64 {
-            given.note(ObjectId(object + 10), &wide, later + 2 * LIFETIME);
+            given.note(ObjectId(object + 10), wide, later + 2 * LIFETIME);
         }
-        assert!(given.may_exceed(two, &narrow, later + 2 * LIFETIME));
-        assert!(!given.may_exceed(two, &narrow, later + 3 * LIFETIME));
+        assert!(given.may_exceed(two, narrow, later + 2 * LIFETIME));
+        assert!(!given.may_exceed(two, narrow, later + 3 * LIFETIME));
     }
 
     #[test]
@@ -165,7 +175,7 @@ mod tests {
         let mut given = Given::new(LIFETIME, start);
         let now = start + LIFETIME;
         let object = ObjectId(1);
-        given.note(object, &attributes(0o644, 5, 6), now);
+        given.note(object, permissions(0o644, 5, 6), now);
         for (mode, uid, gid, exceeds) in [
             (0o644, 5, 6, false),
             (0o666, 5, 6, false),
@@ -176,16 +186,34 @@ mod tests {
             (0o666, 4, 6, true),
             (0o666, 5, 4, true),
         ] {
-            let later = attributes(mode, uid, gid);
-            assert_eq!(given.may_exceed(object, &later, now), exceeds, "{later:?}");
+            let later = permissions(mode, uid, gid);
+            assert_eq!(given.may_exceed(object, later, now), exceeds, "{later:?}");
+        }
+        // Another list may give less to anybody.
+        given.ended(object);
+        let listed = Permissions {
+            acl: 7,
+            ..permissions(0o660, 5, 6)
+        };
+        given.note(object, listed, now);
+        assert!(!given.may_exceed(object, listed, now));
+        for later in [
+            permissions(0o666, 5, 6),
+            Permissions { acl: 8, ..listed },
+            Permissions {
+                mode: 0o066,
+                ..listed
+            },
+        ] {
+            assert!(given.may_exceed(object, later, now));
         }
         // Of before and after a change, in either order and over generations.
         for (first, second) in [(0o600, 0o666), (0o666, 0o600)] {
             given.ended(object);
-            assert!(!given.may_exceed(object, &attributes(0o600, 5, 6), now));
-            given.note(object, &attributes(first, 5, 6), now);
-            given.note(object, &attributes(second, 5, 6), now + LIFETIME);
-            assert!(given.may_exceed(object, &attributes(0o600, 5, 6), now + LIFETIME));
+            assert!(!given.may_exceed(object, permissions(0o600, 5, 6), now));
+            given.note(object, permissions(first, 5, 6), now);
+            given.note(object, permissions(second, 5, 6), now + LIFETIME);
+            assert!(given.may_exceed(object, permissions(0o600, 5, 6), now + LIFETIME));
         }
     }
 }

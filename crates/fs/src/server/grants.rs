@@ -17,8 +17,16 @@ use super::ticket::{ReplyTo, Ticket};
 use crate::error::failure;
 
 impl Loop {
-    /// Refuses a request of a caller that claims another identity, or for another server.
-    pub(super) fn admit(&mut self, from: Addr, request: &mut Request) -> Result<(), Failure> {
+    /// Refuses a request of a caller that claims another identity, for another server, or for what its format does not have.
+    pub(super) fn admit(&mut self, to: ReplyTo, request: &mut Request) -> Result<(), Failure> {
+        let from = to.from;
+        let needed = request.operation.lowest_format();
+        if needed > to.format {
+            let message = format!(
+                "this needs format {needed} of the file system's protocol; upgrade the client"
+            );
+            return Err(failure(Errno::EOPNOTSUPP, message));
+        }
         let identity = self.bmi.identity(from);
         self.callers
             .verify(from, identity, &request.caller)

@@ -12,7 +12,6 @@ use causeway_bmi::{Addr, Direction, Memory, OpError, Posted, RegionDescriptor};
 use causeway_wire::datafile::BLOCK_BYTES;
 use causeway_wire::fs::{Errno, Failure, ObjectId, Regions, Reply, ReplyBody, WantedSums};
 
-use super::abandoning::disconnected;
 use super::error::storage_failure;
 use super::events::{Done, EntryState, Loop};
 use super::piece_io::{PieceResult, read_piece};
@@ -742,6 +741,11 @@ fn nothing_transferred(size: u64) -> ReplyBody {
 
 fn microseconds(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
+}
+
+/// The failure of a request that nobody waits for.
+pub(super) fn disconnected() -> Failure {
+    failure(Errno::ECONNRESET, "the client has disconnected")
 }
 
 fn overtaken() -> Failure {

@@ -56,8 +56,12 @@ impl LeaseMark {
         mark
     }
 
-    /// A lease is about to be given. Returns whether that is on record.
+    /// A lease is about to be given. Returns whether that is on record, and no leases of an earlier run are good: a change that has waited for
+    /// these would else wait for new ones, too.
     pub(super) fn set(&mut self, now: Instant) -> bool {
+        if self.earlier_until.is_some_and(|until| now < until) {
+            return false;
+        }
         if self.is_set || self.again.is_some_and(|again| now < again) {
             return self.is_set;
         }
@@ -123,7 +127,7 @@ mod tests {
         // It says more, and gives such leases, once they are on record.
         let mut longer = open(2 * TIME);
         assert_eq!(longer.earlier_until, Some(now + TIME));
-        assert!(longer.set(now));
+        assert!(!longer.set(now) && longer.set(now + TIME));
         assert_eq!(open(TIME).earlier_until, Some(now + 2 * TIME));
         // An orderly end while leases of a run before may be good leaves them on record.
         open(TIME).clear();
@@ -141,7 +145,7 @@ mod tests {
         let now = Instant::now();
         let mut mark = LeaseMark::open(Some(directory.path()), TIME, now);
         assert_eq!(mark.earlier_until, Some(now + TIME));
-        assert!(mark.set(now));
+        assert!(!mark.set(now) && mark.set(now + TIME));
     }
 
     #[test]

@@ -105,6 +105,12 @@ impl Loop {
             }
             _ => self.forget_channel(holder),
         }
+        // Who comes as another holder by the same connection is so no more: there is one for each.
+        let is_same = |known: &Channel| (known.from, known.connection) == (to.from, connection);
+        let mut channels = self.leases.channels.iter();
+        if let Some((&former, _)) = channels.find(|(_, known)| is_same(known)) {
+            self.forget_channel(former);
+        }
         if self.leases.channels.len() >= MAX_HOLDERS {
             return Err(too_many());
         }

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use causeway_bmi::Completion;
 use causeway_wire::fs::{
-    Attributes, Caller, Errno, Failure, Kind, Lock, LockFamily, LockHolder, LockRange, ObjectId,
+    Caller, Errno, Failure, Kind, Lock, LockFamily, LockHolder, LockRange, Node, ObjectId,
     Operation, Reply, ReplyBody, Request,
 };
 
@@ -150,9 +150,7 @@ impl Loop {
             ..request.clone()
         };
         match self.read_metadata(&asked).map(|reply| reply.result) {
-            Some(Ok(ReplyBody::Node(node))) => {
-                check_permission(&node.attributes, &request.caller, lock)
-            }
+            Some(Ok(ReplyBody::Node(node))) => check_permission(&node, &request.caller, lock),
             Some(Err(failure)) => Err(failure),
             _ => Err(failure(Errno::EIO, "the file's attributes cannot be read")),
         }
@@ -237,15 +235,15 @@ fn taken(holder: &LockHolder) -> String {
 }
 
 /// An exclusive lock of a range needs permission to write the file, as with `fcntl`; all others need permission to read or to write it.
-fn check_permission(attributes: &Attributes, caller: &Caller, lock: &Lock) -> Result<(), Failure> {
-    if attributes.kind != Kind::File {
+fn check_permission(node: &Node, caller: &Caller, lock: &Lock) -> Result<(), Failure> {
+    if node.attributes.kind != Kind::File {
         return Err(failure(Errno::EINVAL, "only files can be locked"));
     }
     let wanted = match (lock.family, lock.exclusive) {
         (LockFamily::Record, true) => permissions::WRITE,
         _ => permissions::READ | permissions::WRITE,
     };
-    match permissions::of_handle(attributes, caller) & wanted {
+    match permissions::of_handle(node, caller) & wanted {
         0 => Err(failure(
             Errno::EACCES,
             "a lock needs permission to read the file, an exclusive one of a range to write it",

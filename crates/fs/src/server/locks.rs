@@ -6,8 +6,12 @@
 //! **Fairness.** A request waits for conflicting locks, and for earlier conflicting waits: a stream of shared locks does not keep
 //! an exclusive one out. An owner that changes a lock it holds is served ahead of all waits.
 //!
-//! **Deadlocks.** An owner waits for the owners of conflicting locks. A request that would close a circle of such waits is refused.
-//! A circle that exists only because of the order of the queue is opened: its later waits are served ahead of the earlier ones.
+//! **Deadlocks.** An owner waits for the owners of conflicting locks. A request for a range that would close a circle of such waits
+//! is refused; waits for whole files count for nothing there, as `flock` has it. A circle that exists only because of the order of the
+//! queue is opened: its later waits are served ahead of the earlier ones.
+//!
+//! **Changes of whole-file locks.** An owner whose shared lock others share loses it by asking for an exclusive one, also if it does not
+//! get that, as with `flock` on Linux: of two that ask for this, none waits for the other's shared lock.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -19,6 +23,8 @@ use crate::lock_ranges::{Held, set_part};
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod whole_tests;
 
 /// Most locks and waits of one client.
 const MAX_OF_CLIENT: usize = 16 << 10;
@@ -64,8 +70,9 @@ struct Share {
 /// Which waits a search follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waits {
-    ForLocks,
-    /// Also those for others that came earlier.
+    /// For locks of ranges that others have.
+    ForRanges,
+    /// Also those for whole files, and those for others that came earlier.
     All,
 }
 
@@ -171,6 +178,9 @@ impl Locks {
         if let Some(what) = self.lacks_room(key, owner.client) {
             return Outcome::Full(what);
         }
+        if lock.family == LockFamily::Whole {
+            self.give_up_shared(key, &wants);
+        }
         let file = self.files.entry(key).or_default();
         let queued = file.waiting.len();
         let obstacle = file.in_the_way(&wants).or(file.ahead_of(&wants, queued));
@@ -196,7 +206,7 @@ impl Locks {
         });
         self.waits.insert((owner.client, tag), key);
         self.settle(key, owner);
-        let outcome = self.open_circles(owner);
+        let outcome = self.open_circles(owner, lock.family);
         let own = |granted: &(u128, u64)| *granted == (owner.client, tag);
         if let Some(place) = self.granted.iter().position(own) {
             self.granted.remove(place);
@@ -206,6 +216,18 @@ impl Locks {
             self.end_wait(owner.client, tag);
         }
         outcome
+    }
+
+    /// Ends the shared lock of an owner that wants an exclusive one, if others share it.
+    fn give_up_shared(&mut self, key: Key, wants: &Held) {
+        let Some(file) = self.files.get_mut(&key) else {
+            return;
+        };
+        if file.has_part(wants) && file.in_the_way(wants).is_some() {
+            set_part(&mut file.held, wants.owner, wants.range, None);
+            self.settle(key, wants.owner);
+            self.grant(key, vec![wants.range]);
+        }
     }
 
     /// Gives back what an owner has of a part of a file. Fails if that makes more parts than there may be.
@@ -417,9 +439,9 @@ impl Locks {
         (frees_others || waits_on).then_some(wants.range)
     }
 
-    /// An owner has begun to wait. Refuses that if it closes a circle of owners that wait for each other's locks; opens those
-    /// in which some wait only for others that came earlier.
-    fn open_circles(&mut self, owner: Owner) -> Outcome {
+    /// An owner has begun to wait for a lock of this family. Refuses that if it closes a circle of owners that wait for each other's
+    /// ranges; opens those in which some wait only for others that came earlier.
+    fn open_circles(&mut self, owner: Owner, family: LockFamily) -> Outcome {
         let shares = self
             .owners
             .get(&owner)
@@ -433,10 +455,12 @@ impl Locks {
             return Outcome::Waits;
         }
         let mut budget = MAX_SEARCH;
-        match self.circle(owner, Waits::ForLocks, &mut budget) {
-            Circle::Of(_) => return Outcome::Deadlock,
-            Circle::None => {}
-            Circle::TooLarge => return Outcome::Full(TOO_MANY_WAITS),
+        if family == LockFamily::Record {
+            match self.circle(owner, Waits::ForRanges, &mut budget) {
+                Circle::Of(_) => return Outcome::Deadlock,
+                Circle::None => {}
+                Circle::TooLarge => return Outcome::Full(TOO_MANY_WAITS),
+            }
         }
         loop {
             match self.circle(owner, Waits::All, &mut budget) {
@@ -475,7 +499,7 @@ impl Locks {
         let mut reached: HashMap<Owner, Step> = HashMap::new();
         let mut left = vec![start];
         while let Some(owner) = left.pop() {
-            for (file, place, waiter) in self.waits_of(owner) {
+            for (file, place, waiter) in self.waits_of(owner, which) {
                 let is_behind = which == Waits::All
                     && !waiter.goes_ahead
                     && file.ahead_of(&waiter.wants, place).is_some();
@@ -494,7 +518,12 @@ impl Locks {
                     }
                     let step = Step { from: owner, by };
                     if other.owner == start {
-                        return Circle::Of(steps_back(&reached, start, step));
+                        let behind = steps_back(&reached, start, step);
+                        if which == Waits::All && behind.is_empty() {
+                            // Of whole files alone: no order opens it, another one that goes through here may be opened.
+                            continue;
+                        }
+                        return Circle::Of(behind);
                     }
                     if let Entry::Vacant(entry) = reached.entry(other.owner) {
                         entry.insert(step);
@@ -507,9 +536,15 @@ impl Locks {
     }
 
     /// Where an owner waits: files, and places in their queues.
-    fn waits_of(&self, owner: Owner) -> impl Iterator<Item = (&File, usize, &Waiter)> {
+    fn waits_of(
+        &self,
+        owner: Owner,
+        which: Waits,
+    ) -> impl Iterator<Item = (&File, usize, &Waiter)> {
         let shares = self.owners.get(&owner).into_iter().flatten();
-        let keys = shares.filter(|(_, share)| share.waits > 0);
+        let is_followed = move |family| which == Waits::All || family == LockFamily::Record;
+        let keys =
+            shares.filter(move |((_, family), share)| share.waits > 0 && is_followed(*family));
         let files = keys.filter_map(|(key, _)| self.files.get(key));
         files.flat_map(move |file| {
             let waiting = file.waiting.iter().enumerate();

@@ -56,6 +56,7 @@ pub(crate) fn store(fixture: &Fixture, path: &[u8], uid: u32, mode: u16) -> Obje
         uid: 0,
         gid: 0,
         groups: Vec::new(),
+        umask: 0,
     });
     let options = CreateOptions {
         mode,

@@ -13,7 +13,7 @@ use causeway_fs::config::Configuration;
 use causeway_fs::pool::Clients;
 use causeway_wire::fs::{Errno, Leased, Node, ObjectId, SetAttributes, SetXattrMode};
 use causeway_wire::random::SplitMix64;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::cluster::{Fixture, Shape};
 
@@ -90,6 +90,19 @@ impl Program {
                     None
                 }
             },
+        }
+    }
+
+    /// The same, until it is read from the cache. Whoever has missed a recall gets no leases for a while.
+    fn look_at_cached(&mut self, name: &str) -> Option<Node> {
+        let (begun, hits) = (Instant::now(), self.hits);
+        loop {
+            let seen = self.look(name);
+            if self.hits > hits {
+                return seen;
+            }
+            assert!(begun.elapsed() < GENEROUS, "nothing is cached");
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -249,7 +262,10 @@ fn programs_that_cache_agree_with_the_server_after_every_change() {
 
 #[test]
 fn own_changes_recall_nothing_and_unrelated_ones_end_nothing() {
-    let fixture = Fixture::start(&patient());
+    // What is cached outlasts the test.
+    let fixture = Fixture::start_with(&patient(), |configuration| {
+        configuration.leases = Duration::from_secs(30);
+    });
     let configuration = fixture.cluster.configuration();
     let mut programs = [(); 2].map(|()| Program::start(configuration));
     let mut made = [ROOT; 2];
@@ -307,8 +323,7 @@ fn programs_agree_after_the_server_was_killed() {
     for round in 0..3u16 {
         for program in &mut programs {
             program.caches_again();
-            program.look("file").unwrap();
-            assert!(program.leases.node(object).is_some());
+            program.look_at_cached("file");
         }
         fixture.cluster.kill(0).unwrap();
         // What it has cached is good as long as its lease, and no server makes a change before.
@@ -338,8 +353,7 @@ fn caching_process() {
     let mut program = Program::start(&configuration);
     for _ in std::io::stdin().lines() {
         let mode = program.look("file").unwrap().attributes.mode;
-        // It is cached now, and was read from there.
-        let again = program.look("file").unwrap().attributes.mode;
+        let again = program.look_at_cached("file").unwrap().attributes.mode;
         println!("sees {mode:o} {again:o}.");
     }
     std::process::exit(0);
@@ -380,8 +394,16 @@ impl Caching {
         u16::from_str_radix(mode, 8).unwrap()
     }
 
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    /// Returns once all its threads have stopped.
+    fn stop(&self) {
+        let pid = Pid::from_child(&self.process);
+        kill_process(pid, Signal::STOP).unwrap();
+        let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped());
+    }
+
+    fn go_on(&self) {
+        kill_process(Pid::from_child(&self.process), Signal::CONT).unwrap();
     }
 
     fn kill(mut self) {
@@ -394,9 +416,8 @@ impl Caching {
 fn a_program_that_is_stopped_or_killed_delays_others_and_is_right_when_it_goes_on() {
     for tcp in [false, true] {
         let shape = Shape { tcp, ..patient() };
-        let fixture = Fixture::start_with(&shape, |configuration| {
-            configuration.leases = Duration::from_secs(1);
-        });
+        let time = Duration::from_secs(1);
+        let fixture = Fixture::start_with(&shape, |configuration| configuration.leases = time);
         let mut own = fixture.client();
         let file = own.create(b"file", &CreateOptions::default()).unwrap();
         let object = file.node.object;
@@ -408,11 +429,14 @@ fn a_program_that_is_stopped_or_killed_delays_others_and_is_right_when_it_goes_o
             own.set_attributes(object, set).unwrap();
         };
         let mut caching = Caching::start(&fixture);
+        let asked = Instant::now();
         assert_eq!(caching.look(), 0o644);
-        caching.signal(Signal::STOP);
+        caching.stop();
         set(0o600);
+        // The lease was given after that, and nobody has ended it.
+        assert!(asked.elapsed() >= time);
         // It has a recall in its queue that came too late.
-        caching.signal(Signal::CONT);
+        caching.go_on();
         assert_eq!(caching.look(), 0o600);
         set(0o640);
         assert_eq!(caching.look(), 0o640);

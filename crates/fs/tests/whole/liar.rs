@@ -95,6 +95,7 @@ impl Liar {
                 uid: self.uid,
                 gid: self.uid,
                 groups: Vec::new(),
+                umask: 0,
             },
             capability,
             opening: None,

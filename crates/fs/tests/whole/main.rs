@@ -1,5 +1,6 @@
 //! Whole file systems of real server processes.
 
+mod acls;
 mod altered;
 mod appending;
 mod boots;

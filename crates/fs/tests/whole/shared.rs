@@ -28,6 +28,7 @@ fn a_client_acts_for_one_user_after_the_other() {
             uid,
             gid: 7,
             groups: Vec::new(),
+            umask: 0,
         };
         client.act_for(caller);
         let options = CreateOptions {

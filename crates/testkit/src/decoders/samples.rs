@@ -398,6 +398,7 @@ pub(super) fn requests() -> Vec<Vec<u8>> {
             uid: 1000,
             gid: 1000,
             groups: vec![4, 27],
+            umask: 0o022,
         },
         capability: Some(capability()),
         opening: None,
@@ -518,6 +519,11 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
                 object: ObjectId(42),
                 attributes: attributes(),
                 body,
+                acl: Some(Box::new(fs::Acl {
+                    users: vec![(1000, 7)],
+                    mask: Some(5),
+                    ..fs::Acl::of_mode(0o750)
+                })),
             }))
         })
         .collect();

@@ -14,4 +14,6 @@ pub struct Caller {
     pub gid: u32,
     /// Supplementary group ids.
     pub groups: Vec<u32>,
+    /// Bits that the mode of a new object lacks, unless the directory has a default access control list: that says it then. At most 0o777.
+    pub umask: u16,
 }

@@ -210,7 +210,6 @@ variants!(Regions, "regions", {
 
 record! { CheckCursor { phase: u8, key: bytes(MAX_CURSOR_BYTES) } }
 
-record! { Caller { uid: u32, gid: u32, groups: u32s(MAX_GROUPS) } }
 record! { Place { base: wire, path: bytes(MAX_PATH_BYTES) } }
 record! { XattrName { name: bytes(MAX_XATTR_NAME_BYTES) } }
 record! { Lock {
@@ -230,8 +229,43 @@ record! { Attributes {
     kind: wire, mode: u16, uid: u32, gid: u32, links: u32, size: u64, accessed: wire,
     modified: wire, changed: wire,
 } }
-record! { Node { object: wire, attributes: wire, body: wire } }
 record! { Failure { errno: wire, message: text(MAX_FAILURE_BYTES) } }
+
+/// Without what stands behind it from format 13 on.
+impl Wire for Caller {
+    fn encode(&self, out: &mut Writer) {
+        out.u32(self.uid);
+        out.u32(self.gid);
+        put!(u32s(MAX_GROUPS), &self.groups, out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            uid: input.u32("uid")?,
+            gid: input.u32("gid")?,
+            groups: take!(u32s(MAX_GROUPS), input, "groups"),
+            umask: 0,
+        })
+    }
+}
+
+/// Without its access control list, which stands behind the reply from format 13 on.
+impl Wire for Node {
+    fn encode(&self, out: &mut Writer) {
+        self.object.encode(out);
+        self.attributes.encode(out);
+        self.body.encode(out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            object: ObjectId::decode(input)?,
+            attributes: Attributes::decode(input)?,
+            body: Body::decode(input)?,
+            acl: None,
+        })
+    }
+}
 
 impl Wire for u32 {
     fn encode(&self, out: &mut Writer) {

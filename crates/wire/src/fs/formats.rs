@@ -5,6 +5,8 @@
 //! in the highest that it speaks, which the client goes on with ([`Reply::refusal_of`]). What stands in front of a
 //! request, and a failure as a whole, have the same bytes in every format.
 
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -25,7 +27,7 @@ use crate::formats::Formats;
 /// | 10 | which files may have holes: `from` in [`Operation::Extend`], `sparse` in nodes; [`Operation::StoredData`]; pipes, sockets and devices |
 /// | 11 | files that are open: [`Request::opening`], [`Operation::CloseFiles`], [`Operation::KeepFiles`] |
 /// | 12 | capabilities, in requests and behind the bodies of replies |
-/// | 13 | capabilities in requests without what the request says itself; leases: [`Request::holder`], the time of a lease behind the bodies of replies, [`Operation::HoldLeases`], [`Operation::EndLeases`] |
+/// | 13 | capabilities in requests without what the request says itself; leases: [`Request::holder`], the time of a lease behind the bodies of replies, [`Operation::HoldLeases`], [`Operation::EndLeases`]; access control lists: extended attributes of their names, [`Node::acl`], [`Caller::umask`] |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
     highest: LEASES,
@@ -55,6 +57,8 @@ pub const CAPABILITIES: u8 = 12;
 pub const LEASES: u8 = 13;
 /// The first format whose requests leave out of capabilities what they say themselves.
 pub const SHORT_CAPABILITIES: u8 = 13;
+/// The first format whose servers have access control lists.
+pub const ACLS: u8 = 13;
 
 /// What both sides call this protocol in their errors.
 const PROTOCOL: &str = "the file system's protocol";
@@ -84,6 +88,13 @@ impl Operation {
     pub fn lowest_format(&self) -> u8 {
         match self {
             Operation::Clock => NUMBERED_WRITES,
+            Operation::SetXattr { name, .. }
+            | Operation::RemoveXattr { name, .. }
+            | Operation::GetXattr { name, .. }
+                if AclKind::of_xattr(name).is_some() =>
+            {
+                ACLS
+            }
             Operation::Write { turn: 1.., .. }
             | Operation::Append { .. }
             | Operation::BeginAppend { .. }
@@ -110,6 +121,16 @@ impl Operation {
             _ => FORMATS.lowest,
         }
     }
+
+    /// The lowest format that has its number, whatever stands behind that.
+    fn known_since(&self) -> u8 {
+        match self {
+            Operation::SetXattr { .. }
+            | Operation::RemoveXattr { .. }
+            | Operation::GetXattr { .. } => EXTENDED,
+            operation => operation.lowest_format(),
+        }
+    }
 }
 
 impl Request {
@@ -130,6 +151,9 @@ impl Request {
         out.u16(self.slot);
         out.u64(self.sequence);
         self.caller.encode(&mut out);
+        if formats.highest >= ACLS {
+            out.u16(self.caller.umask);
+        }
         match formats.highest {
             SHORT_CAPABILITIES.. => put_option(&self.capability, &mut out, |capability, out| {
                 capability.encode_shown(self.caller.uid, out);
@@ -146,7 +170,11 @@ impl Request {
             out.u8(OPENING);
             opening.encode(&mut out);
         }
-        match &self.operation {
+        let operation = match formats.highest {
+            ACLS.. => Cow::Borrowed(&self.operation),
+            _ => masked(&self.operation, self.caller.umask),
+        };
+        match &*operation {
             Operation::Write {
                 object,
                 number,
@@ -198,7 +226,7 @@ impl Request {
         let client = input.u128("client")?;
         let slot = input.u16("slot")?;
         let sequence = input.u64("sequence")?;
-        let caller = Caller::decode(&mut input)?;
+        let caller = take_caller(format, &mut input)?;
         let mut capability = take_shown(format, (caller.uid, client), &mut input)?;
         let holder = match format >= LEASES && input.bool("holder")? {
             true => Some(input.u128("holder")?),
@@ -277,6 +305,11 @@ impl Reply {
                 if format >= LEASES {
                     put_option(&granted.lease_ms, &mut out, |ms, out| out.u32(*ms));
                 }
+                if format >= ACLS
+                    && let ReplyBody::Node(node) | ReplyBody::Turn { node, .. } = result
+                {
+                    put_option(&node.acl, &mut out, |acl, out| acl.encode(out));
+                }
             }
             Err(failure) => {
                 out.u8(1);
@@ -298,7 +331,7 @@ impl Reply {
         let mut granted = Granted::default();
         let result = match input.u8("reply kind")? {
             0 => {
-                let body = ReplyBody::decode(&mut input)?;
+                let mut body = ReplyBody::decode(&mut input)?;
                 granted = Granted {
                     capability: take_optional(format >= CAPABILITIES, &mut input)?,
                     lease_ms: match format >= LEASES && input.bool("lease")? {
@@ -306,6 +339,12 @@ impl Reply {
                         false => None,
                     },
                 };
+                if format >= ACLS
+                    && let ReplyBody::Node(node) | ReplyBody::Turn { node, .. } = &mut body
+                    && input.bool("access control list")?
+                {
+                    node.acl = Some(Box::new(Acl::decode(&mut input)?));
+                }
                 Ok(body)
             }
             1 => Err(Failure::decode(&mut input)?),
@@ -323,6 +362,7 @@ impl Reply {
     pub fn lowest_format(&self) -> u8 {
         match &self.result {
             Ok(ReplyBody::NoEntry | ReplyBody::Recall { .. }) => LEASES,
+            Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. }) if node.acl.is_some() => ACLS,
             Ok(ReplyBody::Stored(_)) => NODES,
             Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. })
                 if matches!(
@@ -444,6 +484,34 @@ fn take_format(input: &mut Reader<'_>) -> Result<u8, Malformed> {
     }
 }
 
+/// An operation for a server that knows no default access control lists.
+fn masked(operation: &Operation, umask: u16) -> Cow<'_, Operation> {
+    let mut operation = Cow::Borrowed(operation);
+    if umask != 0
+        && matches!(
+            *operation,
+            Operation::Create { .. }
+                | Operation::MakeDirectory { .. }
+                | Operation::MakeSpecial { .. }
+        )
+        && let Operation::Create { mode, .. }
+        | Operation::MakeDirectory { mode, .. }
+        | Operation::MakeSpecial { mode, .. } = operation.to_mut()
+    {
+        *mode &= !umask;
+    }
+    operation
+}
+
+fn take_caller(format: u8, input: &mut Reader<'_>) -> Result<Caller, Malformed> {
+    let mut caller = Caller::decode(input)?;
+    if format >= ACLS {
+        caller.umask = input.u16("umask")?;
+        within(caller.umask, 0o777, "umask")?;
+    }
+    Ok(caller)
+}
+
 /// What a user of a client shows in a request. From format 13 on the object is not known yet.
 fn take_shown(
     format: u8,
@@ -507,7 +575,7 @@ fn take_operation(format: u8, input: &mut Reader<'_>) -> Result<Operation, Malfo
             })
         }
         code => match Operation::decode(input)? {
-            operation if operation.lowest_format() <= format => Ok(operation),
+            operation if operation.known_since() <= format => Ok(operation),
             _ => unknown("operation", code),
         },
     }

@@ -1,8 +1,10 @@
 //! What requests and replies speak of: objects and their attributes, and where content lies.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::Acl;
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
@@ -206,6 +208,9 @@ pub struct Node {
     pub attributes: Attributes,
     /// Where its content is.
     pub body: Body,
+    /// Its access control list, if that says more than the mode, whose group digit is the list's mask then. Its other entries that a
+    /// mode has may be older than the mode.
+    pub acl: Option<Box<Acl>>,
 }
 
 /// Where an object's content is.

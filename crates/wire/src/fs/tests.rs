@@ -1,5 +1,6 @@
 //! Golden bytes of each kind, round trips, and invalid inputs.
 
+mod acls;
 mod attributes;
 mod capabilities;
 mod data;
@@ -326,12 +327,11 @@ fn golden_nodes() {
             object: ObjectId(9),
             attributes: attributes(),
             body,
+            acl: None,
         };
-        let reply = Reply {
-            result: Ok(ReplyBody::Node(Box::new(node))),
-        };
+        let result = Ok(ReplyBody::Node(Box::new(node)));
         formats::golden_reply(
-            &reply,
+            &Reply { result },
             &format!("00 02 0900000000000000 {ATTRIBUTES} {expected}"),
         );
     }
@@ -653,7 +653,7 @@ proptest! {
         closed in option::of(vec(any::<u64>(), 0..30)),
         lowest in 1..=FORMATS.highest,
     ) {
-        let caller = Caller { uid: ids.0, gid: ids.1, groups };
+        let caller = Caller { uid: ids.0, gid: ids.1, groups, umask: slot & 0o777 };
         let target = Target {
             file_system: target.0,
             generation: Generation(target.1),

@@ -11,10 +11,21 @@ use rustix::process::Signal;
 use super::{Mounted, can_mount};
 use crate::stand::{Stand, send};
 
-/// A look at a name: its inode, mode, size, links and target, or nothing.
-type Look = Option<(u64, u32, u64, u64, Option<OsString>)>;
+/// A look at a name, or that there is nothing.
+#[derive(Debug, PartialEq, Eq)]
+struct Look {
+    inode: u64,
+    mode: u32,
+    size: u64,
+    links: u64,
+    /// 512 bytes each.
+    blocks: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+    target: Option<OsString>,
+}
 
-fn look(at: &Path) -> Look {
+fn look(at: &Path) -> Option<Look> {
     let found = match fs::symlink_metadata(at) {
         Ok(found) => found,
         Err(error) => {
@@ -26,11 +37,20 @@ fn look(at: &Path) -> Look {
         .is_symlink()
         .then(|| fs::read_link(at).unwrap().into_os_string());
     let size = if found.is_dir() { 0 } else { found.len() };
-    Some((found.ino(), found.mode(), size, found.nlink(), target))
+    Some(Look {
+        inode: found.ino(),
+        mode: found.mode(),
+        size,
+        links: found.nlink(),
+        blocks: found.blocks(),
+        modified: (found.mtime(), found.mtime_nsec()),
+        changed: (found.ctime(), found.ctime_nsec()),
+        target,
+    })
 }
 
 /// What all names are to be seen as.
-fn looks(mount: &Mounted, names: &[String]) -> BTreeMap<String, Look> {
+fn looks(mount: &Mounted, names: &[String]) -> BTreeMap<String, Option<Look>> {
     let of = |name: &String| (name.clone(), look(&mount.at(name)));
     names.iter().map(of).collect()
 }
@@ -96,6 +116,58 @@ fn each_mount_sees_with_the_next_call_what_the_other_has_changed() {
         });
         assert_eq!(seen[0], seen[1]);
     }
+}
+
+/// The kernel has the attributes of a file whose own mount changes what it has not asked for.
+#[test]
+fn a_mount_sees_what_its_own_changes_do_beside() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let mounts = [Mounted::new(&stand), Mounted::new(&stand)];
+    let [own, other] = mounts.each_ref().map(|mount| mount.at("file"));
+    let file = fs::File::create(&own).unwrap();
+    for len in [200_000, 300_000] {
+        std::io::Write::write_all(&mut &file, &vec![b'x'; len]).unwrap();
+        // Its times are stored with the next sync, and changed by that.
+        for _ in 0..3 {
+            look(&own);
+        }
+        file.sync_all().unwrap();
+        let seen = look(&own);
+        assert_eq!(look(&other), seen);
+        assert_eq!(look(&own), seen);
+    }
+}
+
+/// Without that, all tests of this file would tell nothing.
+#[test]
+fn what_was_just_seen_needs_no_server() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let mount = Mounted::new(&stand);
+    let file = mount.at("file");
+    fs::write(&file, "x").unwrap();
+    crate::stand::until("it is seen while no server runs", || {
+        let expected = look(&file);
+        look(&file);
+        for pid in &stand.pids {
+            send(*pid, Signal::STOP);
+        }
+        let (said, seen) = std::sync::mpsc::channel();
+        let path = file.clone();
+        let looker = std::thread::spawn(move || said.send(look(&path)));
+        // If not, the lease has expired before, and the next round shows it.
+        let seen = seen.recv_timeout(std::time::Duration::from_secs(2));
+        for pid in &stand.pids {
+            send(*pid, Signal::CONT);
+        }
+        let _ = looker.join().unwrap();
+        seen.is_ok_and(|seen| seen == expected)
+    });
 }
 
 /// Both have the same directory locked in the kernel while their changes wait for each other's leases.

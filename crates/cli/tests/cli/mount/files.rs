@@ -9,8 +9,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::fs::{
-    AtFlags, CWD, FlockOperation, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, flock,
-    renameat_with, utimensat,
+    AtFlags, CWD, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, renameat_with,
+    utimensat,
 };
 use rustix::io::Errno;
 
@@ -249,16 +249,6 @@ fn names_and_attributes_are_those_of_posix() {
         "umask 027; touch masked; mkfifo pipe; stat -c %a masked pipe",
     );
     assert_eq!(said, "640\n640\n");
-
-    let (first, second) = (
-        File::open(mounted.at("free")).unwrap(),
-        File::open(mounted.at("free")).unwrap(),
-    );
-    flock(&first, FlockOperation::LockExclusive).unwrap();
-    let held = flock(&second, FlockOperation::NonBlockingLockExclusive);
-    assert_eq!(held, Err(Errno::WOULDBLOCK));
-    drop(first);
-    flock(&second, FlockOperation::NonBlockingLockExclusive).unwrap();
 }
 
 #[test]

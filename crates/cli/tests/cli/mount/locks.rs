@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{Mounted, can_mount, shell};
 use crate::stand::Stand;
 
-fn open(path: &Path) -> File {
+pub(super) fn open(path: &Path) -> File {
     File::options().read(true).write(true).open(path).unwrap()
 }
 
@@ -34,7 +34,7 @@ sys.stdin.read()";
 }
 
 /// Waits until the program has printed this.
-fn expect(child: &mut Child, text: &str) {
+pub(super) fn expect(child: &mut Child, text: &str) {
     let mut said = vec![0; text.len()];
     child
         .stdout

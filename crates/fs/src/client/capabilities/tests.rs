@@ -172,6 +172,7 @@ fn node(object: ObjectId) -> Node {
             lengths: Vec::new(),
             sparse: true,
         },
+        acl: None,
     }
 }
 

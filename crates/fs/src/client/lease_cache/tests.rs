@@ -22,6 +22,7 @@ fn node(object: ObjectId, mode: u16) -> Node {
             changed: time,
         },
         body: Body::Directory(DistributionHint::default()),
+        acl: None,
     }
 }
 
@@ -29,7 +30,7 @@ fn node(object: ObjectId, mode: u16) -> Node {
 fn filled(now: Instant) -> LeaseCache {
     let cache = LeaseCache::new(1);
     let asked = cache.ask(now);
-    assert!(cache.fill_node(asked, &node(X, 1), TIME).is_some());
+    assert!(cache.fill_node(asked, &node(X, 1), TIME, now).is_some());
     cache.fill_name(asked, (ROOT, b"x"), Some(X), TIME);
     cache.fill_name(asked, (ROOT, b"none"), None, TIME);
     cache
@@ -64,11 +65,11 @@ fn a_reply_that_a_recall_has_overtaken_is_not_cached() {
     cache.recall(&[Leased::Attributes(X), Leased::Entry(ROOT, b"x".into())]);
     assert!(cache.node(X, now).is_none() && cache.find(ROOT, b"x", now).is_none());
     assert_eq!(mode(cache.find(ROOT, b"none", now)), Some(0));
-    assert_eq!(cache.fill_node(asked, &node(X, 2), TIME), None);
+    assert_eq!(cache.fill_node(asked, &node(X, 2), TIME, now), None);
     cache.fill_name(asked, (ROOT, b"x"), Some(X), TIME);
     assert!(cache.node(X, now).is_none() && cache.find(ROOT, b"x", now).is_none());
     let asked = cache.ask(now);
-    assert!(cache.fill_node(asked, &node(X, 3), TIME).is_some());
+    assert!(cache.fill_node(asked, &node(X, 3), TIME, now).is_some());
     assert!(cache.node(X, now).is_some());
 }
 
@@ -86,10 +87,10 @@ fn own_changes_end_what_they_may_alter() {
     cache.note_change(&mut altered);
     assert!(cache.node(X, now).is_none() && cache.find(ROOT, b"x", now).is_none());
     let asked = cache.ask(now);
-    assert!(cache.fill_node(asked, &node(X, 2), TIME).is_some());
+    assert!(cache.fill_node(asked, &node(X, 2), TIME, now).is_some());
     cache.note_change(&mut altered);
     assert!(cache.node(X, now).is_none());
-    assert_eq!(cache.fill_node(asked, &node(X, 2), TIME), None);
+    assert_eq!(cache.fill_node(asked, &node(X, 2), TIME, now), None);
     assert_eq!(mode(cache.find(ROOT, b"none", now)), Some(0));
     // A name that is not cached may be another one of any object.
     let cache = filled(now);
@@ -120,18 +121,18 @@ fn only_what_can_be_recalled_is_passed_on() {
     let good = |seen, now| cache.pass_on(X, seen, now, |good| good);
     assert_eq!(good(Some(seen), now), Duration::ZERO);
     cache.note_known(X, true);
-    assert_eq!(good(Some(seen), now), TIME * 15 / 16);
-    assert_eq!(good(Some(seen), now + TIME / 2), TIME * 7 / 16);
+    assert_eq!(good(Some(seen), now), TIME * 15 / 16 * 7 / 8);
+    assert_eq!(good(Some(seen), now + TIME / 2), TIME * 7 / 16 * 7 / 8);
     assert_eq!(good(None, now), Duration::ZERO);
     assert_eq!(good(Some(seen), now + TIME), Duration::ZERO);
     cache.recall(&[Leased::Attributes(X)]);
     assert_eq!(good(Some(seen), now), Duration::ZERO);
     // Nor after it was read again: what was seen before is old.
     let asked = cache.ask(now);
-    let again = cache.fill_node(asked, &node(X, 2), TIME);
+    let again = cache.fill_node(asked, &node(X, 2), TIME, now);
     cache.note_known(X, true);
     assert_eq!(good(Some(seen), now), Duration::ZERO);
-    assert_eq!(good(again, now), TIME * 15 / 16);
+    assert_eq!(good(again, now), TIME * 15 / 16 * 7 / 8);
 }
 
 #[test]
@@ -142,10 +143,10 @@ fn after_a_change_of_unknown_outcome_the_program_is_another_one() {
     cache.note_known(X, true);
     assert!(!cache.pass_on(X, Some(seen), now, |good| good).is_zero());
     let asked = cache.ask(now);
-    cache.become_another(2);
+    assert_eq!(cache.become_another(2), [X]);
     assert_eq!(cache.holder(), 2);
     assert!(cache.find(ROOT, b"none", now).is_none() && cache.node(X, now).is_none());
-    assert_eq!(cache.fill_node(asked, &node(X, 2), TIME), None);
+    assert_eq!(cache.fill_node(asked, &node(X, 2), TIME, now), None);
     let former = cache.take_former();
     assert_eq!((former[0].holder, &former[0].passed_on[..]), (1, &[X][..]));
     assert!(cache.take_former().is_empty());
@@ -158,7 +159,11 @@ fn it_is_bounded() {
     let asked = cache.ask(now);
     for number in 0..2 * MAX_CACHED as u64 + 7 {
         let object = ObjectId(number + 10);
-        assert!(cache.fill_node(asked, &node(object, 1), TIME).is_some());
+        assert!(
+            cache
+                .fill_node(asked, &node(object, 1), TIME, now)
+                .is_some()
+        );
         let name = number.to_le_bytes();
         cache.fill_name(asked, (ObjectId(number % 3), &name), Some(object), TIME);
         if number % 4096 == 0 || number % 4096 == 4095 {
@@ -173,4 +178,83 @@ fn it_is_bounded() {
             .node(ObjectId(2 * MAX_CACHED as u64 + 16), now)
             .is_some()
     );
+}
+
+#[test]
+fn own_changes_end_what_was_passed_on() {
+    let now = Instant::now();
+    let set = Operation::SetXattr {
+        object: X,
+        name: b"user.x".to_vec(),
+        value: Vec::new(),
+        mode: causeway_wire::fs::SetXattrMode::Any,
+    };
+    let unlink = |path: &[u8]| Operation::Unlink {
+        place: Place::from((ROOT, path)),
+        expected: None,
+    };
+    for (operation, ends) in [
+        (set, true),
+        (unlink(b"x"), true),
+        (unlink(b"y"), true),
+        (unlink(b"none"), false),
+    ] {
+        let cache = filled(now);
+        let pass_on = || {
+            cache.note_known(X, true);
+            let (_, seen) = cache.node(X, now).expect("it is cached");
+            assert!(!cache.pass_on(X, Some(seen), now, |good| good).is_zero());
+        };
+        pass_on();
+        let mut altered = Altered::of(&operation).expect("a change");
+        let expected: &[ObjectId] = if ends { &[X] } else { &[] };
+        assert_eq!(cache.note_change(&mut altered), expected, "{operation:?}");
+        // It was read and passed on while the change was made.
+        let asked = cache.ask(now);
+        assert!(cache.fill_node(asked, &node(X, 2), TIME, now).is_some());
+        pass_on();
+        assert_eq!(cache.note_change(&mut altered), expected, "{operation:?}");
+        assert_eq!(cache.node(X, now).is_none(), ends);
+    }
+}
+
+#[test]
+fn what_a_name_has_come_to_stand_for_during_a_change_is_old_too() {
+    let now = Instant::now();
+    let cache = filled(now);
+    let other = ObjectId(8);
+    let unlink = Operation::Unlink {
+        place: Place::from((ROOT, &b"x"[..])),
+        expected: None,
+    };
+    for is_renamed in [false, true] {
+        let mut altered = Altered::of(&unlink).expect("a change");
+        let asked = cache.ask(now);
+        cache.fill_name(asked, (ROOT, b"x"), Some(X), TIME);
+        cache.note_change(&mut altered);
+        if is_renamed {
+            cache.recall(&[Leased::Entry(ROOT, b"x".into())]);
+        }
+        let asked = cache.ask(now);
+        assert!(cache.fill_node(asked, &node(other, 1), TIME, now).is_some());
+        cache.note_change(&mut altered);
+        assert_eq!(cache.node(other, now).is_none(), is_renamed);
+    }
+}
+
+#[test]
+fn after_a_time_without_a_lease_an_object_is_to_be_asked_for_again() {
+    let now = Instant::now();
+    let cache = filled(now);
+    cache.note_known(X, true);
+    let mut later = now;
+    for (step, is_known) in [(TIME / 2, true), (TIME, false)] {
+        later += step;
+        let asked = cache.ask(later);
+        let seen = cache.fill_node(asked, &node(X, 1), TIME, later);
+        assert_eq!(
+            cache.pass_on(X, seen, later, |good| !good.is_zero()),
+            is_known
+        );
+    }
 }

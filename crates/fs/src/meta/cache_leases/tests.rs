@@ -94,12 +94,12 @@ fn a_late_reply_to_a_recall_ends_no_later_lease() {
     let alters = [attributes(5)];
     table.begin_wait(None, &alters, now);
     let (number, _) = table.next_recall(ONE).expect("a recall");
-    let later = now + TIME;
-    assert!(table.is_free(None, &alters, later));
-    table.end_wait(&alters);
     // It comes again by another connection.
     table.lose(ONE);
     assert!(table.reach(ONE));
+    let later = now + TIME;
+    assert!(table.is_free(None, &alters, later));
+    table.end_wait(&alters);
     assert!(table.grant(ONE, vec![attributes(5)], later).is_some());
     table.end_recall(ONE, number);
     assert!(!table.is_free(None, &alters, later));
@@ -113,10 +113,84 @@ fn a_holder_that_has_not_replied_delays_nobody_again_before_it_does() {
     let (number, _) = table.next_recall(ONE).expect("a recall");
     let later = now + TIME;
     assert!(table.is_free(None, &[attributes(5)], later));
-    assert_eq!(table.grant(ONE, vec![attributes(6)], later), None);
+    assert_eq!(table.grant(ONE, vec![attributes(6)], later + TIME), None);
     assert!(table.grant(OTHER, vec![attributes(6)], later).is_some());
     table.end_recall(ONE, number);
-    assert!(table.grant(ONE, vec![attributes(6)], later).is_some());
+    // Nor at once then.
+    assert_eq!(table.grant(ONE, vec![attributes(6)], later), None);
+    assert!(
+        table
+            .grant(ONE, vec![attributes(6)], later + TIME)
+            .is_some()
+    );
+}
+
+#[test]
+fn the_pause_of_a_holder_that_carries_out_no_recalls_doubles() {
+    let (mut table, mut now) = table();
+    let on = || vec![attributes(5)];
+    for missed in 0..9u32 {
+        assert!(table.grant(ONE, on(), now).is_some(), "{missed}");
+        let until = table.begin_wait(None, &on(), now);
+        assert!(table.next_recall(ONE).is_some());
+        assert!(table.is_free(None, &on(), until));
+        table.end_wait(&on());
+        // It waits for recalls again, and has carried none out.
+        assert!(table.reach(ONE) && table.next_recall(ONE).is_none());
+        now = until + TIME * 2u32.pow(missed.min(6));
+        let just_before = now - Duration::from_nanos(1);
+        assert_eq!(table.grant(ONE, on(), just_before), None, "{missed}");
+    }
+    // One that is carried out in time makes up for one.
+    for _ in 0..9 {
+        assert!(table.grant(ONE, on(), now).is_some());
+        table.begin_wait(None, &on(), now);
+        let (number, _) = table.next_recall(ONE).expect("a recall");
+        table.end_recall(ONE, number);
+        table.end_wait(&on());
+    }
+    assert_eq!(table.holders[&ONE].missed, 0);
+}
+
+#[test]
+fn a_holder_that_was_told_of_nothing_has_missed_nothing() {
+    let (mut table, now) = table();
+    table.grant(ONE, vec![attributes(5)], now);
+    table.begin_wait(None, &[attributes(5)], now);
+    let later = now + TIME;
+    // There was no room for the recall.
+    assert!(table.is_free(None, &[attributes(5)], later));
+    table.end_wait(&[attributes(5)]);
+    assert_eq!(table.next_recall(ONE), None);
+    assert!(table.grant(ONE, vec![attributes(5)], later).is_some());
+    // A lease that has expired is not recalled.
+    let (later, news) = (later + TIME, table.news.len());
+    assert_eq!(table.begin_wait(None, &[attributes(5)], later), later);
+    assert_eq!(table.news.len(), news);
+}
+
+#[test]
+fn a_lease_that_is_being_recalled_is_not_given_again() {
+    let (mut table, now) = table();
+    table.grant(ONE, vec![attributes(5)], now);
+    table.begin_wait(None, &[attributes(5)], now);
+    let (number, _) = table.next_recall(ONE).expect("a recall");
+    // The change is given up.
+    table.end_wait(&[attributes(5)]);
+    assert_eq!(table.grant(ONE, vec![attributes(5)], now), None);
+    table.end_recall(ONE, number);
+    assert!(table.grant(ONE, vec![attributes(5)], now).is_some());
+}
+
+#[test]
+fn nothing_is_left_of_holders_that_end_after_their_connections() {
+    let (mut table, now) = table();
+    table.grant(ONE, vec![attributes(5), name("a")], now);
+    table.lose(ONE);
+    assert!(table.holders.contains_key(&ONE));
+    table.end_all(ONE);
+    assert!(!table.holders.contains_key(&ONE));
+    assert!(table.leases.is_empty() && table.count == 0);
 }
 
 #[test]
@@ -167,6 +241,21 @@ fn leases_are_renewed_and_bounded() {
     }
     assert!(table.expiries.len() < 20, "{}", table.expiries.len());
     assert!(!table.is_empty(now + TIME) && table.is_empty(now + TIME * 2));
+    // Nor do leases that are given and ended.
+    let later = now + TIME * 2;
+    let mut given = 0;
+    for _ in 0..1000 {
+        given += usize::from(table.grant(ONE, vec![attributes(1)], later).is_some());
+        table.end_all(ONE);
+    }
+    assert_eq!((given, table.expiries.len()), (40, 40));
+    assert!(table.is_empty(later + TIME));
+    assert!(
+        table
+            .grant(ONE, vec![attributes(1)], later + TIME)
+            .is_some()
+    );
+    assert!(table.is_empty(later + TIME * 2));
     assert!(table.expiries.is_empty() && table.leases.is_empty());
 }
 

@@ -136,7 +136,7 @@ fn permissions_to_read_and_change_attributes() {
     }
     // Errors in the form of names.
     for (name, errno) in [
-        ("system.posix_acl_access", Errno::EOPNOTSUPP),
+        ("system.nfs4_acl", Errno::EOPNOTSUPP),
         ("other", Errno::EOPNOTSUPP),
         ("user.", Errno::EINVAL),
         ("user.a\0b", Errno::EINVAL),

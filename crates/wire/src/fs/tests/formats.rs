@@ -22,7 +22,13 @@ pub(super) fn golden_reply(reply: &Reply, expected: &str) {
             true if format >= CAPABILITIES => "00",
             _ => "",
         };
-        let bytes = from_hex(&format!("{format:02x} {expected} {nothing_granted}"));
+        let no_list = match reply.result {
+            Ok(ReplyBody::Node(_) | ReplyBody::Turn { .. }) if format >= ACLS => "00",
+            _ => "",
+        };
+        let bytes = from_hex(&format!(
+            "{format:02x} {expected} {nothing_granted} {no_list}"
+        ));
         assert_eq!(hex(&reply.to_bytes(format)), hex(&bytes));
         assert_eq!(Reply::from_bytes(&bytes), Ok((reply.clone(), format)));
     }
@@ -43,6 +49,7 @@ pub(super) fn request(operation: Operation) -> Request {
             uid: 1000,
             gid: 100,
             groups: vec![5],
+            umask: 0,
         },
         capability: None,
         opening: None,
@@ -146,7 +153,8 @@ fn golden_requests_of_each_format() {
         ),
         (only(12), "0c", status.clone(), "00 47".to_owned()),
         (only(12), "0c", Operation::Authorize, "00 70".to_owned()),
-        (only(13), "0d", status.clone(), "00 00 47".to_owned()),
+        // With the caller's umask, and no holder.
+        (only(13), "0d", status.clone(), "0000 00 00 47".to_owned()),
     ];
     for (formats, first, operation, expected) in cases {
         let lowest = match formats.highest {
@@ -185,6 +193,7 @@ fn formats_before_8_have_no_turns() {
         object,
         attributes: attributes(),
         body: Body::Link(Vec::new()),
+        acl: None,
     };
     let operations = [
         write(3, None, 6),

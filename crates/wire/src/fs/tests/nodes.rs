@@ -56,6 +56,7 @@ fn formats_before_10_do_not_report_holes() {
             object,
             attributes: attributes(),
             body,
+            acl: None,
         })
     };
     let results: [fn(Box<Node>) -> ReplyBody; 2] =
@@ -96,6 +97,7 @@ fn formats_before_10_have_no_pipes_sockets_and_devices() {
             ..attributes()
         },
         body: Body::Special { kind, device },
+        acl: None,
     };
     let reply = Reply {
         result: Ok(ReplyBody::Node(Box::new(device(Kind::BlockDevice, 0x0801)))),

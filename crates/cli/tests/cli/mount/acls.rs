@@ -1,0 +1,138 @@
+//! Access control lists: programs of several users get from a mount what they get from the local file system.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use super::{Mounted, can_mount, shell};
+use crate::stand::Stand;
+
+/// Prints what comes of a random sequence of operations in a directory, which is empty before and afterwards.
+const STEPS: &str = include_str!("acl_steps.py");
+/// Operations of one sequence.
+const COUNT: &str = "400";
+
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("ACCESS CONTROL LISTS OF SEVERAL USERS ARE NOT TESTED: that needs root");
+    }
+    root
+}
+
+fn mounted_for_all(stand: &Stand) -> Mounted {
+    let mounted = Mounted::with(stand, &stand.config, &["-o", "allow_other"]);
+    let all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(mounted.path(), all).unwrap();
+    mounted
+}
+
+fn steps(directory: &Path, seed: &str) -> Vec<String> {
+    std::fs::create_dir(directory).unwrap();
+    let output = Command::new("python3")
+        .args(["-c", STEPS])
+        .arg(directory)
+        .args([seed, COUNT])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    std::fs::remove_dir_all(directory).unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn users_may_on_a_mount_what_they_may_on_the_local_file_system() {
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let stand = Stand::new();
+    let mounted = mounted_for_all(&stand);
+    let local = tempfile::tempdir().unwrap();
+    let all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(local.path(), all).unwrap();
+    for seed in ["1", "2", "3"] {
+        let expected = steps(&local.path().join("d"), seed);
+        if expected.iter().any(|line| line.ends_with("EOPNOTSUPP")) {
+            eprintln!(
+                "ACCESS CONTROL LISTS ARE NOT COMPARED: {} has none",
+                local.path().display()
+            );
+            return;
+        }
+        let found = steps(&mounted.at("d"), seed);
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found, expected, "seed {seed}");
+        }
+        assert_eq!(found.len(), expected.len());
+    }
+}
+
+#[test]
+fn programs_set_show_and_copy_lists_and_other_mounts_go_by_them_at_once() {
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let stand = Stand::new();
+    let (one, other) = (mounted_for_all(&stand), mounted_for_all(&stand));
+    // Large enough for datafiles: I/O servers go by the list as well.
+    shell(
+        one.path(),
+        "head -c 100000 /dev/zero >file; chown 4001:4001 file; chmod 640 file; mkdir d
+         setfacl -m u:4002:rw,g:4105:r file; setfacl -d -m u:4002:rwx,o::- d",
+    );
+    let said = shell(
+        other.path(),
+        "getfacl -cn file; ls -l file | cut -c 1-11; getfacl -cnd d",
+    );
+    assert_eq!(
+        said,
+        "user::rw-\nuser:4002:rw-\ngroup::r--\ngroup:4105:r--\nmask::rw-\nother::---\n\n-rw-rw----+\n\
+         user::rwx\nuser:4002:rwx\ngroup::r-x\nmask::rwx\nother::---\n\n"
+    );
+    let may = |mounted: &Mounted, user: u32, groups: &str, script: &str| {
+        let status = Command::new("setpriv")
+            .args([&format!("--reuid={user}"), &format!("--regid={user}")])
+            .arg(format!("--groups={groups}"))
+            .args(["sh", "-ec", script])
+            .current_dir(mounted.path())
+            .stderr(std::process::Stdio::null())
+            .status()
+            .unwrap();
+        status.success()
+    };
+    let (reads, writes) = (
+        "cat file >/dev/null",
+        "echo x | dd of=file conv=notrunc bs=1",
+    );
+    for mounted in [&one, &other] {
+        assert!(may(mounted, 4002, "4002", reads) && may(mounted, 4002, "4002", writes));
+        assert!(may(mounted, 4003, "4105", reads) && !may(mounted, 4003, "4105", writes));
+        assert!(!may(mounted, 4003, "4003", reads));
+    }
+    // The mask, and with it the named user's rights, by a change of the mode on the other mount.
+    shell(one.path(), "chmod g-w file");
+    assert!(may(&other, 4002, "4002", reads) && !may(&other, 4002, "4002", writes));
+    shell(other.path(), "setfacl -x u:4002 file");
+    assert!(!may(&one, 4002, "4002", reads) && may(&one, 4003, "4105", reads));
+    // What is made in the directory has its list, whatever the umask.
+    shell(one.path(), "umask 077; echo x >d/file; mkdir d/below");
+    let said = shell(
+        other.path(),
+        "stat -c %a d/file d/below; getfacl -cnE d/file",
+    );
+    assert_eq!(
+        said,
+        "660\n770\nuser::rw-\nuser:4002:rwx\ngroup::r-x\nmask::rw-\nother::---\n\n"
+    );
+    assert!(may(&other, 4002, "4002", "echo y >>d/file"));
+    // Copies have the same lists.
+    let said = shell(
+        other.path(),
+        "cp -pr d copy; tar --acls -cf - d | (mkdir unpacked; tar --acls -xf - -C unpacked)
+         getfacl -Rn d >/tmp/$$; (getfacl -Rn copy | sed 's/file: copy/file: d/') | diff - /tmp/$$
+         (cd unpacked; getfacl -Rn d) | diff - /tmp/$$; rm /tmp/$$; setfacl -bR d; getfacl -cn d/file",
+    );
+    assert_eq!(said, "user::rw-\ngroup::r--\nother::---\n\n");
+}
