@@ -369,20 +369,6 @@ fn operations() -> Vec<Operation> {
     ]
 }
 
-fn capability() -> fs::Capability {
-    fs::Capability {
-        object: ObjectId(7),
-        rights: fs::Rights::READ,
-        uid: 1000,
-        node: 0,
-        client: 0x0123_4567,
-        version: 1_700_000_000_000,
-        lifetime_ms: 60_000,
-        servers: 3,
-        mac: [9; fs::MAC_BYTES],
-    }
-}
-
 pub(super) fn requests() -> Vec<Vec<u8>> {
     let request = |operation| Request {
         reply_tag: 77,
@@ -400,7 +386,7 @@ pub(super) fn requests() -> Vec<Vec<u8>> {
             groups: vec![4, 27],
             umask: 0o022,
         },
-        capability: Some(capability()),
+        capability: Some(leases::capability()),
         opening: None,
         holder: Some(7),
         operation,
@@ -623,7 +609,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
         .chain(leases::replies()))
     .map(|result| {
         let format = fs::formats::FORMATS.highest;
-        let granted = leases::granted(capability());
+        let granted = leases::granted();
         Reply { result: Ok(result) }.to_bytes_with(&granted, format)
     })
     .chain([4, 7, 9].map(|format| failure.to_bytes(format)))
