@@ -20,11 +20,12 @@
 //! # Parts, in reading order
 //! [`store`] (ordered keys and values; the records are `causeway_wire::store`'s), `overlay` (a batch's
 //! view of its own changes), `query` and `walk` (records, permissions, paths), `change` (names and
-//! counts, stored twice), `opens` and `orphans` (files that lose their last name while they are open), `names`, `rename`, `files`, `xattrs` (the operations), `layout` and `layout_changes` (which I/O servers there
+//! counts, stored twice), `cache_leases` (what programs may cache, and changes that wait for it), `opens` and `orphans` (files that lose their last name while they are open), `names`, `rename`, `files`, `xattrs` (the operations), `layout` and `layout_changes` (which I/O servers there
 //! are),
 //! `session` (each change happens once), `service` (batches), `check` (finding and repairing what is wrong).
 
 mod acls;
+pub(crate) mod cache_leases;
 mod change;
 mod check;
 mod fault;
@@ -48,6 +49,7 @@ mod walk;
 mod xattrs;
 
 pub use layout::Layout;
+pub(crate) use service::Executed;
 pub use service::removals::Removal;
 pub use service::{Reader, Service, accept_loss};
 pub use session::Leases;

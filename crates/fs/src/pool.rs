@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use causeway_wire::fs::Errno;
 
 use crate::Error;
-use crate::client::{Client, ClientOptions, Locks, Shared};
+use crate::client::{Client, ClientOptions, Leases, Locks, Shared};
 use crate::config::Configuration;
 
 /// The least time that a call gets: one that has waited for long may still reach a server that replies.
@@ -66,7 +66,31 @@ impl Clients {
         options: &ClientOptions,
         count: usize,
     ) -> Result<Self, Error> {
-        let shared = Shared::new(configuration, options)?;
+        Self::connect_sharing(
+            configuration,
+            options,
+            count,
+            Shared::new(configuration, options)?,
+        )
+    }
+
+    /// The same for a program that caches names and attributes by these leases.
+    pub fn connect_caching(
+        configuration: &Configuration,
+        options: &ClientOptions,
+        count: usize,
+        leases: Arc<Leases>,
+    ) -> Result<Self, Error> {
+        let shared = Shared::new(configuration, options)?.with_leases(leases);
+        Self::connect_sharing(configuration, options, count, shared)
+    }
+
+    fn connect_sharing(
+        configuration: &Configuration,
+        options: &ClientOptions,
+        count: usize,
+        shared: Shared,
+    ) -> Result<Self, Error> {
         let first = Client::sharing(configuration, options.clone(), &shared)?;
         let mut slots = vec![Slot::Idle(Box::new(first))];
         slots.resize_with(count.max(1), || Slot::Empty);

@@ -4,7 +4,7 @@ use causeway_fs::client::Allocation;
 use causeway_wire::fs::{Errno, ObjectId, Region};
 
 use crate::attributes::{Failed, Outcome};
-use crate::operations::{Mounted, changing_again};
+use crate::operations::Mounted;
 
 /// The kinds of seek that the kernel passes on to the file system.
 const SEEK_DATA: i32 = 3;
@@ -22,7 +22,7 @@ impl Mounted {
     ) -> Outcome {
         let (what, keep_size) = Allocation::of_flags(flags).ok_or(Failed(Errno::EOPNOTSUPP))?;
         self.with_file(object, |client, file| {
-            changing_again(drop_privileges, client, file, |client, file| {
+            self.changing_again(drop_privileges, client, file, |client, file| {
                 client.allocate_part(file, part, what, keep_size)
             })
         })

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use causeway_fs::Error;
+use causeway_fs::client::Seen;
 use causeway_wire::fs::{Attributes, Errno, Kind, ObjectId, Timestamp};
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 
@@ -56,6 +57,8 @@ pub(crate) struct Shown {
     pub(crate) device: u32,
     /// Bytes of its content that are stored: where nobody sees them, since the kernel will ask again, its size.
     pub(crate) stored: u64,
+    /// If all of that is cached, by which lease.
+    pub(crate) seen: Option<Seen>,
 }
 
 /// An object as the kernel wants it.

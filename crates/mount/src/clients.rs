@@ -1,8 +1,10 @@
 //! The clients of a mount. A request for a name takes any that is free; everything that concerns a file's content goes
 //! through the client of that file, which knows what an fsync of it has to make durable.
 
+use std::sync::Arc;
+
 use causeway_fs::Error;
-use causeway_fs::client::{Client, ClientOptions, Locks, own_identity};
+use causeway_fs::client::{Client, ClientOptions, Leases, Locks, own_identity};
 use causeway_fs::config::Configuration;
 use causeway_fs::pool::Clients as Pool;
 use causeway_wire::fs::{Caller, Errno, MAX_GROUPS, ObjectId};
@@ -31,9 +33,11 @@ impl Clients {
         configuration: &Configuration,
         options: &ClientOptions,
         count: usize,
+        leases: &Arc<Leases>,
     ) -> Result<Self, Error> {
+        let leases = Arc::clone(leases);
         Ok(Self {
-            pool: Pool::connect(configuration, options, count)?,
+            pool: Pool::connect_caching(configuration, options, count, leases)?,
             own: options.caller.clone().unwrap_or_else(own_identity),
         })
     }

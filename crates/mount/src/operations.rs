@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
 
 use causeway_fs::Error;
-use causeway_fs::client::{Client, CreateOptions, File, Space};
+use causeway_fs::client::{Client, CreateOptions, File, Named, Seen, Space};
 use causeway_wire::fs::{
     Attributes, Body, Entry, Errno, Kind, Node, ObjectId, Place, SetAttributes,
 };
 
 use crate::attributes::{Failed, Outcome, Shown};
+use crate::caches::Caches;
 use crate::clients::{Clients, User};
 use crate::forgotten::Forgotten;
 use crate::listing::Listing;
@@ -19,7 +19,6 @@ use crate::lock_handles::LockHandles;
 use crate::open_files::{OpenFiles, Shared};
 use crate::signals::Waits;
 use crate::stored::StoredBytes;
-use crate::unlisted::{Asked, Unlisted};
 
 /// Entries of a directory that are asked for at a time.
 const PAGE: u32 = 1000;
@@ -27,12 +26,11 @@ const PAGE: u32 = 1000;
 /// A mounted file system, without its connection to the kernel.
 pub(crate) struct Mounted {
     pub(crate) clients: Clients,
+    pub(crate) caches: Caches,
     /// Indices of the I/O servers in the configuration.
     io_servers: Vec<usize>,
     pub(crate) files: OpenFiles,
     stored: StoredBytes,
-    /// What the kernel need not ask for.
-    pub(crate) unlisted: Unlisted,
     directories: Mutex<Directories>,
     /// Programs that wait for locks.
     pub(crate) waits: Arc<Waits>,
@@ -58,13 +56,13 @@ pub(crate) enum New<'a> {
 }
 
 impl Mounted {
-    pub(crate) fn new(clients: Clients, io_servers: Vec<usize>) -> Self {
+    pub(crate) fn new(clients: Clients, caches: Caches, io_servers: Vec<usize>) -> Self {
         Self {
             clients,
+            caches,
             io_servers,
             files: OpenFiles::default(),
             stored: StoredBytes::default(),
-            unlisted: Unlisted::default(),
             directories: Mutex::default(),
             waits: Arc::default(),
             lock_handles: LockHandles::default(),
@@ -74,21 +72,10 @@ impl Mounted {
 
     /// The attributes that programs see of a node.
     fn shown(&self, node: &Node) -> Shown {
-        if node.acl.is_some() {
-            self.unlisted.note_list(node.object, Instant::now());
-        }
         Shown {
             device: node.body.device(),
             ..self.shown_with(node.object, node.attributes)
         }
-    }
-
-    /// The same of an object whose attributes were asked for, of a server that `knows_lists`: others say of no object that it has one.
-    fn shown_to(&self, asked: Asked, node: &Node, knows_lists: bool) -> Shown {
-        if node.acl.is_none() && knows_lists {
-            self.unlisted.note_none(node.object, asked);
-        }
-        self.shown(node)
     }
 
     /// The same of what is no device.
@@ -101,42 +88,68 @@ impl Mounted {
                 Kind::File => attributes.size,
                 _ => 0,
             },
+            seen: None,
+        }
+    }
+
+    /// What a name stands for. How much of a file with holes is stored only [`Mounted::attributes`] says.
+    fn looked_up(&self, node: &Node, seen: Option<Seen>) -> Shown {
+        let has_holes = matches!(node.body, Body::Striped { sparse: true, .. });
+        Shown {
+            seen: seen.filter(|_| !has_holes),
+            ..self.shown(node)
         }
     }
 
     pub(crate) fn lookup(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome<Shown> {
-        let asked = Asked::now(user.pid);
-        let (found, knows_lists) = self
+        // The kernel has checked that the user may search the directory, by attributes and a list that are as good as the server's.
+        match self.caches.find(parent, name) {
+            Some(Named::Node(node, seen)) => return Ok(self.looked_up(&node, Some(seen))),
+            Some(Named::Nothing) => return Err(Failed(Errno::ENOENT)),
+            None => {}
+        }
+        let (found, seen) = self
             .clients
             .for_user(user, false, |client| {
                 // A missing name is an ordinary result, and not logged.
-                match client.stat((parent, name), false) {
+                match client.stat_cached(parent, name) {
                     Err(error) if error.errno == Errno::ENOENT => Ok(None),
-                    found => found.map(|node| Some((node, client.knows_acls()))),
+                    found => found.map(Some),
                 }
             })?
             .ok_or(Failed(Errno::ENOENT))?;
-        Ok(self.shown_to(asked, &found, knows_lists))
+        Ok(self.looked_up(&found, seen))
+    }
+
+    /// An object's node, which may be cached.
+    fn node(&self, object: ObjectId) -> Outcome<(Node, Option<Seen>)> {
+        match self.caches.node(object) {
+            Some((node, seen)) => Ok((node, Some(seen))),
+            None => self.clients.own(|client| client.stat_object_cached(object)),
+        }
     }
 
     /// An object with how much of its content is stored.
-    pub(crate) fn attributes(&self, asked: Asked, object: ObjectId) -> Outcome<Shown> {
-        let (node, stored, knows_lists) = self.clients.own(|client| {
-            let node = client.stat_object(object)?;
-            let knows_lists = client.knows_acls();
-            let stored = self.stored.of(&node, || client.stored_bytes(&node));
-            Ok((node, stored, knows_lists))
-        })?;
+    pub(crate) fn attributes(&self, object: ObjectId) -> Outcome<Shown> {
+        let (node, seen) = self.node(object)?;
+        self.caches.note_known(object, true);
+        let has_holes = matches!(node.body, Body::Striped { sparse: true, .. });
+        let stored = match has_holes {
+            true => self
+                .clients
+                .own(|client| Ok(self.stored.of(&node, || client.stored_bytes(&node))))?,
+            false => self.shown(&node).stored,
+        };
         Ok(Shown {
             stored,
-            ..self.shown_to(asked, &node, knows_lists)
+            seen,
+            ..self.shown(&node)
         })
     }
 
     /// Changes attributes and, first, the size; with it stands whether the file no longer runs as its owner or group.
     pub(crate) fn change(
         &self,
-        asked: Asked,
         object: ObjectId,
         size: Option<(u64, bool)>,
         set: SetAttributes,
@@ -144,7 +157,7 @@ impl Mounted {
         let mut attributes = None;
         if let Some((size, drop_privileges)) = size {
             attributes = Some(self.with_file(object, |client, file| {
-                changing_again(drop_privileges, client, file, |client, file| {
+                self.changing_again(drop_privileges, client, file, |client, file| {
                     client.truncate(file, size)
                 })?;
                 Ok(file.node.attributes)
@@ -167,12 +180,12 @@ impl Mounted {
         match attributes {
             // The kernel knows which device it is.
             Some(attributes) => Ok(self.shown_with(object, attributes)),
-            None => self.attributes(asked, object),
+            None => self.attributes(object),
         }
     }
 
     pub(crate) fn read_link(&self, object: ObjectId) -> Outcome<Vec<u8>> {
-        match self.clients.own(|client| client.stat_object(object))?.body {
+        match self.node(object)?.0.body {
             Body::Link(target) => Ok(target),
             _ => Err(Failed(Errno::EINVAL)),
         }
@@ -284,7 +297,7 @@ impl Mounted {
             if !truncate {
                 return Ok(());
             }
-            changing(drop_privileges, client, file, |client, file| {
+            self.changing(drop_privileges, client, file, |client, file| {
                 client.truncate(file, 0)
             })
         });
@@ -328,7 +341,7 @@ impl Mounted {
         drop_privileges: bool,
     ) -> Outcome {
         self.with_file(object, |client, file| {
-            changing(drop_privileges, client, file, |client, file| match offset {
+            self.changing(drop_privileges, client, file, |client, file| match offset {
                 Some(offset) => client.write_at(file, offset, data),
                 None => client.append(file, data).map(|_| ()),
             })
@@ -404,43 +417,53 @@ fn is_for_group(mode: u16) -> bool {
     mode & 0o2000 != 0
 }
 
-/// Changes a file's content. With `drop_privileges` its set-user-ID and set-group-ID bits, as far as they are known, are cleared before,
-/// so that no other content runs with them whatever fails, and those that another client has set meanwhile afterwards.
-fn changing(
-    drop_privileges: bool,
-    client: &mut Client,
-    file: &mut File,
-    change: impl FnOnce(&mut Client, &mut File) -> Result<(), Error>,
-) -> Result<(), Error> {
-    make_unprivileged_if(drop_privileges, client, file)?;
-    change(client, file)?;
-    make_unprivileged_if(drop_privileges, client, file)
-}
-
-/// The same for changes that are so rare that the file's mode is read again first.
-pub(crate) fn changing_again(
-    drop_privileges: bool,
-    client: &mut Client,
-    file: &mut File,
-    change: impl FnOnce(&mut Client, &mut File) -> Result<(), Error>,
-) -> Result<(), Error> {
-    if drop_privileges {
-        client.refresh(file)?;
+impl Mounted {
+    /// Changes a file's content. With `drop_privileges` its set-user-ID and set-group-ID bits, as far as they are known, are cleared before,
+    /// so that no other content runs with them whatever fails, and those that another client has set meanwhile afterwards.
+    fn changing(
+        &self,
+        drop_privileges: bool,
+        client: &mut Client,
+        file: &mut File,
+        change: impl FnOnce(&mut Client, &mut File) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.make_unprivileged_if(drop_privileges, client, file)?;
+        change(client, file)?;
+        self.make_unprivileged_if(drop_privileges, client, file)
     }
-    changing(drop_privileges, client, file, change)
-}
 
-/// Clears a file's set-user-ID and set-group-ID bits, if that is `wanted` and it has them.
-fn make_unprivileged_if(wanted: bool, client: &mut Client, file: &mut File) -> Result<(), Error> {
-    let mode = unprivileged(file.node.attributes.mode).filter(|_| wanted);
-    if let Some(mode) = mode {
-        let set = SetAttributes {
-            mode: Some(mode),
-            ..SetAttributes::default()
-        };
-        file.node.attributes = client.set_attributes(file.node.object, set)?;
+    /// The same for changes that are so rare that the file's mode is read again first.
+    pub(crate) fn changing_again(
+        &self,
+        drop_privileges: bool,
+        client: &mut Client,
+        file: &mut File,
+        change: impl FnOnce(&mut Client, &mut File) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if drop_privileges {
+            client.refresh(file)?;
+        }
+        self.changing(drop_privileges, client, file, change)
     }
-    Ok(())
+
+    /// Clears a file's set-user-ID and set-group-ID bits, if that is `wanted` and it has them.
+    fn make_unprivileged_if(
+        &self,
+        wanted: bool,
+        client: &mut Client,
+        file: &mut File,
+    ) -> Result<(), Error> {
+        let mode = unprivileged(file.node.attributes.mode).filter(|_| wanted);
+        if let Some(mode) = mode {
+            let set = SetAttributes {
+                mode: Some(mode),
+                ..SetAttributes::default()
+            };
+            file.node.attributes = client.set_attributes(file.node.object, set)?;
+            self.caches.forget(file.node.object);
+        }
+        Ok(())
+    }
 }
 
 /// The mode without its set-user-ID and set-group-ID bits, if it has them.

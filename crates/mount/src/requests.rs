@@ -22,14 +22,13 @@ use crate::clients::User;
 use crate::lock_flags::LockFlags;
 use crate::locks::KernelLock;
 use crate::operations::{Mounted, New};
-use crate::unlisted::Asked;
 use crate::xattrs::XattrReply;
 
 /// Most bytes of one read or write.
 const MAX_TRANSFER: u32 = 1 << 20;
 /// Bytes of a block, in which the kernel counts space.
 const BLOCK_BYTES: u32 = 4096;
-/// The kernel keeps no names and attributes, since other clients may have changed them.
+/// The kernel keeps no names, and no attributes that are not under a lease, since other clients may have changed them.
 const NOT_KEPT: Duration = Duration::ZERO;
 const O_EXCL: i32 = rustix::fs::OFlags::EXCL.bits() as i32;
 const O_TRUNC: i32 = rustix::fs::OFlags::TRUNC.bits() as i32;
@@ -78,23 +77,9 @@ fn mode_bits(mode: u32) -> u16 {
     (mode & 0o7777) as u16
 }
 
-fn reply_entry(outcome: Outcome<Shown>, reply: ReplyEntry) {
-    match outcome {
-        Ok(shown) => reply.entry(&NOT_KEPT, &for_kernel(&shown), Generation(0)),
-        Err(failed) => reply.error(failed.into()),
-    }
-}
-
 fn reply_empty(outcome: Outcome, reply: ReplyEmpty) {
     match outcome {
         Ok(()) => reply.ok(),
-        Err(failed) => reply.error(failed.into()),
-    }
-}
-
-fn reply_attributes(outcome: Outcome<Shown>, reply: ReplyAttr) {
-    match outcome {
-        Ok(shown) => reply.attr(&NOT_KEPT, &for_kernel(&shown)),
         Err(failed) => reply.error(failed.into()),
     }
 }
@@ -108,6 +93,23 @@ fn reply_sized(outcome: Outcome<XattrReply>, reply: ReplyXattr) {
 }
 
 impl RequestHandler {
+    fn reply_entry(&self, outcome: Outcome<Shown>, reply: ReplyEntry) {
+        match outcome {
+            Ok(shown) => self.mounted.caches.reply_with(&shown, |time| {
+                reply.entry_with_ttls(time, &NOT_KEPT, &for_kernel(&shown), Generation(0));
+            }),
+            Err(failed) => reply.error(failed.into()),
+        }
+    }
+
+    fn reply_attributes(&self, outcome: Outcome<Shown>, reply: ReplyAttr) {
+        match outcome {
+            Ok(shown) => (self.mounted.caches)
+                .reply_with(&shown, |time| reply.attr(time, &for_kernel(&shown))),
+            Err(failed) => reply.error(failed.into()),
+        }
+    }
+
     /// A handle that no other open file has, of a file that is opened with these flags. A file that is appended to does not go through the
     /// kernel's cache, as the kernel does not know where its end is.
     fn handle(&self, flags: i32) -> (FileHandle, FopenFlags) {
@@ -139,6 +141,13 @@ impl Filesystem for RequestHandler {
                 tracing::debug!(?wanted, "the kernel does not have it");
             }
         }
+        if !config.capabilities().contains(InitFlags::FUSE_POSIX_ACL) {
+            // What it lets users look up may be what the server refuses them by a list.
+            tracing::warn!(
+                "the kernel does not check access control lists: names and attributes are not cached"
+            );
+            self.mounted.caches.end();
+        }
         if self.lock_flags.is_some()
             && config
                 .add_capabilities(InitFlags::FUSE_FLOCK_LOCKS)
@@ -161,6 +170,7 @@ impl Filesystem for RequestHandler {
     }
 
     fn destroy(&mut self) {
+        self.mounted.caches.end();
         let _ = self.ended.send(());
     }
 
@@ -168,14 +178,15 @@ impl Filesystem for RequestHandler {
         let found = self
             .mounted
             .lookup(user(request), object(parent), name.as_bytes());
-        reply_entry(found, reply);
+        self.reply_entry(found, reply);
     }
 
-    fn forget(&self, _: &Request, _: INodeNo, _: u64) {}
+    fn forget(&self, _: &Request, inode: INodeNo, _: u64) {
+        self.mounted.caches.note_known(object(inode), false);
+    }
 
-    fn getattr(&self, request: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let asked = Asked::now(request.pid());
-        reply_attributes(self.mounted.attributes(asked, object(inode)), reply);
+    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        self.reply_attributes(self.mounted.attributes(object(inode)), reply);
     }
 
     fn setattr(
@@ -205,8 +216,7 @@ impl Filesystem for RequestHandler {
             distribution: None,
         };
         let size = size.map(|size| (size, may_lose_privileges(request)));
-        let asked = Asked::now(request.pid());
-        reply_attributes(self.mounted.change(asked, object(inode), size, set), reply);
+        self.reply_attributes(self.mounted.change(object(inode), size, set), reply);
     }
 
     fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
@@ -240,7 +250,7 @@ impl Filesystem for RequestHandler {
         let made = self
             .mounted
             .make(maker(request, umask), object(parent), name.as_bytes(), &new);
-        reply_entry(made, reply);
+        self.reply_entry(made, reply);
     }
 
     fn mkdir(
@@ -258,7 +268,7 @@ impl Filesystem for RequestHandler {
         let made = self
             .mounted
             .make(maker(request, umask), object(parent), name.as_bytes(), &new);
-        reply_entry(made, reply);
+        self.reply_entry(made, reply);
     }
 
     fn symlink(
@@ -274,7 +284,7 @@ impl Filesystem for RequestHandler {
         let made = self
             .mounted
             .make(user(request), object(parent), name.as_bytes(), &new);
-        reply_entry(made, reply);
+        self.reply_entry(made, reply);
     }
 
     fn link(
@@ -289,7 +299,7 @@ impl Filesystem for RequestHandler {
         let made = self
             .mounted
             .make(user(request), object(parent), name.as_bytes(), &new);
-        reply_entry(made, reply);
+        self.reply_entry(made, reply);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {

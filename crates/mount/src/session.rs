@@ -17,6 +17,7 @@ use fuser::BackgroundSession;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
+use crate::caches::Caches;
 use crate::clients::Clients;
 use crate::forgotten::forget_by;
 use crate::lock_flags::LockFlags;
@@ -201,9 +202,11 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     let mut probe = causeway_fs::client::Client::connect(spec.configuration, spec.client.clone())?;
     probe.stat_object(ObjectId::ROOT)?;
     drop(probe);
-    let clients = Clients::connect(spec.configuration, &spec.client, spec.threads)?;
+    let caches = Caches::start(spec.configuration, &spec.client)?;
+    let leases = caches.leases();
+    let clients = Clients::connect(spec.configuration, &spec.client, spec.threads, leases)?;
     let io_servers = spec.configuration.io_servers();
-    let mounted = Arc::new(Mounted::new(clients, io_servers));
+    let mounted = Arc::new(Mounted::new(clients, caches, io_servers));
     watch_signals(&mounted).doing(what)?;
     let (sender, ended) = channel();
     let handler = RequestHandler {
@@ -222,6 +225,7 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
         let session = fuser::Session::new(handler, directory, &config)
             .and_then(fuser::Session::spawn)
             .map_err(|error| refused(what(), &error))?;
+        mounted.caches.set_kernel(session.notifier());
         // It is the first one.
         let _ = mounted
             .forgets

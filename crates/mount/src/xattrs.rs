@@ -1,13 +1,10 @@
 //! Extended attributes, as the kernel requests them.
 
-use std::time::Instant;
-
 use causeway_wire::fs::{AclKind, Errno, ObjectId, SetXattrMode};
 
 use crate::attributes::{Failed, Outcome};
 use crate::clients::User;
 use crate::operations::Mounted;
-use crate::unlisted::Asked;
 
 /// Kernels ask for this attribute before writes. It means nothing here: mounts are `nosuid`.
 const CAPABILITY: &[u8] = b"security.capability";
@@ -56,13 +53,9 @@ impl Mounted {
         };
         // A list may take the set-group-ID bit from an owner who is not in the group.
         let is_acl = AclKind::of_xattr(name).is_some();
-        let set = self.clients.for_user(user, is_acl, |client| {
+        self.clients.for_user(user, is_acl, |client| {
             client.set_xattr(object, name, value, mode)
-        });
-        if is_acl {
-            self.unlisted.note_list(object, Instant::now());
-        }
-        set
+        })
     }
 
     pub(crate) fn xattr(
@@ -77,7 +70,7 @@ impl Mounted {
         }
         let value = match AclKind::of_xattr(name) {
             // The kernel asks for it whenever it checks permissions, on behalf of anybody.
-            Some(kind) => self.acl(Asked::now(user.pid), object, kind)?,
+            Some(kind) => self.acl(object, kind)?,
             None => self
                 .clients
                 .for_user(user, false, |client| client.xattr(object, name))?,
@@ -85,8 +78,10 @@ impl Mounted {
         sized(value, size)
     }
 
-    fn acl(&self, asks: Asked, object: ObjectId, kind: AclKind) -> Outcome<Vec<u8>> {
-        if kind == AclKind::Access && self.unlisted.take(object, asks) {
+    fn acl(&self, object: ObjectId, kind: AclKind) -> Outcome<Vec<u8>> {
+        // The kernel keeps the reply until the attributes' lease ends or it asks for them again.
+        let cached = self.caches.node(object);
+        if kind == AclKind::Access && cached.is_some_and(|(node, _)| node.acl.is_none()) {
             return Err(Failed(Errno::ENODATA));
         }
         let found = self.clients.own(|client| {

@@ -109,9 +109,9 @@ fn fs_request(bytes: &[u8]) {
 
 /// The same of replies. A refusal of another format does not count as a reply of its own, for every request.
 fn fs_reply(bytes: &[u8]) {
-    if let Ok((reply, capability, format)) = fs::Reply::from_bytes_with(bytes) {
+    if let Ok((reply, granted, format)) = fs::Reply::from_bytes_with(bytes) {
         assert!(
-            reply.to_bytes_with(&capability, format) == bytes,
+            reply.to_bytes_with(&granted, format) == bytes,
             "another encoding: {reply:?}"
         );
         assert_eq!(fs::Reply::refusal_of(bytes, format), None);

@@ -44,6 +44,7 @@ fn request(slot: u16, sequence: u64, operation: Operation) -> Request {
         caller: Caller::default(),
         capability: None,
         opening: None,
+        holder: None,
         operation,
     }
 }

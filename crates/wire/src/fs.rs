@@ -23,6 +23,7 @@ mod codec;
 mod errno;
 pub mod formats;
 mod identity;
+mod leases;
 mod locks;
 mod moment;
 mod needs;
@@ -30,6 +31,7 @@ mod objects;
 mod opens;
 mod place;
 mod regions;
+mod reply;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -43,19 +45,20 @@ pub use identity::{
     Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
     MAX_SERVER_NAME_BYTES, ServerIdentity, Target,
 };
+pub use leases::{Leased, MAX_RECALLED};
 pub use locks::{Lock, LockFamily, LockHolder, LockRange};
 pub use moment::Moment;
 pub use objects::{
-    Attributes, Body, DataFault, Distribution, DistributionHint, Entry, Kind, Node, ObjectId,
-    ObjectPath, ScrubPosition, SetAttributes, SetXattrMode, StripedFile, Timestamp, XattrName,
+    Attributes, Body, CheckCursor, DataFault, Distribution, DistributionHint, Entry, Kind,
+    MAX_NAME_BYTES, Node, ObjectId, ObjectPath, ScrubPosition, SetAttributes, SetXattrMode,
+    StripedFile, Timestamp, XattrName,
 };
 pub use opens::{MAX_NAMED_FILES, OpenHandle, Opening};
 pub use place::Place;
 pub use regions::{Reach, Region, Regions};
+pub use reply::ReplyBody;
 pub use sums::WantedSums;
 
-/// Longest name of a directory entry, in bytes.
-pub const MAX_NAME_BYTES: usize = 255;
 /// Longest path in one request, and longest target of a symbolic link, in bytes.
 pub const MAX_PATH_BYTES: usize = 4096;
 /// Largest content of a file that lives beside its metadata, in bytes.
@@ -98,17 +101,12 @@ pub struct Request {
     /// If the file that the operation finds or makes is opened, for whom: of [`Operation::Lookup`], [`Operation::GetNode`] and
     /// [`Operation::Create`]. Formats before [`formats::OPENS`] leave it out.
     pub opening: Option<Opening>,
+    /// The program's number as a holder of leases, if it has any ([`Operation::HoldLeases`]): it asks for leases on what the
+    /// operation reads, and its own leases on what the operation changes are not recalled. Formats before [`formats::LEASES`] leave it
+    /// out.
+    pub holder: Option<u128>,
     /// The operation.
     pub operation: Operation,
-}
-
-/// How far a check of the name space has come. Cursors are ordered as the check proceeds: by phase, then by key.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CheckCursor {
-    /// Which kind of record is being checked, counted in the order of the check.
-    pub phase: u8,
-    /// The last record of that kind that has been checked.
-    pub key: Vec<u8>,
 }
 
 /// All operations. Metadata first, then data, then the whole server.
@@ -459,6 +457,23 @@ pub enum Operation {
         files: Vec<OpenHandle>,
     },
 
+    /// From a program that caches what it has leases on: tells under which tag it waits for the next recall, and which
+    /// recalls it has carried out. The next recall is sent to it by the connection of this request, as a reply with
+    /// [`ReplyBody::Recall`]. Returns [`ReplyBody::Done`].
+    HoldLeases {
+        /// The program: a number chosen at random.
+        holder: u128,
+        /// The tag. A program chooses each once.
+        recalls: u64,
+        /// The number of the last recall that it has carried out, 0 if none.
+        ended: u64,
+    },
+    /// From a program that caches nothing any more: all of its leases end. Returns [`ReplyBody::Done`].
+    EndLeases {
+        /// See [`Operation::HoldLeases`].
+        holder: u128,
+    },
+
     /// Lists striped files in the order of their numbers. Returns [`ReplyBody::StripedFiles`].
     ListStriped {
         /// Only those behind this one.
@@ -646,148 +661,4 @@ pub struct Failure {
     pub errno: Errno,
     /// What failed, where and why; may be empty where the number suffices.
     pub message: String,
-}
-
-/// An operation's result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReplyBody {
-    /// It is done.
-    Done,
-    /// An object.
-    Node(Box<Node>),
-    /// A part of a directory.
-    Entries {
-        /// In the order of names.
-        entries: Vec<Entry>,
-        /// There are no entries after the last one.
-        end: bool,
-    },
-    /// Bytes were moved.
-    Transferred {
-        /// How many were written, or found before the datafile's end.
-        bytes: u64,
-        /// The datafile's size afterwards.
-        size: u64,
-        /// Microseconds that the server spent moving bytes from or to the client's memory.
-        copy_us: u32,
-        /// Microseconds that the server spent reading or writing the datafile. Where the client's
-        /// memory is mapped, this includes the one copy that there is.
-        storage_us: u32,
-        /// Small data that was read.
-        inline: Vec<u8>,
-        /// Sums of the first whole blocks of the one region that was read, never 0 (see
-        /// [`crate::datafile::Sums`]). The server has verified all blocks that have none.
-        sums: Vec<u32>,
-    },
-    /// Objects.
-    Objects(Vec<ObjectId>),
-    /// Datafiles with their sizes.
-    Datafiles {
-        /// In the order of their numbers.
-        datafiles: Vec<(ObjectId, u64)>,
-        /// There are no datafiles after the last one.
-        end: bool,
-    },
-    /// Striped files.
-    StripedFiles {
-        /// In the order of their numbers.
-        files: Vec<StripedFile>,
-        /// There are no files after the last one.
-        end: bool,
-    },
-    /// One path each of objects.
-    Paths(Vec<ObjectPath>),
-    /// What is wrong with datafiles.
-    Faults(Vec<DataFault>),
-    /// Orphans were removed.
-    OrphansRemoved {
-        /// How many were deleted.
-        deleted: u64,
-        /// How many were moved aside, because it is not proven that they are not needed.
-        moved: u64,
-    },
-    /// Where the data of a datafile go on.
-    Data {
-        /// The first bytes at or behind the offset that may be anything else than zeros; absent if none follow.
-        first: Option<Region>,
-    },
-    /// An extended attribute's value.
-    Xattr(Vec<u8>),
-    /// Names of extended attributes.
-    XattrNames(Vec<XattrName>),
-    /// How many bytes of a datafile are stored, in whole blocks of 4 KiB.
-    Stored(u64),
-    /// A part of a datafile is a hole.
-    Punched {
-        /// Where to continue, if not all of the requested part was done.
-        next: Option<u64>,
-    },
-    /// The present time on the server's host.
-    Clock(Moment),
-    /// It is the client's turn to append.
-    Turn {
-        /// The turn. Later ones have higher numbers, over all files.
-        turn: u64,
-        /// The file, whose end stays where it is for other appenders.
-        node: Box<Node>,
-    },
-    /// The lock is held, and the client waits for it.
-    LockWaits,
-    /// A lock that conflicts with the tested one.
-    LockHolder {
-        /// One of those locks; absent if there is none.
-        holder: Option<LockHolder>,
-    },
-    /// A part of the stored data was verified.
-    Scrubbed {
-        /// Where to continue; absent at the end.
-        next: Option<ScrubPosition>,
-        /// Bytes that were verified.
-        bytes: u64,
-        /// Datafiles whose end was reached.
-        datafiles: u64,
-        /// What is wrong.
-        faults: Vec<DataFault>,
-    },
-    /// A batch of the name space was checked.
-    Checked {
-        /// Where to continue; `None` at the end.
-        next: Option<CheckCursor>,
-        /// Records that were checked.
-        records: u64,
-        /// The errors found, in words.
-        findings: Vec<String>,
-        /// How many of them were repaired.
-        mended: u64,
-    },
-    /// How much the metadata server stores.
-    MetadataStatus {
-        /// Objects of all kinds.
-        objects: u64,
-        /// Datafiles whose removal is still to be done.
-        removals: u64,
-        /// Object numbers below this have been assigned…
-        numbers: u64,
-        /// … except those in these gaps: first number and end of each (see [`crate::store::Gaps`]).
-        gaps: Vec<(ObjectId, u64)>,
-    },
-    /// How much an I/O server stores.
-    StorageStatus {
-        /// Bytes of its storage.
-        total: u64,
-        /// Bytes that are free for Causeway.
-        free: u64,
-        /// Bytes written and read since its start.
-        written: u64,
-        /// See `written`.
-        read: u64,
-        /// Requests in progress.
-        busy: u32,
-        /// Datafiles that were moved aside, and are kept for a while.
-        aside: u64,
-        /// Bytes of these.
-        aside_bytes: u64,
-    },
-    /// A server's identity.
-    Hello(Box<Greeting>),
 }

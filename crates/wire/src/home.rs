@@ -7,6 +7,7 @@
 //! | `enrolled` | [`Enrollment`]: which metadata have given it which number |
 //! | `metadata/failed-syncs`, `data/failed-syncs` | [`FailedSyncs`]: how often the disk failed to sync |
 //! | `metadata/turns` | [`TurnsSetAside`]: which numbers turns to append may have had |
+//! | `metadata/leases` | [`LeasesGiven`]: that clients may hold leases |
 //! | `capability-versions` | [`VersionsSetAside`]: which versions capabilities may have had |
 //!
 //! Each is lines of a name, a space and a value; the first line is the file's kind and format. A text is
@@ -350,6 +351,28 @@ impl VersionsSetAside {
     }
 }
 
+/// That leases on names and attributes may be good which a metadata server has given, also one that runs no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeasesGiven {
+    /// None of them is good for longer, in milliseconds; at most [`LeasesGiven::HIGHEST`].
+    pub below_ms: u64,
+}
+
+impl LeasesGiven {
+    /// The largest value that is accepted.
+    pub const HIGHEST: u64 = 3_600_000;
+
+    /// The file's text.
+    pub fn to_text(&self) -> String {
+        below_text("leases", self.below_ms)
+    }
+
+    /// Reads what [`LeasesGiven::to_text`] wrote.
+    pub fn parse(text: &str) -> Result<Self, Unreadable> {
+        parse_below("leases", text, Self::HIGHEST).map(|below_ms| Self { below_ms })
+    }
+}
+
 /// The text of a file of this kind, which contains one number.
 fn below_text(kind: &'static str, below: u64) -> String {
     format!("{}\nbelow {below:016x}\n", first_line(kind))
@@ -387,6 +410,7 @@ mod tests {
     const ENROLLMENT: &str = "causeway-enrollment 2\nindex 3\nincarnation 0000000000000008\n";
 
     const VERSIONS: &str = "causeway-capability-versions 2\nbelow 000000000000000d\n";
+    const LEASES: &str = "causeway-leases 2\nbelow 0000000000001388\n";
     const TURNS: &str = "causeway-turns 2\nbelow 000000000000000c\n";
 
     fn identity() -> DirectoryIdentity {
@@ -428,6 +452,10 @@ mod tests {
         assert_eq!(versions.to_text(), VERSIONS);
         assert_eq!(VersionsSetAside::parse(VERSIONS), Ok(versions));
         assert!(VersionsSetAside::parse(TURNS).is_err());
+        let leases = LeasesGiven { below_ms: 5000 };
+        assert_eq!(leases.to_text(), LEASES);
+        assert_eq!(LeasesGiven::parse(LEASES), Ok(leases));
+        assert!(LeasesGiven::parse(&LEASES.replace("00001388", "10001388")).is_err());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! tests say so and do nothing.
 
 mod acls;
+mod coherence;
 mod ends;
 mod files;
 mod flock;

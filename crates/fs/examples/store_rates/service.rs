@@ -133,6 +133,7 @@ fn request(number: u64, operation: Operation) -> Request {
         caller: Caller::default(),
         capability: None,
         opening: None,
+        holder: None,
         operation,
     }
 }

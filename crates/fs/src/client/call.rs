@@ -15,6 +15,8 @@ pub(crate) struct Call {
     pub(super) slot: Option<u16>,
     /// For whom the file is opened that it finds or makes.
     pub(super) opening: Option<Opening>,
+    /// What it reads is to be cached.
+    pub(super) asks_lease: bool,
 }
 
 /// The content of a request.
@@ -34,6 +36,7 @@ impl Call {
             body: Body::Plain(operation),
             slot: None,
             opening: None,
+            asks_lease: false,
         }
     }
 
@@ -44,6 +47,7 @@ impl Call {
             body: Body::Plain(operation),
             slot: Some(slot),
             opening: None,
+            asks_lease: false,
         }
     }
 
@@ -76,6 +80,7 @@ impl Call {
             body: Body::Data(kind, piece),
             slot: None,
             opening: None,
+            asks_lease: false,
         }
     }
 }

@@ -81,6 +81,8 @@ pub(crate) fn unexpected_reply(reply: &ReplyBody) -> CallError {
         ReplyBody::XattrNames(_) => "names of extended attributes",
         ReplyBody::LockWaits => "that a lock is not free",
         ReplyBody::LockHolder { .. } => "who has a lock",
+        ReplyBody::NoEntry => "that a name does not exist",
+        ReplyBody::Recall { .. } => "a recall of leases",
         ReplyBody::Stored(_) => "how much is stored",
         ReplyBody::Punched { .. } => "how far a hole was made",
         ReplyBody::Hello(_) => "a greeting",

@@ -8,6 +8,7 @@ use causeway_wire::fs::{Caller, Errno};
 
 use super::call_error::CallError;
 use super::held::HeldFiles;
+use super::leases::Leases;
 use super::locks::Locks;
 use super::options::{ClientOptions, own_identity};
 use super::rpc::{Interrupter, Rpc};
@@ -35,6 +36,7 @@ pub struct Client {
 pub(crate) struct Shared {
     pub(crate) locks: Arc<Locks>,
     held: Arc<HeldFiles>,
+    leases: Option<Arc<Leases>>,
 }
 
 impl Shared {
@@ -47,7 +49,16 @@ impl Shared {
         Ok(Self {
             locks: Arc::new(Locks::new(configuration, options)),
             held: Arc::new(held),
+            leases: None,
         })
+    }
+
+    /// The same for a program that caches names and attributes.
+    pub(crate) fn with_leases(self, leases: Arc<Leases>) -> Self {
+        Self {
+            leases: Some(leases),
+            ..self
+        }
     }
 }
 
@@ -66,8 +77,9 @@ impl Client {
         shared: &Shared,
     ) -> Result<Self, Error> {
         let caller = options.caller.unwrap_or_else(own_identity);
-        let rpc = Rpc::new(configuration, caller, options.only_scheme.as_deref())
+        let mut rpc = Rpc::new(configuration, caller, options.only_scheme.as_deref())
             .map_err(|error| error.during("connect", configuration.name.as_bytes()))?;
+        rpc.leases.clone_from(&shared.leases);
         Ok(Self {
             rpc,
             metadata: configuration.metadata_server(),

@@ -7,7 +7,7 @@
 //! Reading order: `connection` (what a client is), `call`, `call_error`, `rpc`, `pending` and `replies` (requests, replies,
 //! repetition), `session`, `link`, `introduce` and `identity` (which server is at an address), `file`, `nodes`, `names` and
 //! `xattrs` (the name space), `transfer` (which bytes go where), `io` (reading and writing), `append` (writing behind the end),
-//! `locks`, `lock_state` and `lock_thread` (locks that exclude other clients), `held`, `held_state` and `held_thread` (files that are kept while they are open), `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing),
+//! `locks`, `lock_state` and `lock_thread` (locks that exclude other clients), `held`, `held_state` and `held_thread` (files that are kept while they are open), `leases`, `lease_cache` and `lease_thread` (names and attributes that are cached), `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing),
 //! `verifiers` and `losses` (writes that were lost before a sync), `maintain` (for operators), `stages` (where the time goes).
 
 mod allocation;
@@ -25,6 +25,9 @@ mod holes;
 mod identity;
 mod introduce;
 mod io;
+mod lease_cache;
+mod lease_thread;
+mod leases;
 mod link;
 mod lock_state;
 mod lock_thread;
@@ -52,6 +55,8 @@ pub use connection::Client;
 pub(crate) use connection::Shared;
 pub use file::{CreateOptions, File};
 pub use identity::Layout;
+pub use lease_cache::{Named, Seen};
+pub use leases::Leases;
 pub use lock_state::LockOwner;
 pub use locks::{Locks, PendingLock};
 pub use maintain::{Checked, CheckedFiles, Orphans, OrphansGone, Scrubbed, ServerFault, Space};

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Memory, OpError, OpId, PeerError, RegionDescriptor};
+use causeway_wire::fs::formats::Granted;
 use causeway_wire::fs::{Capability, Errno, Failure, Reply, ReplyBody, Target};
 
 use super::call::{Body, Call};
@@ -65,8 +66,8 @@ pub(super) struct Attempt {
 
 /// The outcome of an attempt.
 pub(super) enum Outcome {
-    /// The server has carried the request out, and has given the client this capability.
-    Reply(ReplyBody, Option<Capability>),
+    /// The server has carried the request out, and has granted the client this.
+    Reply(ReplyBody, Granted),
     /// The server has refused the request, for this reason.
     Failed(Failure),
     /// The server does not speak the request's format; this one is its highest.
@@ -180,7 +181,7 @@ impl Attempt {
             Ok((_, _, format)) if format != self.format => {
                 malformed(format!("it has format {format}, not its request's"))
             }
-            Ok((Reply { result: Ok(body) }, capability, _)) => Outcome::Reply(body, capability),
+            Ok((Reply { result: Ok(body) }, granted, _)) => Outcome::Reply(body, granted),
             Ok((
                 Reply {
                     result: Err(failure),

@@ -1,6 +1,6 @@
 //! The outcomes of calls: replies, failures that are worth another attempt, the time-out.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_bmi::{Completion, OpError, PeerError};
 use causeway_wire::formats::Formats;
@@ -60,12 +60,16 @@ impl Rpc {
                 pending.unacknowledged.set_clock(clock, now);
                 return;
             }
-            Outcome::Reply(reply, capability) => {
+            Outcome::Reply(reply, granted) => {
                 // An I/O server has none to give, and must not take away those that are good.
                 if server == self.metadata {
-                    self.keep_capability(capability, attempt.sent);
+                    self.keep_capability(granted.capability, attempt.sent);
                 }
-                pending.state = State::Done(Ok(reply));
+                self.lease = granted.lease_ms.map(|ms| Duration::from_millis(ms.into()));
+                pending.state = State::Done(match reply {
+                    ReplyBody::NoEntry => Err(self.error_at(server, Errno::ENOENT, "")),
+                    reply => Ok(reply),
+                });
                 return;
             }
             Outcome::Refused(format, failure) => {

@@ -24,6 +24,7 @@ use super::call::{Body, Call};
 use super::call_error::CallError;
 use super::held_capabilities::Capabilities;
 use super::identity::Layout;
+use super::leases::Leases;
 use super::link::{Known, Link};
 use super::pending::{Attempt, PendingCall, State, results};
 use super::transfer::{IoKind, Piece};
@@ -95,6 +96,10 @@ pub(crate) struct Rpc {
     /// Set when all calls are to end at once.
     interrupted: Arc<AtomicBool>,
     pub(super) spare_replies: Vec<Memory>,
+    /// By which the program caches names and attributes, if it does.
+    pub(super) leases: Option<Arc<Leases>>,
+    /// The time of the lease that the last reply has given, if any.
+    pub(super) lease: Option<Duration>,
 }
 
 impl Rpc {
@@ -154,6 +159,8 @@ impl Rpc {
             writes: 0,
             interrupted: Arc::default(),
             spare_replies: Vec::new(),
+            leases: None,
+            lease: None,
         })
     }
 
@@ -302,6 +309,8 @@ impl Rpc {
     pub(crate) fn call_all(&mut self, calls: Vec<Call>) -> Vec<Result<ReplyBody, CallError>> {
         let mut now = Instant::now();
         let deadline = now + self.timeout;
+        self.lease = None;
+        let mut altered = self.begin_changes(&calls);
         let mut pending_calls = self.start_calls(calls, None, now);
         loop {
             if self.introduce_all(&mut pending_calls, deadline) {
@@ -316,6 +325,7 @@ impl Rpc {
                     .iter_mut()
                     .for_each(PendingCall::detach_memory);
                 self.note_unconfirmed(&pending_calls);
+                self.end_changes(&mut altered, &pending_calls);
                 self.was_unfinished = pending_calls.iter().any(|pending| pending.unfinished);
                 return results(pending_calls);
             }
@@ -488,6 +498,7 @@ impl Rpc {
             caller: self.caller.clone(),
             capability: self.capability_for(pending, &operation),
             opening: pending.call.opening.clone(),
+            holder: self.holder_of(&pending.call),
             operation,
         };
         let reply = self

@@ -73,11 +73,6 @@ impl Client {
             .map_err(|error| error.during(verb, subject))
     }
 
-    /// Whether the metadata server has access control lists: the nodes of others say of no object that it has one.
-    pub fn knows_acls(&self) -> bool {
-        self.rpc.formats(self.rpc.metadata).highest >= ACLS
-    }
-
     /// An object's access control list, or what new entries of a directory get. An object that has none of its own has the access list that
     /// says what its mode does: then this is `None`.
     pub fn acl(&mut self, object: ObjectId, kind: AclKind) -> Result<Option<Acl>, Error> {

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::access::{self, AccessText};
+use super::leases::{self, LeasesText};
 use super::nodes::{self, NodesEntry};
 use super::source::{Source, check_key_file};
 use super::types::{
@@ -45,6 +46,7 @@ struct FileText {
     distribution: Option<DistributionText>,
     access: Option<AccessText>,
     agent: Option<AgentText>,
+    leases: Option<LeasesText>,
     nodes: Option<Spanned<NodesText>>,
     #[serde(default)]
     server: Vec<Spanned<ServerText>>,
@@ -125,6 +127,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
         checksums: raw.checksums.unwrap_or(true),
         tcp_connections: tcp_connections(&source, raw.tcp_connections.as_ref())?,
         access,
+        leases: leases::time(&source, raw.leases)?,
         open_files: open_files(&source, raw.open_files.as_ref())?,
         servers,
     };

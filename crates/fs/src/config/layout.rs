@@ -5,8 +5,8 @@ use std::path::Path;
 use causeway_wire::fs::DistributionHint;
 
 use super::types::{
-    AccessRules, Configuration, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT,
-    Durability, MAX_SERVERS, ServerEntry,
+    AccessRules, Configuration, DEFAULT_LEASE_TIME, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE,
+    DEFAULT_TIMEOUT, Durability, MAX_SERVERS, ServerEntry,
 };
 
 /// Port of a host's first server where none is given; further servers count up.
@@ -159,6 +159,7 @@ impl Configuration {
             tcp_connections: 0,
             access: AccessRules::default(),
             agent_socket: None,
+            leases: DEFAULT_LEASE_TIME,
             open_files: DEFAULT_OPEN_FILES,
             servers: Vec::new(),
         }

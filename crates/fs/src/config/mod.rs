@@ -1,13 +1,14 @@
 //! The configuration: one short TOML file, the same on every node.
 //!
 //! [`Configuration`] (in `types`) is what every program works with; `file` reads and checks the text and gives every error its
-//! line; `text` writes it (`source`, `units`, `uid_text`, `uids` and `access` are parts of both); `nodes` is what it says of nodes, and `membership` reads the files that it names for them; `layout` makes configurations from a list of hosts
+//! line; `text` writes it (`source`, `units`, `uid_text`, `uids`, `access` and `leases` are parts of both); `nodes` is what it says of nodes, and `membership` reads the files that it names for them; `layout` makes configurations from a list of hosts
 //! or for one machine.
 
 mod access;
 mod file;
 mod key;
 mod layout;
+mod leases;
 mod membership;
 mod nodes;
 mod source;
@@ -22,6 +23,7 @@ mod tests;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use causeway_bmi::agent::Agent;
 use causeway_sys::secret::Secret;
@@ -33,8 +35,8 @@ pub use membership::read_revoked;
 pub use nodes::{NodesEntry, parse_public_key, public_key_digits};
 pub use types::{
     AccessRules, AuditLevel, CapabilityRule, ConfigError, Configuration,
-    DEFAULT_CAPABILITY_LIFETIME, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT,
-    Durability, MAX_SERVERS, ServerEntry,
+    DEFAULT_CAPABILITY_LIFETIME, DEFAULT_LEASE_TIME, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE,
+    DEFAULT_TIMEOUT, Durability, MAX_SERVERS, ServerEntry,
 };
 pub use uids::UidRules;
 
@@ -179,6 +181,12 @@ impl Configuration {
             })
         };
         self.access.server_key_file.as_ref().map(read).transpose()
+    }
+
+    /// How long a lease on names and attributes is good: half of the time-out at most, so that a change that waits for a client that
+    /// does not reply is made in time.
+    pub fn lease_time(&self) -> Duration {
+        self.leases.min(self.timeout / 2)
     }
 
     /// Index of the metadata server.

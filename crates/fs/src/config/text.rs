@@ -1,9 +1,9 @@
 //! Writes a configuration as text.
 
-use super::access;
 use super::nodes::{NodesEntry, public_key_digits};
 use super::types::{Configuration, DEFAULT_OPEN_FILES, Durability, ServerEntry};
 use super::units::{duration, quoted, size};
+use super::{access, leases};
 
 /// The file's text, with comments that explain it.
 pub(super) fn print(configuration: &Configuration) -> String {
@@ -64,7 +64,7 @@ checksums = {checksums}
 servers = {servers}
 # 0: files start on different servers; n: all start on the n-th.
 start = {start}
-{access}{agent}{nodes}{entries}",
+{access}{agent}{leases}{nodes}{entries}",
         name = quoted(&configuration.name),
         id = configuration.id,
         timeout = duration(configuration.timeout),
@@ -75,6 +75,7 @@ start = {start}
         start = distribution.start,
         access = access::print(&configuration.access),
         agent = agent.unwrap_or_default(),
+        leases = leases::print(configuration.leases),
         entries = configuration
             .servers
             .iter()

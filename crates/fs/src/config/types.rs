@@ -18,6 +18,8 @@ pub const DEFAULT_CAPABILITY_LIFETIME: Duration = Duration::from_secs(60);
 const DEFAULT_TELL_TIMEOUT: Duration = Duration::from_millis(500);
 /// Files that one program has open at most, where no number is given.
 pub const DEFAULT_OPEN_FILES: usize = 1 << 16;
+/// How long leases on names and attributes are good at most, where nothing else is said.
+pub const DEFAULT_LEASE_TIME: Duration = Duration::from_secs(5);
 /// Most servers of one file system: indices of I/O servers are 16 bits wide.
 pub const MAX_SERVERS: usize = 4096;
 
@@ -48,6 +50,8 @@ pub struct Configuration {
     pub tcp_connections: u8,
     /// Rights to files and the audit log.
     pub access: AccessRules,
+    /// How long leases are good by which clients cache names and attributes; see [`Configuration::lease_time`].
+    pub leases: Duration,
     /// Most files that the metadata server keeps open for one program.
     pub open_files: usize,
     /// The servers, metadata server and I/O servers.

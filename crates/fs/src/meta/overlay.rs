@@ -40,6 +40,11 @@ impl Overlay {
         }
     }
 
+    /// The keys that were changed since [`Overlay::begin`]; some may be among them twice.
+    pub(super) fn changed(&self) -> impl Iterator<Item = &[u8]> {
+        self.undo.iter().map(|(key, _)| key.as_slice())
+    }
+
     pub(super) fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
         self.change(key, Some(value));
     }

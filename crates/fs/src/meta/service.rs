@@ -3,23 +3,22 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Body, Caller, DistributionHint, Errno, Failure, Generation, Incarnation, MAX_STUFFED_BYTES,
-    ObjectId, Operation, Reply, ReplyBody, Request, Target, Timestamp,
+    Body, Caller, DistributionHint, Errno, Failure, Generation, Incarnation, Leased,
+    MAX_STUFFED_BYTES, ObjectId, Operation, Reply, ReplyBody, Request, Target, Timestamp,
 };
 use causeway_wire::store::{
-    COUNTERS_KEY, Counter, Counters, GAPS_KEY, Gaps, MAX_GAPS, NEXT_OBJECT_KEY, ObjectRecord,
+    COUNTERS_KEY, Counter, Counters, GAPS_KEY, Gaps, Key, MAX_GAPS, NEXT_OBJECT_KEY, ObjectRecord,
     PROGRAMS_KEY, SUPERBLOCK_KEY, Superblock, object_key,
 };
 
+use super::cache_leases::CacheLeases;
 use super::change::Change;
-use super::check;
 use super::fault::{Outcome, corrupt, fail};
-use super::files::Written;
 use super::layout::{self, Layout};
-use super::names::NewFile;
 use super::opens::{Opens, Registered};
 use super::overlay::Overlay;
 use super::query::{Query, read_counters, read_record};
@@ -33,11 +32,13 @@ use crate::failed_syncs::FailureCount;
 use crate::files::sync_name;
 use crate::locks;
 
+mod dispatch;
 mod reader;
 mod recovery;
 pub(super) mod removals;
 mod space;
 
+use dispatch::dispatch;
 pub use reader::Reader;
 use reader::{Shared, SharedLayout, current, register_opening};
 
@@ -68,6 +69,14 @@ fn binds_datafiles(request: &Request) -> bool {
     )
 }
 
+/// What has become of a request.
+#[derive(Clone)]
+pub(crate) enum Executed {
+    Reply(Reply),
+    /// Nothing: it would alter this, and clients have leases on some of it.
+    Waits(Vec<Leased>),
+}
+
 type Opener = Box<dyn Fn() -> Result<Arc<dyn Store>, StoreError> + Send>;
 
 /// The metadata of one file system. See the module for how it is driven.
@@ -85,6 +94,7 @@ pub struct Service {
     pub(super) counters: Counters,
     sessions: Sessions,
     opens: Arc<Opens>,
+    caches: Arc<CacheLeases>,
     next_object: u64,
     reserved_until: u64,
     /// Numbers below this are not used any more.
@@ -154,6 +164,7 @@ impl Service {
             );
         }
         let opens = Arc::new(Opens::new(settings.open_files));
+        let caches = Arc::new(CacheLeases::new(settings.lease_time));
         let mut service = Self {
             settings,
             open,
@@ -166,6 +177,7 @@ impl Service {
             counters: Counters::default(),
             sessions: Sessions::default(),
             opens,
+            caches,
             next_object: 0,
             reserved_until: 0,
             least_object: 0,
@@ -193,6 +205,11 @@ impl Service {
     /// The files that programs have open.
     pub(crate) fn opens(&self) -> &Arc<Opens> {
         &self.opens
+    }
+
+    /// The leases on names and attributes.
+    pub(crate) fn caches(&self) -> &Arc<CacheLeases> {
+        &self.caches
     }
 
     /// Whether the store takes no changes until it has been opened again.
@@ -249,8 +266,23 @@ impl Service {
     }
 
     /// Executes requests in order and commits their changes, together as far as there is room for a commit
-    /// of that size. The replies are in the same order; what they promise holds when the call returns.
+    /// of that size. The replies are in the same order; what they promise holds when the call returns. A change of what
+    /// clients have leases on fails with [`Errno::RETRY`].
     pub fn apply(&mut self, requests: &[Request], now: Timestamp) -> Vec<Reply> {
+        let reply = |executed| match executed {
+            Executed::Reply(reply) => reply,
+            Executed::Waits(_) => Reply {
+                result: fail(Errno::RETRY, "clients have leases on what it changes"),
+            },
+        };
+        self.execute_all(requests, now)
+            .into_iter()
+            .map(reply)
+            .collect()
+    }
+
+    /// As [`Service::apply`], and returns what changes alter that must wait for the leases of clients.
+    pub(crate) fn execute_all(&mut self, requests: &[Request], now: Timestamp) -> Vec<Executed> {
         let mut replies = Vec::with_capacity(requests.len());
         let mut rest = requests;
         while !rest.is_empty() {
@@ -261,19 +293,20 @@ impl Service {
             replies.extend(self.apply_batch(batch, now));
             rest = others;
         }
-        let openings = requests
-            .iter()
-            .filter_map(|request| request.opening.as_ref());
+        // The others open files later.
+        let executed = requests.iter().zip(&replies);
+        let executed = executed.filter(|(_, executed)| matches!(executed, Executed::Reply(_)));
+        let openings = executed.filter_map(|(request, _)| request.opening.as_ref());
         self.opens
             .settle(openings.map(|opening| (opening.session, opening.handle)));
         replies
     }
 
-    fn apply_batch(&mut self, requests: &[Request], now: Timestamp) -> Vec<Reply> {
+    fn apply_batch(&mut self, requests: &[Request], now: Timestamp) -> Vec<Executed> {
         if let Err(failure) = self.recover() {
-            let reply = Reply {
+            let reply = Executed::Reply(Reply {
                 result: Err(failure),
-            };
+            });
             return vec![reply; requests.len()];
         }
         if requests
@@ -282,18 +315,23 @@ impl Service {
         {
             self.make_room();
         }
+        self.caches.lock().begin_batch();
         let replies = match self.try_apply(requests, now) {
             Ok(replies) => {
                 self.trim_journals();
                 replies
             }
-            Err(failure) => self.replies_after_failure(requests, failure),
+            Err(failure) => {
+                let replies = self.replies_after_failure(requests, failure).into_iter();
+                replies.map(Executed::Reply).collect()
+            }
         };
+        self.caches.lock().end_batch();
         self.opens.end_batch();
         replies
     }
 
-    fn try_apply(&mut self, requests: &[Request], now: Timestamp) -> Outcome<Vec<Reply>> {
+    fn try_apply(&mut self, requests: &[Request], now: Timestamp) -> Outcome<Vec<Executed>> {
         let store = self.store()?;
         let mut state = Overlay::new(store.snapshot()?);
         let before = self.counters;
@@ -339,21 +377,21 @@ impl Service {
         request: &Request,
         now: Timestamp,
         room: &Room,
-    ) -> Reply {
+    ) -> Executed {
         let query = Query {
             view: &*state,
             caller: &request.caller,
         };
         if let Some(result) = query.execute(&request.operation) {
             let result = result.and_then(|reply| self.opened(request, reply));
-            return Reply { result };
+            return Executed::Reply(Reply { result });
         }
         let admitted = self
             .sessions
             .admit(&*state, request, self.settings.max_sessions);
         if let Verdict::Done(Reply { result }) = admitted {
             let result = result.and_then(|reply| self.opened(request, reply));
-            return Reply { result };
+            return Executed::Reply(Reply { result });
         }
         state.begin();
         let before = self.counters;
@@ -364,8 +402,15 @@ impl Service {
             }
             Room::Removals(_) | Room::Enough => {
                 let has_room = *room == Room::Enough;
-                self.change(state, request, has_room, now)
-                    .and_then(|reply| self.opened(request, reply))
+                let changed = self.change(state, request, has_room, now);
+                if changed.is_ok()
+                    && let Err(alters) = self.admit(state, request)
+                {
+                    state.roll_back();
+                    self.counters = before;
+                    return Executed::Waits(alters);
+                }
+                changed.and_then(|reply| self.opened(request, reply))
             }
         };
         let result = match result {
@@ -379,7 +424,18 @@ impl Service {
         };
         let reply = Reply { result };
         self.sessions.remember(state, request, &reply);
-        reply
+        Executed::Reply(reply)
+    }
+
+    /// Notes what a request has changed in `state`, unless clients other than its own have leases on that.
+    fn admit(&self, state: &Overlay, request: &Request) -> Result<(), Vec<Leased>> {
+        let alters = state.changed().filter_map(|key| match Key::parse(key) {
+            Ok(Key::Object(object)) => Some(Leased::Attributes(object)),
+            Ok(Key::Entry(directory, name)) => Some(Leased::Entry(directory, name)),
+            _ => None,
+        });
+        let mut caches = self.caches.lock();
+        caches.admit(request.holder, alters, Instant::now())
     }
 
     fn change(
@@ -668,109 +724,4 @@ fn needs_space(operation: &Operation) -> bool {
             | Operation::AcceptServer { .. }
             | Operation::DrainServer { .. }
     )
-}
-
-fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<ReplyBody> {
-    match operation {
-        Operation::Create {
-            place,
-            exclusive,
-            mode,
-            distribution,
-            content,
-        } => change.create(&NewFile {
-            place,
-            exclusive: *exclusive,
-            mode: *mode,
-            distribution: *distribution,
-            content,
-        }),
-        Operation::MakeDirectory {
-            place,
-            mode,
-            distribution,
-        } => change.make_directory(place, *mode, *distribution),
-        Operation::SymbolicLink { place, target } => change.symbolic_link(place, target),
-        Operation::MakeSpecial {
-            place,
-            kind,
-            mode,
-            device,
-        } => change.make_special(place, *kind, *mode, *device),
-        Operation::HardLink { object, place } => change.hard_link(*object, place),
-        Operation::Rename {
-            from,
-            to,
-            no_replace,
-        } => change.rename(from, to, *no_replace),
-        Operation::Exchange { first, second } => change.exchange(first, second),
-        Operation::Unlink { place, expected } => change.unlink(place, *expected),
-        Operation::RemoveDirectory { place, expected } => change.remove_directory(place, *expected),
-        Operation::SetAttributes { object, set } => change.set_attributes(*object, set),
-        Operation::Truncate { object, size } => change.truncate(*object, *size),
-        Operation::Grow { object, size } => change.grow(*object, *size),
-        Operation::FinishTruncate { object, version } => change.finish_truncate(*object, *version),
-        Operation::Extend {
-            object,
-            end,
-            modified,
-            version,
-            reached,
-            from,
-        } => {
-            let (end, modified, version) = (*end, *modified, *version);
-            let written = Written {
-                end,
-                modified,
-                version,
-                reached,
-                from: *from,
-            };
-            change.extend(*object, &written)
-        }
-        Operation::EndAppend {
-            object,
-            turn,
-            end,
-            modified,
-            version,
-            reached,
-        } => {
-            let (end, modified, version) = (*end, *modified, *version);
-            let written = Written {
-                end,
-                modified,
-                version,
-                reached,
-                // Behind the end: no hole in between.
-                from: 0,
-            };
-            change.end_append(*object, *turn, &written)
-        }
-        Operation::WriteStuffed {
-            object,
-            offset,
-            data,
-        } => change.write_stuffed(*object, Some(*offset), data),
-        Operation::Append { object, data } => change.write_stuffed(*object, None, data),
-        Operation::Filled { object, changed } => change.filled(*object, *changed),
-        Operation::BeginUnstuff { object } => change.begin_unstuff(*object),
-        Operation::FinishUnstuff { object } => change.finish_unstuff(*object),
-        Operation::AddServer { name } => change.add_server(name),
-        Operation::AcceptServer { name, generation } => change.accept_server(name, *generation),
-        Operation::DrainServer { name } => change.drain_server(name),
-        Operation::SetXattr {
-            object,
-            name,
-            value,
-            mode,
-        } => change.set_xattr(*object, name, value, *mode),
-        Operation::RemoveXattr { object, name } => change.remove_xattr(*object, name),
-        Operation::Commit => Ok(ReplyBody::Done),
-        Operation::Check { after, repair } => check::run(change, after.as_ref(), *repair),
-        _ => fail(
-            Errno::WRONG_SERVER,
-            "the metadata server keeps no datafiles",
-        ),
-    }
 }

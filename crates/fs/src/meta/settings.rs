@@ -1,8 +1,10 @@
 //! The settings of a metadata service.
 
+use std::time::Duration;
+
 use causeway_wire::fs::{DistributionHint, Generation, Incarnation};
 
-use crate::config::{DEFAULT_OPEN_FILES, Durability};
+use crate::config::{DEFAULT_LEASE_TIME, DEFAULT_OPEN_FILES, Durability};
 
 /// The settings of a metadata service.
 #[derive(Debug, Clone)]
@@ -32,6 +34,8 @@ pub struct Settings {
     pub max_sessions: usize,
     /// Most files that one program has open. Each takes some 150 bytes of memory.
     pub open_files: usize,
+    /// How long leases on names and attributes are good.
+    pub lease_time: Duration,
     /// Requests that need space are refused while the disk has fewer free bytes than this, or than the store needs to
     /// free space; those that free space are not.
     pub reserve_bytes: u64,
@@ -63,6 +67,7 @@ impl Default for Settings {
             max_links: 65_000,
             max_sessions: 1 << 19,
             open_files: DEFAULT_OPEN_FILES,
+            lease_time: DEFAULT_LEASE_TIME,
             reserve_bytes: 0,
             format: Format::Allowed,
         }

@@ -69,6 +69,7 @@ impl Bench {
             caller: self.caller.clone(),
             capability: None,
             opening: None,
+            holder: None,
             operation,
         }
     }

@@ -402,6 +402,7 @@ mod tests {
             caller: Caller::default(),
             capability: None,
             opening: None,
+            holder: None,
             operation: causeway_wire::fs::Operation::StorageStatus,
         }
     }

@@ -6,7 +6,8 @@ use causeway_bmi::{Addr, Completion, END_OF_CONNECTION, Memory, OpId, Posted};
 use causeway_wire::fs::{Errno, Failure, ObjectId, Operation, Reply, ReplyBody, Request};
 
 use super::append_turns::{Waiting, Watched};
-use super::events::{Loop, Purpose};
+use super::events::Loop;
+use super::purpose::Purpose;
 use super::ticket::{ReplyTo, Ticket};
 use crate::error::failure;
 

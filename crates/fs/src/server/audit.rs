@@ -351,6 +351,7 @@ mod tests {
                 caller: Caller::default(),
                 capability: None,
                 opening: None,
+                holder: None,
                 operation,
             };
             let mut audit = Audit::new(AuditLevel::Changes, Instant::now());

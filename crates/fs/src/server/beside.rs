@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use causeway_wire::fs::{Errno, Failure, Operation, Reply, Request};
+use causeway_wire::fs::{Errno, Failure, Leased, Operation, Reply, Request};
 
 use super::background::Wakeup;
 use super::revocation::Revoker;
@@ -12,7 +12,7 @@ use crate::clock;
 use crate::config::Configuration;
 use crate::error::failure;
 use crate::locks::lock;
-use crate::meta::Service;
+use crate::meta::{Executed, Service};
 
 /// The service as several threads share it.
 pub(super) type SharedService = Arc<Mutex<Service>>;
@@ -20,8 +20,15 @@ pub(super) type SharedService = Arc<Mutex<Service>>;
 /// What threads with a client of their own have: the configuration, the service, and what capabilities are made with.
 pub(super) type Ours = (Configuration, SharedService, Signer);
 
-/// Where the replies of threads beside the loop go.
-pub(super) type Deliver = Arc<dyn Fn(Vec<(Ticket, Reply)>) + Send + Sync>;
+/// Where the results of threads beside the loop go.
+pub(super) type Deliver = Arc<dyn Fn(Vec<(Ticket, Finished)>) + Send + Sync>;
+
+/// What has become of a request.
+pub(super) enum Finished {
+    Reply(Reply),
+    /// It would alter this, on which clients have leases, and is to be carried out once these have ended.
+    Waits(Box<Request>, Vec<Leased>),
+}
 
 /// Notified after changes that give threads beside the loop something to do.
 #[derive(Clone, Default)]
@@ -41,11 +48,11 @@ pub(super) fn apply(
     service: &Mutex<Service>,
     wakeups: &Wakeups,
     batch: Vec<(Ticket, Request)>,
-) -> Vec<(Ticket, Reply)> {
+) -> Vec<(Ticket, Finished)> {
     let (tickets, requests): (Vec<Ticket>, Vec<Request>) = batch.into_iter().unzip();
-    let replies = lock(service).apply(&requests, clock::now());
-    let mut done = requests.iter().zip(&replies);
-    if done.any(|(request, reply)| removes(&request.operation, reply)) {
+    let executed = lock(service).execute_all(&requests, clock::now());
+    let mut done = requests.iter().zip(&executed);
+    if done.any(|(request, executed)| removes(&request.operation, executed)) {
         wakeups.reclaimer.notify();
     }
     if requests
@@ -54,11 +61,19 @@ pub(super) fn apply(
     {
         wakeups.registrar.notify();
     }
-    tickets.into_iter().zip(replies).collect()
+    let finished = requests.into_iter().zip(executed);
+    let finished = finished.map(|(request, executed)| match executed {
+        Executed::Reply(reply) => Finished::Reply(reply),
+        Executed::Waits(alters) => Finished::Waits(Box::new(request), alters),
+    });
+    tickets.into_iter().zip(finished).collect()
 }
 
 /// Whether datafiles may have to be removed afterwards.
-fn removes(operation: &Operation, reply: &Reply) -> bool {
+fn removes(operation: &Operation, executed: &Executed) -> bool {
+    let Executed::Reply(reply) = executed else {
+        return false;
+    };
     match operation {
         Operation::Unlink { .. }
         | Operation::Rename { .. }

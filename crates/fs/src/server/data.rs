@@ -10,6 +10,7 @@ use causeway_wire::fs::{
     Rights, ScrubPosition,
 };
 
+use super::beside::Finished;
 use super::error::storage_failure;
 use super::events::{Done, EntryState, Loop};
 use super::io::Requester;
@@ -178,7 +179,8 @@ impl Loop {
             let result = punched
                 .map(|next| ReplyBody::Punched { next })
                 .map_err(failed);
-            mailbox.put(Done::Replies(vec![(ticket, Reply { result })]));
+            let finished = Finished::Reply(Reply { result });
+            mailbox.put(Done::Requests(vec![(ticket, finished)]));
         });
         Ok(None)
     }
@@ -207,7 +209,8 @@ impl Loop {
         let mailbox = self.mailbox();
         self.pool.run(move |scratch| {
             let result = task(&store, scratch);
-            mailbox.put(Done::Replies(vec![(ticket, Reply { result })]));
+            let finished = Finished::Reply(Reply { result });
+            mailbox.put(Done::Requests(vec![(ticket, finished)]));
         });
         Ok(None)
     }

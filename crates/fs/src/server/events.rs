@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 use causeway_bmi::{Bmi, Completion, Context, Memory, Posted, Unexpected, Waker};
 use causeway_sys::waits;
 use causeway_wire::codec::Malformed;
-use causeway_wire::fs::formats::{FORMATS, format_of_refusal, refusal_text};
+use causeway_wire::fs::formats::{FORMATS, Granted, format_of_refusal, refusal_text};
 use causeway_wire::fs::{
-    Caller, Capability, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody,
-    Request, ServerIdentity, Target,
+    Caller, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody, Request,
+    ServerIdentity, Target,
 };
 use causeway_wire::home::Enrollment;
 
@@ -19,16 +19,18 @@ use super::access::Access;
 use super::append_turns::{Appends, set_turns_aside};
 use super::audit::{Audit, Told};
 use super::background::Background;
-use super::beside::{Deliver, Wakeups};
+use super::beside::{Deliver, Finished, Wakeups};
 use super::callers::{Callers, check_operator};
 use super::follow_up::FollowUp;
 use super::home::Home;
 use super::io::Job;
+use super::lease_state::{LeaseState, WATCHES_HOLDERS};
 use super::lock_state::{LockState, WATCHES_LOCKS};
 use super::metadata::{Metadata, first_number};
 use super::nodes::NodeRules;
 use super::open_programs::{Programs, WATCHES_OPENS};
 use super::piece_io::PieceResult;
+use super::purpose::Purpose;
 use super::staging::Staging;
 use super::stop::StopHandle;
 use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
@@ -94,6 +96,7 @@ pub(super) struct Loop {
     pub(super) appends: Appends,
     pub(super) locks: LockState,
     pub(super) programs: Programs,
+    pub(super) leases: LeaseState,
     pub(super) turns_seen: TurnsSeen,
     // Threads beside the loop stop before the metadata, and all before the directory is released.
     beside: Vec<Background>,
@@ -125,8 +128,8 @@ pub(super) enum EntryState {
 
 /// A result of another thread.
 pub(super) enum Done {
-    /// A request.
-    Replies(Vec<(Ticket, Reply)>),
+    /// Requests.
+    Requests(Vec<(Ticket, Finished)>),
     /// A piece of a job, and how many bytes were found.
     Piece(Ticket, usize, crate::data::fault::Result<PieceResult>),
     /// The check of datafiles that may be marked clean.
@@ -149,45 +152,6 @@ impl Mailbox {
     }
 }
 
-/// [`Purpose::Watch`] in a `user` number.
-const WATCH: u64 = 0xffff;
-
-/// What a completion belongs to, as the message layer's `user` number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
-    Reply,
-    List,
-    Piece(usize),
-    /// A receive that ends with its client's connection; the number stands in the place of a ticket's.
-    Watch,
-}
-
-impl Purpose {
-    pub(super) fn user(self, ticket: Ticket) -> u64 {
-        let low = match self {
-            Self::Reply => 0,
-            Self::List => 1,
-            Self::Piece(index) => 2 + index as u64,
-            Self::Watch => WATCH,
-        };
-        u64::from(ticket.generation) << 32 | u64::from(ticket.slot) << 16 | low
-    }
-
-    fn parse(user: u64) -> (Ticket, Self) {
-        let ticket = Ticket {
-            slot: (user >> 16) as u16,
-            generation: (user >> 32) as u32,
-        };
-        let purpose = match user & 0xffff {
-            0 => Self::Reply,
-            1 => Self::List,
-            WATCH => Self::Watch,
-            low => Self::Piece(low as usize - 2),
-        };
-        (ticket, purpose)
-    }
-}
-
 /// Opens the metadata and starts the threads that work on them beside the loop.
 fn open_metadata(
     configuration: &Configuration,
@@ -196,7 +160,7 @@ fn open_metadata(
     mailbox: Mailbox,
 ) -> Result<(Metadata, Vec<Background>), String> {
     let wakeups = Wakeups::default();
-    let deliver: Deliver = Arc::new(move |replies| mailbox.put(Done::Replies(replies)));
+    let deliver: Deliver = Arc::new(move |finished| mailbox.put(Done::Requests(finished)));
     let generation = home.identity().generation;
     let metadata = Metadata::open(
         &home.metadata(),
@@ -247,6 +211,10 @@ impl Loop {
             first_turn = set_turns_aside(&home.metadata(), first_number(SystemTime::now()))
                 .map_err(|error| format!("no numbers of turns can be set aside: {error}"))?;
         }
+        let leases = LeaseState::new(
+            entry.metadata.then(|| home.metadata()).as_deref(),
+            configuration.lease_time(),
+        );
         let identity = identity::of(&home, metadata.as_ref().map(Metadata::incarnation));
         if let Some(store) = &store {
             store.set_incarnation(identity.incarnation);
@@ -289,6 +257,7 @@ impl Loop {
             appends: Appends::new(first_turn, configuration.timeout / 2),
             locks: LockState::default(),
             programs: Programs::default(),
+            leases,
             turns_seen: TurnsSeen::default(),
             beside,
             metadata,
@@ -305,7 +274,8 @@ impl Loop {
             if stop_by.is_none() && self.stop.is_stopping() {
                 stop_by = Some(Instant::now() + LAST_REQUESTS);
             }
-            if stop_by.is_some_and(|by| self.busy() == 0 || Instant::now() >= by) {
+            let is_idle = self.busy() == 0 && self.leases.waits.is_empty();
+            if stop_by.is_some_and(|by| is_idle || Instant::now() >= by) {
                 break;
             }
             let takes_more = stop_by.is_none() && self.busy() < MAX_REQUESTS;
@@ -330,7 +300,9 @@ impl Loop {
                 }
             }
             self.show_refused();
+            self.go_on_with_changes();
             self.apply_metadata_batch();
+            self.tell_holders();
             self.take_overdue_turns();
             self.go_on_with_locks();
             self.tell_lock_clients();
@@ -358,7 +330,8 @@ impl Loop {
         }
         let client_check = (self.busy() > 0).then_some(self.client_check_at);
         let due = client_check.into_iter().chain(stop_by);
-        let due = due.chain(self.next_overdue_turn()).min();
+        let due = due.chain(self.next_overdue_turn());
+        let due = due.chain(self.next_lease_end()).min();
         let deadline = due.into_iter().chain(self.next_cleaning()).min();
         let left = |deadline: Instant| deadline.saturating_duration_since(self.round_at);
         if due.is_none() && self.staging.has_idle() {
@@ -410,12 +383,16 @@ impl Loop {
                 caller: Caller::default(),
                 capability: None,
                 opening: None,
+                holder: None,
                 operation: Operation::Commit,
             };
             if let Some(Reply { result }) = metadata.now(request) {
                 result.map_err(at_end)?;
             }
             metadata.expect_no_open_files();
+            if metadata.caches().lock().is_empty(Instant::now()) {
+                self.leases.mark.clear();
+            }
         }
         self.metadata = None;
         if let Some(store) = &self.store {
@@ -433,9 +410,10 @@ impl Loop {
         metadata.wrapping_add(data)
     }
 
-    /// Requests in progress.
+    /// Requests in progress, apart from changes that wait for leases to end: those must not keep the messages from being taken
+    /// that end leases.
     pub(super) fn busy(&self) -> usize {
-        self.entries.len() - self.free.len()
+        (self.entries.len() - self.free.len()).saturating_sub(self.leases.waits.len())
     }
 
     /// Opens an entry for a request whose reply comes later.
@@ -493,6 +471,9 @@ impl Loop {
             Purpose::Watch if ticket.slot == WATCHES_OPENS => {
                 self.open_watch_ended(ticket, &completion);
             }
+            Purpose::Watch if ticket.slot == WATCHES_HOLDERS => {
+                self.holder_watch_ended(ticket, &completion);
+            }
             Purpose::Watch => self.watch_ended(ticket, &completion),
             Purpose::List => self.list_arrived(ticket, completion.result),
             Purpose::Piece(index) => self.piece_transferred(ticket, index, completion.result),
@@ -501,11 +482,7 @@ impl Loop {
 
     fn finished_elsewhere(&mut self, done: Done) {
         match done {
-            Done::Replies(replies) => {
-                for (ticket, reply) in replies {
-                    self.finish(ticket, reply);
-                }
-            }
+            Done::Requests(finished) => self.finish_all(finished),
             Done::Piece(ticket, index, result) => self.piece_stored(ticket, index, result),
             Done::Cleaned => self.cleaning = false,
         }
@@ -517,20 +494,24 @@ impl Loop {
             return;
         }
         self.note_finished(ticket);
-        let capability = self.capability_of(ticket, &reply);
+        self.note_made(ticket);
+        let granted = Granted {
+            capability: self.capability_of(ticket, &reply),
+            lease_ms: None,
+        };
         if let Some(entry) = self.close_entry(ticket) {
-            self.respond_with(entry.to, &reply, &capability);
+            self.respond_with(entry.to, &reply, &granted);
         }
     }
 
     /// Sends a reply, and frees the requester's address when it has been sent.
     pub(super) fn respond(&mut self, to: ReplyTo, reply: &Reply) {
-        self.respond_with(to, reply, &None);
+        self.respond_with(to, reply, &Granted::default());
     }
 
-    fn respond_with(&mut self, to: ReplyTo, reply: &Reply, capability: &Option<Capability>) {
+    fn respond_with(&mut self, to: ReplyTo, reply: &Reply, granted: &Granted) {
         self.note_outcome(to, reply);
-        let mut bytes = reply.to_bytes_with(capability, to.format);
+        let mut bytes = reply.to_bytes_with(granted, to.format);
         if bytes.len() > MAX_MESSAGE_BYTES {
             let result = Err(failure(
                 Errno::EMSGSIZE,
@@ -578,7 +559,10 @@ impl Loop {
             Ok(()) => self.dispatch(to, request),
             Err(failure) => Err(failure),
         };
-        let granted = self.access.granted.take();
+        let granted = Granted {
+            capability: self.access.granted.take(),
+            lease_ms: self.leases.granted_ms.take(),
+        };
         if let Some(result) = result.transpose() {
             self.respond_with(to, &Reply { result }, &granted);
         }
@@ -626,13 +610,13 @@ impl Loop {
                 timeout_s,
             } => {
                 if let Some(metadata) = &self.metadata {
-                    metadata.leases.extend(timeout_s)?;
+                    metadata.kept_replies.extend(timeout_s)?;
                 }
                 Ok(Some(self.greet(layout_from)))
             }
             Operation::EndSession => {
                 if let Some(metadata) = &self.metadata {
-                    metadata.leases.end(request.client);
+                    metadata.kept_replies.end(request.client);
                 }
                 Ok(Some(ReplyBody::Done))
             }
@@ -672,6 +656,12 @@ impl Loop {
             Operation::KeepFiles { session, files } => {
                 self.keep_files(to, session, &files).map(Some)
             }
+            Operation::HoldLeases {
+                holder,
+                recalls,
+                ended,
+            } => self.hold_leases(to, holder, recalls, ended).map(Some),
+            Operation::EndLeases { holder } => self.end_leases(holder).map(Some),
             Operation::AddServer { .. }
             | Operation::AcceptServer { .. }
             | Operation::DrainServer { .. } => {
@@ -706,7 +696,7 @@ impl Loop {
         request: Request,
     ) -> Result<Option<ReplyBody>, Failure> {
         self.check_metadata()?;
-        match self.read_metadata(&request) {
+        match self.read_leased(&request) {
             Some(reply) => {
                 self.grant_with(&request, to, &reply);
                 reply.result.map(Some)
@@ -740,19 +730,28 @@ impl Loop {
         let state = FollowUp::of(&request, to.format, self.node_number(to.from)).map(Box::new);
         let state = state.map_or(EntryState::Elsewhere, EntryState::Changing);
         let ticket = self.open_entry(to, state);
-        if let Some(metadata) = &mut self.metadata {
+        if let Some(until) = self.earlier_leases_end(&request) {
+            self.wait_until(ticket, request, until);
+        } else if let Some(metadata) = &mut self.metadata {
             metadata.take(ticket, request);
         }
         Ok(ticket)
     }
 
     fn apply_metadata_batch(&mut self) {
-        let replies = match &mut self.metadata {
+        let finished = match &mut self.metadata {
             Some(metadata) => metadata.apply_batch(),
             None => return,
         };
-        for (ticket, reply) in replies {
-            self.finish(ticket, reply);
+        self.finish_all(finished);
+    }
+
+    fn finish_all(&mut self, finished: Vec<(Ticket, Finished)>) {
+        for (ticket, finished) in finished {
+            match finished {
+                Finished::Reply(reply) => self.finish(ticket, reply),
+                Finished::Waits(request, alters) => self.wait_for_leases(ticket, request, alters),
+            }
         }
     }
 

@@ -249,6 +249,7 @@ impl Loop {
             caller: change.caller,
             capability: None,
             opening: None,
+            holder: None,
             operation: Operation::GetNode {
                 object: node.object,
                 content: false,

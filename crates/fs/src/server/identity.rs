@@ -97,6 +97,7 @@ mod tests {
             caller: Caller::default(),
             capability: None,
             opening: None,
+            holder: None,
             operation,
         }
     }

@@ -13,8 +13,9 @@ use causeway_wire::datafile::BLOCK_BYTES;
 use causeway_wire::fs::{Errno, Failure, ObjectId, Regions, Reply, ReplyBody, WantedSums};
 
 use super::error::storage_failure;
-use super::events::{Done, EntryState, Loop, Purpose};
+use super::events::{Done, EntryState, Loop};
 use super::piece_io::{PieceResult, read_piece};
+use super::purpose::Purpose;
 use super::regions::{LocalStream, RegionStream, RemoteStream, remote_bytes};
 use super::staging::BUFFER_BYTES;
 use super::ticket::{ReplyTo, Ticket};

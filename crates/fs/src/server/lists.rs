@@ -3,8 +3,9 @@
 use causeway_bmi::{Direction, Memory, OpError, Posted};
 use causeway_wire::fs::Errno;
 
-use super::events::{Loop, Purpose};
+use super::events::Loop;
 use super::io::{Job, MAX_INLINE, MemorySide, Step, too_much_inside, transfer_failure};
+use super::purpose::Purpose;
 use super::regions::{LIST_CHUNK, LocalStream, REGION_BYTES};
 use super::ticket::Ticket;
 use crate::error::failure;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use causeway_wire::fs::{Failure, Generation, Incarnation, Reply, Request};
 
-use super::beside::{Deliver, SharedService, Wakeups, apply, no_thread};
+use super::beside::{Deliver, Finished, SharedService, Wakeups, apply, no_thread};
 use super::revocation::Revocation;
 use super::scans::{Scanner, is_scan};
 use super::ticket::Ticket;
@@ -21,6 +21,7 @@ use crate::clock;
 use crate::config::{Configuration, Durability};
 use crate::failed_syncs::FailureCount;
 use crate::locks::{lock, wait_timeout_while, wait_while};
+use crate::meta::cache_leases::CacheLeases;
 use crate::meta::{Format, Layout, Leases, Reader, Service, Settings};
 use crate::threads::{AbortOnPanic, JoinOnDrop};
 
@@ -44,7 +45,8 @@ pub(super) struct Metadata {
     reader: Reader,
     failed_syncs: Option<Arc<FailureCount>>,
     /// How long replies are kept, which clients' time-outs extend.
-    pub(super) leases: Leases,
+    pub(super) kept_replies: Leases,
+    caches: Arc<CacheLeases>,
     wakeups: Wakeups,
     /// Changes of this wake-up, in a relaxed file system.
     batch: Vec<(Ticket, Request)>,
@@ -111,7 +113,8 @@ impl Metadata {
         service.skip_numbers(first_number(SystemTime::now()));
         let reader = service.reader();
         let failed_syncs = service.failed_syncs();
-        let leases = service.leases();
+        let kept_replies = service.leases();
+        let caches = Arc::clone(service.caches());
         let service = Arc::new(Mutex::new(service));
         let writer = match configuration.durability {
             Durability::Relaxed => None,
@@ -131,7 +134,8 @@ impl Metadata {
             service,
             reader,
             failed_syncs,
-            leases,
+            kept_replies,
+            caches,
             wakeups,
             batch: Vec::new(),
             writer,
@@ -160,6 +164,11 @@ impl Metadata {
     /// Has capabilities revoked at the I/O servers, then the reply delivered.
     pub(super) fn revoke(&self, revocation: Revocation) {
         self.wakeups.revoker.put(revocation);
+    }
+
+    /// The leases on names and attributes.
+    pub(super) fn caches(&self) -> &Arc<CacheLeases> {
+        &self.caches
     }
 
     /// What requests read.
@@ -229,8 +238,8 @@ impl Metadata {
         lock(&self.service).apply(&[request], clock::now()).pop()
     }
 
-    /// Makes the changes of this wake-up and returns their replies.
-    pub(super) fn apply_batch(&mut self) -> Vec<(Ticket, Reply)> {
+    /// Makes the changes of this wake-up and returns what has become of each.
+    pub(super) fn apply_batch(&mut self) -> Vec<(Ticket, Finished)> {
         if self.batch.is_empty() {
             return Vec::new();
         }
@@ -258,6 +267,7 @@ fn settings(configuration: &Configuration) -> Settings {
         distribution: configuration.default_distribution(),
         io_servers: configuration.io_names(),
         open_files: configuration.open_files,
+        lease_time: configuration.lease_time(),
         root_owner: (
             rustix::process::geteuid().as_raw(),
             rustix::process::getegid().as_raw(),
@@ -364,6 +374,7 @@ mod tests {
             caller: Caller::default(),
             capability: None,
             opening: None,
+            holder: None,
             operation: Operation::Commit,
         };
         (ticket, request)

@@ -160,6 +160,7 @@ mod tests {
                 ..Caller::default()
             },
             capability: None,
+            holder: None,
             opening: None,
             operation,
         }

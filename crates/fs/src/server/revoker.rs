@@ -10,7 +10,7 @@ use causeway_sys::waits;
 
 use super::access::kept;
 use super::background::{Background, Wake};
-use super::beside::{Deliver, Ours, SharedService};
+use super::beside::{Deliver, Finished, Ours, SharedService};
 use super::reclaim::connect;
 use super::revocation::{Revocation, Revoker};
 use super::undelivered::{Ends, Undelivered};
@@ -64,7 +64,8 @@ impl Work {
                 Wake::Notified => {
                     let revocations = self.revoker.take();
                     self.send(&revocations);
-                    let replies = revocations.into_iter().map(|one| (one.ticket, one.reply));
+                    let replies = revocations.into_iter();
+                    let replies = replies.map(|one| (one.ticket, Finished::Reply(one.reply)));
                     deliver(replies.collect());
                 }
             }

@@ -3,9 +3,9 @@
 
 use std::sync::mpsc::{Sender, channel};
 
-use causeway_wire::fs::{Failure, Operation, Reply, Request};
+use causeway_wire::fs::{Failure, Operation, Request};
 
-use super::beside::{Deliver, SharedService, Wakeups, apply, no_thread};
+use super::beside::{Deliver, Finished, SharedService, Wakeups, apply, no_thread};
 use super::ticket::Ticket;
 use crate::meta::Reader;
 use crate::threads::{AbortOnPanic, JoinOnDrop};
@@ -36,12 +36,12 @@ impl Scanner {
         let work = move || {
             let _guard = AbortOnPanic("scan");
             for (ticket, request) in arrived {
-                let replies: Vec<(Ticket, Reply)> = match reader.answer(&request) {
-                    Some(reply) => vec![(ticket, reply)],
+                let finished = match reader.answer(&request) {
+                    Some(reply) => vec![(ticket, Finished::Reply(reply))],
                     // A check that has found what must be repaired.
                     None => apply(&service, &wakeups, vec![(ticket, request)]),
                 };
-                deliver(replies);
+                deliver(finished);
             }
         };
         let thread = JoinOnDrop::spawn("scan", work).map_err(|error| no_thread("scan", &error))?;

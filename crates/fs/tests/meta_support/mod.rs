@@ -26,6 +26,7 @@ pub(crate) fn request(operation: Operation) -> Request {
         caller: Caller::default(),
         capability: None,
         opening: None,
+        holder: None,
         operation,
     }
 }

@@ -73,8 +73,9 @@ impl Other {
     ) -> Result<ReplyBody, Failure> {
         let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
         let caller = [user.as_raw(), group.as_raw(), 0].map(u32::to_le_bytes);
-        let umask_and_no_capability: &[u8] = match self.format {
-            13.. => &[0, 0, 0],
+        let umask_and_nothing_held: &[u8] = match self.format {
+            14.. => &[0, 0, 0, 0],
+            13 => &[0, 0, 0],
             12 => &[0],
             _ => &[],
         };
@@ -84,7 +85,7 @@ impl Other {
             &[slot as u8, 0],
             &slot.to_le_bytes(),
             &caller.concat(),
-            umask_and_no_capability,
+            umask_and_nothing_held,
             &operation.concat(),
         ];
         let reply = self.send(server, &rest.concat());

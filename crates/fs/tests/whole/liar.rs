@@ -104,6 +104,7 @@ impl Liar {
             },
             capability,
             opening: None,
+            holder: None,
             operation,
         }
     }
@@ -134,9 +135,9 @@ impl Liar {
     pub(crate) fn answer(&mut self, Sent { receive, reply }: Sent) -> Answer {
         let done = self.bmi.test(receive, GENEROUS).unwrap().expect("a reply");
         let len = done.result.unwrap() as usize;
-        let (reply, capability, _) =
+        let (reply, granted, _) =
             Reply::from_bytes_with(&reply[0].to_vec()[..len]).expect("a reply");
-        reply.result.map(|body| (body, capability))
+        reply.result.map(|body| (body, granted.capability))
     }
 
     /// Lets a server read this memory.

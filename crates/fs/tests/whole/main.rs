@@ -15,6 +15,7 @@ mod holes;
 mod identity;
 mod integrity;
 mod kills;
+mod leases;
 mod liar;
 mod locks;
 mod open_files;

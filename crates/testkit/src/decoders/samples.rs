@@ -11,6 +11,7 @@ use causeway_wire::fs::{
 use causeway_wire::{fs, home, store};
 
 mod datafiles;
+mod leases;
 mod locks;
 mod messages;
 mod methods;
@@ -368,20 +369,6 @@ fn operations() -> Vec<Operation> {
     ]
 }
 
-fn capability() -> fs::Capability {
-    fs::Capability {
-        object: ObjectId(7),
-        rights: fs::Rights::READ,
-        uid: 1000,
-        node: 0,
-        client: 0x0123_4567,
-        version: 1_700_000_000_000,
-        lifetime_ms: 60_000,
-        servers: 3,
-        mac: [9; fs::MAC_BYTES],
-    }
-}
-
 pub(super) fn requests() -> Vec<Vec<u8>> {
     let request = |operation| Request {
         reply_tag: 77,
@@ -399,8 +386,9 @@ pub(super) fn requests() -> Vec<Vec<u8>> {
             groups: vec![4, 27],
             umask: 0o022,
         },
-        capability: Some(capability()),
+        capability: Some(leases::capability()),
         opening: None,
+        holder: Some(7),
         operation,
     };
     let mut all: Vec<Vec<u8>> = (opens::requests().into_iter())
@@ -410,7 +398,10 @@ pub(super) fn requests() -> Vec<Vec<u8>> {
         })
         .map(|request| request.to_bytes(fs::formats::FORMATS))
         .collect();
-    for operation in operations().into_iter().chain(locks::operations()) {
+    for operation in (operations().into_iter())
+        .chain(locks::operations())
+        .chain(leases::operations())
+    {
         // Format 5 has no numbers of writes.
         let old = Formats::only(fs::formats::FORMATS.lowest);
         all.extend(
@@ -612,13 +603,17 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             message: "another format".into(),
         }),
     };
-    (results.into_iter().chain(locks::replies()))
-        .map(|result| {
-            let format = fs::formats::FORMATS.highest;
-            Reply { result: Ok(result) }.to_bytes_with(&Some(capability()), format)
-        })
-        .chain([4, 7, 9].map(|format| failure.to_bytes(format)))
-        .collect()
+    (results
+        .into_iter()
+        .chain(locks::replies())
+        .chain(leases::replies()))
+    .map(|result| {
+        let format = fs::formats::FORMATS.highest;
+        let granted = leases::granted();
+        Reply { result: Ok(result) }.to_bytes_with(&granted, format)
+    })
+    .chain([4, 7, 9].map(|format| failure.to_bytes(format)))
+    .collect()
 }
 
 pub(super) fn records() -> Vec<Vec<u8>> {

@@ -141,6 +141,8 @@ variants!(Operation, "operation", {
     // 120 stands in front of an operation with an opening.
     121 => CloseFiles { session: u128, handles: u64s(MAX_NAMED_FILES) },
     122 => KeepFiles { session: u128, files: list(16, MAX_NAMED_FILES) },
+    130 => HoldLeases { holder: u128, recalls: u64, ended: u64 },
+    131 => EndLeases { holder: u128 },
 
     // 128 was a greeting without a layout.
     129 => Hello { layout_from: u16, timeout_s: u32 },
@@ -197,6 +199,8 @@ variants!(ReplyBody, "reply body", {
     58 => Stored(bytes: u64),
     64 => LockWaits,
     65 => LockHolder { holder: option },
+    66 => NoEntry,
+    67 => Recall { number: u64, leases: list(9, MAX_RECALLED) },
 });
 
 variants!(Regions, "regions", {

@@ -29,9 +29,10 @@ use crate::formats::Formats;
 /// | 11 | files that are open: [`Request::opening`], [`Operation::CloseFiles`], [`Operation::KeepFiles`] |
 /// | 12 | capabilities, in requests and behind the bodies of replies |
 /// | 13 | capabilities in requests without what the request says itself; [`super::Errno::REVOKED`]; access control lists: extended attributes of their names, [`Node::acl`], [`Caller::umask`] |
+/// | 14 | leases: [`Request::holder`], the time of a lease behind the bodies of replies, [`Operation::HoldLeases`], [`Operation::EndLeases`] |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
-    highest: ACLS,
+    highest: LEASES,
 };
 
 /// The first format in which writes have numbers and servers report their clocks.
@@ -62,6 +63,8 @@ pub const SHORT_CAPABILITIES: u8 = 13;
 pub const REVOCATIONS: u8 = 13;
 /// The first format whose servers have access control lists.
 pub const ACLS: u8 = 13;
+/// The first format whose metadata servers give leases on names and attributes.
+pub const LEASES: u8 = 14;
 
 /// The name of this protocol in errors.
 const PROTOCOL: &str = "the file system's protocol";
@@ -75,6 +78,16 @@ const EXTEND: u8 = 14;
 const WRITE: u8 = 65;
 /// The number before an operation with an [`Opening`].
 const OPENING: u8 = 120;
+
+/// What a server grants beside the result of an operation.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Granted {
+    /// The right to an object's datafiles.
+    pub capability: Option<Capability>,
+    /// The time in milliseconds, from when the request was sent, for which the client has a lease: of a [`Operation::GetNode`] on the
+    /// object's attributes; of a [`Operation::Lookup`] of one name on the name and on the attributes of what it stands for.
+    pub lease_ms: Option<u32>,
+}
 
 impl Operation {
     /// The lowest format that has this operation.
@@ -110,6 +123,7 @@ impl Operation {
             | Operation::MakeSpecial { .. } => NODES,
             Operation::CloseFiles { .. } | Operation::KeepFiles { .. } => OPENS,
             Operation::Authorize | Operation::EndCapabilities { .. } => CAPABILITIES,
+            Operation::HoldLeases { .. } | Operation::EndLeases { .. } => LEASES,
             _ => FORMATS.lowest,
         }
     }
@@ -153,6 +167,9 @@ impl Request {
             }),
             CAPABILITIES => put_option(&self.capability, &mut out, Wire::encode),
             _ => {}
+        }
+        if formats.highest >= LEASES {
+            put_option(&self.holder, &mut out, |holder, out| out.u128(*holder));
         }
         if let Some(opening) = &self.opening
             && formats.highest >= OPENS
@@ -219,6 +236,10 @@ impl Request {
         let sequence = input.u64("sequence")?;
         let caller = take_caller(format, &mut input)?;
         let mut capability = take_shown(format, (caller.uid, client), &mut input)?;
+        let holder = match format >= LEASES && input.bool("holder")? {
+            true => Some(input.u128("holder")?),
+            false => None,
+        };
         let opening = take_opening(format, &mut input)?;
         let operation = take_operation(format, &mut input)?;
         input.finish()?;
@@ -236,6 +257,7 @@ impl Request {
             sequence,
             caller,
             capability,
+            holder,
             opening,
             operation,
         };
@@ -267,15 +289,15 @@ impl Request {
 }
 
 impl Reply {
-    /// Encodes the reply in this format, without a capability: what an earlier format does not have
-    /// is left out.
+    /// Encodes the reply in this format, without anything granted: what an earlier format does not
+    /// have is left out.
     pub fn to_bytes(&self, format: u8) -> Vec<u8> {
-        self.to_bytes_with(&None, format)
+        self.to_bytes_with(&Granted::default(), format)
     }
 
-    /// Encodes the reply in this format, with a capability if it is a success and the format has
-    /// them.
-    pub fn to_bytes_with(&self, capability: &Option<Capability>, format: u8) -> Vec<u8> {
+    /// Encodes the reply in this format, with what is granted if it is a success and as far as the
+    /// format has it.
+    pub fn to_bytes_with(&self, granted: &Granted, format: u8) -> Vec<u8> {
         let mut earlier =
             (format < NODES && self.lowest_format() >= NODES).then(|| self.for_earlier());
         if format < ACLS && self.has_acl() {
@@ -292,7 +314,10 @@ impl Reply {
                 out.u8(0);
                 result.encode(&mut out);
                 if format >= CAPABILITIES {
-                    put_option(capability, &mut out, Wire::encode);
+                    put_option(&granted.capability, &mut out, Wire::encode);
+                }
+                if format >= LEASES {
+                    put_option(&granted.lease_ms, &mut out, |ms, out| out.u32(*ms));
                 }
                 if format >= ACLS
                     && let ReplyBody::Node(node) | ReplyBody::Turn { node, .. } = result
@@ -313,15 +338,21 @@ impl Reply {
         Self::from_bytes_with(bytes).map(|(reply, _, format)| (reply, format))
     }
 
-    /// Decodes a reply, with the capability that comes with it.
-    pub fn from_bytes_with(bytes: &[u8]) -> Result<(Self, Option<Capability>, u8), Malformed> {
+    /// Decodes a reply, with what is granted with it.
+    pub fn from_bytes_with(bytes: &[u8]) -> Result<(Self, Granted, u8), Malformed> {
         let mut input = Reader::new(bytes);
         let format = take_format(&mut input)?;
-        let mut capability = None;
+        let mut granted = Granted::default();
         let result = match input.u8("reply kind")? {
             0 => {
                 let mut body = ReplyBody::decode(&mut input)?;
-                capability = take_optional(format >= CAPABILITIES, &mut input)?;
+                granted = Granted {
+                    capability: take_optional(format >= CAPABILITIES, &mut input)?,
+                    lease_ms: match format >= LEASES && input.bool("lease")? {
+                        true => Some(input.u32("time of a lease")?),
+                        false => None,
+                    },
+                };
                 if format >= ACLS
                     && let ReplyBody::Node(node) | ReplyBody::Turn { node, .. } = &mut body
                     && input.bool("access control list")?
@@ -338,12 +369,13 @@ impl Reply {
         if format < reply.lowest_format() {
             return unknown("reply body", format);
         }
-        Ok((reply, capability, format))
+        Ok((reply, granted, format))
     }
 
     /// The lowest format that has all of it.
     pub fn lowest_format(&self) -> u8 {
         match &self.result {
+            Ok(ReplyBody::NoEntry | ReplyBody::Recall { .. }) => LEASES,
             Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. }) if node.acl.is_some() => ACLS,
             Ok(ReplyBody::Stored(_)) => NODES,
             Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. })

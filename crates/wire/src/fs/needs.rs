@@ -73,6 +73,8 @@ impl Operation {
             | Self::CancelLock { .. }
             | Self::CloseFiles { .. }
             | Self::KeepFiles { .. }
+            | Self::HoldLeases { .. }
+            | Self::EndLeases { .. }
             | Self::Clock
             | Self::StorageStatus
             | Self::Hello { .. } => Needs::Nothing,

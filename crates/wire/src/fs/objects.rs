@@ -8,6 +8,9 @@ use super::acl::Acl;
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
+/// Longest name of a directory entry, in bytes.
+pub const MAX_NAME_BYTES: usize = 255;
+
 /// Names an object (file, directory, symbolic link, pipe, socket, device). Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(pub u64);
@@ -303,4 +306,13 @@ pub struct Entry {
     pub kind: Kind,
     /// The object's attributes, if requested.
     pub attributes: Option<Attributes>,
+}
+
+/// How far a check of the name space has come. Cursors are ordered as the check proceeds: by phase, then by key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CheckCursor {
+    /// Which kind of record is being checked, counted in the order of the check.
+    pub phase: u8,
+    /// The last record of that kind that has been checked.
+    pub key: Vec<u8>,
 }

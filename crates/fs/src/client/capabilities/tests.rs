@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use causeway_bmi::{Bmi, Config, InfoOption, Memory, Waker};
+use causeway_wire::fs::formats::Granted;
 use causeway_wire::fs::{
     Attributes, Caller, Distribution, Failure, Kind, MAC_BYTES, MAX_MESSAGE_BYTES, Moment, Node,
     Region, Reply, Request, Timestamp,
@@ -104,7 +105,11 @@ fn serve(mut bmi: Bmi, until: &AtomicBool) {
                 Ok((body, capability)) => (Ok(body), capability),
                 Err(failure) => (Err(failure), None),
             };
-            let bytes = Reply { result }.to_bytes_with(&capability, FORMATS.highest);
+            let granted = Granted {
+                capability,
+                lease_ms: None,
+            };
+            let bytes = Reply { result }.to_bytes_with(&granted, FORMATS.highest);
             let memory = [Memory::from_vec(bytes)];
             // A client that has ended needs none.
             let _ = bmi.post_send(message.from, &memory, request.reply_tag, context, 0);

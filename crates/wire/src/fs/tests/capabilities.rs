@@ -110,7 +110,10 @@ fn messages_have_capabilities_from_format_12_on() {
     let done = Reply {
         result: Ok(ReplyBody::Done),
     };
-    let given = Some(capability());
+    let given = Granted {
+        capability: Some(capability()),
+        lease_ms: None,
+    };
     let bytes = done.to_bytes_with(&given, FORMATS.highest);
     let expected = Ok((done.clone(), given.clone(), FORMATS.highest));
     assert_eq!(Reply::from_bytes_with(&bytes), expected);

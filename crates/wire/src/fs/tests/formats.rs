@@ -17,16 +17,17 @@ pub(super) fn from_hex(text: &str) -> Vec<u8> {
 /// A reply has these bytes behind its format, in every format.
 pub(super) fn golden_reply(reply: &Reply, expected: &str) {
     for format in FORMATS.lowest..=FORMATS.highest {
-        let no_capability = match reply.result.is_ok() && format >= CAPABILITIES {
-            true => "00",
-            false => "",
+        let nothing_granted = match reply.result.is_ok() {
+            true if format >= LEASES => "00 00",
+            true if format >= CAPABILITIES => "00",
+            _ => "",
         };
         let no_list = match reply.result {
             Ok(ReplyBody::Node(_) | ReplyBody::Turn { .. }) if format >= ACLS => "00",
             _ => "",
         };
         let bytes = from_hex(&format!(
-            "{format:02x} {expected} {no_capability} {no_list}"
+            "{format:02x} {expected} {nothing_granted} {no_list}"
         ));
         assert_eq!(hex(&reply.to_bytes(format)), hex(&bytes));
         assert_eq!(Reply::from_bytes(&bytes), Ok((reply.clone(), format)));
@@ -52,6 +53,7 @@ pub(super) fn request(operation: Operation) -> Request {
         },
         capability: None,
         opening: None,
+        holder: None,
         operation,
     }
 }
@@ -153,6 +155,8 @@ fn golden_requests_of_each_format() {
         (only(12), "0c", Operation::Authorize, "00 70".to_owned()),
         // With the caller's umask.
         (only(13), "0d", status.clone(), "0000 00 47".to_owned()),
+        // Without a holder.
+        (only(14), "0e", status.clone(), "0000 00 00 47".to_owned()),
     ];
     for (formats, first, operation, expected) in cases {
         let lowest = match formats.highest {
@@ -315,4 +319,53 @@ fn refusals_say_which_format_to_use_and_name_both_sides() {
     ] {
         assert_eq!(Reply::refusal_of(&bytes, highest), None);
     }
+}
+
+#[test]
+fn values_out_of_bounds_are_refused() {
+    let unknown = |result: Result<Operation, Malformed>| {
+        assert!(
+            matches!(result, Err(Malformed::Unknown { .. })),
+            "{result:?}"
+        );
+    };
+    for code in [0, 26, 63, 77, 84, 127, 128, 132, 255] {
+        unknown(Operation::from_bytes(&[code]));
+    }
+    let path = Place {
+        base: ObjectId(1),
+        path: vec![b'x'; MAX_PATH_BYTES + 1],
+    };
+    let too_large = Place::from_bytes(&path.to_bytes());
+    assert!(
+        matches!(too_large, Err(Malformed::TooLarge { .. })),
+        "{too_large:?}"
+    );
+    let caller = Caller {
+        groups: vec![0; MAX_GROUPS + 1],
+        ..Caller::default()
+    };
+    assert!(matches!(
+        Caller::from_bytes(&caller.to_bytes()),
+        Err(Malformed::TooLarge { .. })
+    ));
+    // No divisor that is zero reaches a client.
+    assert!(Distribution::from_bytes(&[0, 0, 0, 0, 1, 0, 0, 0, 0, 0]).is_err());
+    assert!(Distribution::from_bytes(&[1, 0, 0, 0, 0, 0, 0, 0]).is_err());
+    let time = Timestamp {
+        seconds: 0,
+        nanoseconds: 1_000_000_000,
+    };
+    assert!(Timestamp::from_bytes(&time.to_bytes()).is_err());
+    let other_protocol = [FORMATS.highest + 1, 0, 1];
+    assert!(Reply::from_bytes(&other_protocol).is_err());
+    let mut long = Reply {
+        result: Ok(ReplyBody::Done),
+    }
+    .to_bytes(FORMATS.highest);
+    long.resize(MAX_MESSAGE_BYTES + 1, 0);
+    assert!(matches!(
+        Reply::from_bytes(&long),
+        Err(Malformed::TooLarge { .. })
+    ));
 }

@@ -1,0 +1,258 @@
+//! Two mounts of one file system: what is changed by one is seen by the other with the next system call, although both cache.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use rustix::process::Signal;
+
+use super::{Mounted, can_mount};
+use crate::stand::{Stand, send};
+
+/// A look at a name, or that there is nothing.
+#[derive(Debug, PartialEq, Eq)]
+struct Look {
+    inode: u64,
+    mode: u32,
+    size: u64,
+    links: u64,
+    /// 512 bytes each.
+    blocks: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+    target: Option<OsString>,
+}
+
+fn look(at: &Path) -> Option<Look> {
+    let found = match fs::symlink_metadata(at) {
+        Ok(found) => found,
+        Err(error) => {
+            assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+            return None;
+        }
+    };
+    let target = found
+        .is_symlink()
+        .then(|| fs::read_link(at).unwrap().into_os_string());
+    let size = if found.is_dir() { 0 } else { found.len() };
+    Some(Look {
+        inode: found.ino(),
+        mode: found.mode(),
+        size,
+        links: found.nlink(),
+        blocks: found.blocks(),
+        modified: (found.mtime(), found.mtime_nsec()),
+        changed: (found.ctime(), found.ctime_nsec()),
+        target,
+    })
+}
+
+/// What all names are to be seen as.
+fn looks(mount: &Mounted, names: &[String]) -> BTreeMap<String, Option<Look>> {
+    let of = |name: &String| (name.clone(), look(&mount.at(name)));
+    names.iter().map(of).collect()
+}
+
+/// One change by a mount; which one, and of which names, the number says. Those that fail change nothing.
+fn change(mount: &Mounted, names: &[String], number: u64) {
+    let name = |which: u64| mount.at(&names[(which % names.len() as u64) as usize]);
+    let (first, second) = (name(number / 16), name(number / 512));
+    let mode = Permissions::from_mode(0o400 | ((number / 16) & 0o377) as u32);
+    let _ = match number % 16 {
+        0 | 1 => fs::write(&first, vec![b'x'; (number % 1000) as usize]),
+        2 => fs::remove_file(&first),
+        3 => fs::rename(&first, &second),
+        4 => fs::hard_link(&first, &second),
+        5 => fs::create_dir(&first),
+        6 => fs::remove_dir(&first),
+        7 => std::os::unix::fs::symlink(number.to_string(), &first),
+        8..=10 => fs::set_permissions(&first, mode),
+        11 | 12 => fs::File::options()
+            .append(true)
+            .open(&first)
+            .and_then(|file| std::io::Write::write_all(&mut &file, b"more")),
+        13 => fs::File::options()
+            .write(true)
+            .open(&first)
+            .and_then(|file| file.set_len(number % 70_000)),
+        14 => fs::remove_file(&second),
+        _ => fs::rename(&second, &first),
+    };
+}
+
+#[test]
+fn each_mount_sees_with_the_next_call_what_the_other_has_changed() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let mounts = [Mounted::new(&stand), Mounted::new(&stand)];
+    let names: Vec<String> = (0..6)
+        .map(|number| format!("name-{number}"))
+        .chain((0..3).map(|number| format!("sub/name-{number}")))
+        .collect();
+    fs::create_dir(mounts[0].at("sub")).unwrap();
+    let mut seed = 1u64;
+    for step in 0..600 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // So each has cached what it sees.
+        for mount in &mounts {
+            looks(mount, &names);
+        }
+        change(&mounts[step % 2], &names, seed >> 20);
+        // First the other one, and again what made the change.
+        let seen = looks(&mounts[1 - step % 2], &names);
+        let own = looks(&mounts[step % 2], &names);
+        assert_eq!(seen, own, "step {step}, change {}", seed >> 20);
+    }
+    // Directories, too: how many links and entries they have.
+    for name in ["", "sub"] {
+        let seen = mounts.each_ref().map(|mount| {
+            let found = fs::metadata(mount.at(name)).unwrap();
+            let entries = fs::read_dir(mount.at(name)).unwrap().count();
+            (found.nlink(), found.len(), entries, found.mtime_nsec())
+        });
+        assert_eq!(seen[0], seen[1]);
+    }
+}
+
+/// The kernel has the attributes of a file whose own mount changes what it has not asked for.
+#[test]
+fn a_mount_sees_what_its_own_changes_do_beside() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let mounts = [Mounted::new(&stand), Mounted::new(&stand)];
+    let [own, other] = mounts.each_ref().map(|mount| mount.at("file"));
+    let file = fs::File::create(&own).unwrap();
+    for len in [200_000, 300_000] {
+        std::io::Write::write_all(&mut &file, &vec![b'x'; len]).unwrap();
+        // Its times are stored with the next sync, and changed by that.
+        for _ in 0..3 {
+            look(&own);
+        }
+        file.sync_all().unwrap();
+        let seen = look(&own);
+        assert_eq!(look(&other), seen);
+        assert_eq!(look(&own), seen);
+    }
+}
+
+/// Without that, all tests of this file would tell nothing.
+#[test]
+fn what_was_just_seen_needs_no_server() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let mount = Mounted::new(&stand);
+    let file = mount.at("file");
+    fs::write(&file, "x").unwrap();
+    crate::stand::until("it is seen while no server runs", || {
+        let expected = look(&file);
+        look(&file);
+        for pid in &stand.pids {
+            send(*pid, Signal::STOP);
+        }
+        let (said, seen) = std::sync::mpsc::channel();
+        let path = file.clone();
+        let looker = std::thread::spawn(move || said.send(look(&path)));
+        // If not, the lease has expired before, and the next round shows it.
+        let seen = seen.recv_timeout(std::time::Duration::from_secs(2));
+        for pid in &stand.pids {
+            send(*pid, Signal::CONT);
+        }
+        let _ = looker.join().unwrap();
+        seen.is_ok_and(|seen| seen == expected)
+    });
+}
+
+/// Both have the same directory locked in the kernel while their changes wait for each other's leases.
+#[test]
+fn mounts_that_change_one_directory_at_the_same_time_do_not_block_each_other() {
+    if !can_mount() {
+        return;
+    }
+    const ROUNDS: usize = 60;
+    let stand = Stand::new();
+    let mounts = [Mounted::new(&stand), Mounted::new(&stand)];
+    std::thread::scope(|scope| {
+        for (number, mount) in mounts.iter().enumerate() {
+            scope.spawn(move || {
+                let other = 1 - number;
+                for round in 0..ROUNDS {
+                    let own = mount.at(&format!("of-{number}-{round}"));
+                    fs::write(&own, "x").unwrap();
+                    assert_eq!(fs::metadata(&own).unwrap().len(), 1);
+                    look(&mount.at(&format!("of-{other}-{round}")));
+                    fs::metadata(mount.path()).unwrap();
+                    fs::rename(&own, mount.at(&format!("kept-{number}-{round}"))).unwrap();
+                    assert_eq!(look(&own), None);
+                }
+            });
+        }
+    });
+    for mount in &mounts {
+        assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 2 * ROUNDS);
+    }
+}
+
+#[test]
+fn a_mount_that_is_stopped_or_killed_delays_others_and_is_right_when_it_goes_on() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let mut holder = Mounted::new(&stand);
+    let other = Mounted::new(&stand);
+    let set = |mount: &Mounted, mode| {
+        fs::set_permissions(mount.at("file"), Permissions::from_mode(mode)).unwrap();
+    };
+    let mode = |mount: &Mounted| fs::metadata(mount.at("file")).unwrap().mode() & 0o777;
+    fs::write(other.at("file"), "x").unwrap();
+    for _ in 0..3 {
+        assert_eq!(mode(&holder), 0o644);
+    }
+    let pid = holder.pid();
+    send(pid, Signal::STOP);
+    // The leases expire.
+    set(&other, 0o600);
+    fs::write(other.at("new"), "y").unwrap();
+    send(pid, Signal::CONT);
+    assert_eq!(mode(&holder), 0o600);
+    assert_eq!(fs::read(holder.at("new")).unwrap(), b"y");
+    set(&other, 0o640);
+    assert_eq!(mode(&holder), 0o640);
+    send(pid, Signal::KILL);
+    set(&other, 0o604);
+    assert_eq!(mode(&other), 0o604);
+    holder.unmount();
+}
+
+#[test]
+fn mounts_agree_after_the_server_was_killed() {
+    if !can_mount() {
+        return;
+    }
+    let mut stand = Stand::new();
+    let mounts = [Mounted::new(&stand), Mounted::new(&stand)];
+    fs::write(mounts[0].at("file"), "x").unwrap();
+    for round in 0..2u32 {
+        for mount in &mounts {
+            for _ in 0..3 {
+                assert!(fs::metadata(mount.at("file")).is_ok());
+            }
+        }
+        stand.start_again(None, str::to_owned);
+        // The new server waits for leases that it does not know of.
+        let permissions = Permissions::from_mode(0o600 + round);
+        fs::set_permissions(mounts[0].at("file"), permissions).unwrap();
+        for mount in &mounts {
+            let mode = fs::metadata(mount.at("file")).unwrap().mode();
+            assert_eq!(mode & 0o777, 0o600 + round);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+use causeway_wire::fs::{Attributes, Body, DistributionHint, Kind, Timestamp};
+
+use super::*;
+
+const TIME: Duration = Duration::from_secs(16);
+const ROOT: ObjectId = ObjectId::ROOT;
+const X: ObjectId = ObjectId(7);
+
+fn node(object: ObjectId, mode: u16) -> Node {
+    let time = Timestamp::default();
+    Node {
+        object,
+        attributes: Attributes {
+            kind: Kind::Directory,
+            mode,
+            uid: 0,
+            gid: 0,
+            links: 2,
+            size: 0,
+            accessed: time,
+            modified: time,
+            changed: time,
+        },
+        body: Body::Directory(DistributionHint::default()),
+        acl: None,
+    }
+}
+
+/// A cache with one name, and what it stands for.
+fn filled(now: Instant) -> LeaseCache {
+    let cache = LeaseCache::new(1);
+    let asked = cache.ask(now);
+    assert!(cache.fill_node(asked, &node(X, 1), TIME, now).is_some());
+    cache.fill_name(asked, (ROOT, b"x"), Some(X), TIME);
+    cache.fill_name(asked, (ROOT, b"none"), None, TIME);
+    cache
+}
+
+fn mode(found: Option<Named>) -> Option<u16> {
+    match found? {
+        Named::Node(node, _) => Some(node.attributes.mode),
+        Named::Nothing => Some(0),
+    }
+}
+
+#[test]
+fn it_is_good_for_less_than_the_lease_from_when_it_was_asked_for() {
+    let now = Instant::now();
+    let cache = filled(now);
+    for (name, expected) in [(&b"x"[..], Some(1)), (b"none", Some(0)), (b"other", None)] {
+        assert_eq!(mode(cache.find(ROOT, name, now)), expected);
+    }
+    let last = now + TIME * 15 / 16;
+    assert!(cache.node(X, last - Duration::from_nanos(1)).is_some());
+    assert!(cache.node(X, last).is_none());
+    assert_eq!(cache.find(ROOT, b"x", last), None);
+    assert_eq!(cache.find(ROOT, b"none", last), None);
+}
+
+#[test]
+fn a_reply_that_a_recall_has_overtaken_is_not_cached() {
+    let now = Instant::now();
+    let cache = filled(now);
+    let asked = cache.ask(now);
+    cache.recall(&[Leased::Attributes(X), Leased::Entry(ROOT, b"x".into())]);
+    assert!(cache.node(X, now).is_none() && cache.find(ROOT, b"x", now).is_none());
+    assert_eq!(mode(cache.find(ROOT, b"none", now)), Some(0));
+    assert_eq!(cache.fill_node(asked, &node(X, 2), TIME, now), None);
+    cache.fill_name(asked, (ROOT, b"x"), Some(X), TIME);
+    assert!(cache.node(X, now).is_none() && cache.find(ROOT, b"x", now).is_none());
+    let asked = cache.ask(now);
+    assert!(cache.fill_node(asked, &node(X, 3), TIME, now).is_some());
+    assert!(cache.node(X, now).is_some());
+}
+
+#[test]
+fn own_changes_end_what_they_may_alter() {
+    let now = Instant::now();
+    let place = |path: &[u8]| Place::from((ROOT, path));
+    let unlink = |path| Operation::Unlink {
+        place: place(path),
+        expected: None,
+    };
+    // The object that the name stands for, too; what was read meanwhile as well.
+    let cache = filled(now);
+    let mut altered = Altered::of(&unlink(b"x")).expect("a change");
+    cache.note_change(&mut altered);
+    assert!(cache.node(X, now).is_none() && cache.find(ROOT, b"x", now).is_none());
+    let asked = cache.ask(now);
+    assert!(cache.fill_node(asked, &node(X, 2), TIME, now).is_some());
+    cache.note_change(&mut altered);
+    assert!(cache.node(X, now).is_none());
+    assert_eq!(cache.fill_node(asked, &node(X, 2), TIME, now), None);
+    assert_eq!(mode(cache.find(ROOT, b"none", now)), Some(0));
+    // A name that is not cached may be another one of any object.
+    let cache = filled(now);
+    cache.note_change(&mut Altered::of(&unlink(b"y")).expect("a change"));
+    assert!(cache.node(X, now).is_none());
+    // Nothing is known of longer paths.
+    let cache = filled(now);
+    cache.note_change(&mut Altered::of(&unlink(b"y/z")).expect("a change"));
+    assert!(cache.find(ROOT, b"none", now).is_none());
+    // Names that were found missing are made.
+    let cache = filled(now);
+    let make = Operation::MakeDirectory {
+        place: place(b"none"),
+        mode: 0,
+        distribution: None,
+    };
+    cache.note_change(&mut Altered::of(&make).expect("a change"));
+    assert_eq!(cache.find(ROOT, b"none", now), None);
+    assert_eq!(mode(cache.find(ROOT, b"x", now)), Some(1));
+    assert_eq!(Altered::of(&Operation::Commit), None);
+}
+
+#[test]
+fn only_what_can_be_recalled_is_passed_on() {
+    let now = Instant::now();
+    let cache = filled(now);
+    let (_, seen) = cache.node(X, now).expect("it is cached");
+    let good = |seen, now| cache.pass_on(X, seen, now, |good| good);
+    assert_eq!(good(Some(seen), now), Duration::ZERO);
+    cache.note_known(X, true);
+    assert_eq!(good(Some(seen), now), TIME * 15 / 16 * 7 / 8);
+    assert_eq!(good(Some(seen), now + TIME / 2), TIME * 7 / 16 * 7 / 8);
+    assert_eq!(good(None, now), Duration::ZERO);
+    assert_eq!(good(Some(seen), now + TIME), Duration::ZERO);
+    cache.recall(&[Leased::Attributes(X)]);
+    assert_eq!(good(Some(seen), now), Duration::ZERO);
+    // Nor after it was read again: what was seen before is old.
+    let asked = cache.ask(now);
+    let again = cache.fill_node(asked, &node(X, 2), TIME, now);
+    cache.note_known(X, true);
+    assert_eq!(good(Some(seen), now), Duration::ZERO);
+    assert_eq!(good(again, now), TIME * 15 / 16 * 7 / 8);
+}
+
+#[test]
+fn after_a_change_of_unknown_outcome_the_program_is_another_one() {
+    let now = Instant::now();
+    let cache = filled(now);
+    let (_, seen) = cache.node(X, now).expect("it is cached");
+    cache.note_known(X, true);
+    assert!(!cache.pass_on(X, Some(seen), now, |good| good).is_zero());
+    let asked = cache.ask(now);
+    assert_eq!(cache.become_another(2), [X]);
+    assert_eq!(cache.holder(), 2);
+    assert!(cache.find(ROOT, b"none", now).is_none() && cache.node(X, now).is_none());
+    assert_eq!(cache.fill_node(asked, &node(X, 2), TIME, now), None);
+    let former = cache.take_former();
+    assert_eq!((former[0].holder, &former[0].passed_on[..]), (1, &[X][..]));
+    assert!(cache.take_former().is_empty());
+}
+
+#[test]
+fn it_is_bounded() {
+    let now = Instant::now();
+    let cache = filled(now);
+    let asked = cache.ask(now);
+    for number in 0..2 * MAX_CACHED as u64 + 7 {
+        let object = ObjectId(number + 10);
+        assert!(
+            cache
+                .fill_node(asked, &node(object, 1), TIME, now)
+                .is_some()
+        );
+        let name = number.to_le_bytes();
+        cache.fill_name(asked, (ObjectId(number % 3), &name), Some(object), TIME);
+        if number % 4096 == 0 || number % 4096 == 4095 {
+            let state = lock(&cache.state);
+            let names: usize = state.names.values().map(HashMap::len).sum();
+            assert_eq!(names, state.name_count);
+            assert!(names <= MAX_CACHED && state.nodes.len() <= MAX_CACHED);
+        }
+    }
+    assert!(
+        cache
+            .node(ObjectId(2 * MAX_CACHED as u64 + 16), now)
+            .is_some()
+    );
+}
+
+#[test]
+fn own_changes_end_what_was_passed_on() {
+    let now = Instant::now();
+    let set = Operation::SetXattr {
+        object: X,
+        name: b"user.x".to_vec(),
+        value: Vec::new(),
+        mode: causeway_wire::fs::SetXattrMode::Any,
+    };
+    let unlink = |path: &[u8]| Operation::Unlink {
+        place: Place::from((ROOT, path)),
+        expected: None,
+    };
+    for (operation, ends) in [
+        (set, true),
+        (unlink(b"x"), true),
+        (unlink(b"y"), true),
+        (unlink(b"none"), false),
+    ] {
+        let cache = filled(now);
+        let pass_on = || {
+            cache.note_known(X, true);
+            let (_, seen) = cache.node(X, now).expect("it is cached");
+            assert!(!cache.pass_on(X, Some(seen), now, |good| good).is_zero());
+        };
+        pass_on();
+        let mut altered = Altered::of(&operation).expect("a change");
+        let expected: &[ObjectId] = if ends { &[X] } else { &[] };
+        assert_eq!(cache.note_change(&mut altered), expected, "{operation:?}");
+        // It was read and passed on while the change was made.
+        let asked = cache.ask(now);
+        assert!(cache.fill_node(asked, &node(X, 2), TIME, now).is_some());
+        pass_on();
+        assert_eq!(cache.note_change(&mut altered), expected, "{operation:?}");
+        assert_eq!(cache.node(X, now).is_none(), ends);
+    }
+}
+
+#[test]
+fn what_a_name_has_come_to_stand_for_during_a_change_is_old_too() {
+    let now = Instant::now();
+    let cache = filled(now);
+    let other = ObjectId(8);
+    let unlink = Operation::Unlink {
+        place: Place::from((ROOT, &b"x"[..])),
+        expected: None,
+    };
+    for is_renamed in [false, true] {
+        let mut altered = Altered::of(&unlink).expect("a change");
+        let asked = cache.ask(now);
+        cache.fill_name(asked, (ROOT, b"x"), Some(X), TIME);
+        cache.note_change(&mut altered);
+        if is_renamed {
+            cache.recall(&[Leased::Entry(ROOT, b"x".into())]);
+        }
+        let asked = cache.ask(now);
+        assert!(cache.fill_node(asked, &node(other, 1), TIME, now).is_some());
+        cache.note_change(&mut altered);
+        assert_eq!(cache.node(other, now).is_none(), is_renamed);
+    }
+}
+
+#[test]
+fn after_a_time_without_a_lease_an_object_is_to_be_asked_for_again() {
+    let now = Instant::now();
+    let cache = filled(now);
+    cache.note_known(X, true);
+    let mut later = now;
+    for (step, is_known) in [(TIME / 2, true), (TIME, false)] {
+        later += step;
+        let asked = cache.ask(later);
+        let seen = cache.fill_node(asked, &node(X, 1), TIME, later);
+        assert_eq!(
+            cache.pass_on(X, seen, later, |good| !good.is_zero()),
+            is_known
+        );
+    }
+}

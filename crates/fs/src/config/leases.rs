@@ -1,0 +1,53 @@
+//! The section `[leases]`: how long clients may cache names and attributes.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::source::Source;
+use super::types::{ConfigError, DEFAULT_LEASE_TIME};
+use super::units::{duration, parse_duration};
+
+/// Of shorter leases the part that is not made use of would be no longer than a thread waits for a processor; longer ones have others wait for too
+/// long for a client that is gone.
+const TIMES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LeasesText {
+    time: Option<Spanned<String>>,
+}
+
+/// Reads the section.
+pub(super) fn time(source: &Source<'_>, text: Option<LeasesText>) -> Result<Duration, ConfigError> {
+    let Some(given) = text.and_then(|text| text.time) else {
+        return Ok(DEFAULT_LEASE_TIME);
+    };
+    let parsed = parse_duration(given.get_ref()).filter(|time| TIMES.contains(time));
+    parsed.ok_or_else(|| {
+        let (least, most) = (duration(*TIMES.start()), duration(*TIMES.end()));
+        let message = format!(
+            "`{}` is not the time of a lease: a whole number and `ms`, `s` or `min`, from \"{least}\" to \"{most}\"",
+            given.get_ref()
+        );
+        source.error(&given.span(), message)
+    })
+}
+
+/// The section's text. Builds that do not know the section refuse it: as long as it says nothing new, it is left out.
+pub(super) fn print(time: Duration) -> String {
+    match time == DEFAULT_LEASE_TIME {
+        true => String::new(),
+        false => format!(
+            "
+# Leases by which clients cache names and attributes (docs/coherence.md).
+[leases]
+# How long others wait at most for a client that does not reply; half of `timeout` if that is less.
+time = \"{}\"
+",
+            duration(time)
+        ),
+    }
+}

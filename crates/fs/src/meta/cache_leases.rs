@@ -1,0 +1,429 @@
+//! Leases on names and attributes, which let programs cache them: who has which, which are recalled, and which changes must
+//! wait for that. No I/O, no clock.
+//!
+//! A change that would alter what others have leases on is not carried out: its changes are undone before they are committed, its
+//! request waits ([`Table::begin_wait`]), and the leases are recalled. Each ends when its holder says so, or when its time is over. Until the change has been
+//! carried out nobody gets a new lease on the same. So everybody sees either the state of before, or none is left that caches it.
+//!
+//! Reading and granting are one step, under the lock of the table; so are checking a batch's changes and noting what it is about to
+//! change. A lease is therefore either seen by the change, or is on what the change has left.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use causeway_wire::fs::{Leased, MAX_RECALLED};
+
+use crate::locks::lock;
+
+/// Most leases of all programs. Each takes some 200 bytes.
+const MAX_LEASES: usize = 1 << 18;
+/// Most leases of one program.
+const MAX_OF_HOLDER: usize = 1 << 16;
+/// Most programs that hold leases.
+const MAX_HOLDERS: usize = 1 << 13;
+/// How often the pause of a program that carries out no recalls doubles.
+const MAX_DOUBLINGS: u32 = 6;
+
+/// The leases of a metadata server, as its threads share them.
+pub(crate) struct CacheLeases(Mutex<Table>);
+
+impl CacheLeases {
+    /// Leases that are good for this long.
+    pub(crate) fn new(time: Duration) -> Self {
+        Self(Mutex::new(Table::new(time)))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Table> {
+        lock(&self.0)
+    }
+}
+
+/// See the module.
+pub(crate) struct Table {
+    time: Duration,
+    most: usize,
+    leases: HashMap<Arc<Leased>, HashMap<u128, Lease>>,
+    count: usize,
+    /// In the order in which they expire; also those that have ended or were renewed since.
+    expiries: VecDeque<(Instant, u128, Arc<Leased>)>,
+    holders: HashMap<u128, Holder>,
+    /// Holders to which something may be sent.
+    news: VecDeque<u128>,
+    /// Numbers of leases that were given.
+    given: u64,
+    /// What changes wait for, and how many.
+    awaited: HashMap<Leased, usize>,
+    /// A batch is being carried out; whether what it changes is noted.
+    batch: Option<bool>,
+    /// What the batch changes.
+    changing: HashSet<Leased>,
+}
+
+/// A lease of one holder.
+#[derive(Clone, Copy)]
+struct Lease {
+    until: Instant,
+    /// Distinguishes it from later ones of the same holder on the same.
+    number: u64,
+    is_recalled: bool,
+}
+
+/// A program that holds leases.
+#[derive(Default)]
+struct Holder {
+    /// Recalls reach it.
+    is_reachable: bool,
+    leases: HashSet<Arc<Leased>>,
+    /// Leases to be recalled.
+    due: VecDeque<(Arc<Leased>, u64)>,
+    /// The recall under way.
+    sent: Vec<(Arc<Leased>, u64)>,
+    recalls: u64,
+    /// Leases have expired after their recall was sent: until it replies, it gets no others, which would delay others again.
+    is_silent: bool,
+    /// How many recalls in a row it has not carried out in time: each doubles the pause that follows.
+    missed: u32,
+    /// It gets no leases before this instant.
+    pauses_until: Option<Instant>,
+}
+
+impl Table {
+    fn new(time: Duration) -> Self {
+        Self {
+            time,
+            most: MAX_LEASES,
+            leases: HashMap::new(),
+            count: 0,
+            expiries: VecDeque::new(),
+            holders: HashMap::new(),
+            news: VecDeque::new(),
+            given: 0,
+            awaited: HashMap::new(),
+            batch: None,
+            changing: HashSet::new(),
+        }
+    }
+
+    /// Whether nobody has a lease any more.
+    pub(crate) fn is_empty(&mut self, now: Instant) -> bool {
+        self.expire(now);
+        self.count == 0
+    }
+
+    /// Recalls reach a program from now on, all those that it may have missed again. Returns whether it is known: there is a limit to their
+    /// number.
+    pub(crate) fn reach(&mut self, holder: u128) -> bool {
+        if self.holders.len() >= MAX_HOLDERS && !self.holders.contains_key(&holder) {
+            return false;
+        }
+        let known = self.holders.entry(holder).or_default();
+        known.is_reachable = true;
+        known.is_silent = false;
+        let sent = std::mem::take(&mut known.sent);
+        for lease in sent.into_iter().rev() {
+            known.due.push_front(lease);
+        }
+        if !known.due.is_empty() {
+            self.news.push_back(holder);
+        }
+        true
+    }
+
+    /// Recalls do not reach a program any more. Its leases stay: it may still go by them.
+    pub(crate) fn lose(&mut self, holder: u128) {
+        if let Some(known) = self.holders.get_mut(&holder) {
+            known.is_reachable = false;
+            if known.leases.is_empty() {
+                self.holders.remove(&holder);
+            }
+        }
+    }
+
+    /// A program caches nothing any more.
+    pub(crate) fn end_all(&mut self, holder: u128) {
+        let Some(known) = self.holders.get_mut(&holder) else {
+            return;
+        };
+        known.due.clear();
+        known.sent.clear();
+        let leases = std::mem::take(&mut known.leases);
+        if !known.is_reachable {
+            self.holders.remove(&holder);
+        }
+        for on in leases {
+            if let Some(holders) = self.leases.get_mut(&on) {
+                self.count -= usize::from(holders.remove(&holder).is_some());
+                if holders.is_empty() {
+                    self.leases.remove(&on);
+                }
+            }
+        }
+    }
+
+    /// Grants a program leases on what was read under the same lock, all or none. Returns for how long they are good.
+    pub(crate) fn grant(
+        &mut self,
+        holder: u128,
+        on: Vec<Leased>,
+        now: Instant,
+    ) -> Option<Duration> {
+        self.expire(now);
+        if self.batch == Some(false) {
+            // What is being changed was not noted.
+            return None;
+        }
+        let is_free = |on: &Leased| !self.changing.contains(on) && !self.awaited.contains_key(on);
+        let known = self.holders.get(&holder)?;
+        let lease_on = |on: &Leased| self.leases.get(on)?.get(&holder);
+        // The holder is about to end it.
+        let is_recalled = |on: &Leased| lease_on(on).is_some_and(|lease| lease.is_recalled);
+        let new = on.iter().filter(|on| lease_on(on).is_none()).count();
+        let has_room = self.count + new <= self.most
+            && known.leases.len() + new <= MAX_OF_HOLDER
+            && self.expiries.len() < self.most.saturating_mul(4);
+        let may_hold = known.is_reachable
+            && !known.is_silent
+            && known.pauses_until.is_none_or(|until| until <= now);
+        let are_free = on.iter().all(|on| is_free(on) && !is_recalled(on));
+        if !may_hold || !has_room || !are_free {
+            return None;
+        }
+        on.into_iter()
+            .map(|on| self.grant_one(holder, on, now))
+            .min()
+    }
+
+    fn grant_one(&mut self, holder: u128, on: Leased, now: Instant) -> Duration {
+        let on = match self.leases.get_key_value(&on) {
+            Some((known, _)) => Arc::clone(known),
+            None => Arc::new(on),
+        };
+        let holders = self.leases.entry(Arc::clone(&on)).or_default();
+        let known = holders.get(&holder).copied();
+        if let Some(lease) = known {
+            let left = lease.until.saturating_duration_since(now);
+            // So each is among the expiries a few times at most.
+            if left >= self.time * 3 / 4 {
+                return left;
+            }
+        }
+        self.given += 1;
+        let until = now + self.time;
+        let number = self.given;
+        let lease = Lease {
+            until,
+            number,
+            is_recalled: false,
+        };
+        holders.insert(holder, lease);
+        if known.is_none() {
+            self.count += 1;
+            if let Some(holder) = self.holders.get_mut(&holder) {
+                holder.leases.insert(Arc::clone(&on));
+            }
+        }
+        self.expiries.push_back((until, holder, on));
+        self.time
+    }
+
+    /// A batch of changes begins.
+    pub(crate) fn begin_batch(&mut self) {
+        self.batch = Some(!self.holders.is_empty());
+    }
+
+    /// Notes that the batch makes a change, on behalf of a program that may itself hold leases. Fails with what it alters if others have
+    /// leases on some of that: then it must not be made.
+    pub(crate) fn admit(
+        &mut self,
+        changer: Option<u128>,
+        alters: impl Iterator<Item = Leased>,
+        now: Instant,
+    ) -> Result<(), Vec<Leased>> {
+        if self.batch != Some(true) {
+            return Ok(());
+        }
+        self.expire(now);
+        let alters: Vec<Leased> = alters.collect();
+        match self.has_others(changer, &alters) {
+            true => Err(alters),
+            false => {
+                self.changing.extend(alters);
+                Ok(())
+            }
+        }
+    }
+
+    /// The batch is committed, or has failed.
+    pub(crate) fn end_batch(&mut self) {
+        self.batch = None;
+        self.changing.clear();
+    }
+
+    fn has_others(&self, changer: Option<u128>, alters: &[Leased]) -> bool {
+        alters.iter().any(|on| {
+            self.leases.get(on).is_some_and(|holders| {
+                let own = changer.is_some_and(|changer| holders.contains_key(&changer));
+                holders.len() > usize::from(own)
+            })
+        })
+    }
+
+    /// A change begins to wait for the leases of others: they are recalled, and nobody gets new ones on the same. Returns by when they
+    /// have expired.
+    pub(crate) fn begin_wait(
+        &mut self,
+        changer: Option<u128>,
+        alters: &[Leased],
+        now: Instant,
+    ) -> Instant {
+        self.expire(now);
+        let mut until = now;
+        for on in alters {
+            *self.awaited.entry(on.clone()).or_default() += 1;
+            let Some((on, _)) = self.leases.get_key_value(on) else {
+                continue;
+            };
+            let on = Arc::clone(on);
+            let others = self.leases.get_mut(&on).into_iter().flatten();
+            for (&holder, lease) in others.filter(|(holder, _)| Some(**holder) != changer) {
+                until = until.max(lease.until);
+                let is_recalled = std::mem::replace(&mut lease.is_recalled, true);
+                let known = self.holders.get_mut(&holder);
+                if let Some(known) = known.filter(|_| !is_recalled) {
+                    if known.due.is_empty() {
+                        self.news.push_back(holder);
+                    }
+                    known.due.push_back((Arc::clone(&on), lease.number));
+                }
+            }
+        }
+        until
+    }
+
+    /// Whether a change that waits may be made: no others have leases on what it alters.
+    pub(crate) fn is_free(
+        &mut self,
+        changer: Option<u128>,
+        alters: &[Leased],
+        now: Instant,
+    ) -> bool {
+        self.expire(now);
+        !self.has_others(changer, alters)
+    }
+
+    /// A change that has waited is made, or given up.
+    pub(crate) fn end_wait(&mut self, alters: &[Leased]) {
+        for on in alters {
+            if let Some(count) = self.awaited.get_mut(on) {
+                *count -= 1;
+                if *count == 0 {
+                    self.awaited.remove(on);
+                }
+            }
+        }
+    }
+
+    /// A holder that may be sent something, if there is one.
+    pub(crate) fn next_holder(&mut self) -> Option<u128> {
+        self.news.pop_front()
+    }
+
+    /// The next recall to a holder, with its number: nothing if one is under way, or nothing is to be recalled.
+    pub(crate) fn next_recall(&mut self, holder: u128) -> Option<(u64, Vec<Leased>)> {
+        let known = self.holders.get_mut(&holder)?;
+        if !known.sent.is_empty() || !known.is_reachable {
+            return None;
+        }
+        while known.sent.len() < MAX_RECALLED
+            && let Some((on, number)) = known.due.pop_front()
+        {
+            let holders = self.leases.get(&on);
+            let lease = holders.and_then(|holders| holders.get(&holder));
+            // Others have expired.
+            if lease.is_some_and(|lease| lease.number == number) {
+                known.sent.push((on, number));
+            }
+        }
+        if known.sent.is_empty() {
+            return None;
+        }
+        known.recalls += 1;
+        let leases = known.sent.iter().map(|(on, _)| Leased::clone(on));
+        Some((known.recalls, leases.collect()))
+    }
+
+    /// A holder has carried out all recalls up to this number.
+    pub(crate) fn end_recall(&mut self, holder: u128, number: u64) {
+        let Some(known) = self.holders.get_mut(&holder) else {
+            return;
+        };
+        if number != known.recalls {
+            return;
+        }
+        known.is_silent = false;
+        let sent = std::mem::take(&mut known.sent);
+        if !known.due.is_empty() {
+            self.news.push_back(holder);
+        }
+        let mut is_in_time = false;
+        for (on, number) in sent {
+            let ended = self.end(holder, &on, |lease| lease.number == number);
+            is_in_time |= ended.is_some();
+        }
+        if is_in_time && let Some(known) = self.holders.get_mut(&holder) {
+            known.missed = known.missed.saturating_sub(1);
+        }
+    }
+
+    /// Ends the leases whose time is over.
+    fn expire(&mut self, now: Instant) {
+        while let Some((until, ..)) = self.expiries.front()
+            && *until <= now
+            && let Some((_, holder, on)) = self.expiries.pop_front()
+        {
+            let ended = self.end(holder, &on, |lease| lease.until <= now);
+            // What it was not told of it has not missed.
+            if let Some(ended) = ended
+                && let Some(known) = self.holders.get_mut(&holder)
+                && !known.is_silent
+                && known.sent.contains(&(on, ended.number))
+            {
+                known.is_silent = true;
+                let pause = self
+                    .time
+                    .saturating_mul(1 << known.missed.min(MAX_DOUBLINGS));
+                known.missed = known.missed.saturating_add(1);
+                known.pauses_until = Some(ended.until + pause);
+            }
+        }
+    }
+
+    /// Ends a lease, if there is one and `is_it`. Returns it.
+    fn end(
+        &mut self,
+        holder: u128,
+        on: &Leased,
+        is_it: impl FnOnce(&Lease) -> bool,
+    ) -> Option<Lease> {
+        let holders = self.leases.get_mut(on)?;
+        if !holders.get(&holder).is_some_and(is_it) {
+            return None;
+        }
+        let ended = holders.remove(&holder);
+        if holders.is_empty() {
+            self.leases.remove(on);
+        }
+        self.count -= 1;
+        if let Some(known) = self.holders.get_mut(&holder) {
+            known.leases.remove(on);
+            if known.leases.is_empty() && !known.is_reachable {
+                self.holders.remove(&holder);
+            }
+        }
+        ended
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,322 @@
+//! Leases: requests to the metadata server, recalls to programs, and changes that wait for leases to end.
+//!
+//! A change that waits keeps its place among the requests in progress, and nothing else waits for it. It is carried out once the
+//! leases in its way have ended: as their holders have said, or with their time.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use causeway_bmi::Completion;
+use causeway_wire::fs::{
+    Errno, Failure, Leased, MAX_NAME_BYTES, Operation, Reply, ReplyBody, Request,
+};
+
+use super::events::Loop;
+use super::lease_state::{Channel, WATCHES_HOLDERS, Wait};
+use super::scans::is_scan;
+use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
+use crate::error::failure;
+
+/// Most programs that hold leases.
+const MAX_HOLDERS: usize = 4096;
+/// Most changes that wait.
+const MAX_WAITS: usize = 4096;
+
+/// The one name that a lookup is of, and on which there can be a lease.
+fn single_name(path: &[u8]) -> Option<&[u8]> {
+    let is_one = !matches!(path, b"" | b"." | b"..")
+        && path.len() <= MAX_NAME_BYTES
+        && !path.contains(&b'/');
+    is_one.then_some(path)
+}
+
+/// What a program may cache of the reply to an operation.
+fn leasable(operation: &Operation, reply: &Reply) -> Option<Vec<Leased>> {
+    match (operation, &reply.result) {
+        (Operation::GetNode { object, .. }, Ok(ReplyBody::Node(_))) => {
+            Some(vec![Leased::Attributes(*object)])
+        }
+        (
+            Operation::Lookup {
+                place,
+                follow: false,
+                ..
+            },
+            result,
+        ) => {
+            let entry = Leased::Entry(place.base, single_name(&place.path)?.to_vec());
+            match result {
+                Ok(ReplyBody::Node(node)) => Some(vec![entry, Leased::Attributes(node.object)]),
+                Err(failure) if failure.errno == Errno::ENOENT => Some(vec![entry]),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+impl Loop {
+    /// A program waits for recalls, and has carried out earlier ones.
+    pub(super) fn hold_leases(
+        &mut self,
+        to: ReplyTo,
+        holder: u128,
+        recalls: u64,
+        ended: u64,
+    ) -> Result<ReplyBody, Failure> {
+        self.check_metadata()?;
+        self.know_holder(to, holder)?;
+        if let Some(channel) = self.leases.channels.get_mut(&holder) {
+            channel.tag = Some(recalls);
+        }
+        let Some(metadata) = &self.metadata else {
+            return Ok(ReplyBody::Done);
+        };
+        let mut table = metadata.caches().lock();
+        table.end_recall(holder, ended);
+        let is_known = table.reach(holder);
+        drop(table);
+        match is_known {
+            true => Ok(ReplyBody::Done),
+            false => {
+                self.forget_channel(holder);
+                Err(too_many())
+            }
+        }
+    }
+
+    /// A program caches nothing any more.
+    pub(super) fn end_leases(&mut self, holder: u128) -> Result<ReplyBody, Failure> {
+        self.check_metadata()?;
+        if let Some(metadata) = &self.metadata {
+            metadata.caches().lock().end_all(holder);
+        }
+        self.forget_channel(holder);
+        Ok(ReplyBody::Done)
+    }
+
+    /// Notes by which connection a program waits for recalls.
+    fn know_holder(&mut self, to: ReplyTo, holder: u128) -> Result<(), Failure> {
+        let gone = || failure(Errno::ECONNRESET, "the client has disconnected");
+        let connection = self.bmi.connection(to.from).ok_or_else(gone)?;
+        match self.leases.channels.get(&holder) {
+            Some(known) if (known.from, known.connection) == (to.from, connection) => {
+                return Ok(());
+            }
+            _ => self.forget_channel(holder),
+        }
+        // Who comes as another holder by the same connection is so no more: there is one for each.
+        let is_same = |known: &Channel| (known.from, known.connection) == (to.from, connection);
+        let mut channels = self.leases.channels.iter();
+        if let Some((&former, _)) = channels.find(|(_, known)| is_same(known)) {
+            self.forget_channel(former);
+        }
+        if self.leases.channels.len() >= MAX_HOLDERS {
+            return Err(too_many());
+        }
+        self.leases.last_watch = self.leases.last_watch.wrapping_add(1);
+        let watch = self.leases.last_watch;
+        let ticket = Ticket {
+            slot: WATCHES_HOLDERS,
+            generation: watch,
+        };
+        let receive = self.post_watch(to.from, ticket).ok_or_else(gone)?;
+        self.bmi.retain(to.from);
+        self.leases.watches.insert(watch, holder);
+        let channel = Channel {
+            from: to.from,
+            connection,
+            format: to.format,
+            watch,
+            receive,
+            tag: None,
+        };
+        self.leases.channels.insert(holder, channel);
+        Ok(())
+    }
+
+    fn forget_channel(&mut self, holder: u128) {
+        if let Some(known) = self.leases.channels.remove(&holder) {
+            self.leases.watches.remove(&known.watch);
+            self.bmi.cancel(known.receive);
+            self.bmi.release(known.from);
+        }
+        if let Some(metadata) = &self.metadata {
+            metadata.caches().lock().lose(holder);
+        }
+    }
+
+    /// The receive that watched a program's connection has ended.
+    pub(super) fn holder_watch_ended(&mut self, ticket: Ticket, completion: &Completion) {
+        if let Some(holder) = self.leases.watches.get(&ticket.generation).copied() {
+            tracing::debug!(?completion.result, "a program that holds leases is not reached any more");
+            self.forget_channel(holder);
+        }
+    }
+
+    /// As [`Loop::read_metadata`], and grants leases if the request asks for them.
+    pub(super) fn read_leased(&mut self, request: &Request) -> Option<Reply> {
+        let holder = request.holder.filter(|holder| {
+            let may_hold = matches!(
+                request.operation,
+                Operation::GetNode { .. } | Operation::Lookup { .. }
+            );
+            may_hold && self.leases.channels.contains_key(holder)
+        });
+        let holder = holder.filter(|_| self.leases.mark.set(self.round_at));
+        let metadata = self.metadata.as_ref()?;
+        let Some(holder) = holder else {
+            return metadata.reply_to(request);
+        };
+        let caches = Arc::clone(metadata.caches());
+        let mut table = caches.lock();
+        let mut reply = metadata.reply_to(request)?;
+        let granted = leasable(&request.operation, &reply)
+            // Not since the round began: the request may have been sent later.
+            .and_then(|on| table.grant(holder, on, Instant::now()));
+        self.leases.granted_ms =
+            granted.map(|time| u32::try_from(time.as_millis()).unwrap_or(u32::MAX));
+        if granted.is_some() && reply.result.is_err() {
+            reply.result = Ok(ReplyBody::NoEntry);
+        }
+        Some(reply)
+    }
+
+    /// Until when a change has to wait since leases may be good that an earlier run of the server has given, if it has to.
+    pub(super) fn earlier_leases_end(&mut self, request: &Request) -> Option<Instant> {
+        let until = self.leases.mark.earlier_until?;
+        if until <= Instant::now() {
+            self.leases.mark.earlier_until = None;
+            return None;
+        }
+        let alters_nothing = is_scan(&request.operation) || request.operation == Operation::Commit;
+        (!alters_nothing).then_some(until)
+    }
+
+    /// A change has to wait until this instant.
+    pub(super) fn wait_until(&mut self, ticket: Ticket, request: Request, until: Instant) {
+        self.add_wait(Wait {
+            ticket,
+            request: Box::new(request),
+            alters: Vec::new(),
+            not_before: Some(until),
+            until,
+        });
+    }
+
+    /// A change would alter what others have leases on: these are recalled.
+    pub(super) fn wait_for_leases(
+        &mut self,
+        ticket: Ticket,
+        request: Box<Request>,
+        alters: Vec<Leased>,
+    ) {
+        let Some(metadata) = &self.metadata else {
+            return;
+        };
+        let mut table = metadata.caches().lock();
+        let until = table.begin_wait(request.holder, &alters, Instant::now());
+        if let Some(earlier) = self.leases.made.remove(&ticket) {
+            table.end_wait(&earlier);
+        }
+        drop(table);
+        self.add_wait(Wait {
+            ticket,
+            request,
+            alters,
+            not_before: None,
+            until,
+        });
+    }
+
+    fn add_wait(&mut self, wait: Wait) {
+        if self.leases.waits.len() < MAX_WAITS {
+            return self.leases.waits.push(wait);
+        }
+        if let (Some(opening), Some(metadata)) = (&wait.request.opening, &self.metadata) {
+            let opens = metadata.reader().opens();
+            opens.settle([(opening.session, opening.handle)]);
+        }
+        // Its end releases what it waits for.
+        self.leases.made.insert(wait.ticket, wait.alters);
+        let why = "too many changes wait for leases of clients that do not reply";
+        let result = Err(failure(Errno::RETRY, why));
+        self.finish(wait.ticket, Reply { result });
+    }
+
+    /// Has changes carried out that need not wait any more.
+    pub(super) fn go_on_with_changes(&mut self) {
+        let Some(metadata) = &mut self.metadata else {
+            return;
+        };
+        if self.leases.waits.is_empty() {
+            return;
+        }
+        let caches = Arc::clone(metadata.caches());
+        let mut table = caches.lock();
+        let now = Instant::now();
+        let may_be_made = |wait: &mut Wait| {
+            let is_late = wait.not_before.is_none_or(|not_before| not_before <= now);
+            is_late && table.is_free(wait.request.holder, &wait.alters, now)
+        };
+        let made: Vec<Wait> = self.leases.waits.extract_if(.., may_be_made).collect();
+        drop(table);
+        for wait in made {
+            self.leases.made.insert(wait.ticket, wait.alters);
+            metadata.take(wait.ticket, *wait.request);
+        }
+    }
+
+    /// A request has its reply: if it has waited for leases, others may be given.
+    pub(super) fn note_made(&mut self, ticket: Ticket) {
+        if let Some(altered) = self.leases.made.remove(&ticket)
+            && let Some(metadata) = &self.metadata
+        {
+            metadata.caches().lock().end_wait(&altered);
+        }
+    }
+
+    /// When the next change need not wait any longer, if no holder says anything before.
+    pub(super) fn next_lease_end(&self) -> Option<Instant> {
+        self.leases.waits.iter().map(|wait| wait.until).min()
+    }
+
+    /// Sends recalls, as far as there is room for messages on their way.
+    pub(super) fn tell_holders(&mut self) {
+        let Some(metadata) = &self.metadata else {
+            return;
+        };
+        let caches = Arc::clone(metadata.caches());
+        while self.busy() < MAX_REQUESTS {
+            let mut table = caches.lock();
+            let Some(holder) = table.next_holder() else {
+                return;
+            };
+            let Some(channel) = self.leases.channels.get_mut(&holder) else {
+                continue;
+            };
+            let Some(tag) = channel.tag else {
+                continue;
+            };
+            let Some((number, leases)) = table.next_recall(holder) else {
+                continue;
+            };
+            drop(table);
+            channel.tag = None;
+            let to = ReplyTo {
+                from: channel.from,
+                tag,
+                format: channel.format,
+                record: 0,
+            };
+            // The end of the message releases it.
+            self.bmi.retain(to.from);
+            let result = Ok(ReplyBody::Recall { number, leases });
+            self.respond(to, &Reply { result });
+        }
+    }
+}
+
+fn too_many() -> Failure {
+    failure(Errno::ENFILE, "too many programs hold leases")
+}
