@@ -14,6 +14,7 @@ use causeway_wire::fs::{Leased, Node, ObjectId};
 use fuser::{INodeNo, Notifier};
 
 use crate::attributes::Shown;
+use crate::clients::User;
 
 /// See the module.
 pub(crate) struct Caches {
@@ -66,8 +67,9 @@ impl Caches {
         let _ = self.kernel.set(kernel);
     }
 
-    pub(crate) fn find(&self, directory: ObjectId, name: &[u8]) -> Option<Named> {
-        self.leases.find(directory, name)
+    /// What a name stands for, if that is cached and this user may search the directory for all the server says.
+    pub(crate) fn find(&self, user: User, directory: ObjectId, name: &[u8]) -> Option<Named> {
+        self.leases.find(directory, name, (user.uid, user.gid))
     }
 
     /// An object that the kernel knows.

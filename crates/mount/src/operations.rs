@@ -102,8 +102,9 @@ impl Mounted {
     }
 
     pub(crate) fn lookup(&self, user: User, parent: ObjectId, name: &[u8]) -> Outcome<Shown> {
-        // The kernel has checked that the user may search the directory, by attributes and a list that are as good as the server's.
-        match self.caches.find(parent, name) {
+        // The kernel has checked that the user may search the directory, by attributes and a list that are as good as the server's; the
+        // cache, that the server takes the user for the same.
+        match self.caches.find(user, parent, name) {
             Some(Named::Node(node, seen)) => return Ok(self.looked_up(&node, Some(seen))),
             Some(Named::Nothing) => return Err(Failed(Errno::ENOENT)),
             None => {}

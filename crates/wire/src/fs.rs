@@ -24,6 +24,7 @@ mod errno;
 pub mod formats;
 mod identity;
 mod leases;
+mod limits;
 mod locks;
 mod moment;
 mod needs;
@@ -39,19 +40,20 @@ mod tests;
 pub use acl::{ACCESS_ACL, Acl, AclFault, AclKind, DEFAULT_ACL, MAX_ACL_ENTRIES};
 pub use caller::{Caller, NOBODY};
 pub use capability::{Capability, MAC_BYTES, Needs, PROOF_BYTES, Rights, SIGNED_BYTES};
-pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES, MAX_LABEL_BYTES};
+pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES};
 pub use errno::Errno;
 pub use identity::{
     Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
     MAX_SERVER_NAME_BYTES, ServerIdentity, Target,
 };
 pub use leases::{Leased, MAX_RECALLED};
+pub use limits::{MAX_LABEL_BYTES, MAX_MESSAGE_BYTES, MAX_NAME_BYTES};
 pub use locks::{Lock, LockFamily, LockHolder, LockRange};
 pub use moment::Moment;
 pub use objects::{
-    Attributes, Body, CheckCursor, DataFault, Distribution, DistributionHint, Entry, Kind,
-    MAX_NAME_BYTES, Node, ObjectId, ObjectPath, ScrubPosition, SetAttributes, SetXattrMode,
-    StripedFile, Timestamp, XattrName,
+    Attributes, Body, CheckCursor, DataFault, Distribution, DistributionHint, Entry, Kind, Node,
+    ObjectId, ObjectPath, ScrubPosition, SetAttributes, SetXattrMode, StripedFile, Timestamp,
+    XattrName,
 };
 pub use opens::{MAX_NAMED_FILES, OpenHandle, Opening};
 pub use place::Place;
@@ -75,8 +77,6 @@ pub const MAX_STRIPE_SERVERS: usize = 1024;
 pub const MAX_CURSOR_BYTES: usize = 1024;
 /// The value of `from` in [`Operation::Extend`] if nothing is known of holes.
 pub const NOT_KNOWN: u64 = u64::MAX;
-/// Largest encoding of a request or a reply, in bytes. Longer lists travel in exported memory.
-pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
 /// A message from a client to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -38,7 +38,7 @@ impl HeldFiles {
         Ok(Self {
             configuration: configuration.clone(),
             options: options.clone(),
-            shared: Arc::new(Shared::new(super::rpc::random_client()?)),
+            shared: Arc::new(Shared::new(super::numbers::random_number()?)),
             thread: Mutex::default(),
         })
     }

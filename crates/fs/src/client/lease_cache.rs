@@ -16,6 +16,8 @@ use crate::locks::lock;
 
 /// Most names, and most objects, that are cached. Each takes some 300 bytes.
 const MAX_CACHED: usize = 1 << 16;
+/// Most users of a directory who are remembered.
+const MAX_SEARCHERS: usize = 16;
 /// Places in the table of ends.
 const PLACES: usize = 1 << 12;
 
@@ -74,7 +76,12 @@ struct CachedNode {
     until: Instant,
     /// Somebody has it beside the cache.
     is_known: bool,
+    /// Of a directory: for whom the server has looked up names since.
+    searchers: Vec<Searcher>,
 }
+
+/// A user and group for whom names are looked up. The server may know a user as somebody else (`root_squash`), or serve none from this node (`uids`).
+pub(super) type Searcher = (u32, u32);
 
 #[derive(Clone, Copy)]
 struct CachedName {
@@ -238,6 +245,7 @@ impl LeaseCache {
             node: node.clone(),
             until: asked.at + usable(time),
             is_known,
+            searchers: Vec::new(),
         };
         state.nodes.insert(node.object, cached);
         Some(Seen { ends })
@@ -263,6 +271,29 @@ impl LeaseCache {
         let names = state.names.entry(directory).or_default();
         let known = names.insert(name.to_vec(), CachedName { target, until });
         state.name_count += usize::from(known.is_none());
+    }
+
+    /// The server has looked up a name that was asked for, or that it does not exist, for this user.
+    pub(super) fn note_search(&self, asked: Asked, directory: ObjectId, by: Searcher) {
+        let place = self.place(&Leased::Attributes(directory));
+        let mut state = lock(&self.state);
+        if !state.is_current(asked.ends, place) {
+            return;
+        }
+        if let Some(cached) = state.nodes.get_mut(&directory)
+            && cached.searchers.len() < MAX_SEARCHERS
+            && !cached.searchers.contains(&by)
+        {
+            cached.searchers.push(by);
+        }
+    }
+
+    /// Whether the server would look up names in a directory for this user: it has done so, and the directory's attributes have been under
+    /// the same lease since.
+    pub(super) fn may_search(&self, directory: ObjectId, by: Searcher, now: Instant) -> bool {
+        let state = lock(&self.state);
+        let cached = state.nodes.get(&directory);
+        cached.is_some_and(|cached| cached.until > now && cached.searchers.contains(&by))
     }
 
     /// What a name stands for, if that is cached.

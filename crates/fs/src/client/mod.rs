@@ -4,10 +4,10 @@
 //! configuration's timeout. A call has all its requests in flight at once, where it can. Several
 //! threads use several clients.
 //!
-//! Reading order: `connection` (what a client is), `call`, `call_error`, `rpc`, `pending` and `replies` (requests, replies,
+//! Reading order: `connection` (what a client is), `call`, `call_error`, `numbers`, `rpc`, `pending` and `replies` (requests, replies,
 //! repetition), `session`, `link`, `introduce` and `identity` (which server is at an address), `file`, `nodes`, `names` and
 //! `xattrs` (the name space), `transfer` (which bytes go where), `io` (reading and writing), `append` (writing behind the end),
-//! `locks`, `lock_state` and `lock_thread` (locks that exclude other clients), `held`, `held_state` and `held_thread` (files that are kept while they are open), `leases`, `lease_cache` and `lease_thread` (names and attributes that are cached), `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing),
+//! `locks`, `lock_state` and `lock_thread` (locks that exclude other clients), `held`, `held_state` and `held_thread` (files that are kept while they are open), `leases`, `lease_cache`, `leased` and `lease_thread` (names and attributes that are cached), `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing),
 //! `verifiers` and `losses` (writes that were lost before a sync), `maintain` (for operators), `stages` (where the time goes).
 
 mod allocation;
@@ -27,6 +27,7 @@ mod introduce;
 mod io;
 mod lease_cache;
 mod lease_thread;
+mod leased;
 mod leases;
 mod link;
 mod lock_state;
@@ -36,6 +37,7 @@ mod losses;
 mod maintain;
 mod names;
 mod nodes;
+mod numbers;
 mod options;
 mod pending;
 mod presence;

@@ -26,6 +26,7 @@ use super::held_capabilities::Capabilities;
 use super::identity::Layout;
 use super::leases::Leases;
 use super::link::{Known, Link};
+use super::numbers::random_number;
 use super::pending::{Attempt, PendingCall, State, results};
 use super::transfer::{IoKind, Piece};
 use crate::config::{ConfigError, Configuration};
@@ -148,7 +149,7 @@ impl Rpc {
             routes: Vec::new(),
             timeout: configuration.timeout,
             longest_timeout: configuration.timeout,
-            client: random_client()?,
+            client: random_number()?,
             caller,
             capabilities: Capabilities::default(),
             sequences: Vec::new(),
@@ -429,7 +430,9 @@ impl Rpc {
                 .testcontext(self.context, BATCH, idle, &mut completions)
             {
                 let error = CallError::local(Errno::EIO, error.to_string());
-                for pending in pending_calls.iter_mut() {
+                for pending in pending_calls.iter_mut().filter(|pending| pending.is_open()) {
+                    // Whether it is carried out is not known.
+                    pending.unfinished |= matches!(pending.state, State::Sent(_));
                     pending.state = State::Done(Err(error.clone()));
                 }
                 return;
@@ -678,10 +681,4 @@ fn numbered(mut operation: Operation, pending: &PendingCall) -> Operation {
         *repeated = pending.unacknowledged.moment();
     }
     operation
-}
-
-pub(super) fn random_client() -> Result<u128, CallError> {
-    let bytes = causeway_sys::random::bytes()
-        .map_err(|e| CallError::local(Errno::EIO, format!("no random numbers: {e}")))?;
-    Ok(u128::from_le_bytes(bytes))
 }

@@ -1,6 +1,5 @@
 //! Extended attributes of objects.
 
-use causeway_wire::fs::formats::ACLS;
 use causeway_wire::fs::{
     Acl, AclKind, Errno, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES, ObjectId, Operation,
     ReplyBody, SetXattrMode,

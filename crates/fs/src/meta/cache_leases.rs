@@ -6,7 +6,8 @@
 //! carried out nobody gets a new lease on the same. So everybody sees either the state of before, or none is left that caches it.
 //!
 //! Reading and granting are one step, under the lock of the table; so are checking a batch's changes and noting what it is about to
-//! change. A lease is therefore either seen by the change, or is on what the change has left.
+//! change. A lease is therefore either seen by the change, or is on what the change has left. The one change that is made beside this removes objects
+//! that have neither names nor anybody who has them open: what is cached of their attributes ends with its time.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -52,6 +53,8 @@ pub(crate) struct Table {
     news: VecDeque<u128>,
     /// Numbers of leases that were given.
     given: u64,
+    /// Counts the ends of leases: what could not be made before may be made only after one.
+    ends: u64,
     /// What changes wait for, and how many.
     awaited: HashMap<Leased, usize>,
     /// A batch is being carried out; whether what it changes is noted.
@@ -99,10 +102,17 @@ impl Table {
             holders: HashMap::new(),
             news: VecDeque::new(),
             given: 0,
+            ends: 0,
             awaited: HashMap::new(),
             batch: None,
             changing: HashSet::new(),
         }
+    }
+
+    /// How many leases have ended by now.
+    pub(crate) fn ends(&mut self, now: Instant) -> u64 {
+        self.expire(now);
+        self.ends
     }
 
     /// Whether nobody has a lease any more.
@@ -148,6 +158,7 @@ impl Table {
         known.due.clear();
         known.sent.clear();
         let leases = std::mem::take(&mut known.leases);
+        self.ends += leases.len() as u64;
         if !known.is_reachable {
             self.holders.remove(&holder);
         }
@@ -252,6 +263,12 @@ impl Table {
                 Ok(())
             }
         }
+    }
+
+    /// Changes are made that are not noted, or may have been: until the [end of a batch](Self::end_batch) nobody gets leases.
+    pub(crate) fn suspend(&mut self) {
+        self.batch = Some(false);
+        self.changing.clear();
     }
 
     /// The batch is committed, or has failed.
@@ -415,6 +432,7 @@ impl Table {
             self.leases.remove(on);
         }
         self.count -= 1;
+        self.ends += 1;
         if let Some(known) = self.holders.get_mut(&holder) {
             known.leases.remove(on);
             if known.leases.is_empty() && !known.is_reachable {

@@ -92,7 +92,9 @@ impl Service {
         now: Timestamp,
     ) -> Result<usize, Failure> {
         self.recover()?;
+        self.caches().lock().suspend();
         let removed = self.try_remove_orphans(objects, now);
+        self.end_caches_batch();
         self.opens().end_batch();
         removed
     }

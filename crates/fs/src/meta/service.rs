@@ -326,9 +326,18 @@ impl Service {
                 replies.map(Executed::Reply).collect()
             }
         };
-        self.caches.lock().end_batch();
+        self.end_caches_batch();
         self.opens.end_batch();
         replies
+    }
+
+    /// A batch is committed, or has failed. If it cannot be told what a failed one has left, nobody gets leases on what is read meanwhile.
+    pub(super) fn end_caches_batch(&self) {
+        let mut caches = self.caches.lock();
+        match self.has_failed {
+            true => caches.suspend(),
+            false => caches.end_batch(),
+        }
     }
 
     fn try_apply(&mut self, requests: &[Request], now: Timestamp) -> Outcome<Vec<Executed>> {

@@ -215,7 +215,10 @@ impl Loop {
 
     /// Counts a refusal, and ends the record of a request.
     pub(super) fn note_outcome(&mut self, to: ReplyTo, reply: &Reply) {
-        let failed = reply.result.as_ref().err();
+        // To a program that caches it, that there is no such name is no failure.
+        let is_none = matches!(reply.result, Ok(ReplyBody::NoEntry));
+        let no_entry = is_none.then(|| failure(Errno::ENOENT, "there is no such name"));
+        let failed = no_entry.as_ref().or(reply.result.as_ref().err());
         let is_refused = failed.is_some_and(|failure| is_refusal(failure.errno));
         self.access.refused += u64::from(is_refused);
         self.audit.end(to.record, failed, self.round_at);

@@ -189,7 +189,10 @@ impl Loop {
             self.leases.mark.earlier_until = None;
             return None;
         }
-        let alters_nothing = is_scan(&request.operation) || request.operation == Operation::Commit;
+        let alters_nothing = match &request.operation {
+            Operation::Check { repair, .. } => !repair,
+            operation => is_scan(operation) || *operation == Operation::Commit,
+        };
         (!alters_nothing).then_some(until)
     }
 
@@ -231,6 +234,7 @@ impl Loop {
 
     fn add_wait(&mut self, wait: Wait) {
         if self.leases.waits.len() < MAX_WAITS {
+            self.leases.seen_ends = None;
             return self.leases.waits.push(wait);
         }
         if let (Some(opening), Some(metadata)) = (&wait.request.opening, &self.metadata) {
@@ -255,6 +259,11 @@ impl Loop {
         let caches = Arc::clone(metadata.caches());
         let mut table = caches.lock();
         let now = Instant::now();
+        let ends = Some(table.ends(now));
+        let is_due = self.leases.waits.iter().any(|wait| wait.until <= now);
+        if std::mem::replace(&mut self.leases.seen_ends, ends) == ends && !is_due {
+            return;
+        }
         let may_be_made = |wait: &mut Wait| {
             let is_late = wait.not_before.is_none_or(|not_before| not_before <= now);
             is_late && table.is_free(wait.request.holder, &wait.alters, now)

@@ -22,6 +22,8 @@ pub(super) struct LeaseState {
     pub(super) last_watch: u32,
     /// Changes that wait.
     pub(super) waits: Vec<Wait>,
+    /// How many leases had ended when it was seen last which of them need not wait any more; `None` if others have come since.
+    pub(super) seen_ends: Option<u64>,
     /// Changes that have waited and are being made: until they are, nobody gets leases on what they alter.
     pub(super) made: HashMap<Ticket, Vec<Leased>>,
     pub(super) mark: LeaseMark,
@@ -59,6 +61,7 @@ impl LeaseState {
             watches: HashMap::new(),
             last_watch: 0,
             waits: Vec::new(),
+            seen_ends: None,
             made: HashMap::new(),
             mark: LeaseMark::open(directory, time, Instant::now()),
             granted_ms: None,

@@ -11,8 +11,6 @@ use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 pub const MAX_FAILURE_BYTES: usize = 1024;
 /// Longest finding of a check, in bytes; a longer one is cut.
 pub const MAX_FINDING_BYTES: usize = 8 << 10;
-/// Longest program version in a [`Greeting`], in bytes; a longer one is cut.
-pub const MAX_LABEL_BYTES: usize = 255;
 
 /// Fewest bytes of a region's descriptor: key, base, length, no object.
 pub(super) const MIN_DESCRIPTOR_BYTES: usize = 25;

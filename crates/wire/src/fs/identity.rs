@@ -9,8 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::MAX_MESSAGE_BYTES;
-use super::codec::MAX_LABEL_BYTES;
+use super::limits::{MAX_LABEL_BYTES, MAX_MESSAGE_BYTES};
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer};
 

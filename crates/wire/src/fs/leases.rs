@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::objects::{MAX_NAME_BYTES, ObjectId};
+use super::limits::MAX_NAME_BYTES;
+use super::objects::ObjectId;
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 

@@ -1,6 +1,6 @@
 //! Locks on files, and parts of files.
 
-use super::ObjectId;
+use super::objects::ObjectId;
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 

@@ -8,9 +8,6 @@ use super::acl::Acl;
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
-/// Longest name of a directory entry, in bytes.
-pub const MAX_NAME_BYTES: usize = 255;
-
 /// Names an object (file, directory, symbolic link, pipe, socket, device). Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(pub u64);

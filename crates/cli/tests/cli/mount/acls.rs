@@ -42,6 +42,19 @@ fn steps(directory: &Path, seed: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
+/// Whether a script of a user's succeeds in a mount.
+fn may(mounted: &Mounted, user: u32, groups: &str, script: &str) -> bool {
+    let status = Command::new("setpriv")
+        .args([&format!("--reuid={user}"), &format!("--regid={user}")])
+        .arg(format!("--groups={groups}"))
+        .args(["sh", "-ec", script])
+        .current_dir(mounted.path())
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    status.success()
+}
+
 #[test]
 fn users_may_on_a_mount_what_they_may_on_the_local_file_system() {
     if !can_mount() || !is_root() {
@@ -91,17 +104,6 @@ fn programs_set_show_and_copy_lists_and_other_mounts_go_by_them_at_once() {
         "user::rw-\nuser:4002:rw-\ngroup::r--\ngroup:4105:r--\nmask::rw-\nother::---\n\n-rw-rw----+\n\
          user::rwx\nuser:4002:rwx\ngroup::r-x\nmask::rwx\nother::---\n\n"
     );
-    let may = |mounted: &Mounted, user: u32, groups: &str, script: &str| {
-        let status = Command::new("setpriv")
-            .args([&format!("--reuid={user}"), &format!("--regid={user}")])
-            .arg(format!("--groups={groups}"))
-            .args(["sh", "-ec", script])
-            .current_dir(mounted.path())
-            .stderr(std::process::Stdio::null())
-            .status()
-            .unwrap();
-        status.success()
-    };
     let (reads, writes) = (
         "cat file >/dev/null",
         "echo x | dd of=file conv=notrunc bs=1",
@@ -143,4 +145,51 @@ fn programs_set_show_and_copy_lists_and_other_mounts_go_by_them_at_once() {
          (cd unpacked; getfacl -Rn d) | diff - /tmp/$$; rm /tmp/$$; setfacl -bR d; getfacl -cn d/file",
     );
     assert_eq!(said, "user::rw-\ngroup::r--\nother::---\n\n");
+}
+
+/// Names, attributes and lists are cached where the access is decided.
+#[test]
+fn access_is_decided_by_what_another_mount_has_just_changed() {
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let stand = Stand::new();
+    let (one, other) = (mounted_for_all(&stand), mounted_for_all(&stand));
+    shell(
+        one.path(),
+        "mkdir d; echo x >d/file; chmod 711 d; chmod 640 d/file",
+    );
+    let reads = |mounted| may(mounted, 4002, "4002", "cat d/file >/dev/null");
+    // What the one does, and whether the user may read the file through the other from then on.
+    let steps = [
+        ("setfacl -m u:4002:r d/file", true),
+        ("chmod 700 d", false),
+        ("setfacl -m u:4002:x d", true),
+        ("setfacl -m m::- d/file", false),
+        ("chmod 640 d/file", true),
+        ("setfacl -m u:4002:- d", false),
+        ("setfacl -b d", false),
+        ("chmod 711 d", true),
+        ("setfacl -b d/file; chmod 600 d/file", false),
+        ("chown 4002 d/file", true),
+        (
+            "mv d/file d/elsewhere; echo y >d/file; chmod 600 d/file",
+            false,
+        ),
+        ("mv d/elsewhere d/file", true),
+    ];
+    let mut may_read = false;
+    for round in 0..2 {
+        for (change, may_then) in steps {
+            for _ in 0..3 {
+                assert_eq!(reads(&other), may_read, "before {change}, round {round}");
+            }
+            shell(one.path(), change);
+            may_read = may_then;
+            assert_eq!(reads(&other), may_read, "after {change}, round {round}");
+            assert_eq!(reads(&one), may_read, "after {change}, on the same mount");
+        }
+        shell(one.path(), "chown 0 d/file; chmod 640 d/file");
+        may_read = false;
+    }
 }

@@ -258,3 +258,38 @@ fn after_a_time_without_a_lease_an_object_is_to_be_asked_for_again() {
         );
     }
 }
+
+#[test]
+fn a_directory_is_searched_only_for_whom_the_server_has_searched_it() {
+    let now = Instant::now();
+    let cache = LeaseCache::new(1);
+    let (root, user) = ((0, 0), (1000, 100));
+    let fill = |mode| {
+        let asked = cache.ask(now);
+        assert!(cache.fill_node(asked, &node(X, mode), TIME, now).is_some());
+        asked
+    };
+    let asked = cache.ask(now);
+    cache.note_search(asked, X, user);
+    assert!(
+        !cache.may_search(X, user, now),
+        "its attributes are not cached"
+    );
+    let asked = fill(1);
+    cache.note_search(asked, X, user);
+    assert!(cache.may_search(X, user, now));
+    assert!(!cache.may_search(X, root, now) && !cache.may_search(X, (1000, 0), now));
+    assert!(!cache.may_search(X, user, now + TIME));
+    // The mode may have changed since: it is the server's to say, and not by a reply of before.
+    cache.recall(&[Leased::Attributes(X)]);
+    assert!(!cache.may_search(X, user, now));
+    let later = fill(2);
+    cache.note_search(asked, X, user);
+    assert!(!cache.may_search(X, user, now));
+    cache.note_search(later, X, user);
+    assert!(cache.may_search(X, user, now));
+    for uid in 2000..2000 + 2 * MAX_SEARCHERS as u32 {
+        cache.note_search(later, X, (uid, 100));
+    }
+    assert!(cache.may_search(X, user, now) && !cache.may_search(X, (2031, 100), now));
+}

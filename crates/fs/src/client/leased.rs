@@ -1,0 +1,152 @@
+//! What is read under leases, and changes of what may be cached.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use causeway_wire::fs::{Leased, Node, ObjectId, Operation, Place};
+
+use super::call::{Body, Call};
+use super::call_error::{CallError, object_name};
+use super::connection::Client;
+use super::lease_cache::{Altered, Asked, LeaseCache, Seen};
+use super::leases::Leases;
+use super::nodes::{node, node_of};
+use super::numbers::random_number;
+use super::options::ClientOptions;
+use super::pending::{PendingCall, State};
+use super::rpc::Rpc;
+use super::{held_thread, lease_thread};
+use crate::Error;
+use crate::config::Configuration;
+use crate::threads::JoinOnDrop;
+
+impl Leases {
+    /// Connects to the metadata server, in the background. When leases are recalled whose attributes were
+    /// [passed on](Self::pass_on), `recalled` is called with them on another thread, and must see to it that nobody goes by them any more;
+    /// also when the program changes them itself, on the thread that does.
+    pub fn start(
+        configuration: &Configuration,
+        options: &ClientOptions,
+        recalled: impl Fn(&[Leased]) + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        let failed = |error: CallError| error.during("connect", configuration.name.as_bytes());
+        let rpc = held_thread::connect(configuration, options).map_err(failed)?;
+        let waker = rpc.waker();
+        let holder = random_number().map_err(failed)?;
+        let cache = Arc::new(LeaseCache::new(holder));
+        let shared = Arc::clone(&cache);
+        let recalled: Arc<dyn Fn(&[Leased]) + Send + Sync> = Arc::new(recalled);
+        let told = Arc::clone(&recalled);
+        let thread = JoinOnDrop::spawn("leases", move || {
+            lease_thread::run(rpc, &shared, &|leases: &[Leased]| told(leases));
+        });
+        let thread = thread.map_err(|error| failed(held_thread::not_started(error)))?;
+        Ok(Self::new(cache, waker, recalled, thread))
+    }
+}
+
+impl Client {
+    /// As [`Client::stat`] of one name in a directory, without following a link; what is found is cached by the leases that the client
+    /// was made with, if it has any.
+    pub fn stat_cached(
+        &mut self,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<(Node, Option<Seen>), Error> {
+        let asked = self.rpc.ask();
+        let operation = Operation::Lookup {
+            place: Place::from((directory, name)),
+            follow: false,
+            content: false,
+        };
+        let found = self.ask_leased(operation);
+        let target = match &found {
+            Ok(found) => Some(found.object),
+            Err(_) => None,
+        };
+        let mut seen = None;
+        if let (Some(asked), Some(time), Some(leases)) = (asked, self.rpc.lease, &self.rpc.leases) {
+            let cache = leases.cache();
+            if let Ok(found) = &found {
+                seen = cache.fill_node(asked, found, time, Instant::now());
+            }
+            cache.fill_name(asked, (directory, name), target, time);
+            let caller = self.rpc.caller();
+            cache.note_search(asked, directory, (caller.uid, caller.gid));
+        }
+        found
+            .map(|found| (found, seen))
+            .map_err(|error| error.during("stat", name))
+    }
+
+    /// As [`Client::stat_object`], and caches the object in the same way.
+    pub fn stat_object_cached(&mut self, object: ObjectId) -> Result<(Node, Option<Seen>), Error> {
+        let asked = self.rpc.ask();
+        let operation = Operation::GetNode {
+            object,
+            content: false,
+        };
+        let found = self
+            .ask_leased(operation)
+            .and_then(|found| node_of(object, found))
+            .map_err(|error| error.during("stat", &object_name(object)))?;
+        let seen = match (asked, self.rpc.lease, &self.rpc.leases) {
+            (Some(asked), Some(time), Some(leases)) => {
+                leases
+                    .cache()
+                    .fill_node(asked, &found, time, Instant::now())
+            }
+            _ => None,
+        };
+        Ok((found, seen))
+    }
+
+    fn ask_leased(&mut self, operation: Operation) -> Result<Node, CallError> {
+        let mut call = Call::query(self.metadata, operation);
+        call.asks_lease = true;
+        self.rpc.call(call).and_then(node)
+    }
+}
+
+impl Rpc {
+    /// Something is about to be asked for that is to be cached.
+    fn ask(&self) -> Option<Asked> {
+        let leases = self.leases.as_ref()?;
+        Some(leases.cache().ask(Instant::now()))
+    }
+
+    /// As whom the metadata server knows the program, if the call asks for a lease or is a change.
+    pub(super) fn holder_of(&self, call: &Call) -> Option<u128> {
+        let leases = self.leases.as_ref()?;
+        (call.asks_lease || call.slot.is_some()).then(|| leases.cache().holder())
+    }
+
+    /// Calls are about to be made, some of which may be changes: what they alter is cached no more.
+    pub(super) fn begin_changes(&self, calls: &[Call]) -> Vec<Altered> {
+        let Some(leases) = &self.leases else {
+            return Vec::new();
+        };
+        let altered = calls.iter().filter_map(|call| match &call.body {
+            Body::Plain(operation) if call.slot.is_some() => Altered::of(operation),
+            _ => None,
+        });
+        let mut altered: Vec<Altered> = altered.collect();
+        leases.note_changes(&mut altered);
+        altered
+    }
+
+    /// The calls have been made: nor is what was read meanwhile.
+    pub(super) fn end_changes(&self, altered: &mut [Altered], calls: &[PendingCall]) {
+        let Some(leases) = &self.leases else {
+            return;
+        };
+        leases.note_changes(altered);
+        let is_unknown = |pending: &PendingCall| {
+            let has_failed = matches!(pending.state, State::Done(Err(_)));
+            pending.call.slot.is_some() && pending.unfinished && has_failed
+        };
+        if calls.iter().any(is_unknown) {
+            leases.note_unknown_change();
+        }
+    }
+}
