@@ -194,6 +194,32 @@ fn nothing_is_left_of_holders_that_end_after_their_connections() {
 }
 
 #[test]
+fn nothing_is_granted_while_what_changes_is_not_noted() {
+    let (mut table, now) = table();
+    table.suspend();
+    assert_eq!(table.grant(ONE, vec![attributes(5)], now), None);
+    table.end_batch();
+    assert!(table.grant(ONE, vec![attributes(5)], now).is_some());
+}
+
+/// Changes that wait are looked at again after each.
+#[test]
+fn every_end_of_a_lease_is_counted() {
+    let (mut table, now) = table();
+    assert_eq!(table.ends(now), 0);
+    table.grant(ONE, vec![attributes(5), name("a")], now);
+    table.grant(OTHER, vec![attributes(5)], now);
+    table.begin_wait(None, &[name("a")], now);
+    assert!(table.next_recall(ONE).is_some());
+    assert_eq!(table.ends(now), 0);
+    table.end_recall(ONE, 1);
+    assert_eq!(table.ends(now), 1);
+    table.end_all(ONE);
+    assert_eq!(table.ends(now), 2);
+    assert_eq!(table.ends(now + TIME), 3);
+}
+
+#[test]
 fn nothing_is_granted_on_what_a_batch_changes() {
     let (mut table, now) = table();
     table.begin_batch();
