@@ -4,7 +4,6 @@
  *   files-order records NAME   every rank writes and reads records at the shared pointer: none is lost, none comes twice
  *   files-order atomic NAME    registers of many pieces each: what is read is what one order of all accesses gives
  *   files-order torn NAME      the same without atomic mode, for the check of this test: it may fail
- *   files-order refused NAME   prints the classes and texts of the errors of both, or "none"
  */
 #include "check.h"
 
@@ -171,28 +170,10 @@ static void atomic(const char *name, int is_atomic) {
     OK(MPI_File_close(&file));
 }
 
-static void print_error(const char *what, int code) {
-    char text[MPI_MAX_ERROR_STRING] = "none";
-    int len;
-    if (code != MPI_SUCCESS) OK(MPI_Error_string(code, text, &len));
-    printf("rank %d, %s: %s\n", rank, what, text);
-}
-
-static void refused(const char *name) {
-    MPI_Status status;
-    int byte = 1;
-    OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
-    print_error("shared", MPI_File_write_shared(file, &byte, 1, MPI_BYTE, &status));
-    print_error("ordered", MPI_File_write_ordered(file, &byte, 1, MPI_BYTE, &status));
-    print_error("atomic", MPI_File_set_atomicity(file, 1));
-    OK(MPI_File_close(&file));
-}
-
 int main(int argc, char **argv) {
     begin(&argc, &argv);
     CHECK(argc == 3);
     if (strcmp(argv[1], "records") == 0) records(argv[2]);
-    else if (strcmp(argv[1], "refused") == 0) refused(argv[2]);
     else atomic(argv[2], strcmp(argv[1], "atomic") == 0);
     OK(MPI_Finalize());
     return 0;
