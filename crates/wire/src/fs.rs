@@ -31,6 +31,7 @@ mod needs;
 mod objects;
 mod opens;
 mod place;
+mod pointer;
 mod regions;
 mod reply;
 mod sums;
@@ -57,8 +58,9 @@ pub use objects::{
 };
 pub use opens::{MAX_NAMED_FILES, OpenHandle, Opening};
 pub use place::Place;
+pub use pointer::PointerStep;
 pub use regions::{Reach, Region, Regions};
-pub use reply::ReplyBody;
+pub use reply::{Failure, Reply, ReplyBody};
 pub use sums::WantedSums;
 
 /// Longest path in one request, and longest target of a symbolic link, in bytes.
@@ -408,6 +410,30 @@ pub enum Operation {
         turn: u64,
     },
 
+    /// Does the client still have a turn to append? Returns [`ReplyBody::Done`] if it has: the turn lasts for as long again, or ends if
+    /// `end` is set; otherwise [`Errno::OVERTAKEN`].
+    CheckTurn {
+        /// Which file.
+        object: ObjectId,
+        /// The turn.
+        turn: u64,
+        /// The client needs it no longer.
+        end: bool,
+    },
+    /// A step of a pointer that several clients share, which the metadata server keeps as long as it runs. Returns
+    /// [`ReplyBody::Pointer`], or [`Errno::POINTER_LOST`] if the server does not know it.
+    MovePointer {
+        /// The file that it belongs to.
+        object: ObjectId,
+        /// A number that was drawn at random: those who know it may use it.
+        pointer: u64,
+        /// The client's number for the step, higher than that of its earlier ones. A step that is sent again is done once; an older one is
+        /// [`Errno::STALE_SEQUENCE`].
+        number: u64,
+        /// What to do.
+        step: PointerStep,
+    },
+
     /// Takes a lock, which the client has until it gives it back or its connection ends. An owner's locks that it overlaps
     /// become a part of it. Returns [`ReplyBody::Done`] once the client has it; [`Errno::EAGAIN`] if others are in its way and
     /// the client does not wait; [`Errno::EDEADLK`] if it is of a range, and they wait for this owner; [`Errno::ENOLCK`] if there are too many.
@@ -645,20 +671,4 @@ pub enum Operation {
         /// For how long the sender may repeat a change, in seconds: replies to changes are kept for longer.
         timeout_s: u32,
     },
-}
-
-/// A message from a server to a client.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
-    /// The result, or why there is none.
-    pub result: Result<ReplyBody, Failure>,
-}
-
-/// An operation's failure: a number for programs and a sentence for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// What kind.
-    pub errno: Errno,
-    /// What failed, where and why; may be empty where the number suffices.
-    pub message: String,
 }

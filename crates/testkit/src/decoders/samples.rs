@@ -16,6 +16,7 @@ mod locks;
 mod messages;
 mod methods;
 mod opens;
+mod pointers;
 mod regions;
 
 pub(super) use datafiles::{datafile_headers, history, written_groups};
@@ -401,6 +402,7 @@ pub(super) fn requests() -> Vec<Vec<u8>> {
     for operation in (operations().into_iter())
         .chain(locks::operations())
         .chain(leases::operations())
+        .chain(pointers::operations())
     {
         // Format 5 has no numbers of writes.
         let old = Formats::only(fs::formats::FORMATS.lowest);
@@ -606,7 +608,8 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
     (results
         .into_iter()
         .chain(locks::replies())
-        .chain(leases::replies()))
+        .chain(leases::replies())
+        .chain(pointers::replies()))
     .map(|result| {
         let format = fs::formats::FORMATS.highest;
         let granted = leases::granted();

@@ -29,10 +29,10 @@ use crate::formats::Formats;
 /// | 11 | files that are open: [`Request::opening`], [`Operation::CloseFiles`], [`Operation::KeepFiles`] |
 /// | 12 | capabilities, in requests and behind the bodies of replies |
 /// | 13 | capabilities in requests without what the request says itself; [`super::Errno::REVOKED`]; access control lists: extended attributes of their names, [`Node::acl`], [`Caller::umask`] |
-/// | 14 | leases: [`Request::holder`], the time of a lease behind the bodies of replies, [`Operation::HoldLeases`], [`Operation::EndLeases`] |
+/// | 14 | leases: [`Request::holder`], the time of a lease behind the bodies of replies, [`Operation::HoldLeases`], [`Operation::EndLeases`]; pointers that several clients share: [`Operation::MovePointer`]; turns that clients ask after: [`Operation::CheckTurn`] |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
-    highest: LEASES,
+    highest: POINTERS,
 };
 
 /// The first format in which writes have numbers and servers report their clocks.
@@ -65,6 +65,8 @@ pub const REVOCATIONS: u8 = 13;
 pub const ACLS: u8 = 13;
 /// The first format whose metadata servers give leases on names and attributes.
 pub const LEASES: u8 = 14;
+/// The first format whose metadata servers keep pointers that clients share, and tell clients whether they still have a turn.
+pub const POINTERS: u8 = 14;
 
 /// The name of this protocol in errors.
 const PROTOCOL: &str = "the file system's protocol";
@@ -124,6 +126,7 @@ impl Operation {
             Operation::CloseFiles { .. } | Operation::KeepFiles { .. } => OPENS,
             Operation::Authorize | Operation::EndCapabilities { .. } => CAPABILITIES,
             Operation::HoldLeases { .. } | Operation::EndLeases { .. } => LEASES,
+            Operation::CheckTurn { .. } | Operation::MovePointer { .. } => POINTERS,
             _ => FORMATS.lowest,
         }
     }
@@ -398,6 +401,7 @@ impl Reply {
                 | ReplyBody::XattrNames(_),
             ) => EXTENDED,
             Ok(ReplyBody::LockWaits | ReplyBody::LockHolder { .. }) => LOCKS,
+            Ok(ReplyBody::Pointer(_)) => POINTERS,
             Ok(ReplyBody::Clock(_)) => NUMBERED_WRITES,
             _ => FORMATS.lowest,
         }

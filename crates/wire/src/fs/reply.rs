@@ -1,9 +1,10 @@
-//! The results of operations.
+//! What servers reply.
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::errno::Errno;
 use super::identity::Greeting;
 use super::leases::Leased;
 use super::locks::LockHolder;
@@ -13,6 +14,22 @@ use super::objects::{
     XattrName,
 };
 use super::regions::Region;
+
+/// A message from a server to a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The result, or why there is none.
+    pub result: Result<ReplyBody, Failure>,
+}
+
+/// An operation's failure: a number for programs and a sentence for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What kind.
+    pub errno: Errno,
+    /// What failed, where and why; may be empty where the number suffices.
+    pub message: String,
+}
 
 /// An operation's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +114,8 @@ pub enum ReplyBody {
         /// The file, whose end stays where it is for other appenders.
         node: Box<Node>,
     },
+    /// Where a shared pointer stands: behind the step, or before it if that was [`PointerStep::Add`](super::pointer::PointerStep::Add).
+    Pointer(u64),
     /// The lock is held, and the client waits for it.
     LockWaits,
     /// A lock that conflicts with the tested one.
@@ -105,7 +124,7 @@ pub enum ReplyBody {
         holder: Option<LockHolder>,
     },
     /// The name that was looked up does not exist, and the lease that comes with the reply is on that. Only programs that hold
-    /// leases get this; others get [`Errno::ENOENT`](super::errno::Errno::ENOENT).
+    /// leases get this; others get [`Errno::ENOENT`].
     NoEntry,
     /// Leases end: the program is to forget what they are on, and then to say so ([`Operation::HoldLeases`](super::Operation::HoldLeases)).
     Recall {

@@ -247,6 +247,7 @@ fn stated_formats_of_other_clients_are_known() {
         (&[10, 5], Some(of(10, 5))),
         (&[11, 5], Some(of(11, 5))),
         (&[12, 5], Some(of(12, 5))),
+        (&[13, 5], Some(of(13, 5))),
         (&[last, 5], Some(FORMATS)),
         // Nonsense.
         (&[0, 0], None),
