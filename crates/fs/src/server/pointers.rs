@@ -10,10 +10,14 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use causeway_bmi::{Addr, ConnectionId};
 use causeway_wire::fs::{ObjectId, PointerStep};
 
 #[cfg(test)]
 mod tests;
+
+/// A client's connection, in the server's table.
+pub(super) type PointerConnection = (Addr, ConnectionId);
 
 /// Most pointers.
 const MAX_POINTERS: usize = 16 << 10;
