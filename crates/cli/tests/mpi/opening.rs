@@ -15,7 +15,7 @@ use causeway_mpi::error::Result;
 use causeway_mpi::info::Info;
 use causeway_mpi::io::opening;
 use causeway_mpi::io::posix::PosixFiles;
-use causeway_mpi::io::storage::{Extent, FileSystem, Lock, Opening, Storage};
+use causeway_mpi::io::storage::{Atomic, Extent, FileSystem, Opening, PointerStep, Storage};
 use causeway_mpi::process::{Active, Process, Waited};
 use causeway_mpi::status::Status;
 
@@ -179,7 +179,15 @@ impl Storage for Described {
         false
     }
 
-    fn lock(&self, _exclusive: bool) -> io::Result<Box<dyn Lock + '_>> {
+    fn move_pointer(&self, _number: u64, _step: PointerStep) -> io::Result<u64> {
+        Err(io::Error::from(io::ErrorKind::Unsupported))
+    }
+
+    fn check_atomic(&self) -> io::Result<()> {
+        Err(io::Error::from(io::ErrorKind::Unsupported))
+    }
+
+    fn atomic(&self, _writes: bool) -> io::Result<Box<dyn Atomic + '_>> {
         Err(io::Error::from(io::ErrorKind::Unsupported))
     }
 }

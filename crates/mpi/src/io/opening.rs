@@ -1,5 +1,6 @@
 //! Opening, closing, and deleting files (MPI 5.0 §14.2).
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,8 +23,8 @@ use super::agreeing::{
     tell, tell_all, tell_nearby,
 };
 use super::file::{File, Hints};
-use super::pointer::SharedPointer;
-use super::storage::{FileSystem, Opening, Storage, failed};
+use super::pointer::{Shared, SharedPointer};
+use super::storage::{FileSystem, Opening, PointerStep, Storage, failed};
 use super::view::View;
 
 /// All modes that there are.
@@ -72,7 +73,17 @@ impl Process {
     }
 }
 
-fn opened(name: &Path, result: std::io::Result<Arc<dyn Storage>>) -> Result<Arc<dyn Storage>> {
+impl Process {
+    /// Whether some processes of a group share no memory with others.
+    fn are_on_several_hosts(&self, group: &Group) -> bool {
+        let host = |member: &u32| self.hosts.get(*member as usize);
+        let mut members = group.members().iter();
+        let first = members.next().and_then(host);
+        members.any(|member| host(member) != first)
+    }
+}
+
+fn opened(name: &Path, result: io::Result<Arc<dyn Storage>>) -> Result<Arc<dyn Storage>> {
     result.map_err(|error| failed(format_args!("opening {}", name.display()), &error))
 }
 
@@ -82,16 +93,60 @@ struct First {
     told: Vec<u8>,
     /// Where pointers begin.
     at: u64,
-    /// `None` if there is no such memory.
-    shared: Option<SharedPointer>,
+    shared: FirstShared,
 }
+
+/// The shared pointer, as the first process has made it.
+enum FirstShared {
+    /// In memory.
+    Memory(SharedPointer),
+    /// With the storage.
+    Stored(u64),
+    /// Not at all.
+    Nowhere(Error),
+}
+
+impl FirstShared {
+    /// With the storage if it is for processes on several hosts, and the storage keeps pointers; else in memory, which processes on one host can
+    /// share.
+    fn make(storage: &dyn Storage, at: u64, several_hosts: bool) -> Self {
+        let in_memory = || match SharedPointer::make(at) {
+            Ok(memory) => Self::Memory(memory),
+            Err(error) => Self::Nowhere(error),
+        };
+        if !several_hosts {
+            return in_memory();
+        }
+        let number = match contacts::number() {
+            Ok(number) => number,
+            Err(error) => return Self::Nowhere(error),
+        };
+        match storage.move_pointer(number, PointerStep::Put(at)) {
+            Ok(_) => Self::Stored(number),
+            // Processes that may not share memory for messages may still find this memory.
+            Err(error) if storage.has_locks() && error.kind() == io::ErrorKind::Unsupported => {
+                in_memory()
+            }
+            Err(error) => Self::Nowhere(failed("a shared file pointer", &error)),
+        }
+    }
+}
+
+/// What a process tells of the shared pointer: there is none.
+const NO_POINTER: i64 = 0;
+/// It is in memory that the process has.
+const IN_MEMORY: i64 = 1;
+/// The first process's word: the storage keeps it.
+const STORED: i64 = 2;
+/// A process that there is none of, in the place of the one that has the memory. Earlier builds do not find it, and have no pointer.
+const NO_PROCESS: i64 = -1;
 
 impl First {
     fn open(
         files: &dyn FileSystem,
         name: &Path,
         how: Opening,
-        mode: i32,
+        (mode, several_hosts): (i32, bool),
         info: &Info,
     ) -> Result<Self> {
         let storage = opened(name, files.open(name, how, info))?;
@@ -101,7 +156,7 @@ impl First {
         };
         Ok(Self {
             told: storage.told(),
-            shared: SharedPointer::make(at).ok(),
+            shared: FirstShared::make(&*storage, at, several_hosts),
             storage,
             at,
         })
@@ -109,8 +164,12 @@ impl First {
 
     /// The numbers that all processes need: bytes of the first process's result, where pointers begin, and how the shared one is found.
     fn numbers(&self) -> Found {
-        let name = self.shared.as_ref().and_then(|shared| shared.name().ok());
-        let [process, descriptor, mark] = name.unwrap_or([-1; 3]);
+        let name = match &self.shared {
+            FirstShared::Memory(memory) => memory.name().ok(),
+            FirstShared::Stored(number) => Some([NO_PROCESS, 0, *number as i64]),
+            FirstShared::Nowhere(_) => None,
+        };
+        let [process, descriptor, mark] = name.unwrap_or([NO_PROCESS; 3]);
         let told = self.told.len() as i64;
         [told, self.at as i64, process, descriptor, mark]
     }
@@ -185,7 +244,7 @@ pub fn open(
     info: &Info,
     error_handler: usize,
 ) -> Result<usize> {
-    let (rank, group, format, files) = caller.with(|process| {
+    let (rank, group, format, files, several_hosts) = caller.with(|process| {
         let it = process.communicator(communicator)?;
         if it.remote_group().is_some() {
             let text = "files are opened by the processes of an intra-communicator";
@@ -193,7 +252,9 @@ pub fn open(
         }
         let (rank, group) = (it.rank(), Arc::clone(it.group()));
         let format = common_format(process, &group);
-        Ok((rank, group, format, process.file_systems.of(name)))
+        let several_hosts = process.are_on_several_hosts(&group);
+        let files = process.file_systems.of(name);
+        Ok((rank, group, format, files, several_hosts))
     })?;
     let at_once = format.as_ref().is_ok_and(|format| *format >= FILES_AT_ONCE);
     let checked = format.and(check_mode(mode)).and(files);
@@ -209,7 +270,7 @@ pub fn open(
         }
     };
     let size = group.size();
-    let add = |process: &mut Process, (storage, pointer, shared)| {
+    let add = |process: &mut Process, (storage, pointer)| {
         process.files.insert(File {
             file_system: Arc::clone(&files),
             storage,
@@ -219,7 +280,7 @@ pub fn open(
             mode,
             view: Arc::new(View::of_bytes()),
             pointer,
-            shared,
+            shared: Shared::Nowhere(no_pointer()),
             is_atomic: false,
             is_dirty: false,
             hints: Hints::of(size, process.file_buffer).with(info),
@@ -228,7 +289,13 @@ pub fn open(
             split: None,
         })
     };
-    let opened = open_agreed(caller, (by, own, rank), &*files, (name, mode, info), add);
+    let opened = open_agreed(
+        caller,
+        (by, own, rank, several_hosts),
+        &*files,
+        (name, mode, info),
+        add,
+    );
     if opened.is_err() {
         caller.with(|process| process.free_communicator(own))?;
     }
@@ -348,10 +415,10 @@ fn learn_by_own(
 /// Opens a file whose mode all have agreed on, and adds it with where its pointers begin, and the shared one. Returns its handle.
 fn open_agreed(
     caller: &mut impl Caller,
-    (by, own, rank): (By, usize, u32),
+    (by, own, rank, several_hosts): (By, usize, u32, bool),
     files: &dyn FileSystem,
     (name, mode, info): (&Path, i32, &Info),
-    add: impl FnOnce(&mut Process, (Arc<dyn Storage>, u64, Option<SharedPointer>)) -> Result<usize>,
+    add: impl FnOnce(&mut Process, (Arc<dyn Storage>, u64)) -> Result<usize>,
 ) -> Result<usize> {
     let has = |bits: i32| mode & bits != 0;
     let how = Opening {
@@ -362,7 +429,7 @@ fn open_agreed(
         permissions: permissions(info),
     };
     let first = match rank {
-        0 => First::open(files, name, how, mode, info).map(Some),
+        0 => First::open(files, name, how, (mode, several_hosts), info).map(Some),
         _ => Ok(None),
     };
     let (first, told, [_, at, shared @ ..]) = match &by {
@@ -371,45 +438,74 @@ fn open_agreed(
         }
         By::Own => learn_by_own(caller, own, first, mode)?,
     };
+    let [_, _, number] = shared;
     let (storage, shared) = match first {
         Some(first) => (Ok(first.storage), first.shared),
-        None => (
-            told.and_then(|told| opened(name, files.join(name, how, info, &told))),
-            // Without one on any of them the file has none.
-            SharedPointer::find(shared).ok(),
-        ),
+        None => {
+            let found = match SharedPointer::find(shared) {
+                Ok(found) => FirstShared::Memory(found),
+                Err(error) => FirstShared::Nowhere(error),
+            };
+            let joined = told.and_then(|told| opened(name, files.join(name, how, info, &told)));
+            (joined, found)
+        }
     };
-    let has_shared = shared.is_some();
+    let word = match &shared {
+        FirstShared::Memory(_) => IN_MEMORY,
+        FirstShared::Stored(_) => STORED,
+        FirstShared::Nowhere(_) => NO_POINTER,
+    };
     // Added before all know that all have opened it, so that none of them fails alone afterwards.
-    let added = storage
-        .and_then(|storage| caller.with(|process| add(process, (storage, at as u64, shared))));
-    let numbers = [class_of(&added), has_shared.into()];
+    let added = storage.and_then(|storage| {
+        let with = (Arc::clone(&storage), at as u64);
+        let file = caller.with(|process| add(process, with))?;
+        Ok((file, storage))
+    });
+    let numbers = [class_of(&added), word];
     let told = match &by {
         By::Program(communicator, room) => room.tell(caller, *communicator, numbers),
         By::Own => tell(caller, own, numbers),
     };
-    let file = added?;
+    let (file, storage) = added?;
     let failed = |[class, _]: &[i64; 2]| *class != abi::SUCCESS.into();
     let open = told.and_then(|all| match all.iter().position(failed) {
         Some(rank) => {
             let text = format!("it has failed on rank {rank}");
             Err(Error::new(all[rank][0] as i32, text))
         }
-        // All have the shared pointer, or none.
-        None => Ok(all.iter().all(|[_, has]| *has != 0)),
+        None => Ok(all),
     });
-    match open {
-        Ok(true) => Ok(file),
-        Ok(false) => caller.with(|process| {
-            process.files.get_mut(file)?.shared = None;
-            Ok(file)
-        }),
+    let all = match open {
+        Ok(all) => all,
         Err(error) => {
+            if let FirstShared::Stored(number) = shared {
+                // It is forgotten with its processes otherwise.
+                let _ = storage.move_pointer(number, PointerStep::End);
+            }
             // Storage may take its time to close: not inside of the library.
             drop(caller.with(|process| process.files.remove(file))?);
-            Err(error)
+            return Err(error);
         }
-    }
+    };
+    // All have it, or none.
+    let is_stored = all.first().is_some_and(|[_, word]| *word == STORED);
+    let shared = match shared {
+        _ if is_stored => Shared::Stored(storage, number as u64),
+        FirstShared::Nowhere(error) if rank == 0 => Shared::Nowhere(error),
+        FirstShared::Memory(memory) if all.iter().all(|[_, word]| *word != NO_POINTER) => {
+            Shared::Memory(memory)
+        }
+        _ => Shared::Nowhere(no_pointer()),
+    };
+    caller.with(|process| {
+        process.files.get_mut(file)?.shared = shared;
+        Ok(file)
+    })
+}
+
+fn no_pointer() -> Error {
+    let text = "the processes do not share memory for the file's shared pointer, and its storage keeps none: rank 0 may know more";
+    Error::new(abi::ERR_UNSUPPORTED_OPERATION, text)
 }
 
 /// Closes a file with all processes that have opened it. Returns its error handler.
@@ -433,6 +529,10 @@ pub fn close(caller: &mut impl Caller, file: usize) -> Result<usize> {
         let rank = process.communicator(communicator)?.rank();
         Ok((process.files.remove(file)?, rank))
     })?;
+    if rank == 0 {
+        // A pointer that cannot be ended now is forgotten by the storage when its processes are gone.
+        let _ = closed.shared.end();
+    }
     let (name, handler) = (closed.name.clone(), closed.error_handler);
     let (files, info) = (Arc::clone(&closed.file_system), closed.info.clone());
     let is_deleted = closed.has(abi::MODE_DELETE_ON_CLOSE);
