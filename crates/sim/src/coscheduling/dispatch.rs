@@ -439,8 +439,6 @@ mod tests {
         assert_eq!(left, table()[49].quantum - 5 * MILLISECOND);
         dispatcher.boost(0);
         assert_eq!((dispatcher.level(0), dispatcher.left(0)), (HIGHEST, left));
-        dispatcher.lower(0, 7);
-        assert_eq!((dispatcher.level(0), dispatcher.left(0)), (7, left));
         dispatcher.expire();
         assert_eq!(dispatcher.level(0), 39);
         assert_eq!(dispatcher.left(0), table()[39].quantum);
