@@ -29,7 +29,9 @@ mod needs;
 mod objects;
 mod opens;
 mod place;
+mod pointer;
 mod regions;
+mod reply;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -51,7 +53,9 @@ pub use objects::{
 };
 pub use opens::{MAX_NAMED_FILES, OpenHandle, Opening};
 pub use place::Place;
+pub use pointer::PointerStep;
 pub use regions::{Reach, Region, Regions};
+pub use reply::{Failure, Reply, ReplyBody};
 pub use sums::WantedSums;
 
 /// Longest name of a directory entry, in bytes.
@@ -410,6 +414,30 @@ pub enum Operation {
         turn: u64,
     },
 
+    /// Does the client still have a turn to append? Returns [`ReplyBody::Done`] if it has: the turn lasts for as long again, or ends if
+    /// `end` is set; otherwise [`Errno::OVERTAKEN`].
+    CheckTurn {
+        /// Which file.
+        object: ObjectId,
+        /// The turn.
+        turn: u64,
+        /// The client needs it no longer.
+        end: bool,
+    },
+    /// A step of a pointer that several clients share, which the metadata server keeps as long as it runs. Returns
+    /// [`ReplyBody::Pointer`], or [`Errno::POINTER_LOST`] if the server does not know it.
+    MovePointer {
+        /// The file that it belongs to.
+        object: ObjectId,
+        /// A number that was drawn at random: those who know it may use it.
+        pointer: u64,
+        /// The client's number for the step, higher than that of its earlier ones. A step that is sent again is done once; an older one is
+        /// [`Errno::STALE_SEQUENCE`].
+        number: u64,
+        /// What to do.
+        step: PointerStep,
+    },
+
     /// Takes a lock, which the client has until it gives it back or its connection ends. An owner's locks that it overlaps
     /// become a part of it. Returns [`ReplyBody::Done`] once the client has it; [`Errno::EAGAIN`] if others are in its way and
     /// the client does not wait; [`Errno::EDEADLK`] if it is of a range, and they wait for this owner; [`Errno::ENOLCK`] if there are too many.
@@ -630,164 +658,4 @@ pub enum Operation {
         /// For how long the sender may repeat a change, in seconds: replies to changes are kept for longer.
         timeout_s: u32,
     },
-}
-
-/// A message from a server to a client.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
-    /// The result, or why there is none.
-    pub result: Result<ReplyBody, Failure>,
-}
-
-/// An operation's failure: a number for programs and a sentence for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// What kind.
-    pub errno: Errno,
-    /// What failed, where and why; may be empty where the number suffices.
-    pub message: String,
-}
-
-/// An operation's result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReplyBody {
-    /// It is done.
-    Done,
-    /// An object.
-    Node(Box<Node>),
-    /// A part of a directory.
-    Entries {
-        /// In the order of names.
-        entries: Vec<Entry>,
-        /// There are no entries after the last one.
-        end: bool,
-    },
-    /// Bytes were moved.
-    Transferred {
-        /// How many were written, or found before the datafile's end.
-        bytes: u64,
-        /// The datafile's size afterwards.
-        size: u64,
-        /// Microseconds that the server spent moving bytes from or to the client's memory.
-        copy_us: u32,
-        /// Microseconds that the server spent reading or writing the datafile. Where the client's
-        /// memory is mapped, this includes the one copy that there is.
-        storage_us: u32,
-        /// Small data that was read.
-        inline: Vec<u8>,
-        /// Sums of the first whole blocks of the one region that was read, never 0 (see
-        /// [`crate::datafile::Sums`]). The server has verified all blocks that have none.
-        sums: Vec<u32>,
-    },
-    /// Objects.
-    Objects(Vec<ObjectId>),
-    /// Datafiles with their sizes.
-    Datafiles {
-        /// In the order of their numbers.
-        datafiles: Vec<(ObjectId, u64)>,
-        /// There are no datafiles after the last one.
-        end: bool,
-    },
-    /// Striped files.
-    StripedFiles {
-        /// In the order of their numbers.
-        files: Vec<StripedFile>,
-        /// There are no files after the last one.
-        end: bool,
-    },
-    /// One path each of objects.
-    Paths(Vec<ObjectPath>),
-    /// What is wrong with datafiles.
-    Faults(Vec<DataFault>),
-    /// Orphans were removed.
-    OrphansRemoved {
-        /// How many were deleted.
-        deleted: u64,
-        /// How many were moved aside, because it is not proven that they are not needed.
-        moved: u64,
-    },
-    /// Where the data of a datafile go on.
-    Data {
-        /// The first bytes at or behind the offset that may be anything else than zeros; absent if none follow.
-        first: Option<Region>,
-    },
-    /// An extended attribute's value.
-    Xattr(Vec<u8>),
-    /// Names of extended attributes.
-    XattrNames(Vec<XattrName>),
-    /// How many bytes of a datafile are stored, in whole blocks of 4 KiB.
-    Stored(u64),
-    /// A part of a datafile is a hole.
-    Punched {
-        /// Where to continue, if not all of the requested part was done.
-        next: Option<u64>,
-    },
-    /// The present time on the server's host.
-    Clock(Moment),
-    /// It is the client's turn to append.
-    Turn {
-        /// The turn. Later ones have higher numbers, over all files.
-        turn: u64,
-        /// The file, whose end stays where it is for other appenders.
-        node: Box<Node>,
-    },
-    /// The lock is held, and the client waits for it.
-    LockWaits,
-    /// A lock that conflicts with the tested one.
-    LockHolder {
-        /// One of those locks; absent if there is none.
-        holder: Option<LockHolder>,
-    },
-    /// A part of the stored data was verified.
-    Scrubbed {
-        /// Where to continue; absent at the end.
-        next: Option<ScrubPosition>,
-        /// Bytes that were verified.
-        bytes: u64,
-        /// Datafiles whose end was reached.
-        datafiles: u64,
-        /// What is wrong.
-        faults: Vec<DataFault>,
-    },
-    /// A batch of the name space was checked.
-    Checked {
-        /// Where to continue; `None` at the end.
-        next: Option<CheckCursor>,
-        /// Records that were checked.
-        records: u64,
-        /// The errors found, in words.
-        findings: Vec<String>,
-        /// How many of them were repaired.
-        mended: u64,
-    },
-    /// How much the metadata server stores.
-    MetadataStatus {
-        /// Objects of all kinds.
-        objects: u64,
-        /// Datafiles whose removal is still to be done.
-        removals: u64,
-        /// Object numbers below this have been assigned…
-        numbers: u64,
-        /// … except those in these gaps: first number and end of each (see [`crate::store::Gaps`]).
-        gaps: Vec<(ObjectId, u64)>,
-    },
-    /// How much an I/O server stores.
-    StorageStatus {
-        /// Bytes of its storage.
-        total: u64,
-        /// Bytes that are free for Causeway.
-        free: u64,
-        /// Bytes written and read since its start.
-        written: u64,
-        /// See `written`.
-        read: u64,
-        /// Requests in progress.
-        busy: u32,
-        /// Datafiles that were moved aside, and are kept for a while.
-        aside: u64,
-        /// Bytes of these.
-        aside_bytes: u64,
-    },
-    /// A server's identity.
-    Hello(Box<Greeting>),
 }

@@ -1,5 +1,6 @@
 //! Opening, closing, and deleting files (MPI 5.0 §14.2).
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,8 +22,8 @@ use super::agreeing::{
     tell_all, tell_nearby,
 };
 use super::file::{File, Hints};
-use super::pointer::SharedPointer;
-use super::storage::{FileSystem, Opening, Storage, failed};
+use super::pointer::{Shared, SharedPointer};
+use super::storage::{FileSystem, Opening, PointerStep, Storage, failed};
 use super::view::View;
 
 /// All modes that there are.
@@ -71,7 +72,17 @@ impl Process {
     }
 }
 
-fn opened(name: &Path, result: std::io::Result<Arc<dyn Storage>>) -> Result<Arc<dyn Storage>> {
+impl Process {
+    /// Whether some processes of a group share no memory with others.
+    fn are_on_several_hosts(&self, group: &Group) -> bool {
+        let host = |member: &u32| self.hosts.get(*member as usize);
+        let mut members = group.members().iter();
+        let first = members.next().and_then(host);
+        members.any(|member| host(member) != first)
+    }
+}
+
+fn opened(name: &Path, result: io::Result<Arc<dyn Storage>>) -> Result<Arc<dyn Storage>> {
     result.map_err(|error| failed(format_args!("opening {}", name.display()), &error))
 }
 
@@ -81,16 +92,60 @@ struct First {
     told: Vec<u8>,
     /// Where pointers begin.
     at: u64,
-    /// `None` if there is no such memory.
-    shared: Option<SharedPointer>,
+    shared: FirstShared,
 }
+
+/// The shared pointer, as the first process has made it.
+enum FirstShared {
+    /// In memory.
+    Memory(SharedPointer),
+    /// With the storage.
+    Stored(u64),
+    /// Not at all.
+    Nowhere(Error),
+}
+
+impl FirstShared {
+    /// With the storage if it is for processes on several hosts, and the storage keeps pointers; else in memory, which processes on one host can
+    /// share.
+    fn make(storage: &dyn Storage, at: u64, several_hosts: bool) -> Self {
+        let in_memory = || match SharedPointer::make(at) {
+            Ok(memory) => Self::Memory(memory),
+            Err(error) => Self::Nowhere(error),
+        };
+        if !several_hosts {
+            return in_memory();
+        }
+        let number = match contacts::number() {
+            Ok(number) => number,
+            Err(error) => return Self::Nowhere(error),
+        };
+        match storage.move_pointer(number, PointerStep::Put(at)) {
+            Ok(_) => Self::Stored(number),
+            // Processes that may not share memory for messages may still find this memory.
+            Err(error) if storage.has_locks() && error.kind() == io::ErrorKind::Unsupported => {
+                in_memory()
+            }
+            Err(error) => Self::Nowhere(failed("a shared file pointer", &error)),
+        }
+    }
+}
+
+/// What a process tells of the shared pointer: there is none.
+const NO_POINTER: i64 = 0;
+/// It is in memory that the process has.
+const IN_MEMORY: i64 = 1;
+/// The first process's word: the storage keeps it.
+const STORED: i64 = 2;
+/// A process that there is none of, in the place of the one that has the memory. Earlier builds do not find it, and have no pointer.
+const NO_PROCESS: i64 = -1;
 
 impl First {
     fn open(
         files: &dyn FileSystem,
         name: &Path,
         how: Opening,
-        mode: i32,
+        (mode, several_hosts): (i32, bool),
         info: &Info,
     ) -> Result<Self> {
         let storage = opened(name, files.open(name, how, info))?;
@@ -100,7 +155,7 @@ impl First {
         };
         Ok(Self {
             told: storage.told(),
-            shared: SharedPointer::make(at).ok(),
+            shared: FirstShared::make(&*storage, at, several_hosts),
             storage,
             at,
         })
@@ -108,8 +163,12 @@ impl First {
 
     /// The numbers that all processes need: bytes of the first process's result, where pointers begin, and how the shared one is found.
     fn numbers(&self) -> Found {
-        let name = self.shared.as_ref().and_then(|shared| shared.name().ok());
-        let [process, descriptor, mark] = name.unwrap_or([-1; 3]);
+        let name = match &self.shared {
+            FirstShared::Memory(memory) => memory.name().ok(),
+            FirstShared::Stored(number) => Some([NO_PROCESS, 0, *number as i64]),
+            FirstShared::Nowhere(_) => None,
+        };
+        let [process, descriptor, mark] = name.unwrap_or([NO_PROCESS; 3]);
         let told = self.told.len() as i64;
         [told, self.at as i64, process, descriptor, mark]
     }
@@ -151,7 +210,7 @@ pub fn open(
     info: &Info,
     error_handler: usize,
 ) -> Result<usize> {
-    let (rank, group, format, files) = caller.with(|process| {
+    let (rank, group, format, files, several_hosts) = caller.with(|process| {
         let it = process.communicator(communicator)?;
         if it.remote_group().is_some() {
             let text = "files are opened by the processes of an intra-communicator";
@@ -159,7 +218,9 @@ pub fn open(
         }
         let (rank, group) = (it.rank(), Arc::clone(it.group()));
         let format = common_format(process, &group);
-        Ok((rank, group, format, process.file_systems.of(name)))
+        let several_hosts = process.are_on_several_hosts(&group);
+        let files = process.file_systems.of(name);
+        Ok((rank, group, format, files, several_hosts))
     })?;
     let at_once = format.as_ref().is_ok_and(|format| *format >= FILES_AT_ONCE);
     let checked = format.and(check_mode(mode)).and(files);
@@ -171,7 +232,12 @@ pub fn open(
         true => By::Program(communicator),
         false => By::Own(own),
     };
-    let opened = open_agreed(caller, (by, rank), &*files, (name, mode, info));
+    let opened = open_agreed(
+        caller,
+        (by, rank, several_hosts),
+        &*files,
+        (name, mode, info),
+    );
     let opened = opened.and_then(|(storage, at, shared)| {
         caller.with(|process| {
             let hints = Hints::of(group.size(), process.file_buffer).with(info);
@@ -309,10 +375,10 @@ fn learn_by_own(
 /// Opens a file whose mode all have agreed on. Returns where pointers begin, too, and the shared one.
 fn open_agreed(
     caller: &mut impl Caller,
-    (by, rank): (By, u32),
+    (by, rank, several_hosts): (By, u32, bool),
     files: &dyn FileSystem,
     (name, mode, info): (&Path, i32, &Info),
-) -> Result<(Arc<dyn Storage>, u64, Option<SharedPointer>)> {
+) -> Result<(Arc<dyn Storage>, u64, Shared)> {
     let has = |bits: i32| mode & bits != 0;
     let how = Opening {
         read: !has(abi::MODE_WRONLY),
@@ -322,22 +388,31 @@ fn open_agreed(
         permissions: permissions(info),
     };
     let first = match rank {
-        0 => First::open(files, name, how, mode, info).map(Some),
+        0 => First::open(files, name, how, (mode, several_hosts), info).map(Some),
         _ => Ok(None),
     };
     let (first, told, [_, at, shared @ ..]) = match by {
         By::Program(communicator) => learn_at_once(caller, communicator, first)?,
         By::Own(own) => learn_by_own(caller, own, first, mode)?,
     };
+    let [_, _, number] = shared;
     let (storage, shared) = match first {
         Some(first) => (Ok(first.storage), first.shared),
-        None => (
-            told.and_then(|told| opened(name, files.join(name, how, info, &told))),
-            // Without one on any of them the file has none.
-            SharedPointer::find(shared).ok(),
-        ),
+        None => {
+            let found = match SharedPointer::find(shared) {
+                Ok(found) => FirstShared::Memory(found),
+                Err(error) => FirstShared::Nowhere(error),
+            };
+            let joined = told.and_then(|told| opened(name, files.join(name, how, info, &told)));
+            (joined, found)
+        }
     };
-    let own = [class_of(&storage), shared.is_some().into()];
+    let word = match &shared {
+        FirstShared::Memory(_) => IN_MEMORY,
+        FirstShared::Stored(_) => STORED,
+        FirstShared::Nowhere(_) => NO_POINTER,
+    };
+    let own = [class_of(&storage), word];
     let all = match by {
         By::Program(communicator) => tell_nearby(caller, communicator, own)?,
         By::Own(communicator) => tell(caller, communicator, own)?,
@@ -345,12 +420,29 @@ fn open_agreed(
     let storage = storage?;
     let failed = |[class, _]: &[i64; 2]| *class != abi::SUCCESS.into();
     if let Some(rank) = all.iter().position(failed) {
+        if let FirstShared::Stored(number) = shared {
+            // It is forgotten with its processes otherwise.
+            let _ = storage.move_pointer(number, PointerStep::End);
+        }
         let text = format!("it has failed on rank {rank}");
         return Err(Error::new(all[rank][0] as i32, text));
     }
     // All have it, or none.
-    let shared = shared.filter(|_| all.iter().all(|[_, has]| *has != 0));
+    let is_stored = all.first().is_some_and(|[_, word]| *word == STORED);
+    let shared = match shared {
+        _ if is_stored => Shared::Stored(Arc::clone(&storage), number as u64),
+        FirstShared::Nowhere(error) if rank == 0 => Shared::Nowhere(error),
+        FirstShared::Memory(memory) if all.iter().all(|[_, word]| *word != NO_POINTER) => {
+            Shared::Memory(memory)
+        }
+        _ => Shared::Nowhere(no_pointer()),
+    };
     Ok((storage, at as u64, shared))
+}
+
+fn no_pointer() -> Error {
+    let text = "the processes do not share memory for the file's shared pointer, and its storage keeps none: rank 0 may know more";
+    Error::new(abi::ERR_UNSUPPORTED_OPERATION, text)
 }
 
 /// Closes a file with all processes that have opened it. Returns its error handler.
@@ -374,6 +466,10 @@ pub fn close(caller: &mut impl Caller, file: usize) -> Result<usize> {
         let rank = process.communicator(communicator)?.rank();
         Ok((process.files.remove(file)?, rank))
     })?;
+    if rank == 0 {
+        // A pointer that cannot be ended now is forgotten by the storage when its processes are gone.
+        let _ = closed.shared.end();
+    }
     let (name, handler) = (closed.name.clone(), closed.error_handler);
     let (files, info) = (Arc::clone(&closed.file_system), closed.info.clone());
     let is_deleted = closed.has(abi::MODE_DELETE_ON_CLOSE);
