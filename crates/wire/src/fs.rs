@@ -23,6 +23,7 @@ mod codec;
 mod errno;
 pub mod formats;
 mod identity;
+mod limits;
 mod locks;
 mod moment;
 mod needs;
@@ -31,7 +32,6 @@ mod opens;
 mod place;
 mod pointer;
 mod regions;
-mod reply;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -45,39 +45,22 @@ pub use identity::{
     Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
     MAX_SERVER_NAME_BYTES, ServerIdentity, Target,
 };
+pub use limits::*;
 pub use locks::{Lock, LockFamily, LockHolder, LockRange};
 pub use moment::Moment;
 pub use objects::{
-    Attributes, Body, DataFault, Distribution, DistributionHint, Entry, Kind, Node, ObjectId,
-    ObjectPath, ScrubPosition, SetAttributes, SetXattrMode, StripedFile, Timestamp, XattrName,
+    Attributes, Body, CheckCursor, DataFault, Distribution, DistributionHint, Entry, Kind, Node,
+    ObjectId, ObjectPath, ScrubPosition, SetAttributes, SetXattrMode, StripedFile, Timestamp,
+    XattrName,
 };
 pub use opens::{MAX_NAMED_FILES, OpenHandle, Opening};
 pub use place::Place;
 pub use pointer::PointerStep;
 pub use regions::{Reach, Region, Regions};
-pub use reply::{Failure, Reply, ReplyBody};
 pub use sums::WantedSums;
 
-/// Longest name of a directory entry, in bytes.
-pub const MAX_NAME_BYTES: usize = 255;
-/// Longest path in one request, and longest target of a symbolic link, in bytes.
-pub const MAX_PATH_BYTES: usize = 4096;
-/// Largest content of a file that lives beside its metadata, in bytes.
-pub const MAX_STUFFED_BYTES: usize = 16 << 10;
-/// Longest name of an extended attribute, in bytes.
-pub const MAX_XATTR_NAME_BYTES: usize = 255;
-/// Longest value of an extended attribute, in bytes: what a message holds, less its other fields.
-pub const MAX_XATTR_VALUE_BYTES: usize = 60 << 10;
-/// Most supplementary groups of a caller.
-pub const MAX_GROUPS: usize = 64;
-/// Most servers that one file is striped over.
-pub const MAX_STRIPE_SERVERS: usize = 1024;
-/// Longest cursor of a check, in bytes.
-pub const MAX_CURSOR_BYTES: usize = 1024;
 /// The value of `from` in [`Operation::Extend`] if nothing is known of holes.
 pub const NOT_KNOWN: u64 = u64::MAX;
-/// Largest encoding of a request or a reply, in bytes. Longer lists travel in exported memory.
-pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
 /// A message from a client to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,15 +87,6 @@ pub struct Request {
     pub opening: Option<Opening>,
     /// The operation.
     pub operation: Operation,
-}
-
-/// How far a check of the name space has come. Cursors are ordered as the check proceeds: by phase, then by key.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CheckCursor {
-    /// Which kind of record is being checked, counted in the order of the check.
-    pub phase: u8,
-    /// The last record of that kind that has been checked.
-    pub key: Vec<u8>,
 }
 
 /// All operations. Metadata first, then data, then the whole server.
@@ -658,4 +632,166 @@ pub enum Operation {
         /// For how long the sender may repeat a change, in seconds: replies to changes are kept for longer.
         timeout_s: u32,
     },
+}
+
+/// A message from a server to a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The result, or why there is none.
+    pub result: Result<ReplyBody, Failure>,
+}
+
+/// An operation's failure: a number for programs and a sentence for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What kind.
+    pub errno: Errno,
+    /// What failed, where and why; may be empty where the number suffices.
+    pub message: String,
+}
+
+/// An operation's result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReplyBody {
+    /// It is done.
+    Done,
+    /// An object.
+    Node(Box<Node>),
+    /// A part of a directory.
+    Entries {
+        /// In the order of names.
+        entries: Vec<Entry>,
+        /// There are no entries after the last one.
+        end: bool,
+    },
+    /// Bytes were moved.
+    Transferred {
+        /// How many were written, or found before the datafile's end.
+        bytes: u64,
+        /// The datafile's size afterwards.
+        size: u64,
+        /// Microseconds that the server spent moving bytes from or to the client's memory.
+        copy_us: u32,
+        /// Microseconds that the server spent reading or writing the datafile. Where the client's
+        /// memory is mapped, this includes the one copy that there is.
+        storage_us: u32,
+        /// Small data that was read.
+        inline: Vec<u8>,
+        /// Sums of the first whole blocks of the one region that was read, never 0 (see
+        /// [`crate::datafile::Sums`]). The server has verified all blocks that have none.
+        sums: Vec<u32>,
+    },
+    /// Objects.
+    Objects(Vec<ObjectId>),
+    /// Datafiles with their sizes.
+    Datafiles {
+        /// In the order of their numbers.
+        datafiles: Vec<(ObjectId, u64)>,
+        /// There are no datafiles after the last one.
+        end: bool,
+    },
+    /// Striped files.
+    StripedFiles {
+        /// In the order of their numbers.
+        files: Vec<StripedFile>,
+        /// There are no files after the last one.
+        end: bool,
+    },
+    /// One path each of objects.
+    Paths(Vec<ObjectPath>),
+    /// What is wrong with datafiles.
+    Faults(Vec<DataFault>),
+    /// Orphans were removed.
+    OrphansRemoved {
+        /// How many were deleted.
+        deleted: u64,
+        /// How many were moved aside, because it is not proven that they are not needed.
+        moved: u64,
+    },
+    /// Where the data of a datafile go on.
+    Data {
+        /// The first bytes at or behind the offset that may be anything else than zeros; absent if none follow.
+        first: Option<Region>,
+    },
+    /// An extended attribute's value.
+    Xattr(Vec<u8>),
+    /// Names of extended attributes.
+    XattrNames(Vec<XattrName>),
+    /// How many bytes of a datafile are stored, in whole blocks of 4 KiB.
+    Stored(u64),
+    /// A part of a datafile is a hole.
+    Punched {
+        /// Where to continue, if not all of the requested part was done.
+        next: Option<u64>,
+    },
+    /// The present time on the server's host.
+    Clock(Moment),
+    /// It is the client's turn to append.
+    Turn {
+        /// The turn. Later ones have higher numbers, over all files.
+        turn: u64,
+        /// The file, whose end stays where it is for other appenders.
+        node: Box<Node>,
+    },
+    /// Where a shared pointer stands: behind the step, or before it if that was [`PointerStep::Add`].
+    Pointer(u64),
+    /// The lock is held, and the client waits for it.
+    LockWaits,
+    /// A lock that conflicts with the tested one.
+    LockHolder {
+        /// One of those locks; absent if there is none.
+        holder: Option<LockHolder>,
+    },
+    /// A part of the stored data was verified.
+    Scrubbed {
+        /// Where to continue; absent at the end.
+        next: Option<ScrubPosition>,
+        /// Bytes that were verified.
+        bytes: u64,
+        /// Datafiles whose end was reached.
+        datafiles: u64,
+        /// What is wrong.
+        faults: Vec<DataFault>,
+    },
+    /// A batch of the name space was checked.
+    Checked {
+        /// Where to continue; `None` at the end.
+        next: Option<CheckCursor>,
+        /// Records that were checked.
+        records: u64,
+        /// The errors found, in words.
+        findings: Vec<String>,
+        /// How many of them were repaired.
+        mended: u64,
+    },
+    /// How much the metadata server stores.
+    MetadataStatus {
+        /// Objects of all kinds.
+        objects: u64,
+        /// Datafiles whose removal is still to be done.
+        removals: u64,
+        /// Object numbers below this have been assigned…
+        numbers: u64,
+        /// … except those in these gaps: first number and end of each (see [`crate::store::Gaps`]).
+        gaps: Vec<(ObjectId, u64)>,
+    },
+    /// How much an I/O server stores.
+    StorageStatus {
+        /// Bytes of its storage.
+        total: u64,
+        /// Bytes that are free for Causeway.
+        free: u64,
+        /// Bytes written and read since its start.
+        written: u64,
+        /// See `written`.
+        read: u64,
+        /// Requests in progress.
+        busy: u32,
+        /// Datafiles that were moved aside, and are kept for a while.
+        aside: u64,
+        /// Bytes of these.
+        aside_bytes: u64,
+    },
+    /// A server's identity.
+    Hello(Box<Greeting>),
 }

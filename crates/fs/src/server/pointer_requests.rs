@@ -1,16 +1,12 @@
 //! Pointers that clients share: requests to the metadata server.
 
-use causeway_bmi::{Addr, ConnectionId};
 use causeway_wire::fs::{Errno, Failure, Kind, Operation, PointerStep, ReplyBody, Request};
 
 use super::events::Loop;
-use super::pointers::{Refused, Sender};
+use super::pointers::{PointerConnection, Refused, Sender};
 use super::ticket::ReplyTo;
 use crate::error::failure;
 use crate::permissions;
-
-/// A client's connection, in the table of pointers.
-pub(super) type PointerConnection = (Addr, ConnectionId);
 
 impl Loop {
     /// Carries out a step of a shared pointer. To make one, the client must be allowed to read or to write the file.

@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use causeway_bmi::{Addr, ConnectionId};
 use causeway_wire::fs::{ObjectId, PointerStep};
 
 #[cfg(test)]
@@ -23,6 +24,9 @@ const MAX_SHARES: usize = 256 << 10;
 const MAX_OF_CONNECTION: usize = 4 << 10;
 /// How many requests that find no room come between two searches for pointers to forget: a search looks at all of them.
 const REFUSALS_BETWEEN: usize = 1 << 10;
+
+/// A client's connection with the server.
+pub(super) type PointerConnection = (Addr, ConnectionId);
 
 /// A pointer's name: its file, and the number that was drawn for it.
 pub(super) type Key = (ObjectId, u64);
