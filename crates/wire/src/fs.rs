@@ -48,7 +48,7 @@ pub use identity::{
     MAX_SERVER_NAME_BYTES, ServerIdentity, Target,
 };
 pub use leases::{Leased, MAX_RECALLED};
-pub use limits::{MAX_LABEL_BYTES, MAX_MESSAGE_BYTES, MAX_NAME_BYTES};
+pub use limits::*;
 pub use locks::{Lock, LockFamily, LockHolder, LockRange};
 pub use moment::Moment;
 pub use objects::{
@@ -63,20 +63,6 @@ pub use regions::{Reach, Region, Regions};
 pub use reply::{Failure, Reply, ReplyBody};
 pub use sums::WantedSums;
 
-/// Longest path in one request, and longest target of a symbolic link, in bytes.
-pub const MAX_PATH_BYTES: usize = 4096;
-/// Largest content of a file that lives beside its metadata, in bytes.
-pub const MAX_STUFFED_BYTES: usize = 16 << 10;
-/// Longest name of an extended attribute, in bytes.
-pub const MAX_XATTR_NAME_BYTES: usize = 255;
-/// Longest value of an extended attribute, in bytes: what a message holds, less its other fields.
-pub const MAX_XATTR_VALUE_BYTES: usize = 60 << 10;
-/// Most supplementary groups of a caller.
-pub const MAX_GROUPS: usize = 64;
-/// Most servers that one file is striped over.
-pub const MAX_STRIPE_SERVERS: usize = 1024;
-/// Longest cursor of a check, in bytes.
-pub const MAX_CURSOR_BYTES: usize = 1024;
 /// The value of `from` in [`Operation::Extend`] if nothing is known of holes.
 pub const NOT_KNOWN: u64 = u64::MAX;
 

@@ -5,6 +5,7 @@ mod abuse;
 mod files;
 mod installed;
 mod observed;
+mod opening;
 mod starting;
 mod windows;
 

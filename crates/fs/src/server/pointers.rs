@@ -16,9 +16,6 @@ use causeway_wire::fs::{ObjectId, PointerStep};
 #[cfg(test)]
 mod tests;
 
-/// A client's connection, in the server's table.
-pub(super) type PointerConnection = (Addr, ConnectionId);
-
 /// Most pointers.
 const MAX_POINTERS: usize = 16 << 10;
 /// Most clients of all pointers, each counted once for each pointer.
@@ -27,6 +24,9 @@ const MAX_SHARES: usize = 256 << 10;
 const MAX_OF_CONNECTION: usize = 4 << 10;
 /// How many requests that find no room come between two searches for pointers to forget: a search looks at all of them.
 const REFUSALS_BETWEEN: usize = 1 << 10;
+
+/// A client's connection with the server.
+pub(super) type PointerConnection = (Addr, ConnectionId);
 
 /// A pointer's name: its file, and the number that was drawn for it.
 pub(super) type Key = (ObjectId, u64);

@@ -4,7 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use causeway_wire::contact::{FILES_AT_ONCE, FORMATS};
+use causeway_engine::Memory;
+use causeway_wire::contact::FILES_AT_ONCE;
 use causeway_wire::formats::Formats;
 
 use crate::abi;
@@ -18,8 +19,8 @@ use crate::process::Process;
 use crate::told::bytes_of;
 
 use super::agreeing::{
-    Found, agree, agree_on, agree_on_first, broadcast_nearby, class_of, judge, numbers_in, tell,
-    tell_all, tell_nearby,
+    Found, WORD, agree, agree_on, agree_on_first, broadcast_nearby, class_of, judge, numbers_in,
+    tell, tell_all, tell_nearby,
 };
 use super::file::{File, Hints};
 use super::pointer::{Shared, SharedPointer};
@@ -176,25 +177,58 @@ impl First {
 
 /// The highest format that all processes of a group speak; an error if one of them speaks none in which files are opened together.
 fn common_format(process: &Process, group: &Group) -> Result<u8> {
+    let own = process.contacts.own.formats;
     let members = (0..).zip(group.members());
     members
         .filter_map(|(rank, member)| Some((rank, process.contacts.formats(*member)?)))
-        .try_fold(
-            FORMATS.highest,
-            |lowest, (rank, formats): (u32, Formats)| {
-                let common = contacts::file_format(&format!("rank {rank}"), formats)?;
-                Ok(lowest.min(common))
-            },
-        )
+        .try_fold(own.highest, |lowest, (rank, formats): (u32, Formats)| {
+            let common = contacts::file_format(&format!("rank {rank}"), own, formats)?;
+            Ok(lowest.min(common))
+        })
 }
 
 /// How the processes reach each other until the file is open.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum By {
     /// By the program's communicator, in memory that they share if they have some.
-    Program(usize),
+    Program(usize, Room),
     /// By the file's own, with messages: with builds that speak no format from [`FILES_AT_ONCE`] on.
-    Own(usize),
+    Own,
+}
+
+/// Memory for what processes send each other by the program's communicator until the file is open. It is allocated before the first step: a process
+/// that could not take part in one of the others would leave the rest behind in it, and they would take messages of the program for those of the step.
+#[derive(Clone)]
+struct Room {
+    /// [`AGREED`] numbers of each.
+    numbers: Memory,
+    /// [`TOLD_AT_ONCE`] bytes.
+    told: Memory,
+}
+
+/// Most numbers that a process sends the others in a step.
+const AGREED: usize = 4;
+
+impl Room {
+    fn new(size: u32) -> Result<Self> {
+        let numbers = size as usize * AGREED * WORD;
+        let memory = temporary(numbers + TOLD_AT_ONCE)?;
+        Ok(Self {
+            numbers: memory.slice(0..numbers),
+            told: memory.slice(numbers..numbers + TOLD_AT_ONCE),
+        })
+    }
+
+    /// Exchanges numbers, by a communicator with as many processes as there is room for.
+    fn tell<const N: usize>(
+        &self,
+        caller: &mut impl Caller,
+        communicator: usize,
+        numbers: [i64; N],
+    ) -> Result<Vec<[i64; N]>> {
+        let room = self.numbers.slice(0..self.numbers.len() / AGREED * N);
+        tell_nearby(caller, communicator, numbers, room)
+    }
 }
 
 /// Opens a file with all processes of a communicator. Returns its handle.
@@ -224,42 +258,44 @@ pub fn open(
     })?;
     let at_once = format.as_ref().is_ok_and(|format| *format >= FILES_AT_ONCE);
     let checked = format.and(check_mode(mode)).and(files);
-    let (own, files) = match at_once {
-        true => agree_at_once(caller, communicator, checked, mode)?,
-        false => agree_by_own(caller, communicator, checked, mode)?,
+    let (by, own, files) = match at_once {
+        true => {
+            let room = Room::new(group.size())?;
+            let (own, files) = agree_at_once(caller, (communicator, &room), checked, mode)?;
+            (By::Program(communicator, room), own, files)
+        }
+        false => {
+            let (own, files) = agree_by_own(caller, communicator, checked, mode)?;
+            (By::Own, own, files)
+        }
     };
-    let by = match at_once {
-        true => By::Program(communicator),
-        false => By::Own(own),
+    let size = group.size();
+    let add = |process: &mut Process, (storage, pointer)| {
+        process.files.insert(File {
+            file_system: Arc::clone(&files),
+            storage,
+            communicator: own,
+            group,
+            name: name.to_owned(),
+            mode,
+            view: Arc::new(View::of_bytes()),
+            pointer,
+            shared: Shared::Nowhere(no_pointer()),
+            is_atomic: false,
+            is_dirty: false,
+            hints: Hints::of(size, process.file_buffer).with(info),
+            info: info.clone(),
+            error_handler,
+            split: None,
+        })
     };
     let opened = open_agreed(
         caller,
-        (by, rank, several_hosts),
+        (by, own, rank, several_hosts),
         &*files,
         (name, mode, info),
+        add,
     );
-    let opened = opened.and_then(|(storage, at, shared)| {
-        caller.with(|process| {
-            let hints = Hints::of(group.size(), process.file_buffer).with(info);
-            process.files.insert(File {
-                file_system: files,
-                storage,
-                communicator: own,
-                group,
-                name: name.to_owned(),
-                mode,
-                view: Arc::new(View::of_bytes()),
-                pointer: at,
-                shared,
-                is_atomic: false,
-                is_dirty: false,
-                hints,
-                info: info.clone(),
-                error_handler,
-                split: None,
-            })
-        })
-    });
     if opened.is_err() {
         caller.with(|process| process.free_communicator(own))?;
     }
@@ -268,26 +304,34 @@ pub fn open(
 
 const MODE: &str = "the mode";
 
-/// The processes agree on the mode, and make the file's own communicator, in one step.
+/// The processes agree on the mode, and make the file's own communicator, in one step. A process adds that communicator before, so that it cannot fail to
+/// when the others have it.
 fn agree_at_once<T>(
     caller: &mut impl Caller,
-    communicator: usize,
+    (communicator, room): (usize, &Room),
     checked: Result<T>,
     mode: i32,
 ) -> Result<(usize, T)> {
-    let number = caller.with(Process::number);
-    let words = [
-        mode.into(),
-        number.as_ref().map_or(-1, |own| i64::from(*own)),
-    ];
-    let checked = checked.and_then(|checked| Ok((number?, checked)));
-    let [mode, own] = words;
-    let all = tell_nearby(caller, communicator, [class_of(&checked), mode, 0, own])?;
-    let (number, checked) = judge(&all, checked, MODE, [mode, 0])?;
-    let numbers = Vec::from_iter(all.iter().map(|[.., number]| *number));
-    let own =
-        caller.with(|process| process.duplicate_by_numbers(communicator, number, &numbers))?;
-    Ok((own, checked))
+    let own = caller.with(|process| {
+        let number = process.number()?;
+        let own = process.add_duplicate(communicator, number)?;
+        Ok((own, number))
+    });
+    let number = own.as_ref().map_or(-1, |(_, number)| i64::from(*number));
+    let made = own.as_ref().ok().map(|(own, _)| *own);
+    let checked = checked.and_then(|checked| Ok((own?.0, checked)));
+    let mode = mode.into();
+    let numbers = [class_of(&checked), mode, 0, number];
+    let agreed = room.tell(caller, communicator, numbers).and_then(|all| {
+        let (own, checked) = judge(&all, checked, MODE, [mode, 0])?;
+        let numbers = all.iter().map(|[.., number]| *number);
+        caller.with(|process| process.settle_duplicate(own, numbers))?;
+        Ok((own, checked))
+    });
+    if let (Err(_), Some(own)) = (&agreed, made) {
+        caller.with(|process| process.free_communicator(own))?;
+    }
+    agreed
 }
 
 /// The same in two steps, the second of which builds do alike that know format 1 alone, and so learn from it that the file is not opened.
@@ -297,16 +341,14 @@ fn agree_by_own<T>(
     checked: Result<T>,
     mode: i32,
 ) -> Result<(usize, T)> {
-    let (active, told) = caller.with(|process| process.tell(communicator, [0; 2]))?;
-    caller.wait(active)?;
-    let own = caller.with(|process| process.duplicate_by(&told))?;
-    match agree_on(caller, own, checked, MODE, [mode.into(), 0]) {
-        Ok(checked) => Ok((own, checked)),
-        Err(error) => {
-            caller.with(|process| process.free_communicator(own))?;
-            Err(error)
-        }
+    let (active, told) = caller.with(|process| process.duplicate(communicator))?;
+    let own = told.new_handle();
+    let made = caller.wait(active);
+    let agreed = made.and_then(|_| agree_on(caller, own, checked, MODE, [mode.into(), 0]));
+    if agreed.is_err() {
+        caller.with(|process| process.free_communicator(own))?;
     }
+    Ok((own, agreed?))
 }
 
 /// What the others learn of the first process's result: its bytes, which this process alone may have failed to get, and the numbers.
@@ -315,15 +357,13 @@ type Learnt = (Option<First>, Result<Vec<u8>>, Found);
 /// Bytes of what the first process sends all others at once: the class of its error, its numbers, and as many of its result's bytes as
 /// have room.
 const TOLD_AT_ONCE: usize = 512;
-const WORD: usize = size_of::<i64>();
 
 /// The first process tells the others of its result in one step, if it has not many bytes.
 fn learn_at_once(
     caller: &mut impl Caller,
-    communicator: usize,
+    (communicator, memory): (usize, &Memory),
     first: Result<Option<First>>,
 ) -> Result<Learnt> {
-    let memory = temporary(TOLD_AT_ONCE)?;
     let class = class_of(&first);
     let bytes_at = WORD * (1 + Found::default().len());
     let fits = |len: usize| len <= TOLD_AT_ONCE - bytes_at;
@@ -334,7 +374,7 @@ fn learn_at_once(
         }
     }
     memory.write_at(0, &class.to_ne_bytes());
-    broadcast_nearby(caller, communicator, &memory)?;
+    broadcast_nearby(caller, communicator, memory)?;
     let all = memory.to_vec();
     let numbers: Vec<[i64; 1]> = numbers_in(&all[..bytes_at]);
     let class = numbers[0][0];
@@ -372,13 +412,14 @@ fn learn_by_own(
     Ok((first, told, found))
 }
 
-/// Opens a file whose mode all have agreed on. Returns where pointers begin, too, and the shared one.
+/// Opens a file whose mode all have agreed on, and adds it with where its pointers begin, and the shared one. Returns its handle.
 fn open_agreed(
     caller: &mut impl Caller,
-    (by, rank, several_hosts): (By, u32, bool),
+    (by, own, rank, several_hosts): (By, usize, u32, bool),
     files: &dyn FileSystem,
     (name, mode, info): (&Path, i32, &Info),
-) -> Result<(Arc<dyn Storage>, u64, Shared)> {
+    add: impl FnOnce(&mut Process, (Arc<dyn Storage>, u64)) -> Result<usize>,
+) -> Result<usize> {
     let has = |bits: i32| mode & bits != 0;
     let how = Opening {
         read: !has(abi::MODE_WRONLY),
@@ -391,9 +432,11 @@ fn open_agreed(
         0 => First::open(files, name, how, (mode, several_hosts), info).map(Some),
         _ => Ok(None),
     };
-    let (first, told, [_, at, shared @ ..]) = match by {
-        By::Program(communicator) => learn_at_once(caller, communicator, first)?,
-        By::Own(own) => learn_by_own(caller, own, first, mode)?,
+    let (first, told, [_, at, shared @ ..]) = match &by {
+        By::Program(communicator, room) => {
+            learn_at_once(caller, (*communicator, &room.told), first)?
+        }
+        By::Own => learn_by_own(caller, own, first, mode)?,
     };
     let [_, _, number] = shared;
     let (storage, shared) = match first {
@@ -412,32 +455,52 @@ fn open_agreed(
         FirstShared::Stored(_) => STORED,
         FirstShared::Nowhere(_) => NO_POINTER,
     };
-    let own = [class_of(&storage), word];
-    let all = match by {
-        By::Program(communicator) => tell_nearby(caller, communicator, own)?,
-        By::Own(communicator) => tell(caller, communicator, own)?,
+    // Added before all know that all have opened it, so that none of them fails alone afterwards.
+    let added = storage.and_then(|storage| {
+        let with = (Arc::clone(&storage), at as u64);
+        let file = caller.with(|process| add(process, with))?;
+        Ok((file, storage))
+    });
+    let numbers = [class_of(&added), word];
+    let told = match &by {
+        By::Program(communicator, room) => room.tell(caller, *communicator, numbers),
+        By::Own => tell(caller, own, numbers),
     };
-    let storage = storage?;
+    let (file, storage) = added?;
     let failed = |[class, _]: &[i64; 2]| *class != abi::SUCCESS.into();
-    if let Some(rank) = all.iter().position(failed) {
-        if let FirstShared::Stored(number) = shared {
-            // It is forgotten with its processes otherwise.
-            let _ = storage.move_pointer(number, PointerStep::End);
+    let open = told.and_then(|all| match all.iter().position(failed) {
+        Some(rank) => {
+            let text = format!("it has failed on rank {rank}");
+            Err(Error::new(all[rank][0] as i32, text))
         }
-        let text = format!("it has failed on rank {rank}");
-        return Err(Error::new(all[rank][0] as i32, text));
-    }
+        None => Ok(all),
+    });
+    let all = match open {
+        Ok(all) => all,
+        Err(error) => {
+            if let FirstShared::Stored(number) = shared {
+                // It is forgotten with its processes otherwise.
+                let _ = storage.move_pointer(number, PointerStep::End);
+            }
+            // Storage may take its time to close: not inside of the library.
+            drop(caller.with(|process| process.files.remove(file))?);
+            return Err(error);
+        }
+    };
     // All have it, or none.
     let is_stored = all.first().is_some_and(|[_, word]| *word == STORED);
     let shared = match shared {
-        _ if is_stored => Shared::Stored(Arc::clone(&storage), number as u64),
+        _ if is_stored => Shared::Stored(storage, number as u64),
         FirstShared::Nowhere(error) if rank == 0 => Shared::Nowhere(error),
         FirstShared::Memory(memory) if all.iter().all(|[_, word]| *word != NO_POINTER) => {
             Shared::Memory(memory)
         }
         _ => Shared::Nowhere(no_pointer()),
     };
-    Ok((storage, at as u64, shared))
+    caller.with(|process| {
+        process.files.get_mut(file)?.shared = shared;
+        Ok(file)
+    })
 }
 
 fn no_pointer() -> Error {

@@ -93,7 +93,7 @@ proptest! {
                 Event::Pass(seconds) => now += Duration::from_secs(seconds),
             }
             // Of those that ask again, each that has waited for long enough.
-            let asks_again = |number: &usize| number % 2 == 0;
+            let asks_again = |number: &usize| number.is_multiple_of(2);
             let due = |waiting: &(u128, usize, Instant)| waiting.2 + LONGEST;
             let waiting = model.values().flat_map(|model| &model.waiting);
             let next_tired = waiting.filter(|waiting| asks_again(&waiting.1)).map(due).min();
@@ -105,7 +105,8 @@ proptest! {
                 model.waiting.retain(|one| !is_tired(one));
             }
             let mut found = turns.take_tired(now, asks_again);
-            (tired.sort_unstable(), found.sort_unstable());
+            tired.sort_unstable();
+            found.sort_unstable();
             prop_assert_eq!(found, tired);
             let mut overdue = Vec::new();
             for (file, model) in &mut model {
