@@ -635,10 +635,9 @@ impl Filesystem for RequestHandler {
         size: u32,
         reply: ReplyXattr,
     ) {
-        let value = self
-            .mounted
-            .xattr(user(request), object(inode), name.as_bytes(), size);
-        reply_sized(value, reply);
+        let (user, object, name) = (user(request), object(inode), name.as_bytes());
+        self.mounted
+            .reply_with_xattr(user, object, name, size, |value| reply_sized(value, reply));
     }
 
     fn listxattr(&self, request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {

@@ -58,13 +58,29 @@ impl Mounted {
         })
     }
 
-    pub(crate) fn xattr(
+    /// Replies with an attribute's value, or how long it is.
+    pub(crate) fn reply_with_xattr(
         &self,
         user: User,
         object: ObjectId,
         name: &[u8],
         size: u32,
-    ) -> Outcome<XattrReply> {
+        reply: impl FnOnce(Outcome<XattrReply>),
+    ) {
+        if AclKind::of_xattr(name) != Some(AclKind::Access) {
+            return reply(self.xattr(user, object, name, size));
+        }
+        // The kernel keeps a list until the lease of the attributes ends or it asks for them again. A list that was read without a lease
+        // may have changed before there was one.
+        let node = || self.caches.node(object).map(|(node, _)| node);
+        let before = node();
+        reply(self.xattr(user, object, name, size));
+        if before.is_none() || node() != before {
+            self.caches.forget(object);
+        }
+    }
+
+    fn xattr(&self, user: User, object: ObjectId, name: &[u8], size: u32) -> Outcome<XattrReply> {
         if is_refused(name) {
             return Err(Failed(Errno::EOPNOTSUPP));
         }
@@ -79,7 +95,6 @@ impl Mounted {
     }
 
     fn acl(&self, object: ObjectId, kind: AclKind) -> Outcome<Vec<u8>> {
-        // The kernel keeps the reply until the attributes' lease ends or it asks for them again.
         let cached = self.caches.node(object);
         if kind == AclKind::Access && cached.is_some_and(|(node, _)| node.acl.is_none()) {
             return Err(Failed(Errno::ENODATA));

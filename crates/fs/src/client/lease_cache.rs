@@ -73,6 +73,8 @@ struct State {
 
 struct CachedNode {
     node: Node,
+    /// When it was asked for.
+    asked_at: Instant,
     until: Instant,
     /// Somebody has it beside the cache.
     is_known: bool,
@@ -228,7 +230,7 @@ impl LeaseCache {
     ) -> Option<Seen> {
         let place = self.place(&Leased::Attributes(node.object));
         let mut state = lock(&self.state);
-        if !state.is_current(asked.ends, place) {
+        if state.is_stopping || !state.is_current(asked.ends, place) {
             return None;
         }
         if state.nodes.len() >= MAX_CACHED && !state.nodes.contains_key(&node.object) {
@@ -243,6 +245,7 @@ impl LeaseCache {
             .is_some_and(|known| known.is_known && known.until > now);
         let cached = CachedNode {
             node: node.clone(),
+            asked_at: asked.at,
             until: asked.at + usable(time),
             is_known,
             searchers: Vec::new(),
@@ -261,7 +264,7 @@ impl LeaseCache {
     ) {
         let place = self.place(&Leased::Entry(directory, name.to_vec()));
         let mut state = lock(&self.state);
-        if !state.is_current(asked.ends, place) {
+        if state.is_stopping || !state.is_current(asked.ends, place) {
             return;
         }
         if state.name_count >= MAX_CACHED {
@@ -281,6 +284,8 @@ impl LeaseCache {
             return;
         }
         if let Some(cached) = state.nodes.get_mut(&directory)
+            // Under an earlier lease, which has expired, others may have been permitted.
+            && cached.asked_at <= asked.at
             && cached.searchers.len() < MAX_SEARCHERS
             && !cached.searchers.contains(&by)
         {

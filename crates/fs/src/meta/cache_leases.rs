@@ -82,13 +82,23 @@ struct Holder {
     due: VecDeque<(Arc<Leased>, u64)>,
     /// The recall under way.
     sent: Vec<(Arc<Leased>, u64)>,
+    /// When it was sent.
+    sent_at: Option<Instant>,
     recalls: u64,
-    /// Leases have expired after their recall was sent: until it replies, it gets no others, which would delay others again.
+    /// Leases have expired that it had time enough to end: until it replies, it gets no others, which would delay others again.
     is_silent: bool,
     /// How many recalls in a row it has not carried out in time: each doubles the pause that follows.
     missed: u32,
     /// It gets no leases before this instant.
     pauses_until: Option<Instant>,
+}
+
+impl Holder {
+    /// Whether it has had time enough by now to carry the recall under way out: a quarter of the `time` of a lease.
+    fn had_time(&self, now: Instant, time: Duration) -> bool {
+        self.sent_at
+            .is_some_and(|sent_at| sent_at + time / 4 <= now)
+    }
 }
 
 impl Table {
@@ -193,8 +203,11 @@ impl Table {
         let has_room = self.count + new <= self.most
             && known.leases.len() + new <= MAX_OF_HOLDER
             && self.expiries.len() < self.most.saturating_mul(4);
+        // It has not begun to be late with the recall under way, whatever the leases are worth.
+        let replies = known.sent.is_empty() || !known.had_time(now, self.time);
         let may_hold = known.is_reachable
             && !known.is_silent
+            && replies
             && known.pauses_until.is_none_or(|until| until <= now);
         let are_free = on.iter().all(|on| is_free(on) && !is_recalled(on));
         if !may_hold || !has_room || !are_free {
@@ -347,7 +360,7 @@ impl Table {
     }
 
     /// The next recall to a holder, with its number: nothing if one is under way, or nothing is to be recalled.
-    pub(crate) fn next_recall(&mut self, holder: u128) -> Option<(u64, Vec<Leased>)> {
+    pub(crate) fn next_recall(&mut self, holder: u128, now: Instant) -> Option<(u64, Vec<Leased>)> {
         let known = self.holders.get_mut(&holder)?;
         if !known.sent.is_empty() || !known.is_reachable {
             return None;
@@ -366,6 +379,7 @@ impl Table {
             return None;
         }
         known.recalls += 1;
+        known.sent_at = Some(now);
         let leases = known.sent.iter().map(|(on, _)| Leased::clone(on));
         Some((known.recalls, leases.collect()))
     }
@@ -400,11 +414,13 @@ impl Table {
             && let Some((_, holder, on)) = self.expiries.pop_front()
         {
             let ended = self.end(holder, &on, |lease| lease.until <= now);
-            // What it was not told of it has not missed.
+            // What it was not told of, or just before the end, it has not missed.
             if let Some(ended) = ended
                 && let Some(known) = self.holders.get_mut(&holder)
                 && !known.is_silent
-                && known.sent.contains(&(on, ended.number))
+                && ended.is_recalled
+                && !known.sent.is_empty()
+                && known.had_time(ended.until, self.time)
             {
                 known.is_silent = true;
                 let pause = self

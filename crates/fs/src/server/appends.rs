@@ -117,6 +117,11 @@ impl Loop {
         {
             return;
         }
+        // Those whose changes wait for leases go on as soon as they can.
+        for wait in &self.leases.waits {
+            let client = wait.request.client;
+            self.appends.turns.keep_held(client, self.round_at);
+        }
         for (object, turn) in self.appends.turns.overdue(self.round_at) {
             tracing::warn!(
                 object = object.0,
@@ -151,9 +156,20 @@ impl Loop {
     }
 
     fn end_turn(&mut self, object: ObjectId, turn: u64) {
-        if !self.appends.turns.end(object, turn) {
-            return;
+        if self.appends.turns.end(object, turn) {
+            self.go_on_after(object, turn);
         }
+    }
+
+    /// Ends the turn of a client that is gone.
+    fn lose_turn(&mut self, object: ObjectId, turn: u64) {
+        if self.appends.turns.lose(object, turn) {
+            self.go_on_after(object, turn);
+        }
+    }
+
+    /// A turn has ended: the next one begins.
+    fn go_on_after(&mut self, object: ObjectId, turn: u64) {
         let mut ended = self
             .appends
             .watched
@@ -218,7 +234,7 @@ impl Loop {
                 self.appends.watched.insert(number, watched);
             }
             // It is gone already.
-            None => self.end_turn(object, turn),
+            None => self.lose_turn(object, turn),
         }
     }
 
@@ -240,7 +256,7 @@ impl Loop {
     pub(super) fn watch_ended(&mut self, ticket: Ticket, completion: &Completion) {
         if let Some(watched) = self.appends.watched.remove(&ticket.generation) {
             tracing::debug!(?completion.result, "a client is gone that had the turn to append");
-            self.end_turn(watched.object, watched.turn);
+            self.lose_turn(watched.object, watched.turn);
         }
     }
 }

@@ -271,6 +271,9 @@ impl Loop {
         let made: Vec<Wait> = self.leases.waits.extract_if(.., may_be_made).collect();
         drop(table);
         for wait in made {
+            // The client itself has lost no time.
+            let client = wait.request.client;
+            self.appends.turns.keep_held(client, self.round_at);
             self.leases.made.insert(wait.ticket, wait.alters);
             metadata.take(wait.ticket, *wait.request);
         }
@@ -307,7 +310,7 @@ impl Loop {
             let Some(tag) = channel.tag else {
                 continue;
             };
-            let Some((number, leases)) = table.next_recall(holder) else {
+            let Some((number, leases)) = table.next_recall(holder, Instant::now()) else {
                 continue;
             };
             drop(table);

@@ -77,9 +77,8 @@ impl<A: Copy, R> Turns<A, R> {
         }
         let given_up = self.held.get(&client).copied();
         let given_up = given_up.filter(|object| {
-            let file = self.files.get(object);
-            let turn = file.map_or(0, |file| file.turn);
-            file.is_some_and(|file| !file.is_ending) && self.end(*object, turn)
+            let turn = self.files.get(object).map_or(0, |file| file.turn);
+            self.lose(*object, turn)
         });
         self.waiting += 1;
         let file = self.files.entry(object).or_insert_with(|| File {
@@ -142,6 +141,13 @@ impl<A: Copy, R> Turns<A, R> {
         true
     }
 
+    /// The client that has a turn is gone, which ends it, unless its request to end it is being carried out: that may still move the end of
+    /// the file, so the next turn begins after it. Returns whether the turn has ended.
+    pub(super) fn lose(&mut self, object: ObjectId, turn: u64) -> bool {
+        let file = self.files.get(&object);
+        file.is_some_and(|file| !file.is_ending) && self.end(object, turn)
+    }
+
     /// Notes that a client ends its turn by a request that is being carried out. Returns whether it has it.
     pub(super) fn begin_end(&mut self, object: ObjectId, turn: u64, client: u128) -> bool {
         match self.files.get_mut(&object) {
@@ -164,6 +170,14 @@ impl<A: Copy, R> Turns<A, R> {
                 true
             }
             _ => false,
+        }
+    }
+
+    /// What a client has the turn for had to wait for others: its turn lasts for as long again.
+    pub(super) fn keep_held(&mut self, client: u128, now: Instant) {
+        let held = self.held.get(&client);
+        if let Some(file) = held.and_then(|object| self.files.get_mut(object)) {
+            file.since = now;
         }
     }
 

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use causeway_fs::client::{Client, CreateOptions, File};
 use causeway_fs::config::Configuration;
@@ -14,6 +15,7 @@ use causeway_wire::random::SplitMix64;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{Fixture, Shape, client, pattern};
+use crate::leases::Caching;
 
 const PATH: &[u8] = b"/log";
 /// Bytes in front of a record's content: the appender and its number of the record.
@@ -283,6 +285,43 @@ fn stop_an_appender(len: usize, restart: bool) {
     let mut all = vec![stopped.finish()];
     all.extend(others);
     check(&all, &records(&content(&mut fixture.client()), len));
+    fixture.cluster.stop().unwrap();
+}
+
+/// The end of a turn may have to wait until a client that caches the file's size has been told, and the appender may die meanwhile. Its
+/// record is then there as a whole, or not at all.
+#[test]
+fn an_appender_that_is_killed_while_its_end_waits_for_leases_tears_no_record() {
+    const LEN: usize = 100_000;
+    let fixture = Fixture::start_with(&patient(), |configuration| {
+        configuration.leases = Duration::from_secs(8);
+    });
+    let mut own = fixture.client();
+    let mut file = create(&mut own);
+    let first = record(0, 0, LEN);
+    own.append(&mut file, &first).unwrap();
+    own.hard_link_object(file.node.object, b"/file").unwrap();
+    let mut caching = Caching::start(&fixture);
+    caching.look();
+    caching.stop();
+    let killed = Appender::start(&fixture, 1, 2 * LEN, 1);
+    // If it has not begun by then, or its end waits no more, this tests less.
+    let pause = || std::thread::sleep(Duration::from_secs(1));
+    pause();
+    let next = Appender::start(&fixture, 2, LEN, 1);
+    pause();
+    killed.signal(Signal::KILL);
+    let (_, next) = (killed.finish(), next.finish());
+    assert_eq!(next.acknowledged, [0]);
+    let (killed, next) = (record(1, 0, 2 * LEN), record(2, 0, LEN));
+    let found = content(&mut own);
+    let orders = [
+        [&first[..], &next].concat(),
+        [&first[..], &killed, &next].concat(),
+        [&first[..], &next, &killed].concat(),
+    ];
+    assert!(orders.contains(&found), "{} bytes", found.len());
+    caching.kill();
     fixture.cluster.stop().unwrap();
 }
 

@@ -83,6 +83,9 @@ impl Program {
         let by = (user.as_raw(), group.as_raw());
         match self.leases.find(ROOT, name.as_bytes(), by) {
             Some(found) => {
+                // Another user may be refused.
+                let other = (by.0 + 1, by.1);
+                assert!(self.leases.find(ROOT, name.as_bytes(), other).is_none());
                 self.hits += 1;
                 match found {
                     Named::Node(node, _) => Some(*node),
@@ -365,13 +368,14 @@ fn caching_process() {
     std::process::exit(0);
 }
 
-struct Caching {
+/// A process that caches what it knows of `/file`.
+pub(crate) struct Caching {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Caching {
-    fn start(fixture: &Fixture) -> Self {
+    pub(crate) fn start(fixture: &Fixture) -> Self {
         let words = ["--exact", "leases::caching_process", "--nocapture"];
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(words)
@@ -387,7 +391,7 @@ impl Caching {
     }
 
     /// The mode that it sees.
-    fn look(&mut self) -> u16 {
+    pub(crate) fn look(&mut self) -> u16 {
         writeln!(self.process.stdin.as_mut().unwrap()).unwrap();
         let mut said = self.lines.by_ref().map_while(Result::ok);
         let line = said.find_map(|line| {
@@ -401,7 +405,7 @@ impl Caching {
     }
 
     /// Returns once all its threads have stopped.
-    fn stop(&self) {
+    pub(crate) fn stop(&self) {
         let pid = Pid::from_child(&self.process);
         kill_process(pid, Signal::STOP).unwrap();
         let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
@@ -412,7 +416,7 @@ impl Caching {
         kill_process(Pid::from_child(&self.process), Signal::CONT).unwrap();
     }
 
-    fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }

@@ -288,6 +288,14 @@ fn a_directory_is_searched_only_for_whom_the_server_has_searched_it() {
     assert!(!cache.may_search(X, user, now));
     cache.note_search(later, X, user);
     assert!(cache.may_search(X, user, now));
+    // A look-up that was permitted under an earlier lease, which has expired since, says nothing.
+    let renewed = now + TIME;
+    let fresh = cache.ask(renewed);
+    assert!(cache.fill_node(fresh, &node(X, 3), TIME, renewed).is_some());
+    cache.note_search(later, X, user);
+    assert!(!cache.may_search(X, user, renewed));
+    fill(2);
+    cache.note_search(later, X, user);
     for uid in 2000..2000 + 2 * MAX_SEARCHERS as u32 {
         cache.note_search(later, X, (uid, 100));
     }

@@ -45,8 +45,8 @@ fn a_change_waits_for_the_leases_of_others_alone() {
     let later = now + TIME / 2;
     assert_eq!(table.grant(ONE, vec![attributes(5)], later), None);
     assert_eq!(table.next_holder(), Some(ONE));
-    assert_eq!(table.next_recall(ONE), Some((1, alters.to_vec())));
-    assert_eq!(table.next_recall(ONE), None);
+    assert_eq!(table.next_recall(ONE, now), Some((1, alters.to_vec())));
+    assert_eq!(table.next_recall(ONE, now), None);
     table.end_recall(ONE, 1);
     assert!(table.is_free(Some(OTHER), &alters, later));
     assert!(change(&mut table, Some(OTHER), &attributes(5), later));
@@ -62,7 +62,7 @@ fn a_holder_that_does_not_reply_delays_a_change_until_its_lease_has_expired() {
     let until = table.begin_wait(None, &alters, now + TIME / 4);
     assert_eq!(until, now + TIME);
     table.lose(ONE);
-    assert_eq!(table.next_recall(ONE), None);
+    assert_eq!(table.next_recall(ONE, now), None);
     let just_before = until - Duration::from_nanos(1);
     assert!(!table.is_free(None, &alters, just_before));
     assert!(table.is_free(None, &alters, until));
@@ -75,10 +75,10 @@ fn what_a_program_may_have_missed_is_recalled_again() {
     table.grant(ONE, vec![attributes(5)], now);
     let alters = [attributes(5)];
     table.begin_wait(None, &alters, now);
-    assert!(table.next_recall(ONE).is_some());
+    assert!(table.next_recall(ONE, now).is_some());
     table.lose(ONE);
     assert!(table.reach(ONE));
-    let (number, again) = table.next_recall(ONE).expect("a recall");
+    let (number, again) = table.next_recall(ONE, now).expect("a recall");
     assert_eq!(again, alters);
     // An earlier one says nothing of this one.
     table.end_recall(ONE, number - 1);
@@ -93,7 +93,7 @@ fn a_late_reply_to_a_recall_ends_no_later_lease() {
     table.grant(ONE, vec![attributes(5)], now);
     let alters = [attributes(5)];
     table.begin_wait(None, &alters, now);
-    let (number, _) = table.next_recall(ONE).expect("a recall");
+    let (number, _) = table.next_recall(ONE, now).expect("a recall");
     // It comes again by another connection.
     table.lose(ONE);
     assert!(table.reach(ONE));
@@ -110,7 +110,7 @@ fn a_holder_that_has_not_replied_delays_nobody_again_before_it_does() {
     let (mut table, now) = table();
     table.grant(ONE, vec![attributes(5)], now);
     table.begin_wait(None, &[attributes(5)], now);
-    let (number, _) = table.next_recall(ONE).expect("a recall");
+    let (number, _) = table.next_recall(ONE, now).expect("a recall");
     let later = now + TIME;
     assert!(table.is_free(None, &[attributes(5)], later));
     assert_eq!(table.grant(ONE, vec![attributes(6)], later + TIME), None);
@@ -132,11 +132,11 @@ fn the_pause_of_a_holder_that_carries_out_no_recalls_doubles() {
     for missed in 0..9u32 {
         assert!(table.grant(ONE, on(), now).is_some(), "{missed}");
         let until = table.begin_wait(None, &on(), now);
-        assert!(table.next_recall(ONE).is_some());
+        assert!(table.next_recall(ONE, now).is_some());
         assert!(table.is_free(None, &on(), until));
         table.end_wait(&on());
         // It waits for recalls again, and has carried none out.
-        assert!(table.reach(ONE) && table.next_recall(ONE).is_none());
+        assert!(table.reach(ONE) && table.next_recall(ONE, now).is_none());
         now = until + TIME * 2u32.pow(missed.min(6));
         let just_before = now - Duration::from_nanos(1);
         assert_eq!(table.grant(ONE, on(), just_before), None, "{missed}");
@@ -145,7 +145,7 @@ fn the_pause_of_a_holder_that_carries_out_no_recalls_doubles() {
     for _ in 0..9 {
         assert!(table.grant(ONE, on(), now).is_some());
         table.begin_wait(None, &on(), now);
-        let (number, _) = table.next_recall(ONE).expect("a recall");
+        let (number, _) = table.next_recall(ONE, now).expect("a recall");
         table.end_recall(ONE, number);
         table.end_wait(&on());
     }
@@ -161,7 +161,7 @@ fn a_holder_that_was_told_of_nothing_has_missed_nothing() {
     // There was no room for the recall.
     assert!(table.is_free(None, &[attributes(5)], later));
     table.end_wait(&[attributes(5)]);
-    assert_eq!(table.next_recall(ONE), None);
+    assert_eq!(table.next_recall(ONE, now), None);
     assert!(table.grant(ONE, vec![attributes(5)], later).is_some());
     // A lease that has expired is not recalled.
     let (later, news) = (later + TIME, table.news.len());
@@ -169,12 +169,53 @@ fn a_holder_that_was_told_of_nothing_has_missed_nothing() {
     assert_eq!(table.news.len(), news);
 }
 
+/// A recall may be sent just before the leases expire.
+#[test]
+fn a_holder_that_replies_at_once_has_missed_nothing() {
+    let (mut table, now) = table();
+    let on = || vec![attributes(5)];
+    table.grant(ONE, on(), now);
+    let until = now + TIME;
+    let just_before = until - Duration::from_millis(1);
+    table.begin_wait(None, &on(), just_before);
+    let (number, _) = table.next_recall(ONE, just_before).expect("a recall");
+    assert!(table.is_free(None, &on(), until));
+    table.end_wait(&on());
+    table.end_recall(ONE, number);
+    assert_eq!(table.holders[&ONE].missed, 0);
+    assert!(table.grant(ONE, on(), until).is_some());
+    // One that never does gets no more.
+    table.begin_wait(None, &on(), until + TIME - Duration::from_millis(1));
+    let sent = until + TIME - Duration::from_millis(1);
+    assert!(table.next_recall(ONE, sent).is_some());
+    table.end_wait(&on());
+    let late = sent + TIME / 4;
+    let just_before = late - Duration::from_nanos(1);
+    assert!(table.grant(ONE, vec![attributes(6)], just_before).is_some());
+    assert_eq!(table.grant(ONE, vec![attributes(7)], late), None);
+}
+
+/// Recalls follow each other: a holder does not get the next one before it has carried out this one.
+#[test]
+fn a_holder_has_missed_what_waits_behind_a_recall_that_it_does_not_carry_out() {
+    let (mut table, now) = table();
+    table.grant(ONE, vec![attributes(5)], now);
+    table.begin_wait(None, &[attributes(5)], now);
+    assert!(table.next_recall(ONE, now).is_some());
+    table.end_wait(&[attributes(5)]);
+    table.grant(ONE, vec![attributes(6)], now);
+    table.begin_wait(None, &[attributes(6)], now);
+    assert_eq!(table.next_recall(ONE, now), None);
+    assert!(table.is_free(None, &[attributes(6)], now + TIME));
+    assert!(table.holders[&ONE].is_silent);
+}
+
 #[test]
 fn a_lease_that_is_being_recalled_is_not_given_again() {
     let (mut table, now) = table();
     table.grant(ONE, vec![attributes(5)], now);
     table.begin_wait(None, &[attributes(5)], now);
-    let (number, _) = table.next_recall(ONE).expect("a recall");
+    let (number, _) = table.next_recall(ONE, now).expect("a recall");
     // The change is given up.
     table.end_wait(&[attributes(5)]);
     assert_eq!(table.grant(ONE, vec![attributes(5)], now), None);
@@ -210,7 +251,7 @@ fn every_end_of_a_lease_is_counted() {
     table.grant(ONE, vec![attributes(5), name("a")], now);
     table.grant(OTHER, vec![attributes(5)], now);
     table.begin_wait(None, &[name("a")], now);
-    assert!(table.next_recall(ONE).is_some());
+    assert!(table.next_recall(ONE, now).is_some());
     assert_eq!(table.ends(now), 0);
     table.end_recall(ONE, 1);
     assert_eq!(table.ends(now), 1);
@@ -248,7 +289,7 @@ fn a_program_that_ends_delays_nobody() {
     assert!(table.is_free(None, &[name("a")], now));
     assert!(table.is_free(Some(OTHER), &[attributes(5)], now));
     assert!(!table.is_free(None, &[attributes(5)], now));
-    assert_eq!(table.next_recall(ONE), None);
+    assert_eq!(table.next_recall(ONE, now), None);
 }
 
 #[test]
@@ -298,7 +339,7 @@ fn of_a_thousand_holders_one_is_stopped() {
     let until = table.begin_wait(None, &alters, now);
     let mut told = 0;
     while let Some(holder) = table.next_holder() {
-        let (number, leases) = table.next_recall(holder).expect("a recall");
+        let (number, leases) = table.next_recall(holder, now).expect("a recall");
         assert_eq!(leases, alters);
         told += 1;
         if holder != 500 {

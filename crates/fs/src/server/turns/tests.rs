@@ -12,6 +12,10 @@ const LONGEST: Duration = Duration::from_secs(5);
 enum Event {
     Wait(u64, u128),
     End(u64),
+    /// The client that has the turn of the file is gone.
+    Lose(u64),
+    /// What this client has a turn for had to wait.
+    KeepHeld(u128),
     /// The client that has the turn of the file says that it has appended.
     BeginEnd(u64),
     /// The client that has the turn of the file asks whether it still has it.
@@ -23,6 +27,8 @@ fn any_event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => (0..3u64, 0..5u128).prop_map(|(file, client)| Event::Wait(file, client)),
         2 => (0..3u64).prop_map(Event::End),
+        1 => (0..3u64).prop_map(Event::Lose),
+        1 => (0..5u128).prop_map(Event::KeepHeld),
         1 => (0..3u64).prop_map(Event::BeginEnd),
         1 => (0..3u64).prop_map(Event::Keep),
         2 => (1..4u64).prop_map(Event::Pass),
@@ -67,6 +73,21 @@ proptest! {
                     let turn = held.map_or(last + 1, |(turn, ..)| turn);
                     prop_assert_eq!(turns.end(ObjectId(file), turn), held.is_some());
                     prop_assert!(!turns.end(ObjectId(file), turn));
+                }
+                Event::Lose(file) => {
+                    let held = &mut model.entry(file).or_default().held;
+                    // Its request to end the turn may still be carried out.
+                    let lost = held.take_if(|(.., is_ending)| !*is_ending);
+                    let turn = lost.or(*held).map_or(last + 1, |(turn, ..)| turn);
+                    prop_assert_eq!(turns.lose(ObjectId(file), turn), lost.is_some());
+                }
+                Event::KeepHeld(client) => {
+                    turns.keep_held(client, now);
+                    let file = latest.get(&client).map(|(_, file)| file);
+                    let held = file.and_then(|file| model.get_mut(file)?.held.as_mut());
+                    if let Some((.., since, _)) = held.filter(|held| held.1 == client) {
+                        *since = now;
+                    }
                 }
                 Event::BeginEnd(file) => {
                     if let Some((turn, client, _, is_ending)) = &mut model.entry(file).or_default().held {
