@@ -9,7 +9,7 @@ use super::call::{Body, Call};
 use super::call_error::{CallError, object_name};
 use super::connection::Client;
 use super::lease_cache::{Altered, Asked, LeaseCache, Seen};
-use super::leases::Leases;
+use super::leases::{Leases, Recalled};
 use super::nodes::{node, node_of};
 use super::numbers::random_number;
 use super::options::ClientOptions;
@@ -35,7 +35,7 @@ impl Leases {
         let holder = random_number().map_err(failed)?;
         let cache = Arc::new(LeaseCache::new(holder));
         let shared = Arc::clone(&cache);
-        let recalled: Arc<dyn Fn(&[Leased]) + Send + Sync> = Arc::new(recalled);
+        let recalled: Recalled = Arc::new(recalled);
         let told = Arc::clone(&recalled);
         let thread = JoinOnDrop::spawn("leases", move || {
             lease_thread::run(rpc, &shared, &|leases: &[Leased]| told(leases));

@@ -14,11 +14,14 @@ use super::numbers::random_number;
 use crate::locks::lock;
 use crate::threads::JoinOnDrop;
 
+/// Is called with leases that end and whose attributes were [passed on](Leases::pass_on).
+pub(super) type Recalled = Arc<dyn Fn(&[Leased]) + Send + Sync>;
+
 /// The leases of a program, which its threads share.
 pub struct Leases {
     cache: Arc<LeaseCache>,
     waker: Waker,
-    recalled: Arc<dyn Fn(&[Leased]) + Send + Sync>,
+    recalled: Recalled,
     thread: Mutex<Option<JoinOnDrop>>,
 }
 
@@ -27,7 +30,7 @@ impl Leases {
     pub(super) fn new(
         cache: Arc<LeaseCache>,
         waker: Waker,
-        recalled: Arc<dyn Fn(&[Leased]) + Send + Sync>,
+        recalled: Recalled,
         thread: JoinOnDrop,
     ) -> Self {
         Self {
