@@ -13,6 +13,8 @@ pub(crate) struct Connection {
     pub(crate) configuration: Configuration,
     /// `None` until the first request to the servers: a process that only joins files that another one has opened has none.
     pub(crate) client: Mutex<Option<Client>>,
+    /// Locked by the thread that waits for the client as the next one: a thread that wants it again and again stands behind that one.
+    pub(crate) next: Mutex<()>,
     /// Locked by the access that has its turn, before the client.
     pub(crate) turn: Mutex<()>,
 }
@@ -34,7 +36,10 @@ impl Connection {
         &self,
         work: impl FnOnce(&mut Client) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut client = lock(&self.client);
+        let mut client = {
+            let _next = lock(&self.next);
+            lock(&self.client)
+        };
         let client = match &mut *client {
             Some(client) => client,
             none => none.insert(Client::connect(

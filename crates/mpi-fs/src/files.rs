@@ -93,6 +93,7 @@ impl CausewayFiles {
             configuration,
             client: Mutex::new(None),
             turn: Mutex::default(),
+            next: Mutex::default(),
         });
         connections.push(Known {
             connection: Arc::clone(&connection),

@@ -8,15 +8,15 @@
 
 use causeway_bmi::Memory;
 use causeway_wire::fs::formats::{POINTERS, lacking_text};
-use causeway_wire::fs::{Body, Errno, Operation, Region, ReplyBody};
+use causeway_wire::fs::{Body, Errno, Operation, Region};
 
-use super::call_error::{CallError, done, object_name, take_reply};
+use super::call_error::{CallError, done, object_name};
 use super::connection::Client;
 use super::file::File;
 use super::io::{FORM_CHANGES, Form, check_list, in_rounds, keeps_changing};
 use super::nodes::consistent;
 use super::transfer::{IoKind, IoList};
-use super::turn::HeldTurn;
+use super::turn::{HeldTurn, TurnWait};
 use crate::Error;
 
 /// A client's turn to access a file. It is given back with [`Client::end_atomic`] or [`Client::cancel_atomic`].
@@ -27,10 +27,16 @@ pub struct AtomicAccess {
 }
 
 impl Client {
-    /// Waits for the turn to access a file, for as long as others have theirs. The caller must be allowed to write the file. A client has
-    /// one turn at a time: another one that it had, of any file, is lost.
-    pub fn begin_atomic(&mut self, file: &mut File) -> Result<AtomicAccess, Error> {
-        self.wait_for_turn(file)
+    /// Asks for the turn to access a file, and waits for it for a part of the time-out. Returns nothing if others still have theirs: the caller is
+    /// to ask again at once, with the same `wait`, which is [`TurnWait::default`] the first time. The server keeps its place in the order meanwhile,
+    /// and other threads get at the client between the two. The caller must be allowed to write the file. A client has one turn at a time:
+    /// another one that it had, of any file, is lost.
+    pub fn begin_atomic(
+        &mut self,
+        file: &mut File,
+        wait: &mut TurnWait,
+    ) -> Result<Option<AtomicAccess>, Error> {
+        self.try_begin(file, wait)
             .map_err(|error| error.during("access in turn", &object_name(file.node.object)))
     }
 
@@ -101,20 +107,18 @@ impl Client {
             .and_then(done)
     }
 
-    fn wait_for_turn(&mut self, file: &mut File) -> Result<AtomicAccess, CallError> {
+    fn try_begin(
+        &mut self,
+        file: &mut File,
+        wait: &mut TurnWait,
+    ) -> Result<Option<AtomicAccess>, CallError> {
         self.check_access(file, IoKind::Write)?;
         file.forget_content();
-        let object = file.node.object;
-        let (reply, connections) = loop {
-            self.connect_data(file)?;
-            let connections = self.rpc.connections();
-            match self.query(Operation::BeginAppend { object }) {
-                // Others had their turns for as long as one request may wait.
-                Err(error) if error.errno == Errno::EAGAIN => {}
-                reply => break (reply?, connections),
-            }
+        self.connect_data(file)?;
+        let connections = self.rpc.connections();
+        let Some((number, node)) = self.ask_for_turn(file.node.object, wait)? else {
+            return Ok(None);
         };
-        let (number, node) = take_reply!(reply, ReplyBody::Turn { turn, node } => (turn, *node))?;
         let known = self.rpc.formats(self.metadata).highest;
         let checked = match known >= POINTERS {
             true => consistent(node).and_then(|node| file.update_node(node)),
@@ -127,14 +131,14 @@ impl Client {
             self.cancel_turn(file, number)?;
             return Err(error);
         }
-        Ok(AtomicAccess {
+        Ok(Some(AtomicAccess {
             turn: HeldTurn {
                 number,
                 connections,
                 appends: false,
             },
             begun: false,
-        })
+        }))
     }
 
     /// Connects with the servers of the file's datafiles, also of those that it does not have yet.

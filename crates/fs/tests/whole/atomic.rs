@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use causeway_bmi::Memory;
-use causeway_fs::client::{AtomicAccess, Client, CreateOptions, File};
+use causeway_fs::client::{AtomicAccess, Client, CreateOptions, File, TurnWait};
 use causeway_fs::config::Configuration;
 use causeway_wire::fs::{Body, Errno, PointerStep, Region};
 use rustix::process::{Pid, Signal, kill_process};
@@ -40,20 +40,29 @@ fn stamps(value: u8) -> Memory {
     Memory::from_vec(vec![value; (PIECES * PIECE) as usize])
 }
 
+fn begin(client: &mut Client, file: &mut File) -> Result<AtomicAccess, causeway_fs::Error> {
+    let mut wait = TurnWait::default();
+    loop {
+        if let Some(access) = client.begin_atomic(file, &mut wait)? {
+            return Ok(access);
+        }
+    }
+}
+
 fn write(
     client: &mut Client,
     file: &mut File,
     which: u64,
     value: u8,
 ) -> Result<(), causeway_fs::Error> {
-    let mut access = client.begin_atomic(file)?;
+    let mut access = begin(client, file)?;
     client.write_atomic(file, &mut access, &register(which), &[stamps(value)])?;
     client.end_atomic(file, access)
 }
 
 /// What the two registers have, which must be one value each.
 fn read(client: &mut Client, file: &mut File) -> (u8, u8) {
-    let mut access = client.begin_atomic(file).unwrap();
+    let mut access = begin(client, file).unwrap();
     let all = [Region {
         offset: 0,
         len: 2 * PIECES * PIECE,
@@ -145,7 +154,7 @@ fn accessing_process() {
     let configuration = Configuration::load(configuration.as_ref()).unwrap();
     let mut client = client(&configuration);
     let mut file = client.open(PATH).unwrap();
-    let mut access = client.begin_atomic(&mut file).unwrap();
+    let mut access = begin(&mut client, &mut file).unwrap();
     client
         .write_atomic(&mut file, &mut access, &register(0), &[stamps(100)])
         .unwrap();
@@ -232,7 +241,7 @@ fn a_stopped_client_loses_its_turn_and_is_told_so() {
 }
 
 fn begun(client: &mut Client, file: &mut File) -> AtomicAccess {
-    let mut access = client.begin_atomic(file).unwrap();
+    let mut access = begin(client, file).unwrap();
     client
         .write_atomic(file, &mut access, &register(0), &[stamps(9)])
         .unwrap();
