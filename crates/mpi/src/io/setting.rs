@@ -62,7 +62,7 @@ fn opened(caller: &mut impl Caller, file: usize) -> Result<(usize, Arc<dyn Stora
     })
 }
 
-/// Sets the view, and all pointers to its beginning.
+/// Sets the view, and all pointers to its beginning; or none of them, if that of the first process fails.
 pub fn set_view(caller: &mut impl Caller, file: usize, view: Result<View>) -> Result<()> {
     let (communicator, _) = opened(caller, file)?;
     let same = view.as_ref().map_or([0; 2], |view| {
@@ -72,16 +72,19 @@ pub fn set_view(caller: &mut impl Caller, file: usize, view: Result<View>) -> Re
     let view = agree_on(caller, communicator, view, what, same)?;
     let (rank, shared) = caller.with(|process| {
         let rank = process.communicator(communicator)?.rank();
-        let it = process.files.get_mut(file)?;
-        (it.view, it.pointer) = (Arc::new(view), 0);
-        Ok((rank, it.shared.clone()))
+        Ok((rank, process.files.get(file)?.shared.clone()))
     })?;
     let moved = match shared {
         Shared::Nowhere(_) => Ok(()),
         shared if rank == 0 => shared.set(0),
         _ => Ok(()),
     };
-    agree(caller, communicator, moved)
+    agree(caller, communicator, moved)?;
+    caller.with(|process| {
+        let it = process.files.get_mut(file)?;
+        (it.view, it.pointer) = (Arc::new(view), 0);
+        Ok(())
+    })
 }
 
 /// The displacement of a view, where `MPI_DISPLACEMENT_CURRENT` may be given.
