@@ -29,6 +29,8 @@ pub struct File {
     /// This process's pointer, in elementary types.
     pub(crate) pointer: u64,
     pub(crate) shared: Shared,
+    /// The format of MPI's messages that its processes speak with each other.
+    pub(crate) format: u8,
     pub(crate) is_atomic: bool,
     /// It was written, and not synchronised since.
     pub(crate) is_dirty: bool,
