@@ -6,7 +6,7 @@
 //! No request waits for long: a client is sent away after [`PATIENCE`], and asks again. Its place is kept until then, so that it comes behind none
 //! that asked after it. While it is away, the turn goes to the next one that is there.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use causeway_wire::fs::ObjectId;
@@ -15,7 +15,10 @@ use causeway_wire::fs::ObjectId;
 const MAX_WAITING: usize = 4096;
 /// Most files whose turn a client has.
 const MAX_FILES: usize = 4096;
-/// How long a request for a turn waits, at most: less than any client's time-out, and short, since the client does nothing else meanwhile.
+/// Most clients of which the last turn is remembered that they have ended.
+const MAX_ENDED: usize = 16 << 10;
+/// How long a request for a turn waits, at most: short beside a time-out, and since the client does nothing else meanwhile. A client whose time-out is
+/// not longer, and whose server has a longer one, takes the server for a silent one.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A client that waits. `A` is its connection, `R` what is needed to reply to it.
@@ -57,12 +60,35 @@ impl<A, R> File<A, R> {
     }
 }
 
+/// The last turn of each client that it has ended by a request, which may come again. If there are too many, the oldest turns are forgotten.
+#[derive(Debug, Default)]
+struct Ended {
+    of_clients: HashMap<u128, u64>,
+    /// The same, by turn: these ascend.
+    in_order: BTreeMap<u64, u128>,
+}
+
+impl Ended {
+    fn note(&mut self, turn: u64, client: u128) {
+        if let Some(before) = self.of_clients.insert(client, turn) {
+            self.in_order.remove(&before);
+        }
+        self.in_order.insert(turn, client);
+        if self.in_order.len() > MAX_ENDED
+            && let Some((_, oldest)) = self.in_order.pop_first()
+        {
+            self.of_clients.remove(&oldest);
+        }
+    }
+}
+
 /// Turns of all files.
 #[derive(Debug)]
 pub(super) struct Turns<A, R> {
     files: HashMap<ObjectId, File<A, R>>,
     /// The file that a client has the turn of. A client appends to one at a time.
     held: HashMap<u128, ObjectId>,
+    ended: Ended,
     /// Places in all files.
     waiting: usize,
     last: u64,
@@ -76,6 +102,7 @@ impl<A: Copy, R> Turns<A, R> {
         Self {
             files: HashMap::new(),
             held: HashMap::new(),
+            ended: Ended::default(),
             waiting: 0,
             last: first,
             longest,
@@ -206,6 +233,16 @@ impl<A: Copy, R> Turns<A, R> {
             }
             _ => false,
         }
+    }
+
+    /// Notes that a client ends its turn by a request that may come again.
+    pub(super) fn note_own_end(&mut self, turn: u64, client: u128) {
+        self.ended.note(turn, client);
+    }
+
+    /// Whether this was the last turn that the client has ended so.
+    pub(super) fn has_ended(&self, turn: u64, client: u128) -> bool {
+        self.ended.of_clients.get(&client) == Some(&turn)
     }
 
     /// When the next client has waited for as long as one request may, of those that `may` ask again.

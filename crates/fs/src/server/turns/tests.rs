@@ -227,6 +227,27 @@ fn a_place_is_kept_for_a_time() {
 }
 
 #[test]
+fn a_turn_that_its_client_has_ended_is_known_until_it_ends_another_one() {
+    let mut turns: Turns<(), ()> = Turns::new(0, LONGEST);
+    turns.note_own_end(5, 1);
+    assert!(turns.has_ended(5, 1));
+    assert!(!turns.has_ended(5, 2) && !turns.has_ended(6, 1) && !turns.has_ended(0, 3));
+    turns.note_own_end(6, 2);
+    turns.note_own_end(7, 1);
+    assert!(!turns.has_ended(5, 1) && turns.has_ended(6, 2) && turns.has_ended(7, 1));
+    // Those that ended first are forgotten first.
+    for client in 0..MAX_ENDED as u64 - 1 {
+        turns.note_own_end(10 + client, 100 + u128::from(client));
+    }
+    assert!(!turns.has_ended(6, 2) && turns.has_ended(7, 1));
+    let ended = &turns.ended;
+    assert_eq!(
+        (ended.of_clients.len(), ended.in_order.len()),
+        (MAX_ENDED, MAX_ENDED)
+    );
+}
+
+#[test]
 fn there_is_an_end_to_what_is_remembered() {
     let now = Instant::now();
     let mut turns: Turns<u128, u64> = Turns::new(0, LONGEST);
