@@ -105,7 +105,8 @@ impl Rpc {
             .try_for_each(|greeting| greeting.map(drop))
     }
 
-    fn connection(&self, server: usize) -> Option<ConnectionId> {
+    /// The present connection with a server.
+    pub(super) fn connection(&self, server: usize) -> Option<ConnectionId> {
         self.bmi.connection(self.links.get(server)?.addr?)
     }
 
