@@ -220,11 +220,6 @@ impl File {
         Ok(self.pointer)
     }
 
-    /// The position of the shared pointer, in elementary types.
-    pub fn shared_pointer(&self) -> Result<u64> {
-        self.shared.get()
-    }
-
     /// Where in the file an offset of the view lies, bytes.
     pub fn byte_offset(&self, offset: i64) -> Result<u64> {
         self.check_random()?;
