@@ -32,8 +32,11 @@ pub const FILES: u8 = 2;
 /// The lowest format in which they open files in three steps, in memory that they share if they have some.
 pub const FILES_AT_ONCE: u8 = 3;
 
+/// The lowest format in which long broadcasts on one host are sent to each process by the root.
+pub const BROADCASTS_BY_ROOT: u8 = 4;
+
 /// The lowest format in which a file's storage may keep its shared pointer, which may fail: all learn of that from the first process, whose step it is.
-pub const SHARED_STORED: u8 = 4;
+pub const SHARED_STORED: u8 = 5;
 
 /// What builds speak that do not state it.
 const UNSTATED: Formats = Formats::only(1);

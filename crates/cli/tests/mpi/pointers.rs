@@ -254,14 +254,14 @@ fn a_pointer_that_fails_on_the_first_process_fails_on_all_and_changes_nothing() 
 
 #[test]
 fn with_a_process_of_an_earlier_format_no_storage_keeps_a_pointer() {
-    for formats in ["1-3", "2-2"] {
+    for formats in ["1-4", "1-3", "2-2"] {
         run(3, formats, "tcp", SHARED);
     }
 }
 
 #[test]
 fn processes_of_one_host_share_the_memory_of_a_pointer_in_all_formats() {
-    for formats in ["", "1-3"] {
+    for formats in ["", "1-4"] {
         run(3, formats, "shm,tcp", SHARED);
     }
 }
