@@ -11,7 +11,7 @@ use super::call::Call;
 use super::call_error::{CallError, done, object_name, take_reply};
 use super::connection::Client;
 use super::file::{CreateOptions, File};
-use super::nodes::{node, node_of};
+use super::nodes::{check_entry, node, node_of, node_of_kind};
 use crate::Error;
 
 /// Changes that [`Client::create_many`] and its likes keep in flight, each in a session slot of its own: the metadata
@@ -21,10 +21,19 @@ pub const MANY: usize = 32;
 /// Lookups that [`Client::open_many`] keeps in flight.
 const LOOKUPS: usize = 64;
 
-/// Refuses a listing that does not advance.
-fn check_order(after: &[u8], entries: &[Entry]) -> Result<(), CallError> {
+/// Refuses a page of a listing, of at most `limit` entries, that does not advance, or has what no directory has.
+fn check_page(after: &[u8], limit: u32, entries: &[Entry], is_last: bool) -> Result<(), CallError> {
+    // A server makes at least one entry fit.
+    if entries.len() as u64 > u64::from(limit.max(1)) || (entries.is_empty() && !is_last) {
+        let message = format!(
+            "the server sent {} entries of a directory, of which there are more, for at most {limit}",
+            entries.len()
+        );
+        return Err(CallError::local(Errno::EPROTO, message));
+    }
     let mut last = after;
     for entry in entries {
+        check_entry(entry)?;
         if entry.name.as_slice() <= last {
             let message = "the server's listing of a directory is not in the order of names";
             return Err(CallError::local(Errno::EPROTO, message));
@@ -32,6 +41,10 @@ fn check_order(after: &[u8], entries: &[Entry]) -> Result<(), CallError> {
         last = &entry.name;
     }
     Ok(())
+}
+
+fn made_file(node: Node) -> Result<Node, CallError> {
+    node_of_kind(Kind::File, node)
 }
 
 fn create(place: Place, options: &CreateOptions) -> Operation {
@@ -53,14 +66,17 @@ impl Client {
         self.rpc.call(Call::mutation(self.metadata, operation, 0))
     }
 
+    /// Makes a change whose reply is a node, which `check` may refuse.
     fn mutate_node(
         &mut self,
         verb: &'static str,
         subject: &[u8],
         operation: Operation,
+        check: impl FnOnce(Node) -> Result<Node, CallError>,
     ) -> Result<Node, Error> {
         self.mutate(operation)
             .and_then(node)
+            .and_then(check)
             .map_err(|error| error.during(verb, subject))
     }
 
@@ -229,6 +245,10 @@ impl Client {
         let place = at.into();
         let subject = place.path.clone();
         self.hold(Call::mutation(self.metadata, create(place, options), 0))
+            .and_then(|file| {
+                made_file(file.node.clone())?;
+                Ok(file)
+            })
             .map_err(|error| error.during("create", &subject))
     }
 
@@ -257,7 +277,7 @@ impl Client {
     pub fn create(&mut self, at: impl Into<Place>, options: &CreateOptions) -> Result<File, Error> {
         let place = at.into();
         let subject = place.path.clone();
-        self.mutate_node("create", &subject, create(place, options))
+        self.mutate_node("create", &subject, create(place, options), made_file)
             .map(File::new)
     }
 
@@ -272,7 +292,7 @@ impl Client {
             (place.path.clone(), create(place, options))
         });
         self.mutate_many("create", changes.collect(), |_, reply| {
-            node(reply).map(File::new)
+            node(reply).and_then(made_file).map(File::new)
         })
     }
 
@@ -351,7 +371,8 @@ impl Client {
             mode,
             distribution,
         };
-        self.mutate_node("mkdir", &subject, operation)
+        let made = |node| node_of_kind(Kind::Directory, node);
+        self.mutate_node("mkdir", &subject, operation, made)
     }
 
     /// Makes a symbolic link at a place that points to `target`.
@@ -362,7 +383,8 @@ impl Client {
             place,
             target: target.to_vec(),
         };
-        self.mutate_node("symlink", &subject, operation)
+        let made = |node| node_of_kind(Kind::SymbolicLink, node);
+        self.mutate_node("symlink", &subject, operation, made)
     }
 
     /// Makes a pipe, a socket or a device, of which only a mount's programs have a use. Devices are made by user 0. `device` is
@@ -382,7 +404,8 @@ impl Client {
             mode,
             device,
         };
-        self.mutate_node("mknod", &subject, operation)
+        let made = |node| node_of_kind(kind, node);
+        self.mutate_node("mknod", &subject, operation, made)
     }
 
     /// Gives the file `existing` one more name.
@@ -403,7 +426,9 @@ impl Client {
     ) -> Result<Node, Error> {
         let place = at.into();
         let subject = place.path.clone();
-        self.mutate_node("link", &subject, Operation::HardLink { object, place })
+        let operation = Operation::HardLink { object, place };
+        let linked = |node| node_of(object, node);
+        self.mutate_node("link", &subject, operation, linked)
     }
 
     /// Renames atomically.
@@ -500,7 +525,8 @@ impl Client {
     }
 
     /// One page of a directory: the entries behind the name `after`, and whether that is all. Names come
-    /// in ascending order, so that reading a directory page by page ends even if the server lies.
+    /// in ascending order, and there is one in each page but the last, so that reading a directory page by page does not go in circles
+    /// even if the server lies.
     pub fn read_directory(
         &mut self,
         directory: ObjectId,
@@ -518,7 +544,7 @@ impl Client {
             .and_then(|reply| {
                 let (entries, end) =
                     take_reply!(reply, ReplyBody::Entries { entries, end } => (entries, end))?;
-                check_order(after, &entries)?;
+                check_page(after, limit, &entries, end)?;
                 Ok((entries, end))
             })
             .map_err(|error| error.during("readdir", &object_name(directory)))
@@ -531,7 +557,8 @@ impl Client {
         set: SetAttributes,
     ) -> Result<Attributes, Error> {
         let operation = Operation::SetAttributes { object, set };
-        self.mutate_node("setattr", &object_name(object), operation)
+        let found = |node| node_of(object, node);
+        self.mutate_node("setattr", &object_name(object), operation, found)
             .map(|node| node.attributes)
     }
 }
@@ -550,15 +577,19 @@ mod tests {
             kind: Kind::File,
             attributes: None,
         };
-        assert!(check_order(b"", &[entry(b"a"), entry(b"b")]).is_ok());
-        assert!(check_order(b"b", &[]).is_ok());
+        assert!(check_page(b"", 2, &[entry(b"a"), entry(b"b")], false).is_ok());
+        assert!(check_page(b"b", 2, &[], true).is_ok());
+        // More than were asked for, and none although there are more.
+        assert!(check_page(b"", 1, &[entry(b"a"), entry(b"b")], true).is_err());
+        assert!(check_page(b"b", 2, &[], false).is_err());
         for (after, names) in [
             (&b""[..], [&b"b"[..], b"a"]),
             (b"", [b"a", b"a"]),
             (b"m", [b"m", b"n"]),
             (b"m", [b"a", b"n"]),
         ] {
-            assert!(check_order(after, &names.map(entry)).is_err(), "{names:?}");
+            let page = names.map(entry);
+            assert!(check_page(after, 2, &page, true).is_err(), "{names:?}");
         }
     }
 }
