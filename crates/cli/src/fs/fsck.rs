@@ -177,7 +177,7 @@ impl Check<'_> {
         }
         for (object, bytes) in &orphans {
             self.found.orphans += 1;
-            self.found.orphan_bytes = self.found.orphan_bytes.saturating_add(bytes);
+            self.found.orphan_bytes = self.found.orphan_bytes.saturating_add(*bytes);
             let size = bytes_text(*bytes);
             self.found.add(format!(
                 "{name}: datafile {} ({size}) belongs to no file",
