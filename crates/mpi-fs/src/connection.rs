@@ -13,6 +13,8 @@ pub(crate) struct Connection {
     pub(crate) configuration: Configuration,
     /// `None` until the first request to the servers: a process that only joins files that another one has opened has none.
     pub(crate) client: Mutex<Option<Client>>,
+    /// Locked by the access that has its turn, before the client.
+    pub(crate) turn: Mutex<()>,
 }
 
 impl fmt::Debug for Connection {

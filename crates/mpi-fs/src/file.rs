@@ -1,16 +1,16 @@
 //! An open file on the parallel file system.
 
 use std::io::{self, ErrorKind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_fs::Error;
-use causeway_fs::client::{Allocation, Client, File};
-use causeway_mpi::io::storage::{Extent, Lock, Storage};
+use causeway_fs::client::{Allocation, AtomicAccess, Client, File};
+use causeway_mpi::io::storage::{Atomic, Extent, PointerStep, Storage};
 use causeway_sys::memory::Memory;
 use causeway_wire::codec::Wire;
-use causeway_wire::fs::{Body, Errno, Node, ObjectId, Region};
+use causeway_wire::fs::{Body, Errno, Node, ObjectId, PointerStep as Step, Region};
 
-use crate::connection::{Connection, as_io};
+use crate::connection::{Connection, as_io, lock};
 use crate::hints;
 
 /// Extents that are handed over at a time: a list of them goes to each server in one request.
@@ -24,6 +24,8 @@ pub(crate) struct FsFile {
     connection: Arc<Connection>,
     path: Vec<u8>,
     object: ObjectId,
+    /// It may be written by this program.
+    is_written: bool,
     /// Locked while the connection's client is held.
     file: Mutex<File>,
 }
@@ -45,11 +47,17 @@ pub(crate) fn node_of(told: &[u8]) -> io::Result<Node> {
 }
 
 impl FsFile {
-    pub(crate) fn new(connection: Arc<Connection>, path: &[u8], file: File) -> Self {
+    pub(crate) fn new(
+        connection: Arc<Connection>,
+        path: &[u8],
+        file: File,
+        is_written: bool,
+    ) -> Self {
         Self {
             connection,
             path: path.to_vec(),
             object: file.node.object,
+            is_written,
             file: Mutex::new(file),
         }
     }
@@ -156,11 +164,104 @@ impl Storage for FsFile {
         }
     }
 
+    fn move_pointer(&self, number: u64, step: PointerStep) -> io::Result<u64> {
+        let step = match step {
+            PointerStep::Put(at) => Step::Put(at),
+            PointerStep::Add(many) => Step::Add(many),
+            PointerStep::Get => Step::Get,
+            PointerStep::End => Step::End,
+        };
+        self.call(|client, _| client.move_pointer(self.object, number, step))
+    }
+
     fn has_locks(&self) -> bool {
         false
     }
 
-    fn lock(&self, _exclusive: bool) -> io::Result<Box<dyn Lock + '_>> {
-        Err(ErrorKind::Unsupported.into())
+    fn check_atomic(&self) -> io::Result<()> {
+        self.atomic(false)?.end()
+    }
+
+    fn atomic(&self, _writes: bool) -> io::Result<Box<dyn Atomic + '_>> {
+        if !self.is_written {
+            // Nothing comes in between that would have to be atomic.
+            return Ok(Box::new(Unordered(self)));
+        }
+        let one = lock(&self.connection.turn);
+        let access = self.call(|client, file| client.begin_atomic(file))?;
+        Ok(Box::new(InTurn {
+            file: self,
+            access: Some(access),
+            _one: one,
+        }))
+    }
+}
+
+/// Access to a file that no process of the program writes.
+struct Unordered<'a>(&'a FsFile);
+
+impl Atomic for Unordered<'_> {
+    fn read(&mut self, extents: &[Extent], into: &[Memory]) -> io::Result<u64> {
+        self.0.read(extents, into)
+    }
+
+    fn write(&mut self, extents: &[Extent], from: &[Memory]) -> io::Result<()> {
+        self.0.write(extents, from)
+    }
+
+    fn end(self: Box<Self>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Access in the order that the metadata server gives.
+struct InTurn<'a> {
+    file: &'a FsFile,
+    /// `None` once it has ended.
+    access: Option<AtomicAccess>,
+    /// A client has one turn at a time.
+    _one: MutexGuard<'a, ()>,
+}
+
+impl InTurn<'_> {
+    fn call<T>(
+        &mut self,
+        work: impl FnOnce(&mut Client, &mut File, &mut AtomicAccess) -> Result<T, Error>,
+    ) -> io::Result<T> {
+        let access = self.access.as_mut();
+        let access = access.ok_or_else(|| io::Error::other("the access has ended"))?;
+        self.file.call(|client, file| work(client, file, access))
+    }
+}
+
+impl Atomic for InTurn<'_> {
+    /// As [`FsFile::read`] does.
+    fn read(&mut self, extents: &[Extent], into: &[Memory]) -> io::Result<u64> {
+        let into: Vec<Memory> = into.iter().map(Memory::counted_apart).collect();
+        self.call(|client, file, access| client.read_atomic(file, access, &regions(extents), &into))
+    }
+
+    fn write(&mut self, extents: &[Extent], from: &[Memory]) -> io::Result<()> {
+        self.call(|client, file, access| client.write_atomic(file, access, &regions(extents), from))
+    }
+
+    fn end(mut self: Box<Self>) -> io::Result<()> {
+        match self.access.take() {
+            Some(access) => self
+                .file
+                .call(|client, file| client.end_atomic(file, access)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for InTurn<'_> {
+    fn drop(&mut self) {
+        if let Some(access) = self.access.take() {
+            // The turn ends without this, too, but only when others have waited for it, or with the connection.
+            let _ = self
+                .file
+                .call(|client, file| client.cancel_atomic(file, access));
+        }
     }
 }

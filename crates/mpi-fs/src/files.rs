@@ -92,6 +92,7 @@ impl CausewayFiles {
         let connection = Arc::new(Connection {
             configuration,
             client: Mutex::new(None),
+            turn: Mutex::default(),
         });
         connections.push(Known {
             connection: Arc::clone(&connection),
@@ -173,20 +174,21 @@ impl FileSystem for CausewayFiles {
         let servers = connection.configuration.io_servers().len();
         let opened = connection.call(|client| open(client, path, how, (info, servers)));
         let file = opened.map_err(|error| as_io(&error))?;
-        Ok(Arc::new(FsFile::new(connection, path, file)))
+        Ok(Arc::new(FsFile::new(connection, path, file, how.write)))
     }
 
     fn join(
         &self,
         name: &Path,
-        _how: Opening,
+        how: Opening,
         info: &Info,
         told: &[u8],
     ) -> io::Result<Arc<dyn Storage>> {
         let path = path(name)?;
         let node = node_of(told)?;
         let connection = self.connection(info)?;
-        Ok(Arc::new(FsFile::new(connection, path, File::new(node))))
+        let file = File::new(node);
+        Ok(Arc::new(FsFile::new(connection, path, file, how.write)))
     }
 
     fn remove(&self, name: &Path, info: &Info) -> io::Result<()> {

@@ -77,7 +77,7 @@ impl Process {
             return Ok(known);
         }
         let whose = format!("rank {} of another program", contact.rank);
-        contacts::check_formats(&whose, contact.formats)?;
+        contacts::check_formats(&whose, self.contacts.own.formats, contact.formats)?;
         let is_near = contact.host == self.contacts.own.host;
         let addresses = match is_near && !contact.near.is_empty() {
             true => &contact.near,

@@ -22,6 +22,33 @@ pub const METHODS: &str = "CAUSEWAY_MPI_METHODS";
 /// `tcp`. Without it, each program draws a key of its own.
 pub const KEY_FILE: &str = "CAUSEWAY_MPI_KEY_FILE";
 
+/// The formats of MPI's messages that this process speaks: the lowest and the highest, such as `1-2`, of those that this build speaks. All of them unless it
+/// is set. So a process is to the others what one of an older build is.
+pub const SPOKEN: &str = "CAUSEWAY_MPI_FORMATS";
+
+/// The formats of [`SPOKEN`].
+pub(crate) fn spoken() -> Result<Formats> {
+    let text = match std::env::var(SPOKEN) {
+        Ok(text) => text,
+        Err(std::env::VarError::NotPresent) => return Ok(FORMATS),
+        Err(std::env::VarError::NotUnicode(text)) => text.to_string_lossy().into_owned(),
+    };
+    chosen_formats(&text)
+}
+
+fn chosen_formats(text: &str) -> Result<Formats> {
+    let chosen = Formats::of_text(text);
+    let chosen =
+        chosen.filter(|formats| FORMATS.has(formats.lowest) && FORMATS.has(formats.highest));
+    chosen.ok_or_else(|| {
+        let text = format!(
+            "{SPOKEN}: {text:?} is no range of formats that this build speaks; give a part of {}",
+            FORMATS.to_text()
+        );
+        Error::new(abi::ERR_OTHER, text)
+    })
+}
+
 /// The methods that may be used.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Methods {
@@ -120,24 +147,24 @@ impl Contacts {
 }
 
 /// An error if a process speaks no format of MPI's messages that this one speaks, too.
-pub(crate) fn check_formats(whose: &str, theirs: Formats) -> Result<()> {
-    match FORMATS.common(theirs) {
+pub(crate) fn check_formats(whose: &str, own: Formats, theirs: Formats) -> Result<()> {
+    match own.common(theirs) {
         Some(_) => Ok(()),
         None => {
-            let why = FORMATS.mismatch(theirs, "MPI's messages");
+            let why = own.mismatch(theirs, "MPI's messages");
             Err(Error::new(abi::ERR_OTHER, format!("{whose}: {why}")))
         }
     }
 }
 
 /// The format in which this process and another one open files together; an error if that one speaks none of those.
-pub(crate) fn file_format(whose: &str, theirs: Formats) -> Result<u8> {
-    match FORMATS.common(theirs) {
+pub(crate) fn file_format(whose: &str, own: Formats, theirs: Formats) -> Result<u8> {
+    match own.common(theirs) {
         Some(format) if format >= FILES => Ok(format),
         _ => {
             let text = format!(
-                "{whose}: it speaks {theirs} of MPI's messages, and files are opened together from format {FILES} on; run a \
-                 build on all sides that speaks it"
+                "{whose}: it speaks {theirs} of MPI's messages, this process {own}, and files are opened together from format {FILES} on; \
+                 run a build on all sides that speaks it"
             );
             Err(Error::new(abi::ERR_OTHER, text))
         }
@@ -224,9 +251,10 @@ mod tests {
         let above = FORMATS.highest + 1;
         let theirs = |lowest, highest| Formats { lowest, highest };
         for good in [FORMATS, theirs(FORMATS.lowest, above), theirs(1, u8::MAX)] {
-            check_formats("rank 1", good).expect("they have one in common");
+            check_formats("rank 1", FORMATS, good).expect("they have one in common");
         }
-        let error = check_formats("rank 1", theirs(above, above + 1)).expect_err("they have none");
+        let error = check_formats("rank 1", FORMATS, theirs(above, above + 1));
+        let error = error.expect_err("they have none");
         assert_eq!(
             error.text(),
             "rank 1: it speaks formats 4 to 5 of MPI's messages, this process formats 1 to 3; run builds on both sides that share one"
@@ -236,14 +264,33 @@ mod tests {
     #[test]
     fn files_are_not_opened_with_processes_of_the_first_format() {
         for (format, good) in [(FORMATS.highest, FORMATS), (2, Formats::only(2))] {
-            assert_eq!(file_format("rank 1", good).ok(), Some(format));
+            assert_eq!(file_format("rank 1", FORMATS, good).ok(), Some(format));
         }
-        let error = file_format("rank 1", Formats::only(1)).expect_err("it is too old");
+        let first = Formats::only(1);
+        let error = file_format("rank 1", FORMATS, first).expect_err("it is too old");
         assert_eq!(
             error.text(),
-            "rank 1: it speaks format 1 of MPI's messages, and files are opened together from format 2 on; run a build on all sides \
-             that speaks it"
+            "rank 1: it speaks format 1 of MPI's messages, this process formats 1 to 3, and files are opened together from format 2 on; \
+             run a build on all sides that speaks it"
         );
+        // This process is, to others that are not.
+        file_format("rank 1", first, FORMATS).expect_err("this process is too old");
+        let second = Formats::only(2);
+        assert_eq!(file_format("rank 1", second, FORMATS).ok(), Some(2));
+    }
+
+    #[test]
+    fn formats_are_chosen_among_those_of_this_build() {
+        let all = FORMATS.to_text();
+        assert_eq!(chosen_formats(&all).expect("all of them"), FORMATS);
+        let second = chosen_formats("2-2").expect("one of them");
+        assert_eq!(second, Formats::only(2));
+        let above = format!("1-{}", FORMATS.highest + 1);
+        for wrong in ["", "2", "0-2", "2-1", "a-b", &above] {
+            let error = chosen_formats(wrong).expect_err("they are none of this build's");
+            let text = error.text();
+            assert!(text.contains(SPOKEN) && text.contains(&all), "{text}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::node::state::Node;
 use crate::process::{Active, Going, Process};
 use crate::schedule::Among;
 use crate::steps::Steps;
-use crate::told::{BYTES, Told, WORDS, bytes_of};
+use crate::told::{BYTES, Told, WORDS};
 
 /// One of the processes of a new communicator, by its number in the program, and how it is reached.
 type Member = (u32, Peer);
@@ -226,20 +226,26 @@ impl Process {
     /// caller's business.
     pub fn duplicate(&mut self, communicator: usize) -> Result<(Active, Told)> {
         let (mut active, mut told) = self.tell(communicator, [0; 2])?;
+        told.new = self.add_duplicate(communicator, told.number)?;
+        if let Going::Schedule(schedule) = active.state {
+            active.state = Going::Making(schedule, Box::new(told.clone()));
+        }
+        Ok((active, told))
+    }
+
+    /// Adds a duplicate that this process knows by a number. It can be used when all processes have sent their numbers of it
+    /// ([`Process::settle_made`]).
+    pub(crate) fn add_duplicate(&mut self, communicator: usize, number: u32) -> Result<usize> {
         let parent = self.communicator(communicator)?;
         let mut new = Communicator {
-            number: told.number,
+            number,
             ..parent.clone()
         };
         (new.collectives, new.kept_collectives) = (0, 0);
         new.attributes.clear();
         new.node = Node::default();
         new.name.clear();
-        told.new = self.communicators.insert(new)?;
-        if let Going::Schedule(schedule) = active.state {
-            active.state = Going::Making(schedule, Box::new(told.clone()));
-        }
-        Ok((active, told))
+        self.communicators.insert(new)
     }
 
     /// Makes a communicator of the same processes, which have all sent their numbers.
@@ -249,27 +255,20 @@ impl Process {
         self.add_below(told, &local, &[])
     }
 
-    /// Makes a duplicate that this process knows by a number, and each by its own, as they have told each other.
-    pub(crate) fn duplicate_by_numbers(
-        &mut self,
-        communicator: usize,
-        number: u32,
-        numbers: &[i64],
-    ) -> Result<usize> {
-        let words = Vec::from_iter(numbers.iter().flat_map(|number| [*number, 0, 0]));
-        self.duplicate_by(&Told {
-            communicator,
-            number,
-            memory: Memory::from_vec(bytes_of(&words)),
-            new: abi::COMM_NULL,
-        })
-    }
-
     /// All processes have sent their numbers of a duplicate.
     pub(crate) fn settle_made(&mut self, told: &Told) -> Result<()> {
-        let new = self.communicators.get_mut(told.new)?;
-        let all = new.everyone.iter().zip(told.all());
-        let everyone = all.map(|(peer, words)| reached(*peer, words[0]));
+        self.settle_duplicate(told.new, told.all().iter().map(|words| words[0]))
+    }
+
+    /// These are the numbers of a duplicate that the processes have sent, in the order of the communicator's `everyone`.
+    pub(crate) fn settle_duplicate(
+        &mut self,
+        new: usize,
+        numbers: impl Iterator<Item = i64>,
+    ) -> Result<()> {
+        let new = self.communicators.get_mut(new)?;
+        let all = new.everyone.iter().zip(numbers);
+        let everyone = all.map(|(peer, number)| reached(*peer, number));
         new.everyone = everyone.collect::<Result<_>>()?;
         new.peers = match &new.remote {
             None => Arc::clone(&new.everyone),

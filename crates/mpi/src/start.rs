@@ -149,6 +149,7 @@ fn alone(methods: Methods) -> Result<Met> {
     let own = Contact {
         world: contacts::number()?,
         host: contacts::host(methods)?,
+        formats: contacts::spoken()?,
         ..Contact::default()
     };
     let mut contacts = Contacts::new(own, methods);
@@ -226,6 +227,7 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
         rank,
         host: contacts::host(methods)?,
         near: listen.join(","),
+        formats: contacts::spoken()?,
         ..Contact::default()
     };
     // That of rank 0 counts.
@@ -244,7 +246,7 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
         (0..size).map(|other| read_published(other, &launcher.get(other, &key_of(other))?));
     let published = published.collect::<Result<Vec<_>>>()?;
     for (other, published) in (0..size).zip(&published) {
-        contacts::check_formats(&format!("rank {other}"), published.formats)?;
+        contacts::check_formats(&format!("rank {other}"), own.formats, published.formats)?;
     }
     own.world = published[0].world;
     let is_near = |other: u32| published[other as usize].host == own.host;

@@ -20,11 +20,12 @@ use causeway_sim::profile::edit;
 use causeway_sim::workloads::random::Random;
 
 /// Values that are chosen or fitted: section, key, unit.
-const VALUES: [(&str, &str); 13] = [
+const VALUES: [(&str, &str); 14] = [
     ("host.switch", " us"),
     ("host.interrupt", " us"),
     ("host.driver_call", " us"),
     ("host.look", " us"),
+    ("host.look_for_newest", " us"),
     ("host.daemon_interval", " ms"),
     ("host.daemon_work", " ms"),
     ("messages.compare", " us"),

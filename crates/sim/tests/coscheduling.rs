@@ -105,6 +105,19 @@ fn computing_processes_share_a_processor_evenly() {
 }
 
 #[test]
+fn comparing_arrival_times_takes_processor_time_from_all() {
+    let jobs: Vec<Program> = (0..4)
+        .map(|_| programs::sequential("s", 0, 2 * SECOND))
+        .collect();
+    let mut costs = quiet();
+    costs.host.look_for_newest = 250 * MICROSECOND;
+    let took = |strategy| seconds(outcome(&costs, strategy, &jobs).completion());
+    // Four endpoints every 10 ms: 1 ms of each 10.
+    let ratio = took(Strategy::PBT) / took(Strategy::PB);
+    assert!((1.10..1.12).contains(&ratio), "{ratio}");
+}
+
+#[test]
 fn a_process_that_blocks_leaves_its_processor_to_others() {
     let wait = job(
         &[&[Op::Receive(1)], &[Op::Compute(SECOND), Op::Send(0, 8)]],

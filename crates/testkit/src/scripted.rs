@@ -26,7 +26,8 @@ use causeway_wire::fs::formats::{FORMATS, NUMBERED_WRITES};
 use causeway_wire::fs::{
     Attributes, Body, Distribution, DistributionHint, Entry, Errno, Failure, Generation, Greeting,
     Incarnation, Kind, LayoutPart, LayoutServer, MAX_MESSAGE_BYTES, Moment, Node, ObjectId,
-    Operation, Place, Region, Reply, ReplyBody, Request, ServerIdentity, StripedFile, Timestamp,
+    Operation, Place, PointerStep, Region, Reply, ReplyBody, Request, ServerIdentity, StripedFile,
+    Timestamp,
 };
 
 /// Bytes of `/f`.
@@ -341,6 +342,7 @@ fn honest_result(operation: &Operation) -> Result<ReplyBody, Failure> {
             faults: Vec::new(),
         }),
         Operation::Clock => Ok(ReplyBody::Clock(Moment { boot: 1, at: 1 })),
+        Operation::MovePointer { step, .. } => Ok(ReplyBody::Pointer(moved(*step))),
         Operation::TestLock { .. } => Ok(ReplyBody::LockHolder { holder: None }),
         Operation::GetXattr { .. } => Ok(ReplyBody::Xattr(b"value".to_vec())),
         Operation::KeepFiles { .. } => Ok(ReplyBody::Objects(Vec::new())),
@@ -389,6 +391,7 @@ fn honest_result(operation: &Operation) -> Result<ReplyBody, Failure> {
         | Operation::Authorize
         | Operation::EndCapabilities { .. }
         | Operation::CancelAppend { .. }
+        | Operation::CheckTurn { .. }
         | Operation::Lock { .. }
         | Operation::Unlock { .. }
         | Operation::CancelLock { .. }
@@ -400,6 +403,14 @@ fn honest_result(operation: &Operation) -> Result<ReplyBody, Failure> {
         | Operation::Remove { .. }
         | Operation::AcceptData { .. }
         | Operation::Enroll { .. } => Ok(ReplyBody::Done),
+    }
+}
+
+/// Where a pointer that stood at the front of its file stands then.
+fn moved(step: PointerStep) -> u64 {
+    match step {
+        PointerStep::Put(at) => at,
+        PointerStep::Add(_) | PointerStep::Get | PointerStep::End => 0,
     }
 }
 

@@ -23,12 +23,14 @@ mod codec;
 mod errno;
 pub mod formats;
 mod identity;
+mod limits;
 mod locks;
 mod moment;
 mod needs;
 mod objects;
 mod opens;
 mod place;
+mod pointer;
 mod regions;
 mod sums;
 #[cfg(test)]
@@ -43,37 +45,22 @@ pub use identity::{
     Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
     MAX_SERVER_NAME_BYTES, ServerIdentity, Target,
 };
+pub use limits::*;
 pub use locks::{Lock, LockFamily, LockHolder, LockRange};
 pub use moment::Moment;
 pub use objects::{
-    Attributes, Body, DataFault, Distribution, DistributionHint, Entry, Kind, Node, ObjectId,
-    ObjectPath, ScrubPosition, SetAttributes, SetXattrMode, StripedFile, Timestamp, XattrName,
+    Attributes, Body, CheckCursor, DataFault, Distribution, DistributionHint, Entry, Kind, Node,
+    ObjectId, ObjectPath, ScrubPosition, SetAttributes, SetXattrMode, StripedFile, Timestamp,
+    XattrName,
 };
 pub use opens::{MAX_NAMED_FILES, OpenHandle, Opening};
 pub use place::Place;
+pub use pointer::PointerStep;
 pub use regions::{Reach, Region, Regions};
 pub use sums::WantedSums;
 
-/// Longest name of a directory entry, in bytes.
-pub const MAX_NAME_BYTES: usize = 255;
-/// Longest path in one request, and longest target of a symbolic link, in bytes.
-pub const MAX_PATH_BYTES: usize = 4096;
-/// Largest content of a file that lives beside its metadata, in bytes.
-pub const MAX_STUFFED_BYTES: usize = 16 << 10;
-/// Longest name of an extended attribute, in bytes.
-pub const MAX_XATTR_NAME_BYTES: usize = 255;
-/// Longest value of an extended attribute, in bytes: what a message holds, less its other fields.
-pub const MAX_XATTR_VALUE_BYTES: usize = 60 << 10;
-/// Most supplementary groups of a caller.
-pub const MAX_GROUPS: usize = 64;
-/// Most servers that one file is striped over.
-pub const MAX_STRIPE_SERVERS: usize = 1024;
-/// Longest cursor of a check, in bytes.
-pub const MAX_CURSOR_BYTES: usize = 1024;
 /// The value of `from` in [`Operation::Extend`] if nothing is known of holes.
 pub const NOT_KNOWN: u64 = u64::MAX;
-/// Largest encoding of a request or a reply, in bytes. Longer lists travel in exported memory.
-pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
 /// A message from a client to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,15 +87,6 @@ pub struct Request {
     pub opening: Option<Opening>,
     /// The operation.
     pub operation: Operation,
-}
-
-/// How far a check of the name space has come. Cursors are ordered as the check proceeds: by phase, then by key.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CheckCursor {
-    /// Which kind of record is being checked, counted in the order of the check.
-    pub phase: u8,
-    /// The last record of that kind that has been checked.
-    pub key: Vec<u8>,
 }
 
 /// All operations. Metadata first, then data, then the whole server.
@@ -408,6 +386,30 @@ pub enum Operation {
         object: ObjectId,
         /// The turn.
         turn: u64,
+    },
+
+    /// Does the client still have a turn to append? Returns [`ReplyBody::Done`] if it has: the turn lasts for as long again, or ends if
+    /// `end` is set; otherwise [`Errno::OVERTAKEN`].
+    CheckTurn {
+        /// Which file.
+        object: ObjectId,
+        /// The turn.
+        turn: u64,
+        /// The client needs it no longer.
+        end: bool,
+    },
+    /// A step of a pointer that several clients share, which the metadata server keeps as long as it runs. Returns
+    /// [`ReplyBody::Pointer`], or [`Errno::POINTER_LOST`] if the server does not know it.
+    MovePointer {
+        /// The file that it belongs to.
+        object: ObjectId,
+        /// A number that was drawn at random: those who know it may use it.
+        pointer: u64,
+        /// The client's number for the step, higher than that of its earlier ones. A step that is sent again is done once; an older one is
+        /// [`Errno::STALE_SEQUENCE`].
+        number: u64,
+        /// What to do.
+        step: PointerStep,
     },
 
     /// Takes a lock, which the client has until it gives it back or its connection ends. An owner's locks that it overlaps
@@ -731,6 +733,8 @@ pub enum ReplyBody {
         /// The file, whose end stays where it is for other appenders.
         node: Box<Node>,
     },
+    /// Where a shared pointer stands: behind the step, or before it if that was [`PointerStep::Add`].
+    Pointer(u64),
     /// The lock is held, and the client waits for it.
     LockWaits,
     /// A lock that conflicts with the tested one.

@@ -11,7 +11,7 @@ use causeway_fs::config::{Configuration, Durability};
 use causeway_fs::dev::{DevCluster, ServerCommand, random_identity};
 use tempfile::TempDir;
 
-use crate::{built, compile, run_with};
+use crate::{built, compile, has_ip, run_on_two_hosts, run_with};
 
 /// Rows and columns of the program's array.
 const ARRAY: (usize, usize) = (96, 5040);
@@ -85,6 +85,41 @@ fn the_test_of_local_files_passes_on_the_parallel_file_system() {
     for processes in [1, 2, 3, 7] {
         let name = format!("causeway:/files-{processes}");
         running.run(processes, &program, &[&name]);
+    }
+}
+
+/// By tcp alone each rank is on a host of its own, as far as it can tell: shared pointers and atomic mode are the servers' matter then.
+#[test]
+fn shared_pointers_and_atomic_mode_on_several_hosts() {
+    let running = start(PATIENT);
+    let config = running.config();
+    let environment = [
+        ("CAUSEWAY_CONFIG", config.as_str()),
+        ("CAUSEWAY_MPI_METHODS", "tcp"),
+    ];
+    let (files, order) = (compile("files"), compile("files-order"));
+    for (processes, program, arguments) in [
+        (3, &files, &["causeway:/files"][..]),
+        (1, &order, &["records", "causeway:/records-1"]),
+        (4, &order, &["records", "causeway:/records"]),
+        (4, &order, &["atomic", "causeway:/atomic"]),
+    ] {
+        let output = run_with(processes, program, arguments, &environment);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {errors}");
+    }
+    // Among processes that share memory, too.
+    for what in ["records", "atomic"] {
+        running.run(4, &order, &[what, &format!("causeway:/here-{what}")]);
+    }
+    if !has_ip() {
+        return;
+    }
+    for what in ["records", "atomic"] {
+        let name = format!("causeway:/two-hosts-{what}");
+        let output = run_on_two_hosts("shm,tcp", 4, &order, &[what, &name], &environment[..1]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{what} on two hosts: {errors}");
     }
 }
 

@@ -5,6 +5,7 @@ mod abuse;
 mod files;
 mod installed;
 mod observed;
+mod opening;
 mod starting;
 mod windows;
 
@@ -382,38 +383,52 @@ fn methods_are_those_that_are_allowed() {
 /// Ranks in two network namespaces: ranks that can share memory do, the others use tcp.
 #[test]
 fn ranks_on_two_hosts() {
-    if Command::new("ip").arg("-V").output().is_err() {
-        eprintln!("not tested: iproute2's `ip` is not installed");
+    if !has_ip() {
         return;
     }
     let program = compile("hosts");
-    let script = root().join("crates/mpi-c/tests/two-hosts.sh");
     for (processes, methods, works) in [(4, "shm,tcp", true), (2, "shm", false)] {
-        let output = Command::new("timeout")
-            .args([
-                "60",
-                "unshare",
-                "--user",
-                "--map-root-user",
-                "--net",
-                "--mount",
-                "sh",
-            ])
-            .arg(&script)
-            .arg(env!("CARGO_BIN_EXE_causeway"))
-            .args(["run", "-n", &processes.to_string(), "sh"])
-            .arg(&script)
-            .arg("--host")
-            .arg(&program)
-            .arg("2")
-            .env("LD_LIBRARY_PATH", built())
-            .env("CAUSEWAY_MPI_METHODS", methods)
-            .output()
-            .expect("util-linux's unshare runs");
+        let output = run_on_two_hosts(methods, processes, &program, &["2"], &[]);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.success(), works, "{methods}: {errors}");
         assert!(works || errors.contains("does not allow tcp"), "{errors}");
     }
+}
+
+/// Whether networks can be made.
+fn has_ip() -> bool {
+    let has_ip = Command::new("ip").arg("-V").output().is_ok();
+    if !has_ip {
+        eprintln!("not tested: iproute2's `ip` is not installed");
+    }
+    has_ip
+}
+
+/// As `run_by`, with every second rank in another network namespace, and more in the environment.
+fn run_on_two_hosts(
+    methods: &str,
+    processes: u32,
+    program: &Path,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> Output {
+    let script = root().join("crates/mpi-c/tests/two-hosts.sh");
+    let alone = ["--user", "--map-root-user", "--net", "--mount", "sh"];
+    Command::new("timeout")
+        .args(["60", "unshare"])
+        .args(alone)
+        .arg(&script)
+        .arg(env!("CARGO_BIN_EXE_causeway"))
+        .args(["run", "-n", &processes.to_string(), "sh"])
+        .arg(&script)
+        .arg("--host")
+        .arg(program)
+        .args(arguments)
+        .env("LD_LIBRARY_PATH", built())
+        .env("CAUSEWAY_MPI_METHODS", methods)
+        .envs(environment.iter().copied())
+        .output()
+        .expect("util-linux's unshare runs")
 }
 
 #[test]

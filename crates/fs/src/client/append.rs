@@ -140,12 +140,17 @@ impl Client {
     ) -> Result<Option<u64>, CallError> {
         let object = file.node.object;
         let connections = self.rpc.connections();
-        let reply = self.query(Operation::BeginAppend { object })?;
+        let reply = match self.query(Operation::BeginAppend { object }) {
+            // Others had their turns for as long as one request may wait.
+            Err(error) if error.errno == Errno::EAGAIN => return Ok(None),
+            reply => reply?,
+        };
         let (turn, node) = take_reply!(reply, ReplyBody::Turn { turn, node } => (turn, *node))?;
         file.update_node(consistent(node)?)?;
         let held = HeldTurn {
             number: turn,
             connections,
+            appends: true,
         };
         let appended = self.write_in_turn(file, &held, memory, len);
         match &appended {

@@ -79,6 +79,7 @@ pub(crate) fn unexpected_reply(reply: &ReplyBody) -> CallError {
         ReplyBody::MetadataStatus { .. } | ReplyBody::StorageStatus { .. } => "a status",
         ReplyBody::Xattr(_) => "an extended attribute",
         ReplyBody::XattrNames(_) => "names of extended attributes",
+        ReplyBody::Pointer(_) => "where a pointer stands",
         ReplyBody::LockWaits => "that a lock is not free",
         ReplyBody::LockHolder { .. } => "who has a lock",
         ReplyBody::Stored(_) => "how much is stored",

@@ -29,6 +29,8 @@ pub struct Client {
     pub(super) stages: Vec<Stage>,
     pub(super) locks: Arc<Locks>,
     pub(super) held: Arc<HeldFiles>,
+    /// The number of its last step of a shared pointer.
+    pub(super) pointer_steps: u64,
 }
 
 /// What the clients of a program share.
@@ -77,6 +79,7 @@ impl Client {
             stages: Vec::new(),
             locks: Arc::clone(&shared.locks),
             held: Arc::clone(&shared.held),
+            pointer_steps: 0,
         })
     }
 

@@ -94,10 +94,15 @@ impl Client {
         memory: &[Memory],
     ) -> Result<u64, Error> {
         let result = self.read_list(file, regions, memory);
+        self.take_back(memory);
+        result
+    }
+
+    /// Waits until nothing else holds these fragments.
+    pub(super) fn take_back(&mut self, memory: &[Memory]) {
         for fragment in memory {
             wait_until_free(fragment, || self.rpc.make_progress(HELD_INTERVAL));
         }
-        result
     }
 
     /// Writes all of `from` at `offset`.
@@ -257,13 +262,7 @@ impl Client {
     fn write_round(&mut self, file: &mut File, list: IoList<'_>) -> Result<(), CallError> {
         self.check_access(file, IoKind::Write)?;
         file.forget_content();
-        let end = list
-            .regions
-            .iter()
-            .filter(|region| region.len > 0)
-            .map(|region| region.offset + region.len)
-            .max()
-            .unwrap_or(0);
+        let end = list.end();
         for _ in 0..FORM_CHANGES {
             let is_written = match self.form(file)? {
                 Form::Striped(distribution) => {
@@ -353,7 +352,7 @@ impl Client {
     /// Writes to the datafiles, then tells the metadata server how far the file reaches: always,
     /// because another client may have truncated the file since this one saw its size. Returns `false` if another
     /// truncation has begun meanwhile, which `file` then shows: it may discard what was written, so the write must be
-    /// repeated after it. A `turn` to append ends thereby; `false` also says that nothing was written because it must begin again.
+    /// repeated after it. A `turn` to append ends thereby; with a turn, `false` also says that nothing was written because it must begin again.
     pub(super) fn write_striped(
         &mut self,
         file: &mut File,
@@ -387,7 +386,7 @@ impl Client {
         let modified = crate::clock::now();
         let version_before = known.map_or(0, |(version, _)| version);
         let from = start_of_last_run(list.regions);
-        let tell = match turn {
+        let tell = match turn.filter(|turn| turn.appends) {
             None => Operation::Extend {
                 object,
                 end,
@@ -594,7 +593,7 @@ pub(super) fn busiest(replies: &[Result<ReplyBody, CallError>]) -> (u32, u32) {
 }
 
 /// Fails unless the regions and the memory have the same number of bytes, and end within the largest offset.
-fn check_list(list: IoList<'_>) -> Result<(), CallError> {
+pub(super) fn check_list(list: IoList<'_>) -> Result<(), CallError> {
     let mut total: u64 = 0;
     for region in list.regions {
         check_end(region.offset.saturating_add(region.len))?;

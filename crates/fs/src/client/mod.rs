@@ -6,12 +6,13 @@
 //!
 //! Reading order: `connection` (what a client is), `call`, `call_error`, `rpc`, `pending` and `replies` (requests, replies,
 //! repetition), `session`, `link`, `introduce` and `identity` (which server is at an address), `file`, `nodes`, `names` and
-//! `xattrs` (the name space), `transfer` (which bytes go where), `io` (reading and writing), `append` (writing behind the end),
+//! `xattrs` (the name space), `transfer` (which bytes go where), `io` (reading and writing), `append` (writing behind the end), `atomic` (access that nothing comes between), `pointer` (pointers that clients share),
 //! `locks`, `lock_state` and `lock_thread` (locks that exclude other clients), `held`, `held_state` and `held_thread` (files that are kept while they are open), `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing),
 //! `verifiers` and `losses` (writes that were lost before a sync), `maintain` (for operators), `stages` (where the time goes).
 
 mod allocation;
 mod append;
+mod atomic;
 mod call;
 mod call_error;
 mod capabilities;
@@ -35,6 +36,7 @@ mod names;
 mod nodes;
 mod options;
 mod pending;
+mod pointer;
 mod presence;
 mod read;
 mod replies;
@@ -48,6 +50,7 @@ mod verifiers;
 mod xattrs;
 
 pub use allocation::Allocation;
+pub use atomic::AtomicAccess;
 pub use connection::Client;
 pub(crate) use connection::Shared;
 pub use file::{CreateOptions, File};

@@ -48,6 +48,15 @@ impl IoList<'_> {
         self.regions.iter().map(|region| region.len).sum()
     }
 
+    /// The byte behind the last one of the regions.
+    pub(crate) fn end(self) -> u64 {
+        let filled = self.regions.iter().filter(|region| region.len > 0);
+        filled
+            .map(|region| region.offset + region.len)
+            .max()
+            .unwrap_or(0)
+    }
+
     /// How many bytes of the regions lie before byte `size`.
     pub(crate) fn len_before(self, size: u64) -> u64 {
         let before = |region: &Region| size.saturating_sub(region.offset).min(region.len);

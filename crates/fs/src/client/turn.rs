@@ -1,7 +1,8 @@
-//! Writes of a turn to append are sent on connections from before the turn only.
+//! Writes of a turn are sent on connections from before the turn only.
 //!
 //! An I/O server refuses writes of turns that have been overtaken, as long as it runs. One that was started since the turn began may
-//! have stored what later turns have written and not know of these turns: it must not get a write of the earlier one.
+//! have stored what later turns have written and not know of these turns: it must not get a write of the earlier one. A client whose turn has not
+//! ended since the connection was made may use that one, too.
 
 use causeway_bmi::ConnectionId;
 
@@ -13,8 +14,10 @@ use super::transfer::Turn;
 /// A turn that the client has.
 pub(super) struct HeldTurn {
     pub(super) number: u64,
-    /// By server in the configuration: the connections from before the turn.
+    /// By server in the configuration: the connections from before the turn, or from when it was known to last.
     pub(super) connections: Vec<Option<ConnectionId>>,
+    /// It ends with the new size of the file that it is for.
+    pub(super) appends: bool,
 }
 
 impl Rpc {
@@ -23,6 +26,16 @@ impl Rpc {
         (0..self.links.len())
             .map(|server| self.connection(server))
             .collect()
+    }
+
+    /// Connects with those of these servers with which there is no connection.
+    pub(super) fn connect(&mut self, servers: &[usize]) -> Result<(), CallError> {
+        let servers = servers.iter().copied();
+        let unconnected = servers.filter(|server| self.connection(*server).is_none());
+        let unconnected = Vec::from_iter(unconnected);
+        self.greet(&unconnected)
+            .into_iter()
+            .try_for_each(|greeting| greeting.map(drop))
     }
 
     fn connection(&self, server: usize) -> Option<ConnectionId> {
@@ -37,7 +50,7 @@ impl Rpc {
         turn: &HeldTurn,
     ) -> Result<bool, CallError> {
         let mut are_put = true;
-        let mut unconnected = Vec::new();
+        let servers: Vec<usize> = calls.iter().map(|call| call.server).collect();
         for call in calls {
             let before = turn.connections.get(call.server).copied().flatten();
             let now = self.connection(call.server);
@@ -48,13 +61,8 @@ impl Rpc {
                 }),
                 None => are_put = false,
             }
-            if now.is_none() {
-                unconnected.push(call.server);
-            }
         }
-        for greeting in self.greet(&unconnected) {
-            greeting?;
-        }
+        self.connect(&servers)?;
         Ok(are_put)
     }
 }

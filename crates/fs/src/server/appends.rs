@@ -3,12 +3,18 @@
 use std::time::Instant;
 
 use causeway_bmi::{Addr, Completion, END_OF_CONNECTION, Memory, OpId, Posted};
+use causeway_wire::fs::formats::POINTERS;
 use causeway_wire::fs::{Errno, Failure, ObjectId, Operation, Reply, ReplyBody, Request};
 
 use super::append_turns::{Waiting, Watched};
 use super::events::{Loop, Purpose};
 use super::ticket::{ReplyTo, Ticket};
 use crate::error::failure;
+
+/// Whether a client knows that it may have to ask again for its turn.
+fn asks_again(waiting: &Waiting) -> bool {
+    waiting.to.format >= POINTERS
+}
 
 impl Loop {
     /// Handles a client's request for a turn; the reply comes with the turn.
@@ -72,6 +78,26 @@ impl Loop {
         ReplyBody::Done
     }
 
+    /// A client asks whether it still has its turn.
+    pub(super) fn check_turn(
+        &mut self,
+        object: ObjectId,
+        turn: u64,
+        client: u128,
+        end: bool,
+    ) -> Result<ReplyBody, Failure> {
+        if !self.appends.turns.keep(object, turn, client, self.round_at) {
+            return Err(failure(
+                Errno::OVERTAKEN,
+                "the turn has ended, since others waited and this client did not go on, or its connection was lost",
+            ));
+        }
+        if end {
+            self.end_turn(object, turn);
+        }
+        Ok(ReplyBody::Done)
+    }
+
     /// Handles the end of a metadata request: if it ended a turn, the next one begins.
     pub(super) fn note_finished(&mut self, ticket: Ticket) {
         if let Some((object, turn)) = self.appends.endings.remove(&ticket) {
@@ -79,8 +105,9 @@ impl Loop {
         }
     }
 
-    /// Takes turns away that others have waited for too long.
+    /// Takes turns away that others have waited for too long, and has those ask again that have waited for as long as one request may.
     pub(super) fn take_overdue_turns(&mut self) {
+        self.send_tired_away();
         if self
             .appends
             .turns
@@ -100,7 +127,26 @@ impl Loop {
 
     /// When the next turn is to be taken away, if any is.
     pub(super) fn next_overdue_turn(&self) -> Option<Instant> {
-        self.appends.turns.next_due()
+        let turns = &self.appends.turns;
+        turns
+            .next_due()
+            .into_iter()
+            .chain(turns.next_tired(asks_again))
+            .min()
+    }
+
+    fn send_tired_away(&mut self) {
+        let due = self.appends.turns.next_tired(asks_again);
+        if due.is_none_or(|due| due > self.round_at) {
+            return;
+        }
+        for Waiting { to, .. } in self.appends.turns.take_tired(self.round_at, asks_again) {
+            let result = Err(failure(
+                Errno::EAGAIN,
+                "others still have their turns before this client",
+            ));
+            self.respond(to, &Reply { result });
+        }
     }
 
     fn end_turn(&mut self, object: ObjectId, turn: u64) {

@@ -223,6 +223,7 @@ fn subject(operation: &Operation) -> (ObjectId, Option<&Place>) {
         | Operation::Append { object, .. }
         | Operation::BeginAppend { object }
         | Operation::EndAppend { object, .. }
+        | Operation::MovePointer { object, .. }
         | Operation::SetXattr { object, .. }
         | Operation::RemoveXattr { object, .. }
         | Operation::GetXattr { object, .. }
@@ -275,7 +276,9 @@ fn verb(operation: &Operation) -> &'static str {
         Operation::Append { .. }
         | Operation::BeginAppend { .. }
         | Operation::EndAppend { .. }
-        | Operation::CancelAppend { .. } => "append",
+        | Operation::CancelAppend { .. }
+        | Operation::CheckTurn { .. } => "append",
+        Operation::MovePointer { .. } => "move pointer",
         Operation::Extend { .. } | Operation::WriteStuffed { .. } => "write",
         Operation::SetXattr { .. } => "setxattr",
         Operation::RemoveXattr { .. } => "removexattr",

@@ -29,6 +29,7 @@ use super::metadata::{Metadata, first_number};
 use super::nodes::NodeRules;
 use super::open_programs::{Programs, WATCHES_OPENS};
 use super::piece_io::PieceResult;
+use super::pointers::{PointerConnection, Pointers};
 use super::staging::Staging;
 use super::stop::StopHandle;
 use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
@@ -93,6 +94,7 @@ pub(super) struct Loop {
     pub(super) read: u64,
     pub(super) appends: Appends,
     pub(super) locks: LockState,
+    pub(super) pointers: Pointers<PointerConnection>,
     pub(super) programs: Programs,
     pub(super) turns_seen: TurnsSeen,
     // Threads beside the loop stop before the metadata, and all before the directory is released.
@@ -288,6 +290,7 @@ impl Loop {
             read: 0,
             appends: Appends::new(first_turn, configuration.timeout / 2),
             locks: LockState::default(),
+            pointers: Pointers::default(),
             programs: Programs::default(),
             turns_seen: TurnsSeen::default(),
             beside,
@@ -652,19 +655,14 @@ impl Loop {
             Operation::CancelAppend { object, turn } => {
                 Ok(Some(self.cancel_append(object, turn, request.client)))
             }
-            Operation::Lock { lock, wait } => self.lock(to, &request, &lock, wait).map(Some),
-            Operation::Unlock {
-                object,
-                family,
-                owner,
-                range,
-            } => {
-                let locks = (object, family);
-                self.unlock(to, request.client, owner, locks, range)
-                    .map(Some)
+            Operation::CheckTurn { object, turn, end } => {
+                self.check_turn(object, turn, request.client, end).map(Some)
             }
-            Operation::TestLock { lock } => self.test_lock(&request, &lock).map(Some),
-            Operation::CancelLock { wait } => Ok(Some(self.cancel_lock(request.client, wait))),
+            Operation::MovePointer { .. } => self.move_pointer(to, &request).map(Some),
+            Operation::Lock { .. }
+            | Operation::Unlock { .. }
+            | Operation::TestLock { .. }
+            | Operation::CancelLock { .. } => self.lock_request(to, &request).map(Some),
             Operation::CloseFiles { session, handles } => {
                 self.close_files(session, &handles);
                 Ok(Some(ReplyBody::Done))

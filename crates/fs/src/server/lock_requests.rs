@@ -23,8 +23,28 @@ use crate::permissions;
 const MAX_CLIENTS: usize = 4096;
 
 impl Loop {
+    /// Carries out a request about locks.
+    pub(super) fn lock_request(
+        &mut self,
+        to: ReplyTo,
+        request: &Request,
+    ) -> Result<ReplyBody, Failure> {
+        match request.operation {
+            Operation::Lock { lock, wait } => self.lock(to, request, &lock, wait),
+            Operation::Unlock {
+                object,
+                family,
+                owner,
+                range,
+            } => self.unlock(to, request.client, owner, (object, family), range),
+            Operation::TestLock { lock } => self.test_lock(request, &lock),
+            Operation::CancelLock { wait } => Ok(self.cancel_lock(request.client, wait)),
+            _ => Err(failure(Errno::EINVAL, "this request is about no lock")),
+        }
+    }
+
     /// A client asks for a lock.
-    pub(super) fn lock(
+    fn lock(
         &mut self,
         to: ReplyTo,
         request: &Request,
@@ -57,7 +77,7 @@ impl Loop {
     }
 
     /// A client gives locks back.
-    pub(super) fn unlock(
+    fn unlock(
         &mut self,
         to: ReplyTo,
         client: u128,
@@ -80,7 +100,7 @@ impl Loop {
     }
 
     /// What is in the way of a lock.
-    pub(super) fn test_lock(&self, request: &Request, lock: &Lock) -> Result<ReplyBody, Failure> {
+    fn test_lock(&self, request: &Request, lock: &Lock) -> Result<ReplyBody, Failure> {
         self.check_lock(request, lock)?;
         let owner = Owner {
             client: request.client,
@@ -91,7 +111,7 @@ impl Loop {
     }
 
     /// A client waits no longer.
-    pub(super) fn cancel_lock(&mut self, client: u128, wait: u64) -> ReplyBody {
+    fn cancel_lock(&mut self, client: u128, wait: u64) -> ReplyBody {
         if self.locks.table.cancel(client, wait) {
             let cancelled = failure(Errno::ECANCELED, "the wait for the lock was cancelled");
             self.locks.news.push_back((client, wait, Err(cancelled)));
@@ -147,15 +167,25 @@ impl Loop {
         if lock.family == LockFamily::Whole && lock.range != LockRange::ALL {
             return Err(failure(Errno::EINVAL, "such locks are on whole files"));
         }
+        let node = self.node_for(request, lock.object)?;
+        check_permission(&node, &request.caller, lock)
+    }
+
+    /// The node of an object, as the sender of a request may know it.
+    pub(super) fn node_for(
+        &self,
+        request: &Request,
+        object: ObjectId,
+    ) -> Result<Box<Node>, Failure> {
         let asked = Request {
             operation: Operation::GetNode {
-                object: lock.object,
+                object,
                 content: false,
             },
             ..request.clone()
         };
         match self.read_metadata(&asked).map(|reply| reply.result) {
-            Some(Ok(ReplyBody::Node(node))) => check_permission(&node, &request.caller, lock),
+            Some(Ok(ReplyBody::Node(node))) => Ok(node),
             Some(Err(failure)) => Err(failure),
             _ => Err(failure(Errno::EIO, "the file's attributes cannot be read")),
         }

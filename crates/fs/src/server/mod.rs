@@ -5,7 +5,7 @@
 //! block it goes to other threads (`background`): changes of a synced file system to the commit thread (`metadata`, which shares `beside` with it), storage that waits
 //! for a device to the datafile store's pool, removals of datafiles to the reclaimer (`reclaim`). A server serves only
 //! from the directory that was formatted for it (`home`, `format`), and only requests that are meant for it
-//! (`identity`, `greeting`) from nodes that may ask for it (`nodes`); clients append in turns (`appends`, over `append_turns`, `turns` and `turns_seen`), and lock files (`lock_requests`, over `lock_state` and `locks`); what programs have open stays (`open_requests`, over `open_programs`), also without a name until they close it (`orphans`); the metadata server registers each I/O server once (`register`), gives clients capabilities, which I/O servers verify (`grants`, over `access`, `given` and `ended`), and revokes them there when permissions change (`revoker`); `audit` logs each caller's operations. At most [`MAX_REQUESTS`] requests are
+//! (`identity`, `greeting`) from nodes that may ask for it (`nodes`); clients append in turns (`appends`, over `append_turns`, `turns` and `turns_seen`), lock files (`lock_requests`, over `lock_state` and `locks`), and share pointers (`pointer_requests`, over `pointers`); what programs have open stays (`open_requests`, over `open_programs`), also without a name until they close it (`orphans`); the metadata server registers each I/O server once (`register`), gives clients capabilities, which I/O servers verify (`grants`, over `access`, `given` and `ended`), and revokes them there when permissions change (`revoker`); `audit` logs each caller's operations. At most [`MAX_REQUESTS`] requests are
 //! in progress; the rest wait in the message layer, which makes the clients wait.
 //!
 //! [`Server`] (`instance`) runs one inside a program; [`serve`] is all of a server process.
@@ -41,6 +41,8 @@ mod open_programs;
 mod open_requests;
 mod orphans;
 mod piece_io;
+mod pointer_requests;
+mod pointers;
 mod process;
 mod reclaim;
 mod recover;

@@ -19,6 +19,7 @@ struct Waiter<A, R> {
     client: u128,
     from: A,
     reply: R,
+    since: Instant,
 }
 
 /// A client that has the turn, and those that wait for it.
@@ -93,6 +94,7 @@ impl<A: Copy, R> Turns<A, R> {
             client,
             from,
             reply,
+            since: now,
         });
         Ok(given_up)
     }
@@ -107,6 +109,7 @@ impl<A: Copy, R> Turns<A, R> {
             client,
             from,
             reply,
+            ..
         }) = file.waiting.pop_front()
         else {
             self.files.remove(&object);
@@ -149,6 +152,44 @@ impl<A: Copy, R> Turns<A, R> {
             }
             _ => false,
         }
+    }
+
+    /// Whether a client has a turn that nothing ends yet: then it lasts for as long again.
+    pub(super) fn keep(&mut self, object: ObjectId, turn: u64, client: u128, now: Instant) -> bool {
+        match self.files.get_mut(&object) {
+            Some(file)
+                if turn != 0 && file.turn == turn && file.client == client && !file.is_ending =>
+            {
+                file.since = now;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// When the next client has waited for as long as one request may, of those that `may` ask again.
+    pub(super) fn next_tired(&self, may: impl Fn(&R) -> bool) -> Option<Instant> {
+        let waiting = self.files.values().flat_map(|file| &file.waiting);
+        let waiting = waiting.filter(|waiter| may(&waiter.reply));
+        waiting.map(|waiter| waiter.since + self.longest).min()
+    }
+
+    /// Ends the waits of those clients.
+    pub(super) fn take_tired(&mut self, now: Instant, may: impl Fn(&R) -> bool) -> Vec<R> {
+        let longest = self.longest;
+        let is_tired = |waiter: &Waiter<A, R>| waiter.since + longest <= now && may(&waiter.reply);
+        let mut tired = Vec::new();
+        self.files.retain(|_, file| {
+            if file.waiting.iter().any(is_tired) {
+                let waiting = std::mem::take(&mut file.waiting);
+                let (ended, others) = waiting.into_iter().partition::<VecDeque<_>, _>(is_tired);
+                file.waiting = others;
+                tired.extend(ended.into_iter().map(|waiter| waiter.reply));
+            }
+            file.turn != 0 || !file.waiting.is_empty()
+        });
+        self.waiting -= tired.len();
+        tired
     }
 
     /// The present turn, if others wait for it, and the connection of the client that has it.

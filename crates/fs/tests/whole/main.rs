@@ -4,6 +4,7 @@ mod acls;
 mod agent;
 mod altered;
 mod appending;
+mod atomic;
 mod boots;
 mod capabilities;
 mod capability_ends;

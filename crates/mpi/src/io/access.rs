@@ -10,7 +10,7 @@ use crate::caller::Caller;
 use crate::error::{Error, Result};
 use crate::status::Status;
 
-use super::agreeing::{agree, tell};
+use super::agreeing::{agree, agree_on_first, tell};
 use super::file::{Split, SplitKind, SplitPlace};
 use super::stream::Stream;
 use super::together;
@@ -84,18 +84,22 @@ fn place(
     let found = match place {
         Place::At(offset) => return Ok(offset),
         Place::Pointer => caller.with(|process| Ok(process.files.get(file)?.pointer))?,
-        Place::Shared => caller.with(|process| process.files.get(file)?.shared()?.add(units))?,
+        Place::Shared => opened.shared.add(units)?,
         Place::Ordered => {
             let all = tell(caller, opened.communicator, [units as i64])?;
             let total = all.iter().map(|[units]| *units as u64).sum();
-            let (rank, base) = caller.with(|process| {
-                let rank = process.communicator(opened.communicator)?.rank();
-                let shared = process.files.get(file)?.shared()?;
-                Ok((rank, if rank == 0 { shared.add(total)? } else { 0 }))
-            })?;
-            let bases = tell(caller, opened.communicator, [base as i64])?;
+            let rank = caller.with(|p| Ok(p.communicator(opened.communicator)?.rank()))?;
+            let base = match rank {
+                0 => opened.shared.add(total),
+                _ => Ok(0),
+            };
+            let found = base.as_ref().map_or(0, |base| *base as i64);
+            let found = [found, 0, 0, 0, 0];
+            // It may have failed, and the others must not wait for the first process then.
+            let (_, [base, ..]) =
+                agree_on_first(caller, opened.communicator, base, ("", [0; 2]), found)?;
             let before: i64 = all[..rank as usize].iter().map(|[units]| *units).sum();
-            bases[0][0] as u64 + before as u64
+            base as u64 + before as u64
         }
     };
     i64::try_from(found).map_err(|_| Error::new(abi::ERR_DISP, "the pointer is too large"))

@@ -8,7 +8,7 @@ use crate::caller::Caller;
 use crate::collective::Blocks;
 use crate::error::{Error, Result};
 use crate::node::{self, Started};
-use crate::process::Process;
+use crate::process::{Active, Process};
 use crate::told::bytes_of;
 
 /// Does an operation in memory that all processes of the communicator have. Returns `false` if they have none: it is to be done by messages.
@@ -28,22 +28,27 @@ fn in_area(
 }
 
 /// Exchanges some numbers as [`tell`] does, in memory that all processes have if there is some. All processes call this function in the
-/// same step, and none of them [`tell`].
+/// same step, and none of them [`tell`]. The numbers of all arrive in `into`, which has room for them.
 pub(crate) fn tell_nearby<const N: usize>(
     caller: &mut impl Caller,
     communicator: usize,
     numbers: [i64; N],
+    into: Memory,
 ) -> Result<Vec<[i64; N]>> {
-    let size = caller.with(|process| Ok(process.communicator(communicator)?.size()))?;
     let from = OwnedBuffer::bytes(Memory::from_vec(bytes_of(&numbers)));
-    let into = OwnedBuffer::bytes(temporary(size as usize * N * 8)?);
+    let into = OwnedBuffer::bytes(into);
     let done = in_area(caller, communicator, |process| {
         process.allgather_in_area(Some(&from.as_buffer()), &into.as_buffer(), communicator)
     })?;
     match done {
-        true => Ok(numbers_in(&into.memory.to_vec())),
-        false => tell(caller, communicator, numbers),
+        true => {}
+        false => {
+            let into = into.memory.clone();
+            let active = caller.with(|process| begin_telling(process, communicator, from, into))?;
+            caller.wait(active)?;
+        }
     }
+    Ok(numbers_in(&into.memory.to_vec()))
 }
 
 /// Sends the first process's memory, as long as the others' is, to all: in memory that all processes have if there is some.
@@ -76,21 +81,34 @@ pub(crate) fn tell<const N: usize>(
     communicator: usize,
     numbers: [i64; N],
 ) -> Result<Vec<[i64; N]>> {
-    let own = Memory::from_vec(bytes_of(&numbers));
+    let own = OwnedBuffer::bytes(Memory::from_vec(bytes_of(&numbers)));
     let (active, memory) = caller.with(|process| {
         let size = process.communicator(communicator)?.size();
-        let memory = temporary(size as usize * N * 8)?;
-        let into = Blocks::Even {
-            memory: memory.clone(),
-            blocks: size,
-        };
-        let from = Blocks::Each(vec![OwnedBuffer::bytes(own)]);
-        let steps = process.allgather(Some(&from), &into, communicator)?;
-        Ok((process.begin(steps)?, memory))
+        let memory = temporary(size as usize * N * WORD)?;
+        let active = begin_telling(process, communicator, own, memory.clone())?;
+        Ok((active, memory))
     })?;
     caller.wait(active)?;
     Ok(numbers_in(&memory.to_vec()))
 }
+
+/// Begins to send all processes of a communicator as many bytes as each of them sends, by messages.
+fn begin_telling(
+    process: &mut Process,
+    communicator: usize,
+    own: OwnedBuffer,
+    into: Memory,
+) -> Result<Active> {
+    let into = Blocks::Even {
+        memory: into,
+        blocks: process.communicator(communicator)?.size(),
+    };
+    let steps = process.allgather(Some(&Blocks::Each(vec![own])), &into, communicator)?;
+    process.begin(steps)
+}
+
+/// Bytes of a number.
+pub(crate) const WORD: usize = size_of::<i64>();
 
 /// Groups of numbers, as they lie in memory.
 pub(crate) fn numbers_in<const N: usize>(bytes: &[u8]) -> Vec<[i64; N]> {
@@ -99,7 +117,7 @@ pub(crate) fn numbers_in<const N: usize>(bytes: &[u8]) -> Vec<[i64; N]> {
         .0
         .iter()
         .map(|one| i64::from_ne_bytes(*one));
-    let groups = bytes.len() / (N * 8);
+    let groups = bytes.len() / (N * WORD);
     (0..groups)
         .map(|_| std::array::from_fn(|_| numbers.next().unwrap_or(0)))
         .collect()
@@ -186,7 +204,8 @@ pub(crate) fn agree_on_first<T>(
     Ok((value, found))
 }
 
-/// Sends the first process's bytes, of which there are `len`, to all. The inner result is that of this process alone.
+/// Sends the first process's bytes, of which there are `len`, to all. The inner result is that of this process alone. A process that has no
+/// memory for so many returns an error at once, and leaves the others behind in this step.
 pub(crate) fn tell_all(
     caller: &mut impl Caller,
     communicator: usize,

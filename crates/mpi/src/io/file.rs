@@ -10,7 +10,7 @@ use crate::group::Group;
 use crate::info::Info;
 use crate::status::Status;
 
-use super::pointer::SharedPointer;
+use super::pointer::Shared;
 use super::storage::{FileSystem, Storage};
 use super::view::View;
 
@@ -28,8 +28,7 @@ pub struct File {
     pub(crate) view: Arc<View>,
     /// This process's pointer, in elementary types.
     pub(crate) pointer: u64,
-    /// `None` if not all processes reach the same memory.
-    pub(crate) shared: Option<SharedPointer>,
+    pub(crate) shared: Shared,
     pub(crate) is_atomic: bool,
     /// It was written, and not synchronised since.
     pub(crate) is_dirty: bool,
@@ -221,20 +220,13 @@ impl File {
 
     /// The position of the shared pointer, in elementary types.
     pub fn shared_pointer(&self) -> Result<u64> {
-        self.shared()?.get()
+        self.shared.get()
     }
 
     /// Where in the file an offset of the view lies, bytes.
     pub fn byte_offset(&self, offset: i64) -> Result<u64> {
         self.check_random()?;
         self.view.offset_of(self.view.position(offset)?)
-    }
-
-    pub(crate) fn shared(&self) -> Result<&SharedPointer> {
-        self.shared.as_ref().ok_or_else(|| {
-            let text = "the processes do not share memory for the file's shared pointer";
-            Error::new(abi::ERR_UNSUPPORTED_OPERATION, text)
-        })
     }
 
     /// An error if the file has to be read or written from its beginning to its end.

@@ -1,9 +1,11 @@
 //! Opening, closing, and deleting files (MPI 5.0 §14.2).
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use causeway_wire::contact::{FILES_AT_ONCE, FORMATS};
+use causeway_engine::Memory;
+use causeway_wire::contact::FILES_AT_ONCE;
 use causeway_wire::formats::Formats;
 
 use crate::abi;
@@ -17,12 +19,12 @@ use crate::process::Process;
 use crate::told::bytes_of;
 
 use super::agreeing::{
-    Found, agree, agree_on, agree_on_first, broadcast_nearby, class_of, judge, numbers_in, tell,
-    tell_all, tell_nearby,
+    Found, WORD, agree, agree_on, agree_on_first, broadcast_nearby, class_of, judge, numbers_in,
+    tell, tell_all, tell_nearby,
 };
 use super::file::{File, Hints};
-use super::pointer::SharedPointer;
-use super::storage::{FileSystem, Opening, Storage, failed};
+use super::pointer::{Shared, SharedPointer};
+use super::storage::{FileSystem, Opening, PointerStep, Storage, failed};
 use super::view::View;
 
 /// All modes that there are.
@@ -71,7 +73,17 @@ impl Process {
     }
 }
 
-fn opened(name: &Path, result: std::io::Result<Arc<dyn Storage>>) -> Result<Arc<dyn Storage>> {
+impl Process {
+    /// Whether some processes of a group share no memory with others.
+    fn are_on_several_hosts(&self, group: &Group) -> bool {
+        let host = |member: &u32| self.hosts.get(*member as usize);
+        let mut members = group.members().iter();
+        let first = members.next().and_then(host);
+        members.any(|member| host(member) != first)
+    }
+}
+
+fn opened(name: &Path, result: io::Result<Arc<dyn Storage>>) -> Result<Arc<dyn Storage>> {
     result.map_err(|error| failed(format_args!("opening {}", name.display()), &error))
 }
 
@@ -81,16 +93,60 @@ struct First {
     told: Vec<u8>,
     /// Where pointers begin.
     at: u64,
-    /// `None` if there is no such memory.
-    shared: Option<SharedPointer>,
+    shared: FirstShared,
 }
+
+/// The shared pointer, as the first process has made it.
+enum FirstShared {
+    /// In memory.
+    Memory(SharedPointer),
+    /// With the storage.
+    Stored(u64),
+    /// Not at all.
+    Nowhere(Error),
+}
+
+impl FirstShared {
+    /// With the storage if it is for processes on several hosts, and the storage keeps pointers; else in memory, which processes on one host can
+    /// share.
+    fn make(storage: &dyn Storage, at: u64, several_hosts: bool) -> Self {
+        let in_memory = || match SharedPointer::make(at) {
+            Ok(memory) => Self::Memory(memory),
+            Err(error) => Self::Nowhere(error),
+        };
+        if !several_hosts {
+            return in_memory();
+        }
+        let number = match contacts::number() {
+            Ok(number) => number,
+            Err(error) => return Self::Nowhere(error),
+        };
+        match storage.move_pointer(number, PointerStep::Put(at)) {
+            Ok(_) => Self::Stored(number),
+            // Processes that may not share memory for messages may still find this memory.
+            Err(error) if storage.has_locks() && error.kind() == io::ErrorKind::Unsupported => {
+                in_memory()
+            }
+            Err(error) => Self::Nowhere(failed("a shared file pointer", &error)),
+        }
+    }
+}
+
+/// What a process tells of the shared pointer: there is none.
+const NO_POINTER: i64 = 0;
+/// It is in memory that the process has.
+const IN_MEMORY: i64 = 1;
+/// The first process's word: the storage keeps it.
+const STORED: i64 = 2;
+/// A process that there is none of, in the place of the one that has the memory. Earlier builds do not find it, and have no pointer.
+const NO_PROCESS: i64 = -1;
 
 impl First {
     fn open(
         files: &dyn FileSystem,
         name: &Path,
         how: Opening,
-        mode: i32,
+        (mode, several_hosts): (i32, bool),
         info: &Info,
     ) -> Result<Self> {
         let storage = opened(name, files.open(name, how, info))?;
@@ -100,7 +156,7 @@ impl First {
         };
         Ok(Self {
             told: storage.told(),
-            shared: SharedPointer::make(at).ok(),
+            shared: FirstShared::make(&*storage, at, several_hosts),
             storage,
             at,
         })
@@ -108,8 +164,12 @@ impl First {
 
     /// The numbers that all processes need: bytes of the first process's result, where pointers begin, and how the shared one is found.
     fn numbers(&self) -> Found {
-        let name = self.shared.as_ref().and_then(|shared| shared.name().ok());
-        let [process, descriptor, mark] = name.unwrap_or([-1; 3]);
+        let name = match &self.shared {
+            FirstShared::Memory(memory) => memory.name().ok(),
+            FirstShared::Stored(number) => Some([NO_PROCESS, 0, *number as i64]),
+            FirstShared::Nowhere(_) => None,
+        };
+        let [process, descriptor, mark] = name.unwrap_or([NO_PROCESS; 3]);
         let told = self.told.len() as i64;
         [told, self.at as i64, process, descriptor, mark]
     }
@@ -117,25 +177,58 @@ impl First {
 
 /// The highest format that all processes of a group speak; an error if one of them speaks none in which files are opened together.
 fn common_format(process: &Process, group: &Group) -> Result<u8> {
+    let own = process.contacts.own.formats;
     let members = (0..).zip(group.members());
     members
         .filter_map(|(rank, member)| Some((rank, process.contacts.formats(*member)?)))
-        .try_fold(
-            FORMATS.highest,
-            |lowest, (rank, formats): (u32, Formats)| {
-                let common = contacts::file_format(&format!("rank {rank}"), formats)?;
-                Ok(lowest.min(common))
-            },
-        )
+        .try_fold(own.highest, |lowest, (rank, formats): (u32, Formats)| {
+            let common = contacts::file_format(&format!("rank {rank}"), own, formats)?;
+            Ok(lowest.min(common))
+        })
 }
 
 /// How the processes reach each other until the file is open.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum By {
     /// By the program's communicator, in memory that they share if they have some.
-    Program(usize),
+    Program(usize, Room),
     /// By the file's own, with messages: with builds that speak no format from [`FILES_AT_ONCE`] on.
-    Own(usize),
+    Own,
+}
+
+/// Memory for what processes send each other by the program's communicator until the file is open. It is allocated before the first step: a process
+/// that could not take part in one of the others would leave the rest behind in it, and they would take messages of the program for those of the step.
+#[derive(Clone)]
+struct Room {
+    /// [`AGREED`] numbers of each.
+    numbers: Memory,
+    /// [`TOLD_AT_ONCE`] bytes.
+    told: Memory,
+}
+
+/// Most numbers that a process sends the others in a step.
+const AGREED: usize = 4;
+
+impl Room {
+    fn new(size: u32) -> Result<Self> {
+        let numbers = size as usize * AGREED * WORD;
+        let memory = temporary(numbers + TOLD_AT_ONCE)?;
+        Ok(Self {
+            numbers: memory.slice(0..numbers),
+            told: memory.slice(numbers..numbers + TOLD_AT_ONCE),
+        })
+    }
+
+    /// Exchanges numbers, by a communicator with as many processes as there is room for.
+    fn tell<const N: usize>(
+        &self,
+        caller: &mut impl Caller,
+        communicator: usize,
+        numbers: [i64; N],
+    ) -> Result<Vec<[i64; N]>> {
+        let room = self.numbers.slice(0..self.numbers.len() / AGREED * N);
+        tell_nearby(caller, communicator, numbers, room)
+    }
 }
 
 /// Opens a file with all processes of a communicator. Returns its handle.
@@ -151,7 +244,7 @@ pub fn open(
     info: &Info,
     error_handler: usize,
 ) -> Result<usize> {
-    let (rank, group, format, files) = caller.with(|process| {
+    let (rank, group, format, files, several_hosts) = caller.with(|process| {
         let it = process.communicator(communicator)?;
         if it.remote_group().is_some() {
             let text = "files are opened by the processes of an intra-communicator";
@@ -159,41 +252,50 @@ pub fn open(
         }
         let (rank, group) = (it.rank(), Arc::clone(it.group()));
         let format = common_format(process, &group);
-        Ok((rank, group, format, process.file_systems.of(name)))
+        let several_hosts = process.are_on_several_hosts(&group);
+        let files = process.file_systems.of(name);
+        Ok((rank, group, format, files, several_hosts))
     })?;
     let at_once = format.as_ref().is_ok_and(|format| *format >= FILES_AT_ONCE);
     let checked = format.and(check_mode(mode)).and(files);
-    let (own, files) = match at_once {
-        true => agree_at_once(caller, communicator, checked, mode)?,
-        false => agree_by_own(caller, communicator, checked, mode)?,
+    let (by, own, files) = match at_once {
+        true => {
+            let room = Room::new(group.size())?;
+            let (own, files) = agree_at_once(caller, (communicator, &room), checked, mode)?;
+            (By::Program(communicator, room), own, files)
+        }
+        false => {
+            let (own, files) = agree_by_own(caller, communicator, checked, mode)?;
+            (By::Own, own, files)
+        }
     };
-    let by = match at_once {
-        true => By::Program(communicator),
-        false => By::Own(own),
-    };
-    let opened = open_agreed(caller, (by, rank), &*files, (name, mode, info));
-    let opened = opened.and_then(|(storage, at, shared)| {
-        caller.with(|process| {
-            let hints = Hints::of(group.size(), process.file_buffer).with(info);
-            process.files.insert(File {
-                file_system: files,
-                storage,
-                communicator: own,
-                group,
-                name: name.to_owned(),
-                mode,
-                view: Arc::new(View::of_bytes()),
-                pointer: at,
-                shared,
-                is_atomic: false,
-                is_dirty: false,
-                hints,
-                info: info.clone(),
-                error_handler,
-                split: None,
-            })
+    let size = group.size();
+    let add = |process: &mut Process, (storage, pointer)| {
+        process.files.insert(File {
+            file_system: Arc::clone(&files),
+            storage,
+            communicator: own,
+            group,
+            name: name.to_owned(),
+            mode,
+            view: Arc::new(View::of_bytes()),
+            pointer,
+            shared: Shared::Nowhere(no_pointer()),
+            is_atomic: false,
+            is_dirty: false,
+            hints: Hints::of(size, process.file_buffer).with(info),
+            info: info.clone(),
+            error_handler,
+            split: None,
         })
-    });
+    };
+    let opened = open_agreed(
+        caller,
+        (by, own, rank, several_hosts),
+        &*files,
+        (name, mode, info),
+        add,
+    );
     if opened.is_err() {
         caller.with(|process| process.free_communicator(own))?;
     }
@@ -202,26 +304,34 @@ pub fn open(
 
 const MODE: &str = "the mode";
 
-/// The processes agree on the mode, and make the file's own communicator, in one step.
+/// The processes agree on the mode, and make the file's own communicator, in one step. A process adds that communicator before, so that it cannot fail to
+/// when the others have it.
 fn agree_at_once<T>(
     caller: &mut impl Caller,
-    communicator: usize,
+    (communicator, room): (usize, &Room),
     checked: Result<T>,
     mode: i32,
 ) -> Result<(usize, T)> {
-    let number = caller.with(Process::number);
-    let words = [
-        mode.into(),
-        number.as_ref().map_or(-1, |own| i64::from(*own)),
-    ];
-    let checked = checked.and_then(|checked| Ok((number?, checked)));
-    let [mode, own] = words;
-    let all = tell_nearby(caller, communicator, [class_of(&checked), mode, 0, own])?;
-    let (number, checked) = judge(&all, checked, MODE, [mode, 0])?;
-    let numbers = Vec::from_iter(all.iter().map(|[.., number]| *number));
-    let own =
-        caller.with(|process| process.duplicate_by_numbers(communicator, number, &numbers))?;
-    Ok((own, checked))
+    let own = caller.with(|process| {
+        let number = process.number()?;
+        let own = process.add_duplicate(communicator, number)?;
+        Ok((own, number))
+    });
+    let number = own.as_ref().map_or(-1, |(_, number)| i64::from(*number));
+    let made = own.as_ref().ok().map(|(own, _)| *own);
+    let checked = checked.and_then(|checked| Ok((own?.0, checked)));
+    let mode = mode.into();
+    let numbers = [class_of(&checked), mode, 0, number];
+    let agreed = room.tell(caller, communicator, numbers).and_then(|all| {
+        let (own, checked) = judge(&all, checked, MODE, [mode, 0])?;
+        let numbers = all.iter().map(|[.., number]| *number);
+        caller.with(|process| process.settle_duplicate(own, numbers))?;
+        Ok((own, checked))
+    });
+    if let (Err(_), Some(own)) = (&agreed, made) {
+        caller.with(|process| process.free_communicator(own))?;
+    }
+    agreed
 }
 
 /// The same in two steps, the second of which builds do alike that know format 1 alone, and so learn from it that the file is not opened.
@@ -231,16 +341,14 @@ fn agree_by_own<T>(
     checked: Result<T>,
     mode: i32,
 ) -> Result<(usize, T)> {
-    let (active, told) = caller.with(|process| process.tell(communicator, [0; 2]))?;
-    caller.wait(active)?;
-    let own = caller.with(|process| process.duplicate_by(&told))?;
-    match agree_on(caller, own, checked, MODE, [mode.into(), 0]) {
-        Ok(checked) => Ok((own, checked)),
-        Err(error) => {
-            caller.with(|process| process.free_communicator(own))?;
-            Err(error)
-        }
+    let (active, told) = caller.with(|process| process.duplicate(communicator))?;
+    let own = told.new_handle();
+    let made = caller.wait(active);
+    let agreed = made.and_then(|_| agree_on(caller, own, checked, MODE, [mode.into(), 0]));
+    if agreed.is_err() {
+        caller.with(|process| process.free_communicator(own))?;
     }
+    Ok((own, agreed?))
 }
 
 /// What the others learn of the first process's result: its bytes, which this process alone may have failed to get, and the numbers.
@@ -249,15 +357,13 @@ type Learnt = (Option<First>, Result<Vec<u8>>, Found);
 /// Bytes of what the first process sends all others at once: the class of its error, its numbers, and as many of its result's bytes as
 /// have room.
 const TOLD_AT_ONCE: usize = 512;
-const WORD: usize = size_of::<i64>();
 
 /// The first process tells the others of its result in one step, if it has not many bytes.
 fn learn_at_once(
     caller: &mut impl Caller,
-    communicator: usize,
+    (communicator, memory): (usize, &Memory),
     first: Result<Option<First>>,
 ) -> Result<Learnt> {
-    let memory = temporary(TOLD_AT_ONCE)?;
     let class = class_of(&first);
     let bytes_at = WORD * (1 + Found::default().len());
     let fits = |len: usize| len <= TOLD_AT_ONCE - bytes_at;
@@ -268,7 +374,7 @@ fn learn_at_once(
         }
     }
     memory.write_at(0, &class.to_ne_bytes());
-    broadcast_nearby(caller, communicator, &memory)?;
+    broadcast_nearby(caller, communicator, memory)?;
     let all = memory.to_vec();
     let numbers: Vec<[i64; 1]> = numbers_in(&all[..bytes_at]);
     let class = numbers[0][0];
@@ -306,13 +412,14 @@ fn learn_by_own(
     Ok((first, told, found))
 }
 
-/// Opens a file whose mode all have agreed on. Returns where pointers begin, too, and the shared one.
+/// Opens a file whose mode all have agreed on, and adds it with where its pointers begin, and the shared one. Returns its handle.
 fn open_agreed(
     caller: &mut impl Caller,
-    (by, rank): (By, u32),
+    (by, own, rank, several_hosts): (By, usize, u32, bool),
     files: &dyn FileSystem,
     (name, mode, info): (&Path, i32, &Info),
-) -> Result<(Arc<dyn Storage>, u64, Option<SharedPointer>)> {
+    add: impl FnOnce(&mut Process, (Arc<dyn Storage>, u64)) -> Result<usize>,
+) -> Result<usize> {
     let has = |bits: i32| mode & bits != 0;
     let how = Opening {
         read: !has(abi::MODE_WRONLY),
@@ -322,35 +429,83 @@ fn open_agreed(
         permissions: permissions(info),
     };
     let first = match rank {
-        0 => First::open(files, name, how, mode, info).map(Some),
+        0 => First::open(files, name, how, (mode, several_hosts), info).map(Some),
         _ => Ok(None),
     };
-    let (first, told, [_, at, shared @ ..]) = match by {
-        By::Program(communicator) => learn_at_once(caller, communicator, first)?,
-        By::Own(own) => learn_by_own(caller, own, first, mode)?,
+    let (first, told, [_, at, shared @ ..]) = match &by {
+        By::Program(communicator, room) => {
+            learn_at_once(caller, (*communicator, &room.told), first)?
+        }
+        By::Own => learn_by_own(caller, own, first, mode)?,
     };
+    let [_, _, number] = shared;
     let (storage, shared) = match first {
         Some(first) => (Ok(first.storage), first.shared),
-        None => (
-            told.and_then(|told| opened(name, files.join(name, how, info, &told))),
-            // Without one on any of them the file has none.
-            SharedPointer::find(shared).ok(),
-        ),
+        None => {
+            let found = match SharedPointer::find(shared) {
+                Ok(found) => FirstShared::Memory(found),
+                Err(error) => FirstShared::Nowhere(error),
+            };
+            let joined = told.and_then(|told| opened(name, files.join(name, how, info, &told)));
+            (joined, found)
+        }
     };
-    let own = [class_of(&storage), shared.is_some().into()];
-    let all = match by {
-        By::Program(communicator) => tell_nearby(caller, communicator, own)?,
-        By::Own(communicator) => tell(caller, communicator, own)?,
+    let word = match &shared {
+        FirstShared::Memory(_) => IN_MEMORY,
+        FirstShared::Stored(_) => STORED,
+        FirstShared::Nowhere(_) => NO_POINTER,
     };
-    let storage = storage?;
+    // Added before all know that all have opened it, so that none of them fails alone afterwards.
+    let added = storage.and_then(|storage| {
+        let with = (Arc::clone(&storage), at as u64);
+        let file = caller.with(|process| add(process, with))?;
+        Ok((file, storage))
+    });
+    let numbers = [class_of(&added), word];
+    let told = match &by {
+        By::Program(communicator, room) => room.tell(caller, *communicator, numbers),
+        By::Own => tell(caller, own, numbers),
+    };
+    let (file, storage) = added?;
     let failed = |[class, _]: &[i64; 2]| *class != abi::SUCCESS.into();
-    if let Some(rank) = all.iter().position(failed) {
-        let text = format!("it has failed on rank {rank}");
-        return Err(Error::new(all[rank][0] as i32, text));
-    }
+    let open = told.and_then(|all| match all.iter().position(failed) {
+        Some(rank) => {
+            let text = format!("it has failed on rank {rank}");
+            Err(Error::new(all[rank][0] as i32, text))
+        }
+        None => Ok(all),
+    });
+    let all = match open {
+        Ok(all) => all,
+        Err(error) => {
+            if let FirstShared::Stored(number) = shared {
+                // It is forgotten with its processes otherwise.
+                let _ = storage.move_pointer(number, PointerStep::End);
+            }
+            // Storage may take its time to close: not inside of the library.
+            drop(caller.with(|process| process.files.remove(file))?);
+            return Err(error);
+        }
+    };
     // All have it, or none.
-    let shared = shared.filter(|_| all.iter().all(|[_, has]| *has != 0));
-    Ok((storage, at as u64, shared))
+    let is_stored = all.first().is_some_and(|[_, word]| *word == STORED);
+    let shared = match shared {
+        _ if is_stored => Shared::Stored(storage, number as u64),
+        FirstShared::Nowhere(error) if rank == 0 => Shared::Nowhere(error),
+        FirstShared::Memory(memory) if all.iter().all(|[_, word]| *word != NO_POINTER) => {
+            Shared::Memory(memory)
+        }
+        _ => Shared::Nowhere(no_pointer()),
+    };
+    caller.with(|process| {
+        process.files.get_mut(file)?.shared = shared;
+        Ok(file)
+    })
+}
+
+fn no_pointer() -> Error {
+    let text = "the processes do not share memory for the file's shared pointer, and its storage keeps none: rank 0 may know more";
+    Error::new(abi::ERR_UNSUPPORTED_OPERATION, text)
 }
 
 /// Closes a file with all processes that have opened it. Returns its error handler.
@@ -374,6 +529,10 @@ pub fn close(caller: &mut impl Caller, file: usize) -> Result<usize> {
         let rank = process.communicator(communicator)?.rank();
         Ok((process.files.remove(file)?, rank))
     })?;
+    if rank == 0 {
+        // A pointer that cannot be ended now is forgotten by the storage when its processes are gone.
+        let _ = closed.shared.end();
+    }
     let (name, handler) = (closed.name.clone(), closed.error_handler);
     let (files, info) = (Arc::clone(&closed.file_system), closed.info.clone());
     let is_deleted = closed.has(abi::MODE_DELETE_ON_CLOSE);

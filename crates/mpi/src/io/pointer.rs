@@ -1,5 +1,7 @@
-//! The pointer that all processes of an open file share (MPI 5.0 §14.4.4): a word of memory, so that no process has to serve it, and
-//! nothing is left behind by processes that are killed. It counts elementary types.
+//! The pointer that all processes of an open file share (MPI 5.0 §14.4.4). It counts elementary types.
+//!
+//! Among processes of one host it is a word of memory, so that no process has to serve it, and nothing is left behind by processes that are
+//! killed. Among processes of several hosts the file's storage keeps it, if that can: no process's end concerns the others.
 //!
 //! The memory is a file of its own kind, which these processes can lock: for files in storage that has no locks.
 
@@ -17,7 +19,8 @@ use crate::abi;
 use crate::contacts;
 use crate::error::{Error, Result};
 
-use super::storage::Lock;
+use super::posix::lock_file;
+use super::storage::{PointerStep, Storage, failed as storage_failed};
 
 /// See the module's page.
 #[derive(Debug, Clone)]
@@ -30,12 +33,10 @@ pub(crate) struct SharedPointer {
 }
 
 /// The lock, until this is dropped. It goes with the process, too, if that is killed.
-struct Locked<'a> {
+pub(crate) struct Locked<'a> {
     file: &'a File,
     _turn: MutexGuard<'a, ()>,
 }
-
-impl Lock for Locked<'_> {}
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
@@ -97,25 +98,14 @@ impl SharedPointer {
         }
     }
 
-    /// Locks the file, as [`super::storage::Storage::lock`] does, among the processes that have this pointer.
-    pub(crate) fn lock(&self, exclusive: bool) -> io::Result<Box<dyn Lock + '_>> {
+    /// Locks the file among the processes that have this pointer: against all other locks if `exclusive`, else against those.
+    pub(crate) fn lock(&self, exclusive: bool) -> io::Result<Locked<'_>> {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let locked = match exclusive {
-                true => self.file.lock(),
-                false => self.file.lock_shared(),
-            };
-            match locked {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-                Ok(()) => {
-                    return Ok(Box::new(Locked {
-                        file: &self.file,
-                        _turn: turn,
-                    }));
-                }
-            }
-        }
+        lock_file(&self.file, exclusive)?;
+        Ok(Locked {
+            file: &self.file,
+            _turn: turn,
+        })
     }
 
     fn word(&self, offset: usize) -> Result<&AtomicU64> {
@@ -137,6 +127,57 @@ impl SharedPointer {
     /// Moves it on; returns where it stood.
     pub(crate) fn add(&self, many: u64) -> Result<u64> {
         Ok(self.word(0)?.fetch_add(many, Ordering::SeqCst))
+    }
+}
+
+/// Where a file's shared pointer is.
+#[derive(Debug, Clone)]
+pub(crate) enum Shared {
+    /// In memory that all processes have.
+    Memory(SharedPointer),
+    /// With the file's storage, which knows it by a number.
+    Stored(Arc<dyn Storage>, u64),
+    /// Nowhere, for this reason.
+    Nowhere(Error),
+}
+
+impl Shared {
+    fn step(&self, step: PointerStep) -> Result<u64> {
+        match self {
+            Self::Memory(memory) => match step {
+                PointerStep::Put(at) => memory.set(at).map(|()| at),
+                PointerStep::Add(many) => memory.add(many),
+                PointerStep::Get | PointerStep::End => memory.get(),
+            },
+            Self::Stored(storage, number) => {
+                let done = storage.move_pointer(*number, step);
+                done.map_err(|error| storage_failed("the shared file pointer", &error))
+            }
+            Self::Nowhere(error) => Err(error.clone()),
+        }
+    }
+
+    /// Its position.
+    pub(crate) fn get(&self) -> Result<u64> {
+        self.step(PointerStep::Get)
+    }
+
+    /// Puts it somewhere.
+    pub(crate) fn set(&self, at: u64) -> Result<()> {
+        self.step(PointerStep::Put(at)).map(drop)
+    }
+
+    /// Moves it on; returns where it stood.
+    pub(crate) fn add(&self, many: u64) -> Result<u64> {
+        self.step(PointerStep::Add(many))
+    }
+
+    /// No process needs it any more.
+    pub(crate) fn end(&self) -> Result<()> {
+        match self {
+            Self::Stored(..) => self.step(PointerStep::End).map(drop),
+            Self::Memory(_) | Self::Nowhere(_) => Ok(()),
+        }
     }
 }
 

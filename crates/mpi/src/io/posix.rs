@@ -10,7 +10,7 @@ use causeway_engine::Memory;
 
 use crate::info::Info;
 
-use super::storage::{Extent, FileSystem, Lock, Opening, Storage};
+use super::storage::{Atomic, Extent, FileSystem, Guarded, Opening, PointerStep, Storage};
 
 /// The files of the operating system.
 #[derive(Debug)]
@@ -35,7 +35,19 @@ const SMALL_WRITE: u64 = 256;
 /// A lock of the file's description: it goes with the description, also if the process is killed.
 struct Locked<'a>(&'a File);
 
-impl Lock for Locked<'_> {}
+/// Locks a file: against all other locks if `exclusive`, else against those. Waits until that is possible.
+pub(super) fn lock_file(file: &File, exclusive: bool) -> io::Result<()> {
+    loop {
+        let locked = match exclusive {
+            true => file.lock(),
+            false => file.lock_shared(),
+        };
+        match locked {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
@@ -282,21 +294,22 @@ impl Storage for Posix {
         Vec::new()
     }
 
+    /// The operating system keeps none.
+    fn move_pointer(&self, _number: u64, _step: PointerStep) -> io::Result<u64> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn has_locks(&self) -> bool {
         true
     }
 
-    fn lock(&self, exclusive: bool) -> io::Result<Box<dyn Lock + '_>> {
-        loop {
-            let locked = match exclusive {
-                true => self.0.lock(),
-                false => self.0.lock_shared(),
-            };
-            match locked {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => return other.map(|()| Box::new(Locked(&self.0)) as Box<dyn Lock>),
-            }
-        }
+    fn check_atomic(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn atomic(&self, writes: bool) -> io::Result<Box<dyn Atomic + '_>> {
+        lock_file(&self.0, writes)?;
+        Ok(Box::new(Guarded::new(self, Locked(&self.0))))
     }
 }
 

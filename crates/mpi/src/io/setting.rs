@@ -9,6 +9,7 @@ use crate::info::Info;
 
 use super::agreeing::{agree, agree_on, agree_on_first, tell_all};
 use super::file::File;
+use super::pointer::Shared;
 use super::storage::{Storage, failed};
 use super::view::View;
 
@@ -69,16 +70,18 @@ pub fn set_view(caller: &mut impl Caller, file: usize, view: Result<View>) -> Re
     });
     let what = "the elementary type's size or the representation";
     let view = agree_on(caller, communicator, view, what, same)?;
-    caller.with(|process| {
+    let (rank, shared) = caller.with(|process| {
         let rank = process.communicator(communicator)?.rank();
         let it = process.files.get_mut(file)?;
         (it.view, it.pointer) = (Arc::new(view), 0);
-        match &it.shared {
-            Some(shared) if rank == 0 => shared.set(0),
-            _ => Ok(()),
-        }
+        Ok((rank, it.shared.clone()))
     })?;
-    agree(caller, communicator, Ok(()))
+    let moved = match shared {
+        Shared::Nowhere(_) => Ok(()),
+        shared if rank == 0 => shared.set(0),
+        _ => Ok(()),
+    };
+    agree(caller, communicator, moved)
 }
 
 /// The displacement of a view, where `MPI_DISPLACEMENT_CURRENT` may be given.
@@ -91,7 +94,7 @@ pub fn displacement(file: &File, given: i64) -> Result<i64> {
             "MPI_DISPLACEMENT_CURRENT is for files that were opened with MPI_MODE_SEQUENTIAL";
         return Err(Error::new(abi::ERR_DISP, text));
     }
-    let position = file.shared()?.get()? as i64;
+    let position = file.shared.get()? as i64;
     let offset = file.view.offset_of(file.view.position(position)?)?;
     Ok(offset as i64)
 }
@@ -133,18 +136,17 @@ pub fn set_size(caller: &mut impl Caller, file: usize, size: i64, allocate: bool
 /// Sets whether access is atomic.
 pub fn set_atomicity(caller: &mut impl Caller, file: usize, flag: bool) -> Result<()> {
     let (communicator, storage) = opened(caller, file)?;
-    let has_locks = caller.with(|process| {
+    let (rank, is_local) = caller.with(|process| {
+        let rank = process.communicator(communicator)?.rank();
         let shared = &process.files.get(file)?.shared;
-        Ok(storage.has_locks() || shared.is_some())
+        let is_local = storage.has_locks() || matches!(shared, Shared::Memory(_));
+        Ok((rank, is_local))
     })?;
-    let possible = match has_locks || !flag {
-        true => Ok(()),
-        false => Err(Error::new(
-            abi::ERR_UNSUPPORTED_OPERATION,
-            "atomic mode: the file's storage has no locks, and the processes share no memory that they could lock: they run on \
-             several hosts. Order accesses by MPI_File_sync and MPI_Barrier",
-        )),
+    let possible = match flag && !is_local && rank == 0 {
+        true => storage.check_atomic(),
+        false => Ok(()),
     };
+    let possible = possible.map_err(|error| failed("atomic mode", &error));
     agree_on(caller, communicator, possible, "the flag", [flag.into(), 0])?;
     caller.with(|process| {
         process.files.get_mut(file)?.is_atomic = flag;
@@ -185,11 +187,19 @@ pub fn seek_shared(caller: &mut impl Caller, file: usize, offset: i64, whence: i
         let rank = process.communicator(communicator)?.rank();
         let it = process.files.get(file)?;
         it.check_random()?;
-        let shared = it.shared()?;
-        match rank {
-            0 => shared.set(it.sought(shared.get()?, offset, whence)?),
-            _ => Ok(()),
-        }
+        Ok((rank == 0).then(|| it.shared.clone()))
+    });
+    let moved = moved.and_then(|shared| {
+        let Some(shared) = shared else {
+            return Ok(());
+        };
+        // A pointer that is lost can be set anew, but not from where it stood.
+        let from = match whence {
+            abi::SEEK_CUR => shared.get()?,
+            _ => 0,
+        };
+        let to = caller.with(|process| process.files.get(file)?.sought(from, offset, whence))?;
+        shared.set(to)
     });
     agree(caller, communicator, moved)
 }

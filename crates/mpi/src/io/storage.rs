@@ -42,8 +42,60 @@ pub struct Opening {
     pub permissions: Option<u32>,
 }
 
-/// Keeps a lock until it is dropped.
-pub trait Lock {}
+/// Access that no other one of this kind comes between, of whatever process that has opened the file. It ends at the latest when this is
+/// dropped.
+pub trait Atomic {
+    /// As [`Storage::read`].
+    fn read(&mut self, extents: &[Extent], into: &[Memory]) -> io::Result<u64>;
+
+    /// As [`Storage::write`].
+    fn write(&mut self, extents: &[Extent], from: &[Memory]) -> io::Result<()>;
+
+    /// Ends it. Fails if others may have come in between.
+    fn end(self: Box<Self>) -> io::Result<()>;
+}
+
+/// Access that is atomic as long as a lock is kept: until this is dropped.
+pub(crate) struct Guarded<'a, L> {
+    storage: &'a dyn Storage,
+    _lock: L,
+}
+
+impl<'a, L> Guarded<'a, L> {
+    pub(crate) fn new(storage: &'a dyn Storage, lock: L) -> Self {
+        Self {
+            storage,
+            _lock: lock,
+        }
+    }
+}
+
+impl<L> Atomic for Guarded<'_, L> {
+    fn read(&mut self, extents: &[Extent], into: &[Memory]) -> io::Result<u64> {
+        self.storage.read(extents, into)
+    }
+
+    fn write(&mut self, extents: &[Extent], from: &[Memory]) -> io::Result<()> {
+        self.storage.write(extents, from)
+    }
+
+    fn end(self: Box<Self>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A step of a pointer that processes share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PointerStep {
+    /// Makes it, or sets it.
+    Put(u64),
+    /// Moves it on by so many.
+    Add(u64),
+    /// Leaves it where it is.
+    Get,
+    /// Ends it.
+    End,
+}
 
 /// A kind of storage: opens files, and removes them. Calls may come from several threads at a time.
 pub trait FileSystem: fmt::Debug + Send + Sync {
@@ -108,12 +160,19 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// What hints would have said to get this file: names and values.
     fn hints(&self) -> Vec<(&'static str, String)>;
 
-    /// Whether [`Storage::lock`] works. Where it does not, processes that share memory lock among themselves.
+    /// Does a step of a pointer that processes on several hosts share, and returns where it stands: before the step, if that adds to it. `number`
+    /// distinguishes it from others of the file. The error's kind is `Unsupported` if the storage keeps none.
+    fn move_pointer(&self, number: u64, step: PointerStep) -> io::Result<u64>;
+
+    /// Whether [`Storage::atomic`] takes locks of this host's, and so costs no messages. Where it does not, processes that share memory lock that
+    /// instead.
     fn has_locks(&self) -> bool;
 
-    /// Locks the file against other locks: all of them if `exclusive`, else exclusive ones. Waits
-    /// until that is possible.
-    fn lock(&self, exclusive: bool) -> io::Result<Box<dyn Lock + '_>>;
+    /// Whether [`Storage::atomic`] works, by trying it. An error says why not.
+    fn check_atomic(&self) -> io::Result<()>;
+
+    /// Begins access that is atomic: to read alone, or also to write. Waits until that is possible.
+    fn atomic(&self, writes: bool) -> io::Result<Box<dyn Atomic + '_>>;
 }
 
 /// An error of a file, with the operation.

@@ -25,6 +25,8 @@ pub struct Host {
     pub driver_call: Time,
     /// The driver's periodic function, for each endpoint.
     pub look: Time,
+    /// What it takes more for each endpoint if it compares the times at which messages arrived.
+    pub look_for_newest: Time,
     /// Mean time between a daemon's wake-ups.
     pub daemon_interval: Time,
     /// The time that a daemon computes then.
@@ -143,7 +145,7 @@ impl Costs {
         Self::read("coscheduling.toml", Self::SHIPPED)
     }
 
-    /// Bands of levels from which a blocked thread returns at the same level.
+    /// Reads a table; each value of it names its source.
     pub fn read(file: &str, text: &str) -> Result<Self, FileError> {
         let mut file = Source { file, text }.document()?;
         let host = file.part("host", host)?;
@@ -171,6 +173,7 @@ fn host(section: &mut Section<'_>) -> Result<Host, FileError> {
         interrupt: time(section, "interrupt")?,
         driver_call: time(section, "driver_call")?,
         look: time(section, "look")?,
+        look_for_newest: time(section, "look_for_newest")?,
         daemon_interval: positive(section, "daemon_interval")?,
         daemon_work: time(section, "daemon_work")?,
         job_skew: positive(section, "job_skew")?,

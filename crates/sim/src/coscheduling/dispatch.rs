@@ -4,8 +4,9 @@
 //! preempted thread stays at the head of its level; a thread that was blocked returns to the head of its level, mostly a higher one; and at
 //! intervals all threads are raised to the highest level, which keeps them from starving.
 //!
-//! A driver moves threads between queues: it boosts and lowers them. The class is not notified of
-//! that, and continues from the level that it has assigned to the thread itself ([`Moved`]).
+//! A driver boosts threads: it moves them to the queue of the highest level. The class is not notified of that, and
+//! continues from the level that it has assigned to the thread itself ([`Moved`]). A thread that yields lowers its priority
+//! with the class.
 
 use std::collections::VecDeque;
 
@@ -38,8 +39,8 @@ pub enum Woken {
     RaisedOnceInAWhile,
 }
 
-/// How much of a thread's own level still counts when the driver has put it into the queue of
-/// another.
+/// How much of a thread's own level still counts when the driver has put it into the queue of the
+/// highest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Moved {
     /// The own level: the thread has one quantum of the other level, then falls from its own, and if it blocks it returns at its own.
@@ -174,13 +175,13 @@ impl Dispatcher {
         known.missed_raise = false;
     }
 
-    /// Puts a thread into the queue of a level on behalf of the driver, with that level's whole
-    /// quantum or the rest of its own.
-    fn move_to(&mut self, thread: u16, level: u8) {
+    /// Puts a thread into the queue of the highest level on behalf of the driver, with that level's
+    /// whole quantum or the rest of its own.
+    fn move_up(&mut self, thread: u16) {
         match self.moved {
-            Moved::KeepsItsOwn => self.dispatch_at(thread, level),
-            Moved::KeepsItsQuantum => self.threads[usize::from(thread)].level = level,
-            Moved::Changes => self.place(thread, level),
+            Moved::KeepsItsOwn => self.dispatch_at(thread, HIGHEST),
+            Moved::KeepsItsQuantum => self.threads[usize::from(thread)].level = HIGHEST,
+            Moved::Changes => self.place(thread, HIGHEST),
         }
     }
 
@@ -273,24 +274,24 @@ impl Dispatcher {
         match self.threads[usize::from(thread)].state {
             State::Ready => {
                 self.dequeue(thread);
-                self.move_to(thread, HIGHEST);
+                self.move_up(thread);
                 self.enqueue(thread, true);
             }
-            State::Running => self.move_to(thread, HIGHEST),
+            State::Running => self.move_up(thread),
             State::Asleep | State::Gone => {}
         }
     }
 
-    /// Puts a thread into the queue of a lower level on behalf of the driver, last of those that
-    /// are ready there.
+    /// Lowers a thread's priority to a level, last of those that are ready there. Unlike a boost this
+    /// changes the class's own level (§6.1.7: the process "lowers its priority").
     pub fn lower(&mut self, thread: u16, level: u8) {
         match self.threads[usize::from(thread)].state {
             State::Ready => {
                 self.dequeue(thread);
-                self.move_to(thread, level);
+                self.place(thread, level);
                 self.enqueue(thread, false);
             }
-            State::Running => self.move_to(thread, level),
+            State::Running => self.place(thread, level),
             State::Asleep | State::Gone => {}
         }
     }
@@ -438,8 +439,6 @@ mod tests {
         assert_eq!(left, table()[49].quantum - 5 * MILLISECOND);
         dispatcher.boost(0);
         assert_eq!((dispatcher.level(0), dispatcher.left(0)), (HIGHEST, left));
-        dispatcher.lower(0, 7);
-        assert_eq!((dispatcher.level(0), dispatcher.left(0)), (7, left));
         dispatcher.expire();
         assert_eq!(dispatcher.level(0), 39);
         assert_eq!(dispatcher.left(0), table()[39].quantum);
@@ -459,6 +458,24 @@ mod tests {
         assert_eq!(dispatcher.level(0), 49);
         dispatcher.raise_all();
         assert_eq!(dispatcher.level(0), HIGHEST);
+    }
+
+    #[test]
+    fn a_lowered_thread_stays_low_with_the_class_whatever_a_boost_leaves() {
+        for moved in [Moved::KeepsItsOwn, Moved::KeepsItsQuantum, Moved::Changes] {
+            let mut dispatcher = Dispatcher::new(table(), Woken::RaisedOnceInAWhile, moved, 1);
+            dispatcher.begin(0);
+            running(&mut dispatcher);
+            dispatcher.lower(0, 30);
+            assert_eq!(dispatcher.left(0), table()[30].quantum);
+            dispatcher.expire();
+            assert_eq!(dispatcher.level(0), 20, "{moved:?}");
+            running(&mut dispatcher);
+            dispatcher.lower(0, 7);
+            dispatcher.block();
+            dispatcher.wake(0);
+            assert_eq!(dispatcher.level(0), 7, "{moved:?}");
+        }
     }
 
     #[test]

@@ -164,7 +164,6 @@ const SMALL: u32 = 8;
 /// sub-matrix's borders with its four neighbours, and meets all others in a barrier. (The text has
 /// distinct phases, and a barrier between iterations; it does not state that the barrier follows
 /// the exchange.)
-/// follows the exchange it does not say.)
 pub fn life(name: &str, grain: Grain) -> Program {
     let body = |me: usize| {
         let (row, column) = (me / 4, me % 4);

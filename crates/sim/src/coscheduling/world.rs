@@ -275,7 +275,12 @@ impl<'a> World<'a> {
         let period = self.settings.period_ns * NANOSECOND;
         self.engine.after(period, Event::Period { node });
         let endpoints = self.node(node).jobs as u64;
-        self.steal(node, self.costs.host.look * endpoints);
+        let host = self.costs.host;
+        let look = match self.settings.strategy.arrival {
+            Arrival::Periodic(Pick::Newest) => host.look + host.look_for_newest,
+            _ => host.look,
+        };
+        self.steal(node, look * endpoints);
         let now = self.engine.now();
         let of = self.node(node);
         let clock = (now + of.clock_ahead) / NANOSECOND;

@@ -15,6 +15,7 @@ mod locks;
 mod messages;
 mod methods;
 mod opens;
+mod pointers;
 mod regions;
 
 pub(super) use datafiles::{datafile_headers, history, written_groups};
@@ -410,7 +411,8 @@ pub(super) fn requests() -> Vec<Vec<u8>> {
         })
         .map(|request| request.to_bytes(fs::formats::FORMATS))
         .collect();
-    for operation in operations().into_iter().chain(locks::operations()) {
+    let all_operations = operations().into_iter().chain(locks::operations());
+    for operation in all_operations.chain(pointers::operations()) {
         // Format 5 has no numbers of writes.
         let old = Formats::only(fs::formats::FORMATS.lowest);
         all.extend(
@@ -612,13 +614,16 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             message: "another format".into(),
         }),
     };
-    (results.into_iter().chain(locks::replies()))
-        .map(|result| {
-            let format = fs::formats::FORMATS.highest;
-            Reply { result: Ok(result) }.to_bytes_with(&Some(capability()), format)
-        })
-        .chain([4, 7, 9].map(|format| failure.to_bytes(format)))
-        .collect()
+    (results
+        .into_iter()
+        .chain(locks::replies())
+        .chain(pointers::replies()))
+    .map(|result| {
+        let format = fs::formats::FORMATS.highest;
+        Reply { result: Ok(result) }.to_bytes_with(&Some(capability()), format)
+    })
+    .chain([4, 7, 9].map(|format| failure.to_bytes(format)))
+    .collect()
 }
 
 pub(super) fn records() -> Vec<Vec<u8>> {

@@ -205,6 +205,11 @@ operations! {
     CancelAppend: unheard(Heard::Untold, |client| append(client, FILE), |operation| {
         matches!(operation, Operation::EndAppend { .. }).then_some(Response::Fail(Errno::EIO))
     });
+    CheckTurn: asks(access, &[]);
+    MovePointer: asks(
+        |client| client.move_pointer(FILE, 1, PointerStep::Put(5)).map(drop),
+        &[("a place where it was not put", |reply| *reply = ReplyBody::Pointer(6))],
+    );
     Lock: asks(|client| client.locks().try_lock(&LOCK), &[]);
     Unlock: asks(unlock, &[]);
     TestLock: asks(
@@ -457,6 +462,13 @@ fn append(client: &mut Client, object: ObjectId) -> Result<(), causeway_fs::Erro
     client.append(&mut open(object), b"more").map(drop)
 }
 
+/// Nothing, in turn.
+fn access(client: &mut Client) -> Result<(), causeway_fs::Error> {
+    let file = &mut open(FILE);
+    let access = client.begin_atomic(file)?;
+    client.end_atomic(file, access)
+}
+
 fn truncate(client: &mut Client) -> Result<(), causeway_fs::Error> {
     client.truncate(&mut open(FILE), 10)
 }
@@ -519,6 +531,7 @@ replies! {
     Punched: ReplyBody::Punched { next: None };
     Clock: ReplyBody::Clock(Moment { boot: 1, at: 1 });
     Turn: ReplyBody::Turn { turn: 1, node: Box::new(node(FILE).expect("a file")) };
+    Pointer: ReplyBody::Pointer(5);
     LockWaits: ReplyBody::LockWaits;
     LockHolder: ReplyBody::LockHolder { holder: None };
     Scrubbed: ReplyBody::Scrubbed { next: None, bytes: 1, datafiles: 1, faults: Vec::new() };

@@ -81,6 +81,8 @@ variants!(Operation, "operation", {
         reached: list(10),
     },
     35 => CancelAppend { object: wire, turn: u64 },
+    36 => CheckTurn { object: wire, turn: u64, end: bool },
+    37 => MovePointer { object: wire, pointer: u64, number: u64, step: wire },
 
     40 => ListStriped { after: wire, limit: u32 },
     41 => Paths { objects: list(8) },
@@ -195,6 +197,7 @@ variants!(ReplyBody, "reply body", {
     41 => Xattr(value: bytes(MAX_XATTR_VALUE_BYTES)),
     42 => XattrNames(names: list(4)),
     58 => Stored(bytes: u64),
+    60 => Pointer(position: u64),
     64 => LockWaits,
     65 => LockHolder { holder: option },
 });

@@ -111,6 +111,8 @@ errnos! {
     /// A write had begun when its capability ended, and a part of it may have been stored: the client asks for another capability and repeats
     /// the write as one that was sent before.
     REVOKED = 1014, "permissions have changed while the request was in progress";
+    /// The metadata server has been started since, or has forgotten it when none of its clients was connected: where it stood is not known.
+    POINTER_LOST = 1015, "the shared file pointer is not known any more";
 }
 
 impl core::fmt::Display for Errno {

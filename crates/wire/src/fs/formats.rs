@@ -29,9 +29,10 @@ use crate::formats::Formats;
 /// | 11 | files that are open: [`Request::opening`], [`Operation::CloseFiles`], [`Operation::KeepFiles`] |
 /// | 12 | capabilities, in requests and behind the bodies of replies |
 /// | 13 | capabilities in requests without what the request says itself; [`super::Errno::REVOKED`]; access control lists: extended attributes of their names, [`Node::acl`], [`Caller::umask`] |
+/// | 14 | pointers that several clients share: [`Operation::MovePointer`]; turns that clients ask after: [`Operation::CheckTurn`] |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
-    highest: ACLS,
+    highest: POINTERS,
 };
 
 /// The first format in which writes have numbers and servers report their clocks.
@@ -62,6 +63,8 @@ pub const SHORT_CAPABILITIES: u8 = 13;
 pub const REVOCATIONS: u8 = 13;
 /// The first format whose servers have access control lists.
 pub const ACLS: u8 = 13;
+/// The first format whose metadata servers keep pointers that clients share, and tell clients whether they still have a turn.
+pub const POINTERS: u8 = 14;
 
 /// The name of this protocol in errors.
 const PROTOCOL: &str = "the file system's protocol";
@@ -110,6 +113,7 @@ impl Operation {
             | Operation::MakeSpecial { .. } => NODES,
             Operation::CloseFiles { .. } | Operation::KeepFiles { .. } => OPENS,
             Operation::Authorize | Operation::EndCapabilities { .. } => CAPABILITIES,
+            Operation::CheckTurn { .. } | Operation::MovePointer { .. } => POINTERS,
             _ => FORMATS.lowest,
         }
     }
@@ -366,6 +370,7 @@ impl Reply {
                 | ReplyBody::XattrNames(_),
             ) => EXTENDED,
             Ok(ReplyBody::LockWaits | ReplyBody::LockHolder { .. }) => LOCKS,
+            Ok(ReplyBody::Pointer(_)) => POINTERS,
             Ok(ReplyBody::Clock(_)) => NUMBERED_WRITES,
             _ => FORMATS.lowest,
         }

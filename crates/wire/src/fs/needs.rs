@@ -67,6 +67,8 @@ impl Operation {
             | Self::BeginAppend { .. }
             | Self::EndAppend { .. }
             | Self::CancelAppend { .. }
+            | Self::CheckTurn { .. }
+            | Self::MovePointer { .. }
             | Self::Lock { .. }
             | Self::Unlock { .. }
             | Self::TestLock { .. }

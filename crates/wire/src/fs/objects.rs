@@ -312,3 +312,12 @@ pub struct Entry {
     /// The object's attributes, if requested.
     pub attributes: Option<Attributes>,
 }
+
+/// How far a check of the name space has come. Cursors are ordered as the check proceeds: by phase, then by key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CheckCursor {
+    /// Which kind of record is being checked, counted in the order of the check.
+    pub phase: u8,
+    /// The last record of that kind that has been checked.
+    pub key: Vec<u8>,
+}

@@ -14,6 +14,8 @@ enum Event {
     End(u64),
     /// The client that has the turn of the file says that it has appended.
     BeginEnd(u64),
+    /// The client that has the turn of the file asks whether it still has it.
+    Keep(u64),
     Pass(u64),
 }
 
@@ -22,6 +24,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         4 => (0..3u64, 0..5u128).prop_map(|(file, client)| Event::Wait(file, client)),
         2 => (0..3u64).prop_map(Event::End),
         1 => (0..3u64).prop_map(Event::BeginEnd),
+        1 => (0..3u64).prop_map(Event::Keep),
         2 => (1..4u64).prop_map(Event::Pass),
     ]
 }
@@ -30,7 +33,7 @@ fn any_event() -> impl Strategy<Value = Event> {
 #[derive(Debug, Default, Clone)]
 struct Model {
     held: Option<(u64, u128, Instant, bool)>,
-    waiting: Vec<(u128, usize)>,
+    waiting: Vec<(u128, usize, Instant)>,
 }
 
 proptest! {
@@ -57,7 +60,7 @@ proptest! {
                         model.held = None;
                     }
                     prop_assert_eq!(given_up, Ok(expected.map(ObjectId)));
-                    model.entry(file).or_default().waiting.push((client, number));
+                    model.entry(file).or_default().waiting.push((client, number, now));
                 }
                 Event::End(file) => {
                     let held = model.entry(file).or_default().held.take();
@@ -75,14 +78,42 @@ proptest! {
                     }
                     prop_assert!(!turns.begin_end(ObjectId(file), 0, 0));
                 }
+                Event::Keep(file) => {
+                    if let Some((turn, client, since, is_ending)) = &mut model.entry(file).or_default().held {
+                        let object = ObjectId(file);
+                        prop_assert!(!turns.keep(object, *turn, *client + 1, now));
+                        prop_assert!(!turns.keep(object, *turn - 1, *client, now));
+                        prop_assert_eq!(turns.keep(object, *turn, *client, now), !*is_ending);
+                        if !*is_ending {
+                            *since = now;
+                        }
+                    }
+                    prop_assert!(!turns.keep(ObjectId(file), 0, 0, now));
+                }
                 Event::Pass(seconds) => now += Duration::from_secs(seconds),
             }
+            // Of those that ask again, each that has waited for long enough.
+            let asks_again = |number: &usize| number.is_multiple_of(2);
+            let due = |waiting: &(u128, usize, Instant)| waiting.2 + LONGEST;
+            let waiting = model.values().flat_map(|model| &model.waiting);
+            let next_tired = waiting.filter(|waiting| asks_again(&waiting.1)).map(due).min();
+            prop_assert_eq!(turns.next_tired(asks_again), next_tired);
+            let mut tired = Vec::new();
+            for model in model.values_mut() {
+                let is_tired = |waiting: &(u128, usize, Instant)| asks_again(&waiting.1) && due(waiting) <= now;
+                tired.extend(model.waiting.iter().filter(|one| is_tired(one)).map(|one| one.1));
+                model.waiting.retain(|one| !is_tired(one));
+            }
+            let mut found = turns.take_tired(now, asks_again);
+            tired.sort_unstable();
+            found.sort_unstable();
+            prop_assert_eq!(found, tired);
             let mut overdue = Vec::new();
             for (file, model) in &mut model {
                 let object = ObjectId(*file);
                 let next = turns.next(object, now);
                 if model.held.is_none() && !model.waiting.is_empty() {
-                    let (client, number) = model.waiting.remove(0);
+                    let (client, number, _) = model.waiting.remove(0);
                     last += 1;
                     prop_assert_eq!(next, Some((last, number)));
                     model.held = Some((last, client, now, false));

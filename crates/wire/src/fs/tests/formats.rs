@@ -153,6 +153,7 @@ fn golden_requests_of_each_format() {
         (only(12), "0c", Operation::Authorize, "00 70".to_owned()),
         // With the caller's umask.
         (only(13), "0d", status.clone(), "0000 00 47".to_owned()),
+        (only(14), "0e", status.clone(), "0000 00 47".to_owned()),
     ];
     for (formats, first, operation, expected) in cases {
         let lowest = match formats.highest {
@@ -243,6 +244,7 @@ fn stated_formats_of_other_clients_are_known() {
         (&[10, 5], Some(of(10, 5))),
         (&[11, 5], Some(of(11, 5))),
         (&[12, 5], Some(of(12, 5))),
+        (&[13, 5], Some(of(13, 5))),
         (&[last, 5], Some(FORMATS)),
         // Nonsense.
         (&[0, 0], None),

@@ -133,3 +133,32 @@ fn formats_before_10_have_no_pipes_sockets_and_devices() {
     assert_eq!(Reply::from_bytes(&special.to_bytes(9)), Ok((listed, 9)));
     assert_eq!(Reply::from_bytes(&special.to_bytes(10)), Ok((special, 10)));
 }
+
+#[test]
+fn names_that_would_lead_elsewhere_are_no_entries() {
+    let reply = |name: &[u8]| Reply {
+        result: Ok(ReplyBody::Entries {
+            entries: vec![Entry {
+                name: name.to_vec(),
+                object: ObjectId(9),
+                kind: Kind::File,
+                attributes: None,
+            }],
+            end: true,
+        }),
+    };
+    let refused = [&b""[..], b".", b"..", b"/", b"../x", b"/etc/passwd"];
+    for name in refused
+        .into_iter()
+        .chain([&b"a/b"[..], b"a/", b"\0", b"a\0b"])
+    {
+        let bytes = reply(name).to_bytes(FORMATS.highest);
+        assert!(Reply::from_bytes(&bytes).is_err(), "{name:?}");
+    }
+    for name in [&b"..."[..], b".x", b"..x", b" ", b"\xff", b"\\"] {
+        let sent = reply(name);
+        let format = FORMATS.highest;
+        let read = Reply::from_bytes(&sent.to_bytes(format));
+        assert_eq!(read, Ok((sent, format)), "{name:?}");
+    }
+}

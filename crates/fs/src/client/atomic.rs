@@ -1,0 +1,188 @@
+//! Access to a file that no other access of this kind comes between, however many servers it concerns: MPI's atomic mode
+//! (docs/mpi-io.md).
+//!
+//! The metadata server puts these accesses in order: it gives one client after the other a turn, the same as for appending. I/O servers
+//! refuse writes of a turn after those of a later one. The client asks after its turn when it has read or written: only an access that had
+//! it until then succeeds. One that loses it, since others waited and it did not go on for half of the time-out, or since a connection was
+//! lost, fails, and what it has written by then may be seen.
+
+use causeway_bmi::Memory;
+use causeway_wire::fs::formats::{POINTERS, lacking_text};
+use causeway_wire::fs::{Body, Errno, Operation, Region, ReplyBody};
+
+use super::call_error::{CallError, done, object_name, take_reply};
+use super::connection::Client;
+use super::file::File;
+use super::io::{FORM_CHANGES, Form, check_list, in_rounds, keeps_changing};
+use super::nodes::consistent;
+use super::transfer::{IoKind, IoList};
+use super::turn::HeldTurn;
+use crate::Error;
+
+/// A client's turn to access a file. It is given back with [`Client::end_atomic`] or [`Client::cancel_atomic`].
+pub struct AtomicAccess {
+    turn: HeldTurn,
+    /// Something was read or written.
+    begun: bool,
+}
+
+impl Client {
+    /// Waits for the turn to access a file, for as long as others have theirs. The caller must be allowed to write the file. A client has
+    /// one turn at a time: another one that it had, of any file, is lost.
+    pub fn begin_atomic(&mut self, file: &mut File) -> Result<AtomicAccess, Error> {
+        self.wait_for_turn(file)
+            .map_err(|error| error.during("access in turn", &object_name(file.node.object)))
+    }
+
+    /// As [`Client::read_lent`], in turn.
+    pub fn read_atomic(
+        &mut self,
+        file: &mut File,
+        access: &mut AtomicAccess,
+        regions: &[Region],
+        memory: &[Memory],
+    ) -> Result<u64, Error> {
+        let list = IoList { regions, memory };
+        let mut count = 0;
+        let result = check_list(list).and_then(|()| {
+            in_rounds(list, |list| {
+                self.go_on(file, access)?;
+                count += self.read_checked(file, list)?;
+                Ok(())
+            })
+        });
+        self.take_back(memory);
+        result
+            .map(|()| count)
+            .map_err(|error| error.during("read", &object_name(file.node.object)))
+    }
+
+    /// As [`Client::write_list`], in turn.
+    pub fn write_atomic(
+        &mut self,
+        file: &mut File,
+        access: &mut AtomicAccess,
+        regions: &[Region],
+        memory: &[Memory],
+    ) -> Result<(), Error> {
+        let list = IoList { regions, memory };
+        check_list(list)
+            .and_then(|()| {
+                in_rounds(list, |list| {
+                    self.go_on(file, access)?;
+                    self.write_in_access(file, access, list)
+                })
+            })
+            .map_err(|error| error.during("write", &object_name(file.node.object)))
+    }
+
+    /// Gives the turn back. Fails with [`Errno::OVERTAKEN`] if it has ended before: then other accesses may have come in between.
+    pub fn end_atomic(&mut self, file: &File, access: AtomicAccess) -> Result<(), Error> {
+        self.check_turn(file, &access.turn, true)
+            .map_err(|error| error.during("access in turn", &object_name(file.node.object)))
+    }
+
+    /// Gives the turn back after a failure, whether it has ended or not.
+    pub fn cancel_atomic(&mut self, file: &File, access: AtomicAccess) -> Result<(), Error> {
+        self.cancel_turn(file, access.turn.number)
+            .map_err(|error| error.during("access in turn", &object_name(file.node.object)))
+    }
+
+    fn cancel_turn(&mut self, file: &File, turn: u64) -> Result<(), CallError> {
+        let object = file.node.object;
+        self.query(Operation::CancelAppend { object, turn })
+            .and_then(done)
+    }
+
+    fn check_turn(&mut self, file: &File, turn: &HeldTurn, end: bool) -> Result<(), CallError> {
+        let object = file.node.object;
+        let turn = turn.number;
+        self.query(Operation::CheckTurn { object, turn, end })
+            .and_then(done)
+    }
+
+    fn wait_for_turn(&mut self, file: &mut File) -> Result<AtomicAccess, CallError> {
+        self.check_access(file, IoKind::Write)?;
+        file.forget_content();
+        let object = file.node.object;
+        let (reply, connections) = loop {
+            self.connect_data(file)?;
+            let connections = self.rpc.connections();
+            match self.query(Operation::BeginAppend { object }) {
+                // Others had their turns for as long as one request may wait.
+                Err(error) if error.errno == Errno::EAGAIN => {}
+                reply => break (reply?, connections),
+            }
+        };
+        let (number, node) = take_reply!(reply, ReplyBody::Turn { turn, node } => (turn, *node))?;
+        let known = self.rpc.formats(self.metadata).highest;
+        let checked = match known >= POINTERS {
+            true => consistent(node).and_then(|node| file.update_node(node)),
+            false => {
+                let text = lacking_text(POINTERS, known);
+                Err(self.rpc.error_at(self.metadata, Errno::EOPNOTSUPP, text))
+            }
+        };
+        if let Err(error) = checked {
+            self.cancel_turn(file, number)?;
+            return Err(error);
+        }
+        Ok(AtomicAccess {
+            turn: HeldTurn {
+                number,
+                connections,
+                appends: false,
+            },
+            begun: false,
+        })
+    }
+
+    /// Connects with the servers of the file's datafiles, also of those that it does not have yet.
+    fn connect_data(&mut self, file: &File) -> Result<(), CallError> {
+        let (Body::Stuffed { distribution, .. } | Body::Striped { distribution, .. }) =
+            &file.node.body
+        else {
+            return Ok(());
+        };
+        let servers = self.io_servers(distribution)?;
+        self.rpc.connect(&servers)
+    }
+
+    /// Has the turn last for as long again, unless it has just begun.
+    fn go_on(&mut self, file: &File, access: &mut AtomicAccess) -> Result<(), CallError> {
+        match std::mem::replace(&mut access.begun, true) {
+            true => self.check_turn(file, &access.turn, false),
+            false => Ok(()),
+        }
+    }
+
+    fn write_in_access(
+        &mut self,
+        file: &mut File,
+        access: &mut AtomicAccess,
+        list: IoList<'_>,
+    ) -> Result<(), CallError> {
+        self.check_access(file, IoKind::Write)?;
+        let end = list.end();
+        for _ in 0..FORM_CHANGES {
+            let written = match self.form(file)? {
+                Form::Striped(distribution) => {
+                    self.write_striped(file, &distribution, list, end, Some(&access.turn))
+                }
+                // Beside the metadata, a write would not belong to a turn.
+                Form::Stuffed { .. } => self.unstuff(file).map(|()| false),
+            };
+            match written {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) if error.errno == Errno::OVERTAKEN => {}
+                Err(error) => return Err(error),
+            }
+            // A connection may have been lost: while the turn lasts, there is no later one whose writes a new connection could follow.
+            self.connect_data(file)?;
+            access.turn.connections = self.rpc.connections();
+            self.check_turn(file, &access.turn, false)?;
+        }
+        Err(keeps_changing())
+    }
+}

@@ -1,0 +1,218 @@
+//! The table of pointers that several clients share, as MPI's shared file pointers are. No I/O, no clock.
+//!
+//! A pointer is kept in memory alone: it ends with the server, and its clients are told so ([`Refused::Unknown`]) instead of being given
+//! positions anew. A step that a client sends again, since its connection was lost, is done once: each client's last step is known for as
+//! long as the pointer is.
+//!
+//! Clients that are killed leave pointers behind. There is no need to notice that at once: only if there is no more room, those
+//! are forgotten of whose clients none is connected any more.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use causeway_bmi::{Addr, ConnectionId};
+use causeway_wire::fs::{ObjectId, PointerStep};
+
+#[cfg(test)]
+mod tests;
+
+/// Most pointers.
+const MAX_POINTERS: usize = 16 << 10;
+/// Most clients of all pointers, each counted once for each pointer.
+const MAX_SHARES: usize = 256 << 10;
+/// Most pointers that clients use by one connection.
+const MAX_OF_CONNECTION: usize = 4 << 10;
+/// How many requests that find no room come between two searches for pointers to forget: a search looks at all of them.
+const REFUSALS_BETWEEN: usize = 1 << 10;
+
+/// A client's connection with the server.
+pub(super) type PointerConnection = (Addr, ConnectionId);
+
+/// A pointer's name: its file, and the number that was drawn for it.
+pub(super) type Key = (ObjectId, u64);
+
+/// What a client last did to a pointer. `C` is its connection.
+#[derive(Debug)]
+struct Share<C> {
+    connection: C,
+    number: u64,
+    replied: u64,
+}
+
+#[derive(Debug)]
+struct Pointer<C> {
+    at: u64,
+    shares: HashMap<u128, Share<C>>,
+}
+
+/// The sender of a step, and its number for it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sender<C> {
+    pub(super) client: u128,
+    pub(super) connection: C,
+    pub(super) number: u64,
+}
+
+/// Why a step was not done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// There is no such pointer, or none any more.
+    Unknown,
+    /// The client has done a later step.
+    Stale,
+    /// It would lie behind the largest number.
+    TooFar,
+    /// There are too many of them.
+    Full(&'static str),
+}
+
+/// All pointers of a metadata server.
+#[derive(Debug)]
+pub(super) struct Pointers<C> {
+    pointers: HashMap<Key, Pointer<C>>,
+    /// Clients of all pointers.
+    shares: usize,
+    /// Pointers of each connection's clients.
+    connections: HashMap<C, usize>,
+    /// Requests to refuse before the next search.
+    patience: usize,
+}
+
+impl<C> Default for Pointers<C> {
+    fn default() -> Self {
+        Self {
+            pointers: HashMap::new(),
+            shares: 0,
+            connections: HashMap::new(),
+            patience: 0,
+        }
+    }
+}
+
+impl<C: Copy + Eq + Hash> Pointers<C> {
+    /// Whether there is such a pointer.
+    pub(super) fn has(&self, key: Key) -> bool {
+        self.pointers.contains_key(&key)
+    }
+
+    /// Does a step, or returns what came of it if it was done before. `is_alive` says whether a connection still exists.
+    pub(super) fn step(
+        &mut self,
+        key: Key,
+        sender: Sender<C>,
+        step: PointerStep,
+        is_alive: impl Fn(C) -> bool,
+    ) -> Result<u64, Refused> {
+        match (self.pointers.get(&key), step) {
+            (None, PointerStep::End) => return Ok(0),
+            (None, PointerStep::Add(_) | PointerStep::Get) => return Err(Refused::Unknown),
+            (None, PointerStep::Put(_)) => self.make_room(&sender, true, is_alive)?,
+            (Some(pointer), _) => match pointer.shares.get(&sender.client) {
+                Some(share) if share.number == sender.number => {
+                    let replied = share.replied;
+                    self.note(key, sender, replied);
+                    return Ok(replied);
+                }
+                Some(share) if share.number > sender.number => return Err(Refused::Stale),
+                Some(_) => {}
+                None => self.make_room(&sender, false, is_alive)?,
+            },
+        }
+        let at = match self.pointers.get(&key) {
+            Some(pointer) => pointer.at,
+            None if matches!(step, PointerStep::Put(_)) => 0,
+            // Room was made for this request, but not of a pointer whose client is just asking by another connection.
+            None => return Err(Refused::Unknown),
+        };
+        let (next, replied) = match step {
+            PointerStep::Put(to) => (to, to),
+            PointerStep::Add(many) => (at.checked_add(many).ok_or(Refused::TooFar)?, at),
+            PointerStep::Get => (at, at),
+            PointerStep::End => {
+                self.forget(key);
+                return Ok(at);
+            }
+        };
+        let pointer = self.pointers.entry(key).or_insert_with(|| Pointer {
+            at,
+            shares: HashMap::new(),
+        });
+        pointer.at = next;
+        self.note(key, sender, replied);
+        Ok(replied)
+    }
+
+    /// Notes a client's last step.
+    fn note(&mut self, key: Key, sender: Sender<C>, replied: u64) {
+        let Some(pointer) = self.pointers.get_mut(&key) else {
+            return;
+        };
+        let share = Share {
+            connection: sender.connection,
+            number: sender.number,
+            replied,
+        };
+        match pointer.shares.insert(sender.client, share) {
+            Some(before) => self.release(before.connection),
+            None => self.shares += 1,
+        }
+        *self.connections.entry(sender.connection).or_default() += 1;
+    }
+
+    fn release(&mut self, connection: C) {
+        if let Some(count) = self.connections.get_mut(&connection) {
+            *count -= 1;
+            if *count == 0 {
+                self.connections.remove(&connection);
+            }
+        }
+    }
+
+    fn forget(&mut self, key: Key) {
+        let Some(pointer) = self.pointers.remove(&key) else {
+            return;
+        };
+        self.shares -= pointer.shares.len();
+        for share in pointer.shares.into_values() {
+            self.release(share.connection);
+        }
+    }
+
+    /// Makes room for one more client of a pointer, and perhaps one more pointer.
+    fn make_room(
+        &mut self,
+        sender: &Sender<C>,
+        is_new: bool,
+        is_alive: impl Fn(C) -> bool,
+    ) -> Result<(), Refused> {
+        let of_connection = self.connections.get(&sender.connection);
+        if of_connection.is_some_and(|count| *count >= MAX_OF_CONNECTION) {
+            return Err(Refused::Full(
+                "this client uses too many shared file pointers",
+            ));
+        }
+        let is_full = |table: &Self| {
+            table.shares >= MAX_SHARES || (is_new && table.pointers.len() >= MAX_POINTERS)
+        };
+        if is_full(self) && self.patience == 0 {
+            let left = |pointer: &Pointer<C>| {
+                let mut shares = pointer.shares.values();
+                !shares.any(|share| is_alive(share.connection))
+            };
+            let pointers = self.pointers.iter();
+            let left = pointers.filter(|(_, pointer)| left(pointer));
+            for key in Vec::from_iter(left.map(|(key, _)| *key)) {
+                self.forget(key);
+            }
+            self.patience = REFUSALS_BETWEEN;
+        }
+        if is_full(self) {
+            self.patience = self.patience.saturating_sub(1);
+            return Err(Refused::Full(
+                "there are too many shared file pointers on this metadata server",
+            ));
+        }
+        self.patience = 0;
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+//! Requests and replies about shared pointers, and about turns.
+
+use causeway_wire::fs::{ObjectId, Operation, PointerStep, ReplyBody};
+
+pub(super) fn operations() -> [Operation; 5] {
+    let object = ObjectId(42);
+    let step = |step| Operation::MovePointer {
+        object,
+        pointer: 9,
+        number: 10,
+        step,
+    };
+    [
+        Operation::CheckTurn {
+            object,
+            turn: 8,
+            end: true,
+        },
+        step(PointerStep::Put(11)),
+        step(PointerStep::Add(12)),
+        step(PointerStep::Get),
+        step(PointerStep::End),
+    ]
+}
+
+pub(super) fn replies() -> [ReplyBody; 1] {
+    [ReplyBody::Pointer(13)]
+}
