@@ -378,11 +378,12 @@ impl Call {
     }
 }
 
-/// A reason for the log. What a caller has sent may be in it: it cannot begin a line of its own there, or drive a terminal.
+/// A reason for the log. What a caller has sent may be in it: it cannot begin a line of its own there, drive a terminal, or
+/// turn text around.
 fn in_one_line(why: &str) -> String {
-    let escaped = |c: char| match c.is_control() {
-        true => c.escape_debug().collect::<String>(),
-        false => String::from(c),
+    let escaped = |c: char| match c {
+        '\'' | '"' | '\\' => String::from(c),
+        c => c.escape_debug().collect(),
     };
     why.chars().map(escaped).collect()
 }
@@ -491,12 +492,12 @@ mod tests {
 
     #[test]
     fn what_a_caller_sends_begins_no_line_of_the_log() {
-        let address = "tcp://a:1\n2026-01-01 WARN all is well \u{1b}[2J";
-        let shown = in_one_line(&format!("user é asks for {address}"));
+        let address = "tcp://a:1\n2026-01-01 WARN all is well \u{1b}[2J\u{2028}\u{202e}";
+        let shown = in_one_line(&format!("user 'é' asks for {address}"));
         assert!(!shown.contains(char::is_control), "{shown}");
         assert_eq!(
             shown,
-            "user é asks for tcp://a:1\\n2026-01-01 WARN all is well \\u{1b}[2J"
+            "user 'é' asks for tcp://a:1\\n2026-01-01 WARN all is well \\u{1b}[2J\\u{2028}\\u{202e}"
         );
     }
 

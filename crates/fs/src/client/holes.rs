@@ -60,7 +60,11 @@ impl Client {
         replies
             .map(|reply| match reply? {
                 // The longest datafile has one byte less.
-                ReplyBody::Stored(bytes) if bytes <= MAX_FILE_BYTES + 1 => Ok(bytes),
+                ReplyBody::Stored(bytes) if bytes > MAX_FILE_BYTES + 1 => {
+                    let text = format!("the server says that a datafile has {bytes} bytes stored");
+                    Err(CallError::local(Errno::EPROTO, text))
+                }
+                ReplyBody::Stored(bytes) => Ok(bytes),
                 other => Err(unexpected_reply(&other)),
             })
             .collect()

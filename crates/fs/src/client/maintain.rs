@@ -9,7 +9,7 @@ use causeway_wire::fs::{
 };
 
 use super::call::Call;
-use super::call_error::{CallError, done, take_reply, unexpected_reply};
+use super::call_error::{CallError, done, only_asked, take_reply, unexpected_reply};
 use super::connection::Client;
 use super::file::{Version, version};
 use super::identity::Layout;
@@ -22,6 +22,9 @@ use crate::Error;
 const ORPHAN_BATCH: u32 = 512;
 /// Striped files that one step of [`Client::check_striped`] checks.
 const STRIPED_BATCH: u32 = 512;
+
+/// Batches without a datafile, one after the other, of which a server says that there are more.
+const EMPTY_BATCHES: u32 = 8;
 
 /// More bytes than were asked for that a step of a scrub may verify: it comes to the end of what it has begun.
 const SCRUB_EXCESS: u64 = 64 << 20;
@@ -103,24 +106,6 @@ fn is_ascending(after: ObjectId, listed: impl Iterator<Item = ObjectId>) -> bool
 fn not_ascending(what: &str) -> CallError {
     let message = format!("the server's listing of {what} is not in the order of their numbers");
     CallError::local(Errno::EPROTO, message)
-}
-
-/// Refuses objects in a reply that were not in its request.
-fn only_asked(
-    what: &str,
-    asked: &[ObjectId],
-    mut told: impl Iterator<Item = ObjectId>,
-) -> Result<(), CallError> {
-    match told.find(|object| !asked.contains(object)) {
-        None => Ok(()),
-        Some(object) => {
-            let message = format!(
-                "the server was not asked for {what} of object {}, and replied with that",
-                object.0
-            );
-            Err(CallError::local(Errno::EPROTO, message))
-        }
-    }
 }
 
 /// The cursor behind a batch of a listing; `None` at its end. Refuses one that is not in order, or has too many objects, or none although there are more.
@@ -419,14 +404,31 @@ impl Client {
             .map_err(|error| error.during("check", &subject))
     }
 
+    /// A batch of a server's datafiles, and whether it is the last one. Servers of formats before 14 reply with none, although there are more,
+    /// if all of the batch are removed while they list it: the next one then does not have these.
+    fn list_datafiles(
+        &mut self,
+        server: usize,
+        after: ObjectId,
+    ) -> Result<(Vec<(ObjectId, u64)>, bool), CallError> {
+        let mut attempts = EMPTY_BATCHES;
+        loop {
+            let list = Operation::ListData {
+                after,
+                limit: ORPHAN_BATCH,
+            };
+            let reply = self.rpc.call(Call::query(server, list))?;
+            let (datafiles, end) =
+                take_reply!(reply, ReplyBody::Datafiles { datafiles, end } => (datafiles, end))?;
+            attempts -= 1;
+            if !datafiles.is_empty() || end || attempts == 0 {
+                return Ok((datafiles, end));
+            }
+        }
+    }
+
     fn try_orphans(&mut self, server: usize, after: ObjectId) -> Result<Orphans, CallError> {
-        let list = Operation::ListData {
-            after,
-            limit: ORPHAN_BATCH,
-        };
-        let reply = self.rpc.call(Call::query(server, list))?;
-        let (datafiles, end) =
-            take_reply!(reply, ReplyBody::Datafiles { datafiles, end } => (datafiles, end))?;
+        let (datafiles, end) = self.list_datafiles(server, after)?;
         let objects: Vec<ObjectId> = datafiles.iter().map(|(object, _)| *object).collect();
         let next = cursor("datafiles", (after, ORPHAN_BATCH), &objects, end)?;
         let known = match objects.is_empty() {
@@ -465,10 +467,14 @@ impl Client {
         let call = Call::query(server, operation);
         self.call_server("remove orphans", call, |reply| match reply {
             ReplyBody::OrphansRemoved { deleted, moved }
-                if deleted.saturating_add(moved) <= asked =>
+                if deleted.saturating_add(moved) > asked =>
             {
-                Ok(OrphansGone { deleted, moved })
+                let text = format!(
+                    "the server says that of {asked} datafiles it has deleted {deleted} and moved {moved}"
+                );
+                Err(CallError::local(Errno::EPROTO, text))
             }
+            ReplyBody::OrphansRemoved { deleted, moved } => Ok(OrphansGone { deleted, moved }),
             other => Err(unexpected_reply(&other)),
         })
     }
@@ -596,7 +602,14 @@ impl Client {
         from: Option<ScrubPosition>,
         bytes: u64,
     ) -> Result<Scrubbed, Error> {
-        let call = Call::query(server, Operation::Scrub { from, bytes });
+        let call = Call::query(
+            server,
+            Operation::Scrub {
+                from,
+                // For none, a server would not advance.
+                bytes: bytes.max(1),
+            },
+        );
         let most = bytes.saturating_add(SCRUB_EXCESS);
         self.call_server("scrub", call, |reply| match reply {
             ReplyBody::Scrubbed { bytes, .. } if bytes > most => {

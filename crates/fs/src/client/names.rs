@@ -22,13 +22,23 @@ pub const MANY: usize = 32;
 const LOOKUPS: usize = 64;
 
 /// Refuses a page of a listing, of at most `limit` entries, that does not advance, or has what no directory has.
-fn check_page(after: &[u8], limit: u32, entries: &[Entry], is_last: bool) -> Result<(), CallError> {
+fn check_page(
+    after: &[u8],
+    limit: u32,
+    entries: &mut [Entry],
+    is_last: bool,
+) -> Result<(), CallError> {
     // A server makes at least one entry fit.
-    if entries.len() as u64 > u64::from(limit.max(1)) || (entries.is_empty() && !is_last) {
+    let limit = limit.max(1);
+    if entries.len() as u64 > u64::from(limit) {
         let message = format!(
-            "the server sent {} entries of a directory, of which there are more, for at most {limit}",
+            "the server listed {} entries of a directory for at most {limit}",
             entries.len()
         );
+        return Err(CallError::local(Errno::EPROTO, message));
+    }
+    if entries.is_empty() && !is_last {
+        let message = "the server listed no entries of a directory, and said that there are more";
         return Err(CallError::local(Errno::EPROTO, message));
     }
     let mut last = after;
@@ -43,8 +53,12 @@ fn check_page(after: &[u8], limit: u32, entries: &[Entry], is_last: bool) -> Res
     Ok(())
 }
 
-fn made_file(node: Node) -> Result<Node, CallError> {
-    node_of_kind(Kind::File, node)
+/// The node that a creation has returned. Unless it is exclusive, that may be a pipe, socket or device which was there before.
+fn made_file(exclusive: bool, node: Node) -> Result<Node, CallError> {
+    match node.attributes.kind.is_special() && !exclusive {
+        true => Ok(node),
+        false => node_of_kind(Kind::File, node),
+    }
 }
 
 fn create(place: Place, options: &CreateOptions) -> Operation {
@@ -246,7 +260,7 @@ impl Client {
         let subject = place.path.clone();
         self.hold(Call::mutation(self.metadata, create(place, options), 0))
             .and_then(|file| {
-                made_file(file.node.clone())?;
+                made_file(options.exclusive, file.node.clone())?;
                 Ok(file)
             })
             .map_err(|error| error.during("create", &subject))
@@ -277,7 +291,8 @@ impl Client {
     pub fn create(&mut self, at: impl Into<Place>, options: &CreateOptions) -> Result<File, Error> {
         let place = at.into();
         let subject = place.path.clone();
-        self.mutate_node("create", &subject, create(place, options), made_file)
+        let made = |node| made_file(options.exclusive, node);
+        self.mutate_node("create", &subject, create(place, options), made)
             .map(File::new)
     }
 
@@ -291,8 +306,11 @@ impl Client {
             let place: Place = at.clone().into();
             (place.path.clone(), create(place, options))
         });
-        self.mutate_many("create", changes.collect(), |_, reply| {
-            node(reply).and_then(made_file).map(File::new)
+        self.mutate_many("create", changes.collect(), |index, reply| {
+            let exclusive = files[index].1.exclusive;
+            node(reply)
+                .and_then(|node| made_file(exclusive, node))
+                .map(File::new)
         })
     }
 
@@ -542,9 +560,9 @@ impl Client {
         };
         self.query(operation)
             .and_then(|reply| {
-                let (entries, end) =
+                let (mut entries, end) =
                     take_reply!(reply, ReplyBody::Entries { entries, end } => (entries, end))?;
-                check_page(after, limit, &entries, end)?;
+                check_page(after, limit, &mut entries, end)?;
                 Ok((entries, end))
             })
             .map_err(|error| error.during("readdir", &object_name(directory)))
@@ -577,19 +595,19 @@ mod tests {
             kind: Kind::File,
             attributes: None,
         };
-        assert!(check_page(b"", 2, &[entry(b"a"), entry(b"b")], false).is_ok());
-        assert!(check_page(b"b", 2, &[], true).is_ok());
+        assert!(check_page(b"", 2, &mut [entry(b"a"), entry(b"b")], false).is_ok());
+        assert!(check_page(b"b", 2, &mut [], true).is_ok());
         // More than were asked for, and none although there are more.
-        assert!(check_page(b"", 1, &[entry(b"a"), entry(b"b")], true).is_err());
-        assert!(check_page(b"b", 2, &[], false).is_err());
+        assert!(check_page(b"", 1, &mut [entry(b"a"), entry(b"b")], true).is_err());
+        assert!(check_page(b"b", 2, &mut [], false).is_err());
         for (after, names) in [
             (&b""[..], [&b"b"[..], b"a"]),
             (b"", [b"a", b"a"]),
             (b"m", [b"m", b"n"]),
             (b"m", [b"a", b"n"]),
         ] {
-            let page = names.map(entry);
-            assert!(check_page(after, 2, &page, true).is_err(), "{names:?}");
+            let mut page = names.map(entry);
+            assert!(check_page(after, 2, &mut page, true).is_err(), "{names:?}");
         }
     }
 }

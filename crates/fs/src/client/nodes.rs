@@ -46,15 +46,13 @@ fn check_size(attributes: &Attributes) -> Result<(), CallError> {
     }
 }
 
-/// Refuses an entry of a directory whose attributes are those of something else, or of no object.
-pub(super) fn check_entry(entry: &Entry) -> Result<(), CallError> {
+/// Refuses an entry of a directory whose attributes are those of no object. A damaged entry may say another kind than its object has, until
+/// a check repairs that: it is then of the object's kind, so that the directory can be listed, and nobody takes it for two things.
+pub(super) fn check_entry(entry: &mut Entry) -> Result<(), CallError> {
     let Some(attributes) = &entry.attributes else {
         return Ok(());
     };
-    if attributes.kind != entry.kind {
-        let message = "the server's listing of a directory describes an entry as two things";
-        return Err(CallError::local(Errno::EPROTO, message));
-    }
+    entry.kind = attributes.kind;
     check_size(attributes)
 }
 

@@ -77,8 +77,8 @@ impl Rpc {
                 pending.raised = true;
                 return self.set_format(server, FORMATS.highest);
             }
-            // A program would take 0 for success, and the kernel does not take a number out of range from a mount at all.
-            Outcome::Failed(Failure { errno, message }) if errno.name().is_none() => {
+            // A program would take 0 for success.
+            Outcome::Failed(Failure { errno, message }) if !errno.is_possible() => {
                 let text = format!(
                     "the server failed with error number {}, which there is not: {message}",
                     errno.0
