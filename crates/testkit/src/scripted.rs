@@ -605,4 +605,6 @@ pub fn greeting() -> Greeting {
 #[cfg(test)]
 mod lies;
 #[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod tests;

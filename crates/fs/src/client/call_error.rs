@@ -64,7 +64,7 @@ pub(crate) fn done(reply: ReplyBody) -> Result<(), CallError> {
 pub(crate) fn only_asked(
     what: &str,
     asked: &[ObjectId],
-    told: impl ExactSizeIterator<Item = ObjectId>,
+    mut told: impl ExactSizeIterator<Item = ObjectId>,
 ) -> Result<(), CallError> {
     if told.len() > asked.len() {
         let text = format!(
@@ -75,14 +75,16 @@ pub(crate) fn only_asked(
         return Err(CallError::local(Errno::EPROTO, text));
     }
     let known: HashSet<ObjectId> = asked.iter().copied().collect();
-    for object in told.filter(|object| !known.contains(object)) {
-        let text = format!(
-            "the server was not asked for {what} of object {}, and replied with that",
-            object.0
-        );
-        return Err(CallError::local(Errno::EPROTO, text));
+    match told.find(|object| !known.contains(object)) {
+        None => Ok(()),
+        Some(object) => {
+            let text = format!(
+                "the server was not asked for {what} of object {}, and replied with that",
+                object.0
+            );
+            Err(CallError::local(Errno::EPROTO, text))
+        }
     }
-    Ok(())
 }
 
 /// The error for a reply that does not fit the request.

@@ -7,15 +7,13 @@ use causeway_fs::client::{Allocation, Client, ClientOptions, CreateOptions, File
 use causeway_fs::config::Configuration;
 use causeway_wire::fs::{
     CheckCursor, DataFault, Lock, LockFamily, LockHolder, LockRange, ObjectPath, ScrubPosition,
-    SetAttributes, SetXattrMode, XattrName,
+    SetAttributes, SetXattrMode,
 };
 
+use super::samples::{kind_of, samples, xattr_names};
 use super::*;
 
-mod samples;
 mod single;
-
-use samples::{kind_of, samples};
 
 /// What a client does that sends the operation, and what the server replies to others for that.
 struct Asked {
@@ -430,11 +428,6 @@ fn bytes_in(reply: &mut ReplyBody, change: fn(u64) -> u64) {
         ReplyBody::Transferred { bytes, .. } => *bytes = change(*bytes),
         other => panic!("not a transfer: {other:?}"),
     }
-}
-
-fn xattr_names(name: &[u8]) -> ReplyBody {
-    let name = name.to_vec();
-    ReplyBody::XattrNames(vec![XattrName { name }])
 }
 
 fn open(object: ObjectId) -> File {

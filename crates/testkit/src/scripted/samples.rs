@@ -1,5 +1,7 @@
 //! Replies of every kind there is.
 
+use causeway_wire::fs::XattrName;
+
 use super::*;
 
 /// Every kind of reply, once, with something in it.
@@ -54,4 +56,10 @@ replies! {
         aside_bytes: 0,
     };
     Hello: ReplyBody::Hello(Box::new(greeting()));
+}
+
+/// A listing of one extended attribute's name.
+pub(super) fn xattr_names(name: &[u8]) -> ReplyBody {
+    let name = name.to_vec();
+    ReplyBody::XattrNames(vec![XattrName { name }])
 }
