@@ -23,7 +23,7 @@ use crate::formats::Formats;
 /// speaks.
 pub const FORMATS: Formats = Formats {
     lowest: 1,
-    highest: FILES_AT_ONCE,
+    highest: BROADCASTS_BY_ROOT,
 };
 
 /// The lowest format in which processes handle files as this build does.
@@ -31,6 +31,9 @@ pub const FILES: u8 = 2;
 
 /// The lowest format in which they open files in three steps, in memory that they share if they have some.
 pub const FILES_AT_ONCE: u8 = 3;
+
+/// The lowest format in which long broadcasts on one host are sent to each process by the root.
+pub const BROADCASTS_BY_ROOT: u8 = 4;
 
 /// What builds speak that do not state it.
 const UNSTATED: Formats = Formats::only(1);

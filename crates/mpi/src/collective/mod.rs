@@ -7,7 +7,7 @@
 //! | operation | short | long |
 //! |---|---|---|
 //! | barrier | dissemination | |
-//! | broadcast | binomial tree | scatter along the tree, then allgather round a ring |
+//! | broadcast | binomial tree | on one host from the root to each; else scatter along the tree, then allgather round a ring |
 //! | reduce | binomial tree, in the order of ranks where operands must not change places | |
 //! | allreduce | recursive doubling | reduce-scatter, then allgather, both round a ring |
 //! | gather, scatter | each with the root | |

@@ -1,11 +1,12 @@
 //! Collective operations that move data: broadcast, gather, scatter, allgather, alltoall.
 
 use causeway_engine::Memory;
+use causeway_wire::contact::BROADCASTS_BY_ROOT;
 
 use super::blocks::Blocks;
 use super::inter::{self, Root};
 use super::place::Place;
-use super::spreading::{broadcast_within, ring};
+use super::spreading::{broadcast_by_root, broadcast_within, is_sent_by_root, ring};
 use crate::abi;
 use crate::buffer::{Buffer, scratch};
 use crate::error::{Error, Result};
@@ -70,8 +71,23 @@ impl Process {
             true => steps.packed(buffer)?,
             false => steps.staging(buffer)?,
         };
-        broadcast_within(&mut steps, place, root, &memory);
+        if is_sent_by_root(memory.len(), place.size) && self.may_send_by_root(communicator)? {
+            broadcast_by_root(&mut steps, place, root, &memory);
+        } else {
+            broadcast_within(&mut steps, place, root, &memory);
+        }
         Ok(steps)
+    }
+
+    /// Whether the processes of a communicator are on one host and all know broadcasts that the root sends to each.
+    fn may_send_by_root(&self, communicator: usize) -> Result<bool> {
+        let group = self.communicator(communicator)?.group();
+        let knows = |member: &u32| {
+            let formats = self.contacts.formats(*member);
+            formats.is_some_and(|formats| formats.highest >= BROADCASTS_BY_ROOT)
+        };
+        let all_know = group.members().iter().all(knows);
+        Ok(all_know && !self.are_on_several_hosts(group))
     }
 
     /// A gather to the root, which receives into one block for each rank; `from` is nothing if the root's own block

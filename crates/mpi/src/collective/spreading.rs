@@ -9,6 +9,13 @@ use crate::steps::Steps;
 /// branches there.
 const LONG_BROADCAST: usize = 128 << 10;
 
+/// From so many bytes on, all processes of one host receive a broadcast from the root: each copies from the root's memory by itself, and
+/// nobody waits for another receiver, which may have no processor.
+const BROADCAST_FROM_ROOT: usize = 256 << 10;
+
+/// The most processes that receive from the root, which announces its memory to each of them.
+const MOST_FROM_ROOT: u32 = 64;
+
 /// Parts of memory, as equal as multiples of `unit` allow, one for each process.
 pub(crate) fn shares(memory: &Memory, unit: usize, blocks: u32) -> Vec<Memory> {
     let units = memory.len() / unit.max(1);
@@ -22,6 +29,21 @@ pub(crate) fn shares(memory: &Memory, unit: usize, blocks: u32) -> Vec<Memory> {
         *last = memory.slice(bound(blocks - 1) * unit..memory.len());
     }
     all
+}
+
+/// Whether a broadcast of so many bytes is sent to each process by the root, if all are on one host.
+pub(crate) fn is_sent_by_root(bytes: usize, processes: u32) -> bool {
+    bytes >= BROADCAST_FROM_ROOT && (3..=MOST_FROM_ROOT).contains(&processes)
+}
+
+/// Broadcasts memory from the root to each of the others.
+pub(crate) fn broadcast_by_root(steps: &mut Steps, place: Place, root: u32, memory: &Memory) {
+    if place.rank != root {
+        return steps.receive(root, memory.clone());
+    }
+    for relative in 1..place.size {
+        steps.send(place.absolute(relative, root), memory.clone());
+    }
 }
 
 /// Broadcasts memory among the processes of one group.

@@ -75,7 +75,7 @@ impl Process {
 
 impl Process {
     /// Whether some processes of a group share no memory with others.
-    fn are_on_several_hosts(&self, group: &Group) -> bool {
+    pub(crate) fn are_on_several_hosts(&self, group: &Group) -> bool {
         let host = |member: &u32| self.hosts.get(*member as usize);
         let mut members = group.members().iter();
         let first = members.next().and_then(host);
