@@ -79,7 +79,7 @@ impl Client {
             let end = match self.form(file)? {
                 Form::Striped(_) => self.append_striped(file, memory, len, deadline)?,
                 Form::Stuffed { moving: false } if len <= MAX_STUFFED_BYTES as u64 => {
-                    self.append_stuffed(file, memory)?
+                    self.append_stuffed(file, memory, len)?
                 }
                 Form::Stuffed { .. } => {
                     self.unstuff(file)?;
@@ -100,6 +100,7 @@ impl Client {
         &mut self,
         file: &mut File,
         memory: &[Memory],
+        len: u64,
     ) -> Result<Option<u64>, CallError> {
         let object = file.node.object;
         self.will_change(file, &[self.metadata])?;
@@ -110,7 +111,13 @@ impl Client {
         {
             Ok(node) => {
                 file.update_node(node)?;
-                Ok(Some(file.node.attributes.size))
+                let end = file.node.attributes.size;
+                if end < len {
+                    let text =
+                        format!("the metadata server says that {len} bytes end at byte {end}");
+                    return Err(CallError::local(Errno::EPROTO, text));
+                }
+                Ok(Some(end))
             }
             Err(error) if matches!(error.errno, Errno::NOT_STUFFED | Errno::MOVING) => {
                 self.refresh_node(file)?;
