@@ -128,9 +128,7 @@ impl Filesystem for RequestHandler {
             InitFlags::FUSE_POSIX_LOCKS,
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-            // It asks for access control lists, and checks permissions by them. A default list takes the place of the umask, so the metadata
-            // server applies that.
-            InitFlags::FUSE_POSIX_ACL,
+            // A default list takes the place of the umask, so the metadata server applies that.
             InitFlags::FUSE_DONT_MASK,
             // Otherwise it asks for `security.capability` before each write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
@@ -139,11 +137,19 @@ impl Filesystem for RequestHandler {
                 tracing::debug!(?wanted, "the kernel does not have it");
             }
         }
+        // It asks for access control lists, and checks permissions by them.
+        if config.add_capabilities(InitFlags::FUSE_POSIX_ACL).is_err() {
+            tracing::warn!(
+                "the kernel does not know access control lists: on this mount, the mode alone counts, whose group digit is the list's mask"
+            );
+        }
         if self.lock_flags.is_some()
             && config
                 .add_capabilities(InitFlags::FUSE_FLOCK_LOCKS)
                 .is_err()
         {
+            // All locks that the kernel asks for are those of fcntl then.
+            self.lock_flags = None;
             tracing::warn!(
                 "the kernel keeps locks of flock to itself: they exclude programs of this mount only"
             );
