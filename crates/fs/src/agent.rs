@@ -322,7 +322,7 @@ impl Agent {
         }
         self.told = Some(now);
         let left_out = std::mem::take(&mut self.left_out);
-        tracing::warn!(uid, left_out, "a call is refused: {why}");
+        tracing::warn!(uid, left_out, "a call is refused: {}", in_one_line(why));
     }
 }
 
@@ -376,6 +376,16 @@ impl Call {
             (_, Err(_)) => Taken::Ended, // it is gone
         }
     }
+}
+
+/// A reason for the log. What a caller has sent may be in it: it cannot begin a line of its own there, drive a terminal, or
+/// turn text around.
+fn in_one_line(why: &str) -> String {
+    let escaped = |c: char| match c {
+        '\'' | '"' | '\\' => String::from(c),
+        c => c.escape_debug().collect(),
+    };
+    why.chars().map(escaped).collect()
 }
 
 /// Whose call it is, by the kernel.
@@ -478,6 +488,17 @@ mod tests {
             Ok(Some(1))
         );
         assert!(place(2, &crowd, 4).unwrap_err().contains("user 2 has 3"));
+    }
+
+    #[test]
+    fn what_a_caller_sends_begins_no_line_of_the_log() {
+        let address = "tcp://a:1\n2026-01-01 WARN all is well \u{1b}[2J\u{2028}\u{202e}";
+        let shown = in_one_line(&format!("user 'é' asks for {address}"));
+        assert!(!shown.contains(char::is_control), "{shown}");
+        assert_eq!(
+            shown,
+            "user 'é' asks for tcp://a:1\\n2026-01-01 WARN all is well \\u{1b}[2J\\u{2028}\\u{202e}"
+        );
     }
 
     #[test]

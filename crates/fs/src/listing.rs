@@ -53,8 +53,7 @@ impl Listing {
             if let Some(last) = entries.last() {
                 self.after.clone_from(&last.name);
             }
-            // A page without entries is the end, whatever else the server says.
-            self.is_last = is_last || entries.is_empty();
+            self.is_last = is_last;
             self.page = entries.into();
         }
         Ok(self.page.pop_front())

@@ -130,9 +130,7 @@ impl Filesystem for RequestHandler {
             InitFlags::FUSE_POSIX_LOCKS,
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-            // It asks for access control lists, and checks permissions by them. A default list takes the place of the umask, so the metadata
-            // server applies that.
-            InitFlags::FUSE_POSIX_ACL,
+            // A default list takes the place of the umask, so the metadata server applies that.
             InitFlags::FUSE_DONT_MASK,
             // Otherwise it asks for `security.capability` before each write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
@@ -141,10 +139,11 @@ impl Filesystem for RequestHandler {
                 tracing::debug!(?wanted, "the kernel does not have it");
             }
         }
-        if !config.capabilities().contains(InitFlags::FUSE_POSIX_ACL) {
+        // It asks for access control lists, and checks permissions by them.
+        if config.add_capabilities(InitFlags::FUSE_POSIX_ACL).is_err() {
             // What it lets users look up may be what the server refuses them by a list.
             tracing::warn!(
-                "the kernel does not check access control lists: names and attributes are not cached"
+                "the kernel does not know access control lists: on this mount, the mode alone counts, whose group digit is the list's mask, and names and attributes are not cached"
             );
             self.mounted.caches.end();
         }
@@ -153,6 +152,8 @@ impl Filesystem for RequestHandler {
                 .add_capabilities(InitFlags::FUSE_FLOCK_LOCKS)
                 .is_err()
         {
+            // All locks that the kernel asks for are those of fcntl then.
+            self.lock_flags = None;
             tracing::warn!(
                 "the kernel keeps locks of flock to itself: they exclude programs of this mount only"
             );

@@ -123,10 +123,22 @@ macro_rules! numbers {
 }
 
 numbers! {
-    file_get_size() = File::size;
     file_get_position() = File::pointer;
-    file_get_position_shared() = File::shared_pointer;
     file_get_byte_offset(offset: i64) = File::byte_offset;
+}
+
+pub(crate) unsafe fn file_get_size(fh: Handle, size: *mut i64) -> Result<()> {
+    let found = setting::size(&mut Surface, fh)?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { size.write(found as i64) };
+    Ok(())
+}
+
+pub(crate) unsafe fn file_get_position_shared(fh: Handle, offset: *mut i64) -> Result<()> {
+    let found = setting::shared_position(&mut Surface, fh)?;
+    // SAFETY: the caller's pointer, as MPI has it.
+    unsafe { offset.write(found as i64) };
+    Ok(())
 }
 
 pub(crate) unsafe fn file_get_type_extent(
@@ -154,7 +166,7 @@ pub(crate) unsafe fn file_sync(fh: Handle) -> Result<()> {
 }
 
 pub(crate) unsafe fn file_seek(fh: Handle, offset: i64, whence: c_int) -> Result<()> {
-    with(|process, _| process.file_mut(fh)?.seek(offset, whence))
+    setting::seek(&mut Surface, fh, offset, whence)
 }
 
 pub(crate) unsafe fn file_seek_shared(fh: Handle, offset: i64, whence: c_int) -> Result<()> {
@@ -180,11 +192,9 @@ pub(crate) unsafe fn file_set_view(
         Ok((types, library.representation(representation)?))
     };
     let view = enter(find).and_then(|((etype, filetype), representation)| {
-        ask(fh, |file| {
-            let disp = setting::displacement(file, disp)?;
-            let is_written = file.mode() & abi::MODE_RDONLY == 0;
-            View::new(disp, etype, filetype, representation, is_written)
-        })
+        let disp = setting::displacement(&mut Surface, fh, disp)?;
+        let is_written = ask(fh, |file| Ok(file.mode() & abi::MODE_RDONLY == 0))?;
+        View::new(disp, etype, filetype, representation, is_written)
     });
     setting::set_view(&mut Surface, fh, view)?;
     match info {

@@ -12,9 +12,30 @@ use causeway_fs::config::Configuration;
 pub(crate) struct Connection {
     pub(crate) configuration: Configuration,
     /// `None` until the first request to the servers: a process that only joins files that another one has opened has none.
-    pub(crate) client: Mutex<Option<Client>>,
+    pub(crate) client: InOrder<Option<Client>>,
     /// Locked by the access that has its turn, before the client.
     pub(crate) turn: Mutex<()>,
+}
+
+/// A lock that a thread which wants it again and again leaves to one that waits for it.
+pub(crate) struct InOrder<T> {
+    it: Mutex<T>,
+    /// Locked by the thread that waits for it as the next one.
+    next: Mutex<()>,
+}
+
+impl<T> InOrder<T> {
+    pub(crate) fn new(it: T) -> Self {
+        Self {
+            it: Mutex::new(it),
+            next: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, T> {
+        let _next = lock(&self.next);
+        lock(&self.it)
+    }
 }
 
 impl fmt::Debug for Connection {
@@ -34,7 +55,7 @@ impl Connection {
         &self,
         work: impl FnOnce(&mut Client) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut client = lock(&self.client);
+        let mut client = self.client.lock();
         let client = match &mut *client {
             Some(client) => client,
             none => none.insert(Client::connect(
@@ -50,4 +71,27 @@ impl Connection {
 pub(crate) fn as_io(error: &Error) -> io::Error {
     let kind = io::Error::from_raw_os_error(error.system_number().into()).kind();
     io::Error::new(kind, error.text())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_locks_again_comes_behind_one_that_waits() {
+        for _ in 0..100 {
+            let locked = InOrder::new(0);
+            let mut held = locked.lock();
+            std::thread::scope(|scope| {
+                scope.spawn(|| *locked.lock() += 1);
+                // Until the other thread is the next one.
+                while locked.next.try_lock().is_ok() {
+                    std::thread::yield_now();
+                }
+                *held += 10;
+                drop(held);
+                assert_eq!(*locked.lock(), 11);
+            });
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_fs::Error;
-use causeway_fs::client::{Allocation, AtomicAccess, Client, File};
+use causeway_fs::client::{Allocation, AtomicAccess, Client, File, TurnWait};
 use causeway_mpi::io::storage::{Atomic, Extent, PointerStep, Storage};
 use causeway_sys::memory::Memory;
 use causeway_wire::codec::Wire;
@@ -188,7 +188,13 @@ impl Storage for FsFile {
             return Ok(Box::new(Unordered(self)));
         }
         let one = lock(&self.connection.turn);
-        let access = self.call(|client, file| client.begin_atomic(file))?;
+        let mut wait = TurnWait::default();
+        // Other threads have the client between two requests, however long others have their turns.
+        let access = loop {
+            if let Some(access) = self.call(|client, file| client.begin_atomic(file, &mut wait))? {
+                break access;
+            }
+        };
         Ok(Box::new(InTurn {
             file: self,
             access: Some(access),

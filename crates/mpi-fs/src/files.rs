@@ -11,7 +11,7 @@ use causeway_mpi::info::Info;
 use causeway_mpi::io::storage::{FileSystem, Opening, Storage};
 use causeway_wire::fs::{Body, Errno, Place};
 
-use crate::connection::{Connection, as_io, lock};
+use crate::connection::{Connection, InOrder, as_io, lock};
 use crate::file::{FsFile, node_of};
 use crate::hints;
 
@@ -91,7 +91,7 @@ impl CausewayFiles {
         connections.retain(|known| Arc::strong_count(&known.connection) > 1);
         let connection = Arc::new(Connection {
             configuration,
-            client: Mutex::new(None),
+            client: InOrder::new(None),
             turn: Mutex::default(),
         });
         connections.push(Known {

@@ -257,7 +257,7 @@ mod tests {
         let error = error.expect_err("they have none");
         assert_eq!(
             error.text(),
-            "rank 1: it speaks formats 5 to 6 of MPI's messages, this process formats 1 to 4; run builds on both sides that share one"
+            "rank 1: it speaks formats 6 to 7 of MPI's messages, this process formats 1 to 5; run builds on both sides that share one"
         );
     }
 
@@ -270,7 +270,7 @@ mod tests {
         let error = file_format("rank 1", FORMATS, first).expect_err("it is too old");
         assert_eq!(
             error.text(),
-            "rank 1: it speaks format 1 of MPI's messages, this process formats 1 to 4, and files are opened together from format 2 on; \
+            "rank 1: it speaks format 1 of MPI's messages, this process formats 1 to 5, and files are opened together from format 2 on; \
              run a build on all sides that speaks it"
         );
         // This process is, to others that are not.

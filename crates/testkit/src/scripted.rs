@@ -7,6 +7,8 @@
 //! /f       object 3, FILE_BYTES in one datafile
 //! /l       object 4, a link to "f"
 //! ```
+//!
+//! Object 6 has no name: a file like `/f` that may have holes.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,12 +20,14 @@ use causeway_bmi::{
     Addr, Bmi, Config, Context, Direction, InfoOption, Memory, Posted, RegionDescriptor,
     Unexpected, Waker,
 };
+use causeway_wire::datafile::BLOCK_BYTES;
 use causeway_wire::formats::Formats;
 use causeway_wire::fs::formats::{FORMATS, NUMBERED_WRITES};
 use causeway_wire::fs::{
     Attributes, Body, Distribution, DistributionHint, Entry, Errno, Failure, Generation, Greeting,
-    Incarnation, Kind, LayoutPart, LayoutServer, MAX_MESSAGE_BYTES, Node, ObjectId, Operation,
-    Place, Region, Reply, ReplyBody, Request, ServerIdentity, Timestamp,
+    Incarnation, Kind, LayoutPart, LayoutServer, MAX_MESSAGE_BYTES, Moment, Node, ObjectId,
+    Operation, Place, PointerStep, Region, Reply, ReplyBody, Request, ServerIdentity, StripedFile,
+    Timestamp,
 };
 
 /// Bytes of `/f`.
@@ -36,6 +40,8 @@ pub const FILE: ObjectId = ObjectId(3);
 pub const LINK: ObjectId = ObjectId(4);
 /// The small file `/d/x`.
 pub const SMALL: ObjectId = ObjectId(5);
+/// A file that may have holes, without a name.
+pub const SPARSE: ObjectId = ObjectId(6);
 
 const FILE_SYSTEM: u128 = 0x00c0_ffee;
 const NAME: &str = "all";
@@ -49,8 +55,12 @@ pub enum Response {
     Reply(ReplyBody),
     /// These bytes, valid or not.
     Bytes(Vec<u8>),
-    /// The same, under a tag that belongs to no request.
+    /// The correct one, under a tag that belongs to no request.
     WrongTag,
+    /// A failure.
+    Fail(Errno),
+    /// None.
+    Silence,
 }
 
 /// Chooses replies: gets each operation, and the correct result.
@@ -183,6 +193,15 @@ impl Serving {
             Response::Reply(reply) => self.send(message.from, tag, encoded(Ok(reply))),
             Response::Bytes(bytes) => self.send(message.from, tag, bytes),
             Response::WrongTag => self.send(message.from, tag + 1000, encoded(result)),
+            Response::Fail(errno) => {
+                let text = String::from("as the script has it");
+                let failed = Err(Failure {
+                    errno,
+                    message: text,
+                });
+                self.send(message.from, tag, encoded(failed));
+            }
+            Response::Silence => {}
         }
     }
 
@@ -249,8 +268,26 @@ fn honest_result(operation: &Operation) -> Result<ReplyBody, Failure> {
         Operation::GetNode { object, .. } => known(*object),
         Operation::Create { .. } => known(FILE),
         Operation::MakeDirectory { .. } => known(DIRECTORY),
-        Operation::SetAttributes { object, .. } | Operation::Extend { object, .. } => {
-            known(*object)
+        Operation::SymbolicLink { .. } => known(LINK),
+        Operation::MakeSpecial { kind, device, .. } => Ok(special(*kind, *device)),
+        Operation::HardLink { object, .. }
+        | Operation::SetAttributes { object, .. }
+        | Operation::Extend { object, .. }
+        | Operation::EndAppend { object, .. }
+        | Operation::Grow { object, .. }
+        | Operation::FinishTruncate { object, .. }
+        | Operation::Filled { object, .. }
+        | Operation::WriteStuffed { object, .. }
+        | Operation::BeginUnstuff { object } => known(*object),
+        Operation::Truncate { object, size } => truncating(*object, *size).ok_or_else(missing),
+        Operation::FinishUnstuff { object } => unstuffed(*object).ok_or_else(missing),
+        Operation::Append { object, data } => {
+            let node = node(*object).ok_or_else(missing)?;
+            Ok(appended(node, data.len() as u64))
+        }
+        Operation::BeginAppend { object } => {
+            let node = Box::new(node(*object).ok_or_else(missing)?);
+            Ok(ReplyBody::Turn { turn: 1, node })
         }
         Operation::ReadDirectory { object, after, .. } => Ok(ReplyBody::Entries {
             entries: entries(*object)
@@ -266,14 +303,49 @@ fn honest_result(operation: &Operation) -> Result<ReplyBody, Failure> {
             };
             Ok(transferred(FILE_BYTES, FILE_BYTES, carried))
         }
-        Operation::ListStriped { .. } => Ok(ReplyBody::StripedFiles {
-            files: Vec::new(),
-            end: true,
+        Operation::Write { memory, inline, .. } => {
+            let exported: u64 = memory.iter().map(|region| region.len).sum();
+            let bytes = exported + inline.len() as u64;
+            Ok(transferred(bytes, FILE_BYTES.max(bytes), 0))
+        }
+        Operation::PunchData { .. } => Ok(ReplyBody::Punched { next: None }),
+        Operation::StoredData { .. } => {
+            Ok(ReplyBody::Stored(FILE_BYTES.next_multiple_of(BLOCK_BYTES)))
+        }
+        Operation::ListStriped { after, .. } => {
+            let file = StripedFile {
+                object: FILE,
+                servers: vec![0],
+                lengths: vec![FILE_BYTES],
+            };
+            let files = Some(file).filter(|file| file.object > *after);
+            Ok(ReplyBody::StripedFiles {
+                files: files.into_iter().collect(),
+                end: true,
+            })
+        }
+        Operation::ListData { after, .. } => {
+            let datafiles = Some((FILE, FILE_BYTES)).filter(|(object, _)| object > after);
+            Ok(ReplyBody::Datafiles {
+                datafiles: datafiles.into_iter().collect(),
+                end: true,
+            })
+        }
+        Operation::RemoveOrphans { objects, .. } => Ok(ReplyBody::OrphansRemoved {
+            deleted: objects.len() as u64,
+            moved: 0,
         }),
-        Operation::ListData { .. } => Ok(ReplyBody::Datafiles {
-            datafiles: Vec::new(),
-            end: true,
+        Operation::Scrub { .. } => Ok(ReplyBody::Scrubbed {
+            next: None,
+            bytes: FILE_BYTES,
+            datafiles: 1,
+            faults: Vec::new(),
         }),
+        Operation::Clock => Ok(ReplyBody::Clock(Moment { boot: 1, at: 1 })),
+        Operation::MovePointer { step, .. } => Ok(ReplyBody::Pointer(moved(*step))),
+        Operation::TestLock { .. } => Ok(ReplyBody::LockHolder { holder: None }),
+        Operation::GetXattr { .. } => Ok(ReplyBody::Xattr(b"value".to_vec())),
+        Operation::KeepFiles { .. } => Ok(ReplyBody::Objects(Vec::new())),
         Operation::Check { .. } => Ok(ReplyBody::Checked {
             next: None,
             records: 0,
@@ -305,7 +377,92 @@ fn honest_result(operation: &Operation) -> Result<ReplyBody, Failure> {
         Operation::Exist { objects } => Ok(ReplyBody::Objects(objects.clone())),
         Operation::Paths { .. } => Ok(ReplyBody::Paths(Vec::new())),
         Operation::CheckData { .. } => Ok(ReplyBody::Faults(Vec::new())),
-        _ => Ok(ReplyBody::Done),
+        Operation::Rename { .. }
+        | Operation::Exchange { .. }
+        | Operation::Unlink { .. }
+        | Operation::RemoveDirectory { .. }
+        | Operation::SetXattr { .. }
+        | Operation::RemoveXattr { .. }
+        | Operation::Commit
+        | Operation::AddServer { .. }
+        | Operation::DrainServer { .. }
+        | Operation::AcceptServer { .. }
+        | Operation::EndSession
+        | Operation::Authorize
+        | Operation::EndCapabilities { .. }
+        | Operation::CancelAppend { .. }
+        | Operation::CheckTurn { .. }
+        | Operation::Lock { .. }
+        | Operation::Unlock { .. }
+        | Operation::CancelLock { .. }
+        | Operation::CloseFiles { .. }
+        | Operation::Seed { .. }
+        | Operation::TruncateData { .. }
+        | Operation::ReserveData { .. }
+        | Operation::Flush { .. }
+        | Operation::Remove { .. }
+        | Operation::AcceptData { .. }
+        | Operation::Enroll { .. } => Ok(ReplyBody::Done),
+    }
+}
+
+/// Where a pointer that stood at the front of its file stands then.
+fn moved(step: PointerStep) -> u64 {
+    match step {
+        PointerStep::Put(at) => at,
+        PointerStep::Add(_) | PointerStep::Get | PointerStep::End => 0,
+    }
+}
+
+/// A new pipe, socket or device.
+fn special(kind: Kind, device: u32) -> ReplyBody {
+    let object = ObjectId(7);
+    let body = Body::Special { kind, device };
+    ReplyBody::Node(Box::new(described(object, kind, 0, body)))
+}
+
+/// A striped file whose datafiles have not followed a truncation yet.
+fn truncating(object: ObjectId, to: u64) -> Option<ReplyBody> {
+    let mut node = node(object)?;
+    node.attributes.size = to;
+    if let Body::Striped {
+        version,
+        truncating,
+        lengths,
+        ..
+    } = &mut node.body
+    {
+        (*version, *truncating) = (1, Some(to));
+        lengths.clear();
+    }
+    Some(ReplyBody::Node(Box::new(node)))
+}
+
+/// A small file whose content has become a datafile.
+fn unstuffed(object: ObjectId) -> Option<ReplyBody> {
+    let mut node = node(object)?;
+    if let Body::Stuffed { distribution, .. } = node.body {
+        node.body = striped(distribution, node.attributes.size, false);
+    }
+    Some(ReplyBody::Node(Box::new(node)))
+}
+
+/// A small file with so many more bytes, and without its content.
+fn appended(mut node: Node, more: u64) -> ReplyBody {
+    node.attributes.size += more;
+    if let Body::Stuffed { content, .. } = &mut node.body {
+        *content = None;
+    }
+    ReplyBody::Node(Box::new(node))
+}
+
+fn striped(distribution: Distribution, len: u64, sparse: bool) -> Body {
+    Body::Striped {
+        distribution,
+        version: 0,
+        truncating: None,
+        lengths: vec![len],
+        sparse,
     }
 }
 
@@ -360,14 +517,8 @@ pub fn node(object: ObjectId) -> Option<Node> {
             1,
             Body::Directory(DistributionHint::default()),
         ),
-        FILE => {
-            let body = Body::Striped {
-                distribution,
-                version: 0,
-                truncating: None,
-                lengths: vec![FILE_BYTES],
-                sparse: false,
-            };
+        FILE | SPARSE => {
+            let body = striped(distribution, FILE_BYTES, object == SPARSE);
             (Kind::File, FILE_BYTES, body)
         }
         LINK => (Kind::SymbolicLink, 1, Body::Link(b"f".to_vec())),
@@ -381,6 +532,10 @@ pub fn node(object: ObjectId) -> Option<Node> {
         }
         _ => return None,
     };
+    Some(described(object, kind, size, body))
+}
+
+fn described(object: ObjectId, kind: Kind, size: u64, body: Body) -> Node {
     let attributes = Attributes {
         kind,
         mode: if kind == Kind::Directory {
@@ -396,12 +551,12 @@ pub fn node(object: ObjectId) -> Option<Node> {
         modified: Timestamp::default(),
         changed: Timestamp::default(),
     };
-    Some(Node {
+    Node {
         object,
         attributes,
         body,
         acl: None,
-    })
+    }
 }
 
 /// The result of a read of small data that states so many `bytes`, of a datafile of `size`, and carries `carried`.
@@ -447,5 +602,9 @@ pub fn greeting() -> Greeting {
     }
 }
 
+#[cfg(test)]
+mod lies;
+#[cfg(test)]
+mod samples;
 #[cfg(test)]
 mod tests;

@@ -23,7 +23,7 @@ use crate::formats::Formats;
 /// speaks.
 pub const FORMATS: Formats = Formats {
     lowest: 1,
-    highest: BROADCASTS_BY_ROOT,
+    highest: SHARED_STORED,
 };
 
 /// The lowest format in which processes handle files as this build does.
@@ -34,6 +34,9 @@ pub const FILES_AT_ONCE: u8 = 3;
 
 /// The lowest format in which long broadcasts on one host are sent to each process by the root.
 pub const BROADCASTS_BY_ROOT: u8 = 4;
+
+/// The lowest format in which a file's storage may keep its shared pointer, which may fail: all learn of that from the first process, whose step it is.
+pub const SHARED_STORED: u8 = 5;
 
 /// What builds speak that do not state it.
 const UNSTATED: Formats = Formats::only(1);

@@ -38,7 +38,7 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-pub use acl::{ACCESS_ACL, Acl, AclFault, AclKind, DEFAULT_ACL, MAX_ACL_ENTRIES};
+pub use acl::{ACCESS_ACL, Acl, AclFault, AclKind, DEFAULT_ACL, MAX_ACL_BYTES, MAX_ACL_ENTRIES};
 pub use caller::{Caller, NOBODY};
 pub use capability::{Capability, MAC_BYTES, Needs, PROOF_BYTES, Rights, SIGNED_BYTES};
 pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES};

@@ -31,13 +31,14 @@ use super::session::find;
 #[command(after_help = "Examples:
   causeway fs agent --config /etc/causeway.toml               # in the foreground, as of a service manager
   causeway fs agent --config /etc/causeway.toml --detach
-  kill -HUP $(pgrep -f 'causeway fs agent')                   # read the node's files again")]
+  kill -HUP PID                                               # read the node's files again; PID is shown by --detach and --json")]
 pub(crate) struct Arguments {
     /// The file system's configuration [default: $CAUSEWAY_CONFIG, ./causeway.toml,
     /// ./causeway-dev/causeway.toml]
     #[arg(long, short = 'C', value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Serve in the background, and end once the agent listens
+    /// Serve in the background, and end once the agent listens. Its log, which says why calls are refused, goes nowhere then: have a
+    /// service manager start it in the foreground to keep that
     #[arg(long)]
     detach: bool,
     /// Serve in the background: what a detached agent is started with

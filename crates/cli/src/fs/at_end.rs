@@ -107,11 +107,11 @@ pub(crate) type StoredAtEnd<Key, Known> = AtEnd<Key, Stored, RemoteName, (Node, 
 
 /// Carries out the steps deferred while copying into the file system, and makes metadata durable if
 /// `sync`. Returns how many of them failed.
-pub(crate) fn conclude_stored<Key: Eq + Hash, Known>(
+pub(crate) fn conclude_stored<'a, Key: Eq + Hash, Known>(
     client: &mut Client,
     at_end: StoredAtEnd<Key, Known>,
     (progress, lost): (&Progress, &Lost),
-    original: impl Fn(&Known) -> Original,
+    original: impl Fn(&Known) -> Original<'a>,
     sync: bool,
 ) -> u64 {
     let shared = std::cell::RefCell::new(client);

@@ -6,11 +6,9 @@ use std::time::Instant;
 use causeway_command::failure::{Failure, Outcome};
 use causeway_command::output::printable;
 use causeway_command::progress::Progress;
-use causeway_command::remote::base_name;
+use causeway_command::remote::{about, base_name};
 use causeway_fs::client::{Client, File};
-use causeway_wire::fs::{
-    Attributes, Kind, MAX_STUFFED_BYTES, Node, ObjectId, Place, Region, SetAttributes,
-};
+use causeway_wire::fs::{Kind, MAX_STUFFED_BYTES, Node, ObjectId, Place, Region, SetAttributes};
 use clap::Args;
 
 use crate::fs::at_end::{Stored, StoredAtEnd, conclude_stored};
@@ -26,7 +24,8 @@ use crate::fs::{partial, sparse};
 /// Copy files inside the file system
 ///
 /// A file is written under a temporary name beside its own, and replaces what has the name once it is
-/// whole and on the servers' disks. Holes stay holes, and names of one file are names of one copy.
+/// whole and on the servers' disks. Holes stay holes, and names of one file are names of one copy. A copy
+/// has the mode and the access control list of its original, but not the default list of a directory.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs cp /runs/42/a.bin /runs/43/
@@ -61,7 +60,7 @@ struct Job {
 }
 
 /// The steps that the thread that finds files defers to the end.
-type Later = StoredAtEnd<ObjectId, Attributes>;
+type Later = StoredAtEnd<ObjectId, Node>;
 
 struct Copy<'a> {
     progress: &'a Progress,
@@ -108,16 +107,19 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         &mut client,
         later,
         (&progress, &copy.lost),
-        |attributes| copy.original(attributes),
+        |node| copy.original(node),
         !copy.writing.no_sync,
     );
     conclude_copy(&session, &progress, started, failures, &copy.lost)
 }
 
 impl Copy<'_> {
-    fn original(&self, attributes: &Attributes) -> Original {
+    fn original(&self, node: &Node) -> Original<'_> {
+        let attributes = &node.attributes;
         Original {
             mode: attributes.mode,
+            acl: node.acl.clone(),
+            inherits: false,
             owner: (attributes.uid, attributes.gid),
             keep_owner: self.keep_owner,
             times: SetAttributes {
@@ -125,6 +127,7 @@ impl Copy<'_> {
                 modified: self.preserve.then_some(attributes.modified),
                 ..SetAttributes::default()
             },
+            lost: &self.lost,
         }
     }
 
@@ -178,18 +181,22 @@ impl Copy<'_> {
     ) -> Outcome {
         match visited.attributes.kind {
             Kind::Directory => {
+                // Listings do not say which list a directory has.
+                let from = client
+                    .stat_object(visited.object)
+                    .map_err(|error| about(visited.path, error))?;
                 // The directory is writable for its owner until its entries are copied.
-                let mode = visited.attributes.mode & 0o777 | 0o700;
+                let mode = self.original(&from).mode_without_list() & 0o777 | 0o700;
                 let node = to.make_directory(client, mode, None)?;
                 targets.push((node.object, to.path.clone()));
-                later.directory((node, visited.attributes, to.path));
+                later.directory((node, from, to.path));
                 self.progress.advance(0, 1);
             }
             _ if partial::is_partial(visited.name()) => Lost::add(&self.lost.unfinished),
             Kind::SymbolicLink => {
                 let node = Source::visited(visited).link(client)?;
                 let target = link_target(&node).unwrap_or_default();
-                store_link(client, &to, target, &self.original(&node.attributes))?;
+                store_link(client, &to, target, &self.original(&node))?;
                 self.progress.advance(0, 1);
             }
             Kind::File => {
@@ -219,7 +226,7 @@ impl Copy<'_> {
 
     fn copy(&self, worker: &mut Worker, job: &Job, mut source: File) -> Outcome {
         self.refuse_same(&mut worker.client, job, source.node.object)?;
-        let original = self.original(&source.node.attributes);
+        let original = self.original(&source.node);
         let (mut storing, size) = self.content(worker, job, &mut source, &original)?;
         storing.finish(&mut worker.client, &original, size, !self.writing.no_sync)?;
         if storing.foreign {
@@ -256,7 +263,7 @@ impl Copy<'_> {
         worker: &mut Worker,
         job: &Job,
         source: &mut File,
-        original: &Original,
+        original: &Original<'_>,
     ) -> Outcome<(Storing, u64)> {
         let (to, path) = (&job.to, job.from.shown());
         // A file whose first piece is no larger than this is small, and is read whole.

@@ -96,7 +96,7 @@ fn measure(
                     show(visited.path, sum);
                 }
                 if let Some(parent) = open.last_mut() {
-                    parent.bytes += sum.bytes;
+                    parent.bytes = parent.bytes.saturating_add(sum.bytes);
                     parent.files += sum.files;
                     parent.links += sum.links;
                     parent.directories += sum.directories + 1;
@@ -104,7 +104,7 @@ fn measure(
             }
             (kind, _) => {
                 if let Some(inside) = open.last_mut() {
-                    inside.bytes += visited.attributes.size;
+                    inside.bytes = inside.bytes.saturating_add(visited.attributes.size);
                     inside.files += u64::from(kind == Kind::File);
                     inside.links += u64::from(kind == Kind::SymbolicLink);
                 }

@@ -559,6 +559,7 @@ pub(crate) fn conclude_copy(
         "items": items, "bytes": bytes, "seconds": time.as_secs_f64(), "failures": failures,
         "skipped": Lost::count(&lost.skipped), "unfinished_skipped": Lost::count(&lost.unfinished),
         "extended_attributes_dropped": Lost::count(&lost.extended_attributes),
+        "access_control_lists_dropped": Lost::count(&lost.lists),
         "identity_bits_dropped": Lost::count(&lost.identity_bits),
         "attributes_not_set": Lost::count(&lost.attributes) }));
     conclude(failures)
@@ -573,6 +574,8 @@ pub(crate) struct Lost {
     pub(crate) unfinished: AtomicU64,
     /// Files with extended attributes, which are not copied.
     pub(crate) extended_attributes: AtomicU64,
+    /// Files and directories whose access control lists the destination cannot have.
+    pub(crate) lists: AtomicU64,
     /// Directories of other owners, and their files that were overwritten in place: their mode and times stayed.
     pub(crate) attributes: AtomicU64,
     /// Files whose set-user-ID or set-group-ID bits were left out, since the copy has another owner.
@@ -608,6 +611,11 @@ impl Lost {
             (
                 &self.extended_attributes,
                 "with extended attributes, which were not copied",
+            ),
+            (
+                &self.lists,
+                "with access control lists, which the destination cannot have: named users and groups get nothing by the copies, and \
+                 others no more than by the originals",
             ),
             (
                 &self.attributes,

@@ -124,8 +124,8 @@ impl Check<'_> {
         let mut after = None;
         loop {
             let batch = self.client.check_metadata(after.as_ref(), self.repair)?;
-            self.found.records += batch.records;
-            self.found.repaired += batch.repaired;
+            self.found.records = self.found.records.saturating_add(batch.records);
+            self.found.repaired = self.found.repaired.saturating_add(batch.repaired);
             for finding in batch.findings {
                 self.found.add(finding);
             }
@@ -177,7 +177,7 @@ impl Check<'_> {
         }
         for (object, bytes) in &orphans {
             self.found.orphans += 1;
-            self.found.orphan_bytes += bytes;
+            self.found.orphan_bytes = self.found.orphan_bytes.saturating_add(*bytes);
             let size = bytes_text(*bytes);
             self.found.add(format!(
                 "{name}: datafile {} ({size}) belongs to no file",
@@ -206,7 +206,10 @@ impl Check<'_> {
         for (objects, numbers) in [(known, numbers), (unknown, 0)] {
             for batch in objects.chunks(REMOVE_BATCH) {
                 let gone = self.client.remove_orphans(index, batch.to_vec(), numbers)?;
-                self.found.repaired += gone.deleted + gone.moved;
+                self.found.repaired = self
+                    .found
+                    .repaired
+                    .saturating_add(gone.deleted + gone.moved);
                 self.found.moved += gone.moved;
             }
         }

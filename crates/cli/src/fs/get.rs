@@ -11,10 +11,10 @@ use std::time::Instant;
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_command::output::{printable, write_stdout};
 use causeway_command::progress::Progress;
-use causeway_command::remote::{base_name, reading};
+use causeway_command::remote::{about, base_name, reading};
 use causeway_command::shutdown;
 use causeway_fs::client::{Client, File};
-use causeway_wire::fs::{Attributes, Kind, ObjectId};
+use causeway_wire::fs::{Attributes, Kind, Node, ObjectId};
 use clap::Args;
 use rustix::fs::OFlags;
 
@@ -33,7 +33,7 @@ use crate::fs::tree::{Visited, is_directory, link_target, refuse_equal_names};
 /// Copy files and directories out of the file system
 ///
 /// Directories are copied with everything in them: modes, modification times, symbolic links, hard
-/// links, holes; as root also owners. A file appears under its name only once it is complete, and symbolic
+/// links, holes, access control lists (but not default lists of directories); as root also owners. A file appears under its name only once it is complete, and symbolic
 /// links in the destination are never followed. `-` writes to standard output.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -90,7 +90,7 @@ struct FirstName {
 }
 
 /// The steps that the thread that finds files defers to the end.
-type Later = AtEnd<ObjectId, FirstName, Vec<u8>, (Vec<u8>, Attributes)>;
+type Later = AtEnd<ObjectId, FirstName, Vec<u8>, (Vec<u8>, Node)>;
 
 struct Get<'a> {
     progress: &'a Progress,
@@ -253,7 +253,8 @@ fn effective_ids() -> (u32, u32) {
 }
 
 impl Get<'_> {
-    fn wanted(&self, attributes: &Attributes) -> CopyAttributes {
+    fn wanted(&self, node: &Node) -> CopyAttributes<'_> {
+        let attributes = node.attributes;
         let original = (attributes.uid, attributes.gid);
         if !self.keep_owner
             && safe_mode(attributes.mode, original, effective_ids()) != attributes.mode
@@ -261,9 +262,11 @@ impl Get<'_> {
             Lost::add(&self.lost.identity_bits);
         }
         CopyAttributes {
-            attributes: *attributes,
+            attributes,
+            acl: node.acl.clone(),
             times: self.keep_times,
             owner: self.keep_owner,
+            lost: &self.lost,
         }
     }
 
@@ -307,7 +310,11 @@ impl Get<'_> {
             Kind::Directory if visited.leaving => Ok(()),
             Kind::Directory => {
                 self.tree.make_directory(below)?;
-                later.directory((below.to_vec(), visited.attributes));
+                // Listings do not say which list a directory has.
+                let node = client
+                    .stat_object(visited.object)
+                    .map_err(|error| about(visited.path, error))?;
+                later.directory((below.to_vec(), node));
                 self.progress.advance(0, 1);
                 Ok(())
             }
@@ -320,7 +327,7 @@ impl Get<'_> {
                 let target = link_target(&node)
                     .ok_or("the server sent no target")
                     .doing(|| format!("reading the link {}", printable(visited.path)))?;
-                make_link(&self.tree, below, target, &self.wanted(&node.attributes))?;
+                make_link(&self.tree, below, target, &self.wanted(&node))?;
                 self.progress.advance(0, 1);
                 Ok(())
             }
@@ -463,7 +470,7 @@ impl Get<'_> {
     }
 
     fn complete(&self, pending: &PendingFile, file: &File, first: Option<&FirstName>) -> Outcome {
-        pending.complete(&self.wanted(&file.node.attributes))?;
+        pending.complete(&self.wanted(&file.node))?;
         if let Some(first) = first {
             first.complete.store(true, Ordering::Release);
         }
@@ -481,14 +488,14 @@ impl Get<'_> {
                 true => make_hard_link(&self.tree, &first.below, below),
                 false => Err(first_name_failed(&self.tree.shown(below))),
             },
-            |(below, attributes)| {
+            |(below, node)| {
                 let finished = self.tree.open_below(&below, flags).and_then(|directory| {
                     let owner = Known::of(&directory)?.uid;
                     if !self.keep_owner && owner != rustix::process::geteuid().as_raw() {
                         Lost::add(&self.lost.attributes);
                         return Ok(());
                     }
-                    self.wanted(&attributes).apply_to(&directory)
+                    self.wanted(&node).apply_to(&directory)
                 });
                 finished.doing(|| format!("finishing {}", self.tree.shown(&below)))
             },

@@ -13,13 +13,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_command::shutdown;
-use causeway_wire::fs::{SetAttributes, Timestamp};
+use causeway_wire::fs::{ACCESS_ACL, Acl, SetAttributes, Timestamp};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, Uid,
 };
 use rustix::io::Errno;
 
-use crate::fs::partial;
+use crate::fs::engine::Lost;
+use crate::fs::{lists, partial};
 
 /// Longest path that is passed to the kernel at once; longer ones are walked in pieces.
 const PIECE_OF_PATH_BYTES: usize = 2048;
@@ -27,7 +28,7 @@ const PIECE_OF_PATH_BYTES: usize = 2048;
 const ATTEMPTS: usize = 64;
 
 /// Attributes of a local file.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Known {
     /// The kind of the file.
     pub(crate) kind: FileType,
@@ -45,6 +46,8 @@ pub(crate) struct Known {
     pub(crate) size: u64,
     /// Whether it occupies less than its size: it has holes.
     pub(crate) sparse: bool,
+    /// Its access control list, as far as it has been read.
+    pub(crate) acl: Option<Box<Acl>>,
     accessed: Timestamp,
     modified: Timestamp,
 }
@@ -68,6 +71,7 @@ impl Known {
                 .unwrap_or(0)
                 .saturating_mul(512)
                 < size,
+            acl: None,
             accessed: time(stat.st_atime, stat.st_atime_nsec),
             modified: time(stat.st_mtime, stat.st_mtime_nsec),
         }
@@ -76,6 +80,14 @@ impl Known {
     /// The attributes of an open file.
     pub(crate) fn of(file: impl AsFd) -> std::io::Result<Self> {
         Ok(Self::new(&rustix::fs::fstat(file)?))
+    }
+
+    /// The same with its access control list.
+    pub(crate) fn with_list(file: impl AsFd) -> std::io::Result<Self> {
+        Ok(Self {
+            acl: lists::read_local(&file)?,
+            ..Self::of(file)?
+        })
     }
 
     /// The times that a copy of it gets, or none.
@@ -211,7 +223,7 @@ impl Tree {
     pub(crate) fn open_source(&self, below: &[u8]) -> std::io::Result<(LocalFile, Known)> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = self.open_below(below, flags | OFlags::NOCTTY)?;
-        let known = Known::of(&file)?;
+        let known = Known::with_list(&file)?;
         Ok((LocalFile::from(file), known))
     }
 
@@ -225,7 +237,7 @@ impl Tree {
         let doing = || format!("reading {}", self.shown(below));
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = self.open_below(below, flags).doing(doing)?;
-        let known = Known::of(&directory).doing(doing)?;
+        let known = Known::with_list(&directory).doing(doing)?;
         for entry in rustix::fs::Dir::read_from(&directory).doing(doing)? {
             let entry = entry.doing(doing)?;
             match entry.file_name().to_bytes() {
@@ -278,17 +290,21 @@ fn beneath(directory: impl AsFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, 
 }
 
 /// The attributes of a copy on this machine.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CopyAttributes {
+#[derive(Debug)]
+pub(crate) struct CopyAttributes<'a> {
     /// Mode, owner, group and times.
     pub(crate) attributes: causeway_wire::fs::Attributes,
+    /// The access control list, if the original has one.
+    pub(crate) acl: Option<Box<Acl>>,
     /// Whether the copy gets the times.
     pub(crate) times: bool,
     /// Whether the copy gets owner and group.
     pub(crate) owner: bool,
+    /// Where lists are counted that copies cannot have.
+    pub(crate) lost: &'a Lost,
 }
 
-impl CopyAttributes {
+impl CopyAttributes<'_> {
     fn timestamps(&self) -> Timestamps {
         let time = |time: Timestamp| Timespec {
             tv_sec: time.seconds,
@@ -316,8 +332,9 @@ impl CopyAttributes {
             rustix::fs::fchown(&file, uid, gid)?;
         }
         let there = Known::of(&file)?;
+        let list = (self.acl.as_deref(), self.attributes.mode);
         let mode = safe_mode(
-            self.attributes.mode,
+            lists::set_local(&file, list, self.lost)?,
             (self.attributes.uid, self.attributes.gid),
             (there.uid, there.gid),
         );
@@ -401,7 +418,7 @@ impl PendingFile {
     }
 
     /// Sets the file's attributes and renames it to its final name.
-    pub(crate) fn complete(&self, wanted: &CopyAttributes) -> Outcome {
+    pub(crate) fn complete(&self, wanted: &CopyAttributes<'_>) -> Outcome {
         let doing = || format!("finishing {}", self.shown);
         wanted.apply_to(&self.file).doing(doing)?;
         let (from, to) = (
@@ -461,7 +478,7 @@ pub(crate) fn make_link(
     tree: &Tree,
     below: &[u8],
     target: &[u8],
-    wanted: &CopyAttributes,
+    wanted: &CopyAttributes<'_>,
 ) -> Outcome {
     make_and_rename(tree, below, |directory, name| {
         rustix::fs::symlinkat(OsStr::from_bytes(target), directory, name)?;
@@ -484,7 +501,7 @@ pub(crate) fn make_hard_link(tree: &Tree, first: &[u8], below: &[u8]) -> Outcome
 }
 
 /// Whether a file has extended attributes that a copy will lack. The label that a security module gives
-/// to every file does not count.
+/// to every file does not count, nor does its access control list.
 pub(crate) fn has_extended_attributes(file: impl AsFd) -> bool {
     let mut names = [0_u8; 4096];
     match rustix::fs::flistxattr(&file, &mut names) {
@@ -492,7 +509,7 @@ pub(crate) fn has_extended_attributes(file: impl AsFd) -> bool {
             .get(..count)
             .unwrap_or_default()
             .split(|byte| *byte == 0)
-            .any(|name| !name.is_empty() && name != b"security.selinux"),
+            .any(|name| !name.is_empty() && name != b"security.selinux" && name != ACCESS_ACL),
         // The file system has no extended attributes.
         Err(Errno::OPNOTSUPP) => false,
         // There are more names than fit, or they cannot be listed: the copy may lack some.
@@ -562,8 +579,10 @@ mod tests {
             };
             let wanted = CopyAttributes {
                 attributes,
+                acl: None,
                 times: true,
                 owner: false,
+                lost: &Lost::default(),
             };
             wanted.apply_to(&file).unwrap();
             Known::of(&file).unwrap().mode

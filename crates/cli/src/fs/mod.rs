@@ -5,7 +5,7 @@
 //! defer to the end; [`tree`] walks directories of the file system and [`local`] those of this
 //! machine, each by object number or descriptor and not by path; [`mod@source`] reads files that
 //! other clients may replace meanwhile; [`partial`] handles files that are not complete yet,
-//! [`store`] completes one, [`small`] many small ones at once; [`sparse`] finds holes; then one
+//! [`store`] completes one, [`small`] many small ones at once; [`lists`] keeps access control lists; [`sparse`] finds holes; then one
 //! module per verb.
 
 mod agent;
@@ -32,6 +32,7 @@ mod fsck;
 mod get;
 pub(crate) mod init;
 mod links;
+mod lists;
 mod ls;
 pub(crate) mod mkdir;
 mod mount;

@@ -31,7 +31,7 @@ use crate::fs::{partial, sparse};
 /// Copy local files and directories into the file system
 ///
 /// Directories are copied with everything in them: modes, modification times, symbolic links, hard
-/// links, holes; as root also owners. A file is written under a temporary name beside its own, and
+/// links, holes, access control lists (but not default lists of directories); as root also owners. A file is written under a temporary name beside its own, and
 /// replaces what has the name once it is whole and on the servers' disks. `-` reads standard input.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -250,7 +250,7 @@ impl Source {
             Self::Named(path) => {
                 let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
                 let file = rustix::fs::openat(CWD, path, flags, Mode::empty()).doing(doing)?;
-                let known = Known::of(&file).doing(doing)?;
+                let known = Known::with_list(&file).doing(doing)?;
                 (LocalFile::from(file), known)
             }
         };
@@ -323,8 +323,9 @@ impl Finder<'_, '_> {
     ) -> Outcome {
         let doing = || format!("reading {}", tree.shown(below));
         let mode = tree.known(below).doing(doing)?.mode;
-        // The directory is writable for its owner until its entries are copied.
-        let node = to.make_directory(self.client, mode & 0o777 | 0o700, self.put.distribution)?;
+        // The directory is writable for its owner until its entries are copied. Of a directory with a list, the mode's group digit is
+        // no permission of the group: it gets its own at the end.
+        let node = to.make_directory(self.client, mode & 0o707 | 0o700, self.put.distribution)?;
         self.put.progress.advance(0, 1);
         let (known, extended) = tree.each_name(below, |name| {
             let mut path = below.to_vec();
@@ -425,7 +426,8 @@ impl Finder<'_, '_> {
         let (source, known) = source.open()?;
         let original = put.original(&known);
         let mut storing = put.writing.begin(client, to, &original, put.distribution)?;
-        if let Err(failure) = storing.reserve(client, known.size) {
+        let (size, sparse) = (known.size, known.sparse);
+        if let Err(failure) = storing.reserve(client, size) {
             storing.discard(client);
             return Err(failure);
         }
@@ -438,10 +440,10 @@ impl Finder<'_, '_> {
             countdown: Countdown::new(),
             first,
         });
-        let data = |from| match known.sparse {
-            true => sparse::stored_behind(&shared.source, from, known.size)
+        let data = |from| match sparse {
+            true => sparse::stored_behind(&shared.source, from, size)
                 .doing(|| "looking for holes in the local file".to_owned()),
-            false => Ok(Some((from, known.size))),
+            false => Ok(Some((from, size))),
         };
         let left_out = |holes| self.put.progress.advance(holes, 0);
         let job = |from, to| Job::Part {
@@ -450,7 +452,7 @@ impl Finder<'_, '_> {
             to,
         };
         self.queue
-            .push_parts(known.size, &shared.countdown, data, left_out, job);
+            .push_parts(size, &shared.countdown, data, left_out, job);
         Ok(())
     }
 
@@ -460,9 +462,12 @@ impl Finder<'_, '_> {
         let caller = rustix::process::geteuid().as_raw();
         let original = Original {
             mode: 0o644,
+            acl: None,
+            inherits: true,
             owner: (caller, rustix::process::getegid().as_raw()),
             keep_owner: false,
             times: SetAttributes::default(),
+            lost: &put.lost,
         };
         let mut bytes = vec![0; PIECE_BYTES];
         let mut got = fill(&mut input, &mut bytes).doing(|| what.to_owned())?;
@@ -505,12 +510,15 @@ impl Finder<'_, '_> {
 }
 
 impl Put<'_> {
-    fn original(&self, known: &Known) -> Original {
+    fn original(&self, known: &Known) -> Original<'_> {
         Original {
             mode: known.mode,
+            acl: known.acl.clone(),
+            inherits: false,
             owner: (known.uid, known.gid),
             keep_owner: self.keep_owner,
             times: known.times(self.keep_times),
+            lost: &self.lost,
         }
     }
 
@@ -606,7 +614,7 @@ impl Put<'_> {
     }
 
     /// Reads a small file whole, and whether it has extended attributes; returns `None` if the file has grown.
-    fn read_small(&self, file: &Small) -> Outcome<Option<(SmallFile, bool)>> {
+    fn read_small(&self, file: &Small) -> Outcome<Option<(SmallFile<'_>, bool)>> {
         let (source, known) = file.source.open()?;
         let content =
             read_up_to(&source, MAX_STUFFED_BYTES + 1).doing(|| "reading it".to_owned())?;

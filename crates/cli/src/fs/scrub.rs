@@ -10,7 +10,7 @@ use causeway_command::progress::Progress;
 use causeway_fs::client::{Client, ServerFault};
 use causeway_report::style::{Style, paint};
 use causeway_report::units::{bytes_text, count_text, parse_bytes};
-use causeway_wire::fs::{DataFault, ObjectId};
+use causeway_wire::fs::{DataFault, ObjectId, ScrubPosition};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -174,17 +174,17 @@ fn lost(session: &Session, servers: &[usize]) -> Outcome<Findings> {
 fn scrub(
     session: &Session,
     server: usize,
-    mut restart: bool,
+    restart: bool,
     rate: u64,
     result: &Mutex<Findings>,
     progress: &Progress,
 ) -> Outcome {
     let mut client = session.client()?;
     let step_bytes = (rate / 4).clamp(STEP_BYTES.0, STEP_BYTES.1);
+    let mut from = restart.then_some(ScrubPosition::FRONT);
     loop {
         let began = Instant::now();
-        let step = client.scrub(server, restart, step_bytes)?;
-        restart = false;
+        let step = client.scrub(server, from, step_bytes)?;
         let faults = step.faults.into_iter();
         let faults = faults.map(|fault| ServerFault { server, fault }).collect();
         // Damage to a file that was removed or replaced meanwhile does not matter.
@@ -192,17 +192,18 @@ fn scrub(
         found.retain(|named| named.raw_path.is_some());
         {
             let mut result = result.lock().unwrap_or_else(PoisonError::into_inner);
-            result.bytes += step.bytes;
-            result.datafiles += step.datafiles;
+            result.bytes = result.bytes.saturating_add(step.bytes);
+            result.datafiles = result.datafiles.saturating_add(step.datafiles);
             found.retain(|Named { server, fault, .. }| {
                 !result.lost.contains(&(*server, fault.object, fault.offset))
             });
             result.add(found);
         }
         progress.advance(step.bytes, step.datafiles);
-        if step.end {
+        if step.next.is_none() {
             return Ok(());
         }
+        from = step.next;
         let least = Duration::from_secs_f64(step.bytes as f64 / rate as f64);
         std::thread::sleep(least.saturating_sub(began.elapsed()));
     }

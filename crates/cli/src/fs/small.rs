@@ -6,6 +6,7 @@
 
 use causeway_command::failure::Outcome;
 use causeway_command::remote::{exists_already, is_gone};
+use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions};
 use causeway_wire::fs::{DistributionHint, Errno, Node};
 
@@ -14,11 +15,11 @@ use crate::fs::store::{Original, is_a_directory, missing_attributes};
 use crate::fs::tree::RemoteName;
 
 /// A small file to store.
-pub(crate) struct SmallFile {
+pub(crate) struct SmallFile<'a> {
     /// Its name.
     pub(crate) to: RemoteName,
     /// Attributes of the copy.
-    pub(crate) original: Original,
+    pub(crate) original: Original<'a>,
     /// At most [`causeway_wire::fs::MAX_STUFFED_BYTES`].
     pub(crate) content: Vec<u8>,
 }
@@ -27,7 +28,7 @@ pub(crate) struct SmallFile {
 struct Made<'a> {
     /// Its index among the files.
     place: usize,
-    file: &'a SmallFile,
+    file: &'a SmallFile<'a>,
     node: Node,
     /// Its temporary name, unless it was made under its own.
     partial: Option<Partial>,
@@ -36,7 +37,7 @@ struct Made<'a> {
 /// Stores files, replacing existing entries with their names. Returns the result of each, in order.
 pub(crate) fn store_many(
     client: &mut Client,
-    files: &[SmallFile],
+    files: &[SmallFile<'_>],
     distribution: Option<DistributionHint>,
 ) -> Vec<Outcome<Node>> {
     let mut results = Results::with_capacity(files.len());
@@ -50,7 +51,7 @@ pub(crate) fn store_many(
 /// The results of files, by their indices.
 type Results = Vec<(usize, Outcome<Node>)>;
 
-fn options(file: &SmallFile, distribution: Option<DistributionHint>) -> CreateOptions {
+fn options(file: &SmallFile<'_>, distribution: Option<DistributionHint>) -> CreateOptions {
     CreateOptions {
         exclusive: true,
         mode: file.original.first_mode(),
@@ -62,7 +63,7 @@ fn options(file: &SmallFile, distribution: Option<DistributionHint>) -> CreateOp
 /// Makes files under their own names, and under temporary ones if their own exist.
 fn make<'a>(
     client: &mut Client,
-    files: &'a [SmallFile],
+    files: &'a [SmallFile<'a>],
     distribution: Option<DistributionHint>,
     results: &mut Results,
 ) -> Vec<Made<'a>> {
@@ -120,28 +121,41 @@ fn set_attributes<'a>(
 ) -> Vec<Made<'a>> {
     let (mut complete, mut incomplete, mut sets) = (Vec::new(), Vec::new(), Vec::new());
     for made in made {
-        match missing_attributes(&made.file.original, &made.node) {
-            None => complete.push(made),
-            Some(set) => {
+        match missing_attributes(client, &made.file.original, &made.node) {
+            Ok(None) => complete.push(made),
+            Ok(Some(set)) => {
                 sets.push((made.node.object, set));
                 incomplete.push(made);
             }
+            Err(error) => complete.extend(abandon(client, made, error, results)),
         }
     }
     let set = client.set_attributes_many(sets);
     for (made, set) in incomplete.into_iter().zip(set) {
         match set {
-            Err(error) if !is_gone(&error) => {
-                if let Some(partial) = &made.partial {
-                    partial.discard(client);
-                }
-                results.push((made.place, Err(made.file.to.failure(error))));
-            }
-            // A file that another client has replaced already needs nothing more.
-            _ => complete.push(made),
+            Ok(_) => complete.push(made),
+            Err(error) => complete.extend(abandon(client, made, error, results)),
         }
     }
     complete
+}
+
+/// Removes a file whose attributes could not be set, and notes the failure. A file that another client has replaced already needs
+/// nothing more: that one is returned.
+fn abandon<'a>(
+    client: &mut Client,
+    made: Made<'a>,
+    error: Error,
+    results: &mut Results,
+) -> Option<Made<'a>> {
+    if is_gone(&error) {
+        return Some(made);
+    }
+    if let Some(partial) = &made.partial {
+        partial.discard(client);
+    }
+    results.push((made.place, Err(made.file.to.failure(error))));
+    None
 }
 
 /// Renames files with temporary names to their own.

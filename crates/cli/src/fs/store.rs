@@ -5,12 +5,15 @@
 use causeway_command::failure::{Failure, Outcome};
 use causeway_command::output::printable;
 use causeway_command::remote::{exists_already, reading};
+use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions, File};
 use causeway_wire::fs::{
-    Attributes, Body, DistributionHint, Kind, MAX_STUFFED_BYTES, Node, ObjectId, SetAttributes,
+    Acl, Attributes, Body, DistributionHint, Kind, MAX_STUFFED_BYTES, Node, ObjectId, SetAttributes,
 };
 use clap::Args;
 
+use crate::fs::engine::Lost;
+use crate::fs::lists::{mode_without, set_list};
 use crate::fs::local::safe_mode;
 use crate::fs::partial::Partial;
 use crate::fs::tree::RemoteName;
@@ -29,35 +32,46 @@ pub(crate) struct Writing {
 
 /// The file of which a copy is made, as far as the copy should match it.
 #[derive(Debug, Clone)]
-pub(crate) struct Original {
-    /// Permission bits.
+pub(crate) struct Original<'a> {
+    /// Permission bits; with a list, its mask is the group's digit.
     pub(crate) mode: u16,
+    /// Its access control list, if that says more than the mode.
+    pub(crate) acl: Option<Box<Acl>>,
+    /// Whether there is no original, and the copy keeps the list that it has got from its directory.
+    pub(crate) inherits: bool,
     /// Owner and group.
     pub(crate) owner: (u32, u32),
     /// Whether the copy gets owner and group too: only root can set them.
     pub(crate) keep_owner: bool,
     /// Times to set.
     pub(crate) times: SetAttributes,
+    /// Where lists are counted that copies cannot have.
+    pub(crate) lost: &'a Lost,
 }
 
-impl Original {
-    /// The attributes to set on a copy that has these now.
-    pub(crate) fn set(&self, copy: &Attributes) -> SetAttributes {
+impl Original<'_> {
+    /// The attributes to set on a copy that has these now, with this mode.
+    fn set(&self, copy: &Attributes, mode: u16) -> SetAttributes {
         let (uid, gid) = match self.keep_owner {
             true => self.owner,
             false => (copy.uid, copy.gid),
         };
         SetAttributes {
-            mode: Some(safe_mode(self.mode, self.owner, (uid, gid))),
+            mode: Some(safe_mode(mode, self.owner, (uid, gid))),
             uid: (uid != copy.uid).then_some(uid),
             gid: (gid != copy.gid).then_some(gid),
             ..self.times.clone()
         }
     }
 
-    /// The mode with which a copy is made, before its owner is set.
+    /// The mode with which a copy is made, before its list and its owner are set.
     pub(crate) fn first_mode(&self) -> u16 {
-        self.mode & 0o1777
+        self.mode_without_list() & 0o1777
+    }
+
+    /// The mode that gives nobody more than the original does, for a copy without its list.
+    pub(crate) fn mode_without_list(&self) -> u16 {
+        mode_without(self.mode, self.acl.as_deref())
     }
 }
 
@@ -77,22 +91,33 @@ pub(crate) fn is_foreign(copy: &Attributes) -> bool {
     !caller.is_root() && caller.as_raw() != copy.uid
 }
 
-/// The attributes that a copy lacks of its original.
-pub(crate) fn missing_attributes(original: &Original, copy: &Node) -> Option<SetAttributes> {
-    let mut set = original.set(&copy.attributes);
+/// Gives a copy the list of its original. Returns the attributes that it lacks then.
+pub(crate) fn missing_attributes(
+    client: &mut Client,
+    original: &Original<'_>,
+    copy: &Node,
+) -> Result<Option<SetAttributes>, Error> {
     if copy.attributes.kind == Kind::SymbolicLink {
-        set.mode = None;
+        let set = SetAttributes {
+            mode: None,
+            ..original.set(&copy.attributes, original.mode)
+        };
+        return Ok(changes(&set, &copy.attributes).then_some(set));
     }
-    changes(&set, &copy.attributes).then_some(set)
+    let listed = set_list(client, copy, original)?;
+    let set = original.set(&copy.attributes, listed.mode);
+    // The list has set the mode, perhaps without the bit that sets the group ID.
+    Ok((listed.is_changed || changes(&set, &copy.attributes)).then_some(set))
 }
 
 /// Sets the attributes that a copy with this path lacks of its original.
 pub(crate) fn set_copy_attributes(
     client: &mut Client,
     (copy, path): (&Node, &[u8]),
-    original: &Original,
+    original: &Original<'_>,
 ) -> Outcome {
-    if let Some(set) = missing_attributes(original, copy) {
+    let missing = missing_attributes(client, original, copy);
+    if let Some(set) = missing.map_err(|error| reading(path, error))? {
         client
             .set_attributes(copy.object, set)
             .map_err(|error| reading(path, error))?;
@@ -104,7 +129,7 @@ pub(crate) fn set_copy_attributes(
 fn set_current_attributes(
     client: &mut Client,
     (copy, path): (&Node, &[u8]),
-    original: &Original,
+    original: &Original<'_>,
 ) -> Outcome {
     match set_copy_attributes(client, (copy, path), original) {
         Err(failure) if failure.gone => Ok(()),
@@ -130,7 +155,7 @@ impl Writing {
         self,
         client: &mut Client,
         to: &RemoteName,
-        original: &Original,
+        original: &Original<'_>,
         distribution: Option<DistributionHint>,
         content: Vec<u8>,
     ) -> Outcome<Storing> {
@@ -157,7 +182,7 @@ impl Writing {
         self,
         client: &mut Client,
         to: &RemoteName,
-        original: &Original,
+        original: &Original<'_>,
         distribution: Option<DistributionHint>,
     ) -> Outcome<Storing> {
         let mut options = CreateOptions {
@@ -262,7 +287,7 @@ impl Storing {
     pub(crate) fn finish(
         &mut self,
         client: &mut Client,
-        original: &Original,
+        original: &Original<'_>,
         size: u64,
         sync: bool,
     ) -> Outcome {
@@ -276,7 +301,7 @@ impl Storing {
     fn try_finish(
         &mut self,
         client: &mut Client,
-        original: &Original,
+        original: &Original<'_>,
         size: u64,
         sync: bool,
     ) -> Outcome {
@@ -311,7 +336,7 @@ pub(crate) fn store_link(
     client: &mut Client,
     to: &RemoteName,
     target: &[u8],
-    original: &Original,
+    original: &Original<'_>,
 ) -> Outcome {
     match client.symbolic_link(target, to.place()) {
         Ok(node) => return set_current_attributes(client, (&node, &to.path), original),

@@ -9,6 +9,7 @@ mod full;
 mod help;
 mod holes;
 mod liars;
+mod lists;
 mod many;
 mod mount;
 mod nodes;

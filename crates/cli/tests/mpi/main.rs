@@ -6,6 +6,7 @@ mod files;
 mod installed;
 mod observed;
 mod opening;
+mod pointers;
 mod starting;
 mod windows;
 

@@ -22,12 +22,13 @@ use causeway_mpi::status::Status;
 /// The variable by which a process knows that it is a rank of the program: the formats that rank 1 speaks, or nothing if those are all.
 const PROGRAM: &str = "CAUSEWAY_TEST_OPENING";
 /// What each rank that has done everything prints.
-const DONE: &str = "all files are as expected";
+pub(crate) const DONE: &str = "all files are as expected";
 
 /// Lengths of descriptions: 464 bytes go with the numbers of the first process, more by themselves.
 const LENGTHS: [usize; 7] = [0, 1, 463, 464, 465, 5000, 300_000];
 
-struct Rank(Process);
+/// A rank of a test's own program.
+pub(crate) struct Rank(pub(crate) Process);
 
 impl Caller for Rank {
     fn with<R>(&mut self, step: impl FnOnce(&mut Process) -> Result<R>) -> Result<R> {
@@ -45,7 +46,7 @@ impl Caller for Rank {
 
 impl Rank {
     /// A collective operation of the program on all its processes: each sends a number.
-    fn gather(&mut self, number: i64) -> Vec<i64> {
+    pub(crate) fn gather(&mut self, number: i64) -> Vec<i64> {
         let bytes = |value: i64| OwnedBuffer::bytes(Memory::from_vec(value.to_ne_bytes().into()));
         let size = self
             .0
@@ -267,6 +268,16 @@ fn is_the_program_that_opens_files() {
 
 /// Runs the program, with rank 1 speaking these formats.
 fn run(processes: u32, formats: &str) {
+    let test = "opening::is_the_program_that_opens_files";
+    run_ranks((processes, formats), test, &[(PROGRAM, formats)]);
+}
+
+/// Runs a test of this program as ranks, rank 1 of which speaks these formats, or all if there are none. Each has to print [`DONE`].
+pub(crate) fn run_ranks(
+    (processes, formats): (u32, &str),
+    test: &str,
+    environment: &[(&str, &str)],
+) {
     let this = std::env::current_exe().expect("this test");
     let script = "[ \"$PMI_RANK\" != 1 ] || [ -z \"$0\" ] || export CAUSEWAY_MPI_FORMATS=\"$0\"; exec \"$@\"";
     let output = Command::new("timeout")
@@ -282,12 +293,8 @@ fn run(processes: u32, formats: &str) {
             formats,
         ])
         .arg(this)
-        .args([
-            "opening::is_the_program_that_opens_files",
-            "--exact",
-            "--nocapture",
-        ])
-        .env(PROGRAM, formats)
+        .args([test, "--exact", "--nocapture"])
+        .envs(environment.iter().copied())
         .output()
         .expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout);

@@ -97,6 +97,8 @@ static void special(cwfs_t *fs) {
     CHECK_IS(cwfs_mknod(fs, "/x", S_IFIFO | 0600, 5), -EINVAL);
     CHECK_IS(cwfs_device(fs, "/pipe"), -ENODEV);
     CHECK_IS(cwfs_open(fs, &file, "/pipe", O_RDONLY, 0), -ENXIO);
+    CHECK_IS(cwfs_open(fs, &file, "/pipe", O_WRONLY | O_CREAT, 0644), -ENXIO);
+    CHECK_IS(cwfs_open(fs, &file, "/pipe", O_WRONLY | O_CREAT | O_EXCL, 0644), -EEXIST);
     CHECK_IS(cwfs_unlink(fs, "/pipe"), 0);
     if (geteuid() == 0) {
         CHECK_IS(cwfs_mknod(fs, "/device", S_IFCHR | 0600, 0x103), 0);

@@ -10,15 +10,15 @@ use std::time::Instant;
 
 use causeway_bmi::Memory;
 use causeway_sys::memory::with_foreign_read_only;
-use causeway_wire::fs::{Errno, MAX_STUFFED_BYTES, Operation, Region, ReplyBody};
+use causeway_wire::fs::{Errno, MAX_STUFFED_BYTES, Operation, Region};
 
-use super::call_error::{CallError, done, object_name, take_reply};
+use super::call_error::{CallError, done, object_name};
 use super::connection::Client;
 use super::file::File;
 use super::io::{Form, check_end, in_rounds, keeps_changing};
 use super::nodes::{consistent, node};
 use super::transfer::{IoKind, IoList};
-use super::turn::HeldTurn;
+use super::turn::{HeldTurn, TurnWait};
 use crate::Error;
 
 impl Client {
@@ -77,9 +77,9 @@ impl Client {
         let deadline = Instant::now() + self.rpc.timeout;
         loop {
             let end = match self.form(file)? {
-                Form::Striped(_) => self.append_striped(file, memory, len)?,
+                Form::Striped(_) => self.append_striped(file, memory, len, deadline)?,
                 Form::Stuffed { moving: false } if len <= MAX_STUFFED_BYTES as u64 => {
-                    self.append_stuffed(file, memory)?
+                    self.append_stuffed(file, memory, len)?
                 }
                 Form::Stuffed { .. } => {
                     self.unstuff(file)?;
@@ -100,6 +100,7 @@ impl Client {
         &mut self,
         file: &mut File,
         memory: &[Memory],
+        len: u64,
     ) -> Result<Option<u64>, CallError> {
         let object = file.node.object;
         self.will_change(file, &[self.metadata])?;
@@ -110,7 +111,13 @@ impl Client {
         {
             Ok(node) => {
                 file.update_node(node)?;
-                Ok(Some(file.node.attributes.size))
+                let end = file.node.attributes.size;
+                if end < len {
+                    let text =
+                        format!("the metadata server says that {len} bytes end at byte {end}");
+                    return Err(CallError::local(Errno::EPROTO, text));
+                }
+                Ok(Some(end))
             }
             Err(error) if matches!(error.errno, Errno::NOT_STUFFED | Errno::MOVING) => {
                 self.refresh_node(file)?;
@@ -130,15 +137,20 @@ impl Client {
         file: &mut File,
         memory: &[Memory],
         len: u64,
+        deadline: Instant,
     ) -> Result<Option<u64>, CallError> {
         let object = file.node.object;
-        let connections = self.rpc.connections();
-        let reply = match self.query(Operation::BeginAppend { object }) {
-            // Others had their turns for as long as one request may wait.
-            Err(error) if error.errno == Errno::EAGAIN => return Ok(None),
-            reply => reply?,
+        let mut wait = TurnWait::default();
+        let (connections, (turn, node)) = loop {
+            let connections = self.rpc.connections();
+            if let Some(turn) = self.ask_for_turn(object, &mut wait)? {
+                break (connections, turn);
+            }
+            if Instant::now() >= deadline {
+                let text = "others have had their turns to append to the file for all of the time-out; try again";
+                return Err(self.rpc.error_at(self.metadata, Errno::ETIMEDOUT, text));
+            }
         };
-        let (turn, node) = take_reply!(reply, ReplyBody::Turn { turn, node } => (turn, *node))?;
         file.update_node(consistent(node)?)?;
         let held = HeldTurn {
             number: turn,

@@ -7,17 +7,19 @@
 //! lost, fails, and what it has written by then may be seen.
 
 use causeway_bmi::Memory;
-use causeway_wire::fs::formats::{POINTERS, lacking_text};
-use causeway_wire::fs::{Body, Errno, Operation, Region, ReplyBody};
+use causeway_wire::fs::{Body, Errno, Operation, Region};
 
-use super::call_error::{CallError, done, object_name, take_reply};
+use super::call_error::{CallError, done, object_name};
 use super::connection::Client;
 use super::file::File;
 use super::io::{FORM_CHANGES, Form, check_list, in_rounds, keeps_changing};
 use super::nodes::consistent;
 use super::transfer::{IoKind, IoList};
-use super::turn::HeldTurn;
+use super::turn::{HeldTurn, TurnWait};
 use crate::Error;
+
+/// The number of no turn.
+const NO_TURN: u64 = 0;
 
 /// A client's turn to access a file. It is given back with [`Client::end_atomic`] or [`Client::cancel_atomic`].
 pub struct AtomicAccess {
@@ -27,10 +29,16 @@ pub struct AtomicAccess {
 }
 
 impl Client {
-    /// Waits for the turn to access a file, for as long as others have theirs. The caller must be allowed to write the file. A client has
-    /// one turn at a time: another one that it had, of any file, is lost.
-    pub fn begin_atomic(&mut self, file: &mut File) -> Result<AtomicAccess, Error> {
-        self.wait_for_turn(file)
+    /// Asks for the turn to access a file, and waits for it for a part of the time-out. Returns nothing if others still have theirs: the caller is
+    /// to ask again at once, with the same `wait`, which is [`TurnWait::default`] the first time. The server keeps its place in the order meanwhile,
+    /// and other threads get at the client between the two. The caller must be allowed to write the file. A client has one turn at a time:
+    /// another one that it had, of any file, is lost.
+    pub fn begin_atomic(
+        &mut self,
+        file: &mut File,
+        wait: &mut TurnWait,
+    ) -> Result<Option<AtomicAccess>, Error> {
+        self.try_begin(file, wait)
             .map_err(|error| error.during("access in turn", &object_name(file.node.object)))
     }
 
@@ -78,7 +86,7 @@ impl Client {
 
     /// Gives the turn back. Fails with [`Errno::OVERTAKEN`] if it has ended before: then other accesses may have come in between.
     pub fn end_atomic(&mut self, file: &File, access: AtomicAccess) -> Result<(), Error> {
-        self.check_turn(file, &access.turn, true)
+        self.check_turn(file, access.turn.number, true)
             .map_err(|error| error.during("access in turn", &object_name(file.node.object)))
     }
 
@@ -94,47 +102,59 @@ impl Client {
             .and_then(done)
     }
 
-    fn check_turn(&mut self, file: &File, turn: &HeldTurn, end: bool) -> Result<(), CallError> {
+    fn check_turn(&mut self, file: &File, turn: u64, end: bool) -> Result<(), CallError> {
         let object = file.node.object;
-        let turn = turn.number;
         self.query(Operation::CheckTurn { object, turn, end })
             .and_then(done)
     }
 
-    fn wait_for_turn(&mut self, file: &mut File) -> Result<AtomicAccess, CallError> {
+    fn try_begin(
+        &mut self,
+        file: &mut File,
+        wait: &mut TurnWait,
+    ) -> Result<Option<AtomicAccess>, CallError> {
         self.check_access(file, IoKind::Write)?;
         file.forget_content();
-        let object = file.node.object;
-        let (reply, connections) = loop {
-            self.connect_data(file)?;
-            let connections = self.rpc.connections();
-            match self.query(Operation::BeginAppend { object }) {
-                // Others had their turns for as long as one request may wait.
-                Err(error) if error.errno == Errno::EAGAIN => {}
-                reply => break (reply?, connections),
-            }
+        self.connect_data(file)?;
+        self.check_turns_known(file)?;
+        let connections = self.rpc.connections();
+        let Some((number, node)) = self.ask_for_turn(file.node.object, wait)? else {
+            return Ok(None);
         };
-        let (number, node) = take_reply!(reply, ReplyBody::Turn { turn, node } => (turn, *node))?;
-        let known = self.rpc.formats(self.metadata).highest;
-        let checked = match known >= POINTERS {
-            true => consistent(node).and_then(|node| file.update_node(node)),
-            false => {
-                let text = lacking_text(POINTERS, known);
-                Err(self.rpc.error_at(self.metadata, Errno::EOPNOTSUPP, text))
-            }
-        };
-        if let Err(error) = checked {
+        if self.turns_known != self.rpc.connection(self.metadata) {
+            // The server may be another one than the one that was asked before.
             self.cancel_turn(file, number)?;
+            return Ok(None);
+        }
+        let updated = consistent(node).and_then(|node| file.update_node(node));
+        if let Err(error) = updated {
+            // What is wrong with the node matters more.
+            let _ = self.cancel_turn(file, number);
             return Err(error);
         }
-        Ok(AtomicAccess {
+        Ok(Some(AtomicAccess {
             turn: HeldTurn {
                 number,
                 connections,
                 appends: false,
             },
             begun: false,
-        })
+        }))
+    }
+
+    /// Fails unless clients can ask the metadata server, as it is connected now, after their turns. One of an earlier build is found out before it
+    /// has this client wait, and before anything is written.
+    fn check_turns_known(&mut self, file: &File) -> Result<(), CallError> {
+        let known = self.turns_known;
+        if known.is_some() && known == self.rpc.connection(self.metadata) {
+            return Ok(());
+        }
+        match self.check_turn(file, NO_TURN, false) {
+            Err(error) if error.errno != Errno::OVERTAKEN => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        self.turns_known = self.rpc.connection(self.metadata);
+        Ok(())
     }
 
     /// Connects with the servers of the file's datafiles, also of those that it does not have yet.
@@ -151,7 +171,7 @@ impl Client {
     /// Has the turn last for as long again, unless it has just begun.
     fn go_on(&mut self, file: &File, access: &mut AtomicAccess) -> Result<(), CallError> {
         match std::mem::replace(&mut access.begun, true) {
-            true => self.check_turn(file, &access.turn, false),
+            true => self.check_turn(file, access.turn.number, false),
             false => Ok(()),
         }
     }
@@ -181,7 +201,7 @@ impl Client {
             // A connection may have been lost: while the turn lasts, there is no later one whose writes a new connection could follow.
             self.connect_data(file)?;
             access.turn.connections = self.rpc.connections();
-            self.check_turn(file, &access.turn, false)?;
+            self.check_turn(file, access.turn.number, false)?;
         }
         Err(keeps_changing())
     }

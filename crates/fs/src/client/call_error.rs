@@ -1,5 +1,7 @@
 //! Why calls fail, and which replies fit them.
 
+use std::collections::HashSet;
+
 use causeway_wire::fs::{Errno, ObjectId, ReplyBody};
 
 use crate::Error;
@@ -56,6 +58,33 @@ pub(crate) use take_reply;
 /// Takes the reply to an operation that returns nothing.
 pub(crate) fn done(reply: ReplyBody) -> Result<(), CallError> {
     take_reply!(reply, ReplyBody::Done => ())
+}
+
+/// Refuses objects in a reply that were not in its request, and more than were.
+pub(crate) fn only_asked(
+    what: &str,
+    asked: &[ObjectId],
+    mut told: impl ExactSizeIterator<Item = ObjectId>,
+) -> Result<(), CallError> {
+    if told.len() > asked.len() {
+        let text = format!(
+            "the server was asked for {what} of {} objects, and replied with {}",
+            asked.len(),
+            told.len()
+        );
+        return Err(CallError::local(Errno::EPROTO, text));
+    }
+    let known: HashSet<ObjectId> = asked.iter().copied().collect();
+    match told.find(|object| !known.contains(object)) {
+        None => Ok(()),
+        Some(object) => {
+            let text = format!(
+                "the server was not asked for {what} of object {}, and replied with that",
+                object.0
+            );
+            Err(CallError::local(Errno::EPROTO, text))
+        }
+    }
 }
 
 /// The error for a reply that does not fit the request.

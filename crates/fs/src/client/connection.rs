@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_bmi::{Memory, PeerReport};
+use causeway_bmi::{ConnectionId, Memory, PeerReport};
 use causeway_wire::fs::{Caller, Errno};
 
 use super::call_error::CallError;
@@ -32,6 +32,8 @@ pub struct Client {
     pub(super) held: Arc<HeldFiles>,
     /// The number of its last step of a shared pointer.
     pub(super) pointer_steps: u64,
+    /// The connection with the metadata server by which clients can ask after their turns.
+    pub(super) turns_known: Option<ConnectionId>,
 }
 
 /// What the clients of a program share.
@@ -92,6 +94,7 @@ impl Client {
             locks: Arc::clone(&shared.locks),
             held: Arc::clone(&shared.held),
             pointer_steps: 0,
+            turns_known: None,
         })
     }
 

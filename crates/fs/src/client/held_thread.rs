@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use causeway_bmi::{Addr, ConnectionId, END_OF_CONNECTION, Memory, Posted};
-use causeway_wire::fs::{Errno, MAX_NAMED_FILES, OpenHandle, Operation, ReplyBody};
+use causeway_wire::fs::{Errno, MAX_NAMED_FILES, ObjectId, OpenHandle, Operation, ReplyBody};
 
 use super::call::Call;
-use super::call_error::{CallError, done, take_reply};
+use super::call_error::{CallError, done, only_asked, take_reply};
 use super::held_state::{GATHER, Shared, Work};
 use super::options::{ClientOptions, own_identity};
 use super::rpc::{EVENT, Rpc};
@@ -151,6 +151,8 @@ impl HeldThread<'_> {
         };
         let reply = self.rpc.call(Call::query(self.rpc.metadata, operation))?;
         let gone = take_reply!(reply, ReplyBody::Objects(objects) => objects)?;
+        let asked: Vec<ObjectId> = files.iter().map(|file| file.object).collect();
+        only_asked("the end", &asked, gone.iter().copied())?;
         if !gone.is_empty() {
             tracing::warn!(
                 files = gone.len(),

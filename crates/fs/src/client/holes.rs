@@ -4,13 +4,14 @@ use causeway_wire::datafile::BLOCK_BYTES;
 use causeway_wire::fs::{Body, Distribution, Errno, Node, ObjectId, Operation, Region, ReplyBody};
 
 use super::call::Call;
-use super::call_error::{CallError, object_name, take_reply, unexpected_reply};
+use super::call_error::{CallError, object_name, unexpected_reply};
 use super::connection::Client;
 use super::file::File;
 use super::io::{FORM_CHANGES, Form, keeps_changing, striping};
 use super::nodes::node;
 use super::transfer::IoKind;
 use crate::Error;
+use crate::distribution::MAX_FILE_BYTES;
 
 impl Client {
     /// How many bytes of an object's content are stored: of a file with holes less than its size, with reserved room
@@ -57,7 +58,15 @@ impl Client {
         let calls = self.query_each(distribution, |_| Operation::StoredData { object })?;
         let replies = self.rpc.call_all(calls).into_iter();
         replies
-            .map(|reply| take_reply!(reply?, ReplyBody::Stored(bytes) => bytes))
+            .map(|reply| match reply? {
+                // The longest datafile has one byte less.
+                ReplyBody::Stored(bytes) if bytes > MAX_FILE_BYTES + 1 => {
+                    let text = format!("the server says that a datafile has {bytes} bytes stored");
+                    Err(CallError::local(Errno::EPROTO, text))
+                }
+                ReplyBody::Stored(bytes) => Ok(bytes),
+                other => Err(unexpected_reply(&other)),
+            })
             .collect()
     }
 

@@ -16,7 +16,7 @@ use super::call::Call;
 use super::call_error::{CallError, done, object_name, take_reply};
 use super::connection::Client;
 use super::file::{File, Written, version};
-use super::nodes::node;
+use super::nodes::{content_of, node};
 use super::stages::StageClock;
 use super::transfer::{IoKind, IoList, Planned, plan};
 use super::turn::HeldTurn;
@@ -495,7 +495,7 @@ impl Client {
         else {
             return Ok(());
         };
-        let content = content.take().unwrap_or_default();
+        let content = content_of(content.take())?;
         let distribution = distribution.clone();
         if !content.is_empty() {
             let server = self.io_server(&distribution, 0)?;

@@ -264,7 +264,14 @@ impl LockThread<'_> {
             return Err(lost());
         }
         let reply = self.call(Operation::TestLock { lock }, deadline)?;
-        take_reply!(reply, ReplyBody::LockHolder { holder } => holder)
+        let holder = take_reply!(reply, ReplyBody::LockHolder { holder } => holder)?;
+        match holder {
+            Some(other) if !other.range.overlaps(lock.range) => {
+                let text = "the metadata server named the holder of a lock on other bytes";
+                Err(CallError::local(Errno::EPROTO, text))
+            }
+            holder => Ok(holder),
+        }
     }
 
     fn cancel(&mut self, number: u64, deadline: Instant) {

@@ -9,12 +9,12 @@ use causeway_wire::fs::{
 };
 
 use super::call::Call;
-use super::call_error::{CallError, done, take_reply, unexpected_reply};
+use super::call_error::{CallError, done, only_asked, take_reply, unexpected_reply};
 use super::connection::Client;
 use super::file::{Version, version};
 use super::identity::Layout;
 use super::io::FORM_CHANGES;
-use super::nodes::node;
+use super::nodes::{node, node_of};
 use super::rpc::Rpc;
 use crate::Error;
 
@@ -22,6 +22,12 @@ use crate::Error;
 const ORPHAN_BATCH: u32 = 512;
 /// Striped files that one step of [`Client::check_striped`] checks.
 const STRIPED_BATCH: u32 = 512;
+
+/// Batches without a datafile, one after the other, of which a server says that there are more.
+const EMPTY_BATCHES: u32 = 8;
+
+/// More bytes than were asked for that a step of a scrub may verify: it comes to the end of what it has begun.
+const SCRUB_EXCESS: u64 = 64 << 20;
 
 /// A batch of the name space that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,8 +85,8 @@ pub struct CheckedFiles {
 /// A step of a scrub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scrubbed {
-    /// All of the server's datafiles were verified.
-    pub end: bool,
+    /// Where the next step begins; `None` once all of the server's datafiles were verified.
+    pub next: Option<ScrubPosition>,
     /// Bytes that were verified.
     pub bytes: u64,
     /// Datafiles whose end was reached.
@@ -100,6 +106,32 @@ fn is_ascending(after: ObjectId, listed: impl Iterator<Item = ObjectId>) -> bool
 fn not_ascending(what: &str) -> CallError {
     let message = format!("the server's listing of {what} is not in the order of their numbers");
     CallError::local(Errno::EPROTO, message)
+}
+
+/// The cursor behind a batch of a listing; `None` at its end. Refuses one that is not in order, or has too many objects, or none although there are more.
+fn cursor(
+    what: &str,
+    (after, limit): (ObjectId, u32),
+    listed: &[ObjectId],
+    end: bool,
+) -> Result<Option<ObjectId>, CallError> {
+    if !is_ascending(after, listed.iter().copied()) {
+        return Err(not_ascending(what));
+    }
+    match listed.last() {
+        _ if listed.len() > limit as usize => {
+            let message = format!(
+                "the server listed {} {what} for at most {limit}",
+                listed.len()
+            );
+            Err(CallError::local(Errno::EPROTO, message))
+        }
+        None if !end => {
+            let message = format!("the server listed no {what}, and said that there are more");
+            Err(CallError::local(Errno::EPROTO, message))
+        }
+        last => Ok(last.copied().filter(|_| !end)),
+    }
 }
 
 fn no_reply() -> CallError {
@@ -286,13 +318,22 @@ impl Client {
 
     /// Space and load of an I/O server ([`ReplyBody::StorageStatus`]).
     pub fn storage_status(&mut self, server: usize) -> Result<ReplyBody, Error> {
-        self.call_server("status", Call::query(server, Operation::StorageStatus), Ok)
+        let call = Call::query(server, Operation::StorageStatus);
+        self.call_server(
+            "status",
+            call,
+            |reply| take_reply!(reply, status @ ReplyBody::StorageStatus { .. } => status),
+        )
     }
 
     /// Counts of the metadata server ([`ReplyBody::MetadataStatus`]).
     pub fn metadata_status(&mut self) -> Result<ReplyBody, Error> {
         let call = Call::query(self.metadata, Operation::MetadataStatus);
-        self.call_server("status", call, Ok)
+        self.call_server(
+            "status",
+            call,
+            |reply| take_reply!(reply, status @ ReplyBody::MetadataStatus { .. } => status),
+        )
     }
 
     /// How full the file system is, which has these I/O servers (indices into the configuration).
@@ -363,24 +404,41 @@ impl Client {
             .map_err(|error| error.during("check", &subject))
     }
 
-    fn try_orphans(&mut self, server: usize, after: ObjectId) -> Result<Orphans, CallError> {
-        let list = Operation::ListData {
-            after,
-            limit: ORPHAN_BATCH,
-        };
-        let reply = self.rpc.call(Call::query(server, list))?;
-        let (datafiles, end) =
-            take_reply!(reply, ReplyBody::Datafiles { datafiles, end } => (datafiles, end))?;
-        let objects: Vec<ObjectId> = datafiles.iter().map(|(object, _)| *object).collect();
-        if !is_ascending(after, objects.iter().copied()) {
-            return Err(not_ascending("datafiles"));
+    /// A batch of a server's datafiles, and whether it is the last one. Servers of formats before 14 reply with none, although there are more,
+    /// if all of the batch are removed while they list it: the next one then does not have these.
+    fn list_datafiles(
+        &mut self,
+        server: usize,
+        after: ObjectId,
+    ) -> Result<(Vec<(ObjectId, u64)>, bool), CallError> {
+        let mut attempts = EMPTY_BATCHES;
+        loop {
+            let list = Operation::ListData {
+                after,
+                limit: ORPHAN_BATCH,
+            };
+            let reply = self.rpc.call(Call::query(server, list))?;
+            let (datafiles, end) =
+                take_reply!(reply, ReplyBody::Datafiles { datafiles, end } => (datafiles, end))?;
+            attempts -= 1;
+            if !datafiles.is_empty() || end || attempts == 0 {
+                return Ok((datafiles, end));
+            }
         }
-        let next = if end { None } else { objects.last().copied() };
+    }
+
+    fn try_orphans(&mut self, server: usize, after: ObjectId) -> Result<Orphans, CallError> {
+        let (datafiles, end) = self.list_datafiles(server, after)?;
+        let objects: Vec<ObjectId> = datafiles.iter().map(|(object, _)| *object).collect();
+        let next = cursor("datafiles", (after, ORPHAN_BATCH), &objects, end)?;
         let known = match objects.is_empty() {
             true => Vec::new(),
             false => {
+                let asked = objects.clone();
                 let reply = self.query(Operation::Exist { objects })?;
-                take_reply!(reply, ReplyBody::Objects(known) => known)?
+                let known = take_reply!(reply, ReplyBody::Objects(known) => known)?;
+                only_asked("the existence", &asked, known.iter().copied())?;
+                known
             }
         };
         let known: std::collections::HashSet<ObjectId> = known.into_iter().collect();
@@ -404,10 +462,20 @@ impl Client {
         objects: Vec<ObjectId>,
         numbers: u64,
     ) -> Result<OrphansGone, Error> {
+        let asked = objects.len() as u64;
         let operation = Operation::RemoveOrphans { objects, numbers };
         let call = Call::query(server, operation);
-        self.call_server("remove orphans", call, |reply| {
-            take_reply!(reply, ReplyBody::OrphansRemoved { deleted, moved } => OrphansGone { deleted, moved })
+        self.call_server("remove orphans", call, |reply| match reply {
+            ReplyBody::OrphansRemoved { deleted, moved }
+                if deleted.saturating_add(moved) > asked =>
+            {
+                let text = format!(
+                    "the server says that of {asked} datafiles it has deleted {deleted} and moved {moved}"
+                );
+                Err(CallError::local(Errno::EPROTO, text))
+            }
+            ReplyBody::OrphansRemoved { deleted, moved } => Ok(OrphansGone { deleted, moved }),
+            other => Err(unexpected_reply(&other)),
         })
     }
 
@@ -431,13 +499,8 @@ impl Client {
         let reply = self.query(list)?;
         let (files, end) =
             take_reply!(reply, ReplyBody::StripedFiles { files, end } => (files, end))?;
-        if !is_ascending(after, files.iter().map(|file| file.object)) {
-            return Err(not_ascending("striped files"));
-        }
-        let next = match files.last() {
-            Some(last) if !end => Some(last.object),
-            _ => None,
-        };
+        let objects: Vec<ObjectId> = files.iter().map(|file| file.object).collect();
+        let next = cursor("striped files", (after, STRIPED_BATCH), &objects, end)?;
         Ok((files, next))
     }
 
@@ -471,9 +534,12 @@ impl Client {
         server: usize,
         datafiles: Vec<(ObjectId, u64)>,
     ) -> Result<Vec<DataFault>, CallError> {
+        let asked: Vec<ObjectId> = datafiles.iter().map(|(object, _)| *object).collect();
         let operation = Operation::CheckData { datafiles };
         let reply = self.rpc.call(Call::query(server, operation))?;
-        take_reply!(reply, ReplyBody::Faults(faults) => faults)
+        let faults = take_reply!(reply, ReplyBody::Faults(faults) => faults)?;
+        only_asked("faults", &asked, faults.iter().map(|fault| fault.object))?;
+        Ok(faults)
     }
 
     /// Checks a datafile with a fault again, as long as truncations come in between.
@@ -490,7 +556,8 @@ impl Client {
                 object,
                 content: false,
             };
-            let node = match self.query(operation).and_then(node) {
+            let described = self.query(operation).and_then(node);
+            let node = match described.and_then(|node| node_of(object, node)) {
                 Ok(node) => node,
                 Err(error) if error.errno == Errno::ESTALE => return Ok(None),
                 Err(error) => return Err(error),
@@ -527,22 +594,40 @@ impl Client {
         self.call_server("accept datafiles", call, done)
     }
 
-    /// Has an I/O server verify about `bytes` of its datafiles, from where its last scrub came to, or from the
-    /// front with `restart`.
-    pub fn scrub(&mut self, server: usize, restart: bool, bytes: u64) -> Result<Scrubbed, Error> {
-        let from = restart.then_some(ScrubPosition {
-            object: ObjectId(0),
-            offset: 0,
-        });
-        let call = Call::query(server, Operation::Scrub { from, bytes });
+    /// Has an I/O server verify about `bytes` of its datafiles, from this position, or from where its last scrub came to. A
+    /// server that returns a position which is not behind `from` is an error, so that a scrub makes progress with each step.
+    pub fn scrub(
+        &mut self,
+        server: usize,
+        from: Option<ScrubPosition>,
+        bytes: u64,
+    ) -> Result<Scrubbed, Error> {
+        let call = Call::query(
+            server,
+            Operation::Scrub {
+                from,
+                // For none, a server would not advance.
+                bytes: bytes.max(1),
+            },
+        );
+        let most = bytes.saturating_add(SCRUB_EXCESS);
         self.call_server("scrub", call, |reply| match reply {
+            ReplyBody::Scrubbed { bytes, .. } if bytes > most => {
+                let message =
+                    format!("the server says that a step of at most {most} bytes had {bytes}");
+                Err(CallError::local(Errno::EPROTO, message))
+            }
+            ReplyBody::Scrubbed { next, .. } if next.is_some() && next <= from => {
+                let message = "the server returned a position of the scrub that does not advance";
+                Err(CallError::local(Errno::EPROTO, message))
+            }
             ReplyBody::Scrubbed {
                 next,
                 bytes,
                 datafiles,
                 faults,
             } => Ok(Scrubbed {
-                end: next.is_none(),
+                next,
                 bytes,
                 datafiles,
                 faults,
@@ -553,12 +638,13 @@ impl Client {
 
     /// One path of each object that has one; of very many long ones, the first.
     pub fn paths(&mut self, objects: Vec<ObjectId>) -> Result<Vec<ObjectPath>, Error> {
+        let asked = objects.clone();
         let call = Call::query(self.metadata, Operation::Paths { objects });
-        self.call_server(
-            "find paths",
-            call,
-            |reply| take_reply!(reply, ReplyBody::Paths(paths) => paths),
-        )
+        self.call_server("find paths", call, |reply| {
+            let paths = take_reply!(reply, ReplyBody::Paths(paths) => paths)?;
+            only_asked("paths", &asked, paths.iter().map(|path| path.object))?;
+            Ok(paths)
+        })
     }
 
     /// Removes the datafiles of files that were removed.

@@ -69,3 +69,4 @@ pub use names::MANY;
 pub use options::{ClientOptions, own_identity};
 pub(crate) use rpc::Interrupter;
 pub use stages::Stage;
+pub use turn::TurnWait;

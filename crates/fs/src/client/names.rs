@@ -11,7 +11,7 @@ use super::call::Call;
 use super::call_error::{CallError, done, object_name, take_reply};
 use super::connection::Client;
 use super::file::{CreateOptions, File};
-use super::nodes::{node, node_of};
+use super::nodes::{check_entry, node, node_of, node_of_kind};
 use crate::Error;
 
 /// Changes that [`Client::create_many`] and its likes keep in flight, each in a session slot of its own: the metadata
@@ -21,10 +21,29 @@ pub const MANY: usize = 32;
 /// Lookups that [`Client::open_many`] keeps in flight.
 const LOOKUPS: usize = 64;
 
-/// Refuses a listing that does not advance.
-fn check_order(after: &[u8], entries: &[Entry]) -> Result<(), CallError> {
+/// Refuses a page of a listing, of at most `limit` entries, that does not advance, or has what no directory has.
+fn check_page(
+    after: &[u8],
+    limit: u32,
+    entries: &mut [Entry],
+    is_last: bool,
+) -> Result<(), CallError> {
+    // A server makes at least one entry fit.
+    let limit = limit.max(1);
+    if entries.len() as u64 > u64::from(limit) {
+        let message = format!(
+            "the server listed {} entries of a directory for at most {limit}",
+            entries.len()
+        );
+        return Err(CallError::local(Errno::EPROTO, message));
+    }
+    if entries.is_empty() && !is_last {
+        let message = "the server listed no entries of a directory, and said that there are more";
+        return Err(CallError::local(Errno::EPROTO, message));
+    }
     let mut last = after;
     for entry in entries {
+        check_entry(entry)?;
         if entry.name.as_slice() <= last {
             let message = "the server's listing of a directory is not in the order of names";
             return Err(CallError::local(Errno::EPROTO, message));
@@ -32,6 +51,14 @@ fn check_order(after: &[u8], entries: &[Entry]) -> Result<(), CallError> {
         last = &entry.name;
     }
     Ok(())
+}
+
+/// The node that a creation has returned. Unless it is exclusive, that may be a pipe, socket or device which was there before.
+fn made_file(exclusive: bool, node: Node) -> Result<Node, CallError> {
+    match node.attributes.kind.is_special() && !exclusive {
+        true => Ok(node),
+        false => node_of_kind(Kind::File, node),
+    }
 }
 
 fn create(place: Place, options: &CreateOptions) -> Operation {
@@ -53,14 +80,17 @@ impl Client {
         self.rpc.call(Call::mutation(self.metadata, operation, 0))
     }
 
+    /// Makes a change whose reply is a node, which `check` may refuse.
     fn mutate_node(
         &mut self,
         verb: &'static str,
         subject: &[u8],
         operation: Operation,
+        check: impl FnOnce(Node) -> Result<Node, CallError>,
     ) -> Result<Node, Error> {
         self.mutate(operation)
             .and_then(node)
+            .and_then(check)
             .map_err(|error| error.during(verb, subject))
     }
 
@@ -229,6 +259,10 @@ impl Client {
         let place = at.into();
         let subject = place.path.clone();
         self.hold(Call::mutation(self.metadata, create(place, options), 0))
+            .and_then(|file| {
+                made_file(options.exclusive, file.node.clone())?;
+                Ok(file)
+            })
             .map_err(|error| error.during("create", &subject))
     }
 
@@ -257,7 +291,8 @@ impl Client {
     pub fn create(&mut self, at: impl Into<Place>, options: &CreateOptions) -> Result<File, Error> {
         let place = at.into();
         let subject = place.path.clone();
-        self.mutate_node("create", &subject, create(place, options))
+        let made = |node| made_file(options.exclusive, node);
+        self.mutate_node("create", &subject, create(place, options), made)
             .map(File::new)
     }
 
@@ -271,8 +306,11 @@ impl Client {
             let place: Place = at.clone().into();
             (place.path.clone(), create(place, options))
         });
-        self.mutate_many("create", changes.collect(), |_, reply| {
-            node(reply).map(File::new)
+        self.mutate_many("create", changes.collect(), |index, reply| {
+            let exclusive = files[index].1.exclusive;
+            node(reply)
+                .and_then(|node| made_file(exclusive, node))
+                .map(File::new)
         })
     }
 
@@ -351,7 +389,8 @@ impl Client {
             mode,
             distribution,
         };
-        self.mutate_node("mkdir", &subject, operation)
+        let made = |node| node_of_kind(Kind::Directory, node);
+        self.mutate_node("mkdir", &subject, operation, made)
     }
 
     /// Makes a symbolic link at a place that points to `target`.
@@ -362,7 +401,8 @@ impl Client {
             place,
             target: target.to_vec(),
         };
-        self.mutate_node("symlink", &subject, operation)
+        let made = |node| node_of_kind(Kind::SymbolicLink, node);
+        self.mutate_node("symlink", &subject, operation, made)
     }
 
     /// Makes a pipe, a socket or a device, of which only a mount's programs have a use. Devices are made by user 0. `device` is
@@ -382,7 +422,8 @@ impl Client {
             mode,
             device,
         };
-        self.mutate_node("mknod", &subject, operation)
+        let made = |node| node_of_kind(kind, node);
+        self.mutate_node("mknod", &subject, operation, made)
     }
 
     /// Gives the file `existing` one more name.
@@ -403,7 +444,9 @@ impl Client {
     ) -> Result<Node, Error> {
         let place = at.into();
         let subject = place.path.clone();
-        self.mutate_node("link", &subject, Operation::HardLink { object, place })
+        let operation = Operation::HardLink { object, place };
+        let linked = |node| node_of(object, node);
+        self.mutate_node("link", &subject, operation, linked)
     }
 
     /// Renames atomically.
@@ -500,7 +543,8 @@ impl Client {
     }
 
     /// One page of a directory: the entries behind the name `after`, and whether that is all. Names come
-    /// in ascending order, so that reading a directory page by page ends even if the server lies.
+    /// in ascending order, and there is one in each page but the last, so that reading a directory page by page does not go in circles
+    /// even if the server lies.
     pub fn read_directory(
         &mut self,
         directory: ObjectId,
@@ -516,9 +560,9 @@ impl Client {
         };
         self.query(operation)
             .and_then(|reply| {
-                let (entries, end) =
+                let (mut entries, end) =
                     take_reply!(reply, ReplyBody::Entries { entries, end } => (entries, end))?;
-                check_order(after, &entries)?;
+                check_page(after, limit, &mut entries, end)?;
                 Ok((entries, end))
             })
             .map_err(|error| error.during("readdir", &object_name(directory)))
@@ -531,7 +575,8 @@ impl Client {
         set: SetAttributes,
     ) -> Result<Attributes, Error> {
         let operation = Operation::SetAttributes { object, set };
-        self.mutate_node("setattr", &object_name(object), operation)
+        let found = |node| node_of(object, node);
+        self.mutate_node("setattr", &object_name(object), operation, found)
             .map(|node| node.attributes)
     }
 }
@@ -550,15 +595,19 @@ mod tests {
             kind: Kind::File,
             attributes: None,
         };
-        assert!(check_order(b"", &[entry(b"a"), entry(b"b")]).is_ok());
-        assert!(check_order(b"b", &[]).is_ok());
+        assert!(check_page(b"", 2, &mut [entry(b"a"), entry(b"b")], false).is_ok());
+        assert!(check_page(b"b", 2, &mut [], true).is_ok());
+        // More than were asked for, and none although there are more.
+        assert!(check_page(b"", 1, &mut [entry(b"a"), entry(b"b")], true).is_err());
+        assert!(check_page(b"b", 2, &mut [], false).is_err());
         for (after, names) in [
             (&b""[..], [&b"b"[..], b"a"]),
             (b"", [b"a", b"a"]),
             (b"m", [b"m", b"n"]),
             (b"m", [b"a", b"n"]),
         ] {
-            assert!(check_order(after, &names.map(entry)).is_err(), "{names:?}");
+            let mut page = names.map(entry);
+            assert!(check_page(after, 2, &mut page, true).is_err(), "{names:?}");
         }
     }
 }

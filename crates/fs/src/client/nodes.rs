@@ -1,6 +1,6 @@
 //! Checks of the nodes that servers send.
 
-use causeway_wire::fs::{Attributes, Errno, Kind, Node, ObjectId, ReplyBody};
+use causeway_wire::fs::{Attributes, Body, Entry, Errno, Kind, Node, ObjectId, ReplyBody};
 
 use super::call_error::{CallError, take_reply};
 use crate::distribution::MAX_FILE_BYTES;
@@ -17,11 +17,61 @@ pub(super) fn consistent(node: Node) -> Result<Node, CallError> {
         let message = format!("the metadata server describes {kind:?} as something else");
         return Err(CallError::local(Errno::EPROTO, message));
     }
-    if kind == Kind::File && size > MAX_FILE_BYTES {
-        let message = format!("the metadata server says that a file has {size} bytes");
-        return Err(CallError::local(Errno::EPROTO, message));
+    check_size(&node.attributes)?;
+    let carried = match &node.body {
+        Body::Stuffed {
+            content: Some(content),
+            ..
+        } => Some(content.len() as u64),
+        _ => None,
+    };
+    match carried {
+        Some(len) if len != size => {
+            let message = format!(
+                "the metadata server says that a file has {size} bytes, and sends {len} as its content"
+            );
+            Err(CallError::local(Errno::EPROTO, message))
+        }
+        _ => Ok(node),
     }
-    Ok(node)
+}
+
+fn check_size(attributes: &Attributes) -> Result<(), CallError> {
+    match attributes.size {
+        size if attributes.kind == Kind::File && size > MAX_FILE_BYTES => {
+            let message = format!("the metadata server says that a file has {size} bytes");
+            Err(CallError::local(Errno::EPROTO, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses an entry of a directory whose attributes are those of no object. A damaged entry may say another kind than its object has, until
+/// a check repairs that: it is then of the object's kind, so that the directory can be listed, and nobody takes it for two things.
+pub(super) fn check_entry(entry: &mut Entry) -> Result<(), CallError> {
+    let Some(attributes) = &entry.attributes else {
+        return Ok(());
+    };
+    entry.kind = attributes.kind;
+    check_size(attributes)
+}
+
+/// The content of a small file that was requested.
+pub(super) fn content_of(content: Option<Vec<u8>>) -> Result<Vec<u8>, CallError> {
+    let text = "the metadata server did not send the content of a small file";
+    content.ok_or_else(|| CallError::local(Errno::EPROTO, text))
+}
+
+/// The node, if it is of what was to be made.
+pub(super) fn node_of_kind(kind: Kind, node: Node) -> Result<Node, CallError> {
+    if node.attributes.kind == kind {
+        return Ok(node);
+    }
+    let message = format!(
+        "the metadata server was asked for a new object ({kind:?}) and described another one ({:?})",
+        node.attributes.kind
+    );
+    Err(CallError::local(Errno::EPROTO, message))
 }
 
 /// The node, if it is this object's.

@@ -1,8 +1,8 @@
 //! Pointers that several clients share: the metadata server keeps them (docs/mpi-io.md).
 
-use causeway_wire::fs::{ObjectId, Operation, PointerStep, ReplyBody};
+use causeway_wire::fs::{Errno, ObjectId, Operation, PointerStep, ReplyBody};
 
-use super::call_error::{object_name, take_reply};
+use super::call_error::{CallError, object_name, take_reply};
 use super::connection::Client;
 use crate::Error;
 
@@ -25,6 +25,25 @@ impl Client {
         };
         self.query(operation)
             .and_then(|reply| take_reply!(reply, ReplyBody::Pointer(position) => position))
+            .and_then(|position| follows(step, position))
             .map_err(|error| error.during("move the shared pointer", &object_name(object)))
+    }
+}
+
+/// Refuses a position that the step cannot have led to, or begun at.
+fn follows(step: PointerStep, position: u64) -> Result<u64, CallError> {
+    let is_possible = match step {
+        PointerStep::Put(at) => position == at,
+        PointerStep::Add(many) => position.checked_add(many).is_some(),
+        PointerStep::Get | PointerStep::End => true,
+    };
+    match is_possible {
+        true => Ok(position),
+        false => {
+            let text = format!(
+                "the metadata server says that a shared pointer stands at {position}, which {step:?} does not lead to"
+            );
+            Err(CallError::local(Errno::EPROTO, text))
+        }
     }
 }

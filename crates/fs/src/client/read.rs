@@ -7,7 +7,7 @@ use super::call_error::{CallError, unexpected_reply};
 use super::connection::Client;
 use super::file::File;
 use super::io::{FORM_CHANGES, Form, WaitStages, busiest, in_rounds, keeps_changing};
-use super::nodes::node;
+use super::nodes::{content_of, node};
 use super::stages::StageClock;
 use super::transfer::{IoKind, IoList};
 use crate::cutter::Cutter;
@@ -71,7 +71,7 @@ impl Client {
         };
         file.update_node(self.query(operation).and_then(node)?)?;
         match &mut file.node.body {
-            Body::Stuffed { content, .. } => Ok(Some(content.take().unwrap_or_default())),
+            Body::Stuffed { content, .. } => content_of(content.take()).map(Some),
             _ => Ok(None),
         }
     }

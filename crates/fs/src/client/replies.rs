@@ -81,6 +81,14 @@ impl Rpc {
                 pending.raised = true;
                 return self.set_format(server, FORMATS.highest);
             }
+            // A program would take 0 for success.
+            Outcome::Failed(Failure { errno, message }) if !errno.is_possible() => {
+                let text = format!(
+                    "the server failed with error number {}, which there is not: {message}",
+                    errno.0
+                );
+                (Errno::EPROTO, text, false)
+            }
             Outcome::Failed(Failure { errno, message }) => {
                 // The server may have stored a part of what the request brings.
                 if errno == Errno::REVOKED && pending.call.is_write() {

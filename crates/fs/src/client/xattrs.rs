@@ -2,7 +2,7 @@
 
 use causeway_wire::fs::{
     Acl, AclKind, Errno, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES, ObjectId, Operation,
-    ReplyBody, SetXattrMode,
+    ReplyBody, SetXattrMode, XattrName,
 };
 
 use super::call_error::{CallError, object_name, take_reply};
@@ -26,6 +26,18 @@ fn check(name: &[u8], value: &[u8]) -> Result<(), CallError> {
         return Err(CallError::local(Errno::E2BIG, message));
     }
     Ok(())
+}
+
+/// A name that a server has listed. Programs get all names in one buffer, each with a NUL behind it.
+fn listed(name: XattrName) -> Result<Vec<u8>, CallError> {
+    match name.name.is_empty() || name.name.contains(&0) {
+        true => {
+            let text =
+                "the server listed a name of an extended attribute that is empty or contains NUL";
+            Err(CallError::local(Errno::EPROTO, text))
+        }
+        false => Ok(name.name),
+    }
 }
 
 impl Client {
@@ -114,7 +126,7 @@ impl Client {
     pub fn xattrs(&mut self, object: ObjectId) -> Result<Vec<Vec<u8>>, Error> {
         self.query(Operation::ListXattrs { object })
             .and_then(|reply| take_reply!(reply, ReplyBody::XattrNames(names) => names))
-            .map(|names| names.into_iter().map(|name| name.name).collect())
+            .and_then(|names| names.into_iter().map(listed).collect())
             .map_err(|error| error.during("listxattr", &object_name(object)))
     }
 }

@@ -451,14 +451,24 @@ impl Store {
 
     /// The first `limit` datafiles behind `after` with their sizes, in order, and whether nothing follows the last
     /// one.
-    pub fn list(&self, after: ObjectId, limit: usize) -> io::Result<(Vec<(ObjectId, u64)>, bool)> {
-        let (objects, end) = paths::list(&self.root, after, limit)?;
-        let mut datafiles = Vec::with_capacity(objects.len());
-        for object in objects {
-            let found = if_found(std::fs::metadata(self.path(object)))?;
-            datafiles.extend(found.map(|metadata| (object, size_of_file(metadata.len()))));
+    pub fn list(
+        &self,
+        mut after: ObjectId,
+        limit: usize,
+    ) -> io::Result<(Vec<(ObjectId, u64)>, bool)> {
+        loop {
+            let (objects, end) = paths::list(&self.root, after, limit)?;
+            let mut datafiles = Vec::with_capacity(objects.len());
+            for &object in &objects {
+                let found = if_found(std::fs::metadata(self.path(object)))?;
+                datafiles.extend(found.map(|metadata| (object, size_of_file(metadata.len()))));
+            }
+            match objects.last() {
+                // All of them were removed meanwhile: clients would take an empty batch for the end.
+                Some(&last) if datafiles.is_empty() && !end => after = last,
+                _ => return Ok((datafiles, end)),
+            }
         }
-        Ok((datafiles, end))
     }
 
     /// The fault of an object's datafile, which should have `at_least` bytes, judging by its header and

@@ -425,7 +425,7 @@ fn inspect_object(view: &dyn View, object: ObjectId, effort: &mut Effort) -> Out
             );
         }
     }
-    let mut findings = inspect_acls(view, object, &record)?;
+    let mut findings = inspect_acls(view, object, &record, effort)?;
     match &record.body {
         Body::Directory(_) => {
             findings.extend(inspect_directory(view, object, &record, effort)?);
@@ -454,7 +454,12 @@ fn inspect_object(view: &dyn View, object: ObjectId, effort: &mut Effort) -> Out
 }
 
 /// An object whose record has an access control list that cannot be read permits nothing to most users.
-fn inspect_acls(view: &dyn View, object: ObjectId, record: &ObjectRecord) -> Outcome<Vec<Finding>> {
+fn inspect_acls(
+    view: &dyn View,
+    object: ObjectId,
+    record: &ObjectRecord,
+    effort: &mut Effort,
+) -> Outcome<Vec<Finding>> {
     let kinds = [AclKind::Access, AclKind::Default].into_iter();
     let mut kinds = kinds
         .filter(|kind| record.mode & flag_of(*kind) != 0)
@@ -463,6 +468,7 @@ fn inspect_acls(view: &dyn View, object: ObjectId, record: &ObjectRecord) -> Out
         return Ok(Vec::new());
     }
     let bytes = view.get(&xattrs_key(object))?.unwrap_or_default();
+    effort.work += 1 + bytes.len() / 1024;
     let all = XattrsRecord::from_bytes(&bytes).unwrap_or_default();
     let has = |kind: &AclKind| {
         let mut named = all.xattrs.iter().filter(|xattr| xattr.name == kind.xattr());

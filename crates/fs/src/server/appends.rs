@@ -79,7 +79,7 @@ impl Loop {
         ReplyBody::Done
     }
 
-    /// A client asks whether it still has its turn.
+    /// A client asks whether it still has its turn. A request to end it that comes again, since its reply was lost, gets the same one.
     pub(super) fn check_turn(
         &mut self,
         object: ObjectId,
@@ -87,6 +87,9 @@ impl Loop {
         client: u128,
         end: bool,
     ) -> Result<ReplyBody, Failure> {
+        if end && self.appends.turns.has_ended(turn, client) {
+            return Ok(ReplyBody::Done);
+        }
         if !self.appends.turns.keep(object, turn, client, self.round_at) {
             return Err(failure(
                 Errno::OVERTAKEN,
@@ -94,6 +97,7 @@ impl Loop {
             ));
         }
         if end {
+            self.appends.turns.note_own_end(turn, client);
             self.end_turn(object, turn);
         }
         Ok(ReplyBody::Done)

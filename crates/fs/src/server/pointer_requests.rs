@@ -42,6 +42,7 @@ impl Loop {
         let sender = Sender {
             client: request.client,
             connection: (to.from, connection),
+            user: request.caller.uid,
             number,
         };
         let bmi = &self.bmi;

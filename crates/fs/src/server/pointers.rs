@@ -22,8 +22,12 @@ const MAX_POINTERS: usize = 16 << 10;
 const MAX_SHARES: usize = 256 << 10;
 /// Most pointers that clients use by one connection.
 const MAX_OF_CONNECTION: usize = 4 << 10;
-/// How many requests that find no room come between two searches for pointers to forget: a search looks at all of them.
-const REFUSALS_BETWEEN: usize = 1 << 10;
+/// Most pointers that one user has made, by all connections: an eighth.
+const MAX_POINTERS_OF_USER: usize = MAX_POINTERS / 8;
+/// Most clients of one user, each counted once for each pointer.
+const MAX_SHARES_OF_USER: usize = MAX_SHARES / 8;
+/// How many requests for room come between two searches for pointers to forget: a search looks at all of them.
+const REQUESTS_BETWEEN: usize = 1 << 10;
 
 /// A client's connection with the server.
 pub(super) type PointerConnection = (Addr, ConnectionId);
@@ -35,6 +39,7 @@ pub(super) type Key = (ObjectId, u64);
 #[derive(Debug)]
 struct Share<C> {
     connection: C,
+    user: u32,
     number: u64,
     replied: u64,
 }
@@ -42,6 +47,8 @@ struct Share<C> {
 #[derive(Debug)]
 struct Pointer<C> {
     at: u64,
+    /// Who has made it.
+    user: u32,
     shares: HashMap<u128, Share<C>>,
 }
 
@@ -50,7 +57,31 @@ struct Pointer<C> {
 pub(super) struct Sender<C> {
     pub(super) client: u128,
     pub(super) connection: C,
+    pub(super) user: u32,
     pub(super) number: u64,
+}
+
+/// How many things each has, of those that have any.
+#[derive(Debug)]
+struct Counts<K>(HashMap<K, usize>);
+
+impl<K: Eq + Hash> Counts<K> {
+    fn of(&self, owner: &K) -> usize {
+        self.0.get(owner).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, owner: K) {
+        *self.0.entry(owner).or_default() += 1;
+    }
+
+    fn release(&mut self, owner: K) {
+        if let Some(count) = self.0.get_mut(&owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(&owner);
+            }
+        }
+    }
 }
 
 /// Why a step was not done.
@@ -73,8 +104,12 @@ pub(super) struct Pointers<C> {
     /// Clients of all pointers.
     shares: usize,
     /// Pointers of each connection's clients.
-    connections: HashMap<C, usize>,
-    /// Requests to refuse before the next search.
+    connections: Counts<C>,
+    /// Pointers that each user has made.
+    made: Counts<u32>,
+    /// Of `shares`, each user's.
+    users: Counts<u32>,
+    /// Requests for room before the next search.
     patience: usize,
 }
 
@@ -83,7 +118,9 @@ impl<C> Default for Pointers<C> {
         Self {
             pointers: HashMap::new(),
             shares: 0,
-            connections: HashMap::new(),
+            connections: Counts(HashMap::new()),
+            made: Counts(HashMap::new()),
+            users: Counts(HashMap::new()),
             patience: 0,
         }
     }
@@ -133,9 +170,13 @@ impl<C: Copy + Eq + Hash> Pointers<C> {
                 return Ok(at);
             }
         };
-        let pointer = self.pointers.entry(key).or_insert_with(|| Pointer {
-            at,
-            shares: HashMap::new(),
+        let pointer = self.pointers.entry(key).or_insert_with(|| {
+            self.made.add(sender.user);
+            Pointer {
+                at,
+                user: sender.user,
+                shares: HashMap::new(),
+            }
         });
         pointer.at = next;
         self.note(key, sender, replied);
@@ -149,32 +190,32 @@ impl<C: Copy + Eq + Hash> Pointers<C> {
         };
         let share = Share {
             connection: sender.connection,
+            user: sender.user,
             number: sender.number,
             replied,
         };
-        match pointer.shares.insert(sender.client, share) {
-            Some(before) => self.release(before.connection),
-            None => self.shares += 1,
+        let before = pointer.shares.insert(sender.client, share);
+        self.shares += 1;
+        self.connections.add(sender.connection);
+        self.users.add(sender.user);
+        if let Some(before) = before {
+            self.release(&before);
         }
-        *self.connections.entry(sender.connection).or_default() += 1;
     }
 
-    fn release(&mut self, connection: C) {
-        if let Some(count) = self.connections.get_mut(&connection) {
-            *count -= 1;
-            if *count == 0 {
-                self.connections.remove(&connection);
-            }
-        }
+    fn release(&mut self, share: &Share<C>) {
+        self.shares -= 1;
+        self.connections.release(share.connection);
+        self.users.release(share.user);
     }
 
     fn forget(&mut self, key: Key) {
         let Some(pointer) = self.pointers.remove(&key) else {
             return;
         };
-        self.shares -= pointer.shares.len();
-        for share in pointer.shares.into_values() {
-            self.release(share.connection);
+        self.made.release(pointer.user);
+        for share in pointer.shares.values() {
+            self.release(share);
         }
     }
 
@@ -185,16 +226,24 @@ impl<C: Copy + Eq + Hash> Pointers<C> {
         is_new: bool,
         is_alive: impl Fn(C) -> bool,
     ) -> Result<(), Refused> {
-        let of_connection = self.connections.get(&sender.connection);
-        if of_connection.is_some_and(|count| *count >= MAX_OF_CONNECTION) {
+        if self.connections.of(&sender.connection) >= MAX_OF_CONNECTION {
             return Err(Refused::Full(
                 "this client uses too many shared file pointers",
             ));
         }
-        let is_full = |table: &Self| {
-            table.shares >= MAX_SHARES || (is_new && table.pointers.len() >= MAX_POINTERS)
+        let refusal = |table: &Self| {
+            let (made, shares) = (table.made.of(&sender.user), table.users.of(&sender.user));
+            if shares >= MAX_SHARES_OF_USER || (is_new && made >= MAX_POINTERS_OF_USER) {
+                return Some("this user has too many shared file pointers");
+            }
+            let is_full =
+                table.shares >= MAX_SHARES || (is_new && table.pointers.len() >= MAX_POINTERS);
+            is_full.then_some("there are too many shared file pointers on this metadata server")
         };
-        if is_full(self) && self.patience == 0 {
+        // Also after a request that finds room: one user that has none may not have the table searched each time that others do.
+        let is_patient = self.patience > 0;
+        self.patience = self.patience.saturating_sub(1);
+        if refusal(self).is_some() && !is_patient {
             let left = |pointer: &Pointer<C>| {
                 let mut shares = pointer.shares.values();
                 !shares.any(|share| is_alive(share.connection))
@@ -204,15 +253,8 @@ impl<C: Copy + Eq + Hash> Pointers<C> {
             for key in Vec::from_iter(left.map(|(key, _)| *key)) {
                 self.forget(key);
             }
-            self.patience = REFUSALS_BETWEEN;
+            self.patience = REQUESTS_BETWEEN - 1;
         }
-        if is_full(self) {
-            self.patience = self.patience.saturating_sub(1);
-            return Err(Refused::Full(
-                "there are too many shared file pointers on this metadata server",
-            ));
-        }
-        self.patience = 0;
-        Ok(())
+        refusal(self).map_or(Ok(()), |text| Err(Refused::Full(text)))
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! Taking a turn away is always safe: what its client has sent for it by then is refused once others have appended
 //! ([`super::turns_seen`]), and only the client that has the turn moves the end of the file.
+//!
+//! No request waits for long: a client is sent away after [`PATIENCE`], and asks again. Its place is kept until then, so that it comes behind none
+//! that asked after it. While it is away, the turn goes to the next one that is there.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use causeway_wire::fs::ObjectId;
@@ -12,13 +15,20 @@ use causeway_wire::fs::ObjectId;
 const MAX_WAITING: usize = 4096;
 /// Most files whose turn a client has.
 const MAX_FILES: usize = 4096;
+/// Most clients of which the last turn is remembered that they have ended.
+const MAX_ENDED: usize = 16 << 10;
+/// How long a request for a turn waits, at most: short beside a time-out, and since the client does nothing else meanwhile. A client whose time-out is
+/// not longer, and whose server has a longer one, takes the server for a silent one.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A client that waits. `A` is its connection, `R` what is needed to reply to it.
 #[derive(Debug)]
 struct Waiter<A, R> {
     client: u128,
     from: A,
-    reply: R,
+    /// `None` while the client is away, to ask again.
+    reply: Option<R>,
+    /// When it asked last, or went away.
     since: Instant,
 }
 
@@ -35,15 +45,54 @@ struct File<A, R> {
     waiting: VecDeque<Waiter<A, R>>,
 }
 
+impl<A, R> File<A, R> {
+    /// Whether a client waits that is there.
+    fn is_wanted(&self) -> bool {
+        self.waiting.iter().any(|waiter| waiter.reply.is_some())
+    }
+
+    /// Forgets the places of clients that have been away for too long. Returns how many.
+    fn forget_places(&mut self, longest: Duration, now: Instant) -> usize {
+        let before = self.waiting.len();
+        self.waiting
+            .retain(|waiter| waiter.reply.is_some() || waiter.since + longest > now);
+        before - self.waiting.len()
+    }
+}
+
+/// The last turn of each client that it has ended by a request, which may come again. If there are too many, the oldest turns are forgotten.
+#[derive(Debug, Default)]
+struct Ended {
+    of_clients: HashMap<u128, u64>,
+    /// The same, by turn: these ascend.
+    in_order: BTreeMap<u64, u128>,
+}
+
+impl Ended {
+    fn note(&mut self, turn: u64, client: u128) {
+        if let Some(before) = self.of_clients.insert(client, turn) {
+            self.in_order.remove(&before);
+        }
+        self.in_order.insert(turn, client);
+        if self.in_order.len() > MAX_ENDED
+            && let Some((_, oldest)) = self.in_order.pop_first()
+        {
+            self.of_clients.remove(&oldest);
+        }
+    }
+}
+
 /// Turns of all files.
 #[derive(Debug)]
 pub(super) struct Turns<A, R> {
     files: HashMap<ObjectId, File<A, R>>,
     /// The file that a client has the turn of. A client appends to one at a time.
     held: HashMap<u128, ObjectId>,
+    ended: Ended,
+    /// Places in all files.
     waiting: usize,
     last: u64,
-    /// Where others wait, a client has its turn for no longer than this.
+    /// Where others wait, a client has its turn for no longer than this, and a place for no longer while it is away.
     longest: Duration,
 }
 
@@ -53,14 +102,15 @@ impl<A: Copy, R> Turns<A, R> {
         Self {
             files: HashMap::new(),
             held: HashMap::new(),
+            ended: Ended::default(),
             waiting: 0,
             last: first,
             longest,
         }
     }
 
-    /// Has a client wait. [`Turns::next`] gives it its turn. A client that asks has no other turn any more: returns
-    /// the file whose turn ended thereby. With too many, changes nothing, and fails with what it was given.
+    /// Has a client wait, at its place if it was sent away from one. [`Turns::next`] gives it its turn. A client that asks has no other
+    /// turn any more: returns the file whose turn ended thereby. With too many, changes nothing, and fails with what it was given.
     pub(super) fn wait(
         &mut self,
         object: ObjectId,
@@ -68,11 +118,20 @@ impl<A: Copy, R> Turns<A, R> {
         reply: R,
         now: Instant,
     ) -> Result<Option<ObjectId>, R> {
-        if self.files.len() >= MAX_FILES {
+        if self.files.len() >= MAX_FILES || self.waiting >= MAX_WAITING {
             self.forget(now);
         }
-        let is_known = self.files.contains_key(&object);
-        if self.waiting >= MAX_WAITING || (!is_known && self.files.len() >= MAX_FILES) {
+        let longest = self.longest;
+        let is_its = |waiter: &Waiter<A, R>| {
+            waiter.client == client && waiter.reply.is_none() && waiter.since + longest > now
+        };
+        let file = self.files.get(&object);
+        let place = file.and_then(|file| file.waiting.iter().position(is_its));
+        let is_full = || {
+            let no_file = file.is_none() && self.files.len() >= MAX_FILES;
+            self.waiting >= MAX_WAITING || no_file
+        };
+        if place.is_none() && is_full() {
             return Err(reply);
         }
         let given_up = self.held.get(&client).copied();
@@ -80,7 +139,6 @@ impl<A: Copy, R> Turns<A, R> {
             let turn = self.files.get(object).map_or(0, |file| file.turn);
             self.lose(*object, turn)
         });
-        self.waiting += 1;
         let file = self.files.entry(object).or_insert_with(|| File {
             turn: 0,
             client,
@@ -89,31 +147,41 @@ impl<A: Copy, R> Turns<A, R> {
             is_ending: false,
             waiting: VecDeque::new(),
         });
-        file.waiting.push_back(Waiter {
+        let waiter = Waiter {
             client,
             from,
-            reply,
+            reply: Some(reply),
             since: now,
-        });
+        };
+        match place.and_then(|place| file.waiting.get_mut(place)) {
+            Some(place) => *place = waiter,
+            None => {
+                file.waiting.push_back(waiter);
+                self.waiting += 1;
+            }
+        }
         Ok(given_up)
     }
 
-    /// Gives the turn to the client that has waited for longest, if nobody has it.
+    /// Gives the turn to the first client that waits and is there, if nobody has it.
     pub(super) fn next(&mut self, object: ObjectId, now: Instant) -> Option<(u64, R)> {
         let file = self.files.get_mut(&object)?;
         if file.turn != 0 {
             return None;
         }
-        let Some(Waiter {
+        if file.waiting.is_empty() {
+            self.files.remove(&object);
+            return None;
+        }
+        let mut waiting = file.waiting.iter();
+        let first = waiting.position(|waiter| waiter.reply.is_some())?;
+        let Waiter {
             client,
             from,
             reply,
             ..
-        }) = file.waiting.pop_front()
-        else {
-            self.files.remove(&object);
-            return None;
-        };
+        } = file.waiting.remove(first)?;
+        let reply = reply?;
         self.waiting -= 1;
         self.last += 1;
         (file.turn, file.since) = (self.last, now);
@@ -181,39 +249,54 @@ impl<A: Copy, R> Turns<A, R> {
         }
     }
 
+    /// Notes that a client ends its turn by a request that may come again.
+    pub(super) fn note_own_end(&mut self, turn: u64, client: u128) {
+        self.ended.note(turn, client);
+    }
+
+    /// Whether this was the last turn that the client has ended so.
+    pub(super) fn has_ended(&self, turn: u64, client: u128) -> bool {
+        self.ended.of_clients.get(&client) == Some(&turn)
+    }
+
     /// When the next client has waited for as long as one request may, of those that `may` ask again.
     pub(super) fn next_tired(&self, may: impl Fn(&R) -> bool) -> Option<Instant> {
         let waiting = self.files.values().flat_map(|file| &file.waiting);
-        let waiting = waiting.filter(|waiter| may(&waiter.reply));
-        waiting.map(|waiter| waiter.since + self.longest).min()
+        let waiting = waiting.filter(|waiter| waiter.reply.as_ref().is_some_and(&may));
+        waiting.map(|waiter| waiter.since + self.patience()).min()
     }
 
-    /// Ends the waits of those clients.
+    fn patience(&self) -> Duration {
+        PATIENCE.min(self.longest)
+    }
+
+    /// Sends those clients away; each keeps its place for a time.
     pub(super) fn take_tired(&mut self, now: Instant, may: impl Fn(&R) -> bool) -> Vec<R> {
-        let longest = self.longest;
-        let is_tired = |waiter: &Waiter<A, R>| waiter.since + longest <= now && may(&waiter.reply);
-        let mut tired = Vec::new();
+        let (longest, patience) = (self.longest, self.patience());
+        let (mut tired, mut forgotten) = (Vec::new(), 0);
         self.files.retain(|_, file| {
-            if file.waiting.iter().any(is_tired) {
-                let waiting = std::mem::take(&mut file.waiting);
-                let (ended, others) = waiting.into_iter().partition::<VecDeque<_>, _>(is_tired);
-                file.waiting = others;
-                tired.extend(ended.into_iter().map(|waiter| waiter.reply));
+            forgotten += file.forget_places(longest, now);
+            for waiter in &mut file.waiting {
+                let is_due = waiter.since + patience <= now;
+                if let Some(reply) = waiter.reply.take_if(|reply| is_due && may(reply)) {
+                    waiter.since = now;
+                    tired.push(reply);
+                }
             }
             file.turn != 0 || !file.waiting.is_empty()
         });
-        self.waiting -= tired.len();
+        self.waiting -= forgotten;
         tired
     }
 
     /// The present turn, if others wait for it, and the connection of the client that has it.
     pub(super) fn wanted(&self, object: ObjectId) -> Option<(u64, A)> {
         let file = self.files.get(&object)?;
-        (file.turn != 0 && !file.waiting.is_empty()).then_some((file.turn, file.from))
+        (file.turn != 0 && file.is_wanted()).then_some((file.turn, file.from))
     }
 
     fn due(&self, file: &File<A, R>) -> Option<Instant> {
-        let is_due = file.turn != 0 && !file.is_ending && !file.waiting.is_empty();
+        let is_due = file.turn != 0 && !file.is_ending && file.is_wanted();
         is_due.then(|| file.since + self.longest)
     }
 
@@ -232,11 +315,13 @@ impl<A: Copy, R> Turns<A, R> {
         files.map(|(object, file)| (*object, file.turn)).collect()
     }
 
-    /// Forgets turns that nobody waits for and whose clients have had them for too long.
+    /// Forgets places whose clients have been away for too long, and turns that nobody waits for and whose clients have had them for too long.
     fn forget(&mut self, now: Instant) {
         let longest = self.longest;
         let held = &mut self.held;
+        let waiting = &mut self.waiting;
         self.files.retain(|object, file| {
+            *waiting -= file.forget_places(longest, now);
             let is_kept = file.is_ending || !file.waiting.is_empty() || file.since + longest > now;
             if !is_kept && held.get(&file.client) == Some(object) {
                 held.remove(&file.client);

@@ -7,12 +7,13 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use causeway_bmi::Memory;
-use causeway_fs::client::{AtomicAccess, Client, CreateOptions, File};
+use causeway_fs::client::{AtomicAccess, Client, CreateOptions, File, TurnWait};
 use causeway_fs::config::Configuration;
-use causeway_wire::fs::{Body, Errno, PointerStep, Region};
+use causeway_wire::fs::{Body, Errno, Operation, PointerStep, Region, ReplyBody};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{Fixture, Shape, client};
+use crate::liar::Liar;
 
 const PATH: &[u8] = b"/file";
 /// Bytes of a piece: pieces of the two registers alternate, over the strips of all servers.
@@ -40,20 +41,29 @@ fn stamps(value: u8) -> Memory {
     Memory::from_vec(vec![value; (PIECES * PIECE) as usize])
 }
 
+fn begin(client: &mut Client, file: &mut File) -> Result<AtomicAccess, causeway_fs::Error> {
+    let mut wait = TurnWait::default();
+    loop {
+        if let Some(access) = client.begin_atomic(file, &mut wait)? {
+            return Ok(access);
+        }
+    }
+}
+
 fn write(
     client: &mut Client,
     file: &mut File,
     which: u64,
     value: u8,
 ) -> Result<(), causeway_fs::Error> {
-    let mut access = client.begin_atomic(file)?;
+    let mut access = begin(client, file)?;
     client.write_atomic(file, &mut access, &register(which), &[stamps(value)])?;
     client.end_atomic(file, access)
 }
 
 /// What the two registers have, which must be one value each.
 fn read(client: &mut Client, file: &mut File) -> (u8, u8) {
-    let mut access = client.begin_atomic(file).unwrap();
+    let mut access = begin(client, file).unwrap();
     let all = [Region {
         offset: 0,
         len: 2 * PIECES * PIECE,
@@ -145,7 +155,7 @@ fn accessing_process() {
     let configuration = Configuration::load(configuration.as_ref()).unwrap();
     let mut client = client(&configuration);
     let mut file = client.open(PATH).unwrap();
-    let mut access = client.begin_atomic(&mut file).unwrap();
+    let mut access = begin(&mut client, &mut file).unwrap();
     client
         .write_atomic(&mut file, &mut access, &register(0), &[stamps(100)])
         .unwrap();
@@ -232,7 +242,7 @@ fn a_stopped_client_loses_its_turn_and_is_told_so() {
 }
 
 fn begun(client: &mut Client, file: &mut File) -> AtomicAccess {
-    let mut access = client.begin_atomic(file).unwrap();
+    let mut access = begin(client, file).unwrap();
     client
         .write_atomic(file, &mut access, &register(0), &[stamps(9)])
         .unwrap();
@@ -274,6 +284,42 @@ fn a_restarted_server_knows_neither_turns_nor_pointers_and_says_so() {
     client.end_atomic(&file, access).unwrap();
     write(&mut client, &mut file, 1, 4).unwrap();
     assert_eq!(read(&mut client, &mut file), (3, 4));
+    fixture.cluster.stop().unwrap();
+}
+
+/// The reply to the end of a turn may be lost, and the request comes again, also when others have had theirs by then.
+#[test]
+fn a_repeated_end_of_a_turn_is_acknowledged() {
+    let fixture = Fixture::start(&patient());
+    let object = create(&mut fixture.client()).node.object;
+    let uid = rustix::process::geteuid().as_raw();
+    let mut liars = [71, 72].map(|client| Liar::new(&fixture, client, uid));
+    let begin = |liar: &mut Liar| match liar.metadata(Operation::BeginAppend { object }) {
+        Ok((ReplyBody::Turn { turn, .. }, _)) => turn,
+        other => panic!("{other:?}"),
+    };
+    let check = |liar: &mut Liar, turn, end| {
+        let reply = liar.metadata(Operation::CheckTurn { object, turn, end });
+        reply.map(drop).map_err(|failure| failure.errno)
+    };
+    let [one, two] = &mut liars;
+    let turn = begin(one);
+    assert_eq!(check(two, turn, true), Err(Errno::OVERTAKEN));
+    for _ in 0..2 {
+        assert_eq!(check(one, turn, true), Ok(()));
+    }
+    assert_eq!(check(one, turn, false), Err(Errno::OVERTAKEN));
+    let later = begin(two);
+    assert_eq!(check(one, turn, true), Ok(()));
+    assert_eq!(check(two, later, false), Ok(()));
+    assert_eq!(check(two, turn, true), Err(Errno::OVERTAKEN));
+    for _ in 0..2 {
+        assert_eq!(check(two, later, true), Ok(()));
+    }
+    // The first one's next turn replaces the one before.
+    let last = begin(one);
+    assert_eq!(check(one, last, true), Ok(()));
+    assert_eq!(check(one, turn, true), Err(Errno::OVERTAKEN));
     fixture.cluster.stop().unwrap();
 }
 

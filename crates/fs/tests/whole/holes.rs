@@ -1,7 +1,7 @@
 //! Reported data ranges of files, and making holes.
 
 use causeway_fs::client::{Allocation, Client, CreateOptions, File};
-use causeway_wire::fs::{Body, Errno, Region};
+use causeway_wire::fs::{Body, Errno, Region, ScrubPosition};
 use causeway_wire::random::SplitMix64;
 
 use crate::cluster::{Fixture, Shape, pattern};
@@ -215,7 +215,9 @@ fn holes_zeros_and_reserved_room_are_as_in_a_model_of_a_sparse_file() {
             client.fsync(&mut file).unwrap();
         }
         for server in fixture.cluster.configuration().io_servers() {
-            let scrubbed = client.scrub(server, true, 1 << 30).unwrap();
+            let scrubbed = client
+                .scrub(server, Some(ScrubPosition::FRONT), 1 << 30)
+                .unwrap();
             assert_eq!(scrubbed.faults, []);
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use causeway_engine::Memory;
+use causeway_wire::contact::SHARED_STORED;
 
 use crate::abi;
 use crate::buffer::OwnedBuffer;
@@ -12,6 +13,7 @@ use crate::status::Status;
 
 use super::agreeing::{agree, agree_on_first, tell};
 use super::file::{Split, SplitKind, SplitPlace};
+use super::pointer::Shared;
 use super::stream::Stream;
 use super::together;
 use super::transfer::Opened;
@@ -67,6 +69,7 @@ fn begin(
             view: Arc::clone(&it.view),
             is_atomic: it.is_atomic,
             shared: it.shared.clone(),
+            format: it.format,
             hints: it.hints,
         };
         Ok((opened, bytes))
@@ -89,20 +92,35 @@ fn place(
             let all = tell(caller, opened.communicator, [units as i64])?;
             let total = all.iter().map(|[units]| *units as u64).sum();
             let rank = caller.with(|p| Ok(p.communicator(opened.communicator)?.rank()))?;
-            let base = match rank {
-                0 => opened.shared.add(total),
-                _ => Ok(0),
-            };
-            let found = base.as_ref().map_or(0, |base| *base as i64);
-            let found = [found, 0, 0, 0, 0];
-            // It may have failed, and the others must not wait for the first process then.
-            let (_, [base, ..]) =
-                agree_on_first(caller, opened.communicator, base, ("", [0; 2]), found)?;
+            let base = ordered_base(caller, opened, rank, total)?;
             let before: i64 = all[..rank as usize].iter().map(|[units]| *units).sum();
             base as u64 + before as u64
         }
     };
     i64::try_from(found).map_err(|_| Error::new(abi::ERR_DISP, "the pointer is too large"))
+}
+
+/// Where the shared pointer stood before the first process moved it on by the units of all.
+fn ordered_base(caller: &mut impl Caller, opened: &Opened, rank: u32, total: u64) -> Result<i64> {
+    let communicator = opened.communicator;
+    // All of them have no pointer, and know it.
+    if let (Shared::Nowhere(error), true) = (&opened.shared, opened.format < SHARED_STORED) {
+        return Err(error.clone());
+    }
+    let base = match rank {
+        0 => opened.shared.add(total),
+        _ => Ok(0),
+    };
+    if opened.format < SHARED_STORED {
+        // It is in memory, where this does not fail.
+        let bases = tell(caller, communicator, [base? as i64])?;
+        return Ok(bases[0][0]);
+    }
+    let found = base.as_ref().map_or(0, |base| *base as i64);
+    let found = [found, 0, 0, 0, 0];
+    // It may have failed, and the others must not wait for the first process then.
+    let (_, [base, ..]) = agree_on_first(caller, communicator, base, ("", [0; 2]), found)?;
+    Ok(base)
 }
 
 /// Reads or writes. Returns the status: how many bytes of data were read or written.

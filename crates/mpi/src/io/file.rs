@@ -29,6 +29,8 @@ pub struct File {
     /// This process's pointer, in elementary types.
     pub(crate) pointer: u64,
     pub(crate) shared: Shared,
+    /// The format of MPI's messages that its processes speak with each other.
+    pub(crate) format: u8,
     pub(crate) is_atomic: bool,
     /// It was written, and not synchronised since.
     pub(crate) is_dirty: bool,
@@ -216,11 +218,6 @@ impl File {
     pub fn pointer(&self) -> Result<u64> {
         self.check_random()?;
         Ok(self.pointer)
-    }
-
-    /// The position of the shared pointer, in elementary types.
-    pub fn shared_pointer(&self) -> Result<u64> {
-        self.shared.get()
     }
 
     /// Where in the file an offset of the view lies, bytes.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use causeway_engine::Memory;
-use causeway_wire::contact::FILES_AT_ONCE;
+use causeway_wire::contact::{FILES_AT_ONCE, FORMATS, SHARED_STORED};
 use causeway_wire::formats::Formats;
 
 use crate::abi;
@@ -107,14 +107,13 @@ enum FirstShared {
 }
 
 impl FirstShared {
-    /// With the storage if it is for processes on several hosts, and the storage keeps pointers; else in memory, which processes on one host can
-    /// share.
-    fn make(storage: &dyn Storage, at: u64, several_hosts: bool) -> Self {
+    /// With the storage if it `may_store` it, and keeps pointers; else in memory, which processes on one host can share.
+    fn make(storage: &dyn Storage, at: u64, may_store: bool) -> Self {
         let in_memory = || match SharedPointer::make(at) {
             Ok(memory) => Self::Memory(memory),
             Err(error) => Self::Nowhere(error),
         };
-        if !several_hosts {
+        if !may_store {
             return in_memory();
         }
         let number = match contacts::number() {
@@ -136,9 +135,9 @@ impl FirstShared {
 const NO_POINTER: i64 = 0;
 /// It is in memory that the process has.
 const IN_MEMORY: i64 = 1;
-/// The first process's word: the storage keeps it.
+/// The storage keeps it.
 const STORED: i64 = 2;
-/// A process that there is none of, in the place of the one that has the memory. Earlier builds do not find it, and have no pointer.
+/// A process that there is none of, in the place of the one that has the memory.
 const NO_PROCESS: i64 = -1;
 
 impl First {
@@ -146,7 +145,7 @@ impl First {
         files: &dyn FileSystem,
         name: &Path,
         how: Opening,
-        (mode, several_hosts): (i32, bool),
+        (mode, may_store): (i32, bool),
         info: &Info,
     ) -> Result<Self> {
         let storage = opened(name, files.open(name, how, info))?;
@@ -156,7 +155,7 @@ impl First {
         };
         Ok(Self {
             told: storage.told(),
-            shared: FirstShared::make(&*storage, at, several_hosts),
+            shared: FirstShared::make(&*storage, at, may_store),
             storage,
             at,
         })
@@ -172,6 +171,17 @@ impl First {
         let [process, descriptor, mark] = name.unwrap_or([NO_PROCESS; 3]);
         let told = self.told.len() as i64;
         [told, self.at as i64, process, descriptor, mark]
+    }
+}
+
+impl FirstShared {
+    /// The same, as another process finds it by the first one's numbers.
+    fn find(numbers: [i64; 3], may_store: bool) -> Self {
+        match (numbers, SharedPointer::find(numbers)) {
+            ([NO_PROCESS, 0, number], _) if may_store => Self::Stored(number as u64),
+            (_, Ok(found)) => Self::Memory(found),
+            (_, Err(error)) => Self::Nowhere(error),
+        }
     }
 }
 
@@ -256,7 +266,10 @@ pub fn open(
         let files = process.file_systems.of(name);
         Ok((rank, group, format, files, several_hosts))
     })?;
-    let at_once = format.as_ref().is_ok_and(|format| *format >= FILES_AT_ONCE);
+    // All return an error if it is none.
+    let spoken = *format.as_ref().unwrap_or(&FORMATS.lowest);
+    let at_once = spoken >= FILES_AT_ONCE;
+    let may_store = several_hosts && spoken >= SHARED_STORED;
     let checked = format.and(check_mode(mode)).and(files);
     let (by, own, files) = match at_once {
         true => {
@@ -280,7 +293,8 @@ pub fn open(
             mode,
             view: Arc::new(View::of_bytes()),
             pointer,
-            shared: Shared::Nowhere(no_pointer()),
+            shared: Shared::Nowhere(no_pointer(spoken)),
+            format: spoken,
             is_atomic: false,
             is_dirty: false,
             hints: Hints::of(size, process.file_buffer).with(info),
@@ -291,7 +305,7 @@ pub fn open(
     };
     let opened = open_agreed(
         caller,
-        (by, own, rank, several_hosts),
+        (by, own, rank, may_store),
         &*files,
         (name, mode, info),
         add,
@@ -415,7 +429,7 @@ fn learn_by_own(
 /// Opens a file whose mode all have agreed on, and adds it with where its pointers begin, and the shared one. Returns its handle.
 fn open_agreed(
     caller: &mut impl Caller,
-    (by, own, rank, several_hosts): (By, usize, u32, bool),
+    (by, own, rank, may_store): (By, usize, u32, bool),
     files: &dyn FileSystem,
     (name, mode, info): (&Path, i32, &Info),
     add: impl FnOnce(&mut Process, (Arc<dyn Storage>, u64)) -> Result<usize>,
@@ -429,7 +443,7 @@ fn open_agreed(
         permissions: permissions(info),
     };
     let first = match rank {
-        0 => First::open(files, name, how, (mode, several_hosts), info).map(Some),
+        0 => First::open(files, name, how, (mode, may_store), info).map(Some),
         _ => Ok(None),
     };
     let (first, told, [_, at, shared @ ..]) = match &by {
@@ -442,12 +456,8 @@ fn open_agreed(
     let (storage, shared) = match first {
         Some(first) => (Ok(first.storage), first.shared),
         None => {
-            let found = match SharedPointer::find(shared) {
-                Ok(found) => FirstShared::Memory(found),
-                Err(error) => FirstShared::Nowhere(error),
-            };
             let joined = told.and_then(|told| opened(name, files.join(name, how, info, &told)));
-            (joined, found)
+            (joined, FirstShared::find(shared, may_store))
         }
     };
     let word = match &shared {
@@ -478,7 +488,7 @@ fn open_agreed(
     let all = match open {
         Ok(all) => all,
         Err(error) => {
-            if let FirstShared::Stored(number) = shared {
+            if let (0, FirstShared::Stored(number)) = (rank, shared) {
                 // It is forgotten with its processes otherwise.
                 let _ = storage.move_pointer(number, PointerStep::End);
             }
@@ -488,14 +498,15 @@ fn open_agreed(
         }
     };
     // All have it, or none.
-    let is_stored = all.first().is_some_and(|[_, word]| *word == STORED);
+    let is_stored = all.iter().all(|[_, word]| *word == STORED);
     let shared = match shared {
         _ if is_stored => Shared::Stored(storage, number as u64),
         FirstShared::Nowhere(error) if rank == 0 => Shared::Nowhere(error),
         FirstShared::Memory(memory) if all.iter().all(|[_, word]| *word != NO_POINTER) => {
             Shared::Memory(memory)
         }
-        _ => Shared::Nowhere(no_pointer()),
+        // As it was added.
+        _ => return Ok(file),
     };
     caller.with(|process| {
         process.files.get_mut(file)?.shared = shared;
@@ -503,8 +514,15 @@ fn open_agreed(
     })
 }
 
-fn no_pointer() -> Error {
-    let text = "the processes do not share memory for the file's shared pointer, and its storage keeps none: rank 0 may know more";
+fn no_pointer(format: u8) -> Error {
+    let why = match format < SHARED_STORED {
+        true => format!(
+            "a file's storage keeps it from format {SHARED_STORED} of MPI's messages on, and a process speaks only formats up to {format}: run a newer build there"
+        ),
+        false => "the file's storage keeps none: rank 0 may know more".to_owned(),
+    };
+    let text =
+        format!("the processes do not share memory for the file's shared pointer, and {why}");
     Error::new(abi::ERR_UNSUPPORTED_OPERATION, text)
 }
 

@@ -17,24 +17,17 @@ use super::view::View;
 const DISPLACEMENT_CURRENT: i64 = -1;
 
 impl File {
-    /// Bytes of the file.
-    pub fn size(&self) -> Result<u64> {
-        self.storage
-            .size()
-            .map_err(|error| failed("asking for the size", &error))
-    }
-
     fn check_written(&self) -> Result<()> {
         self.check_access(true)?;
         self.check_random()
     }
 
-    /// Where a seek leads to, in elementary types.
-    fn sought(&self, from: u64, offset: i64, whence: i32) -> Result<u64> {
+    /// Where a seek leads to, in elementary types, in a file of `size` bytes.
+    fn sought(&self, from: u64, offset: i64, whence: i32, size: u64) -> Result<u64> {
         let base = match whence {
             abi::SEEK_SET => 0,
             abi::SEEK_CUR => from,
-            abi::SEEK_END => self.view.end_of_file(self.size()?)?,
+            abi::SEEK_END => self.view.end_of_file(size)?,
             other => {
                 let text = format!("whence is {other}");
                 return Err(Error::new(abi::ERR_ARG, text));
@@ -45,13 +38,38 @@ impl File {
             Error::new(abi::ERR_ARG, text)
         })
     }
+}
 
-    /// Moves this process's pointer.
-    pub fn seek(&mut self, offset: i64, whence: i32) -> Result<()> {
-        self.check_random()?;
-        self.pointer = self.sought(self.pointer, offset, whence)?;
-        Ok(())
+/// Bytes of a file. The storage is asked while other threads have the library.
+pub fn size(caller: &mut impl Caller, file: usize) -> Result<u64> {
+    let (_, storage) = opened(caller, file)?;
+    let size = storage.size();
+    size.map_err(|error| failed("asking for the size", &error))
+}
+
+/// Bytes of a file if a seek needs them.
+fn size_to_seek(caller: &mut impl Caller, file: usize, whence: i32) -> Result<u64> {
+    match whence {
+        abi::SEEK_END => size(caller, file),
+        _ => Ok(0),
     }
+}
+
+/// Moves this process's pointer.
+pub fn seek(caller: &mut impl Caller, file: usize, offset: i64, whence: i32) -> Result<()> {
+    caller.with(|process| process.files.get(file)?.check_random())?;
+    let size = size_to_seek(caller, file, whence)?;
+    caller.with(|process| {
+        let it = process.files.get_mut(file)?;
+        it.pointer = it.sought(it.pointer, offset, whence, size)?;
+        Ok(())
+    })
+}
+
+/// The position of the shared pointer, in elementary types. The storage, which may keep it, is asked while other threads have the library.
+pub fn shared_position(caller: &mut impl Caller, file: usize) -> Result<u64> {
+    let shared = caller.with(|process| Ok(process.files.get(file)?.shared.clone()))?;
+    shared.get()
 }
 
 /// A file's communicator and storage, if the operation is allowed.
@@ -62,7 +80,7 @@ fn opened(caller: &mut impl Caller, file: usize) -> Result<(usize, Arc<dyn Stora
     })
 }
 
-/// Sets the view, and all pointers to its beginning.
+/// Sets the view, and all pointers to its beginning; or none of them, if that of the first process fails.
 pub fn set_view(caller: &mut impl Caller, file: usize, view: Result<View>) -> Result<()> {
     let (communicator, _) = opened(caller, file)?;
     let same = view.as_ref().map_or([0; 2], |view| {
@@ -72,31 +90,38 @@ pub fn set_view(caller: &mut impl Caller, file: usize, view: Result<View>) -> Re
     let view = agree_on(caller, communicator, view, what, same)?;
     let (rank, shared) = caller.with(|process| {
         let rank = process.communicator(communicator)?.rank();
-        let it = process.files.get_mut(file)?;
-        (it.view, it.pointer) = (Arc::new(view), 0);
-        Ok((rank, it.shared.clone()))
+        Ok((rank, process.files.get(file)?.shared.clone()))
     })?;
     let moved = match shared {
         Shared::Nowhere(_) => Ok(()),
         shared if rank == 0 => shared.set(0),
         _ => Ok(()),
     };
-    agree(caller, communicator, moved)
+    agree(caller, communicator, moved)?;
+    caller.with(|process| {
+        let it = process.files.get_mut(file)?;
+        (it.view, it.pointer) = (Arc::new(view), 0);
+        Ok(())
+    })
 }
 
 /// The displacement of a view, where `MPI_DISPLACEMENT_CURRENT` may be given.
-pub fn displacement(file: &File, given: i64) -> Result<i64> {
+pub fn displacement(caller: &mut impl Caller, file: usize, given: i64) -> Result<i64> {
     if given != DISPLACEMENT_CURRENT {
         return Ok(given);
     }
-    if !file.has(abi::MODE_SEQUENTIAL) {
-        let text =
-            "MPI_DISPLACEMENT_CURRENT is for files that were opened with MPI_MODE_SEQUENTIAL";
-        return Err(Error::new(abi::ERR_DISP, text));
-    }
-    let position = file.shared.get()? as i64;
-    let offset = file.view.offset_of(file.view.position(position)?)?;
-    Ok(offset as i64)
+    caller.with(|process| match process.files.get(file)?.has(abi::MODE_SEQUENTIAL) {
+        true => Ok(()),
+        false => {
+            let text = "MPI_DISPLACEMENT_CURRENT is for files that were opened with MPI_MODE_SEQUENTIAL";
+            Err(Error::new(abi::ERR_DISP, text))
+        }
+    })?;
+    let position = shared_position(caller, file)? as i64;
+    caller.with(|process| {
+        let view = &process.files.get(file)?.view;
+        Ok(view.offset_of(view.position(position)?)? as i64)
+    })
 }
 
 /// Changes the size: the first process does, and `allocate` says whether space is taken for bytes that are not there.
@@ -198,7 +223,11 @@ pub fn seek_shared(caller: &mut impl Caller, file: usize, offset: i64, whence: i
             abi::SEEK_CUR => shared.get()?,
             _ => 0,
         };
-        let to = caller.with(|process| process.files.get(file)?.sought(from, offset, whence))?;
+        let size = size_to_seek(caller, file, whence)?;
+        let to = caller.with(|process| {
+            let it = process.files.get(file)?;
+            it.sought(from, offset, whence, size)
+        })?;
         shared.set(to)
     });
     agree(caller, communicator, moved)

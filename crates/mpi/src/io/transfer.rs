@@ -21,6 +21,7 @@ pub(crate) struct Opened {
     pub(crate) view: Arc<View>,
     pub(crate) is_atomic: bool,
     pub(crate) shared: Shared,
+    pub(crate) format: u8,
     pub(crate) hints: Hints,
 }
 

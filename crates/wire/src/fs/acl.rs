@@ -17,7 +17,7 @@ pub const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 pub const MAX_ACL_ENTRIES: usize = 511;
 
 /// Most bytes of a list as an extended attribute.
-const MAX_ACL_BYTES: usize = HEADER_BYTES + MAX_ACL_ENTRIES * ENTRY_BYTES;
+pub const MAX_ACL_BYTES: usize = HEADER_BYTES + MAX_ACL_ENTRIES * ENTRY_BYTES;
 const HEADER_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
 /// What stands first.
@@ -104,6 +104,14 @@ impl Acl {
     pub fn mode(&self) -> u16 {
         let group = self.mask.unwrap_or(self.group);
         u16::from(self.owner) << 6 | u16::from(group) << 3 | u16::from(self.other)
+    }
+
+    /// The mode for those who do not know the list of an object with this mode: its group digit is what the owning group may do, not the mask.
+    pub fn mode_without(&self, mode: u16) -> u16 {
+        match self.mask {
+            Some(_) => mode & (!0o070 | u16::from(self.group) << 3),
+            None => mode,
+        }
     }
 
     /// Whether the mode says all that the list does.

@@ -4,6 +4,9 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub u16);
 
+/// `EHWPOISON`.
+const LAST_OF_LINUX: u16 = 133;
+
 macro_rules! errnos {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
         impl Errno {
@@ -27,6 +30,12 @@ macro_rules! errnos {
                     $($number => $text,)*
                     _ => "unknown error",
                 }
+            }
+
+            /// Whether it may be a server's: any of Linux, since servers pass on what their disks report, and any above 1000, since a later build
+            /// may have more of them.
+            pub fn is_possible(self) -> bool {
+                matches!(self.0, 1..=LAST_OF_LINUX) || self.0 > 1000
             }
 
             /// Every number listed here.

@@ -420,7 +420,7 @@ impl Reply {
         if let Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. }) = &mut self.result
             && let Some(acl) = node.acl.take()
         {
-            node.attributes.mode &= !0o070 | u16::from(acl.group) << 3;
+            node.attributes.mode = acl.mode_without(node.attributes.mode);
         }
     }
 

@@ -18,12 +18,20 @@ impl ObjectId {
 }
 
 /// The progress of a scrub: everything before this byte of this object's datafile was verified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScrubPosition {
     /// The datafile's object.
     pub object: ObjectId,
     /// Which byte.
     pub offset: u64,
+}
+
+impl ScrubPosition {
+    /// Before all datafiles.
+    pub const FRONT: Self = Self {
+        object: ObjectId(0),
+        offset: 0,
+    };
 }
 
 /// A fault of a datafile.

@@ -11,6 +11,7 @@ fn from(client: u128, connection: u32, number: u64) -> Sender<u32> {
     Sender {
         client,
         connection,
+        user: client as u32,
         number,
     }
 }
@@ -97,7 +98,9 @@ proptest! {
             prop_assert_eq!(&known, &model);
             let shares: usize = pointers.pointers.values().map(|pointer| pointer.shares.len()).sum();
             prop_assert_eq!(pointers.shares, shares);
-            prop_assert_eq!(pointers.connections.values().sum::<usize>(), shares);
+            prop_assert_eq!(pointers.connections.0.values().sum::<usize>(), shares);
+            prop_assert_eq!(pointers.users.0.values().sum::<usize>(), shares);
+            prop_assert_eq!(pointers.made.0.values().sum::<usize>(), model.len());
         }
     }
 }
@@ -119,7 +122,11 @@ fn there_is_an_end_to_what_is_remembered() {
     let mut pointers = Pointers::default();
     let gone = BTreeSet::from([1, 2, 3]);
     let mut put = |connection: u32, key: u64| {
-        let sender = from(u128::from(connection), connection, key + 1);
+        let sender = Sender {
+            // Each of 8 users has an eighth.
+            user: (key % 8) as u32,
+            ..from(u128::from(connection), connection, key + 1)
+        };
         let is_alive = |connection| !gone.contains(&connection);
         pointers.step((FILE, key), sender, PointerStep::Put(key), is_alive)
     };
@@ -160,7 +167,7 @@ fn refusals_are_cheap() {
         looks.set(looks.get() + 1);
         true
     };
-    for _ in 0..REFUSALS_BETWEEN {
+    for _ in 0..REQUESTS_BETWEEN {
         let refused = pointers.step(
             (FILE, 1 << 40),
             from(1 << 40, 1 << 30, 1),
@@ -170,4 +177,38 @@ fn refusals_are_cheap() {
         assert!(matches!(refused, Err(Refused::Full(_))), "{refused:?}");
     }
     assert_eq!(looks.get(), MAX_POINTERS);
+}
+
+/// A user that has its share of them, by however many connections, leaves room for others.
+#[test]
+fn one_user_cannot_take_all_pointers() {
+    let mut pointers = Pointers::default();
+    let put = |pointers: &mut Pointers<u32>, user: u32, client: u32, key: u64| {
+        let sender = Sender {
+            user,
+            ..from(u128::from(client), client, 1)
+        };
+        pointers.step((FILE, key), sender, PointerStep::Put(0), |_| true)
+    };
+    for key in 0..MAX_POINTERS_OF_USER as u64 {
+        assert_eq!(put(&mut pointers, 7, key as u32, key), Ok(0));
+    }
+    let is_refused = |result| matches!(result, Err(Refused::Full(text)) if text.contains("user"));
+    assert!(is_refused(put(&mut pointers, 7, 1 << 20, 1 << 40)));
+    assert_eq!(put(&mut pointers, 8, 1 << 20, 1 << 40), Ok(0));
+    // Nor all clients of one.
+    let clients = MAX_SHARES_OF_USER - MAX_POINTERS_OF_USER;
+    for client in 0..clients as u32 {
+        assert_eq!(put(&mut pointers, 7, (1 << 21) + client, 1 << 40), Ok(0));
+    }
+    assert!(is_refused(put(&mut pointers, 7, 1 << 22, 1 << 40)));
+    assert_eq!(put(&mut pointers, 8, 1 << 22, 1 << 40), Ok(0));
+    // What ends makes room.
+    let end = |key: u64| (from(u128::from(key), key as u32, 2), (FILE, key));
+    let (sender, key) = end(3);
+    assert_eq!(
+        pointers.step(key, sender, PointerStep::End, |_| true),
+        Ok(0)
+    );
+    assert_eq!(put(&mut pointers, 7, 1 << 22, 9 << 40), Ok(0));
 }

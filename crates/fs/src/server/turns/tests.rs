@@ -35,11 +35,11 @@ fn any_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A file as the model has it: the turn, its client, when it began and whether it is ending; and who waits.
+/// A file as the model has it: the turn, its client, when it began and whether it is ending; and who waits, without a number while away.
 #[derive(Debug, Default, Clone)]
 struct Model {
     held: Option<(u64, u128, Instant, bool)>,
-    waiting: Vec<(u128, usize, Instant)>,
+    waiting: Vec<(u128, Option<usize>, Instant)>,
 }
 
 proptest! {
@@ -66,7 +66,14 @@ proptest! {
                         model.held = None;
                     }
                     prop_assert_eq!(given_up, Ok(expected.map(ObjectId)));
-                    model.entry(file).or_default().waiting.push((client, number, now));
+                    let waiting = &mut model.entry(file).or_default().waiting;
+                    let is_its = |one: &&mut (u128, Option<usize>, Instant)| {
+                        one.0 == client && one.1.is_none() && one.2 + LONGEST > now
+                    };
+                    match waiting.iter_mut().find(is_its) {
+                        Some(place) => *place = (client, Some(number), now),
+                        None => waiting.push((client, Some(number), now)),
+                    }
                 }
                 Event::End(file) => {
                     let held = model.entry(file).or_default().held.take();
@@ -115,15 +122,21 @@ proptest! {
             }
             // Of those that ask again, each that has waited for long enough.
             let asks_again = |number: &usize| number.is_multiple_of(2);
-            let due = |waiting: &(u128, usize, Instant)| waiting.2 + LONGEST;
+            let due = |waiting: &(u128, Option<usize>, Instant)| {
+                let asks_again = waiting.1.filter(asks_again);
+                asks_again.map(|_| waiting.2 + PATIENCE)
+            };
             let waiting = model.values().flat_map(|model| &model.waiting);
-            let next_tired = waiting.filter(|waiting| asks_again(&waiting.1)).map(due).min();
-            prop_assert_eq!(turns.next_tired(asks_again), next_tired);
+            prop_assert_eq!(turns.next_tired(asks_again), waiting.filter_map(due).min());
             let mut tired = Vec::new();
             for model in model.values_mut() {
-                let is_tired = |waiting: &(u128, usize, Instant)| asks_again(&waiting.1) && due(waiting) <= now;
-                tired.extend(model.waiting.iter().filter(|one| is_tired(one)).map(|one| one.1));
-                model.waiting.retain(|one| !is_tired(one));
+                model.waiting.retain(|one| one.1.is_some() || one.2 + LONGEST > now);
+                for one in &mut model.waiting {
+                    if due(one).is_some_and(|due| due <= now) {
+                        tired.extend(one.1.take());
+                        one.2 = now;
+                    }
+                }
             }
             let mut found = turns.take_tired(now, asks_again);
             tired.sort_unstable();
@@ -133,16 +146,17 @@ proptest! {
             for (file, model) in &mut model {
                 let object = ObjectId(*file);
                 let next = turns.next(object, now);
-                if model.held.is_none() && !model.waiting.is_empty() {
-                    let (client, number, _) = model.waiting.remove(0);
+                let first = model.waiting.iter().position(|one| one.1.is_some());
+                if let (None, Some(first)) = (model.held, first) {
+                    let (client, number, _) = model.waiting.remove(first);
                     last += 1;
-                    prop_assert_eq!(next, Some((last, number)));
+                    prop_assert_eq!(next, number.map(|number| (last, number)));
                     model.held = Some((last, client, now, false));
                     latest.insert(client, (last, *file));
                 } else {
                     prop_assert_eq!(next, None);
                 }
-                let wanted = model.held.filter(|_| !model.waiting.is_empty());
+                let wanted = model.held.filter(|_| model.waiting.iter().any(|one| one.1.is_some()));
                 prop_assert_eq!(
                     turns.wanted(object),
                     wanted.map(|(turn, client, ..)| (turn, client))
@@ -160,6 +174,98 @@ proptest! {
             prop_assert_eq!(found, expected);
         }
     }
+}
+
+proptest! {
+    /// Clients that ask again when they are sent away get their turns in the order in which they asked first, however long turns last.
+    #[test]
+    fn a_client_that_asks_again_is_not_overtaken(
+        lengths in vec(0..3 * LONGEST.as_millis() as u64, 1..60),
+        clients in 2..9usize,
+    ) {
+        let object = ObjectId(1);
+        let mut now = Instant::now();
+        let mut turns: Turns<u128, u128> = Turns::new(0, LONGEST);
+        // Those that wait, in order: a client that has had its turn asks for the next one.
+        let mut line: VecDeque<u128> = (0..clients as u128).collect();
+        for client in &line {
+            prop_assert!(turns.wait(object, (*client, *client), *client, now).is_ok());
+        }
+        for length in lengths {
+            let (turn, client) = turns.next(object, now).expect("clients wait");
+            prop_assert_eq!(Some(client), line.pop_front());
+            let ends = now + Duration::from_millis(length);
+            while let Some(due) = turns.next_tired(|_| true).filter(|due| *due <= ends) {
+                now = due;
+                // They may come back in any order.
+                for client in turns.take_tired(now, |_| true).into_iter().rev() {
+                    prop_assert!(turns.wait(object, (client, client), client, now).is_ok());
+                }
+            }
+            now = ends;
+            prop_assert!(turns.end(object, turn));
+            prop_assert!(turns.wait(object, (client, client), client, now).is_ok());
+            line.push_back(client);
+        }
+    }
+}
+
+/// The turn does not wait for a client that is away, which keeps its place for others' longest turn, and no longer.
+#[test]
+fn a_place_is_kept_for_a_time() {
+    let mut now = Instant::now();
+    let mut turns: Turns<(), u128> = Turns::new(0, LONGEST);
+    let object = ObjectId(1);
+    let ask = |turns: &mut Turns<(), u128>, client: u128, now| {
+        turns.wait(object, (client, ()), client, now)
+    };
+    for client in 0..5 {
+        assert_eq!(ask(&mut turns, client, now), Ok(None));
+    }
+    assert_eq!(turns.next(object, now), Some((1, 0)));
+    now += PATIENCE;
+    assert_eq!(turns.take_tired(now, |client| *client != 3), [1, 2, 4]);
+    assert!(turns.end(object, 1));
+    assert_eq!(turns.next(object, now), Some((2, 3)));
+    // Nobody that is there waits for its end.
+    assert_eq!((turns.wanted(object), turns.next_due()), (None, None));
+    assert_eq!(ask(&mut turns, 4, now), Ok(None));
+    assert_eq!(ask(&mut turns, 5, now), Ok(None));
+    assert_eq!(ask(&mut turns, 2, now), Ok(None));
+    assert!(turns.end(object, 2));
+    assert_eq!(turns.next(object, now), Some((3, 2)));
+    now += LONGEST;
+    assert_eq!(ask(&mut turns, 1, now), Ok(None));
+    let mut order = Vec::new();
+    for turn in 3..6 {
+        assert!(turns.end(object, turn));
+        order.extend(turns.next(object, now).map(|(_, client)| client));
+    }
+    assert_eq!(order, [4, 5, 1]);
+    assert!(turns.end(object, 6));
+    assert_eq!(turns.take_tired(now, |_| true), []);
+    assert_eq!((turns.waiting, turns.files.len()), (0, 0));
+}
+
+#[test]
+fn a_turn_that_its_client_has_ended_is_known_until_it_ends_another_one() {
+    let mut turns: Turns<(), ()> = Turns::new(0, LONGEST);
+    turns.note_own_end(5, 1);
+    assert!(turns.has_ended(5, 1));
+    assert!(!turns.has_ended(5, 2) && !turns.has_ended(6, 1) && !turns.has_ended(0, 3));
+    turns.note_own_end(6, 2);
+    turns.note_own_end(7, 1);
+    assert!(!turns.has_ended(5, 1) && turns.has_ended(6, 2) && turns.has_ended(7, 1));
+    // Those that ended first are forgotten first.
+    for client in 0..MAX_ENDED as u64 - 1 {
+        turns.note_own_end(10 + client, 100 + u128::from(client));
+    }
+    assert!(!turns.has_ended(6, 2) && turns.has_ended(7, 1));
+    let ended = &turns.ended;
+    assert_eq!(
+        (ended.of_clients.len(), ended.in_order.len()),
+        (MAX_ENDED, MAX_ENDED)
+    );
 }
 
 #[test]
@@ -190,6 +296,13 @@ fn there_is_an_end_to_what_is_remembered() {
     }
     let refused = turns.wait(ObjectId(1 << 40), (7, 7), 7, now + LONGEST);
     assert_eq!(refused, Err(7));
+    // Those that were sent away and do not ask again lose their places.
+    let now = now + LONGEST;
+    assert_eq!(turns.take_tired(now, |_| true).len(), MAX_WAITING);
+    let ask = |turns: &mut Turns<u128, u64>, now| turns.wait(ObjectId(5), (7, 7), 7, now);
+    assert_eq!(ask(&mut turns, now), Err(7));
+    assert_eq!(ask(&mut turns, now + LONGEST), Ok(None));
+    assert_eq!(turns.waiting, 1);
 }
 
 /// A client that cannot wait keeps the turn that it has: nobody would give that to the next one.

@@ -79,7 +79,7 @@ impl Engine {
     /// Bytes, roughly, that [`Engine::reclaim`] may free.
     pub(super) fn garbage_bytes(&self) -> u64 {
         let progress = lock(&self.progress);
-        let removed = progress.removed + self.pairs.tree.tombstone_count();
+        let removed = progress.removed_in_memory() + self.pairs.tree.tombstone_count();
         progress.journal_bytes + removed * REMOVED_RECORD_BYTES
     }
 
@@ -158,8 +158,7 @@ impl Engine {
     }
 
     pub(super) fn flush(&self) -> Result<(), StoreError> {
-        // The tables include what was removed until now.
-        lock(&self.progress).removed = 0;
+        let removed = lock(&self.progress).removed;
         let failed = |error| wrap("write tables", error);
         self.pairs.rotate_memtable().map_err(failed)?;
         while self.pairs.tree.sealed_memtable_count() > 0 {
@@ -167,6 +166,10 @@ impl Engine {
             self.database.persist(PersistMode::Buffer).map_err(failed)?;
             std::thread::sleep(POLL_INTERVAL);
         }
+        // Only now do the tables include what was removed until then: as long as they are being written, a change that finds no room must
+        // still find that there is something to free.
+        let mut progress = lock(&self.progress);
+        progress.removed_in_tables = progress.removed_in_tables.max(removed);
         Ok(())
     }
 }

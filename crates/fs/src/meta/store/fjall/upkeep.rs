@@ -32,8 +32,10 @@ pub(super) struct Progress {
     pub(super) bytes: u64,
     /// Bytes of journals that cannot be removed yet.
     pub(super) journal_bytes: u64,
-    /// Records that were removed since tables were last written out.
+    /// Records that were removed.
     pub(super) removed: u64,
+    /// How many of them are in tables, which count them.
+    pub(super) removed_in_tables: u64,
     /// Removals that the last merge has left in tables, because a view of an old state was still open.
     pub(super) left: u64,
     pub(super) commits: u64,
@@ -43,6 +45,11 @@ pub(super) struct Progress {
 }
 
 impl Progress {
+    /// Records that were removed since tables were last written out.
+    pub(super) fn removed_in_memory(&self) -> u64 {
+        self.removed.saturating_sub(self.removed_in_tables)
+    }
+
     /// A store whose last commit had this number.
     pub(super) fn new(last: u64) -> Self {
         Self {
@@ -51,6 +58,7 @@ impl Progress {
             bytes: 0,
             journal_bytes: 0,
             removed: 0,
+            removed_in_tables: 0,
             left: 0,
             commits: 0,
             // Removals that an earlier process has left are looked for once.
@@ -173,8 +181,8 @@ impl Engine {
     /// Merges tables after many removals.
     fn merge_removed(&self) -> Result<(), StoreError> {
         let progress = lock(&self.progress);
-        let removed =
-            (progress.removed + self.pairs.tree.tombstone_count()).saturating_sub(progress.left);
+        let removed = (progress.removed_in_memory() + self.pairs.tree.tombstone_count())
+            .saturating_sub(progress.left);
         drop(progress);
         let records = self.pairs.approximate_len() as u64;
         if removed < REMOVED_RECORDS.max(records / RECORDS_PER_REMOVED) {

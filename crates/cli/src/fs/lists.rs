@@ -1,0 +1,113 @@
+//! Access control lists of copies: a copy has that of its original, or none. Where it cannot have it, its mode gives nobody more than the
+//! original does, whose mode shows the list's mask as the permissions of the owning group.
+//!
+//! Default lists of directories are not copied.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use causeway_fs::Error;
+use causeway_fs::client::Client;
+use causeway_wire::fs::{ACCESS_ACL, Acl, AclKind, Errno, MAX_ACL_BYTES, Node};
+use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
+
+use crate::fs::engine::Lost;
+use crate::fs::store::Original;
+
+/// The mode of an object without its list that gives nobody more than both together do.
+pub(crate) fn mode_without(mode: u16, acl: Option<&Acl>) -> u16 {
+    acl.map_or(mode, |acl| acl.mode_without(mode))
+}
+
+/// What has become of a copy's list.
+pub(crate) struct Listed {
+    /// The mode that the copy gets.
+    pub(crate) mode: u16,
+    /// Whether the list was set, and the mode with it.
+    pub(crate) is_changed: bool,
+}
+
+/// Gives a copy in the file system the list of its original, or none if the original has none.
+pub(crate) fn set_list(
+    client: &mut Client,
+    copy: &Node,
+    original: &Original<'_>,
+) -> Result<Listed, Error> {
+    if let Some(acl) = &original.acl {
+        let acl = acl.as_ref().clone().with_mode(original.mode);
+        match client.set_acl(copy.object, AclKind::Access, Some(&acl)) {
+            // Servers of an earlier build have no lists.
+            Err(error) if error.errno == Errno::EOPNOTSUPP => Lost::add(&original.lost.lists),
+            set => {
+                return set.map(|()| Listed {
+                    mode: original.mode,
+                    is_changed: true,
+                });
+            }
+        }
+    }
+    let mode = original.mode_without_list();
+    let is_changed = copy.acl.is_some() && !original.inherits;
+    if is_changed {
+        client.set_acl(copy.object, AclKind::Access, Some(&Acl::of_mode(mode)))?;
+    }
+    Ok(Listed { mode, is_changed })
+}
+
+/// The list of an open file or directory of this machine, if it has one beside its mode.
+pub(crate) fn read_local(file: impl AsFd) -> io::Result<Option<Box<Acl>>> {
+    use rustix::io::Errno;
+
+    if !has_local(&file)? {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; MAX_ACL_BYTES];
+    let count = match fgetxattr(&file, ACCESS_ACL, &mut bytes) {
+        // It has been removed meanwhile.
+        Err(Errno::NODATA) => return Ok(None),
+        Err(Errno::RANGE) => return Err(not_copied("it has more than 511 entries")),
+        count => count?,
+    };
+    let read = Acl::from_xattr(bytes.get(..count).unwrap_or_default());
+    let acl = read.map_err(|(_, why)| not_copied(why))?;
+    Ok(acl.filter(|acl| !acl.is_minimal()).map(Box::new))
+}
+
+fn not_copied(why: &str) -> io::Error {
+    io::Error::other(format!("its access control list cannot be copied: {why}"))
+}
+
+fn has_local(file: impl AsFd) -> io::Result<bool> {
+    use rustix::io::Errno;
+
+    match fgetxattr(file, ACCESS_ACL, &mut [0_u8; 0]) {
+        Ok(_) => Ok(true),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Gives a copy on this machine this list and mode, or no list. Returns the mode that is still to be set.
+pub(crate) fn set_local(
+    file: impl AsFd,
+    (acl, mode): (Option<&Acl>, u16),
+    lost: &Lost,
+) -> io::Result<u16> {
+    use rustix::io::Errno;
+
+    let write = |acl: &Acl| fsetxattr(&file, ACCESS_ACL, &acl.to_xattr(), XattrFlags::empty());
+    if let Some(acl) = acl {
+        match write(&acl.clone().with_mode(mode)) {
+            Ok(()) => return Ok(mode),
+            // The local file system has no lists, or this user namespace has not all their users and groups.
+            Err(Errno::OPNOTSUPP | Errno::INVAL) => Lost::add(&lost.lists),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let mode = mode_without(mode, acl);
+    // The copy may have got a list from its directory.
+    if has_local(&file)? {
+        write(&Acl::of_mode(mode))?;
+    }
+    Ok(mode)
+}
