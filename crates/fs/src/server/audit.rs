@@ -18,7 +18,7 @@ const RATE: f64 = 200.0;
 /// Lines that may be written in one burst.
 const BURST: f64 = 1000.0;
 /// Shortest time between two other log lines about refused requests.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Most requests whose outcome is awaited; that is more than may wait for locks and turns. Records of clients that disconnect before their reply stay
 /// until this limit is reached.
 const MOST_OPEN: usize = 16_384;
@@ -49,7 +49,7 @@ pub(super) struct Audit {
     /// How many lines may be written now.
     allowance: f64,
     counted: Instant,
-    left_out: u64,
+    suppressed: u64,
 }
 
 impl Audit {
@@ -60,7 +60,7 @@ impl Audit {
             last: 0,
             allowance: BURST,
             counted: now,
-            left_out: 0,
+            suppressed: 0,
         }
     }
 
@@ -83,7 +83,7 @@ impl Audit {
             _ => address().unwrap_or_default(),
         };
         if self.open.len() >= MOST_OPEN {
-            self.left_out += self.open.len() as u64;
+            self.suppressed += self.open.len() as u64;
             self.open.clear();
         }
         let record = Record {
@@ -115,7 +115,7 @@ impl Audit {
             return;
         }
         if !self.allows_line(now) {
-            self.left_out += 1;
+            self.suppressed += 1;
             return;
         }
         let Record {
@@ -134,9 +134,9 @@ impl Audit {
                 .name()
                 .map_or_else(|| errno.0.to_string(), str::to_owned),
         };
-        let left_out = std::mem::take(&mut self.left_out);
+        let suppressed = std::mem::take(&mut self.suppressed);
         tracing::info!(
-            node, uid, gid, verb, object, name, to, outcome, left_out, "audit"
+            node, uid, gid, verb, object, name, to, outcome, left_out = suppressed, "audit"
         );
     }
 
@@ -152,12 +152,12 @@ impl Audit {
 
 /// Limits log lines that clients can provoke to one a second.
 #[derive(Debug, Default)]
-pub(super) struct Told(Option<Instant>);
+pub(super) struct LineLimit(Option<Instant>);
 
-impl Told {
+impl LineLimit {
     /// Whether a line may be written now; if so, the next one may be written a second later.
     pub(super) fn allows(&mut self, now: Instant) -> bool {
-        let allows = self.0.is_none_or(|told| told + TELL_EVERY <= now);
+        let allows = self.0.is_none_or(|last| last + REPORT_INTERVAL <= now);
         if allows {
             self.0 = Some(now);
         }
@@ -320,12 +320,12 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_refused_requests_does_not_fill_the_log() {
+    fn refused_requests_do_not_fill_the_log() {
         let start = Instant::now();
-        let mut told = Told::default();
-        let allowed = (0..5000).filter(|_| told.allows(start)).count();
+        let mut limit = LineLimit::default();
+        let allowed = (0..5000).filter(|_| limit.allows(start)).count();
         assert_eq!(allowed, 1);
-        assert!(told.allows(start + TELL_EVERY));
+        assert!(limit.allows(start + REPORT_INTERVAL));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Turns to append to files: one client at a time has the turn of a file, the others wait in the order in which they came.
+//! Turns to append to files: one client at a time has the turn of a file, the others wait in the order of their requests.
 //!
-//! Taking a turn away is always safe: what its client has sent for it by then is refused once others have appended
+//! Taking a turn away is always safe: writes that its client has sent for it are refused once others have appended
 //! ([`super::turns_seen`]), and only the client that has the turn moves the end of the file.
 
 use std::collections::{HashMap, VecDeque};
@@ -10,10 +10,10 @@ use causeway_wire::fs::ObjectId;
 
 /// Most clients that wait, over all files.
 const MAX_WAITING: usize = 4096;
-/// Most files whose turn a client has.
+/// Most files whose turn a client may have at one time.
 const MAX_FILES: usize = 4096;
 
-/// A client that waits. `A` is its connection, `R` what is needed to reply to it.
+/// A client that waits. `A` is its connection, `R` the data needed to reply to it.
 #[derive(Debug)]
 struct Waiter<A, R> {
     client: u128,
@@ -21,15 +21,15 @@ struct Waiter<A, R> {
     reply: R,
 }
 
-/// A client that has the turn, and those that wait for it.
+/// The client that has the turn of a file, and the clients that wait for it.
 #[derive(Debug)]
 struct File<A, R> {
-    /// 0 while no client has it.
+    /// 0 while no client has the turn.
     turn: u64,
     client: u128,
     from: A,
     since: Instant,
-    /// The end of the turn is being carried out: it is not taken away.
+    /// A request that ends the turn is being carried out: the turn is not taken away.
     is_ending: bool,
     waiting: VecDeque<Waiter<A, R>>,
 }
@@ -38,11 +38,11 @@ struct File<A, R> {
 #[derive(Debug)]
 pub(super) struct Turns<A, R> {
     files: HashMap<ObjectId, File<A, R>>,
-    /// The file that a client has the turn of. A client appends to one at a time.
+    /// The file whose turn each client has. A client appends to one file at a time.
     held: HashMap<u128, ObjectId>,
     waiting: usize,
     last: u64,
-    /// Where others wait, a client has its turn for no longer than this.
+    /// While others wait, a client has its turn for no longer than this.
     longest: Duration,
 }
 
@@ -58,8 +58,8 @@ impl<A: Copy, R> Turns<A, R> {
         }
     }
 
-    /// Has a client wait. [`Turns::next`] gives it its turn. A client that asks has no other turn any more: returns
-    /// the file whose turn ended thereby. With too many, changes nothing, and fails with what it was given.
+    /// Has a client wait. [`Turns::next`] gives it its turn. A client that requests a turn gives up the one that it has: returns
+    /// the file of that turn. If too many clients wait, changes nothing, and fails with the argument that it was given.
     pub(super) fn wait(
         &mut self,
         object: ObjectId,
@@ -97,7 +97,7 @@ impl<A: Copy, R> Turns<A, R> {
         Ok(given_up)
     }
 
-    /// Gives the turn to the client that has waited for longest, if nobody has it.
+    /// Gives the turn to the client that has waited for longest, if no client has it.
     pub(super) fn next(&mut self, object: ObjectId, now: Instant) -> Option<(u64, R)> {
         let file = self.files.get_mut(&object)?;
         if file.turn != 0 {
@@ -139,7 +139,7 @@ impl<A: Copy, R> Turns<A, R> {
         true
     }
 
-    /// Notes that a client ends its turn by a request that is being carried out. Returns whether it has it.
+    /// Notes that a request is being carried out by which a client ends its turn. Returns whether the client has it.
     pub(super) fn begin_end(&mut self, object: ObjectId, turn: u64, client: u128) -> bool {
         match self.files.get_mut(&object) {
             Some(file) if turn != 0 && file.turn == turn && file.client == client => {
@@ -151,7 +151,7 @@ impl<A: Copy, R> Turns<A, R> {
         }
     }
 
-    /// The present turn, if others wait for it, and the connection of the client that has it.
+    /// The present turn and the connection of its client, if other clients wait for it.
     pub(super) fn wanted(&self, object: ObjectId) -> Option<(u64, A)> {
         let file = self.files.get(&object)?;
         (file.turn != 0 && !file.waiting.is_empty()).then_some((file.turn, file.from))
@@ -170,14 +170,14 @@ impl<A: Copy, R> Turns<A, R> {
         }
     }
 
-    /// Files whose turn is to be taken away, and that turn.
+    /// Files whose turn is to be taken away, with the turn.
     pub(super) fn overdue(&self, now: Instant) -> Vec<(ObjectId, u64)> {
         let overdue = |file: &File<A, R>| self.due(file).is_some_and(|due| due <= now);
         let files = self.files.iter().filter(|(_, file)| overdue(file));
         files.map(|(object, file)| (*object, file.turn)).collect()
     }
 
-    /// Forgets turns that nobody waits for and whose clients have had them for too long.
+    /// Forgets turns for which no client waits and whose clients have had them for too long.
     fn forget(&mut self, now: Instant) {
         let longest = self.longest;
         let held = &mut self.held;

@@ -65,7 +65,7 @@ struct Model {
 }
 
 impl Model {
-    /// Whether the lock of another owner is in the way.
+    /// Whether the lock of another owner conflicts.
     fn is_taken(&self, wait: &Wait) -> bool {
         let others = self.held[wait.file].iter().enumerate();
         let mut others = others.filter(|(other, _)| *other != wait.owner);
@@ -82,7 +82,7 @@ impl Model {
         other != wait.owner && held.is_some_and(|exclusive| exclusive || wait.exclusive)
     }
 
-    /// Owners that are part of a circle of locks, or wait for one that is.
+    /// Owners that are part of a circle of waits, or wait for one that is.
     fn stuck(&self) -> [bool; OWNERS] {
         let mut stuck: [bool; OWNERS] = std::array::from_fn(|index| self.waits(index));
         for _ in 0..OWNERS {
@@ -94,13 +94,13 @@ impl Model {
         stuck
     }
 
-    /// Whether one that waits gets what it waits for once those that do not wait are done.
+    /// Whether a waiting owner gets its lock once the owners that do not wait release theirs.
     fn goes_on(&self) -> bool {
         let stuck = self.stuck();
         self.waits.iter().any(|wait| !stuck[wait.owner])
     }
 
-    /// Takes over what the table has granted, all of which must be free.
+    /// Takes over what the table has granted; checks that no lock conflicts with it.
     fn granted(&mut self, locks: &mut Locks) -> Result<(), TestCaseError> {
         for (client, tag) in locks.take_granted() {
             let place = self.waits.iter().position(|wait| wait.tag == tag);
@@ -112,7 +112,7 @@ impl Model {
         Ok(())
     }
 
-    /// The table has what the model has, and nobody waits in vain.
+    /// Checks that the table has the model's locks, and that every wait has a reason.
     fn check(&self, locks: &Locks) -> Result<(), TestCaseError> {
         for (file, held) in self.held.iter().enumerate() {
             let known = locks.files.get(&key(file));
@@ -146,7 +146,7 @@ proptest! {
                     let lock = whole(file, owner(index).number, exclusive);
                     let taken = model.is_taken(&wait);
                     if taken {
-                        // It had a shared one at most, which goes first.
+                        // The owner had a shared lock at most, which is released first.
                         model.held[file][index] = None;
                     }
                     match locks.lock(owner(index), &lock, waits.then_some(tag)) {
@@ -189,7 +189,7 @@ proptest! {
             model.granted(&mut locks)?;
             model.check(&locks)?;
         }
-        // Those that do not wait give everything back. Who then still waits does so in a circle, until a signal comes.
+        // The owners that do not wait release everything. Owners that then still wait do so in a circle, until a signal interrupts one.
         while !model.waits.is_empty() {
             let (before, goes_on) = (model.waits.len(), model.goes_on());
             for index in (0..OWNERS).filter(|index| !model.waits(*index)).collect::<Vec<_>>() {
@@ -232,11 +232,11 @@ fn of_two_that_share_a_file_and_both_want_it_alone_one_gets_it_and_then_the_othe
     }
     assert_eq!(locks.lock(of(1), &alone, Some(1)), Outcome::Waits);
     assert_eq!(locks.lock(of(2), &alone, Some(1)), Outcome::Granted);
-    // Back to a shared one in one step, also where others wait.
+    // An owner gets from an exclusive lock to a shared one in one step, also while others wait.
     assert_eq!(locks.lock(of(2), &shared, None), Outcome::Granted);
     assert_eq!(locks.unlock(of(2), key(1), LockRange::ALL), Ok(()));
     assert_eq!(locks.take_granted(), [(1, 1)]);
-    // One that does not get it has lost what it had, too.
+    // An owner that does not get the exclusive lock has lost its shared one, too.
     assert_eq!(locks.lock(of(1), &shared, None), Outcome::Granted);
     assert_eq!(locks.lock(of(2), &shared, None), Outcome::Granted);
     assert!(matches!(locks.lock(of(2), &alone, None), Outcome::Taken(_)));
@@ -276,7 +276,7 @@ fn shared_locks_of_a_whole_file_are_given_also_while_an_exclusive_one_is_waited_
         locks.lock(of(2), &whole(1, 2, true), Some(7)),
         Outcome::Waits
     );
-    // The child of a program that waits for it.
+    // The child of a program that waits for its child.
     assert_eq!(
         locks.lock(of(3), &whole(1, 3, false), Some(8)),
         Outcome::Granted
@@ -303,7 +303,7 @@ fn clients_of_earlier_formats_keep_what_they_share_and_are_told_of_deadlocks() {
     }
     let taken = locks.lock_by_earlier_rules(of(1), &alone, None);
     assert!(matches!(taken, Outcome::Taken(_)));
-    // It still shares the file.
+    // The client still shares the file.
     assert!(matches!(locks.lock(of(3), &alone, None), Outcome::Taken(_)));
     let waits = locks.lock_by_earlier_rules(of(1), &alone, Some(1));
     assert_eq!(waits, Outcome::Waits);
