@@ -26,7 +26,7 @@ const STRIPED_BATCH: u32 = 512;
 /// A batch of the name space that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
-    /// Cursor of the next batch; `None` at the end. Always behind where the batch began.
+    /// Cursor of the next batch; `None` at the end. It is always behind the beginning of this batch.
     pub next: Option<CheckCursor>,
     /// Records that were checked.
     pub records: u64,
@@ -43,7 +43,7 @@ pub struct Orphans {
     pub next: Option<ObjectId>,
     /// Datafiles that were checked.
     pub datafiles: u64,
-    /// Those without a file, with their sizes in bytes.
+    /// Datafiles without a file, with their sizes in bytes.
     pub found: Vec<(ObjectId, u64)>,
 }
 
@@ -89,7 +89,7 @@ pub struct Scrubbed {
     pub faults: Vec<DataFault>,
 }
 
-/// Whether the objects of a listing ascend, beginning behind `after`: otherwise reading it batch by batch might not end.
+/// Whether the objects of a listing ascend, beginning behind `after`: otherwise reading it batch by batch might never end.
 fn is_ascending(after: ObjectId, listed: impl Iterator<Item = ObjectId>) -> bool {
     let mut last = after;
     listed
@@ -112,7 +112,7 @@ fn no_reply() -> CallError {
 pub struct Space {
     /// Bytes of all I/O servers' storage.
     pub total_bytes: u64,
-    /// Bytes of that that are free.
+    /// Free bytes among these.
     pub free_bytes: u64,
     /// Files, directories and links.
     pub objects: u64,
@@ -149,7 +149,7 @@ impl Client {
         servers.iter().zip(greetings).map(named).collect()
     }
 
-    /// Fails unless a server (an index into the configuration) is the one that it should be.
+    /// Fails unless a server (an index into the configuration) is the expected one.
     pub fn verify(&mut self, server: usize) -> Result<(), Error> {
         self.rpc
             .introduce_to(&[server])
@@ -181,7 +181,7 @@ impl Client {
         self.mutate_done("add", name.as_bytes(), operation)
     }
 
-    /// Keeps new files from an I/O server.
+    /// Has new files not use an I/O server any more.
     pub fn drain_server(&mut self, name: &str) -> Result<(), Error> {
         let operation = Operation::DrainServer {
             name: name.to_owned(),
@@ -275,7 +275,7 @@ impl Client {
             .collect()
     }
 
-    /// Sets the layout without asking for it: for the metadata server, which need not ask itself.
+    /// Sets the layout without a request: for the metadata server, which has it.
     pub(crate) fn trust_layout(&mut self, metadata: Target, layout: Layout) {
         self.rpc.trust_layout(metadata, layout);
     }
@@ -295,7 +295,7 @@ impl Client {
         self.call_server("status", call, Ok)
     }
 
-    /// How full the file system is, which has these I/O servers (indices into the configuration).
+    /// The space of the file system with these I/O servers (indices into the configuration).
     pub fn space(&mut self, io_servers: &[usize]) -> Result<Space, Error> {
         let mut space = Space::default();
         for &server in io_servers {
@@ -316,7 +316,7 @@ impl Client {
         self.call_server("commit", call, done)
     }
 
-    /// Checks a batch of the name space, from `after` (`None` at first) on, and repairs it if asked. A
+    /// Checks a batch of the name space, from `after` (`None` at first) on, and repairs it if `repair`. A
     /// server that returns a cursor which does not advance is an error, so that a check always ends.
     pub fn check_metadata(
         &mut self,
@@ -396,8 +396,8 @@ impl Client {
         })
     }
 
-    /// Removes datafiles that [`Client::orphans`] has found: those that are proven to be of the present metadata,
-    /// which have given out object numbers below `numbers`, are deleted, all others moved aside.
+    /// Removes datafiles that [`Client::orphans`] has found: those that provably belong to the present metadata,
+    /// which have given out object numbers below `numbers`, are deleted; all others are moved aside.
     pub fn remove_orphans(
         &mut self,
         server: usize,
@@ -411,8 +411,8 @@ impl Client {
         })
     }
 
-    /// Compares the datafiles of a batch of striped files, from `after` on, with what they hold at least by the
-    /// metadata. Safe while the file system is in use.
+    /// Compares the datafiles of a batch of striped files, from `after` on, with what the metadata say that they contain at
+    /// least. Safe while the file system is in use.
     pub fn check_striped(&mut self, after: ObjectId) -> Result<CheckedFiles, Error> {
         let subject = self.server_name(self.metadata);
         self.try_check_striped(after)
@@ -455,7 +455,7 @@ impl Client {
         for (number, datafiles) in by_server {
             let server = self.rpc.server_of(number)?;
             for fault in self.check_data(server, datafiles)? {
-                // The file was written, truncated or removed meanwhile: only faults of its present state count.
+                // Meanwhile the file may have been written, truncated or removed: only faults of its present state count.
                 found.extend(self.confirm(number, server, fault)?);
             }
         }
@@ -476,7 +476,7 @@ impl Client {
         take_reply!(reply, ReplyBody::Faults(faults) => faults)
     }
 
-    /// Checks a datafile with a fault again, as long as truncations come in between.
+    /// Checks a faulty datafile again, as long as truncations come in between.
     fn confirm(
         &mut self,
         number: u16,
@@ -521,13 +521,13 @@ impl Client {
         Ok(None)
     }
 
-    /// Has an I/O server accept datafiles that were put in the place of others from outside.
+    /// Has an I/O server accept datafiles that were replaced from outside.
     pub fn accept_data(&mut self, server: usize, objects: Vec<ObjectId>) -> Result<(), Error> {
         let call = Call::query(server, Operation::AcceptData { objects });
         self.call_server("accept datafiles", call, done)
     }
 
-    /// Has an I/O server verify about `bytes` of its datafiles, from where its last scrub came to, or from the
+    /// Has an I/O server verify about `bytes` of its datafiles, from where its last scrub has ended, or from the
     /// front with `restart`.
     pub fn scrub(&mut self, server: usize, restart: bool, bytes: u64) -> Result<Scrubbed, Error> {
         let from = restart.then_some(ScrubPosition {

@@ -1,7 +1,7 @@
-//! Writes of a turn to append are sent on connections from before the turn only.
+//! Writes of a turn to append are sent only on connections from before the turn.
 //!
-//! An I/O server refuses writes of turns that have been overtaken, as long as it runs. One that was started since the turn began may
-//! have stored what later turns have written and not know of these turns: it must not get a write of the earlier one.
+//! An I/O server refuses writes of overtaken turns, as long as it runs. A server that was restarted since the turn began may
+//! have stored writes of later turns and have no record of them: it must not get a write of the earlier turn.
 
 use causeway_bmi::ConnectionId;
 
@@ -13,7 +13,7 @@ use super::transfer::Turn;
 /// A turn that the client has.
 pub(super) struct HeldTurn {
     pub(super) number: u64,
-    /// By server in the configuration: the connections from before the turn.
+    /// The connections from before the turn, by the server's index in the configuration.
     pub(super) connections: Vec<Option<ConnectionId>>,
 }
 
@@ -29,8 +29,8 @@ impl Rpc {
         self.bmi.connection(self.links.get(server)?.addr?)
     }
 
-    /// Has writes belong to a turn. Returns `false` if the connection with one of their servers was not there before the turn: then
-    /// it is made, for the next one.
+    /// Makes writes part of a turn. Returns `false` if the connection with one of their servers is newer than the turn, or missing: then
+    /// it is made, for the next turn.
     pub(super) fn put_in_turn(
         &mut self,
         calls: &mut [Call],

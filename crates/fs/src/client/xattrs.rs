@@ -10,7 +10,7 @@ use super::call_error::{CallError, object_name, take_reply};
 use super::connection::Client;
 use crate::Error;
 
-/// Refuses what no message can carry.
+/// Refuses names and values that are too long for a message.
 fn check(name: &[u8], value: &[u8]) -> Result<(), CallError> {
     if name.is_empty() || name.len() > MAX_XATTR_NAME_BYTES {
         let message = format!(
@@ -31,7 +31,7 @@ fn check(name: &[u8], value: &[u8]) -> Result<(), CallError> {
 
 impl Client {
     /// Gives an object an extended attribute. The name begins with its name space: `user.`, `trusted.` or `security.`; or it is that of
-    /// an access control list, which `mode` does not matter to.
+    /// an access control list, for which `mode` does not matter.
     pub fn set_xattr(
         &mut self,
         object: ObjectId,
@@ -73,13 +73,13 @@ impl Client {
             .map_err(|error| error.during(verb, subject))
     }
 
-    /// Whether the metadata server has access control lists: the nodes of others say of no object that it has one.
+    /// Whether the metadata server has access control lists; nodes from servers of earlier formats never have the mark of one.
     pub fn knows_acls(&self) -> bool {
         self.rpc.formats(self.rpc.metadata).highest >= ACLS
     }
 
-    /// An object's access control list, or what new entries of a directory get. An object that has none of its own has the access list that
-    /// says what its mode does: then this is `None`.
+    /// An object's access control list, or the default one of a directory's new entries; `None` if the object has none of its own: its access list
+    /// is then the one that its mode expresses.
     pub fn acl(&mut self, object: ObjectId, kind: AclKind) -> Result<Option<Acl>, Error> {
         let value = match self.xattr(object, kind.xattr()) {
             Err(error) if error.errno == Errno::ENODATA => return Ok(None),
@@ -90,8 +90,8 @@ impl Client {
         })
     }
 
-    /// Replaces a list of an object that the caller owns. The mode follows an access list. Without one, the list is removed: the mode stays,
-    /// whose group digit was the mask. Fails with `EINVAL` for a list with named users or groups but without a mask.
+    /// Replaces a list of an object that the caller owns. The mode follows an access list. Without a list, the present one is removed, and the mode,
+    /// whose group digit was the mask, stays. Fails with `EINVAL` for a list with named users or groups but without a mask.
     pub fn set_acl(
         &mut self,
         object: ObjectId,
@@ -116,7 +116,7 @@ impl Client {
             .map_err(|error| error.during("getxattr", &object_name(object)))
     }
 
-    /// The names of an object's extended attributes that the caller may know.
+    /// The names of an object's extended attributes that the caller may read.
     pub fn xattrs(&mut self, object: ObjectId) -> Result<Vec<Vec<u8>>, Error> {
         self.query(Operation::ListXattrs { object })
             .and_then(|reply| take_reply!(reply, ReplyBody::XattrNames(names) => names))
