@@ -24,6 +24,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use zeroize::Zeroizing;
 
 use crate::config::{ConfigError, Configuration};
+use crate::server::audit::LineLimit;
 
 /// Most calls at one time, of all users; fewer if the process may have fewer files open.
 const MAX_CALLS: usize = 1024;
@@ -37,8 +38,6 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 const DIRECTORY_MODE: u32 = 0o711;
 /// Most calls accepted in one round, before those that wait are served again.
 const ACCEPTS_PER_TURN: usize = 64;
-/// Shortest time between two log lines about refused calls.
-const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the agent pauses when it cannot accept calls: no event shows when it can.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -63,7 +62,7 @@ pub struct Agent {
     max_calls: usize,
     stopped: UnixStream,
     stop: UnixStream,
-    last_report: Option<Instant>,
+    refusals: LineLimit,
     suppressed: u64,
 }
 
@@ -143,7 +142,7 @@ impl Agent {
             max_calls: MAX_CALLS.min(usize::try_from(open_files).unwrap_or(MAX_CALLS)),
             stopped,
             stop,
-            last_report: None,
+            refusals: LineLimit::default(),
             suppressed: 0,
         })
     }
@@ -315,12 +314,10 @@ impl Agent {
 
     /// Logs that a call is refused, unless such a line was logged a moment ago.
     fn report(&mut self, uid: u32, why: &str) {
-        let now = Instant::now();
-        if self.last_report.is_some_and(|last| last + REPORT_INTERVAL > now) {
+        if !self.refusals.allows(Instant::now()) {
             self.suppressed += 1;
             return;
         }
-        self.last_report = Some(now);
         let suppressed = std::mem::take(&mut self.suppressed);
         tracing::warn!(uid, left_out = suppressed, "a call is refused: {why}");
     }
@@ -463,7 +460,8 @@ mod tests {
 
     #[test]
     fn a_new_caller_is_admitted_whatever_user_numbers_others_call_under() {
-        let place = |uid, calls: &[(u32, bool)], most| call_to_end_for(uid, calls.iter().copied(), most);
+        let place =
+            |uid, calls: &[(u32, bool)], most| call_to_end_for(uid, calls.iter().copied(), most);
         assert_eq!(place(1, &[(2, true)], 4), Ok(None));
         // Each call has another user number.
         let silent = [(2, false), (3, true), (4, true), (5, false)];

@@ -166,10 +166,23 @@ pub(crate) fn proves(one: &[u8; MAC_BYTES], other: &[u8; MAC_BYTES]) -> bool {
 const _: () = assert!(MAC_BYTES == blake3::OUT_LEN);
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn capability() -> Capability {
+    /// Changes of one field each.
+    pub(crate) const CHANGES: [fn(&mut Capability); 9] = [
+        |c| c.object.0 += 1,
+        |c| c.rights = Rights::WRITE,
+        |c| c.uid = 0,
+        |c| c.node = 0,
+        |c| c.client += 1,
+        |c| c.version += 1,
+        |c| c.lifetime_ms += 1,
+        |c| c.servers = 3,
+        |c| c.mac[PROOF_BYTES - 1] ^= 1,
+    ];
+
+    pub(crate) fn capability() -> Capability {
         Capability {
             object: ObjectId(9),
             rights: Rights::READ,
@@ -191,18 +204,7 @@ mod tests {
         assert!(!key.verifies(&good));
         key.sign(&mut good);
         assert!(key.verifies(&good));
-        let changes: [fn(&mut Capability); 9] = [
-            |c| c.object.0 += 1,
-            |c| c.rights = Rights::WRITE,
-            |c| c.uid = 0,
-            |c| c.node = 0,
-            |c| c.client += 1,
-            |c| c.version += 1,
-            |c| c.lifetime_ms += 1,
-            |c| c.servers = 3,
-            |c| c.mac[PROOF_BYTES - 1] ^= 1,
-        ];
-        for (index, change) in changes.iter().enumerate() {
+        for (index, change) in CHANGES.iter().enumerate() {
             let mut other = good.clone();
             change(&mut other);
             assert!(!key.verifies(&other), "change {index}");

@@ -2,14 +2,14 @@
 //!
 //! The kernel turns system calls below the mount point into requests, several threads take them, and each becomes
 //! calls of [`causeway_fs::client`]. An inode's number is the object's number, which is never used again, so that no
-//! table of inodes is needed. The kernel checks permissions (`default_permissions`) by attributes that it asks for
+//! table of inodes is needed. The kernel checks permissions (`default_permissions`) by attributes that it requests
 //! each time; the servers check those of names again, for the user who calls.
 //!
 //! Reading order: [`options`] (what `-o` takes) and [`session`] (mounting, serving, unmounting); `requests` (those of
 //! the kernel), `operations` (what they mean) with `allocation` (holes), `stored` (how much of files with holes is stored) and `xattrs` (extended attributes and access control lists) with `unlisted` (what has no list), `clients` (which client carries them out, for whom, and for how long),
 //! `open_files` (the open files of this mount), `listing` (directories that are being read), `locks` with `lock_flags` (whether `flock` asks for them), `lock_handles` (what ends with an open file) and `signals` (of programs that wait), `attributes` (attributes and error numbers as the kernel has them).
 //!
-//! `docs/mount.md` says what programs can rely on. What it does not do: it keeps nothing that was written, so that all
+//! `docs/mount.md` describes what programs can rely on. The mount caches no writes: all written
 //! data is at the servers when `write` returns.
 #![forbid(unsafe_code)]
 

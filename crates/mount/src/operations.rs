@@ -1,4 +1,4 @@
-//! What the kernel's requests mean: each is one or a few calls of the client library.
+//! The operations behind the kernel's requests: each is one or a few calls of the client library.
 
 use std::collections::HashMap;
 use std::sync::mpsc::Sender;
@@ -21,7 +21,7 @@ use crate::signals::Waits;
 use crate::stored::StoredBytes;
 use crate::unlisted::{Asked, Unlisted};
 
-/// Entries of a directory that are asked for at a time.
+/// Most entries of a directory in one request.
 const PAGE: u32 = 1000;
 
 /// A mounted file system, without its connection to the kernel.
@@ -31,14 +31,14 @@ pub(crate) struct Mounted {
     io_servers: Vec<usize>,
     pub(crate) files: OpenFiles,
     stored: StoredBytes,
-    /// What the kernel need not ask for.
+    /// Objects without an access control list, for which the kernel's next question is answered without a request.
     pub(crate) unlisted: Unlisted,
     directories: Mutex<Directories>,
     /// Programs that wait for locks.
     pub(crate) waits: Arc<Waits>,
-    /// By which handles programs have taken locks.
+    /// The handles by which programs have taken locks.
     pub(crate) lock_handles: LockHandles,
-    /// To the thread that tells the kernel what to forget, once the file system is mounted.
+    /// Sends files to the thread that has the kernel drop cached pages, once the file system is mounted.
     pub(crate) forgets: OnceLock<Sender<Forgotten>>,
 }
 
@@ -48,7 +48,7 @@ struct Directories {
     open: HashMap<u64, Arc<Mutex<Listing>>>,
 }
 
-/// What is made under a new name.
+/// A new object under a new name.
 pub(crate) enum New<'a> {
     Directory { mode: u16 },
     File { mode: u16 },
@@ -72,7 +72,7 @@ impl Mounted {
         }
     }
 
-    /// The attributes that programs see of a node.
+    /// A node's attributes as programs see them.
     fn shown(&self, node: &Node) -> Shown {
         if node.acl.is_some() {
             self.unlisted.note_list(node.object, Instant::now());
@@ -83,7 +83,7 @@ impl Mounted {
         }
     }
 
-    /// The same of an object whose attributes were asked for, of a server that `knows_lists`: others say of no object that it has one.
+    /// The same for an object whose attributes were requested from a server that `knows_lists`; other servers never report a list.
     fn shown_to(&self, asked: Asked, node: &Node, knows_lists: bool) -> Shown {
         if node.acl.is_none() && knows_lists {
             self.unlisted.note_none(node.object, asked);
@@ -91,7 +91,7 @@ impl Mounted {
         self.shown(node)
     }
 
-    /// The same of what is no device.
+    /// The same for an object that is no device.
     fn shown_with(&self, object: ObjectId, attributes: Attributes) -> Shown {
         Shown {
             object,
@@ -119,7 +119,7 @@ impl Mounted {
         Ok(self.shown_to(asked, &found, knows_lists))
     }
 
-    /// An object with how much of its content is stored.
+    /// An object with its stored bytes.
     pub(crate) fn attributes(&self, asked: Asked, object: ObjectId) -> Outcome<Shown> {
         let (node, stored, knows_lists) = self.clients.own(|client| {
             let node = client.stat_object(object)?;
@@ -133,7 +133,7 @@ impl Mounted {
         })
     }
 
-    /// Changes attributes and, first, the size; with it stands whether the file no longer runs as its owner or group.
+    /// Changes attributes, the size first. A change of the size also states whether the file's set-user-ID and set-group-ID bits are cleared.
     pub(crate) fn change(
         &self,
         asked: Asked,
@@ -153,7 +153,7 @@ impl Mounted {
         if set != SetAttributes::default() {
             let grants = set.mode.is_some_and(|mode| unprivileged(mode).is_some());
             attributes = Some(match grants && self.files.get(object).is_some() {
-                // Writes clear these bits, so what is known of the open file has to have them.
+                // Writes clear these bits, so the node that the open file has must have them.
                 true => self.with_file(object, |client, file| {
                     file.node.attributes = client.set_attributes(object, set)?;
                     Ok(file.node.attributes)
@@ -165,7 +165,7 @@ impl Mounted {
             }?);
         }
         match attributes {
-            // The kernel knows which device it is.
+            // The kernel has the device's number already.
             Some(attributes) => Ok(self.shown_with(object, attributes)),
             None => self.attributes(asked, object),
         }
@@ -209,8 +209,8 @@ impl Mounted {
         Ok(self.shown(&node))
     }
 
-    /// Makes a file and opens it. If another client has just made it, returns [`Errno::ESTALE`]: the kernel then looks it
-    /// up, and so checks permissions.
+    /// Makes a file and opens it. If another client has just made it, returns [`Errno::ESTALE`]: the kernel then looks up the
+    /// name, and so checks permissions.
     pub(crate) fn create(
         &self,
         user: User,
@@ -263,7 +263,7 @@ impl Mounted {
             .for_user(user, false, |client| client.rename(from, to, no_replace))
     }
 
-    /// Swaps the objects that two names stand for.
+    /// Swaps the objects of two names.
     pub(crate) fn exchange(
         &self,
         user: User,
@@ -274,7 +274,7 @@ impl Mounted {
             .for_user(user, false, |client| client.exchange(first, second))
     }
 
-    /// Opens a file; truncates it if asked to. `drop_privileges` clears the set-user-ID and set-group-ID bits of a file that is
+    /// Opens a file, and truncates it if `truncate` is set. `drop_privileges` clears the set-user-ID and set-group-ID bits of a file that is
     /// truncated.
     pub(crate) fn open(&self, object: ObjectId, truncate: bool, drop_privileges: bool) -> Outcome {
         let shared = self.files.open(object);
@@ -299,7 +299,7 @@ impl Mounted {
         self.files.close(object);
     }
 
-    /// Carries out something on a file's content with the file's client.
+    /// Makes a call about a file's content with the file's client.
     pub(crate) fn with_file<T>(
         &self,
         object: ObjectId,
@@ -318,7 +318,7 @@ impl Mounted {
         self.with_file(object, |client, file| client.read_at(file, offset, into))
     }
 
-    /// Writes at an offset or, without one, at the end, wherever other clients move that. `drop_privileges` clears the set-user-ID and
+    /// Writes at an offset or, without one, at the end, wherever other clients move that to. `drop_privileges` clears the set-user-ID and
     /// set-group-ID bits.
     pub(crate) fn write(
         &self,
@@ -383,7 +383,7 @@ impl Mounted {
                 }
                 taken = true;
             }
-            // Known entries go to the program before the server is asked for more.
+            // Entries that are here already go to the program before the server is asked for more.
             let Some(after) = listing.more().filter(|_| !taken) else {
                 return Ok(());
             };
@@ -399,13 +399,13 @@ impl Mounted {
     }
 }
 
-/// Whether something with this mode is made for a group that has to be known: a member of a directory's group keeps the set-group-ID bit.
+/// Whether the group of an object with this mode matters when it is made: a member of a directory's group keeps the set-group-ID bit.
 fn is_for_group(mode: u16) -> bool {
     mode & 0o2000 != 0
 }
 
-/// Changes a file's content. With `drop_privileges` its set-user-ID and set-group-ID bits, as far as they are known, are cleared before,
-/// so that no other content runs with them whatever fails, and those that another client has set meanwhile afterwards.
+/// Changes a file's content. With `drop_privileges`, set-user-ID and set-group-ID bits that this mount has seen are cleared before the change,
+/// so that other content never runs with them whatever fails; bits that another client has set meanwhile are cleared afterwards.
 fn changing(
     drop_privileges: bool,
     client: &mut Client,
@@ -446,14 +446,14 @@ fn make_unprivileged_if(wanted: bool, client: &mut Client, file: &mut File) -> R
 /// The mode without its set-user-ID and set-group-ID bits, if it has them.
 fn unprivileged(mode: u16) -> Option<u16> {
     let dropped = match mode & 0o010 {
-        // Without the right to execute, the set-group-ID bit means something else.
+        // Without the right to execute, the set-group-ID bit has another meaning.
         0 => 0o4000,
         _ => 0o6000,
     };
     (mode & dropped != 0).then_some(mode & !dropped)
 }
 
-/// The file as it is known, or as it is now if it is not known or is opened, which also holds it.
+/// The file as this mount has it; it is read from the server if the mount does not have it yet or opens it, which also holds it.
 fn known_file<'a>(
     client: &mut Client,
     known: &'a mut Option<File>,
@@ -466,7 +466,7 @@ fn known_file<'a>(
                 true => client.hold_again(&mut file),
                 false => Ok(()),
             };
-            // A file with unsynced data must stay known, whatever happens.
+            // A file with unsynced data must be kept, whatever happens.
             let file = known.insert(file);
             seen?;
             return Ok(file);

@@ -1,4 +1,4 @@
-//! Requests of the kernel, and the replies to them.
+//! The kernel's requests, and the replies to them.
 
 use std::ffi::OsStr;
 use std::io;
@@ -29,7 +29,7 @@ use crate::xattrs::XattrReply;
 const MAX_TRANSFER: u32 = 1 << 20;
 /// Bytes of a block, in which the kernel counts space.
 const BLOCK_BYTES: u32 = 4096;
-/// The kernel keeps no names and attributes, since other clients may have changed them.
+/// The kernel caches no names and attributes, since other clients may have changed them.
 const NOT_KEPT: Duration = Duration::ZERO;
 const O_EXCL: i32 = rustix::fs::OFlags::EXCL.bits() as i32;
 const O_TRUNC: i32 = rustix::fs::OFlags::TRUNC.bits() as i32;
@@ -40,11 +40,11 @@ const APPENDS: u64 = 1;
 /// The receiver of the kernel's requests.
 pub(crate) struct RequestHandler {
     pub(crate) mounted: Arc<Mounted>,
-    /// How many files have been opened.
+    /// The number of files opened so far.
     pub(crate) opened: AtomicU64,
-    /// `None` if they cannot be known.
+    /// `None` if the flags of locks cannot be read on this host.
     pub(crate) lock_flags: Option<LockFlags>,
-    /// Is told when the kernel needs nothing more.
+    /// Gets a message when the kernel sends no more requests.
     pub(crate) ended: Sender<()>,
 }
 
@@ -57,7 +57,7 @@ fn user(request: &Request) -> User {
     }
 }
 
-/// A user who makes something.
+/// The user of a request that makes an object.
 fn maker(request: &Request, umask: u32) -> User {
     User {
         umask: (umask & 0o777) as u16,
@@ -65,7 +65,7 @@ fn maker(request: &Request, umask: u32) -> User {
     }
 }
 
-/// Whether a file whose content this request changes no longer runs as its owner or group. Of writes, the kernel says it.
+/// Whether the file that this request changes loses its set-user-ID and set-group-ID bits. For writes, the kernel marks the request.
 fn may_lose_privileges(request: &Request) -> bool {
     request.uid() != 0
 }
@@ -108,8 +108,8 @@ fn reply_sized(outcome: Outcome<XattrReply>, reply: ReplyXattr) {
 }
 
 impl RequestHandler {
-    /// A handle that no other open file has, of a file that is opened with these flags. A file that is appended to does not go through the
-    /// kernel's cache, as the kernel does not know where its end is.
+    /// A handle for a file that is opened with these flags, different from all others. A file that is opened to append does not go through the
+    /// kernel's cache, as the kernel does not have the present end of the file.
     fn handle(&self, flags: i32) -> (FileHandle, FopenFlags) {
         let number = self.opened.fetch_add(1, Ordering::Relaxed) << 1;
         match flags & O_APPEND != 0 {
@@ -128,11 +128,11 @@ impl Filesystem for RequestHandler {
             InitFlags::FUSE_POSIX_LOCKS,
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-            // It asks for access control lists, and checks permissions by them. A default list takes the place of the umask, so the metadata
-            // server applies that.
+            // The kernel then requests access control lists, and checks permissions by them. A default list replaces the umask, so the metadata
+            // server applies the umask.
             InitFlags::FUSE_POSIX_ACL,
             InitFlags::FUSE_DONT_MASK,
-            // Otherwise it asks for `security.capability` before each write.
+            // Otherwise the kernel requests `security.capability` before each write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
             if config.add_capabilities(wanted).is_err() {
@@ -148,7 +148,7 @@ impl Filesystem for RequestHandler {
                 "the kernel keeps locks of flock to itself: they exclude programs of this mount only"
             );
         }
-        // A kernel that permits less says how much.
+        // A kernel that permits less states its limit.
         for (what, set) in [
             ("writes", config.set_max_write(MAX_TRANSFER)),
             ("reading ahead", config.set_max_readahead(MAX_TRANSFER)),
@@ -231,7 +231,7 @@ impl Filesystem for RequestHandler {
         let new = match kind {
             Some(Kind::File) => New::File { mode },
             Some(kind) if kind.is_special() => {
-                // Of what is no device, the kernel passes on what the program stated.
+                // For objects that are no devices, the kernel passes on whatever number the program has given.
                 let device = if kind.is_device() { device } else { 0 };
                 New::Special { kind, mode, device }
             }
@@ -324,7 +324,7 @@ impl Filesystem for RequestHandler {
             );
             return reply_empty(exchanged, reply);
         }
-        // The error of `rename` for flags that the file system does not have.
+        // The error of `rename` for flags that the file system does not support.
         if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
             return reply.error(Errno::EINVAL);
         }
@@ -409,7 +409,7 @@ impl Filesystem for RequestHandler {
         reply: ReplyWrite,
     ) {
         let object = object(inode);
-        // The flag may have been taken away since the file was opened.
+        // The program may have cleared the flag since it opened the file.
         let appends = handle.0 & APPENDS != 0 && flags.0 & O_APPEND != 0;
         let offset = (!appends).then_some(offset);
         let drop_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
@@ -420,7 +420,7 @@ impl Filesystem for RequestHandler {
         }
     }
 
-    // All data is at the servers when `write` returns, but a program that closes a file has no locks on it any more.
+    // All data is at the servers when `write` returns; only the locks of a process that closes a file must be released.
     fn flush(
         &self,
         _: &Request,
@@ -652,7 +652,7 @@ impl Filesystem for RequestHandler {
             Ok(space) => {
                 let blocks = |bytes: u64| bytes / u64::from(BLOCK_BYTES);
                 let free = blocks(space.free_bytes);
-                // Every object takes some space beside the metadata: there is no other limit to their number.
+                // Every object takes some space beside the metadata: nothing else limits their number.
                 let objects = space.objects.saturating_add(free);
                 reply.statfs(
                     blocks(space.total_bytes),

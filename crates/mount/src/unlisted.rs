@@ -1,10 +1,10 @@
-//! Objects that were seen to have no access control list just now.
+//! Objects that were just found to have no access control list.
 //!
-//! Before the kernel checks a permission it looks at the object's attributes, and asks for the list right behind that, of each directory
-//! on the way. Nearly always there is none, which the reply with the attributes has said. That answers the next question, if it comes soon.
+//! Before the kernel checks a permission, it requests the object's attributes, and immediately afterwards its list, for each directory
+//! on the path. Nearly always there is none, which the reply with the attributes shows. It also answers the request for the list, if that comes soon.
 //!
-//! The kernel asks both in one thread of a program, one after the other. So an answer counts for the thread that has got the attributes, and
-//! for nobody if an object was seen with a list since they were asked for: the kernel may have that one's mode by then, of which the
+//! The kernel makes both requests for one thread of a program, one after the other. So an answer counts only for the thread that got it, and
+//! for none if the object was seen with a list since the attributes were requested: the kernel may have the mode from that moment, in which the
 //! group's digit is the list's mask.
 
 use std::collections::HashMap;
@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use causeway_wire::fs::ObjectId;
 
-/// How long ago the attributes may have been asked for. The kernel itself keeps a list from one look at the attributes to the next.
+/// How long ago the attributes may have been requested. The kernel itself uses a list from one request of the attributes to the next.
 const GOOD_FOR: Duration = Duration::from_millis(5);
 /// Most objects of each kind that are kept.
 const MOST: usize = 4096;
 
-/// Who asks for attributes, and when.
+/// The thread that requests attributes, and the time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
     thread: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// A thread of a program asks now.
+    /// A request by a thread of a program at this moment.
     pub(crate) fn now(thread: u32) -> Self {
         Self {
             thread,
@@ -37,11 +37,11 @@ impl Asked {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// When attributes were asked for that said that there is no list, by object and thread.
+    /// When attributes were requested that showed no list, by object and thread.
     without: HashMap<(ObjectId, u32), Instant>,
-    /// When objects were seen last that have a list.
+    /// When objects with a list were last seen.
     with: HashMap<ObjectId, Instant>,
-    /// What was asked for until then does not count.
+    /// Requests until this time do not count.
     forgotten: Option<Instant>,
 }
 
@@ -55,9 +55,9 @@ impl Unlisted {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread is told that an object has no list.
+    /// Notes that a thread's request has shown that an object has no list.
     pub(crate) fn note_none(&self, object: ObjectId, asked: Asked) {
-        // The kernel numbers no threads that the mount's process cannot see.
+        // The kernel has no number for threads that the mount's process cannot see.
         if asked.thread == 0 {
             return;
         }
@@ -68,7 +68,7 @@ impl Unlisted {
         seen.without.insert((object, asked.thread), asked.at);
     }
 
-    /// An object has a list, or gets or loses one.
+    /// Notes that an object has a list, or gets or loses one.
     pub(crate) fn note_list(&self, object: ObjectId, now: Instant) {
         let mut seen = self.lock();
         if seen.with.len() >= MOST {
@@ -83,7 +83,7 @@ impl Unlisted {
         *last = now.max(*last);
     }
 
-    /// Whether the thread was told just now that the object has no list. Only one question is answered by that.
+    /// Whether a reply to the thread has just shown that the object has no list. The entry serves for one request only.
     pub(crate) fn take(&self, object: ObjectId, asks: Asked) -> bool {
         let mut seen = self.lock();
         let Some(at) = seen.without.remove(&(object, asks.thread)) else {
@@ -112,7 +112,7 @@ mod tests {
         seen.note_none(OBJECT, by(7, at));
         let late = at + GOOD_FOR + Duration::from_millis(1);
         assert!(!seen.take(OBJECT, by(7, late)));
-        // Threads without a number are not told apart.
+        // Threads without a number cannot be distinguished.
         seen.note_none(OBJECT, by(0, at));
         assert!(!seen.take(OBJECT, by(0, at)));
     }

@@ -316,7 +316,7 @@ impl Client {
         self.call_server("commit", call, done)
     }
 
-    /// Checks a batch of the name space, from `after` (`None` at first) on, and repairs it if `repair`. A
+    /// Checks a batch of the name space, from `after` (`None` at first) on, and repairs it if `repair` is set. A
     /// server that returns a cursor which does not advance is an error, so that a check always ends.
     pub fn check_metadata(
         &mut self,

@@ -136,7 +136,16 @@ impl Audit {
         };
         let suppressed = std::mem::take(&mut self.suppressed);
         tracing::info!(
-            node, uid, gid, verb, object, name, to, outcome, left_out = suppressed, "audit"
+            node,
+            uid,
+            gid,
+            verb,
+            object,
+            name,
+            to,
+            outcome,
+            left_out = suppressed,
+            "audit"
         );
     }
 
@@ -152,11 +161,11 @@ impl Audit {
 
 /// Limits log lines that clients can provoke to one a second.
 #[derive(Debug, Default)]
-pub(super) struct LineLimit(Option<Instant>);
+pub(crate) struct LineLimit(Option<Instant>);
 
 impl LineLimit {
     /// Whether a line may be written now; if so, the next one may be written a second later.
-    pub(super) fn allows(&mut self, now: Instant) -> bool {
+    pub(crate) fn allows(&mut self, now: Instant) -> bool {
         let allows = self.0.is_none_or(|last| last + REPORT_INTERVAL <= now);
         if allows {
             self.0 = Some(now);

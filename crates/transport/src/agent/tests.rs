@@ -314,7 +314,11 @@ fn replies_that_do_not_fit_are_refused() {
     let given_up = caller.on_agent_reply(Reply::Busy("others wait".to_owned()));
     assert!(matches!(given_up, Err(PeerError::Full(_))), "{given_up:?}");
     let (mut caller, _) = greeted();
-    assert!(caller.on_agent_reply(Reply::Refused("because".to_owned())).is_err());
+    assert!(
+        caller
+            .on_agent_reply(Reply::Refused("because".to_owned()))
+            .is_err()
+    );
     // Keys that no handshake has made: the server refuses records sealed with them.
     let (mut caller, mut server) = greeted();
     assert!(caller.on_agent_reply(done()).unwrap().is_some());

@@ -6,11 +6,12 @@ use proptest::prelude::*;
 use super::*;
 
 const BYTES: usize = 10;
-const OWNERS: usize = 5;
-const FILES: usize = 2;
+pub(super) const OWNERS: usize = 5;
+pub(super) const FILES: usize = 2;
 
+/// A request, or the end of a wait or of a client. Requests for whole files leave `part` out of account.
 #[derive(Debug, Clone)]
-enum Event {
+pub(super) enum Event {
     Lock {
         owner: usize,
         file: usize,
@@ -27,7 +28,7 @@ fn any_part() -> impl Strategy<Value = (usize, usize)> {
     (0..BYTES, 0..BYTES).prop_map(|(one, other)| (one.min(other), one.max(other)))
 }
 
-fn any_event() -> impl Strategy<Value = Event> {
+pub(super) fn any_event() -> impl Strategy<Value = Event> {
     let lock = (0..OWNERS, 0..FILES, any::<bool>(), any_part(), 0..3u8);
     let lock = lock.prop_map(|(owner, file, exclusive, part, waits)| Event::Lock {
         owner,
@@ -45,7 +46,7 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 /// Two clients share the owners.
-fn owner(index: usize) -> Owner {
+pub(super) fn owner(index: usize) -> Owner {
     Owner {
         client: index as u128 % 2,
         number: index as u64 / 2,
@@ -274,7 +275,7 @@ fn lock(owner: u64, exclusive: bool, first: u64, last: u64) -> Lock {
     }
 }
 
-fn of(client: u128) -> Owner {
+pub(super) fn of(client: u128) -> Owner {
     Owner { client, number: 0 }
 }
 

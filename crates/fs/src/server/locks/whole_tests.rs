@@ -3,47 +3,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::tests::{Event, FILES, OWNERS, any_event, of, owner};
 use super::*;
-
-const OWNERS: usize = 5;
-const FILES: usize = 2;
-
-#[derive(Debug, Clone)]
-enum Event {
-    Lock {
-        owner: usize,
-        file: usize,
-        exclusive: bool,
-        waits: bool,
-    },
-    Unlock(usize, usize),
-    Interrupt(usize),
-    Forget(u128),
-}
-
-fn any_event() -> impl Strategy<Value = Event> {
-    let lock = (0..OWNERS, 0..FILES, any::<bool>(), 0..3u8);
-    let lock = lock.prop_map(|(owner, file, exclusive, waits)| Event::Lock {
-        owner,
-        file,
-        exclusive,
-        waits: waits > 0,
-    });
-    prop_oneof![
-        12 => lock,
-        4 => (0..OWNERS, 0..FILES).prop_map(|(owner, file)| Event::Unlock(owner, file)),
-        2 => (0..OWNERS).prop_map(Event::Interrupt),
-        1 => (0..2u128).prop_map(Event::Forget),
-    ]
-}
-
-/// Two clients share the owners.
-fn owner(index: usize) -> Owner {
-    Owner {
-        client: index as u128 % 2,
-        number: index as u64 / 2,
-    }
-}
 
 fn key(file: usize) -> Key {
     (ObjectId(file as u64), LockFamily::Whole)
@@ -137,7 +98,7 @@ proptest! {
         let (mut locks, mut model, mut tag) = (Locks::default(), Model::default(), 0);
         for event in events {
             match event {
-                Event::Lock { owner: index, file, exclusive, waits } => {
+                Event::Lock { owner: index, file, exclusive, waits, part: _ } => {
                     if model.waits(index) {
                         continue;
                     }
@@ -162,11 +123,11 @@ proptest! {
                         other => prop_assert!(false, "{other:?}"),
                     }
                 }
-                Event::Unlock(index, file) => {
+                Event::Unlock(index, file, _) => {
                     model.held[file][index] = None;
                     prop_assert_eq!(locks.unlock(owner(index), key(file), LockRange::ALL), Ok(()));
                 }
-                Event::Interrupt(index) => {
+                Event::Cancel(index) => {
                     let place = model.waits.iter().position(|wait| wait.owner == index);
                     if let Some(place) = place {
                         let wait = model.waits.remove(place);
@@ -226,7 +187,6 @@ fn whole(file: usize, owner: u64, exclusive: bool) -> Lock {
 fn of_two_that_share_a_file_and_both_want_it_alone_one_gets_it_and_then_the_other() {
     let mut locks = Locks::default();
     let (shared, alone) = (whole(1, 0, false), whole(1, 0, true));
-    let of = |client| Owner { client, number: 0 };
     for client in [1, 2] {
         assert_eq!(locks.lock(of(client), &shared, None), Outcome::Granted);
     }
@@ -246,7 +206,6 @@ fn of_two_that_share_a_file_and_both_want_it_alone_one_gets_it_and_then_the_othe
 #[test]
 fn a_circle_of_whole_files_lasts_until_one_gives_up() {
     let mut locks = Locks::default();
-    let of = |client| Owner { client, number: 0 };
     for client in [1, 2] {
         let own = whole(client as usize, 0, true);
         assert_eq!(locks.lock(of(client), &own, None), Outcome::Granted);
@@ -296,7 +255,6 @@ fn shared_locks_of_a_whole_file_are_given_also_while_an_exclusive_one_is_waited_
 fn clients_of_earlier_formats_keep_what_they_share_and_are_told_of_deadlocks() {
     let mut locks = Locks::default();
     let (shared, alone) = (whole(1, 0, false), whole(1, 0, true));
-    let of = |client| Owner { client, number: 0 };
     for client in [1, 2] {
         let granted = locks.lock_by_earlier_rules(of(client), &shared, None);
         assert_eq!(granted, Outcome::Granted);
