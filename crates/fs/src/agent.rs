@@ -63,7 +63,8 @@ pub struct Agent {
     stopped: UnixStream,
     stop: UnixStream,
     refusals: LineLimit,
-    suppressed: u64,
+    /// Refusals that were not logged since the last log line.
+    left_out: u64,
 }
 
 /// A call in progress.
@@ -143,7 +144,7 @@ impl Agent {
             stopped,
             stop,
             refusals: LineLimit::default(),
-            suppressed: 0,
+            left_out: 0,
         })
     }
 
@@ -315,11 +316,11 @@ impl Agent {
     /// Logs that a call is refused, unless such a line was logged a moment ago.
     fn report(&mut self, uid: u32, why: &str) {
         if !self.refusals.allows(Instant::now()) {
-            self.suppressed += 1;
+            self.left_out += 1;
             return;
         }
-        let suppressed = std::mem::take(&mut self.suppressed);
-        tracing::warn!(uid, left_out = suppressed, "a call is refused: {why}");
+        let left_out = std::mem::take(&mut self.left_out);
+        tracing::warn!(uid, left_out, "a call is refused: {why}");
     }
 }
 

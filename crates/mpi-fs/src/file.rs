@@ -39,7 +39,7 @@ fn regions(extents: &[Extent]) -> Vec<Region> {
 /// The node that another process of the program has sent, which has opened the file.
 pub(crate) fn node_of(told: &[u8]) -> io::Result<Node> {
     Node::from_bytes(told).map_err(|error| {
-        let text = format!("what the process with rank 0 has told of the file: {error}");
+        let text = format!("the file's node from the process with rank 0: {error}");
         io::Error::new(ErrorKind::InvalidData, text)
     })
 }
@@ -138,7 +138,7 @@ impl Storage for FsFile {
     fn learn(&self, told: &[u8]) -> io::Result<()> {
         let node = node_of(told)?;
         if node.object != self.object {
-            let text = "another process has told of another file";
+            let text = "another process has sent the node of another file";
             return Err(io::Error::new(ErrorKind::InvalidData, text));
         }
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);

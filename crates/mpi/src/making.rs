@@ -28,7 +28,7 @@ pub(crate) fn reached(peer: Peer, number: i64) -> Result<Peer> {
     let number = u32::try_from(number)
         .ok()
         .filter(|number| *number < MOST)
-        .ok_or_else(|| Error::new(abi::ERR_INTERN, "a process told a wrong number"))?;
+        .ok_or_else(|| Error::new(abi::ERR_INTERN, "a process sent a wrong number"))?;
     Ok(Peer {
         context: number * CONTEXTS,
         ..peer
@@ -59,7 +59,7 @@ pub(crate) fn telling_more(
     size: usize,
     own: &Memory,
 ) -> Result<Memory> {
-    let wrong = || Error::new(abi::ERR_INTERN, "a process told a wrong length");
+    let wrong = || Error::new(abi::ERR_INTERN, "a process sent a wrong length");
     let lengths = told.iter().map(|words| {
         let many = usize::try_from(words[1]).ok()?;
         many.checked_mul(size)

@@ -313,7 +313,7 @@ impl Process {
         let bytes = meeting.contacts.to_vec();
         let mut input = Reader::new(&bytes);
         let wrong = |what: String| {
-            let text = format!("a process of the group told of itself: {what}");
+            let text = format!("a process of the group sent a wrong description of itself: {what}");
             Error::new(abi::ERR_INTERN, text)
         };
         let member = |words: [i64; WORDS]| {

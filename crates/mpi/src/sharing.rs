@@ -95,7 +95,7 @@ impl Process {
         }
     }
 
-    /// All processes send the first one a message, so that it is connected with each of them: an export stays bound to a connection that is still being
+    /// All processes send the first one a message, so that it is connected with each: an export stays bound to a connection that is still being
     /// made, even if the other process has made one at the same time that replaces it.
     fn meet_first(&mut self, communicator: usize) -> Result<Active> {
         let place = self.communicator(communicator)?;

@@ -90,7 +90,7 @@ pub const SETTINGS: &[Variable<Setting>] = &[
     setting(
         Setting::StallAfter,
         "causeway_stall_after_s",
-        "Time without progress after which an operation is told in the log, seconds; 0 for never",
+        "Time without progress after which an operation is reported in the log, seconds; 0 for never",
     ),
     setting(
         Setting::FileBuffer,

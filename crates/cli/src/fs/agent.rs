@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
-    // From the start: one that comes before the agent is ready is obeyed when it is.
+    // SIGHUP is caught from the start: one that comes before the agent is ready is handled when it is.
     let signals = Signals::new([SIGHUP]).doing(|| "catching SIGHUP".to_owned())?;
     let file = find(arguments.config.as_deref())?;
     let output = Output::new(arguments.json);

@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
-    // From the start: one that comes before the server is ready is obeyed when it is.
+    // SIGHUP is caught from the start: one that comes before the server is ready is handled when it is.
     let signals = Signals::new([SIGHUP]).doing(|| "catching SIGHUP".to_owned())?;
     let file = find(arguments.config.as_deref())?;
     let configuration = load(&file)?;

@@ -103,7 +103,7 @@ impl HeldThread<'_> {
             if !was_failing {
                 tracing::warn!(
                     error.message,
-                    "the metadata server could not be told which files are open; it is tried again until it succeeds"
+                    "the report of open files to the metadata server has failed; it is repeated until it succeeds"
                 );
             }
             self.wait(RETRY_PAUSE);

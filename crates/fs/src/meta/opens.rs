@@ -230,7 +230,7 @@ impl Opens {
             && sessions.all(|session| session.files.is_empty() && session.pending.is_empty())
     }
 
-    /// Whether the batch may remove an object without a name. If not, the object is open, or may be, as long as programs have not reported their open files
+    /// Whether the batch may remove an object without a name. If not, it is open, or may be, as long as programs have not reported their open files
     /// ([`Opens::keep_all`]) and there is `room` to keep such files: then it has to become an orphan, or stay one.
     pub(crate) fn begin_removal(&self, object: ObjectId, room: bool) -> bool {
         let mut state = lock(&self.state);

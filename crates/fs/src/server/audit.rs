@@ -49,7 +49,8 @@ pub(super) struct Audit {
     /// How many lines may be written now.
     allowance: f64,
     counted: Instant,
-    suppressed: u64,
+    /// Lines that were suppressed since the last one.
+    left_out: u64,
 }
 
 impl Audit {
@@ -60,7 +61,7 @@ impl Audit {
             last: 0,
             allowance: BURST,
             counted: now,
-            suppressed: 0,
+            left_out: 0,
         }
     }
 
@@ -83,7 +84,7 @@ impl Audit {
             _ => address().unwrap_or_default(),
         };
         if self.open.len() >= MOST_OPEN {
-            self.suppressed += self.open.len() as u64;
+            self.left_out += self.open.len() as u64;
             self.open.clear();
         }
         let record = Record {
@@ -115,7 +116,7 @@ impl Audit {
             return;
         }
         if !self.allows_line(now) {
-            self.suppressed += 1;
+            self.left_out += 1;
             return;
         }
         let Record {
@@ -134,18 +135,9 @@ impl Audit {
                 .name()
                 .map_or_else(|| errno.0.to_string(), str::to_owned),
         };
-        let suppressed = std::mem::take(&mut self.suppressed);
+        let left_out = std::mem::take(&mut self.left_out);
         tracing::info!(
-            node,
-            uid,
-            gid,
-            verb,
-            object,
-            name,
-            to,
-            outcome,
-            left_out = suppressed,
-            "audit"
+            node, uid, gid, verb, object, name, to, outcome, left_out, "audit"
         );
     }
 
@@ -179,7 +171,7 @@ pub(super) fn is_refusal(errno: Errno) -> bool {
     matches!(errno, Errno::EACCES | Errno::EPERM)
 }
 
-/// Whether an operation changes names, attributes, the layout, or datafiles other than by writing: these are the changes that a file's owner wants
+/// Whether an operation changes names, attributes, the layout, or datafiles other than by writing: the changes that a file's owner wants
 /// to find in the log, and they are few.
 fn changes(operation: &Operation) -> bool {
     match operation {

@@ -167,7 +167,7 @@ pub(super) fn deliver_parts(steps: &mut Steps, place: Place, blocks: &[Memory]) 
     steps.fence();
 }
 
-/// Each process combines its part with those of the processes whose rank differs in one bit, lowest bit first.
+/// Each process combines its part with those of the processes whose relative rank differs in one bit, lowest bit first.
 pub(super) fn reduce_by_tree(
     steps: &mut Steps,
     place: Place,

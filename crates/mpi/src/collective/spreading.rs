@@ -32,7 +32,7 @@ pub(crate) fn broadcast_within(steps: &mut Steps, place: Place, root: u32, memor
     }
 }
 
-/// Each process receives from the one whose rank differs in its lowest set bit, then sends to those that differ in a lower bit.
+/// Each process receives from the one whose relative rank differs in its lowest set bit, then sends to those that differ in a lower bit.
 pub(crate) fn broadcast_by_tree(steps: &mut Steps, place: Place, root: u32, memory: &Memory) {
     let relative = place.relative_to(root);
     let mut mask = 1;

@@ -1,4 +1,4 @@
-//! What processes tell each other in the steps of operations on files.
+//! Values that processes exchange in the steps of operations on files.
 
 use causeway_engine::Memory;
 
@@ -27,7 +27,7 @@ fn in_area(
     }
 }
 
-/// Exchanges some numbers as [`tell`] does, in memory that all processes have if there is some. All processes call this function in the
+/// Exchanges numbers as [`tell`] does, in memory that all processes share if they have some. All processes call this function in the
 /// same step, and none of them [`tell`].
 pub(crate) fn tell_nearby<const N: usize>(
     caller: &mut impl Caller,
@@ -114,7 +114,7 @@ pub(crate) fn agree<T>(
     agree_on(caller, communicator, result, "", [0; 2])
 }
 
-/// The same, for a step with arguments that have to be the same on all processes: `what` says which.
+/// The same, for a step with arguments that must be the same on all processes: `what` names them.
 pub(crate) fn agree_on<T>(
     caller: &mut impl Caller,
     communicator: usize,
@@ -139,7 +139,7 @@ pub(crate) fn class_of<T>(result: &Result<T>) -> i64 {
 }
 
 /// This process's result, if those of all processes are good, with the same arguments. Each has sent the class of its error,
-/// its arguments, and what else there is.
+/// its arguments, and its other numbers.
 pub(crate) fn judge<T, const N: usize>(
     all: &[[i64; N]],
     result: Result<T>,

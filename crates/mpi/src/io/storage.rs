@@ -1,4 +1,4 @@
-//! Where files are stored: what every kind of storage does.
+//! The interface of storage for files, which each kind of storage implements.
 
 use std::fmt;
 use std::io;
@@ -105,7 +105,7 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// Learns what another process's [`Storage::told`] is after that one has changed the file for all.
     fn learn(&self, told: &[u8]) -> io::Result<()>;
 
-    /// What hints would have said to get this file: names and values.
+    /// The hints with which a program would have got this file: names and values.
     fn hints(&self) -> Vec<(&'static str, String)>;
 
     /// Whether [`Storage::lock`] works. Where it does not, processes that share memory lock among themselves.

@@ -68,8 +68,8 @@ impl Reader {
         None
     }
 
-    /// A program, which is known, has these files open, as it says; returns those that are gone. If some cannot be kept, the
-    /// rest is all the same, and the error is that of the first one.
+    /// Keeps the files that a program with a connection reports as open; returns those that do not exist any more. If some cannot be kept, the
+    /// others are nevertheless, and the error is that of the first one.
     pub(crate) fn keep(&self, session: u128, files: &[OpenHandle]) -> Outcome<Vec<ObjectId>> {
         let mut gone = Vec::new();
         let mut failed = None;
