@@ -293,6 +293,7 @@ pub(crate) struct Seen(u64);
 
 impl Seen {
     /// What is known now, if it has changed since the last call.
+    #[inline]
     pub(crate) fn changed(&mut self, nodes: Option<&Nodes>) -> Option<Arc<Membership>> {
         let nodes = nodes?;
         let version = nodes.version();

@@ -45,6 +45,7 @@ impl Shm {
     }
 
     /// Ends the connections with nodes that are no longer accepted.
+    #[cold]
     pub(super) fn fail_rejected(&mut self, membership: &Membership) {
         let mut rejected = Vec::new();
         for entry in self.peers.iter_mut() {
