@@ -1,9 +1,9 @@
-//! The agent of a node: a process of root's that holds the keys, and makes handshakes with servers for users who do not.
+//! The agent of a node: a process of root's that holds the keys, and makes handshakes with servers for users who hold no keys.
 //!
-//! What it says and who believes it is on the page of [`causeway_bmi::agent`]. Here is the process: it listens at a Unix socket, asks the
-//! kernel whose each call is, and lets [`Speaker`]s reply. Callers may be hostile: each call is about one handshake and has a deadline, what
-//! callers send is decoded in one place, a user has a bounded number of calls, and users take turns, so that nobody waits longer because
-//! another one calls often.
+//! The page of [`causeway_bmi::agent`] describes the protocol, and which claims servers accept. This module is the process: it listens
+//! at a Unix socket, asks the kernel which user has made each call, and lets [`Speaker`]s reply. Callers may be hostile: each call is about
+//! one handshake and has a deadline, requests are decoded in one place, a user has a bounded number of calls, and users are served in turn,
+//! so that no user waits longer because another one calls often.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::Permissions;
@@ -24,22 +24,21 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use zeroize::Zeroizing;
 
 use crate::config::{ConfigError, Configuration};
+use crate::server::audit::LineLimit;
 
 /// Most calls at one time, of all users; fewer if the process may have fewer files open.
 const MAX_CALLS: usize = 1024;
 /// Most calls of one user at one time.
 const MAX_CALLS_OF_USER: usize = 256;
-/// How long a call may take: a server that does not reply within it is given up by its caller long before.
+/// How long a call may take: its caller gives up a server that does not reply long before that.
 const LONGEST_CALL: Duration = Duration::from_secs(60);
-/// How long a call may say nothing at first: processes that call have something to say already.
+/// How long a call may last before its first request: a process has its request ready when it calls.
 const LONGEST_SILENCE: Duration = Duration::from_secs(5);
-/// Users find the socket and read nothing else.
+/// The mode of the socket's directory: users can reach the socket, and cannot list the directory.
 const DIRECTORY_MODE: u32 = 0o711;
-/// Calls accepted before those that wait are served again.
+/// Most calls accepted in one round, before those that wait are served again.
 const ACCEPTS_PER_TURN: usize = 64;
-/// How often mishaps are told in the log, at most.
-const TELL_EVERY: Duration = Duration::from_secs(1);
-/// How long the agent rests when calls cannot be accepted: nothing tells when they can.
+/// How long the agent pauses when it cannot accept calls: no event shows when it can.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// An error that ends the agent, or keeps it from starting.
@@ -63,16 +62,17 @@ pub struct Agent {
     max_calls: usize,
     stopped: UnixStream,
     stop: UnixStream,
-    told: Option<Instant>,
+    refusals: LineLimit,
+    /// Refusals that were not logged since the last log line.
     left_out: u64,
 }
 
-/// A call that has not ended.
+/// A call in progress.
 struct Call {
     socket: RecordSocket,
     speaker: Speaker,
     deadline: Instant,
-    /// It has said nothing yet.
+    /// No request has come yet.
     is_silent: bool,
 }
 
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Call {
     }
 }
 
-/// What a running agent is told things by.
+/// Controls a running agent.
 #[derive(Debug)]
 pub struct AgentHandle {
     stop: UnixStream,
@@ -99,8 +99,8 @@ impl AgentHandle {
         let _ = self.stop.write_all(&[1]);
     }
 
-    /// Has the agent read its node's certificate and key, the authorities and the list of revoked certificates again, from then on for
-    /// all calls that come. If anything is wrong, everything stays as it was.
+    /// Has the agent read again its node's certificate and key, the authorities and the list of revoked certificates; these apply to
+    /// all later calls. If anything is wrong, everything stays as it was.
     pub fn reload(&self) -> Result<(), ConfigError> {
         self.configuration.reload_nodes(&self.file, |_| Ok(()))
     }
@@ -143,23 +143,23 @@ impl Agent {
             max_calls: MAX_CALLS.min(usize::try_from(open_files).unwrap_or(MAX_CALLS)),
             stopped,
             stop,
-            told: None,
+            refusals: LineLimit::default(),
             left_out: 0,
         })
     }
 
-    /// Where it listens.
+    /// The path of its socket.
     pub fn path(&self) -> &Path {
         self.listener.path()
     }
 
-    /// The name of its node, if nodes prove which they are.
+    /// The name of its node, if nodes prove their identity.
     pub fn node(&self) -> Option<String> {
         let nodes = self.credentials.nodes.as_ref()?;
         Some(nodes.current().member().certificate().name.clone())
     }
 
-    /// By which it is told things; `file` is that of its configuration.
+    /// The handle that controls the agent; `file` is the path of its configuration.
     pub fn handle(&self, file: &Path) -> io::Result<AgentHandle> {
         Ok(AgentHandle {
             stop: self.stop.try_clone()?,
@@ -191,7 +191,7 @@ impl Agent {
         }
     }
 
-    /// Sleeps until something has come, or this long.
+    /// Sleeps until an event comes, or for `at_most`.
     fn wait(&self, accepts: bool, at_most: Option<Duration>) -> io::Result<Ready> {
         let listens = match accepts {
             true => PollFlags::IN,
@@ -223,7 +223,7 @@ impl Agent {
         })
     }
 
-    /// Takes one request of each user that has some: a user who calls often waits for all others.
+    /// Serves one request of each user that has some: a user who calls often waits for all others.
     fn serve(&mut self, ready: &[bool]) {
         let mut served = HashSet::new();
         let mut ended = Vec::new();
@@ -240,29 +240,29 @@ impl Agent {
                 Taken::Ended => ended.push(at),
                 Taken::Refused(why) => {
                     ended.push(at);
-                    self.tell(uid, &why);
+                    self.report(uid, &why);
                 }
             }
         }
-        // From the back, so that the numbers of the others stay right. The order of calls is kept: users with several
-        // take them in turns by age.
+        // From the back, so that the indices of the other calls stay right. The order of calls is kept: of a user's calls,
+        // the oldest is served first.
         for at in ended.into_iter().rev() {
             self.calls.remove(at);
         }
     }
 
-    /// Accepts calls. Returns whether none can be for a while.
+    /// Accepts calls. Returns whether the agent has to pause because it cannot accept any.
     fn accept(&mut self) -> bool {
         let farewell = Reply::Busy("it has no file descriptors left".to_owned()).to_bytes();
         for _ in 0..ACCEPTS_PER_TURN {
             match self.listener.accept(&farewell) {
                 Ok(Accepted::Connection(socket)) => self.admit(socket),
                 Ok(Accepted::TurnedAway(error)) => {
-                    self.tell(0, &format!("a call is turned away: {error}"))
+                    self.report(0, &format!("a call is turned away: {error}"))
                 }
                 Ok(Accepted::Nothing) => return false,
                 Err(error) => {
-                    self.tell(0, &format!("calls cannot be accepted: {error}"));
+                    self.report(0, &format!("calls cannot be accepted: {error}"));
                     return true;
                 }
             }
@@ -270,7 +270,7 @@ impl Agent {
         false
     }
 
-    /// Takes a call in, or tells it why not.
+    /// Admits a call, or replies why it is refused.
     fn admit(&mut self, socket: RecordSocket) {
         let reply = match user_of(&socket) {
             Ok(user) => match self.make_room(user.uid) {
@@ -288,19 +288,19 @@ impl Agent {
                 Err(busy) => Reply::Busy(busy),
             },
             Err(why) => {
-                self.tell(0, &why);
+                self.report(0, &why);
                 Reply::Refused(why)
             }
         };
-        // A fresh socket takes so few bytes; a caller that is gone wants none.
+        // A new socket's buffer has room for so few bytes; a caller that has hung up needs no reply.
         let _ = socket.send(&reply.to_bytes(), &[]);
     }
 
-    /// Has room for one more call of this user, if need be in the place of another one.
+    /// Makes room for one more call of this user, if necessary by ending another call.
     fn make_room(&mut self, uid: u32) -> Result<(), String> {
         let calls = self.calls.iter();
         let calls = calls.map(|call| (call.speaker.user().uid, call.is_silent));
-        let gives_way = place_for(uid, calls, self.max_calls)?;
+        let gives_way = call_to_end_for(uid, calls, self.max_calls)?;
         if let Some(at) = gives_way {
             let call = self.calls.remove(at);
             let why = format!(
@@ -313,27 +313,25 @@ impl Agent {
         Ok(())
     }
 
-    /// Logs a mishap, unless one was logged a moment ago.
-    fn tell(&mut self, uid: u32, why: &str) {
-        let now = Instant::now();
-        if self.told.is_some_and(|told| told + TELL_EVERY > now) {
+    /// Logs that a call is refused, unless such a line was logged a moment ago.
+    fn report(&mut self, uid: u32, why: &str) {
+        if !self.refusals.allows(Instant::now()) {
             self.left_out += 1;
             return;
         }
-        self.told = Some(now);
         let left_out = std::mem::take(&mut self.left_out);
         tracing::warn!(uid, left_out, "a call is refused: {}", in_one_line(why));
     }
 }
 
-/// What has come.
+/// The events that have come.
 struct Ready {
     stops: bool,
     calls_in: bool,
     calls: Vec<bool>,
 }
 
-/// What a request has led to.
+/// The result of a request.
 enum Taken {
     GoesOn,
     Ended,
@@ -341,7 +339,7 @@ enum Taken {
 }
 
 impl Call {
-    /// Takes the next request, and replies.
+    /// Receives the next request, and replies.
     fn take(&mut self, credentials: &Credentials) -> Taken {
         let mut room = [0; MAX_MESSAGE_BYTES];
         let request = match self.socket.receive(&mut room) {
@@ -361,7 +359,7 @@ impl Call {
             Ok(request) => self.speaker.on_request(credentials, &request),
             Err(why) => Reply::Refused(format!("this is no request: {why}")),
         };
-        // The caller has room for it, as it is one of two that it gets; one that makes none gets none.
+        // A caller gets two replies at most, for which its socket has room; a caller that does not read them loses its reply.
         let bytes = Zeroizing::new(reply.to_bytes());
         let sent = self.socket.send(&bytes, &[]);
         match (reply, sent) {
@@ -405,10 +403,10 @@ fn user_of(socket: &RecordSocket) -> Result<User, String> {
     })
 }
 
-/// Which of these calls (user and whether it has said nothing, the oldest first) gives way to one more of this user; `None` if there is
-/// room. It is one of the user who has most, if that is more than this one has. A user may have many numbers, of a user namespace: so
-/// somebody who calls is let in although nobody has more, and calls that say nothing give way first.
-fn place_for(
+/// The index of the call that has to end so that this user gets one more; `None` if there is room. `calls` are the users, and whether they have sent
+/// no request yet, the oldest first. The chosen call is one of the user with most calls, if that user has more than this one. A process in a user
+/// namespace may call under many user numbers: so a new caller is admitted even if no user has more calls, and calls without a request end first.
+fn call_to_end_for(
     uid: u32,
     calls: impl Iterator<Item = (u32, bool)> + Clone,
     most: usize,
@@ -426,9 +424,9 @@ fn place_for(
     if all < most {
         return Ok(None);
     }
-    let crowd = counts.into_iter().max_by_key(|(_, count)| *count);
-    let crowd = crowd.filter(|(_, count)| *count > own + 1);
-    let gives = |of: u32| crowd.is_none_or(|(crowd, _)| crowd == of);
+    let busiest = counts.into_iter().max_by_key(|(_, count)| *count);
+    let busiest = busiest.filter(|(_, count)| *count > own + 1);
+    let gives = |of: u32| busiest.is_none_or(|(busiest, _)| busiest == of);
     let oldest = |silent_alone: bool| {
         calls
             .clone()
@@ -437,7 +435,7 @@ fn place_for(
     Ok(oldest(true).or_else(|| oldest(false)))
 }
 
-/// Listens there, for all users of the node.
+/// Listens at this path, for all users of the node.
 fn listen(path: &Path) -> io::Result<RecordListener> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     if !directory.exists() {
@@ -446,13 +444,13 @@ fn listen(path: &Path) -> io::Result<RecordListener> {
     }
     check_directory(directory)?;
     let listener = RecordListener::bind(path)?;
-    // Nobody but root can have put anything else there.
+    // Only root can have put anything else there.
     std::fs::set_permissions(path, Permissions::from_mode(0o666))?;
     Ok(listener)
 }
 
-/// Who may write to the socket's directory could put another agent in its place, and who may read it could hold the lock that the agent
-/// takes on it.
+/// Checks that the socket's directory is closed to users: one who may write to it could put another agent in its place, and one who may read it
+/// could hold the lock that the agent takes on it.
 fn check_directory(directory: &Path) -> io::Result<()> {
     let found = std::fs::metadata(directory)?;
     let mode = found.mode() & 0o7777;
@@ -472,22 +470,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_calls_is_let_in_whatever_numbers_others_call_under() {
-        let place = |uid, calls: &[(u32, bool)], most| place_for(uid, calls.iter().copied(), most);
+    fn a_new_caller_is_admitted_whatever_user_numbers_others_call_under() {
+        let place =
+            |uid, calls: &[(u32, bool)], most| call_to_end_for(uid, calls.iter().copied(), most);
         assert_eq!(place(1, &[(2, true)], 4), Ok(None));
-        // Each call under a number of its own.
+        // Each call has another user number.
         let silent = [(2, false), (3, true), (4, true), (5, false)];
         assert_eq!(place(1, &silent, 4), Ok(Some(1)));
         let busy = silent.map(|(uid, _)| (uid, false));
         assert_eq!(place(1, &busy, 4), Ok(Some(0)));
-        // Somebody has more: it is one of theirs, although another one is silent.
-        let crowd = [(3, true), (2, false), (2, true), (2, false)];
-        assert_eq!(place(1, &crowd, 4), Ok(Some(2)));
+        // User 2 has more calls: one of these ends, although a call of another user is silent.
+        let busiest = [(3, true), (2, false), (2, true), (2, false)];
+        assert_eq!(place(1, &busiest, 4), Ok(Some(2)));
         assert_eq!(
-            place(1, &crowd.map(|(uid, _)| (uid, false)), 4),
+            place(1, &busiest.map(|(uid, _)| (uid, false)), 4),
             Ok(Some(1))
         );
-        assert!(place(2, &crowd, 4).unwrap_err().contains("user 2 has 3"));
+        assert!(place(2, &busiest, 4).unwrap_err().contains("user 2 has 3"));
     }
 
     #[test]

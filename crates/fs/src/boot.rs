@@ -1,9 +1,9 @@
-//! The identity of the host's present boot: what was in its memory is lost with the next one.
+//! The identity of the host's present boot: the content of its memory is lost with the next one.
 
 use std::sync::LazyLock;
 
-/// The kernel's identity of this boot of the host. Where it has none, a number of this process alone: then
-/// nothing is known to have outlasted an earlier boot. Never 0.
+/// The kernel's identity of this boot of the host. If the kernel has none, a number of this process alone: then
+/// no data in memory counts as surviving an earlier boot. Never 0.
 pub(crate) fn identity() -> u128 {
     static IDENTITY: LazyLock<u128> = LazyLock::new(|| {
         let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

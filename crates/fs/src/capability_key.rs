@@ -13,17 +13,17 @@ use crate::files::{create_new, sync_name};
 
 /// The file with a key that the metadata server has made itself, in its directory.
 const FILE: &str = "capability-key";
-/// What the key is derived for, so that it is no other key of the same secret.
+/// The purpose for which the key is derived, so that it differs from all other keys of the same secret.
 const CONTEXT: &str = "causeway 2026 capabilities of a file system";
 
-/// How long what a metadata server makes for itself is good.
+/// Lifetime of the capabilities that a metadata server makes for itself.
 const OWN_LIFETIME: Duration = Duration::from_secs(60);
 
-/// With what a metadata server makes the capabilities of its own requests.
+/// Makes the capabilities of a metadata server's own requests.
 #[derive(Clone)]
 pub(crate) struct Signer {
     key: CapabilityKey,
-    /// Above all versions that were given out, so that what I/O servers end for all objects leaves it alone.
+    /// Returns a version above all that were given out, so that ends of all objects' capabilities do not affect the server's own.
     version: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
 
@@ -34,12 +34,12 @@ impl fmt::Debug for Signer {
 }
 
 impl Signer {
-    /// With the key, and what makes a version for each.
+    /// A signer with this key, and a function that returns the version of each capability.
     pub(crate) fn new(key: CapabilityKey, version: Arc<dyn Fn() -> u64 + Send + Sync>) -> Self {
         Self { key, version }
     }
 
-    /// What the metadata server's own client shows, which acts for this user.
+    /// A capability for the metadata server's own client, which acts for this user.
     pub(crate) fn own(&self, object: ObjectId, uid: u32, client: u128) -> Capability {
         let mut capability = Capability {
             object,
@@ -57,13 +57,13 @@ impl Signer {
     }
 }
 
-/// Where a file system's servers have the key from.
+/// The source of the key of a file system's servers.
 #[derive(Debug, Clone)]
 pub(crate) enum KeySource {
-    /// The configuration: a key of the servers', or else the cluster's.
+    /// The configuration: a secret of the servers', or else the cluster's.
     Configured(Secret),
-    /// A file in the metadata server's directory, on the only host that there is: without a cluster's key all
-    /// servers are on this one, and of one user.
+    /// A file in the metadata server's directory on the only host: without a cluster's key all
+    /// servers are on this host, and run as one user.
     Made(PathBuf),
 }
 
@@ -72,7 +72,7 @@ pub(crate) enum KeySource {
 pub(crate) struct CapabilityKey(Secret);
 
 impl KeySource {
-    /// What the configuration says. The error is a sentence.
+    /// The source that the configuration names. The error is a sentence.
     pub(crate) fn of(configuration: &Configuration) -> Result<Self, String> {
         let wrong = |error: crate::config::ConfigError| error.to_string();
         if let Some(secret) = configuration.server_key().map_err(wrong)? {
@@ -85,7 +85,7 @@ impl KeySource {
         Ok(Self::Made(metadata.directory.join(FILE)))
     }
 
-    /// The key, which the metadata server makes where there is none. The error is a sentence.
+    /// The key, which the metadata server makes if there is none. The error is a sentence.
     pub(crate) fn make(&self, file_system: u128) -> Result<CapabilityKey, String> {
         if let Self::Made(path) = self {
             make_file(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -93,7 +93,7 @@ impl KeySource {
         self.read(file_system)
     }
 
-    /// The key as it is now. The error is a sentence.
+    /// The present key. The error is a sentence.
     pub(crate) fn read(&self, file_system: u128) -> Result<CapabilityKey, String> {
         let secret = match self {
             Self::Configured(secret) => secret.clone(),
@@ -109,7 +109,7 @@ impl KeySource {
     }
 }
 
-/// Makes a key file, durably, unless there is one. One that a kill has left without digits is made anew: nothing was ever
+/// Makes a key file, durably, unless there is one. A file without digits, which a killed process has left, is made anew: no capability was
 /// signed with it.
 fn make_file(path: &Path) -> io::Result<()> {
     use std::io::Write as _;
@@ -128,7 +128,7 @@ fn make_file(path: &Path) -> io::Result<()> {
 }
 
 impl CapabilityKey {
-    /// The key of a file system's capabilities: another one for each, whatever they share.
+    /// The key of a file system's capabilities: each file system has another one, even with the same secret.
     pub(crate) fn derive(secret: &Secret, file_system: u128) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
         hasher.update(secret.expose());
@@ -137,12 +137,12 @@ impl CapabilityKey {
         Self(Secret::take(&mut key))
     }
 
-    /// Makes a capability's authentication code what it must be.
+    /// Sets a capability's authentication code.
     pub(crate) fn sign(&self, capability: &mut Capability) {
         capability.mac = *self.code(capability).as_bytes();
     }
 
-    /// Whether a holder of this key has made the capability. How long that takes does not depend on the code.
+    /// Whether a holder of this key has made the capability. The time for this does not depend on the code.
     pub(crate) fn verifies(&self, capability: &Capability) -> bool {
         proves(self.code(capability).as_bytes(), &capability.mac)
     }
@@ -152,7 +152,7 @@ impl CapabilityKey {
     }
 }
 
-/// Whether two codes agree in the bytes that servers compare, found out in constant time.
+/// Whether two codes agree in the bytes that servers compare, determined in constant time.
 pub(crate) fn proves(one: &[u8; MAC_BYTES], other: &[u8; MAC_BYTES]) -> bool {
     let compared = |code: &[u8; MAC_BYTES]| {
         let mut proof = [0; MAC_BYTES];
@@ -166,10 +166,23 @@ pub(crate) fn proves(one: &[u8; MAC_BYTES], other: &[u8; MAC_BYTES]) -> bool {
 const _: () = assert!(MAC_BYTES == blake3::OUT_LEN);
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn capability() -> Capability {
+    /// Changes of one field each.
+    pub(crate) const CHANGES: [fn(&mut Capability); 9] = [
+        |c| c.object.0 += 1,
+        |c| c.rights = Rights::WRITE,
+        |c| c.uid = 0,
+        |c| c.node = 0,
+        |c| c.client += 1,
+        |c| c.version += 1,
+        |c| c.lifetime_ms += 1,
+        |c| c.servers = 3,
+        |c| c.mac[PROOF_BYTES - 1] ^= 1,
+    ];
+
+    pub(crate) fn capability() -> Capability {
         Capability {
             object: ObjectId(9),
             rights: Rights::READ,
@@ -191,18 +204,7 @@ mod tests {
         assert!(!key.verifies(&good));
         key.sign(&mut good);
         assert!(key.verifies(&good));
-        let changes: [fn(&mut Capability); 9] = [
-            |c| c.object.0 += 1,
-            |c| c.rights = Rights::WRITE,
-            |c| c.uid = 0,
-            |c| c.node = 0,
-            |c| c.client += 1,
-            |c| c.version += 1,
-            |c| c.lifetime_ms += 1,
-            |c| c.servers = 3,
-            |c| c.mac[PROOF_BYTES - 1] ^= 1,
-        ];
-        for (index, change) in changes.iter().enumerate() {
+        for (index, change) in CHANGES.iter().enumerate() {
             let mut other = good.clone();
             change(&mut other);
             assert!(!key.verifies(&other), "change {index}");

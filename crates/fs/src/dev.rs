@@ -27,7 +27,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Lines of a server's log that an error quotes.
 const QUOTED_LINES: usize = 5;
 
-/// Why a cluster does not start, or has failed: a sentence with what to do.
+/// The reason why a cluster does not start, or has failed: a sentence with what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct DevError(pub String);
@@ -164,7 +164,7 @@ impl DevCluster {
         &self.file
     }
 
-    /// Process id of a server, if it was started and its end was not noticed.
+    /// Process id of a server, if it was started and has not been found ended.
     pub fn pid(&self, server: usize) -> Option<u32> {
         Some(self.servers.get(server)?.as_ref()?.id())
     }
@@ -287,7 +287,7 @@ impl DevCluster {
         Ok(())
     }
 
-    /// Waits until servers reply to a ping as those that were started here.
+    /// Waits until these servers reply to a ping with the identities of those started here.
     fn await_ready(&mut self, servers: &[usize]) -> Result<(), DevError> {
         let mut client = self.short_timeout_client()?;
         let until = Instant::now() + START_TIMEOUT;
@@ -395,7 +395,7 @@ fn format_all(mut configuration: Configuration, file: &Path) -> Result<Configura
     Ok(configuration)
 }
 
-/// Whatever the caller's mask is: a configuration that others may change is not accepted.
+/// Whatever the caller's umask is: a configuration that other users may change is not accepted.
 fn write_configuration(file: &Path, configuration: &Configuration) -> io::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::PermissionsExt as _;

@@ -1,6 +1,6 @@
-//! How often the disk below a directory has failed to sync, for clients to notice (what NFS calls a write verifier).
+//! The number of failed syncs of the disk below a directory, by which clients notice failures (what NFS calls a write verifier).
 //!
-//! The kernel reports a failed sync once for each open file, and what it could not write reads well until the
+//! The kernel reports a failed sync once for each open file, and data that it could not write reads well until the
 //! memory is lost. So all clients that have not synced since must learn of the failure.
 
 use std::fmt::Display;
@@ -62,7 +62,7 @@ impl FailureCount {
         }
     }
 
-    /// How many syncs have failed.
+    /// The number of failed syncs.
     pub(crate) fn count(&self) -> u64 {
         lock(&self.now).count
     }

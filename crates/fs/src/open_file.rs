@@ -1,7 +1,7 @@
 //! Open files with flags and a position, used by several threads.
 //!
-//! A file that may be written is accessed through one client, which knows what an fsync has to make durable. A file that is
-//! only read has none of its own: threads read it concurrently, each with a client of the pool.
+//! A file that may be written is accessed through one client, which records what an fsync has to make durable. A file that is
+//! only read has no client of its own: threads read it concurrently, each with a client of the pool.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,9 +14,9 @@ use crate::pool::Clients;
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OpenFlags {
-    /// To be read.
+    /// Open for reading.
     pub read: bool,
-    /// To be written.
+    /// Open for writing.
     pub write: bool,
     /// Make it if it does not exist.
     pub create: bool,
@@ -47,7 +47,7 @@ pub enum Whence {
     Hole,
 }
 
-/// An open file. It stays as long as it is open, also when others have removed or replaced its name (`docs/open-files.md`).
+/// An open file. It exists as long as it is open, even if its name is removed or replaced (`docs/open-files.md`).
 pub struct OpenFile {
     pub(crate) clients: Arc<Clients>,
     flags: OpenFlags,
@@ -56,9 +56,9 @@ pub struct OpenFile {
     client: Option<usize>,
     file: Mutex<File>,
     position: Mutex<u64>,
-    /// It owns locks by this number.
+    /// The number of its owner of locks.
     pub(crate) lock_number: u64,
-    /// Waits for locks, by their numbers.
+    /// Waits for locks on it, by their numbers.
     pub(crate) lock_waits: Mutex<Vec<u64>>,
 }
 
@@ -68,7 +68,7 @@ impl Drop for OpenFile {
     }
 }
 
-/// A failure found on this side.
+/// A failure found by this library, not by a server.
 fn refuse(operation: &'static str, object: ObjectId, errno: Errno, message: &str) -> Error {
     Error {
         operation,
@@ -129,7 +129,7 @@ impl OpenFile {
             if self.client.is_some() {
                 return work(client, &mut lock(&self.file));
             }
-            // Other threads read meanwhile. The node that is kept is the latest one known, or will be requested again.
+            // Other threads read meanwhile. The node that is kept is the latest that was received, or will be requested again.
             let mut file = lock(&self.file).clone();
             let done = work(client, &mut file);
             *lock(&self.file) = file;
@@ -166,7 +166,7 @@ impl OpenFile {
         self.with(work)
     }
 
-    /// Carries out a write of the file's content, and makes it durable if the file was opened so.
+    /// Carries out a write of the file's content, and makes it durable if the file was opened with `sync`.
     pub fn writing<T>(
         &self,
         work: impl FnOnce(&mut Client, &mut File) -> Result<T, Error>,
@@ -193,8 +193,8 @@ impl OpenFile {
         Ok(count)
     }
 
-    /// Writes with `write`, which is given where: at the position or, if the file was opened to append, nothing, for
-    /// behind its end; it returns the byte behind the last one written, as [`Client::write_memory`] does.
+    /// Writes with `write`, which gets the position or, if the file was opened to append, `None`, for
+    /// a write behind its end; it returns the byte behind the last one written, as [`Client::write_memory`] does.
     pub fn write_on(
         &self,
         write: impl FnOnce(&mut Client, &mut File, Option<u64>) -> Result<u64, Error>,
@@ -259,7 +259,7 @@ impl OpenFile {
             .map(|node| node.attributes)
     }
 
-    /// What came with the opening may be older than a lock.
+    /// Drops the content that came with the opening, as it may be older than a lock.
     pub(crate) fn forget_content(&self) {
         lock(&self.file).forget_content();
     }
@@ -333,7 +333,7 @@ fn open(client: &mut Client, path: &[u8], flags: OpenFlags, mode: u16) -> Result
     Ok(file)
 }
 
-/// Opens without the content that could come along: bytes written between opening and reading must be read.
+/// Opens without a small file's content: bytes that are written between opening and reading must be read.
 fn find(client: &mut Client, path: &[u8], flags: OpenFlags) -> Result<File, Error> {
     client.open_held(path, !flags.no_follow)
 }
@@ -345,7 +345,7 @@ fn make(client: &mut Client, path: &[u8], flags: OpenFlags, mode: u16) -> Result
         ..CreateOptions::default()
     };
     match client.create_held(Place::from(path), &options) {
-        // The name is a directory's, or that of a link to the file.
+        // The name is that of a directory, or of a link to the file.
         Err(error) if error.errno == Errno::EEXIST && !flags.exclusive => find(client, path, flags),
         made => made,
     }

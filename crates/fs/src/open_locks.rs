@@ -1,5 +1,5 @@
-//! Locks of open files: each file that a program opens is an owner of its own, as with Linux's open file description locks, so that two
-//! that the same program has open exclude each other, and closing one ends its own locks alone.
+//! Locks of open files: each file that a program opens is an owner of its own, as with Linux's open file description locks, so that two files
+//! that the same program has open exclude each other, and closing one ends only its own locks.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::client::{LockOwner, PendingLock};
 use crate::locks::lock as lock_mutex;
 use crate::open_file::OpenFile;
 
-/// A lock as a program asks for it.
+/// A lock as a program requests it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     /// On the whole file. Excludes other locks of this kind only.
@@ -19,7 +19,7 @@ pub enum Wanted {
     Part(LockRange),
 }
 
-/// A part of a file by its first byte and its length, of which 0 means all that there may ever be behind that. `None` if it reaches behind the
+/// A part of a file by its first byte and its length; length 0 stands for all bytes from there on. `None` if the part reaches behind the
 /// last byte.
 pub fn range(first: u64, len: u64) -> Option<LockRange> {
     let last = match len {
@@ -54,7 +54,7 @@ impl OpenFile {
         }
     }
 
-    /// The lock, if the file was opened for that: an exclusive one of a part needs a file that may be written, a shared one that may be read.
+    /// The lock, if the file was opened for it: an exclusive lock of a part needs a file open for writing, a shared one a file open for reading.
     fn lock_for(&self, wanted: Wanted, exclusive: bool) -> Result<Lock, Error> {
         match (wanted, exclusive) {
             (Wanted::Whole, _) => {}
@@ -79,7 +79,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Takes a lock, and waits for it. About ten times a second, `goes_on` is asked whether it still should; a wait that should not, or that
+    /// Takes a lock, and waits for it. About ten times a second, `goes_on` is asked whether to go on; a wait that it ends, or that
     /// [`OpenFile::cancel_locks`] ends, fails with [`Errno::ECANCELED`].
     pub fn lock(
         &self,
@@ -115,19 +115,19 @@ impl OpenFile {
         }
     }
 
-    /// Gives a lock back, or a part of one.
+    /// Releases a lock, or a part of one.
     pub fn unlock(&self, wanted: Wanted) -> Result<(), Error> {
         let owner = self.lock_owner(wanted.family());
         self.clients.locks().unlock(owner, wanted.range())
     }
 
-    /// What is in the way of a lock, if anything is.
+    /// Returns a lock that conflicts with this one, if there is any.
     pub fn test_lock(&self, wanted: Wanted, exclusive: bool) -> Result<Option<LockHolder>, Error> {
         let lock = self.lock_for(wanted, exclusive)?;
         self.clients.locks().test(&lock)
     }
 
-    /// Gives all locks back, as closing the file does.
+    /// Releases all locks, as closing the file does.
     pub fn end_locks(&self) -> Result<(), Error> {
         let families = [LockFamily::Whole, LockFamily::Record];
         let release = |family| self.clients.locks().release(self.lock_owner(family));
@@ -143,7 +143,7 @@ impl OpenFile {
     }
 }
 
-/// Whether a lock was not taken because others have it.
+/// Whether an error means that other owners have a conflicting lock.
 pub fn is_taken(error: &Error) -> bool {
     error.errno == Errno::EAGAIN
 }

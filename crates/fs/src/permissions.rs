@@ -1,4 +1,4 @@
-//! What an object's mode, and its access control list if it has one, let a user do with it.
+//! The permissions of a user to an object, by its mode and its access control list if it has one.
 
 use causeway_wire::fs::{Acl, Caller, Node};
 
@@ -7,7 +7,7 @@ pub(crate) const READ: u16 = 4;
 /// Permission to write.
 pub(crate) const WRITE: u16 = 2;
 
-/// What permissions depend on.
+/// The attributes of an object on which permissions depend.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Permissions<'a> {
     pub(crate) mode: u16,
@@ -34,15 +34,15 @@ impl<'a> Permissions<'a> {
         };
         caller.uid == 0
             || match self.acl {
-                // As on Linux: under an empty mask the list counts for nothing, and its users and groups are among the others.
+                // As on Linux: under an empty mask the list has no effect, and its users and groups count as others.
                 Some(acl) if self.mode & 0o070 != 0 => allows(acl),
                 _ => allows(&Acl::of_mode(self.mode)),
             }
     }
 }
 
-/// What `caller` may do through a handle of the file: a set of permissions. Its owner may read and write always, as with NFS: that
-/// was checked when the file was opened, and it may be created read-only for writing.
+/// The permissions of `caller` through a handle of the file. Its owner may always read and write, as with NFS: the client
+/// checked permissions when it opened the file, and a file may be created read-only for writing.
 pub(crate) fn of_handle(node: &Node, caller: &Caller) -> u16 {
     if caller.uid == 0 || caller.uid == node.attributes.uid {
         return READ | WRITE;

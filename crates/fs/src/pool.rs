@@ -1,8 +1,8 @@
 //! Clients that threads share. A client belongs to one thread at a time, so there are several: a call takes any that is
-//! free, or a particular one, such as that of an open file, which knows what an fsync of the file has to make durable.
+//! free, or a particular one, such as that of an open file, which records what an fsync of the file has to make durable.
 //!
-//! A call has the file system's one time-out for everything: waiting for a client counts. So calls that
-//! queue up behind a dead server fail when their own time is over, not one after the other.
+//! A call has one time-out for everything, including the wait for a client. So calls that
+//! queue up behind a dead server fail at the end of their own time-outs, not one after the other.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::Error;
 use crate::client::{Client, ClientOptions, Leases, Locks, Shared};
 use crate::config::Configuration;
 
-/// The least time that a call gets: one that has waited for long may still reach a server that replies.
+/// The least time that a call gets: even after a long wait for a client, it can reach a server that replies.
 const LEAST_TIME: Duration = Duration::from_millis(100);
 
 /// A slot for a client.
@@ -107,12 +107,12 @@ impl Clients {
         })
     }
 
-    /// A number for an owner of locks that no other one has.
+    /// A number for an owner of locks, different from all others.
     pub(crate) fn next_lock_number(&self) -> u64 {
         self.last_lock_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The locks of all of them.
+    /// The locks of all these clients.
     pub fn locks(&self) -> &Arc<Locks> {
         &self.shared.locks
     }

@@ -24,7 +24,7 @@ impl Drop for AbortOnPanic {
     }
 }
 
-/// A thread that is joined when this is dropped. Its owner has told it to end before.
+/// A thread that is joined when this is dropped. The owner must have asked it to end before.
 pub(crate) struct JoinOnDrop(Option<JoinHandle<()>>);
 
 impl JoinOnDrop {

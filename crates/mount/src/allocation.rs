@@ -1,4 +1,4 @@
-//! Holes: making and finding them; reserving room.
+//! Punching and finding holes; reserving room.
 
 use causeway_fs::client::Allocation;
 use causeway_wire::fs::{Errno, ObjectId, Region};
@@ -11,8 +11,8 @@ const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
 impl Mounted {
-    /// Reserves room for a part of a file, zeros it or makes a hole of it, as the flags say. `drop_privileges` has the file no
-    /// longer run as its owner or group.
+    /// Reserves room for a part of a file, zeros it or punches a hole into it, depending on the flags. `drop_privileges` clears the file's
+    /// set-user-ID and set-group-ID bits.
     pub(crate) fn allocate(
         &self,
         object: ObjectId,
@@ -28,7 +28,7 @@ impl Mounted {
         })
     }
 
-    /// Returns where the next data or the next hole is.
+    /// Returns the offset of the next data or the next hole.
     pub(crate) fn seek(&self, object: ObjectId, offset: u64, whence: i32) -> Outcome<u64> {
         let found = self.with_file(object, |client, file| {
             // Other clients may have changed the size.

@@ -10,20 +10,20 @@ use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 /// Bytes that programs should read and write at a time.
 const PREFERRED_BYTES: u32 = 1 << 20;
 
-/// What `st_blocks` counts.
+/// The unit of `st_blocks`.
 const SECTOR_BYTES: u64 = 512;
 
 /// A failed operation, as a program sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Failed(pub(crate) Errno);
 
-/// What operations return.
+/// The result of an operation.
 pub(crate) type Outcome<T = ()> = Result<T, Failed>;
 
 impl From<Error> for Failed {
     fn from(error: Error) -> Self {
         let errno = match error.errno {
-            // An error that the client library uses internally and could not deal with becomes an input/output error.
+            // An error that the client library uses internally and could not handle becomes an input/output error.
             Errno(number) if number > 1000 => Errno::EIO,
             Errno::ECONNREFUSED
             | Errno::ECONNRESET
@@ -53,15 +53,15 @@ impl From<Failed> for fuser::Errno {
 pub(crate) struct Shown {
     pub(crate) object: ObjectId,
     pub(crate) attributes: Attributes,
-    /// A device's number.
+    /// A device's number; 0 for objects that are no devices.
     pub(crate) device: u32,
-    /// Bytes of its content that are stored: where nobody sees them, since the kernel will ask again, its size.
+    /// Stored bytes of its content. The size stands here in replies of which the kernel does not use the field, because it requests attributes again.
     pub(crate) stored: u64,
     /// If all of that is cached, by which lease.
     pub(crate) seen: Option<Seen>,
 }
 
-/// An object as the kernel wants it.
+/// An object's attributes in the kernel's form.
 pub(crate) fn for_kernel(shown: &Shown) -> FileAttr {
     let Shown {
         object,
@@ -89,7 +89,7 @@ pub(crate) fn for_kernel(shown: &Shown) -> FileAttr {
     }
 }
 
-/// The kernel's word for a kind of object.
+/// The kernel's value for a kind of object.
 pub(crate) fn file_type(kind: Kind) -> FileType {
     match kind {
         Kind::File => FileType::RegularFile,
@@ -128,7 +128,7 @@ fn timestamp_of(time: SystemTime) -> Timestamp {
             seconds: seconds(since),
             nanoseconds: since.subsec_nanos(),
         },
-        // `fuser` takes seconds and nanoseconds of the kernel's off the epoch alike, although nanoseconds count forward.
+        // `fuser` subtracts the kernel's seconds and nanoseconds from the epoch alike, although nanoseconds count forward.
         Err(before) => Timestamp {
             seconds: -seconds(before.duration()),
             nanoseconds: before.duration().subsec_nanos(),

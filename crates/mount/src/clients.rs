@@ -1,5 +1,5 @@
-//! The clients of a mount. A request for a name takes any that is free; everything that concerns a file's content goes
-//! through the client of that file, which knows what an fsync of it has to make durable.
+//! The clients of a mount. A request about a name takes any client that is free; all requests about a file's content go
+//! through the client of that file, which records what an fsync of it has to make durable.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use causeway_wire::fs::{Caller, Errno, MAX_GROUPS, ObjectId};
 
 use crate::attributes::{Failed, Outcome};
 
-/// The user who makes a request, as far as the kernel tells.
+/// The user who makes a request, as the kernel reports it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct User {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) pid: u32,
-    /// Of what the user makes.
+    /// The umask for objects that the user makes.
     pub(crate) umask: u16,
 }
 
 /// Clients that threads share.
 pub(crate) struct Clients {
     pool: Pool,
-    /// The user on whose behalf the mount itself makes requests.
+    /// The user for whom the mount itself makes requests.
     own: Caller,
 }
 
@@ -42,7 +42,7 @@ impl Clients {
         })
     }
 
-    /// The locks of all of them.
+    /// The locks of all these clients.
     pub(crate) fn locks(&self) -> &Locks {
         self.pool.locks()
     }
@@ -60,7 +60,7 @@ impl Clients {
         Ok(called?)
     }
 
-    /// Carries out something that the kernel has permitted, as the mount itself.
+    /// Makes a call that the kernel has permitted, as the mount itself.
     pub(crate) fn own<T>(&self, call: impl FnOnce(&mut Client) -> Result<T, Error>) -> Outcome<T> {
         self.call(None, self.own.clone(), call)
     }
@@ -75,7 +75,7 @@ impl Clients {
         self.call(Some(index), self.own.clone(), call)
     }
 
-    /// Carries out something on behalf of a user. The kernel does not pass the user's supplementary groups: they are
+    /// Makes a call for a user. The kernel does not pass on the user's supplementary groups: they are
     /// looked up if a server refuses the request without them, or if the call `needs_groups`.
     pub(crate) fn for_user<T>(
         &self,

@@ -9,7 +9,7 @@
 //! the kernel), `operations` (what they mean) with `allocation` (holes), `stored` (how much of files with holes is stored) and `xattrs` (extended attributes and access control lists), `clients` (which client carries them out, for whom, and for how long), `caches` (names and attributes under leases),
 //! `open_files` (the open files of this mount), `listing` (directories that are being read), `locks` with `lock_flags` (whether `flock` asks for them), `lock_handles` (what ends with an open file) and `signals` (of programs that wait), `attributes` (attributes and error numbers as the kernel has them).
 //!
-//! `docs/mount.md` says what programs can rely on. What it does not do: it keeps nothing that was written, so that all
+//! `docs/mount.md` describes what programs can rely on. The mount caches no writes: all written
 //! data is at the servers when `write` returns.
 #![forbid(unsafe_code)]
 

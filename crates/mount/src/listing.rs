@@ -1,5 +1,5 @@
 //! A directory that is being read. The server lists it in the order of names, from a name on, so that removing entries
-//! meanwhile leaves none out. Positions, which programs may go back to, count entries from the front.
+//! meanwhile does not skip any other. Positions, which programs may go back to, count entries from the front.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use causeway_wire::fs::Entry;
 /// room for.
 const KEPT: usize = 4096;
 
-/// The part of an open directory's listing that is known.
+/// The part of an open directory's listing that was received.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     /// Position of the first entry of the window.
@@ -21,7 +21,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Prepares for reading at a position. If it lies before the known part, the listing begins anew.
+    /// Prepares for reading at a position. If it lies before the part that is kept, the listing begins anew.
     pub(crate) fn seek(&mut self, position: u64) {
         if position < self.first || position == 0 {
             *self = Self::default();
@@ -33,13 +33,13 @@ impl Listing {
         }
     }
 
-    /// The entry at a position, if it is known.
+    /// The entry at a position, if it was received and is kept.
     pub(crate) fn entry(&self, position: u64) -> Option<&Entry> {
         let index = usize::try_from(position.checked_sub(self.first)?).ok()?;
         self.window.get(index)
     }
 
-    /// The name behind which the server is to be asked for more; `None` at the end.
+    /// The name behind which the server must be asked for more entries; `None` at the end.
     pub(crate) fn more(&self) -> Option<&[u8]> {
         (!self.ended).then_some(&self.last)
     }
@@ -49,7 +49,7 @@ impl Listing {
         if let Some(entry) = entries.last() {
             self.last = entry.name.clone();
         }
-        // A page without entries ends the listing, whatever else the server says.
+        // A page without entries ends the listing, even if the server does not mark it as the last.
         self.ended = end || entries.is_empty();
         self.window.extend(entries);
     }

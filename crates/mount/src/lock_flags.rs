@@ -1,9 +1,9 @@
 //! Which requests for locks come from `flock`.
 //!
-//! `fuser` takes the kernel's requests for locks apart, but does not pass their flags on, of which one distinguishes `flock` from
-//! `fcntl`: a program that uses both on a file would wait for itself. What it passes on of the header lies where the kernel has
-//! written the whole request. That part of this process's memory is read by `/proc/self/mem`, and compared with all that is known
-//! of the request. If a later `fuser` keeps requests in another way, that shows as an error, never as a wrong flag.
+//! `fuser` decodes the kernel's requests for locks, but does not pass on their flags, one of which distinguishes `flock` from
+//! `fcntl`: without it, a program that uses both on a file would wait for itself. The header that `fuser` passes on lies where the kernel has
+//! written the whole request. That part of this process's memory is read through `/proc/self/mem`, and compared with all fields that
+//! `fuser` has passed on. If a later `fuser` keeps requests in another way, the comparison fails with an error: it never yields a wrong flag.
 
 use std::fs::File;
 use std::io;
@@ -13,12 +13,12 @@ use fuser::Request;
 
 use crate::locks::KernelLock;
 
-/// Bytes of a request's header, as the kernel has it: length and operation (4 each), number and file (8 each), user, group, process
+/// Bytes of a request's header, as the kernel lays it out: length and operation (4 each), number and file (8 each), user, group, process
 /// and padding (4 each).
 const HEADER: usize = 40;
-/// Bytes of what follows: handle, owner, first and last byte (8 each), kind, process, flags and padding (4 each).
+/// Bytes of a request's body: handle, owner, first and last byte (8 each), kind, process, flags and padding (4 each).
 const BODY: usize = 48;
-/// Where the flags are.
+/// Offset of the flags.
 const FLAGS: usize = HEADER + 40;
 /// The flag of `flock`.
 const FUSE_LK_FLOCK: u32 = 1;
@@ -35,7 +35,7 @@ impl LockFlags {
         Ok(Self { memory })
     }
 
-    /// Whether a request for a lock comes from `flock`. `request` is the one that the kernel's request is kept behind.
+    /// Whether a request for a lock comes from `flock`. `request` is `fuser`'s form of it, behind which the kernel's form is kept.
     pub(crate) fn is_flock(&self, request: &Request, lock: &KernelLock) -> io::Result<bool> {
         let known = Known {
             number: request.unique().0,
@@ -49,7 +49,7 @@ impl LockFlags {
     }
 }
 
-/// What is known of a request.
+/// The fields of a request that `fuser` passes on.
 struct Known {
     number: u64,
     user: [u32; 3],
@@ -57,7 +57,7 @@ struct Known {
 }
 
 impl Known {
-    /// The request as it must be, apart from length, operation and flags.
+    /// The bytes that the request must have, apart from length, operation and flags.
     fn expected(&self) -> [u8; HEADER + BODY] {
         let lock = &self.lock;
         let mut bytes = [0; HEADER + BODY];
@@ -120,7 +120,7 @@ mod tests {
         assert!(!known.is_flock(&request).unwrap());
         request[FLAGS] = 3;
         assert!(known.is_flock(&request).unwrap());
-        // Length and operation are not compared, all else is.
+        // Length and operation are not compared, all other fields are.
         request[0] = 88;
         assert!(known.is_flock(&request).unwrap());
         for at in (8..36).chain(HEADER..FLAGS) {

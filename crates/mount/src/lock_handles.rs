@@ -1,15 +1,15 @@
-//! By which handles of open files their owners have asked for locks.
+//! The handles of open files by which the owners of locks have requested them.
 //!
-//! When a process closes a file, the kernel names the owner of its locks. For locks that an open file itself owns (`F_OFD_SETLK`) it
-//! does not: these are released with the last close of the handle by which they were taken.
+//! When a process closes a file, the kernel names the owner of its locks. For locks that an open file itself owns (`F_OFD_SETLK`) the kernel
+//! names none: these are released with the last close of the handle by which they were taken.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use causeway_wire::fs::ObjectId;
 
-/// Handles, by file and owner. An open file has one handle; of a program that locks by several, the last one is known, which is enough, as its locks end whichever
-/// it closes.
+/// Handles, by file and owner. An open file has one handle. For a program that locks by several handles, the last one is kept; that suffices, as its
+/// locks end whichever handle it closes.
 #[derive(Debug, Default)]
 pub(crate) struct LockHandles {
     known: Mutex<HashMap<ObjectId, HashMap<u64, u64>>>,
@@ -20,13 +20,13 @@ impl LockHandles {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An owner asks for a lock by this handle.
+    /// Notes that an owner requests a lock by this handle.
     pub(crate) fn note(&self, object: ObjectId, owner: u64, handle: u64) {
         let mut known = self.lock();
         known.entry(object).or_default().insert(owner, handle);
     }
 
-    /// An owner's locks on a file end.
+    /// Forgets an owner whose locks on a file end.
     pub(crate) fn forget_owner(&self, object: ObjectId, owner: u64) {
         let mut known = self.lock();
         if let Some(owners) = known.get_mut(&object) {
@@ -37,7 +37,7 @@ impl LockHandles {
         }
     }
 
-    /// A handle is closed for good. Returns the owners whose locks end with it.
+    /// Forgets a handle that is closed. Returns the owners whose locks end with it.
     pub(crate) fn close(&self, object: ObjectId, handle: u64) -> Vec<u64> {
         let mut known = self.lock();
         let Some(owners) = known.get_mut(&object) else {
@@ -70,7 +70,7 @@ mod tests {
         handles.note(file, 3, 11);
         handles.note(other, 1, 10);
         handles.forget_owner(file, 2);
-        // It is used again, for another open file.
+        // The number is used again, for another open file.
         handles.note(file, 1, 12);
         assert!(handles.close(file, 10).is_empty());
         assert_eq!(handles.close(file, 12), [1]);

@@ -1,11 +1,11 @@
 //! Locks of ranges (`fcntl`) and of whole files (`flock`), which exclude programs on other mounts and other clients.
 //!
-//! No thread that serves the kernel waits here: every reply is given by the thread of the locks, when the metadata server has decided. Once a
-//! program has a lock, what the kernel and this mount had read of the file before is forgotten: it may be older than the lock.
+//! No thread that serves the kernel waits for a lock: the thread of the locks replies, when the metadata server has decided. Once a
+//! program has a lock, the kernel and this mount drop what they had read of the file before: it may be older than the lock.
 //!
-//! The kernel tells of signals by a request that `fuser` does not pass on. So as long as a program waits for a lock, this module looks at its
-//! pending signals, a few times a second, and ends the wait if there are any: a signal is dealt with, and a killed program ends.
-//! Locks themselves are given by events.
+//! The kernel reports signals by a request that `fuser` does not pass on. So as long as a program waits for a lock, this module checks its
+//! pending signals, a few times a second, and ends the wait if there are any: a handler then runs, and a killed program ends.
+//! Locks themselves are granted by events.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ use crate::forgotten::Forgotten;
 use crate::operations::Mounted;
 use crate::signals::Waiting;
 
-/// The last byte that a file may have for the kernel: a range that ends there has no end.
+/// The kernel's largest offset in a file: a range that ends there has no end.
 const LAST: u64 = i64::MAX as u64;
 
 /// Kinds of locks as the kernel numbers them.
@@ -28,13 +28,13 @@ const F_RDLCK: i32 = 0;
 const F_WRLCK: i32 = 1;
 const F_UNLCK: i32 = 2;
 
-/// A lock as the kernel describes it.
+/// A lock in the kernel's form.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KernelLock {
     pub(crate) object: ObjectId,
     pub(crate) family: LockFamily,
     pub(crate) owner: u64,
-    /// Of the open file by which it is asked for.
+    /// The handle of the open file by which the lock is requested.
     pub(crate) handle: u64,
     pub(crate) first: u64,
     pub(crate) last: u64,
@@ -62,7 +62,7 @@ impl KernelLock {
         }
     }
 
-    /// The lock that is asked for; `None` if it is none.
+    /// The requested lock; `None` if the request is to unlock.
     fn wanted(&self) -> Option<Lock> {
         let exclusive = match self.kind {
             F_RDLCK => false,
@@ -79,7 +79,7 @@ impl KernelLock {
         })
     }
 
-    /// What is in its way, as the kernel wants to be told.
+    /// The conflicting lock in the kernel's form; an unlocked range if there is none.
     fn answer(&self, holder: Option<LockHolder>) -> Self {
         match holder {
             None => Self {
@@ -108,7 +108,7 @@ fn record_owner(object: ObjectId, number: u64) -> LockOwner {
     }
 }
 
-/// Starts the thread that looks for signals. While no program waits, it sleeps; it ends with the process.
+/// Starts the thread that checks for signals. While no program waits, it sleeps; it ends with the process.
 pub(crate) fn watch_signals(mounted: &Arc<Mounted>) -> io::Result<()> {
     let mounted: Weak<Mounted> = Arc::downgrade(mounted);
     let waits = mounted.upgrade().map(|mounted| Arc::clone(&mounted.waits));
@@ -131,7 +131,7 @@ pub(crate) fn watch_signals(mounted: &Arc<Mounted>) -> io::Result<()> {
 }
 
 impl Mounted {
-    /// Takes a lock or gives it back, and calls `reply` with what has become of that. A program that `waits` is one of this thread.
+    /// Takes or releases a lock, and calls `reply` with the result. `waits` is the program's thread that waits, if the request may wait.
     pub(crate) fn set_lock(
         self: &Arc<Self>,
         lock: KernelLock,
@@ -147,7 +147,7 @@ impl Mounted {
         let Some(wanted) = lock.wanted() else {
             return reply(Err(Failed(Errno::EINVAL)));
         };
-        // An open file that is closed takes the locks along that it owns itself (`F_OFD_SETLK`). Of `flock`, the kernel says it then.
+        // An open file that is closed releases the locks that it owns itself (`F_OFD_SETLK`). For `flock`, the kernel marks the close itself.
         if lock.family == LockFamily::Record {
             self.lock_handles.note(lock.object, lock.owner, lock.handle);
         }
@@ -173,7 +173,7 @@ impl Mounted {
         }
     }
 
-    /// What is in the way of a lock, as the kernel wants to be told.
+    /// Passes the lock that conflicts with this one to `reply`, in the kernel's form.
     pub(crate) fn test_lock(
         &self,
         lock: KernelLock,
@@ -191,7 +191,7 @@ impl Mounted {
         });
     }
 
-    /// A program has closed a file: its locks on it end, whichever of its handles they were taken by.
+    /// Releases the locks that a program has on a file that it has closed, whichever handle they were taken by.
     pub(crate) fn end_locks(
         &self,
         object: ObjectId,
@@ -204,7 +204,7 @@ impl Mounted {
         locks.release_with(owner, move |done| reply(outcome(done)));
     }
 
-    /// The last descriptor of an open file was closed: releases the locks that it owns, of `flock` those of `whole`. Locks of processes
+    /// Releases the locks that belong to an open file whose last descriptor was closed; for `flock`, those of the owner `whole`. Locks of processes
     /// were released when these closed the file.
     pub(crate) fn end_locks_of_handle(&self, object: ObjectId, handle: u64, whole: Option<u64>) {
         let whole = whole.map(|number| LockOwner {
@@ -223,7 +223,7 @@ impl Mounted {
         }
     }
 
-    /// What was read before the program got its lock may be old. Calls `then` once that is forgotten.
+    /// Drops what was read of a file before the program got its lock, as it may be old. Calls `then` once it is dropped.
     fn forget_read(&self, object: ObjectId, then: impl FnOnce() + Send + 'static) {
         if let Some(shared) = self.files.get(object) {
             shared.forget_content();

@@ -1,5 +1,5 @@
 //! The open files of this mount: one [`File`] for each object, whatever number of programs have it open, so that an
-//! fsync by any of them makes durable what all of them wrote. The metadata server keeps the file for as long as that.
+//! fsync by any of them makes durable what all of them wrote. The metadata server keeps the file while it is open here.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct OpenFiles {
 /// The shared state of an open file.
 pub(crate) type Shared = Arc<SharedFile>;
 
-/// What programs that have a file open share.
+/// State that all programs share that have a file open.
 #[derive(Debug, Default)]
 pub(crate) struct SharedFile {
     file: Mutex<Option<File>>,
@@ -32,12 +32,12 @@ pub(crate) struct SharedFile {
 }
 
 impl SharedFile {
-    /// Content that was read before may be old by now. Waits for nobody who uses the file.
+    /// Drops content that was read before and may be old by now. Does not wait for threads that use the file.
     pub(crate) fn forget_content(&self) {
         self.is_stale.store(true, Ordering::Release);
     }
 
-    /// The file, for one at a time to use; `None` until it is known.
+    /// The file, for one thread at a time; `None` until it was read from the server.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Option<File>> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_stale.swap(false, Ordering::AcqRel)

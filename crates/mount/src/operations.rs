@@ -1,4 +1,4 @@
-//! What the kernel's requests mean: each is one or a few calls of the client library.
+//! The operations behind the kernel's requests: each is one or a few calls of the client library.
 
 use std::collections::HashMap;
 use std::sync::mpsc::Sender;
@@ -20,7 +20,7 @@ use crate::open_files::{OpenFiles, Shared};
 use crate::signals::Waits;
 use crate::stored::StoredBytes;
 
-/// Entries of a directory that are asked for at a time.
+/// Most entries of a directory in one request.
 const PAGE: u32 = 1000;
 
 /// A mounted file system, without its connection to the kernel.
@@ -34,9 +34,9 @@ pub(crate) struct Mounted {
     directories: Mutex<Directories>,
     /// Programs that wait for locks.
     pub(crate) waits: Arc<Waits>,
-    /// By which handles programs have taken locks.
+    /// The handles by which programs have taken locks.
     pub(crate) lock_handles: LockHandles,
-    /// To the thread that tells the kernel what to forget, once the file system is mounted.
+    /// Sends files to the thread that has the kernel drop cached pages, once the file system is mounted.
     pub(crate) forgets: OnceLock<Sender<Forgotten>>,
 }
 
@@ -46,7 +46,7 @@ struct Directories {
     open: HashMap<u64, Arc<Mutex<Listing>>>,
 }
 
-/// What is made under a new name.
+/// A new object under a new name.
 pub(crate) enum New<'a> {
     Directory { mode: u16 },
     File { mode: u16 },
@@ -70,7 +70,7 @@ impl Mounted {
         }
     }
 
-    /// The attributes that programs see of a node.
+    /// A node's attributes as programs see them.
     fn shown(&self, node: &Node) -> Shown {
         Shown {
             device: node.body.device(),
@@ -148,7 +148,7 @@ impl Mounted {
         })
     }
 
-    /// Changes attributes and, first, the size; with it stands whether the file no longer runs as its owner or group.
+    /// Changes attributes, the size first. A change of the size also states whether the file's set-user-ID and set-group-ID bits are cleared.
     pub(crate) fn change(
         &self,
         object: ObjectId,
@@ -167,7 +167,7 @@ impl Mounted {
         if set != SetAttributes::default() {
             let grants = set.mode.is_some_and(|mode| unprivileged(mode).is_some());
             attributes = Some(match grants && self.files.get(object).is_some() {
-                // Writes clear these bits, so what is known of the open file has to have them.
+                // Writes clear these bits, so the node that the open file has must have them.
                 true => self.with_file(object, |client, file| {
                     file.node.attributes = client.set_attributes(object, set)?;
                     Ok(file.node.attributes)
@@ -179,7 +179,7 @@ impl Mounted {
             }?);
         }
         match attributes {
-            // The kernel knows which device it is.
+            // The kernel has the device's number already.
             Some(attributes) => Ok(self.shown_with(object, attributes)),
             None => self.attributes(object),
         }
@@ -223,8 +223,8 @@ impl Mounted {
         Ok(self.shown(&node))
     }
 
-    /// Makes a file and opens it. If another client has just made it, returns [`Errno::ESTALE`]: the kernel then looks it
-    /// up, and so checks permissions.
+    /// Makes a file and opens it. If another client has just made it, returns [`Errno::ESTALE`]: the kernel then looks up the
+    /// name, and so checks permissions.
     pub(crate) fn create(
         &self,
         user: User,
@@ -277,7 +277,7 @@ impl Mounted {
             .for_user(user, false, |client| client.rename(from, to, no_replace))
     }
 
-    /// Swaps the objects that two names stand for.
+    /// Swaps the objects of two names.
     pub(crate) fn exchange(
         &self,
         user: User,
@@ -288,7 +288,7 @@ impl Mounted {
             .for_user(user, false, |client| client.exchange(first, second))
     }
 
-    /// Opens a file; truncates it if asked to. `drop_privileges` clears the set-user-ID and set-group-ID bits of a file that is
+    /// Opens a file, and truncates it if `truncate` is set. `drop_privileges` clears the set-user-ID and set-group-ID bits of a file that is
     /// truncated.
     pub(crate) fn open(&self, object: ObjectId, truncate: bool, drop_privileges: bool) -> Outcome {
         let shared = self.files.open(object);
@@ -313,7 +313,7 @@ impl Mounted {
         self.files.close(object);
     }
 
-    /// Carries out something on a file's content with the file's client.
+    /// Makes a call about a file's content with the file's client.
     pub(crate) fn with_file<T>(
         &self,
         object: ObjectId,
@@ -332,7 +332,7 @@ impl Mounted {
         self.with_file(object, |client, file| client.read_at(file, offset, into))
     }
 
-    /// Writes at an offset or, without one, at the end, wherever other clients move that. `drop_privileges` clears the set-user-ID and
+    /// Writes at an offset or, without one, at the end, wherever other clients move that to. `drop_privileges` clears the set-user-ID and
     /// set-group-ID bits.
     pub(crate) fn write(
         &self,
@@ -397,7 +397,7 @@ impl Mounted {
                 }
                 taken = true;
             }
-            // Known entries go to the program before the server is asked for more.
+            // Entries that are here already go to the program before the server is asked for more.
             let Some(after) = listing.more().filter(|_| !taken) else {
                 return Ok(());
             };
@@ -413,7 +413,7 @@ impl Mounted {
     }
 }
 
-/// Whether something with this mode is made for a group that has to be known: a member of a directory's group keeps the set-group-ID bit.
+/// Whether the group of an object with this mode matters when it is made: a member of a directory's group keeps the set-group-ID bit.
 fn is_for_group(mode: u16) -> bool {
     mode & 0o2000 != 0
 }
@@ -470,14 +470,14 @@ impl Mounted {
 /// The mode without its set-user-ID and set-group-ID bits, if it has them.
 fn unprivileged(mode: u16) -> Option<u16> {
     let dropped = match mode & 0o010 {
-        // Without the right to execute, the set-group-ID bit means something else.
+        // Without the right to execute, the set-group-ID bit has another meaning.
         0 => 0o4000,
         _ => 0o6000,
     };
     (mode & dropped != 0).then_some(mode & !dropped)
 }
 
-/// The file as it is known, or as it is now if it is not known or is opened, which also holds it.
+/// The file as this mount has it; it is read from the server if the mount does not have it yet or opens it, which also holds it.
 fn known_file<'a>(
     client: &mut Client,
     known: &'a mut Option<File>,
@@ -490,7 +490,7 @@ fn known_file<'a>(
                 true => client.hold_again(&mut file),
                 false => Ok(()),
             };
-            // A file with unsynced data must stay known, whatever happens.
+            // A file with unsynced data must be kept, whatever happens.
             let file = known.insert(file);
             seen?;
             return Ok(file);

@@ -4,10 +4,10 @@ use std::str::FromStr;
 
 use fuser::{MountOption, SessionACL};
 
-/// What a user may ask for.
+/// Options of a mount.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Flags of the kernel's.
+    /// Flags for the kernel.
     flags: Vec<MountOption>,
     /// Other users may use the mount.
     pub allow_other: bool,
@@ -25,7 +25,7 @@ pub struct UnknownOption {
     pub option: String,
 }
 
-/// Options of mount(8) and fstab that it passes on, and that mean nothing here.
+/// Options that mount(8) and fstab pass on, and that have no meaning here.
 const IGNORED: &[&str] = &[
     "defaults",
     "auto",
@@ -117,7 +117,7 @@ impl Options {
         options
     }
 
-    /// Who may use the mount.
+    /// The users who may use the mount.
     pub(crate) fn access(&self) -> SessionACL {
         match (self.allow_other, self.allow_root) {
             (true, _) => SessionACL::All,

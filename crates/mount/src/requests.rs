@@ -1,4 +1,4 @@
-//! Requests of the kernel, and the replies to them.
+//! The kernel's requests, and the replies to them.
 
 use std::ffi::OsStr;
 use std::io;
@@ -39,11 +39,11 @@ const APPENDS: u64 = 1;
 /// The receiver of the kernel's requests.
 pub(crate) struct RequestHandler {
     pub(crate) mounted: Arc<Mounted>,
-    /// How many files have been opened.
+    /// The number of files opened so far.
     pub(crate) opened: AtomicU64,
-    /// `None` if they cannot be known.
+    /// `None` if the flags of locks cannot be read on this host.
     pub(crate) lock_flags: Option<LockFlags>,
-    /// Is told when the kernel needs nothing more.
+    /// Gets a message when the kernel sends no more requests.
     pub(crate) ended: Sender<()>,
 }
 
@@ -56,7 +56,7 @@ fn user(request: &Request) -> User {
     }
 }
 
-/// A user who makes something.
+/// The user of a request that makes an object.
 fn maker(request: &Request, umask: u32) -> User {
     User {
         umask: (umask & 0o777) as u16,
@@ -64,7 +64,7 @@ fn maker(request: &Request, umask: u32) -> User {
     }
 }
 
-/// Whether a file whose content this request changes no longer runs as its owner or group. Of writes, the kernel says it.
+/// Whether the file that this request changes loses its set-user-ID and set-group-ID bits. For writes, the kernel marks the request.
 fn may_lose_privileges(request: &Request) -> bool {
     request.uid() != 0
 }
@@ -132,7 +132,7 @@ impl Filesystem for RequestHandler {
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             // A default list takes the place of the umask, so the metadata server applies that.
             InitFlags::FUSE_DONT_MASK,
-            // Otherwise it asks for `security.capability` before each write.
+            // Otherwise the kernel requests `security.capability` before each write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
             if config.add_capabilities(wanted).is_err() {
@@ -158,7 +158,7 @@ impl Filesystem for RequestHandler {
                 "the kernel keeps locks of flock to itself: they exclude programs of this mount only"
             );
         }
-        // A kernel that permits less says how much.
+        // A kernel that permits less states its limit.
         for (what, set) in [
             ("writes", config.set_max_write(MAX_TRANSFER)),
             ("reading ahead", config.set_max_readahead(MAX_TRANSFER)),
@@ -242,7 +242,7 @@ impl Filesystem for RequestHandler {
         let new = match kind {
             Some(Kind::File) => New::File { mode },
             Some(kind) if kind.is_special() => {
-                // Of what is no device, the kernel passes on what the program stated.
+                // For objects that are no devices, the kernel passes on whatever number the program has given.
                 let device = if kind.is_device() { device } else { 0 };
                 New::Special { kind, mode, device }
             }
@@ -335,7 +335,7 @@ impl Filesystem for RequestHandler {
             );
             return reply_empty(exchanged, reply);
         }
-        // The error of `rename` for flags that the file system does not have.
+        // The error of `rename` for flags that the file system does not support.
         if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
             return reply.error(Errno::EINVAL);
         }
@@ -420,7 +420,7 @@ impl Filesystem for RequestHandler {
         reply: ReplyWrite,
     ) {
         let object = object(inode);
-        // The flag may have been taken away since the file was opened.
+        // The program may have cleared the flag since it opened the file.
         let appends = handle.0 & APPENDS != 0 && flags.0 & O_APPEND != 0;
         let offset = (!appends).then_some(offset);
         let drop_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
@@ -431,7 +431,7 @@ impl Filesystem for RequestHandler {
         }
     }
 
-    // All data is at the servers when `write` returns, but a program that closes a file has no locks on it any more.
+    // All data is at the servers when `write` returns; only the locks of a process that closes a file must be released.
     fn flush(
         &self,
         _: &Request,
@@ -662,7 +662,7 @@ impl Filesystem for RequestHandler {
             Ok(space) => {
                 let blocks = |bytes: u64| bytes / u64::from(BLOCK_BYTES);
                 let free = blocks(space.free_bytes);
-                // Every object takes some space beside the metadata: there is no other limit to their number.
+                // Every object takes some space beside the metadata: nothing else limits their number.
                 let objects = space.objects.saturating_add(free);
                 reply.statfs(
                     blocks(space.total_bytes),

@@ -32,11 +32,11 @@ const TYPE: &str = "fuse.causeway";
 /// The program that mounts and unmounts for users who are not root.
 const HELPER: &str = "fusermount3";
 
-/// What is to be mounted, and where.
+/// A file system to mount, and where.
 pub struct Spec<'a> {
     /// The file system.
     pub configuration: &'a Configuration,
-    /// How its clients behave.
+    /// Options of its clients.
     pub client: ClientOptions,
     /// The source that the table of mounts shows.
     pub name: &'a str,
@@ -48,18 +48,18 @@ pub struct Spec<'a> {
     pub threads: usize,
 }
 
-/// A directory where something can be mounted.
+/// A directory on which a file system can be mounted.
 pub struct MountPoint {
     /// The path, absolute and without symbolic links.
     pub directory: PathBuf,
     serving: Serving,
 }
 
-/// What this process serves at a mount point. Locked while it is being mounted.
+/// The mount that this process serves at a mount point. Locked while it is being mounted.
 type Serving = Arc<Mutex<Option<Served>>>;
 
 struct Served {
-    /// The mount's entry in the table of mounts, once known: it distinguishes this mount from one on top of it.
+    /// The mount's entry in the table of mounts, once it was found there: it distinguishes this mount from one on top of it.
     entry: Option<Entry>,
 }
 
@@ -76,13 +76,13 @@ pub struct Unmounter {
     serving: Serving,
 }
 
-/// Threads that serve a mount if nobody says how many.
+/// Number of threads that serve a mount unless the caller chooses another one.
 pub fn default_threads() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     (2 * processors).clamp(4, 16)
 }
 
-/// The place to mount at. Fails if nothing can be mounted there.
+/// The place to mount at. Fails if no file system can be mounted there.
 pub fn mount_point(directory: &Path) -> Outcome<MountPoint> {
     let what = || format!("mounting at {}", directory.display());
     let resolved = match directory.canonicalize() {
@@ -147,7 +147,7 @@ struct Entry {
     kind: String,
 }
 
-/// What was mounted last at this absolute path, if anything was.
+/// The latest mount at this absolute path, if there is one.
 fn mounted_at(directory: &Path) -> Option<Entry> {
     let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let lines = table.split(|byte| *byte == b'\n');
@@ -155,7 +155,7 @@ fn mounted_at(directory: &Path) -> Option<Entry> {
     mounts.next_back().map(|(_, entry)| entry)
 }
 
-/// Whether that is a file system of Causeway.
+/// Whether the latest mount there is a file system of Causeway.
 fn is_mounted(directory: &Path) -> bool {
     mounted_at(directory).is_some_and(|entry| entry.kind == TYPE)
 }
@@ -251,7 +251,7 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     }
 }
 
-/// What distinguishes locks of `flock`, if anything does here.
+/// The flags that distinguish locks of `flock`, if this host lets the mount read them.
 fn known_lock_flags() -> Option<LockFlags> {
     match LockFlags::open() {
         Ok(flags) => Some(flags),
@@ -269,7 +269,7 @@ fn lock(serving: &Serving) -> MutexGuard<'_, Option<Served>> {
     serving.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds what the user can do to an error of mounting.
+/// Adds to an error of mounting what the user can do.
 fn refused(what: String, error: &io::Error) -> Failure {
     let text = error.to_string();
     let hint = match error.kind() {
@@ -291,7 +291,7 @@ fn refused(what: String, error: &io::Error) -> Failure {
 }
 
 impl MountPoint {
-    /// Returns what ends this mount from another thread, also before it is mounted.
+    /// Returns a handle that ends this mount from another thread, also before it is mounted.
     pub fn unmounter(&self) -> Unmounter {
         Unmounter {
             directory: self.directory.clone(),
@@ -303,9 +303,9 @@ impl MountPoint {
 impl Mount {
     /// Serves until the file system is unmounted.
     pub fn serve(self) {
-        // The sender goes at the latest with the last thread that serves requests.
+        // The last thread that serves requests drops the sender, at the latest.
         let _ = self.ended.recv();
-        // Another file system may be mounted there by now: dropping the session would unmount it.
+        // Another file system may be mounted there by now: if the session were dropped, it would unmount that one.
         lock(&self.serving).take();
         std::mem::forget(self.session);
     }
@@ -318,7 +318,7 @@ impl Unmounter {
             return;
         };
         let place = &self.directory;
-        // A mount that is there since then is not this one, even if its type is Causeway.
+        // A mount that appeared there since then is another one, even if its type is Causeway.
         let is_another = entry.is_some_and(|ours| mounted_at(place) != Some(ours));
         let unmounted = match is_another {
             true => Ok(()),
@@ -336,7 +336,7 @@ impl Unmounter {
 /// last use.
 pub fn unmount(directory: &Path, lazy: bool) -> Outcome {
     let what = || format!("unmounting {}", directory.display());
-    // The mount point of a dead mount cannot be inspected, the directory above it can.
+    // The mount point of a dead mount cannot be inspected; the directory above it can.
     let place = match directory.canonicalize() {
         Ok(place) => place,
         Err(error) if is_dead(&error) => absolute(directory).doing(what)?,
@@ -345,7 +345,7 @@ pub fn unmount(directory: &Path, lazy: bool) -> Outcome {
     unmount_place(directory, &place, lazy)
 }
 
-/// Unmounts what is at an absolute path, which the user calls `directory`.
+/// Unmounts the mount at an absolute path, for which the user has given `directory`.
 fn unmount_place(directory: &Path, place: &Path, lazy: bool) -> Outcome {
     let what = || format!("unmounting {}", directory.display());
     match mounted_at(place) {

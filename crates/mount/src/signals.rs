@@ -1,17 +1,17 @@
-//! Signals of programs that wait for locks, which nothing else tells of.
+//! Pending signals of programs that wait for locks; no event reports them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often the signals of programs that wait for locks are looked at.
+/// Interval between checks for signals of waiting programs.
 const SIGNAL_CHECK: Duration = Duration::from_millis(100);
 
 /// A program that waits for a lock.
 pub(crate) struct Waiting {
     pub(crate) wait: u64,
     pub(crate) thread: u32,
-    /// It has ended by itself.
+    /// The wait has ended without a signal.
     pub(crate) has_ended: Arc<AtomicBool>,
 }
 
@@ -30,13 +30,13 @@ impl Waits {
     pub(crate) fn add(&self, waiting: Waiting) {
         let mut known = self.lock();
         known.push(waiting);
-        // While others wait, signals are looked at in any case, and not more often for one more.
+        // While others wait, signals are checked in any case, and not more often for one more.
         if known.len() == 1 {
             self.begun.notify_one();
         }
     }
 
-    /// Waits until there is a program that waits, and for the time between two looks. Returns the waits of those that a signal has come for.
+    /// Waits until some program waits for a lock, and then for the interval between two checks. Returns the waits of programs with a pending signal.
     pub(crate) fn interrupted(&self) -> Vec<u64> {
         let waiting = self.lock();
         let waited = self.begun.wait_while(waiting, |waiting| waiting.is_empty());
@@ -58,7 +58,7 @@ impl Waits {
     }
 }
 
-/// Whether a signal is pending that a thread does not block.
+/// Whether a thread has a pending signal that it does not block.
 fn has_signal(thread: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status"));
     status.is_ok_and(|status| is_pending(&status))

@@ -1,4 +1,4 @@
-//! How much of the files with holes is stored, as the I/O servers have said. The kernel asks for attributes before each read from its cache: a
+//! Stored bytes of files with holes, as the I/O servers have reported them. The kernel requests attributes before each read from its cache: a
 //! file's I/O servers are asked only if the file has changed since, and are left alone for a while after one has failed.
 
 use std::collections::HashMap;
@@ -10,10 +10,10 @@ use causeway_wire::fs::{Body, Node, ObjectId, Timestamp};
 
 /// Most files that are remembered.
 const MAX_FILES: usize = 4096;
-/// How long no I/O server is asked after one has failed: each question to a server that does not reply takes the time-out.
+/// How long no I/O server is asked after one has failed: each request to a server that does not reply takes the time-out.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Answers of the I/O servers.
+/// Replies of the I/O servers.
 #[derive(Debug, Default)]
 pub(crate) struct StoredBytes {
     known: Mutex<Known>,
@@ -21,13 +21,13 @@ pub(crate) struct StoredBytes {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Of each file its time of change before the question, and the answer.
+    /// For each file, its time of change before the request, and the stored bytes.
     files: HashMap<ObjectId, (Timestamp, u64)>,
     failed: Option<Instant>,
 }
 
 impl StoredBytes {
-    /// How many bytes of an object's content are stored; `ask` asks the I/O servers. If one fails, it is the size.
+    /// The stored bytes of an object's content; `ask` asks the I/O servers. If one fails, it is the size.
     pub(crate) fn of(&self, node: &Node, ask: impl FnOnce() -> Result<u64, Error>) -> u64 {
         self.at(Instant::now(), node, ask)
     }
@@ -51,7 +51,7 @@ impl StoredBytes {
                 return size;
             }
         }
-        // Others go on meanwhile.
+        // Other threads go on meanwhile.
         let answer = ask();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match answer {
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(all.of(&node(1, true, 1), never), 10);
         assert_eq!(all.of(&node(1, true, 2), || Ok(20)), 20);
         assert_eq!(all.of(&node(1, true, 2), never), 20);
-        // As many as are remembered, whatever their number.
+        // As many files are kept as the limit permits, however many there are.
         for object in 0..3 * MAX_FILES as u64 {
             assert_eq!(all.of(&node(object, true, 3), || Ok(object)), object);
             assert_eq!(all.of(&node(object, true, 3), never), object);

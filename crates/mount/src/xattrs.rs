@@ -6,20 +6,20 @@ use crate::attributes::{Failed, Outcome};
 use crate::clients::User;
 use crate::operations::Mounted;
 
-/// Kernels ask for this attribute before writes. It means nothing here: mounts are `nosuid`.
+/// Kernels request this attribute before writes. It has no effect here: mounts are `nosuid`.
 const CAPABILITY: &[u8] = b"security.capability";
 /// Flags of `setxattr`.
 const CREATE: i32 = 1;
 const REPLACE: i32 = 2;
 
-/// Whether the servers keep no such attribute: programs ask for many that are not in the name space of users.
+/// Whether the servers keep no such attribute: programs request many that are outside the name space of users.
 fn is_refused(name: &[u8]) -> bool {
     name == CAPABILITY || name.starts_with(b"system.") && AclKind::of_xattr(name).is_none()
 }
 
 /// The reply to a request that has room for `size` bytes.
 pub(crate) enum XattrReply {
-    /// The number of bytes there are: the program asked for nothing else.
+    /// The number of bytes: the program has asked for no more.
     Size(u32),
     /// The bytes.
     Data(Vec<u8>),
@@ -51,7 +51,7 @@ impl Mounted {
             REPLACE => SetXattrMode::Replace,
             _ => return Err(Failed(Errno::EINVAL)),
         };
-        // A list may take the set-group-ID bit from an owner who is not in the group.
+        // A list may clear the set-group-ID bit of a file whose owner is not in its group.
         let is_acl = AclKind::of_xattr(name).is_some();
         self.clients.for_user(user, is_acl, |client| {
             client.set_xattr(object, name, value, mode)
@@ -100,7 +100,7 @@ impl Mounted {
             return Err(Failed(Errno::ENODATA));
         }
         let found = self.clients.own(|client| {
-            // Most objects have none, which is not logged. Servers of earlier builds have none at all.
+            // Most objects have no list, which is not logged. Servers of earlier builds have no lists at all.
             match client.xattr(object, kind.xattr()) {
                 Err(error) if matches!(error.errno, Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(None),
                 found => found.map(Some),

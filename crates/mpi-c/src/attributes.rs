@@ -137,7 +137,7 @@ fn remove(of: Holder, keyval: c_int) -> Result<()> {
     delete(of, keyval, old)
 }
 
-/// The value of an attribute: of one of the program's, or what `predefined` knows.
+/// The value of an attribute: one of the program's, or the one that `predefined` returns.
 ///
 /// # Safety
 /// `value` is the address of a pointer, and `flag` is valid for writes.

@@ -1,4 +1,4 @@
-//! Virtual topologies (MPI 5.0 chapter 8): graphs, which all processes know whole, or of which each knows its own edges.
+//! Virtual topologies (MPI 5.0 chapter 8): graphs that each process has as a whole, or of which each has its own edges.
 
 use std::ffi::c_int;
 
@@ -33,7 +33,7 @@ fn of_adjacent<R>(comm: Handle, body: impl FnOnce(&Adjacent) -> Result<R>) -> Re
 /// Reads a graph's arrays.
 ///
 /// # Safety
-/// `index` has `nodes` entries, and `edges` as many as the last of them says.
+/// `index` has `nodes` entries, the last of which is the number of entries of `edges`.
 unsafe fn graph_of(
     comm: Handle,
     nodes: c_int,

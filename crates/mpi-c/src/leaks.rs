@@ -1,4 +1,4 @@
-//! What the checking mode says at the end: requests and handles that the program has not freed.
+//! The checking mode's report at the end: requests and handles that the program has not freed.
 
 use std::io::Write;
 

@@ -48,7 +48,7 @@ pub(crate) struct Library {
     pub(crate) type_attributes: BTreeMap<Handle, Attributes>,
     /// Datatypes of Fortran's kinds that the program has asked for.
     pub(crate) kinds: Vec<(Handle, Datatype)>,
-    /// What the program has said of Fortran.
+    /// The program's settings for Fortran.
     pub(crate) fortran: crate::objects::Fortran,
     pub(crate) sessions: Table<crate::objects::Session>,
     pub(crate) operations: Table<Operation>,
@@ -154,7 +154,7 @@ impl Inside {
 
     #[inline(always)]
     fn library(&mut self) -> &mut Library {
-        // SAFETY: no other uses the library until this is dropped: either threads take turns here, or the flag says that no
+        // SAFETY: no other thread uses the library until this is dropped: either threads take turns here, or the flag shows that no
         // other call is here, and the program has threads take turns.
         let library = unsafe { &mut *INSTANCE.library.get() };
         match library {
@@ -198,7 +198,7 @@ impl Drop for Inside {
 }
 
 impl Inside {
-    /// Leaves, and tells others of what they may wait for.
+    /// Leaves, and wakes other threads whose operations have changed meanwhile.
     #[inline(never)]
     fn leave_in_turn(&mut self) {
         let entry = &INSTANCE.entry;
@@ -255,7 +255,7 @@ pub(crate) fn set_level(level: c_int, has_own_thread: bool, process: &mut Proces
     }
 }
 
-/// What a forked child is told.
+/// The error of calls in a forked child.
 const IN_A_CHILD: &str = "this process was forked from one that uses MPI, and cannot use it: only the parent belongs to MPI_COMM_WORLD";
 
 /// Keeps a child out of the library, which is its parent's: its calls find [`IN_A_CHILD`] at the lock, whose state costs the
@@ -778,7 +778,7 @@ fn die(name: &str, error: &Error) -> ! {
         ))
     });
     let text = text.unwrap_or_else(|_| format!("causeway: {name}: {error}\n"));
-    // One write, so that lines of several processes do not mix; if it fails, there is nobody to tell.
+    // One write, so that lines of several processes do not mix; if it fails, the error cannot be reported.
     let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
     end(1)
 }

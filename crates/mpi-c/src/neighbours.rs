@@ -28,7 +28,7 @@ forms! {
 }
 
 /// # Safety
-/// MPI's contract for a neighbourhood collective operation. `is_same` says that all destinations get one block.
+/// MPI's contract for a neighbourhood collective operation. `is_same` is set if all destinations get the same block.
 unsafe fn exchange(
     (sendbuf, from, is_same): (In, Layout, bool),
     (recvbuf, into): (Out, Layout),

@@ -200,7 +200,7 @@ pub(crate) fn expect_threads() {
 }
 
 /// Shows this process to the launcher of the environment, if there is one that asks. Programs run without as well: what
-/// fails here only leaves the launcher without an answer, which it says.
+/// fails here only leaves the launcher without an answer, which it reports.
 pub(crate) fn attach(list: u64) {
     let page = std::env::var(PAGE).ok();
     let page = page.and_then(|page| page.parse::<usize>().ok());
@@ -255,7 +255,7 @@ fn map(path: &Path, page: usize, list: u64) -> Option<()> {
     word(call::PID)
         .compare_exchange(0, own, AcqRel, Relaxed)
         .ok()?;
-    // If there is no common format, the launcher tells so.
+    // If there is no common format, the launcher reports that.
     common_with(std::env::var(LAUNCHER_FORMATS).ok().as_deref())?;
     // SAFETY: inside of the page.
     SLOTS.store(unsafe { page.add(call::SLOTS_OFFSET) }.cast(), Release);

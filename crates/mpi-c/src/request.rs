@@ -140,13 +140,13 @@ impl Array {
     }
 
     /// # Safety
-    /// The array has as many entries as it says.
+    /// The array has the stated number of entries.
     unsafe fn handles(&self) -> Result<Vec<Handle>> {
         // SAFETY: the caller's promise.
         Ok(unsafe { array(self.requests, self.many, "the array of requests") }?.to_vec())
     }
 
-    /// Settles one whose message has gone or come.
+    /// Settles a request whose message was sent or received.
     ///
     /// # Safety
     /// As [`Array::handles`], for both arrays.
@@ -296,7 +296,7 @@ fn any_done(
 }
 
 /// # Safety
-/// The pointers are valid for writes, and the array as long as it says.
+/// The pointers are valid for writes, and the array has the stated length.
 unsafe fn settle_any(
     array: &Array,
     found: Option<(usize, Outcome)>,

@@ -47,7 +47,7 @@ fn start(level: c_int) -> Result<()> {
     Ok(())
 }
 
-/// Has this process meet the others, unless it has. Threads may do then what `level` says.
+/// Connects this process with the others, unless it has. Threads may then make calls as `level` permits.
 pub(crate) fn begin(level: c_int) -> Result<()> {
     let is_first = enter(|library| {
         if library.process.is_some() {

@@ -41,7 +41,7 @@ pub(crate) fn length(number: c_int) -> Result<usize> {
 /// Writes an array.
 ///
 /// # Safety
-/// It has room for as many entries as `room` says.
+/// It has room for `room` entries.
 pub(crate) unsafe fn write(values: &[c_int], into: *mut c_int, room: c_int) -> Result<()> {
     if length(room)? < values.len() {
         let text = format!("room for {room} of {} entries", values.len());

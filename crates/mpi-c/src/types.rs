@@ -25,7 +25,7 @@ pub(crate) fn too_many() -> Error {
     Error::new(abi::ERR_COUNT, "so many elements do not fit in memory")
 }
 
-/// `MPI_Status`. Of the library's own part, the first two are the bytes of the message, and the third tells whether it was
+/// `MPI_Status`. Of the library's own part, the first two are the bytes of the message, and the third whether it was
 /// cancelled.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]

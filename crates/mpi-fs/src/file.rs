@@ -13,7 +13,7 @@ use causeway_wire::fs::{Body, Errno, Node, ObjectId, PointerStep as Step, Region
 use crate::connection::{Connection, as_io, lock};
 use crate::hints;
 
-/// Extents that are handed over at a time: a list of them goes to each server in one request.
+/// Most extents in one list, which goes to each server in one request.
 const EXTENTS: usize = 1 << 16;
 /// The client library names up to 256 spans of memory in a request; data in more spans are packed there anyway.
 const LEAST_FRAGMENT: u64 = 4096;
@@ -38,10 +38,10 @@ fn regions(extents: &[Extent]) -> Vec<Region> {
     extents.iter().map(region).collect()
 }
 
-/// The node from the process of the program that has opened the file.
+/// The node that another process of the program has sent, which has opened the file.
 pub(crate) fn node_of(told: &[u8]) -> io::Result<Node> {
     Node::from_bytes(told).map_err(|error| {
-        let text = format!("what the process with rank 0 has told of the file: {error}");
+        let text = format!("the file's node from the process with rank 0: {error}");
         io::Error::new(ErrorKind::InvalidData, text)
     })
 }
@@ -80,7 +80,7 @@ impl FsFile {
 }
 
 impl Storage for FsFile {
-    /// Straight into the memory. When it returns, no server writes there any more, even if it has failed.
+    /// Reads straight into the memory. When it returns, no server writes there any more, even if it has failed.
     fn read(&self, extents: &[Extent], into: &[Memory]) -> io::Result<u64> {
         let into: Vec<Memory> = into.iter().map(Memory::counted_apart).collect();
         self.call(|client, file| client.read_lent(file, &regions(extents), &into))
@@ -108,7 +108,7 @@ impl Storage for FsFile {
         };
         self.call(|client, file| {
             match client.allocate_part(file, whole, Allocation::Reserve, false) {
-                // Servers of before: they take space when it is written.
+                // Servers of earlier builds cannot reserve room: writes take it.
                 Err(error) if error.errno == Errno::EOPNOTSUPP => client.grow(file, size),
                 done => done,
             }
@@ -131,22 +131,22 @@ impl Storage for FsFile {
         EXTENTS
     }
 
-    /// The node, so that no other process requests it of the metadata server once more.
+    /// The encoded node, so that no other process has to request it from the metadata server.
     fn told(&self) -> Vec<u8> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let mut node = file.node.clone();
         if let Body::Stuffed { content, .. } = &mut node.body {
-            // It is read when it is wanted, as others may have written it by then.
+            // The content is read when it is needed, as other processes may have written by then.
             *content = None;
         }
         node.to_bytes()
     }
 
-    /// A write that does not know of the last truncation would be done twice.
+    /// Takes over the node: a write by a node from before the last truncation would have to be repeated.
     fn learn(&self, told: &[u8]) -> io::Result<()> {
         let node = node_of(told)?;
         if node.object != self.object {
-            let text = "another process has told of another file";
+            let text = "another process has sent the node of another file";
             return Err(io::Error::new(ErrorKind::InvalidData, text));
         }
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);

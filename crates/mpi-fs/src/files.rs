@@ -15,26 +15,26 @@ use crate::connection::{Connection, InOrder, as_io, lock};
 use crate::file::{FsFile, node_of};
 use crate::hints;
 
-/// What the names of files begin with that are on the parallel file system.
+/// Prefix of the names of files that are on the parallel file system.
 const PREFIX: &str = "causeway:";
 
-/// Texts that are remembered of one connection.
+/// Most texts of a configuration that are remembered for one connection.
 const MOST_SOURCES: usize = 4;
 
 /// All files on parallel file systems that this process opens.
 #[derive(Debug, Default)]
 pub struct CausewayFiles {
-    /// The connections that are in use, and the one that was used last.
+    /// The connections in use, and the one that was used last.
     connections: Mutex<Vec<Known>>,
 }
 
-/// A file, with its whole path, and its text.
+/// The file of a configuration, with its absolute path, and its text.
 type Source = (PathBuf, String);
 
 #[derive(Debug)]
 struct Known {
     connection: Arc<Connection>,
-    /// Those that its configuration was read from: texts may differ in comments, and one may lie in several files.
+    /// The files that its configuration was read from: texts may differ in comments, and the same one may be in several files.
     sources: Vec<Source>,
 }
 
@@ -63,8 +63,8 @@ fn path(name: &Path) -> io::Result<&[u8]> {
 }
 
 impl CausewayFiles {
-    /// The connection with the file system whose configuration the hints name, or which every program finds. A file whose text is that
-    /// of a known connection is not parsed again, nor are the files with keys read that it names: 8 processes of 2 processors that opened a
+    /// The connection with the file system of the configuration that the hints name, or that all programs find by default. A file with the same text
+    /// as that of a present connection is not parsed again, nor are its key files read: 8 processes on 2 processors that opened a
     /// file parsed for a third of the time.
     fn connection(&self, info: &Info) -> io::Result<Arc<Connection>> {
         let source = || {
@@ -102,12 +102,12 @@ impl CausewayFiles {
     }
 }
 
-/// Not the kind of error that says that the file itself was not found.
+/// An error of another kind than the one for a file that was not found.
 fn unusable(error: ConfigError) -> io::Error {
     io::Error::other(format!("the file system's configuration: {error}"))
 }
 
-/// An error if the node is no file, or the process may not do with it what it wants.
+/// Fails if the node is no file, or the process has no permission to access it in this way.
 fn check(client: &Client, file: &File, how: Opening, path: &[u8]) -> Result<(), Error> {
     let refused = |errno: Errno| Error {
         operation: "open",
@@ -153,7 +153,7 @@ fn open(
                 ..usual
             };
             match client.create_held(Place::from(path), &options) {
-                // A directory, or a link to what is meant.
+                // The name is that of a directory, or of a link to the file.
                 Err(error) if error.errno == Errno::EEXIST && !how.exclusive => find(client)?,
                 made => made?,
             }
@@ -239,7 +239,7 @@ mod tests {
         let changed = find().expect("a connection");
         assert!(!Arc::ptr_eq(&first, &changed));
         assert_eq!(changed.configuration.timeout.as_secs(), 6);
-        // Another text of the same configuration is remembered, in place of the one that the file had before.
+        // Another text of the same configuration is remembered, replacing the earlier text of that file.
         write("6000 ms");
         for _ in 0..2 {
             assert!(Arc::ptr_eq(&changed, &find().expect("a connection")));
@@ -247,7 +247,7 @@ mod tests {
             let known = lock(&files.connections);
             assert!(known[1].sources[0].1.contains("6000 ms"));
         }
-        // So are those of a few files.
+        // So are the texts of a few files.
         for number in 0..2 * MOST_SOURCES {
             let other = place.path().join(format!("{number}.toml"));
             std::fs::copy(&file, &other).expect("it is copied");

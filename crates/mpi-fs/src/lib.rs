@@ -1,6 +1,6 @@
 //! MPI's files on the parallel file system: those whose names are `causeway:` and a path.
 //!
-//! [`files`] opens them: it finds the file system's configuration as every program does, and has one client of each file system in a
+//! [`files`] opens them: it finds the file system's configuration as other programs do, and has one client of each file system in a
 //! process, which connects when it is first needed. [`file`](mod@file) is an open file: lists of extents of a view become lists of the
 //! client library, which go to each server in one request. [`hints`] are those of the program.
 //!

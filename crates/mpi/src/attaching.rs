@@ -1,5 +1,5 @@
-//! A launcher for a process that was started alone and starts others: `causeway run`, which speaks with it as with processes of its
-//! own.
+//! Starts a launcher for a process that was started alone and starts others: `causeway run`, which treats it like the processes that it has
+//! started itself.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -22,7 +22,7 @@ fn library() -> Option<PathBuf> {
     Some(PathBuf::from(path))
 }
 
-/// The command: what the environment says, what was installed or built with the library, or what is in `PATH`.
+/// The command: the one that the environment names, the one that was installed or built with the library, or the one in `PATH`.
 fn command() -> PathBuf {
     if let Some(path) = std::env::var_os(COMMAND) {
         return PathBuf::from(path);

@@ -1,4 +1,4 @@
-//! What programs attach to communicators, windows and datatypes (MPI 5.0 §7.7): values by key.
+//! Values that programs attach to communicators, windows and datatypes, by key (MPI 5.0 §7.7).
 
 /// Attributes of an object, in the order in which they were set.
 #[derive(Debug, Clone, Default)]
@@ -11,14 +11,14 @@ impl Attributes {
         found.map(|(_, value)| *value)
     }
 
-    /// Sets the value of a key, which is the latest one then; returns the value that it had.
+    /// Sets the value of a key, which then counts as the latest; returns the value that it had.
     pub fn set(&mut self, key: i32, value: usize) -> Option<usize> {
         let old = self.remove(key);
         self.0.push((key, value));
         old
     }
 
-    /// Takes a key's value away; returns it.
+    /// Removes a key's value; returns it.
     pub fn remove(&mut self, key: i32) -> Option<usize> {
         let at = self.0.iter().position(|(other, _)| *other == key)?;
         Some(self.0.remove(at).1)
@@ -29,7 +29,7 @@ impl Attributes {
         &self.0
     }
 
-    /// Takes all away.
+    /// Removes all values.
     pub fn clear(&mut self) {
         self.0.clear();
     }

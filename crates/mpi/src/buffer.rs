@@ -1,4 +1,4 @@
-//! Memory of the program, as a call describes it: so many of a datatype.
+//! Memory of the program as the arguments of a call describe it: a number of elements of a datatype.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,9 +15,9 @@ use crate::pieces::Gaps;
 pub struct Buffer<'a> {
     /// The hull.
     pub memory: &'a Memory,
-    /// How many.
+    /// Number of elements.
     pub count: u64,
-    /// Of what.
+    /// Their datatype.
     pub datatype: &'a Datatype,
 }
 
@@ -26,9 +26,9 @@ pub struct Buffer<'a> {
 pub struct OwnedBuffer {
     /// The hull.
     pub memory: Memory,
-    /// How many.
+    /// Number of elements.
     pub count: u64,
-    /// Of what.
+    /// Their datatype.
     pub datatype: Datatype,
 }
 
@@ -52,21 +52,21 @@ impl OwnedBuffer {
         self.as_buffer().bytes()
     }
 
-    /// Puts data that lie in one piece where they belong.
+    /// Copies packed data to their places in memory.
     pub fn unpack(&self, stream: &[u8]) -> Result<()> {
         let elements = self.as_buffer().elements()?;
         elements.unpack(0, Source::from(stream), &mut Target::from(&self.memory))?;
         Ok(())
     }
 
-    /// Puts the data into one piece.
+    /// Packs the data into one piece of memory.
     pub(crate) fn pack_into(&self, stream: &Memory) -> Result<()> {
         let elements = self.as_buffer().elements()?;
         elements.pack(0, Source::from(&self.memory), &mut Target::from(stream))?;
         Ok(())
     }
 
-    /// Puts data that lie in one piece where they belong.
+    /// Copies packed data to their places in memory.
     pub(crate) fn unpack_from(&self, stream: &Memory) -> Result<()> {
         let elements = self.as_buffer().elements()?;
         elements.unpack(0, Source::from(stream), &mut Target::from(&self.memory))?;
@@ -101,15 +101,15 @@ pub(crate) fn temporary(len: usize) -> Result<Memory> {
     })
 }
 
-/// Memory of packed messages and of reductions is kept for later ones from so many bytes on, so that it need not be cleared and given pages each time; up to
-/// so many bytes in a process.
+/// Pieces of memory for packed messages and for reductions, of at least so many bytes, are kept for later ones, so that they need not be cleared and
+/// mapped each time; a process keeps up to so many bytes.
 const KEPT_FROM: usize = 4 << 10;
 const MOST_KEPT: usize = 16 << 20;
 
-/// The memory that is kept. A piece is free if this list is its only holder.
+/// The memory that is kept. A piece is free if only this list holds it.
 static KEPT: Mutex<Vec<Memory>> = Mutex::new(Vec::new());
 
-/// Memory for a packed message, or for what is received and combined, with any contents.
+/// Memory for a packed message, or for data that are received and combined; its content is undefined.
 pub(crate) fn scratch(len: usize) -> Result<Memory> {
     if !(KEPT_FROM..=MOST_KEPT / 4).contains(&len) {
         return temporary(len);
@@ -121,7 +121,7 @@ pub(crate) fn scratch(len: usize) -> Result<Memory> {
     }
     let new = temporary(len.next_power_of_two())?;
     let mut room = MOST_KEPT - new.len();
-    // The latest stay.
+    // The latest pieces are kept.
     kept.reverse();
     kept.retain(|memory| {
         let stays = memory.len() <= room;
@@ -149,7 +149,7 @@ impl From<datatype::Error> for Error {
 }
 
 impl Buffer<'_> {
-    /// Whether the hull is the message.
+    /// Whether the hull has no bytes but those of the message.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.datatype.is_contiguous()
@@ -175,7 +175,7 @@ impl Buffer<'_> {
         Ok(packed)
     }
 
-    /// The message where it lies, if there are gaps between its pieces, to be packed or unpacked part by part.
+    /// The message in its place, if there are gaps between its pieces, to be packed or unpacked part by part.
     pub(crate) fn in_pieces(&self) -> Result<Gaps> {
         Ok(Gaps::new(self.memory.clone(), self.elements()?)?)
     }
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn memory_of_messages_is_used_again_and_never_twice_at_once() {
-        // Others may test at the same time, so lengths are this test's own.
+        // Other tests may run at the same time, so this length is used by this test only.
         let len = 70_001;
         let (one, other) = (scratch(len).unwrap(), scratch(len).unwrap());
         assert_ne!(one.as_ptr(), other.as_ptr());

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-/// What a buffer is attached to.
+/// The object to which a buffer is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
-    /// All that has no other.
+    /// The process, for all communicators that have no other buffer.
     Process,
     /// The communicator of this handle.
     Communicator(usize),
@@ -30,7 +30,7 @@ impl Owner {
 /// The buffers that are attached, and the messages that are on their way.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    /// The bytes of each, by owner.
+    /// The bytes of each owner's buffer.
     pub(crate) limits: BTreeMap<Owner, u64>,
     /// Messages by the number of the owner of their buffer.
     pending: BTreeMap<u64, usize>,

@@ -1,10 +1,10 @@
-//! Callers, which carry operations of several steps out.
+//! Callers, which carry out operations of several steps.
 
 use crate::error::Result;
 use crate::process::{Active, Process};
 use crate::status::Status;
 
-/// Carries an operation of several steps out: lends the process for each step, and waits in between. While it waits, functions of the
+/// Carries out an operation of several steps: lends the process for each step, and waits in between. While it waits, functions of the
 /// program may be called, which may call MPI.
 pub trait Caller {
     /// Lends the process for a step.

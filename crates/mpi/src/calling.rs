@@ -1,4 +1,4 @@
-//! How processes of separately started programs reach each other, and their messages before they have a communicator.
+//! How processes of separately started programs connect, and their messages before they have a communicator.
 
 use causeway_engine::Memory;
 use causeway_engine::types::{Addr, Completion, OpError, Posted};
@@ -26,7 +26,7 @@ fn pattern(context: u32, source: Option<u32>, tag: Option<u32>) -> MpiPattern {
 }
 
 impl Process {
-    /// Has processes of other programs reach this one. `draws_key` if those will be given this program's key.
+    /// Lets processes of other programs connect to this one. `draws_key` if they will be given this program's key.
     pub(crate) fn open_up(&mut self, draws_key: bool) -> Result<()> {
         if self.contacts.key.is_none() && self.contacts.methods.tcp {
             let key = match contacts::given_key()? {
@@ -51,17 +51,17 @@ impl Process {
             self.endpoint.listen(&near)?;
             self.contacts.own.near = near;
         }
-        // Where one of two is reached at this machine's own address only, and the other at those of a network, they would not know each
-        // other by where their calls come from.
+        // If one of two processes is reached at this machine's own address only, and the other at those of a network, they could not identify each
+        // other by the address of a connection.
         let is_here_only = self.contacts.own.far.starts_with("tcp://127.");
         if methods.tcp && (self.contacts.own.far.is_empty() || is_here_only) {
             let (endpoint, key) = (&mut self.endpoint, self.contacts.key.clone());
             let far = start::listen_by_tcp(endpoint, key.clone(), false)
-                // A host without a network has itself.
+                // A host without a network listens at its own address.
                 .or_else(|_| start::listen_by_tcp(endpoint, key, true));
             match far {
                 Ok(far) => self.contacts.own.far = far,
-                // Those of this host reach it all the same.
+                // Processes of this host can reach it by shared memory.
                 Err(_) if methods.shm => {}
                 Err(error) => return Err(error),
             }
@@ -70,7 +70,7 @@ impl Process {
         Ok(())
     }
 
-    /// This process's number of a process, which is looked up if it was not known.
+    /// This process's number of a process, which gets one if it has none.
     pub(crate) fn learn(&mut self, contact: &Contact) -> Result<u32> {
         let identity = (contact.world, contact.rank);
         if let Some(known) = self.contacts.find(identity) {
@@ -111,7 +111,7 @@ impl Process {
         port.name()
     }
 
-    /// The port of this process that has a name.
+    /// The port of this process that has this name.
     pub(crate) fn own_port(&self, name: &[u8]) -> Result<u32> {
         let Port { tag, contact } = Port::read(name)?;
         let own = &self.contacts.own;
@@ -125,14 +125,14 @@ impl Process {
         }
     }
 
-    /// Closes a port. Those who wait there are refused.
+    /// Closes a port. Callers that wait there are refused.
     pub fn close_port(&mut self, name: &[u8]) -> Result<()> {
         let tag = self.own_port(name)?;
         self.shut_port(tag);
         Ok(())
     }
 
-    /// Closes a port. Those who wait there are refused.
+    /// Closes a port. Callers that wait there are refused.
     pub(crate) fn shut_port(&mut self, tag: u32) {
         self.ports.open.remove(&tag);
         for call in self.ports.calls.remove(&tag).unwrap_or_default() {
@@ -148,7 +148,7 @@ impl Process {
         Names::of_user()?.publish(service, name, is_gone)
     }
 
-    /// Takes calls that are here. Those at ports that are not open are refused.
+    /// Accepts calls that have arrived. Calls at ports that are not open are refused.
     pub(crate) fn take_calls(&mut self) {
         while let Some((message, envelope)) = self.endpoint.take_message(pattern(CALLS, None, None))
         {
@@ -166,7 +166,7 @@ impl Process {
         let refused = self.ports.hearings.iter();
         let refused = refused.filter(|(_, hearing)| matches!(hearing.what, What::Refused));
         for at in Vec::from_iter(refused.map(|(at, _)| *at)) {
-            // An error means that the caller is gone.
+            // An error means that the caller has ended.
             if let Ok(None) = self.poll_hearing(at) {
                 continue;
             }
@@ -227,7 +227,7 @@ impl Process {
         (active, at)
     }
 
-    /// Whether a message has arrived, which [`Process::take_heard`] returns then.
+    /// Whether a message has arrived, which [`Process::take_heard`] then returns.
     pub(crate) fn poll_hearing(&mut self, at: u32) -> Result<Option<Status>> {
         let Some(mut hearing) = self.ports.hearings.remove(&at) else {
             return Err(Error::new(
@@ -254,7 +254,7 @@ impl Process {
             let (memory, from) = (memory.clone(), *from);
             hearing.coming = None;
             return match (heard(hearing, done, &memory, from), hearing.what) {
-                // A caller that dies meanwhile is none.
+                // A caller that ends meanwhile does not count.
                 (Err(_), What::Call(_)) => Ok(()),
                 (went, _) => went,
             };
@@ -269,7 +269,7 @@ impl Process {
                     .and_then(|calls| calls.pop_front());
                 match (call, self.lost_of(hearing.group)) {
                     (Some(call), _) => self.receive_call(hearing, call, CALLS),
-                    // Without it there would be nothing to be called for.
+                    // Without the lost process, no call can come.
                     (None, Some(lost)) => Err(lost),
                     (None, None) if self.ports.open.contains(&tag) => Ok(()),
                     (None, None) => {
@@ -310,7 +310,7 @@ impl Process {
         Some(said.map(|said| (said, from)))
     }
 
-    /// Starts to say something to a process by the number that the engine knows it by.
+    /// Starts to send a process, by its number in the engine, a message before there is a communicator.
     pub(crate) fn say(
         &mut self,
         to: u32,
@@ -324,7 +324,7 @@ impl Process {
         self.sent(posted, to, abi::COMM_SELF)
     }
 
-    /// The address of another program's process by the number that the engine knows it by.
+    /// The address of another program's process, by its number in the engine.
     fn addr_of_other(&self, number: u32) -> Result<Addr> {
         let gone = || Error::new(abi::ERR_PORT, "the other program's process is gone");
         self.endpoint.addr(number).ok_or_else(gone)

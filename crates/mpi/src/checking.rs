@@ -6,15 +6,15 @@ use causeway_engine::Memory;
 use crate::abi;
 use crate::error::{Error, Result};
 
-/// The variable of the environment that asks for it.
+/// The environment variable that turns the mode on.
 pub const VARIABLE: &str = "CAUSEWAY_MPI_CHECK";
 
-/// Whether it is asked for.
+/// Whether the mode is on.
 pub(crate) fn is_on() -> bool {
     std::env::var_os(VARIABLE).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// What a process says of a call.
+/// A process's description of its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Described {
     /// The called function.
@@ -27,9 +27,9 @@ pub(crate) struct Described {
     pub(crate) bytes: u64,
 }
 
-/// No rank is the root.
+/// Stands for an operation without a root.
 const NO_ROOT: i32 = i32::MIN;
-/// So many bytes stand for no description.
+/// Stands for an operation whose bytes may differ between processes.
 const NO_BYTES: u64 = u64::MAX;
 
 impl Default for Described {
@@ -61,7 +61,7 @@ impl Described {
     }
 }
 
-/// A received description, in words.
+/// A received description as text.
 fn in_words(told: &[u8]) -> String {
     let (name, rest) = told.split_at(NAME);
     let len = name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
@@ -90,14 +90,14 @@ fn in_words(told: &[u8]) -> String {
 /// The descriptions of all processes, to be compared.
 #[derive(Debug)]
 pub(crate) struct Comparison {
-    /// The descriptions, of each process of the group that is compared.
+    /// The descriptions, one of each process of the compared group.
     pub(crate) told: Vec<Memory>,
     /// Whether the whole description has to be the same everywhere; over inter-communicators, only names have to be.
     pub(crate) is_whole: bool,
 }
 
 impl Comparison {
-    /// An error if calls differ.
+    /// Fails if calls differ.
     pub(crate) fn compare(&self) -> Result<()> {
         let all = Vec::from_iter(self.told.iter().map(Memory::to_vec));
         let compared = |told: &[u8]| {

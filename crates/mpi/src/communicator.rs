@@ -12,7 +12,7 @@ use crate::info::Info;
 use crate::matching::MpiPattern;
 use crate::node::state::Node;
 
-/// What messages of a communicator are for. Each kind has a context of its own, so that receives of one do not match those of
+/// The purposes of a communicator's messages. Each has a context of its own, so that receives for one do not match messages for
 /// another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -21,7 +21,7 @@ pub(crate) enum Channel {
     Messages = 0,
     /// Collective operations.
     Collectives = 1,
-    /// Communicators that a part of the processes makes.
+    /// Making communicators of a part of the processes.
     Making = 2,
     /// Descriptions of partitioned messages for their receivers, and the partitions.
     Partitioned = 5,
@@ -29,7 +29,7 @@ pub(crate) enum Channel {
 }
 
 impl Channel {
-    /// The context in which processes that give an operation up tell the others: 3 for collective operations, 4 for
+    /// The context in which processes that give up an operation notify the others: 3 for collective operations, 4 for
     /// communicators that are being made.
     pub(crate) fn failures(self) -> u32 {
         self as u32 + 2
@@ -38,50 +38,50 @@ impl Channel {
 
 /// How many contexts each communicator has.
 pub(crate) const CONTEXTS: u32 = 7;
-/// The number of no communicator: processes that have none in common make one by its contexts.
+/// The number that stands for no communicator: processes that have none in common use its contexts to make one.
 pub(crate) const NONE: u32 = 2;
 /// The first communicator number that is free: those before are `MPI_COMM_WORLD`'s, `MPI_COMM_SELF`'s and no communicator's.
 pub(crate) const FIRST_FREE: u32 = 3;
-/// Communicator numbers are below.
+/// Upper bound of communicator numbers.
 pub(crate) const MOST: u32 = u32::MAX / CONTEXTS;
 
-/// How to reach a process: where messages to it go, and by what number the matcher knows those from it.
+/// How to reach a process: the address for messages to it, and the matcher's number of messages from it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
     pub(crate) addr: Addr,
     pub(crate) number: u32,
-    /// The communicator's first context there: each process numbers its communicators itself.
+    /// The communicator's first context at that process: each process numbers its communicators itself.
     pub(crate) context: u32,
 }
 
 /// A communicator.
 #[derive(Debug, Clone)]
 pub struct Communicator {
-    /// The number that this process knows it by; contexts are made from it.
+    /// This process's number of it; contexts are derived from it.
     pub(crate) number: u32,
     /// This process's rank in the local group.
     pub(crate) rank: u32,
     pub(crate) local: Arc<Group>,
     /// The other group, if it is an inter-communicator.
     pub(crate) remote: Option<Arc<Group>>,
-    /// Whether the local group of an inter-communicator comes before the remote one where both are spoken of.
+    /// Whether the local group of an inter-communicator comes before the remote one where both are counted.
     pub(crate) is_first: bool,
-    /// Of those that are sent to, by rank.
+    /// The processes to which messages are sent, by rank.
     pub(crate) peers: Arc<[Peer]>,
     /// All processes, for collective operations: the peers, and behind them the local group of an inter-communicator.
     pub(crate) everyone: Arc<[Peer]>,
     /// Collective operations so far: each has a tag of its own.
     pub(crate) collectives: u32,
-    /// The same of those that are started again and again.
+    /// The same for persistent operations.
     pub(crate) kept_collectives: u32,
     pub(crate) name: Vec<u8>,
-    /// Values by key.
+    /// Attributes, by key.
     pub(crate) attributes: Attributes,
     /// The handle of its error handler.
     pub(crate) error_handler: usize,
     pub(crate) info: Info,
     pub(crate) topology: Option<crate::topology::Topology>,
-    /// The memory that its processes do collective operations in.
+    /// The shared memory in which its processes do collective operations.
     pub(crate) node: Node,
 }
 
@@ -144,7 +144,7 @@ impl Communicator {
         self.name = name.to_vec();
     }
 
-    /// Values that the program has attached, by key.
+    /// Attributes of the program, by key.
     pub fn attributes(&mut self) -> &mut Attributes {
         &mut self.attributes
     }

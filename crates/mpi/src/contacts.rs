@@ -1,4 +1,4 @@
-//! The processes that this one knows, of its own program and of others, and the addresses of this one.
+//! The processes that this one can reach, of its own program and of others, and the addresses of this one.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 /// The directory for sockets that the launcher has made, and removes.
 pub const DIRECTORY: &str = "CAUSEWAY_RUN_DIRECTORY";
 
-/// The methods by which processes may reach each other, with commas between: `shm` (within a host) and `tcp`. Both unless it is
-/// set; all processes have the same.
+/// The methods by which processes may reach each other, with commas between: `shm` (within a host) and `tcp`. Both if it is not
+/// set; all processes must have the same value.
 pub const METHODS: &str = "CAUSEWAY_MPI_METHODS";
 
 /// A file with the key, as 64 hexadecimal digits, by which separately started programs authenticate each other that connect by
@@ -84,11 +84,11 @@ pub(crate) type Identity = (u64, u32);
 /// See the module's page.
 #[derive(Debug)]
 pub(crate) struct Contacts {
-    /// This process's contact for others.
+    /// This process's contact, which it gives to others.
     pub(crate) own: Contact,
-    /// By this process's numbers of them.
+    /// The contacts of processes, by this process's numbers of them.
     identities: Vec<Identity>,
-    /// Which formats of MPI's messages each speaks, likewise.
+    /// The formats of MPI's messages that each process speaks, by the same numbers.
     formats: Vec<Formats>,
     by_identity: HashMap<Identity, u32>,
     /// The first process of each host.
@@ -101,7 +101,7 @@ pub(crate) struct Contacts {
 }
 
 impl Contacts {
-    /// No other processes are known yet.
+    /// The contacts of a process that has not connected with any other yet.
     pub(crate) fn new(own: Contact, methods: Methods) -> Self {
         Self {
             own,
@@ -115,7 +115,7 @@ impl Contacts {
         }
     }
 
-    /// Adds a process, whose number is the next one. Returns the first process of its host.
+    /// Adds a process, which gets the next number. Returns the first process of its host.
     pub(crate) fn add(&mut self, identity: Identity, formats: Formats, host: &str) -> u32 {
         let number = self.identities.len() as u32;
         self.identities.push(identity);
@@ -134,12 +134,12 @@ impl Contacts {
         self.identities.get(process as usize).copied()
     }
 
-    /// Which formats of MPI's messages the process with this number speaks.
+    /// The formats of MPI's messages that the process with this number speaks.
     pub(crate) fn formats(&self, process: u32) -> Option<Formats> {
         self.formats.get(process as usize).copied()
     }
 
-    /// Whether a process is of another world than this one.
+    /// Whether a process belongs to another world than this one.
     pub(crate) fn is_stranger(&self, process: u32) -> bool {
         self.identity(process)
             .is_some_and(|(world, _)| world != self.own.world)
@@ -171,8 +171,8 @@ pub(crate) fn file_format(whose: &str, own: Formats, theirs: Formats) -> Result<
     }
 }
 
-/// A value that is the same exactly for processes that can share memory: the machine since it was started, the network and the
-/// files that they see. Without shared memory every process is on a host of its own.
+/// A value that is the same exactly for processes that can share memory. It is made of the machine's boot, and the network and
+/// files that the process sees. Without shared memory every process is on a host of its own.
 pub(crate) fn host(methods: Methods) -> Result<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let space = |name: &str| {
@@ -191,7 +191,7 @@ pub(crate) fn host(methods: Methods) -> Result<String> {
     ))
 }
 
-/// Where to listen for processes of the same host.
+/// The socket at which to listen for processes of the same host.
 pub(crate) fn socket(rank: u32) -> Result<PathBuf> {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
         return Ok(PathBuf::from(directory).join(rank.to_string()));

@@ -1,4 +1,4 @@
-//! Groups of processes, and what can be made of them (MPI 5.0 §7.3).
+//! Groups of processes, and operations on them (MPI 5.0 §7.3).
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ pub struct Group {
     members: Vec<u32>,
     /// Ranks by process, unless each process is its own rank.
     ranks: Option<HashMap<u32, u32>>,
-    /// The handle of the session that the processes come from, if it is one (MPI 5.0 §11.3).
+    /// The handle of the session that the processes come from, if any (MPI 5.0 §11.3).
     session: Option<usize>,
 }
 
@@ -38,17 +38,17 @@ impl Group {
         Self { session, ..self }
     }
 
-    /// The handle of the session that it comes from, if it is one.
+    /// The handle of the session that it comes from, if any.
     pub fn session(&self) -> Option<usize> {
         self.session
     }
 
-    /// A group of these processes, from where this one is.
+    /// A group of these processes, from the same session as this one.
     fn derived(&self, members: Vec<u32>) -> Self {
         Self::new(members).of_session(self.session)
     }
 
-    /// How many there are.
+    /// The number of processes.
     #[inline]
     pub fn size(&self) -> u32 {
         self.members.len() as u32
@@ -97,19 +97,19 @@ impl Group {
         members.filter(|member| keep(*member)).collect()
     }
 
-    /// Those of this group, then those of the other that are not in this one.
+    /// The processes of this group, then those of the other that are not in this one.
     pub fn union(&self, other: &Self) -> Self {
         let mut members = self.members.clone();
         members.extend(other.filtered(|member| self.rank_of(member).is_none()));
         self.derived(members)
     }
 
-    /// Those that are in both, in the order of this one.
+    /// The processes that are in both, in the order of this one.
     pub fn intersection(&self, other: &Self) -> Self {
         self.derived(self.filtered(|member| other.rank_of(member).is_some()))
     }
 
-    /// Those that are not in the other one.
+    /// The processes that are not in the other one.
     pub fn difference(&self, other: &Self) -> Self {
         self.derived(self.filtered(|member| other.rank_of(member).is_none()))
     }

@@ -1,4 +1,4 @@
-//! The protocol of a process and its launcher: rank, size, and values that the other processes have published. Launchers
+//! The protocol between a process and its launcher: rank, size, and values that the processes have published. Launchers
 //! speak PMI-1 ([`causeway_wire::pmi`]) over a descriptor, or PMIx, whose library is loaded for that.
 
 use std::io::{self, Read, Write};
@@ -16,9 +16,9 @@ use crate::programs::Program;
 pub enum Launcher {
     /// No launcher.
     Alone,
-    /// One that speaks PMI-1.
+    /// A launcher that speaks PMI-1.
     Pmi(Box<Pmi>),
-    /// One that speaks PMIx.
+    /// A launcher that speaks PMIx.
     Pmix(Box<Pmix>),
 }
 
@@ -35,11 +35,11 @@ pub struct Pmix {
 pub struct Pmi {
     stream: UnixStream,
     lines: Lines,
-    /// The name of the space that keys are in.
+    /// The name of the launcher's key space.
     space: String,
     rank: u32,
     size: u32,
-    /// Another program's processes have started this one.
+    /// Processes of another program have started this one.
     is_spawned: bool,
 }
 
@@ -59,14 +59,14 @@ fn number_of(variable: &str) -> Result<Option<u32>> {
     }
 }
 
-/// How a program is started that this library can take part in.
+/// How to start a program so that this library can take part in it.
 const ADVICE: &str = "start the program with causeway run, with MPICH's mpiexec (Hydra), with Open MPI's mpirun where \
                       libpmix is installed, or with srun --mpi=pmi2 or --mpi=pmix";
 
-/// An error if this process seems to be one of several, whose launcher says nothing that this library understands: as many
-/// programs of one process each are worse than none.
+/// Fails if this process seems to be one of several, but its launcher speaks no protocol of this library: as many
+/// programs of one process each would be worse than none.
 fn check_alone() -> Result<()> {
-    // The number of processes by a launcher's variables, and what such a launch lacks.
+    // The variables in which launchers put the number of processes, and what a launch by such a launcher needs.
     let sizes = [
         (
             "OMPI_COMM_WORLD_SIZE",
@@ -89,7 +89,7 @@ fn check_alone() -> Result<()> {
     for (variable, launcher) in sizes {
         // Other values than numbers are ignored.
         let size = number_of(variable).ok().flatten().unwrap_or(1);
-        // A shell that was started by srun has its variables, too; its own children are no tasks.
+        // A shell that was started by srun has its variables, too, but the shell's own children are no tasks.
         let is_task =
             variable != "SLURM_STEP_NUM_TASKS" || std::env::var_os("SLURM_PROCID").is_some();
         if size > 1 && is_task && std::env::var_os(LET_ALONE).is_none() {
@@ -102,7 +102,7 @@ fn check_alone() -> Result<()> {
     Ok(())
 }
 
-/// Lets processes be alone whose launcher has started several.
+/// Allows processes to run alone although their launcher has started several.
 const LET_ALONE: &str = "CAUSEWAY_MPI_ALONE";
 
 impl Launcher {
@@ -138,7 +138,7 @@ impl Launcher {
         }
     }
 
-    /// How many processes there are.
+    /// The number of processes.
     pub fn size(&self) -> u32 {
         match self {
             Self::Alone => 1,
@@ -174,7 +174,7 @@ impl Launcher {
         }
     }
 
-    /// Publishes a value. Others see it behind the next [`Launcher::barrier`].
+    /// Publishes a value. Other processes can read it after the next [`Launcher::barrier`].
     pub fn put(&mut self, key: &str, value: &str) -> Result<()> {
         match self {
             Self::Alone => Ok(()),
@@ -183,7 +183,7 @@ impl Launcher {
         }
     }
 
-    /// What a process has published, or those that have started this program.
+    /// A value that a process has published, or that the processes have published which started this program.
     pub fn get(&mut self, owner: u32, key: &str) -> Result<String> {
         match self {
             Self::Alone => Err(failed(format_args!("nothing is published under {key}"))),
@@ -192,7 +192,7 @@ impl Launcher {
         }
     }
 
-    /// Waits until all processes are here.
+    /// Waits until all processes have come to the barrier.
     pub fn barrier(&mut self) -> Result<()> {
         match self {
             Self::Alone => Ok(()),
@@ -203,7 +203,7 @@ impl Launcher {
         }
     }
 
-    /// How many processes the launcher could run, if it says so.
+    /// How many processes the launcher could run, if it reports that.
     pub fn universe_size(&mut self) -> Option<i32> {
         let size = match self {
             Self::Alone => return None,
@@ -229,7 +229,7 @@ impl Launcher {
         i32::try_from(number).ok()
     }
 
-    /// Notifies the launcher that this process ends in order.
+    /// Notifies the launcher that this process ends regularly.
     pub fn finish(&mut self) -> Result<()> {
         match self {
             Self::Alone => Ok(()),
@@ -238,13 +238,13 @@ impl Launcher {
         }
     }
 
-    /// Has the launcher end all processes. The caller ends this one.
+    /// Has the launcher end all processes. The caller ends this process itself.
     pub fn abort(&mut self, code: i32) {
         match self {
             Self::Alone => {}
             Self::Pmi(pmi) => {
                 let command = Command::new("abort").with("exitcode", code);
-                // A launcher that is gone has ended all by itself.
+                // A launcher that has ended has ended all processes itself.
                 let _ = pmi.stream.write_all(command.encode().as_bytes());
             }
             Self::Pmix(pmix) => pmix.client.abort(code),

@@ -20,22 +20,22 @@ use crate::schedule::Among;
 use crate::steps::Steps;
 use crate::told::{BYTES, Told, WORDS};
 
-/// One of the processes of a new communicator, by its number in the program, and how it is reached.
+/// A process of a new communicator: its number in the program, and its peer.
 type Member = (u32, Peer);
 
-/// How a process is reached that knows the new communicator by this number.
+/// The peer for a process that has this number of the new communicator.
 pub(crate) fn reached(peer: Peer, number: i64) -> Result<Peer> {
     let number = u32::try_from(number)
         .ok()
         .filter(|number| *number < MOST)
-        .ok_or_else(|| Error::new(abi::ERR_INTERN, "a process told a wrong number"))?;
+        .ok_or_else(|| Error::new(abi::ERR_INTERN, "a process sent a wrong number"))?;
     Ok(Peer {
         context: number * CONTEXTS,
         ..peer
     })
 }
 
-/// Steps that send the words of each process to all, in the order in which they go round.
+/// Steps that send the words of each process to all others, round a ring.
 pub(crate) fn telling(
     steps: &mut Steps,
     place: Place,
@@ -50,8 +50,8 @@ pub(crate) fn telling(
     Ok(())
 }
 
-/// Steps that send all processes values of `size` bytes, of which each has as many as the first value states that it has sent
-/// before. Returns where those of all are in the end.
+/// Steps that send all processes values of `size` bytes; the first word that a process has sent before is the number of its
+/// values. Returns the memory that has those of all processes in the end.
 pub(crate) fn telling_more(
     steps: &mut Steps,
     place: Place,
@@ -59,7 +59,7 @@ pub(crate) fn telling_more(
     size: usize,
     own: &Memory,
 ) -> Result<Memory> {
-    let wrong = || Error::new(abi::ERR_INTERN, "a process told a wrong length");
+    let wrong = || Error::new(abi::ERR_INTERN, "a process sent a wrong length");
     let lengths = told.iter().map(|words| {
         let many = usize::try_from(words[1]).ok()?;
         many.checked_mul(size)
@@ -84,7 +84,7 @@ pub(crate) fn telling_more(
 }
 
 impl Process {
-    /// A number for a communicator that is to be made.
+    /// A number for a new communicator.
     pub(crate) fn number(&mut self) -> Result<u32> {
         let number = self.next_number;
         if number >= MOST {
@@ -95,7 +95,7 @@ impl Process {
         Ok(number)
     }
 
-    /// Starts to send all processes of a communicator this process's number of a new one and two values of the caller's.
+    /// Starts to send all processes of a communicator this process's number of the new one and two values of the caller's.
     pub fn tell(&mut self, communicator: usize, values: [i64; 2]) -> Result<(Active, Told)> {
         let number = self.number()?;
         let sites = self.sites(communicator)?;
@@ -142,8 +142,8 @@ impl Process {
         Ok((self.begin_among(steps, among), told))
     }
 
-    /// Starts to send all processes numbers: each as many as the first value that it has sent before. Returns where those of all
-    /// are in the end.
+    /// Starts to send all processes numbers; the first value that a process has sent before is the number of its numbers. Returns the memory
+    /// that has those of all processes in the end.
     pub fn tell_numbers(&mut self, told: &Told, numbers: &[i32]) -> Result<(Active, Memory)> {
         let place = self.place(told.communicator)?;
         let own = Memory::from_vec(numbers.iter().flat_map(|one| one.to_ne_bytes()).collect());
@@ -152,7 +152,7 @@ impl Process {
         Ok((self.begin(steps)?, all))
     }
 
-    /// The processes of a communicator with the values that they have sent: the local ones, and the remote ones.
+    /// The processes of a communicator with the values that they have sent: the local processes, and the remote ones.
     #[expect(clippy::type_complexity, reason = "it has no use elsewhere")]
     fn members(
         &self,
@@ -175,7 +175,7 @@ impl Process {
     }
 
     /// Adds a communicator. `remote` has the other group of an inter-communicator, and whether the local one comes first
-    /// where both are spoken of.
+    /// where both are counted.
     pub(crate) fn add(
         &mut self,
         (number, error_handler): (u32, usize),
@@ -203,7 +203,7 @@ impl Process {
         self.communicators.insert(new)
     }
 
-    /// A new communicator comes from a session, if it is one; returns its handle.
+    /// Notes the session of a new communicator, if it has one; returns its handle.
     pub(crate) fn set_session(&mut self, new: usize, session: Option<usize>) -> Result<usize> {
         let local = &mut self.communicators.get_mut(new)?.local;
         if local.session() != session {
@@ -222,8 +222,8 @@ impl Process {
         self.set_session(new, session)
     }
 
-    /// Starts to make a communicator of the same processes, which can be used when that is done. Name and attributes are the
-    /// caller's business.
+    /// Starts to make a communicator of the same processes, which can be used when that is done. The caller copies name and
+    /// attributes.
     pub fn duplicate(&mut self, communicator: usize) -> Result<(Active, Told)> {
         let (mut active, mut told) = self.tell(communicator, [0; 2])?;
         told.new = self.add_duplicate(communicator, told.number)?;
@@ -277,7 +277,7 @@ impl Process {
         Ok(())
     }
 
-    /// Makes a communicator of the processes with the same colour, in the order of their keys: the two values that were sent. `None`
+    /// Makes a communicator of the processes with the same colour, in the order of their keys: these are the two values that were sent. `None`
     /// for those whose colour is `MPI_UNDEFINED`, and for those of an inter-communicator with no process of the same colour in the other group.
     pub fn split(&mut self, told: &Told) -> Result<Option<usize>> {
         let (local, remote) = self.members(told)?;
@@ -362,11 +362,11 @@ impl Process {
         self.tell_among((communicator, rank), among, [0; 2])
     }
 
-    /// Starts to make a communicator of a group of processes that need not have one in common.
+    /// Starts to make a communicator of a group of processes that need not have a communicator in common.
     pub fn tell_strangers(&mut self, group: &Group, name: &[u8]) -> Result<(Active, Told)> {
         let among = self.strangers(group, name)?;
         let rank = self.rank_in(group)?;
-        // Each process has numbers of its own for others.
+        // Each process numbers other processes itself.
         let members = group.members().iter();
         let identities = members.filter_map(|member| self.contacts.identity(*member));
         let group = Vec::from_iter(identities.flat_map(|(world, rank)| {
@@ -382,7 +382,7 @@ impl Process {
         rank.ok_or_else(|| Error::new(abi::ERR_GROUP, "this process is not in the group"))
     }
 
-    /// The processes of a group, without a communicator.
+    /// The processes of a group that has no communicator.
     pub(crate) fn strangers(&self, group: &Group, name: &[u8]) -> Result<Among> {
         let reach = |member: &u32| {
             let peer = self.peers.get(*member as usize)?;
@@ -401,7 +401,7 @@ impl Process {
     }
 
     /// Makes the communicator of a group whose processes have sent their numbers. Its error handler is that of `handler_of`,
-    /// if it is no other.
+    /// if that names one.
     pub fn create_of_group(
         &mut self,
         told: &Told,
@@ -448,7 +448,7 @@ impl Process {
         self.set_session(new, session)
     }
 
-    /// An error if a communicator cannot be freed.
+    /// Fails if a communicator cannot be freed.
     pub fn check_freeable(&self, handle: usize) -> Result<()> {
         if matches!(handle, abi::COMM_WORLD | abi::COMM_SELF) {
             let text = "MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed";

@@ -1,8 +1,8 @@
-//! How two groups make an inter-communicator: those of one program (MPI 5.0 §7.6), and those of programs that were started apart
+//! How two groups make an inter-communicator: groups of one program (MPI 5.0 §7.6), and groups of programs that were started separately
 //! (§11.7 to §11.9).
 //!
 //! The processes of each group exchange their numbers of the new communicator and their addresses; the leaders exchange those of their
-//! groups, and send them to their groups. Leaders are one communicator's, or one has a port that the other calls at. A program that is
+//! groups, and send them to their groups. Leaders have a communicator in common, or one calls at a port of the other. A program that is
 //! started by another one's processes calls at a port of these.
 
 use causeway_engine::Memory;
@@ -29,35 +29,35 @@ use crate::told::{Told, WORDS};
 enum Other {
     /// By a communicator.
     Peer(Among),
-    /// The other one calls at this port.
+    /// The other leader calls at this port.
     Caller(u32),
-    /// This one calls at a port.
+    /// This leader calls at a port.
     Called(Box<Port>),
-    /// The other one is rank 0 of programs that are to be started, and calls.
+    /// The other leader is rank 0 of programs that are to be started, and calls.
     Started(Box<Spawn>),
 }
 
-/// What a leader is waiting for.
+/// What a leader waits for.
 #[derive(Debug)]
 enum Talk {
-    /// Lengths of what the leaders have to say.
+    /// The lengths of the leaders' messages.
     Lengths(Among, Memory, Memory),
-    /// What the other leader says.
+    /// The other leader's message.
     Group(Memory),
     /// A call.
     Call(u32),
-    /// That the call has gone: then a reply.
+    /// The completion of the call; then a reply.
     Calling(u32, Peer),
     /// A reply.
     Reply(u32),
-    /// That the reply to this call has gone.
+    /// The completion of the reply to this call.
     Replied(Said),
 }
 
 /// The next step of a leader's exchange.
 enum Next {
     Wait(Talk, Active),
-    /// This is to be sent to the group.
+    /// The exchange is over: this result is sent to the group.
     Over(Said),
 }
 
@@ -70,29 +70,29 @@ pub struct Meeting {
     leader: u32,
     communicator: usize,
     error_handler: usize,
-    /// Processes of the own group.
+    /// The processes of this process's group.
     group: Vec<u32>,
     /// The session that they come from.
     session: Option<usize>,
-    /// The numbers of the group, once they have arrived, and the memory for the addresses of all.
+    /// The numbers that the group has exchanged, once they have arrived, and the memory for the addresses of all.
     told: Told,
     contacts: Memory,
-    /// How the leader reaches the other one, unless that has failed.
+    /// How the leader reaches the other one; the error if that has failed.
     other: Option<Result<Other>>,
     talk: Option<Talk>,
-    /// Of the leader's result for its group: bytes that follow, the error's class, and how many processes were to be started.
+    /// The head of the leader's result for its group: bytes that follow, the error's class, and how many processes should be started.
     head: Memory,
     answer: Memory,
     stage: u32,
-    /// Whether the local group comes before the other one, unless identities say so.
+    /// Whether the local group comes before the other one, unless their identities decide that.
     is_first: Option<bool>,
-    /// The port that was opened for those that are started.
+    /// The port that was opened for the processes that are started.
     port: Option<u32>,
-    /// For each process that was to be started, whether it was, or the class of the error.
+    /// For each process that should be started, 0, or the class of the error.
     codes: Vec<i32>,
 }
 
-/// The words of the leader's result.
+/// Words in the head of the leader's result.
 const HEAD: usize = 3;
 
 fn words_of(memory: &Memory) -> [u64; HEAD] {
@@ -132,7 +132,7 @@ impl Process {
         })
     }
 
-    /// Begins to make an inter-communicator with the group that calls at the port of this name, at which only the root looks.
+    /// Begins to make an inter-communicator with the group that calls at the port of this name; only the root uses the name.
     pub fn accept(&mut self, local: usize, root: i32, name: Option<&[u8]>) -> Result<Meeting> {
         let opened = self.open_up(false);
         let mut meeting = self.meet_by(local, root, "MPI_Comm_accept", |process| {
@@ -156,8 +156,8 @@ impl Process {
         Ok(meeting)
     }
 
-    /// Begins to start programs and to make an inter-communicator with them. Only the root says which; if it cannot, it says
-    /// why.
+    /// Begins to start programs and to make an inter-communicator with them. Only the root has the programs; if it cannot start them, it reports
+    /// the reason.
     pub fn spawn(
         &mut self,
         local: usize,
@@ -186,7 +186,7 @@ impl Process {
             let text = "the communicator is an inter-communicator";
             return Err(Error::new(abi::ERR_COMM, text));
         }
-        // Out of range is an error here.
+        // A rank out of range is an error here.
         communicator.peer(leader)?;
         let rank = communicator.rank();
         let other = (leader as u32 == rank).then(|| other(self));
@@ -209,7 +209,7 @@ impl Process {
     }
 
     /// Begins to make an inter-communicator of two groups that need not have a communicator in common. Only the local leader
-    /// looks at the other group.
+    /// uses its arguments about the other group.
     pub fn meet_strangers(
         &mut self,
         local: (&Group, i32),
@@ -266,7 +266,7 @@ impl Process {
         })
     }
 
-    /// Starts the next operation of a meeting, if there is one. `went` is how the one before has gone.
+    /// Starts the next operation of a meeting, if there is one. `went` is the outcome of the operation before.
     pub fn go_on(&mut self, meeting: &mut Meeting, went: Result<()>) -> Result<Option<Active>> {
         if let Some(talk) = meeting.talk.take() {
             return self.talk(meeting, talk, went).map(Some);
@@ -313,7 +313,7 @@ impl Process {
         let bytes = meeting.contacts.to_vec();
         let mut input = Reader::new(&bytes);
         let wrong = |what: String| {
-            let text = format!("a process of the group told of itself: {what}");
+            let text = format!("a process of the group sent a wrong description of itself: {what}");
             Error::new(abi::ERR_INTERN, text)
         };
         let member = |words: [i64; WORDS]| {
@@ -357,7 +357,7 @@ impl Process {
         if let Some(port) = meeting.port.take() {
             self.shut_port(port);
             if said.is_err() {
-                // They may call when it is too late.
+                // The programs may call when it is too late.
                 self.ports.be_asked();
             }
         }
@@ -542,7 +542,7 @@ impl Process {
         self.set_session(new, meeting.session)
     }
 
-    /// For each process that was to be started, 0, or the class of the error.
+    /// For each process that should be started, 0, or the class of the error.
     pub fn codes(&self, meeting: &Meeting) -> Vec<i32> {
         let [_, _, many] = words_of(&meeting.head);
         let bytes = meeting.answer.to_vec();

@@ -1,4 +1,4 @@
-//! Names under which programs find each other's ports (MPI 5.0 §11.8.4): files in a directory of the user's, so that they hold among
+//! Names under which programs find each other's ports (MPI 5.0 §11.8.4): files in a directory of the user's, so that they are visible to
 //! programs of every launcher, on one host, or on all that share the directory.
 
 use std::fs::{self, DirBuilder};
@@ -12,7 +12,7 @@ use crate::abi;
 use crate::contacts;
 use crate::error::{Error, Result};
 
-/// The directory of names, for programs on several hosts, which have it in common.
+/// The directory of names that programs on several hosts share.
 pub const DIRECTORY: &str = "CAUSEWAY_MPI_NAMES";
 
 /// Names are kept in a directory.
@@ -26,7 +26,7 @@ fn failed(class: i32, what: impl std::fmt::Display, error: &io::Error) -> Error 
 }
 
 impl Names {
-    /// Those of this user.
+    /// The names of this user.
     pub fn of_user() -> Result<Self> {
         let directory = match std::env::var_os(DIRECTORY) {
             Some(directory) => PathBuf::from(directory),
@@ -35,7 +35,7 @@ impl Names {
         Self::in_directory(directory)
     }
 
-    /// Those in a directory, which is made unless it is there. Another user's is refused: it could lead anywhere.
+    /// The names in a directory, which is made unless it exists. Another user's directory is refused: it could lead anywhere.
     fn in_directory(directory: PathBuf) -> Result<Self> {
         let place = || format!("the directory of names {}", directory.display());
         let made = DirBuilder::new()
@@ -66,7 +66,7 @@ impl Names {
         Ok(self.directory.join(digits.collect::<String>()))
     }
 
-    /// Publishes a port. A name that has one already is refused, unless that port is gone.
+    /// Publishes a port. A name that has a port already is refused, unless that port's process has ended.
     pub fn publish(
         &self,
         name: &[u8],
@@ -81,7 +81,7 @@ impl Names {
             let mut file = fs::File::create_new(path)?;
             file.write_all(port)
         };
-        // It is there as a whole, or not at all.
+        // The file appears with its whole content, or not at all.
         let linked = write(&own).and_then(|()| match fs::hard_link(&own, &file) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 match fs::read(&file).is_ok_and(|port| is_gone(&port)) {
@@ -91,7 +91,7 @@ impl Names {
             }
             linked => linked,
         });
-        // It has its name now, or is not needed.
+        // The file has its name now, or is not needed.
         let _ = fs::remove_file(&own);
         match linked {
             Ok(()) => Ok(()),
@@ -112,7 +112,7 @@ impl Names {
         })
     }
 
-    /// Takes a name back, which has this port.
+    /// Removes a name, if it has this port.
     pub fn unpublish(&self, name: &[u8], port: &[u8]) -> Result<()> {
         let is_it = self.look_up(name).is_ok_and(|found| found == port);
         if !is_it {

@@ -1,7 +1,7 @@
-//! Partitioned messages (MPI 5.0 §4.2): each partition goes as soon as the sender says that it is ready.
+//! Partitioned messages (MPI 5.0 §4.2): each partition is sent as soon as the sender marks it ready.
 //!
-//! A new send notifies the receiver how many partitions it has, and of the tag of the first; receives are matched with
-//! sends by that. Then each partition is a message of its own, independently of the receiver's partitions.
+//! A new send tells the receiver how many partitions it has, and the tag of the first; receives are matched with
+//! sends by this description. Then each partition is a message of its own, independently of the receiver's partitions.
 
 use causeway_engine::Memory;
 use causeway_engine::types::Posted;
@@ -18,7 +18,7 @@ use crate::process::{Active, Going, Process};
 use crate::request::Plan;
 use crate::status::Status;
 
-/// Bytes of what a sender tells: the tag of its first partition, how many there are, and the bytes of each.
+/// Bytes of the sender's description: the tag of its first partition, how many there are, and the bytes of each.
 const TOLD: usize = 16;
 
 fn none() -> Error {
@@ -26,7 +26,7 @@ fn none() -> Error {
 }
 
 impl Process {
-    /// Makes a partitioned message of these partitions, equally long. Returns its request.
+    /// Makes a partitioned message of these partitions, which have equal lengths. Returns its request.
     pub fn plan_partitioned(
         &mut self,
         parts: Vec<OwnedBuffer>,
@@ -157,7 +157,7 @@ impl Process {
         Ok(())
     }
 
-    /// How a partitioned message is that has been started.
+    /// The status of a started partitioned message, once it is done.
     pub(crate) fn poll_partitioned(&mut self, at: u32) -> Result<Option<Status>> {
         if let Some(op) = self.partitioned_at(at)?.telling
             && let Some(done) = self.endpoint.take(op)?
@@ -217,7 +217,7 @@ impl Process {
         }
     }
 
-    /// A partition of a send is ready.
+    /// Marks a partition of a send ready.
     pub fn ready(&mut self, request: usize, partition: i64) -> Result<()> {
         let at = self.place_of_partitioned(request)?;
         let it = self.partitioned_at(at)?;

@@ -22,12 +22,12 @@ pub(crate) struct Partitioned {
     /// Own partitions, and all of their data in one piece.
     pub(crate) parts: Vec<OwnedBuffer>,
     pub(crate) stream: Memory,
-    /// Whether the stream is other memory than the program's.
+    /// Whether the stream is memory other than the program's.
     pub(crate) is_copied: bool,
     pub(crate) told: Memory,
-    /// The receive of what the sender tells.
+    /// The receive of the sender's description.
     pub(crate) telling: Option<OpId>,
-    /// The tag of the first message and the bytes of each, when that is known.
+    /// The tag of the first message and the bytes of each, once they are known.
     pub(crate) messages: Option<(u32, u64)>,
     /// Operations in progress, by message.
     pub(crate) pending: Vec<(OpId, usize)>,
@@ -35,7 +35,7 @@ pub(crate) struct Partitioned {
     pub(crate) marked: Vec<bool>,
     pub(crate) error: Option<Error>,
     pub(crate) is_started: bool,
-    /// The request was freed: it is gone when it is done.
+    /// The request was freed: the message is released when it is done.
     pub(crate) is_orphan: bool,
 }
 
@@ -55,7 +55,7 @@ impl Partitioned {
         self.marked.iter().all(|marked| *marked)
     }
 
-    /// Whether all messages with bytes of a partition have arrived; where there are no bytes, whether all have.
+    /// Whether all messages with bytes of a partition have arrived; for a partition without bytes, whether all messages have.
     pub(crate) fn has_arrived(&self, part: usize) -> bool {
         let Some((_, size)) = self.messages else {
             return false;

@@ -14,20 +14,20 @@ use crate::process::{Active, Going, Process};
 use crate::record;
 use crate::status::Status;
 
-/// When a send is done (MPI 5.0 §3.4).
+/// The condition under which a send is done (MPI 5.0 §3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// When its memory is free.
+    /// Its memory is free.
     Standard,
-    /// At once: the message is copied.
+    /// None: the message is copied.
     Buffered,
-    /// When its receive has been found.
+    /// Its receive has been found.
     Synchronous,
-    /// As a standard send; its receive is there already.
+    /// As in the standard mode; its receive is posted already.
     Ready,
 }
 
-/// Where a message goes, or comes from.
+/// The destination or source of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// The other process's rank.
@@ -38,25 +38,25 @@ pub struct Route {
     pub communicator: usize,
 }
 
-/// Messages with gaps of at most so many bytes travel whole to a process that there is no connection with yet: what the method
-/// prefers is known only later.
+/// Messages with gaps of at most so many bytes are packed as a whole for a process that has no connection yet: the method, and so
+/// what it prefers, is known only later.
 const WHOLE_BEFORE_CONNECTED: u64 = 8 << 10;
 
-/// Outcome of a receive that was tried.
+/// Outcome of an attempt to receive.
 #[derive(Debug)]
 pub enum Received {
     /// No receive has been posted, and no message taken.
     Unusual,
-    /// The message is there.
+    /// The message has been received.
     Done(Result<Status>),
-    /// It is waited for as others are: it has failed, or may fail.
+    /// The receive must be waited for like others: it has failed, or may fail.
     Waits(Active),
 }
 
-/// The short ways, for messages in one piece. Unusual messages and errors are left to the other
-/// functions: then nothing has been done.
+/// The fast paths, for messages in one piece. They leave unusual messages and errors to the other
+/// functions, and then have no effect.
 impl Process {
-    /// Sends a message in the standard mode if it can leave at once. Returns whether it has.
+    /// Sends a message in the standard mode if it can be sent at once. Returns whether it was.
     #[inline(always)]
     pub fn send_at_once(&mut self, from: &Memory, route: Route) -> bool {
         let found = self.communicator(route.communicator).ok();
@@ -70,7 +70,7 @@ impl Process {
         !self.endpoint.holds_messages(addr) && self.endpoint.try_send(addr, from, word, posts)
     }
 
-    /// What a receive asks for, unless something about it is unusual.
+    /// The arguments of a receive, unless it is unusual.
     #[inline(always)]
     fn usual_pattern(&self, route: Route) -> Option<MpiPattern> {
         if route.rank == abi::PROC_NULL || record::is_on() {
@@ -99,14 +99,14 @@ impl Process {
             return Received::Unusual;
         };
         let from_any = route.rank == abi::ANY_SOURCE;
-        // A receive from any source is an error once a process of the communicator is lost, which the general way finds.
+        // A receive from any source fails once a process of the communicator is lost, which the general path checks.
         if from_any && self.endpoint.losses() != 0 {
             return Received::Unusual;
         }
         let takes = match from_any {
             true => Takes::OneInTurn,
             false if self.requests.is_empty() => Takes::One,
-            // They may be receives for messages that arrive besides.
+            // These receives may be for messages that arrive meanwhile.
             false => Takes::Some,
         };
         let caller = (self.posts, 0);
@@ -146,7 +146,7 @@ impl Process {
                 &packed
             }
         };
-        // A send for which there is no room has not been.
+        // A send for which there is no room was not posted.
         let buffer = match mode {
             Mode::Buffered => self.buffer_for(route.communicator, memory.len())?,
             _ => 0,
@@ -171,7 +171,7 @@ impl Process {
         self.sent(posted, peer.addr, route.communicator)
     }
 
-    /// Whether a message with gaps is packed on its way: shorter ones travel whole.
+    /// Whether a message with gaps is packed while it is sent: shorter ones are packed as a whole.
     fn goes_in_parts(&self, from: &Buffer<'_>, peer: Peer) -> bool {
         let whole = match self.endpoint.largest_whole(peer.addr) {
             0 => WHOLE_BEFORE_CONNECTED,
@@ -180,7 +180,7 @@ impl Process {
         from.count.saturating_mul(from.datatype.size()) > whole
     }
 
-    /// Starts to send a message with gaps that is packed on its way.
+    /// Starts to send a message with gaps that is packed while it is sent.
     fn send_in_parts(
         &mut self,
         from: &Buffer<'_>,
@@ -212,7 +212,7 @@ impl Process {
         self.send(bytes, route, Mode::Standard)
     }
 
-    /// An error if no message can have this route.
+    /// Fails if no message can have this route.
     pub fn check_route(&self, route: Route) -> Result<()> {
         let communicator = self.communicator(route.communicator)?;
         match route.rank {
@@ -221,7 +221,7 @@ impl Process {
         }
     }
 
-    /// Sends a copy, whose completion the program does not wait for.
+    /// Sends a copy; the program does not wait for its completion.
     fn send_buffered(
         &mut self,
         memory: &Memory,
@@ -247,7 +247,7 @@ impl Process {
             .post_send(to, memory, word, self.buffered, buffer)?;
         match posted {
             Posted::Pending(_) => self.buffers.started(buffer),
-            // The process may compute next.
+            // The process may compute next, without progress.
             Posted::Complete(_) => self.endpoint.flush(),
         }
         Ok(())
@@ -278,7 +278,7 @@ impl Process {
         self.receiving(posted, (route.communicator, from_any))
     }
 
-    /// The message that a receive would get now, if there is one. Makes no progress.
+    /// The message that a receive would get now, if one has arrived. Makes no progress.
     pub fn probe(&mut self, route: Route) -> Result<Option<Status>> {
         let communicator = self.communicator(route.communicator)?;
         if route.rank == abi::PROC_NULL {
@@ -307,7 +307,7 @@ impl Process {
         ))
     }
 
-    /// An error if no message can come, because a process that could send it is lost.
+    /// Fails if no message can come because a process that could send it is lost.
     pub(crate) fn check_sources(&self, route: Route) -> Result<()> {
         if self.endpoint.losses() == 0 {
             return Ok(());
@@ -336,7 +336,7 @@ impl Process {
         };
     }
 
-    /// The number of the buffer that a message of so many bytes goes into; an error if it has no room.
+    /// The number of the buffer that a message of so many bytes uses; an error if it has no room.
     pub(crate) fn buffer_for(&self, communicator: usize, bytes: usize) -> Result<u64> {
         let needed = (bytes as u64).saturating_add(abi::BSEND_OVERHEAD as u64);
         let has = |owner: &Owner| self.buffers.limits.contains_key(owner);
@@ -355,7 +355,7 @@ impl Process {
         }
     }
 
-    /// Whether messages in a buffer are still here.
+    /// Whether messages in a buffer have not been sent yet.
     pub fn has_buffered(&mut self, owner: Owner) -> bool {
         self.drain();
         !self.buffers.is_empty(owner)

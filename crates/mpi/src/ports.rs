@@ -1,4 +1,4 @@
-//! Ports, at which processes of other programs find this one (MPI 5.0 §11.8.2), and messages that come before there is a
+//! Ports, at which processes of other programs call this one (MPI 5.0 §11.8.2), and messages that come before there is a
 //! communicator to receive them in.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,15 +13,15 @@ use crate::abi;
 use crate::communicator::{CONTEXTS, NONE, Peer};
 use crate::error::{Error, Result};
 
-/// The contexts of calls and of replies: of no communicator's.
+/// The contexts of calls and of replies: no communicator has these.
 pub(crate) const CALLS: u32 = NONE * CONTEXTS;
 pub(crate) const REPLIES: u32 = CALLS + 1;
 /// Most bytes of a call or a reply.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
-/// How names of ports begin.
+/// Prefix of the names of ports.
 const PREFIX: &str = "causeway";
 
-/// A port by its name: which of a process's it is, and the process.
+/// A port as its name describes it: the process, and which of its ports it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Port {
     pub(crate) tag: u32,
@@ -55,7 +55,7 @@ impl Port {
         Ok(name)
     }
 
-    /// Whether the process is certainly gone: it was on this host, and no process listens on its socket.
+    /// Whether the process has certainly ended: it was on this host, and no process listens on its socket.
     pub(crate) fn is_gone(&self, host: &str) -> bool {
         let Some(path) = self.contact.near.strip_prefix("shm://") else {
             return false;
@@ -84,7 +84,7 @@ impl Port {
             let world = u64::from_str_radix(words.next()?, 16).ok()?;
             let rank = words.next()?.parse().ok()?;
             let host = words.next()?.to_owned();
-            // Paths may have semicolons, addresses of networks not.
+            // Paths may contain semicolons; network addresses do not.
             let (near, far) = words.next()?.rsplit_once(';')?;
             let near = near.to_owned();
             let (far, formats) = split_formats(far).ok()?;
@@ -104,16 +104,16 @@ impl Port {
     }
 }
 
-/// A call that is here, or on its way.
+/// A call that has arrived, or is arriving.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) message: Taken,
-    /// The caller, by the number that the engine knows it by.
+    /// The caller, by its number in the engine.
     pub(crate) from: u32,
     pub(crate) bytes: u64,
 }
 
-/// A process waits for what a process of another program says.
+/// The wait of a process for a message from a process of another program.
 #[derive(Debug)]
 pub(crate) struct Hearing {
     pub(crate) what: What,
@@ -125,31 +125,31 @@ pub(crate) struct Hearing {
     pub(crate) heard: Option<(Vec<u8>, u32)>,
 }
 
-/// What a process waits for.
+/// The message that a process waits for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum What {
     /// The next call at this port.
     Call(u32),
     /// The reply of this process under this tag.
     Reply(u32, Peer),
-    /// A call that is refused as soon as its caller is known.
+    /// A call that is refused as soon as its caller is identified.
     Refused,
 }
 
 /// All ports of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Ports {
-    /// Those that the program has opened.
+    /// The ports that the program has opened.
     pub(crate) open: BTreeSet<u32>,
     last: u32,
-    /// The program has opened some: calls have to be processed from then on, since those at closed ports are refused.
+    /// The program has opened ports: from then on calls must be processed, since those at closed ports are refused.
     is_asked: bool,
     pub(crate) calls: BTreeMap<u32, VecDeque<Call>>,
     pub(crate) hearings: BTreeMap<u32, Hearing>,
 }
 
 impl Ports {
-    /// Whether calls have to be processed all the time.
+    /// Whether calls must be processed all the time.
     #[inline]
     pub(crate) fn are_asked(&self) -> bool {
         self.is_asked
@@ -167,7 +167,7 @@ impl Ports {
         self.is_asked = true;
     }
 
-    /// A number that nothing here has: a port, a reply, or a hearing.
+    /// A number that no port, reply or wait of this process has.
     pub(crate) fn draw(&mut self) -> u32 {
         self.last = (self.last + 1) % (i32::MAX as u32);
         self.last

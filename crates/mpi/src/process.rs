@@ -1,4 +1,4 @@
-//! A process of a running program: its endpoint, the others, communicators, requests.
+//! A process of a running program: its endpoint, the other processes, communicators, requests.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -28,10 +28,10 @@ use crate::status::Status;
 use crate::table::{Kind, Table};
 use crate::window::state::Windows;
 
-/// Most polls of one call. What a poll brings may need another poll, which follows at once: so `MPI_Test` finds a short message of
+/// Most polls of one call. An event of one poll may need another poll, which follows at once: so `MPI_Test` finds a short message of
 /// this process to itself complete, as programs expect, because no other process takes part in it.
 const POLLS_OF_NEWS: u32 = 8;
-/// Waits that only events end.
+/// Waits that are ended by events only.
 pub(crate) const FOR_EVER: Duration = Duration::MAX;
 
 /// See the module's page.
@@ -39,7 +39,7 @@ pub struct Process {
     pub(crate) endpoint: Endpoint<Mpi>,
     /// Operations of the program's messages.
     pub(crate) posts: Queue,
-    /// Sends of buffered messages, whose completions the program never asks for.
+    /// Sends of buffered messages; the program never asks for their completions.
     pub(crate) buffered: Queue,
     pub(crate) buffers: Buffers,
     pub(crate) launcher: Launcher,
@@ -47,7 +47,7 @@ pub struct Process {
     pub(crate) peers: Vec<Peer>,
     /// The host of each process, by the number of the first process there.
     pub(crate) hosts: Vec<u32>,
-    /// Processes by the number that the matcher knows them by.
+    /// Processes by the matcher's numbers.
     pub(crate) by_number: Vec<u32>,
     pub(crate) contacts: Contacts,
     pub(crate) ports: Ports,
@@ -72,28 +72,28 @@ pub struct Process {
     pub(crate) file_systems: crate::io::systems::FileSystems,
     /// Bytes that a process collects at a time in collective access to files.
     pub(crate) file_buffer: u64,
-    /// Completions that were just taken, to be looked at.
+    /// Completions that were just taken and must be handled.
     pub(crate) taken: Vec<Completion>,
     pub(crate) universe_size: Option<i32>,
     pub(crate) program_number: i32,
-    /// Several threads call: none waits in here.
+    /// Several threads make calls: none waits while it has the process.
     pub(crate) has_threads: bool,
 }
 
-/// How a wait ended.
+/// The result of a wait.
 #[derive(Debug)]
 pub enum Waited<T> {
-    /// With what was waited for.
+    /// The awaited result.
     Done(T),
-    /// A function of the program is to be called before anything else.
+    /// A function of the program must be called first.
     Call(crate::schedule::Call),
-    /// Not yet: where several threads call ([`Process::share`]), the caller lets others in before it asks again. The wait does not end
-    /// before this operation is done, if it is one, unless more goes on than messages.
+    /// Not yet: where several threads make calls ([`Process::share`]), the caller lets others in before it asks again. The wait does not end
+    /// before this operation is done, if there is one, unless other operations than messages are in progress.
     NotYet(Option<OpId>),
 }
 
 impl<T> Waited<T> {
-    /// What has not come yet comes with this operation, and not before.
+    /// The rest of the result comes with this operation, and not before.
     pub(crate) fn until_done(self, op: OpId) -> Self {
         match self {
             Self::NotYet(_) => Self::NotYet(Some(op)),
@@ -102,7 +102,7 @@ impl<T> Waited<T> {
     }
 }
 
-/// An operation that is going on, or is done.
+/// An operation in progress, or a completed one.
 #[derive(Debug)]
 pub struct Active {
     pub(crate) state: Going,
@@ -113,7 +113,7 @@ pub struct Active {
 #[derive(Debug)]
 pub(crate) enum Going {
     Send(OpId),
-    /// A send that is complete, and whose message to this peer the method may hold behind that of another send.
+    /// A send that is complete; the method may still delay its message to this peer behind that of another send.
     Leaving(Addr),
     Receive {
         op: OpId,
@@ -124,24 +124,24 @@ pub(crate) enum Going {
     Making(u32, Box<crate::told::Told>),
     /// A partitioned message.
     Partitioned(u32),
-    /// A buffer that gets empty.
+    /// The wait for a buffer to become empty.
     Flush(Owner),
-    /// What another program's process says.
+    /// A message of another program's process.
     Hearing(u32),
-    /// What the program does itself.
+    /// An operation that the program itself does.
     General,
     /// A receive and a send.
     Both(Box<(Active, Active)>),
     /// An access to a window.
     Window(u64),
-    /// A collective operation in memory that all have.
+    /// A collective operation in memory that all its processes share.
     Node(Box<Operation>),
     Done(Status),
     Failed(Error),
 }
 
 impl Active {
-    /// Its status, if it is done.
+    /// The status of the operation, if it is done.
     #[inline]
     pub fn status(&self) -> Option<Status> {
         match self.state {
@@ -150,7 +150,7 @@ impl Active {
         }
     }
 
-    /// One that goes on.
+    /// An operation in progress.
     pub(crate) fn going(state: Going, communicator: usize) -> Self {
         Self {
             state,
@@ -168,7 +168,7 @@ impl Active {
         self.communicator
     }
 
-    /// One that has failed.
+    /// An operation that has failed.
     pub fn failed(error: Error, communicator: usize) -> Self {
         Self {
             state: Going::Failed(error),
@@ -176,7 +176,7 @@ impl Active {
         }
     }
 
-    /// One that is done.
+    /// An operation that is done.
     pub fn done(status: Status, communicator: usize) -> Self {
         Self {
             state: Going::Done(status),
@@ -186,7 +186,7 @@ impl Active {
 }
 
 impl Process {
-    /// A process that has met the others.
+    /// A process that has connected with the others.
     pub(crate) fn new(
         mut endpoint: Endpoint<Mpi>,
         launcher: Launcher,
@@ -283,7 +283,7 @@ impl Process {
         self.parent.unwrap_or(abi::COMM_NULL)
     }
 
-    /// How many processes could be started, if the launcher says so.
+    /// How many processes could be started, if the launcher reports that.
     pub fn universe_size(&self) -> Option<i32> {
         self.universe_size
     }
@@ -307,7 +307,7 @@ impl Process {
         }
     }
 
-    /// The communicator of a handle, to be changed.
+    /// The communicator of a handle, for a change.
     #[inline]
     pub fn communicator_mut(&mut self, handle: usize) -> Result<&mut Communicator> {
         match handle {
@@ -326,18 +326,18 @@ impl Process {
         self.files.get(handle)
     }
 
-    /// The open file of a handle, to be changed.
+    /// The open file of a handle, for a change.
     pub fn file_mut(&mut self, handle: usize) -> Result<&mut File> {
         self.files.get_mut(handle)
     }
 
-    /// The process that the matcher knows by this number.
+    /// The process that has this number in the matcher.
     pub(crate) fn process_of(&self, number: u32) -> u32 {
         let process = self.by_number.get(number as usize);
         process.copied().unwrap_or(u32::MAX)
     }
 
-    /// Makes progress, without waiting. Whether the program has a function to call first is up to `take_call`.
+    /// Makes progress, without waiting. The caller looks for a function of the program to call first by `take_call`.
     pub fn progress(&mut self) {
         for _ in 0..POLLS_OF_NEWS {
             let any = self.endpoint.poll();
@@ -348,11 +348,11 @@ impl Process {
         }
     }
 
-    /// Looks at what has completed that no request asks for.
+    /// Handles completions that belong to no request.
     pub(crate) fn drain(&mut self) {
         if self.buffers.has_any() {
             let mut taken = std::mem::take(&mut self.taken);
-            // The queue is the process's own as long as it lives.
+            // The queue exists as long as the process.
             let _ = self
                 .endpoint
                 .test_queue(self.buffered, usize::MAX, Duration::ZERO, &mut taken);
@@ -372,7 +372,7 @@ impl Process {
         }
     }
 
-    /// Waits until an operation is done, or a function of the program is to be called.
+    /// Waits until an operation is done, or a function of the program must be called.
     #[inline]
     pub fn wait(&mut self, active: &mut Active) -> Result<Waited<Status>> {
         let (op, is_receive) = match active.state {
@@ -402,7 +402,7 @@ impl Process {
         done.map(Waited::Done)
     }
 
-    /// Waits for a message, if nothing else goes on.
+    /// Waits for a message, if no other operation is in progress.
     #[inline]
     pub(crate) fn wait_for_message(
         &mut self,
@@ -416,7 +416,7 @@ impl Process {
         }
     }
 
-    /// A message has gone, or has come with so many bytes.
+    /// Notes that a message was sent, or has come with so many bytes.
     #[inline]
     pub(crate) fn message_done(
         &mut self,
@@ -431,7 +431,7 @@ impl Process {
         }
     }
 
-    /// What has become of an operation that has failed.
+    /// Notes that an operation has failed, and with what error.
     #[cold]
     pub(crate) fn failed_message(
         &mut self,
@@ -445,7 +445,7 @@ impl Process {
         }
     }
 
-    /// Whether this schedule is the only thing in this process that needs polls to go on.
+    /// Whether this schedule is the only operation of this process that needs polls.
     fn waits_for_only(&self, at: u32) -> bool {
         !self.has_threads
             && !self.buffers.has_any()
@@ -454,12 +454,12 @@ impl Process {
             && self.schedules.is_only(at)
     }
 
-    /// Whether anything goes on when no call waits.
+    /// Whether operations need progress while no call waits.
     pub fn has_pending(&self) -> bool {
         !self.requests.is_empty() || !self.is_quiet()
     }
 
-    /// Whether nothing goes on that asks for more than what is waited for.
+    /// Whether no operation in progress needs more than the awaited one.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
         self.schedules.is_empty()
@@ -468,7 +468,7 @@ impl Process {
             && !self.ports.are_asked()
     }
 
-    /// Waits until `ready` returns something. It is asked again whenever something has happened, and makes no progress itself.
+    /// Waits until `ready` returns a value. It is called again after each event, and makes no progress itself.
     pub fn wait_for_news<T>(
         &mut self,
         mut ready: impl FnMut(&mut Self) -> Result<Option<T>>,
@@ -493,8 +493,8 @@ impl Process {
         }
     }
 
-    /// Looks for something in memory that other processes change, and yields, as the policy of waiting says, until `look` returns something.
-    /// [`Waited::NotYet`] if it has not come for long: the process writes down there what it waits for, and waits for news.
+    /// Polls memory that other processes change, and yields as the policy of waiting has it, until `look` returns a value.
+    /// [`Waited::NotYet`] if that takes long: the process writes into the memory what it waits for, and then waits for a notice.
     pub(crate) fn watch_memory<T>(
         &mut self,
         awaited: Awaited,
@@ -523,7 +523,7 @@ impl Process {
         }
     }
 
-    /// Makes some progress, and asks `ready` once.
+    /// Makes some progress, and calls `ready` once.
     pub fn look<T>(
         &mut self,
         mut ready: impl FnMut(&mut Self) -> Result<Option<T>>,
@@ -573,7 +573,7 @@ impl Process {
         if let Going::Receive { op, from_any: true } = active.state
             && let Some(error) = self.lost_of(active.communicator)
         {
-            // What it waits for may never come.
+            // The event that it waits for may never come.
             self.endpoint.cancel(op);
             if self.endpoint.take(op)?.is_some() {
                 return Err(error.on(active.communicator));
@@ -582,7 +582,7 @@ impl Process {
         Ok(None)
     }
 
-    /// How a receive and a send are together. The status is the receive's.
+    /// The joint state of a receive and a send. The status is the receive's.
     fn poll_both(&mut self, both: &mut (Active, Active)) -> Result<Option<Status>> {
         for one in [&mut both.0, &mut both.1] {
             match self.poll(one) {
@@ -593,7 +593,7 @@ impl Process {
         }
         match (&both.0.state, &both.1.state) {
             (Going::Done(status), Going::Done(_)) => Ok(Some(*status)),
-            // The message for this receive is a reply, and what it replies to could not be sent: it will not come.
+            // The message for this receive is a reply to a message that could not be sent: it will not come.
             (Going::Receive { op, .. }, Going::Failed(_)) => {
                 self.endpoint.cancel(*op);
                 Ok(None)
@@ -604,12 +604,12 @@ impl Process {
         }
     }
 
-    /// The error of a communicator with a process that is lost, if there is one.
+    /// The error of a communicator that has lost a process, if it has.
     pub(crate) fn lost_of(&self, communicator: usize) -> Option<Error> {
         self.lost_among(&self.communicator(communicator).ok()?.peers)
     }
 
-    /// The error of processes one of which is lost, if it is so.
+    /// The error if one of these processes is lost.
     pub(crate) fn lost_among(&self, peers: &[Peer]) -> Option<Error> {
         if self.endpoint.losses() == 0 {
             return None;
@@ -621,7 +621,7 @@ impl Process {
         Some(Error::new(abi::ERR_PROC_ABORTED, text))
     }
 
-    /// An operation has completed. Its envelope is the engine's latest.
+    /// Handles the completion of an operation. Its envelope is the engine's latest.
     #[inline]
     pub(crate) fn finished(
         &mut self,
@@ -642,7 +642,7 @@ impl Process {
         }
     }
 
-    /// A receive has completed with so many bytes.
+    /// Handles the completion of a receive with so many bytes.
     #[inline]
     pub(crate) fn received(
         &mut self,
@@ -657,7 +657,7 @@ impl Process {
         }
         let source = match self.communicator(communicator) {
             Ok(communicator) => communicator.rank_of_number(process),
-            // It was freed meanwhile.
+            // The request was freed meanwhile.
             Err(_) => process as i32,
         };
         Ok(Status::of_message(
@@ -667,7 +667,7 @@ impl Process {
         ))
     }
 
-    /// A receive that fails has had a message if that was too large.
+    /// The status of a failed receive: it has got a message if that was too large.
     #[cold]
     fn record_failure(&self, op: Option<OpId>, error: &OpError) {
         let envelope = self.endpoint.envelope();
@@ -690,10 +690,10 @@ impl Process {
         });
         match error {
             OpError::Cancelled => Ok(Status::cancelled()),
-            // That the receive has too little room is the receiver's error.
+            // A receive with too little room is the receiver's error.
             OpError::TooLarge { .. } if !is_receive => Ok(Status::of_send()),
             OpError::TooLarge { room, .. } => {
-                // No more is to be read than there is room for.
+                // No more bytes are read than there is room for.
                 let status = Status::of_message(rank, envelope.tag as u32 as i32, room);
                 Err(Error::from(error).on(communicator).with_status(status))
             }
@@ -705,7 +705,7 @@ impl Process {
         }
     }
 
-    /// What the post of a send has come to.
+    /// The state after a send was posted.
     #[inline]
     pub(crate) fn sent(
         &mut self,
@@ -730,7 +730,7 @@ impl Process {
         })
     }
 
-    /// What the post of a receive has come to.
+    /// The state after a receive was posted.
     #[inline]
     pub(crate) fn receiving(
         &mut self,
@@ -759,7 +759,7 @@ impl Process {
         Ok(active)
     }
 
-    /// Cancels an operation, which completes all the same.
+    /// Cancels an operation; it completes nevertheless.
     pub fn cancel(&mut self, active: &Active) {
         match &active.state {
             Going::Send(op) | Going::Receive { op, .. } => self.endpoint.cancel(*op),
@@ -771,7 +771,7 @@ impl Process {
         }
     }
 
-    /// Ends the whole program. The caller ends this process.
+    /// Ends the whole program. The caller ends this process itself.
     pub fn abort(&mut self, code: i32) {
         record::flush();
         self.launcher.abort(code);

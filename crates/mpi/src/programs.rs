@@ -1,23 +1,23 @@
-//! What `MPI_Comm_spawn` is asked to start (MPI 5.0 §11.8).
+//! The programs that `MPI_Comm_spawn` starts (MPI 5.0 §11.8).
 
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::info::Info;
 
-/// A program to be started, several times.
+/// A program to start, several times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     pub(crate) command: String,
     pub(crate) arguments: Vec<String>,
-    /// How many processes were asked for.
+    /// The requested number of processes.
     pub(crate) most: u32,
-    /// How many are started: fewer where the hint `soft` does not allow the most.
+    /// The number of processes to start: fewer where the hint `soft` does not allow the most.
     pub(crate) count: u32,
     /// Hints for the launcher.
     pub(crate) hints: Vec<(String, String)>,
 }
 
-/// Programs to be started together.
+/// Programs to start together.
 #[derive(Debug, Clone)]
 pub struct Spawn {
     pub(crate) programs: Vec<Program>,
@@ -38,8 +38,8 @@ fn text(bytes: &[u8], what: &str) -> Result<String> {
 }
 
 impl Program {
-    /// A program with its arguments. Of the hints, `soft` says how many processes will do; launchers are told `host`, `wdir` and `path`, and
-    /// take no notice of the others.
+    /// A program with its arguments. Of the hints, `soft` lists acceptable numbers of processes; `host`, `wdir` and `path` are passed to launchers;
+    /// others are ignored.
     pub fn new(command: &[u8], arguments: &[&[u8]], most: i32, info: &Info) -> Result<Self> {
         let count = u32::try_from(most).ok().filter(|most| *most > 0);
         let most = count.ok_or_else(|| {
@@ -118,7 +118,7 @@ impl Spawn {
         }
     }
 
-    /// How many processes were asked for.
+    /// The requested number of processes.
     pub(crate) fn most(&self) -> usize {
         let most = self.programs.iter().map(|program| program.most as usize);
         most.sum()

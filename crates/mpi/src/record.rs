@@ -1,8 +1,8 @@
-//! What this process did, written to a file for its launcher: calls, and messages with their receives
+//! A record of what this process does, written to a file for its launcher: calls, and messages with their receives
 //! ([`causeway_wire::run::Event`]).
 //!
-//! There is one record in a process. When it is off, which is usual, each message costs the check of a flag. Lines are gathered in
-//! memory of bounded size and written when it is full; a process that is killed loses those.
+//! There is one record in a process. While it is off, as usual, each message costs the check of a flag. Lines are gathered in
+//! memory of bounded size and written when it is full; a process that is killed loses the gathered ones.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -25,12 +25,12 @@ static RECORD: Mutex<Option<Record>> = Mutex::new(None);
 struct Record {
     file: File,
     lines: String,
-    /// Receives that were posted so far, and those that wait, each with how many were posted before it.
+    /// The number of receives posted so far, and the receives that wait, each with how many were posted before it.
     posted: u64,
     waiting: HashMap<OpId, u64>,
 }
 
-/// Whether anything is recorded.
+/// Whether the record is on.
 #[inline(always)]
 pub fn is_on() -> bool {
     IS_ON.load(Relaxed)
@@ -44,7 +44,7 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Records from now on.
+/// Turns the record on.
 pub fn start(path: &Path) -> std::io::Result<()> {
     let record = Record {
         file: File::create(path)?,
@@ -64,7 +64,7 @@ pub fn flush() {
     }
 }
 
-/// Records events, with nothing in between.
+/// Records events, with no event of another thread between them.
 pub fn events(events: &[Event]) {
     with(|record| {
         for event in events {
@@ -94,14 +94,14 @@ impl Record {
 
     fn write(&mut self) {
         if self.file.write_all(self.lines.as_bytes()).is_err() {
-            // The disk is full, or the launcher is gone: the program goes on without a record.
+            // The disk is full, or the launcher has ended: the program goes on without a record.
             IS_ON.store(false, Relaxed);
         }
         self.lines.clear();
     }
 }
 
-/// A message goes out.
+/// Records that a message is sent.
 #[cold]
 pub(crate) fn sent(peer: u32, word: u64, bytes: u64) {
     let at_ns = now_ns();
@@ -115,7 +115,7 @@ pub(crate) fn sent(peer: u32, word: u64, bytes: u64) {
     });
 }
 
-/// A receive waits.
+/// Records that a receive waits.
 #[cold]
 pub(crate) fn posted(op: OpId) {
     with(|record| {
@@ -124,7 +124,7 @@ pub(crate) fn posted(op: OpId) {
     });
 }
 
-/// A receive is over without a message.
+/// Records that a receive has ended without a message.
 #[cold]
 pub(crate) fn given_up(op: OpId) {
     with(|record| {
@@ -132,7 +132,7 @@ pub(crate) fn given_up(op: OpId) {
     });
 }
 
-/// A message is there; `op` is its receive, if that has waited.
+/// Records that a message has been received; `op` is its receive, if that has waited.
 #[cold]
 pub(crate) fn received(op: Option<OpId>, peer: u32, word: u64, bytes: u64) {
     let at_ns = now_ns();

@@ -12,22 +12,22 @@ use crate::table::{Kind, reserved};
 
 pub use crate::buffer::OwnedBuffer;
 
-/// The handle of each operation that was done when it got one, and whose status is empty: most sends of short messages. Nothing is kept
+/// The handle of all operations that were done with an empty status when they got one: most sends of short messages. The process keeps no request
 /// for it.
 pub const FINISHED: usize = reserved(Kind::Request);
 
-/// A request: a message that nothing unusual was asked of, or anything.
+/// A request: a simple message, or a general operation.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// Small, and without anything to be dropped: programs have many of them at a time.
+    /// Small, and without fields that need to be dropped: programs have many of them at a time.
     Message(Pending),
     /// A message, of a communicator with this handle, that has been received.
     Received(Status, usize),
-    /// Anything.
+    /// A general operation.
     Other(Box<Other>),
 }
 
-/// A message that is going, or awaited.
+/// A message that is being sent, or awaited.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pending {
     op: OpId,
@@ -37,57 +37,57 @@ pub(crate) struct Pending {
     from_any: bool,
 }
 
-/// A request for anything.
+/// A request for a general operation.
 #[derive(Debug)]
 pub(crate) struct Other {
-    /// What is going on; nothing in a persistent request that was not started.
+    /// The operation in progress; `None` in a persistent request that was not started.
     active: Option<Active>,
-    /// What a persistent request does each time that it is started.
+    /// The operation that a persistent request starts each time.
     plan: Option<Box<Plan>>,
-    /// What the program does itself, if it is a generalized request.
+    /// The program's functions, if it is a generalized request.
     general: Option<Box<General>>,
 }
 
-/// The program's functions for a generalized request, by their addresses, and what they get (MPI 5.0 §13.2).
+/// The program's functions for a generalized request, by their addresses, and their argument (MPI 5.0 §13.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct General {
-    /// Tells the status.
+    /// Writes the status.
     pub query: usize,
-    /// Called when the request is let go of.
+    /// Called when the request is freed.
     pub free: usize,
-    /// Called when it is to be cancelled.
+    /// Called to cancel it.
     pub cancel: usize,
-    /// What they get.
+    /// The argument of all three.
     pub extra: usize,
 }
 
-/// What a persistent request does.
+/// The operation of a persistent request.
 #[derive(Debug, Clone)]
 pub enum Plan {
-    /// Sends.
+    /// A send.
     Send {
-        /// This.
+        /// Its data.
         from: OwnedBuffer,
-        /// There.
+        /// Its destination.
         route: Route,
-        /// So.
+        /// Its mode.
         mode: Mode,
     },
-    /// Receives.
+    /// A receive.
     Receive {
-        /// Into this.
+        /// Its memory.
         into: OwnedBuffer,
-        /// From there.
+        /// Its source.
         route: Route,
     },
-    /// Does steps that are kept at this place.
+    /// The steps that are kept at this place.
     Steps(u32),
-    /// Sends or receives the partitioned message of this place.
+    /// A send or receive of the partitioned message of this place.
     Partitioned(u32),
 }
 
 impl Request {
-    /// What it does when it is started, if it is persistent.
+    /// The operation that it starts, if it is persistent.
     pub(crate) fn plan(&self) -> Option<&Plan> {
         match self {
             Self::Message(_) | Self::Received(..) => None,
@@ -95,7 +95,7 @@ impl Request {
         }
     }
 
-    /// As a request for anything, which it becomes.
+    /// The request as one for a general operation, into which this turns it.
     fn generalize(&mut self) -> &mut Other {
         let active = match *self {
             Self::Message(pending) => Some(pending.into()),
@@ -132,7 +132,7 @@ impl From<Pending> for Active {
 }
 
 impl Active {
-    /// The message that it is, and nothing else.
+    /// The message, if the request is for a simple one.
     fn pending(&self) -> Option<Pending> {
         let (op, is_receive, from_any) = match self.state {
             Going::Send(op) => (op, false, false),
@@ -148,22 +148,22 @@ impl Active {
     }
 }
 
-/// How a request is.
+/// The state of a request.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// It is going on.
+    /// It is in progress.
     Pending,
-    /// It is `MPI_REQUEST_NULL`, or persistent and was not started.
+    /// It is `MPI_REQUEST_NULL`, or persistent and not started.
     Inactive,
-    /// It is done. `is_over` unless it is persistent: then the handle is none any more.
+    /// It is done. `is_over` unless it is persistent: then its handle is not valid any more.
     Done {
         /// Its status.
         status: Status,
-        /// Why it has failed.
+        /// The error if it has failed.
         error: Option<Error>,
-        /// Whether the handle is none any more.
+        /// Whether the handle is not valid any more.
         is_over: bool,
-        /// Of a generalized request, functions that tell the status and, if it is over, let go of it.
+        /// The functions of a generalized request, which write the status and, if it is over, free it.
         general: Option<General>,
     },
 }
@@ -177,12 +177,12 @@ fn done(status: Status, error: Option<Error>, general: Option<General>) -> Outco
     }
 }
 
-/// The status of what has failed: that of its message, if it had one.
+/// The status of a failed operation: that of its message, if it had one.
 fn status_of(error: &Error) -> Status {
     error.status().unwrap_or(Status::empty())
 }
 
-/// What has become of a request that was no persistent one.
+/// The outcome of a request that was not persistent.
 fn over(result: Result<Status>) -> Outcome {
     let (status, error) = match result {
         Ok(status) => (status, None),
@@ -197,7 +197,7 @@ fn over(result: Result<Status>) -> Outcome {
 }
 
 impl Process {
-    /// Gives an operation that is going on a handle.
+    /// Makes a request of an operation in progress.
     #[inline]
     pub fn keep(&mut self, active: Active) -> Result<usize> {
         if active.status() == Some(Status::empty()) {
@@ -272,7 +272,7 @@ impl Process {
         Ok(())
     }
 
-    /// How a request is. It is done with, if it is done; `peek` leaves it as it is. Makes no progress.
+    /// The state of a request. A request that is done is over with this call, unless `peek` is set. Makes no progress.
     pub fn test(&mut self, handle: usize, peek: bool) -> Result<Outcome> {
         if !peek && let Some(outcome) = self.test_message(handle) {
             return Ok(outcome);
@@ -295,7 +295,7 @@ impl Process {
         Ok(outcome)
     }
 
-    /// The same for a message that nothing unusual was asked of.
+    /// The same for a request of a simple message.
     #[inline]
     fn test_message(&mut self, handle: usize) -> Option<Outcome> {
         let result = match *self.requests.find(handle)? {
@@ -319,7 +319,7 @@ impl Process {
         Some(over(result))
     }
 
-    /// How a request is, which stays as it is, also if it has failed. Makes no progress.
+    /// The state of a request, which stays valid, also if it has failed. Makes no progress.
     pub fn peek(&mut self, handle: usize) -> Result<Outcome> {
         match handle {
             abi::REQUEST_NULL => return Ok(Outcome::Inactive),
@@ -371,7 +371,7 @@ impl Process {
         Ok(general.map(|general| (general, !is_going)))
     }
 
-    /// A generalized request is complete. Returns its functions if it was freed before: then it is over.
+    /// Marks a generalized request complete. Returns its functions if it was freed before: then it is over.
     pub fn complete_general(&mut self, handle: usize) -> Result<Option<General>> {
         let request = self.requests.get_mut(handle)?.generalize();
         let Some(general) = request.general.as_deref().copied() else {
@@ -387,7 +387,7 @@ impl Process {
         }
     }
 
-    /// Waits for one request. Its status is not looked for unless it is `wanted`.
+    /// Waits for one request. Its status is not determined unless it is `wanted`.
     #[inline]
     pub fn wait_for_request(&mut self, handle: usize, wanted: bool) -> Result<Waited<Outcome>> {
         match self.wait_for_kept_message(handle, wanted) {
@@ -412,10 +412,10 @@ impl Process {
         })
     }
 
-    /// The operation that a request is not done before, if it is one of a message.
+    /// The operation without which a request cannot be done, if it is one of a message.
     fn pending_message(&self, handle: usize) -> Option<OpId> {
         match *self.requests.find(handle)? {
-            // One from any source is an error, too, when a process is lost.
+            // A receive from any source also fails when a process is lost.
             Request::Message(Pending {
                 op,
                 from_any: false,
@@ -425,7 +425,7 @@ impl Process {
         }
     }
 
-    /// Waits for a request and lets go of it, if it is one of a message that is done, or nothing else goes on.
+    /// Waits for a request and frees it, if it is one of a message that is done, or if no other operation is in progress.
     #[inline]
     fn wait_for_kept_message(&mut self, handle: usize, wanted: bool) -> Option<Result<Status>> {
         if handle == FINISHED {
@@ -460,14 +460,14 @@ impl Process {
         })
     }
 
-    /// Drops a request that is there.
+    /// Frees a request that exists.
     fn drop_request(&mut self, handle: usize) {
         if let Some(held) = self.requests.hold(handle) {
             held.vacate();
         }
     }
 
-    /// Waits for a message that is not done, if nothing else goes on. Returns its bytes, or what has become of it if it has failed.
+    /// Waits for a message that is not done, if no other operation is in progress. Returns its bytes, or its outcome if it has failed.
     #[inline(never)]
     fn wait_for_pending(
         &mut self,
@@ -486,9 +486,9 @@ impl Process {
         Some(bytes.ok_or_else(|| self.failed_message(op, communicator, is_receive)))
     }
 
-    /// Waits for requests, one after the other, from the one at `next` on, which is the next that is not done when this returns. `handle` tells
-    /// their handles. `message` is told of messages that have gone or come, whose handles are none any more; `other` of what has become of
-    /// all others. Statuses of messages are not looked for unless they are `wanted`.
+    /// Waits for requests, one after the other, from the one at `next` on; on return, `next` is the first request that is not done. `handle` returns
+    /// their handles. `message` is called for messages that were sent or received, whose handles are not valid any more; `other` with the outcome of
+    /// all others. Statuses of messages are not determined unless they are `wanted`.
     #[inline]
     pub fn wait_for_requests(
         &mut self,
@@ -506,7 +506,7 @@ impl Process {
                     Waited::Done(outcome) => other(at, outcome),
                     Waited::Call(call) => return Ok(Waited::Call(call)),
                     Waited::NotYet(first) => {
-                        // Messages mostly come in the order of their requests: until the last is there, there is no use in looking.
+                        // Messages mostly complete in the order of their requests: until the last one has, there is no use in checking the others.
                         let last = self.pending_message(handle(many - 1));
                         return Ok(Waited::NotYet(last.or(first)));
                     }
@@ -517,7 +517,7 @@ impl Process {
         Ok(Waited::Done(()))
     }
 
-    /// Asks for a request to be cancelled. It has to be waited for all the same.
+    /// Requests that an operation be cancelled. The program still has to wait for it.
     pub fn cancel_request(&mut self, handle: usize) -> Result<()> {
         if handle == FINISHED {
             return Ok(());
@@ -531,13 +531,13 @@ impl Process {
         Ok(())
     }
 
-    /// Lets go of a request: what is going on is completed in the background.
+    /// Frees a request: its operation is completed in the background.
     pub fn free_request(&mut self, handle: usize) -> Result<()> {
         if handle == FINISHED {
             return Ok(());
         }
         if let Some((_, false)) = self.general(handle)? {
-            // The program has the handle still, to complete it by.
+            // The program still has the handle, by which it completes the operation.
             self.requests.get_mut(handle)?.generalize().active = None;
             return Ok(());
         }
@@ -554,7 +554,7 @@ impl Process {
         Ok(())
     }
 
-    /// The handles of the requests that there are.
+    /// The handles of all requests.
     pub fn open_requests(&self) -> Vec<usize> {
         self.requests.handles().collect()
     }

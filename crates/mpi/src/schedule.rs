@@ -1,7 +1,7 @@
-//! Schedules: [`Steps`] that have been started, driven by progress. Blocking, nonblocking and persistent forms of an operation
+//! Schedules: [`Steps`] that were started, driven by progress. Blocking, nonblocking and persistent forms of an operation
 //! are one schedule; a persistent one is started again and again.
 //!
-//! Steps start in their order. Sends and receives go on at the same time until a `Step::Fence`, which waits for all before
+//! Steps start in their order. Sends and receives proceed concurrently until a `Step::Fence`, which waits for all before
 //! it. Messages of one operation carry the operation's number on its communicator as their tag, in a context apart from
 //! that of the program's messages.
 
@@ -21,7 +21,7 @@ use crate::process::{Active, FOR_EVER, Process};
 use crate::status::Status;
 use crate::steps::{Step, Steps};
 
-/// A function of the program's that is to be called: `function(from, into, count, datatype)`. Then
+/// A call of one of the program's functions: `function(from, into, count, datatype)`. The caller makes it, then calls
 /// [`Process::called`].
 #[derive(Debug)]
 pub struct Call {
@@ -34,13 +34,13 @@ pub struct Call {
     pub from: Memory,
     /// The right operands, and the results.
     pub into: Memory,
-    /// How many.
+    /// Number of elements.
     pub count: u64,
     /// The handle of their datatype.
     pub datatype: usize,
 }
 
-/// From here on, tags are those of operations that are started again and again.
+/// From here on, tags are those of persistent operations.
 const FIRST_KEPT: u32 = 1 << 31;
 
 #[derive(Debug)]
@@ -60,14 +60,14 @@ struct Schedule {
     is_calling: bool,
     error: Option<Error>,
     is_done: bool,
-    /// It stays when it is done, to be started again.
+    /// It is kept when it is done, to be started again.
     is_kept: bool,
 }
 
 /// All schedules of a process.
 #[derive(Debug)]
 pub(crate) struct Schedules {
-    /// Where their sends and receives complete.
+    /// The queue in which their sends and receives complete.
     queue: Queue,
     places: Slab<Option<Box<Schedule>>>,
     calls: Vec<Call>,
@@ -142,7 +142,7 @@ impl Schedules {
         self.places.get(at)?.as_deref()
     }
 
-    /// The same, to be changed.
+    /// The schedule at a place, for a change.
     #[inline]
     fn get_mut(&mut self, at: u32) -> Option<&mut Schedule> {
         self.places.get_mut(at)?.as_deref_mut()
@@ -191,7 +191,7 @@ impl Process {
         Ok(among(communicator, tag))
     }
 
-    /// Lays steps down to be started again and again ([`Process::start_again`]). Returns their place.
+    /// Keeps steps that are started again and again ([`Process::start_again`]). Returns their place.
     pub(crate) fn keep_steps(&mut self, steps: Steps) -> Result<u32> {
         let communicator = self.communicator_mut(steps.communicator)?;
         let tag = communicator.kept_collectives;
@@ -207,7 +207,7 @@ impl Process {
         Ok(self.schedules.add(Schedule::new(steps, among, is_kept)))
     }
 
-    /// Starts steps among processes that are no communicator. Errors are those of the communicator of the steps.
+    /// Starts steps among processes that have no communicator. Errors are those of the communicator of the steps.
     pub(crate) fn begin_among(&mut self, steps: Steps, among: Among) -> Active {
         let communicator = steps.communicator;
         let at = self.schedules.add(Schedule::new(steps, among, false));
@@ -215,7 +215,7 @@ impl Process {
         Active::of_schedule(at, communicator)
     }
 
-    /// Starts kept steps again, whose last start must be done.
+    /// Starts kept steps again; their last start must be done.
     pub(crate) fn start_again(&mut self, at: u32) -> Result<Active> {
         let gone = || Error::new(abi::ERR_REQUEST, "the operation is over");
         let schedule = self.schedules.get_mut(at).ok_or_else(gone)?;
@@ -239,7 +239,7 @@ impl Process {
     pub(crate) fn advance_schedules(&mut self) {
         let mut taken = std::mem::take(&mut self.taken);
         let queue = self.schedules.queue;
-        // The queue is the process's own as long as it lives.
+        // The queue exists as long as the process.
         let _ = self
             .endpoint
             .test_queue(queue, usize::MAX, Duration::ZERO, &mut taken);
@@ -262,7 +262,7 @@ impl Process {
         };
         let place = schedule.pending.iter().position(|pending| *pending == op);
         let Some(place) = place else {
-            // It was cancelled when the operation failed.
+            // The operation was cancelled when its schedule failed.
             return;
         };
         schedule.pending.swap_remove(place);
@@ -285,7 +285,7 @@ impl Process {
             MpiPattern::word(peer.context + failures, schedule.tag)
         };
         let told: Vec<_> = peers.iter().map(|peer| (peer.addr, word(peer))).collect();
-        // Which rank it was, the engine's address does not say.
+        // The engine's address does not show which rank it was.
         let error = match (error, self.lost_among(&peers)) {
             (OpError::Peer { .. }, Some(lost)) => lost,
             (error, _) => Error::from(error),
@@ -295,7 +295,7 @@ impl Process {
         for (to, word) in told {
             let is_lost = self.endpoint.loss(to).is_some();
             if to != own && !is_lost {
-                // A process that cannot be notified any more notices the loss of the connection.
+                // A process that cannot be notified will notice that the connection is lost.
                 let _ = self.post_unattended(to, &[], word, NO_OWNER);
             }
         }
@@ -438,7 +438,7 @@ impl Process {
                     None
                 }
                 Some(Ok(Posted::Complete(done))) => {
-                    // Once the schedule is done, the process may compute.
+                    // Once the schedule is done, the process may compute without progress.
                     self.endpoint.flush();
                     done.result.err()
                 }
@@ -454,8 +454,8 @@ impl Process {
         }
     }
 
-    /// Waits for a schedule that is the only operation in progress, until it is done, or a function of the program is to be called. Of several
-    /// sends and receives any may fail, so that only a single one is waited for alone.
+    /// Waits for a schedule that is the only operation in progress, until it is done, or a function of the program must be called. Of several
+    /// sends and receives, any may fail; so a wait for one operation alone is used only if the schedule has a single one.
     pub(crate) fn wait_for_steps(&mut self, at: u32) -> Result<Option<Call>> {
         loop {
             if let Some(call) = self.take_call() {
@@ -480,13 +480,13 @@ impl Process {
         }
     }
 
-    /// A function of the program's that is to be called, if there is one.
+    /// The program's function that must be called, if there is one.
     #[inline]
     pub(crate) fn take_call(&mut self) -> Option<Call> {
         self.schedules.calls.pop()
     }
 
-    /// A function of the program's was called.
+    /// Continues after a function of the program was called.
     pub fn called(&mut self, call: &Call) {
         if let Some((at, schedule)) = self.schedules.find(call.key) {
             schedule.is_calling = false;

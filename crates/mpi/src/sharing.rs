@@ -1,7 +1,7 @@
-//! How the processes of a communicator that are on one host come to have the same memory.
+//! How the processes of a communicator that are on one host get shared memory.
 //!
-//! All send the first of them something; it allocates the memory, exports it to each, and tells each its region; each maps it, and they tell each
-//! other whether that has worked. Either all have it in the end, or none.
+//! All processes send the first one a message; it allocates the memory, exports it to each, and sends each its region; each maps it, and all exchange
+//! whether that has worked. In the end either all have the memory, or none.
 
 use causeway_engine::types::Addr;
 use causeway_engine::{Access, Memory, RegionDescriptor};
@@ -18,7 +18,7 @@ use crate::told::Told;
 pub struct Sharing {
     communicator: usize,
     len: usize,
-    /// Whether this process takes part in it: if one does not, none gets the memory.
+    /// Whether this process takes part: if one does not, none gets the memory.
     is_wanted: bool,
     /// This process's exports for it, and their peers.
     exported: Vec<(Addr, RegionDescriptor)>,
@@ -29,9 +29,9 @@ pub struct Sharing {
 #[derive(Debug)]
 enum Stage {
     New,
-    /// They send the first one something.
+    /// They send the first one a message.
     Met,
-    /// The first process sends the others their regions; this process's arrives here.
+    /// The first process sends the others their regions; this process's region arrives here.
     Sent(Memory),
     /// The processes exchange whether they have mapped the memory.
     Mapped(Told),
@@ -42,7 +42,7 @@ enum Stage {
 const REGION_BYTES: usize = 64;
 
 impl Sharing {
-    /// Sharing of so many bytes by all processes of a communicator, in which nothing was done yet.
+    /// Sharing of so many bytes by all processes of a communicator, before its first step.
     pub(crate) fn new(communicator: usize, len: usize, is_wanted: bool) -> Self {
         Self {
             communicator,
@@ -66,7 +66,7 @@ impl Sharing {
 }
 
 impl Process {
-    /// Takes the next step. Returns what has to be complete before the one after that; none when it is over.
+    /// Takes the next step. Returns the operation that must complete before the one after that; `None` when it is over.
     pub(crate) fn share_memory(&mut self, sharing: &mut Sharing) -> Result<Option<Active>> {
         match std::mem::replace(&mut sharing.stage, Stage::Over) {
             Stage::New => {
@@ -95,8 +95,8 @@ impl Process {
         }
     }
 
-    /// All send the first process something, which is connected with each of them then: an export holds on to a connection that is still being
-    /// made, even if the other process has made one, too, that both were to use instead.
+    /// All processes send the first one a message, so that it is connected with each: an export stays bound to a connection that is still being
+    /// made, even if the other process has made one at the same time that replaces it.
     fn meet_first(&mut self, communicator: usize) -> Result<Active> {
         let place = self.communicator(communicator)?;
         let (is_first, blocks) = (place.rank() == 0, place.size());
@@ -110,7 +110,7 @@ impl Process {
         self.begin(steps)
     }
 
-    /// The first process sends each its region of the memory, or none.
+    /// The first process sends each process its region of the memory, or none.
     fn offer_memory(&mut self, sharing: &mut Sharing) -> Result<Active> {
         let communicator = self.communicator(sharing.communicator)?;
         let (rank, members) = (communicator.rank(), communicator.group().members().to_vec());

@@ -1,9 +1,9 @@
-//! How the processes of a program meet, and how they part (MPI 5.0 chapter 11).
+//! How the processes of a program connect at its start, and disconnect at its end (MPI 5.0 chapter 11).
 //!
-//! Each process listens, publishes its addresses and its host through the launcher, and looks the others up. Connections
+//! Each process listens, publishes its addresses and its host through the launcher, and looks up those of the others. Connections
 //! are made when they are needed. Processes on one host reach each other by shared memory, others by `tcp`, with a key that
 //! rank 0 has drawn; [`METHODS`] can keep them from either. A program that was started by another one's processes then meets
-//! those ([`crate::meeting`]).
+//! these ([`crate::meeting`]).
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -23,13 +23,13 @@ use crate::launcher::Launcher;
 use crate::matching::Mpi;
 use crate::process::{Active, Process, Waited};
 
-/// What each process publishes, under `causeway-N`, with `;` between: the host, the socket for processes of the same host with the
+/// The value that each process publishes under `causeway-N`, with `;` between: the host, the socket for processes of the same host with the
 /// formats that the process speaks ([`with_formats`]), and its program's number.
 fn key_of(rank: u32) -> String {
     format!("causeway-{rank}")
 }
 
-/// What each process publishes where `tcp` is used, under `causeway-tcp-N`: its addresses, with `,` between.
+/// The value that each process publishes where `tcp` is used, under `causeway-tcp-N`: its addresses, with `,` between.
 fn tcp_key_of(rank: u32) -> String {
     format!("causeway-tcp-{rank}")
 }
@@ -38,18 +38,18 @@ fn tcp_key_of(rank: u32) -> String {
 /// send and a receive that match complete, whatever else goes on, MPI 5.0 §3.5); this one bounds what one process can have another keep to
 /// 300 MB, and each of these messages is an operation of its sender, too.
 const ANNOUNCED: u32 = 1 << 20;
-/// A process replies to its first caller when it is inside of MPI next: it may compute for long before. Its death is reported
-/// by its socket. So this says only when a host is given up that does not reply at all.
+/// A process replies to its first caller when it is next inside of MPI: it may compute for a long time before. Its death is reported
+/// by its socket. So this limit only applies to a host that does not reply at all.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
-/// What rank 0 publishes where `tcp` is used: the key by which the processes of this program know each other, in hexadecimal
-/// digits. The launcher tells it to them only. Processes that start a program publish their own key for it.
+/// The value that rank 0 publishes where `tcp` is used: the key by which the processes of this program authenticate each other, in hexadecimal
+/// digits. The launcher passes it to these processes only. Processes that start a program publish their own key for it.
 pub(crate) const SECRET: &str = "causeway-key";
 
-/// What processes that start a program publish for it: the port at which they wait for it.
+/// The value that processes publish for a program that they start: the port at which they wait for it.
 pub(crate) const PARENT: &str = "causeway-parent";
 
 impl Process {
-    /// Meets the other processes of the program, and those that have started it, if it is so.
+    /// Connects with the other processes of the program, and with those that have started it, if there are any.
     pub fn start() -> Result<Self> {
         let mut launcher = Launcher::find()?;
         let universe_size = launcher.universe_size();
@@ -72,7 +72,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Meets the processes that have started this program: they wait at a port.
+    /// Connects with the processes that have started this program: they wait at a port.
     fn meet_parents(&mut self, port: &str) -> Result<()> {
         let mut meeting = self.connect(abi::COMM_WORLD, 0, Some(port.as_bytes()))?;
         let mut went = Ok(());
@@ -85,17 +85,17 @@ impl Process {
         Ok(())
     }
 
-    /// Waits in here. No functions of the program are called.
+    /// Waits without leaving the process. No functions of the program are called.
     fn wait_here(&mut self, active: &mut Active) -> Result<()> {
         while let Waited::Call(_) = self.wait(active)? {}
         Ok(())
     }
 
-    /// Parts from the other processes: none of them needs this one any more.
+    /// Takes leave of the other processes: none of them needs this one any more.
     pub fn finish(mut self) -> Result<()> {
-        // The last call waits in here.
+        // The last call waits without leaving the process.
         self.has_threads = false;
-        // All messages that others wait for have been received by then.
+        // All messages that other processes wait for have been received by then.
         while self.buffers.has_any() {
             self.wait_for_news(|process| Ok((!process.buffers.has_any()).then_some(())))?;
         }
@@ -107,8 +107,8 @@ impl Process {
         self.launcher.finish()
     }
 
-    /// Waits for the processes of other programs that this one has communicators with to finish as well (MPI 5.0 §11.10.4). Those that
-    /// are gone are not waited for.
+    /// Waits until the processes of other programs with which this one has communicators finish as well (MPI 5.0 §11.10.4). Processes that
+    /// have ended are not waited for.
     fn part_from_strangers(&mut self) {
         let handles = Vec::from_iter(self.communicators.handles());
         let mut barriers = Vec::new();
@@ -127,13 +127,13 @@ impl Process {
             }
         }
         for mut barrier in barriers {
-            // An error means that they are gone.
+            // An error means that the processes have ended.
             let _ = self.wait_here(&mut barrier);
         }
     }
 }
 
-/// What a process knows when it has met the others.
+/// The state of a process when it has connected with the others.
 struct Met {
     endpoint: Endpoint<Mpi>,
     peers: Vec<Peer>,
@@ -142,7 +142,7 @@ struct Met {
     contacts: Contacts,
 }
 
-/// The only process of its program: there are no others to meet, and messages to oneself need no address of the network.
+/// The state of the only process of a program: it has no others to connect with, and messages to itself need no network address.
 fn alone(methods: Methods) -> Result<Met> {
     let mut endpoint = Endpoint::new(config())?;
     let peer = look_up(&mut endpoint, "rank 0", "self://here")?;
@@ -163,7 +163,7 @@ fn alone(methods: Methods) -> Result<Met> {
     })
 }
 
-/// What a process has published.
+/// The value that a process has published.
 #[derive(Debug, PartialEq, Eq)]
 struct Published {
     host: String,
@@ -201,8 +201,8 @@ fn read_published(rank: u32, text: &str) -> Result<Published> {
     })
 }
 
-/// Settings of an endpoint. A program may start many sends before any process receives, and then do operations that need other messages:
-/// these must not wait behind those that have no receive yet.
+/// The settings of an endpoint. A program may start many sends before any process receives, and then do operations that need other messages:
+/// these must not wait behind messages that have no receive yet.
 fn config() -> Config {
     Config {
         announced_limit: ANNOUNCED,
@@ -230,7 +230,7 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
         formats: contacts::spoken()?,
         ..Contact::default()
     };
-    // That of rank 0 counts.
+    // The value of rank 0 counts.
     let world = contacts::number()?;
     let text = Published::of(&own, world).to_text();
     launcher.put(&key_of(rank), &text)?;
@@ -256,7 +256,7 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
             let text = format!("there are several hosts, and {METHODS} does not allow tcp");
             return Err(Error::new(abi::ERR_OTHER, text));
         }
-        // No process has called yet: all see that there are several hosts, and meet once more.
+        // No process has called yet: all processes see that there are several hosts, and exchange addresses once more.
         let network = |host: &str| Vec::from_iter(host.split('/').take(2).map(str::to_owned));
         let is_one = published
             .iter()
@@ -291,14 +291,14 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
     })
 }
 
-/// The key that all processes of the program have.
+/// The key that all processes of the program use.
 pub(crate) fn common_key(launcher: &mut Launcher) -> Result<Secret> {
     let text = launcher.get(0, SECRET)?;
     Secret::of_digits(&text).ok_or_else(|| strange(0, &text))
 }
 
-/// Listens by `tcp`; returns the addresses, with commas between. Where all who call are in one network, that of this machine itself
-/// will do, and so it has to without a key.
+/// Listens by `tcp`; returns the addresses, with commas between. If all callers are in this host's network, the loopback address
+/// suffices; without a key, no other is used.
 pub(crate) fn listen_by_tcp(
     endpoint: &mut Endpoint<Mpi>,
     key: Option<Secret>,
@@ -323,7 +323,7 @@ pub(crate) fn listen_by_tcp(
     })?;
     let hosts = match at.is_loopback() {
         true => Ok(vec![at.into()]),
-        // Of other versions the endpoint has no port.
+        // The endpoint has no port for addresses of other IP versions.
         false => {
             net::own_addresses().map(|all| Vec::from_iter(all.into_iter().filter(IpAddr::is_ipv4)))
         }

@@ -1,4 +1,4 @@
-//! What a process does in a collective operation, step by step, as it is put together before it is started.
+//! The steps of a process in a collective operation, put together before the operation is started.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use crate::checking::Described;
 use crate::error::Result;
 use crate::operation::Combine;
 
-/// One thing to do.
+/// One step.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     /// Sends memory to a place among [`crate::communicator::Communicator`]'s `everyone`.
     Send { to: u32, from: Memory },
-    /// Receives as much as there is memory.
+    /// Receives as many bytes as the memory has.
     Receive { from: u32, into: Memory },
     /// Copies.
     Copy { from: Memory, into: Memory },
-    /// Puts data together that the program has in several pieces.
+    /// Packs the program's data into one piece.
     Pack(Arc<(OwnedBuffer, Memory)>),
-    /// Puts data where the program wants them.
+    /// Unpacks data into the program's memory.
     Unpack(Arc<(Memory, OwnedBuffer)>),
     /// Combines elements: `into = from op into`.
     Combine {
@@ -29,7 +29,7 @@ pub(crate) enum Step {
         into: Memory,
         count: u64,
     },
-    /// Compares what all processes have said of their calls.
+    /// Compares the descriptions that all processes have sent of their calls.
     Compare(Arc<crate::checking::Comparison>),
     /// Waits for everything before.
     Fence,
@@ -42,13 +42,13 @@ pub struct Steps {
     pub(crate) list: Vec<Step>,
     /// Steps to be done at the end.
     last: Vec<Step>,
-    /// Where rank 0 of the processes that are spoken of is among everyone, and how many those are.
+    /// Rotation of ranks: the place of rank 0 among everyone, and the number of the processes that take part.
     rotation: (u32, u32),
     pub(crate) described: Described,
 }
 
 impl Steps {
-    /// None yet, for an operation on a communicator.
+    /// No steps yet, for an operation on a communicator.
     pub(crate) fn on(communicator: usize) -> Self {
         Self {
             communicator,
@@ -134,7 +134,7 @@ impl Steps {
         self.list
     }
 
-    /// Says what the program has called, for errors and for the checking mode.
+    /// Sets the name of the program's call, for errors and for the checking mode.
     #[must_use]
     pub fn called(mut self, name: &'static str) -> Self {
         self.described.name = name;

@@ -2,11 +2,11 @@
 
 use causeway_engine::Memory;
 
-/// Values of one process for the others: its number of the new communicator, and two more.
+/// The values of one process: its number of the new communicator, and two of the caller's.
 pub(crate) const WORDS: usize = 3;
 pub(crate) const BYTES: usize = WORDS * 8;
 
-/// Numbers, as they lie in memory.
+/// The bytes of numbers in this host's order.
 pub(crate) fn bytes_of(numbers: &[i64]) -> Vec<u8> {
     numbers.iter().flat_map(|one| one.to_ne_bytes()).collect()
 }
@@ -17,9 +17,9 @@ pub struct Told {
     pub(crate) communicator: usize,
     /// This process's number of the new communicator.
     pub(crate) number: u32,
-    /// The words of each, in the order of the communicator's `everyone`.
+    /// The words of each process, in the order of the communicator's `everyone`.
     pub(crate) memory: Memory,
-    /// The new communicator, if there is one already.
+    /// The handle of the new communicator, if it exists already.
     pub(crate) new: usize,
 }
 
@@ -37,7 +37,7 @@ impl Told {
         .collect()
     }
 
-    /// The communicator that is being made.
+    /// The handle of the communicator that is being made.
     pub fn new_handle(&self) -> usize {
         self.new
     }

@@ -38,13 +38,13 @@ pub enum Measure {
 /// A variable as tools see it.
 #[derive(Debug)]
 pub struct Variable<T: 'static> {
-    /// Which.
+    /// The setting or measure that it shows.
     pub what: T,
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its description.
     pub description: &'static str,
-    /// For those that are measured: `MPI_T_PVAR_CLASS_*`.
+    /// `MPI_T_PVAR_CLASS_*`, for measures.
     pub class: i32,
 }
 
@@ -90,7 +90,7 @@ pub const SETTINGS: &[Variable<Setting>] = &[
     setting(
         Setting::StallAfter,
         "causeway_stall_after_s",
-        "Time without progress after which an operation is told in the log, seconds; 0 for never",
+        "Time without progress after which an operation is reported in the log, seconds; 0 for never",
     ),
     setting(
         Setting::FileBuffer,
@@ -99,7 +99,7 @@ pub const SETTINGS: &[Variable<Setting>] = &[
     ),
 ];
 
-/// All that is measured, from `MPI_Init` on.
+/// All measures, counted from `MPI_Init` on.
 pub const MEASURES: &[Variable<Measure>] = &[
     measure(
         Measure::MessagesSent,
@@ -145,12 +145,12 @@ pub const MEASURES: &[Variable<Measure>] = &[
     ),
 ];
 
-/// A category: what belongs together.
+/// A category of variables.
 #[derive(Debug)]
 pub struct Category {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its description.
     pub description: &'static str,
     /// Indices of its settings.
     pub settings: &'static [i32],

@@ -1,12 +1,12 @@
-//! Agents: a process of root's that holds the keys of a node makes handshakes for the node's users, who hold none.
+//! Agents: a process of root's that holds the keys of a node makes handshakes for the node's users, who hold no keys.
 //!
-//! [`Agent`] is what a process without keys knows: where to ask. `tcp` then asks during its handshake, over a `Line`, and uses the connection by
-//! itself afterwards: nothing that travels goes through the agent. [`Speaker`] is the agent's part of one handshake: pure, requests in,
+//! [`Agent`] tells a process without keys where its agent listens. `tcp` calls the agent during its handshake, over a `Line`, and uses the
+//! connection by itself afterwards: no message passes through the agent. [`Speaker`] is the agent's part of one handshake: pure, requests in,
 //! replies out. Its caller has asked the kernel which user is at the other end ([`causeway_sys::socket::RecordSocket::peer`]).
 //!
-//! What that user's process gets are the two keys of one connection, at whose other end the server knows, from inside the handshake, that it
-//! speaks for this user and no other. It can alter none of that: it holds neither the cluster's key nor the node's, and both hellos are the
-//! handshake's prologue. The agent is the caller in all handshakes, so that nobody poses as a server with its help.
+//! The user's process gets the two keys of one connection. Inside the handshake the server at its other end has learnt that the connection
+//! speaks for this user and no other. The process can alter none of that: it holds neither the cluster's key nor the node's, and both hellos are
+//! the handshake's prologue. The agent is the initiator of all handshakes, so that no process can pose as a server with its help.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,12 +32,12 @@ use crate::tcp::handshake::{Role, keyed};
 pub struct Agent {
     /// The Unix socket at which it listens.
     pub socket: PathBuf,
-    /// Whether it proves which node it belongs to, and demands the same of servers.
+    /// Whether it proves its node's identity, and demands the same of servers.
     pub nodes: bool,
 }
 
 impl Agent {
-    /// What it means that it does not reply.
+    /// The error when the agent has not replied in time.
     pub(crate) fn silent(&self, within_ms: u64) -> PeerError {
         PeerError::Broken(format!(
             "this node's agent ({}) has not replied within {within_ms} ms: look into its log, or start it again with `causeway fs agent`",
@@ -51,7 +51,7 @@ impl Agent {
 pub(crate) struct Line(RecordSocket);
 
 impl Line {
-    /// Calls the agent that listens there, if it is one of root's, or of this process's own user.
+    /// Calls the agent that listens at this path, if that process is root's or this process's own user's.
     pub(crate) fn connect(path: &Path) -> Result<Self, PeerError> {
         let socket = RecordSocket::connect(path).map_err(|error| out_of_reach(path, &error))?;
         let agent = socket.peer().map_err(|error| lost(path, &error))?;
@@ -103,7 +103,7 @@ impl Line {
         }
     }
 
-    /// What tells when a reply has come.
+    /// The socket; it is readable when a reply has come.
     pub(crate) fn socket(&self) -> &RecordSocket {
         &self.0
     }
@@ -115,7 +115,7 @@ fn out_of_reach(path: &Path, error: &io::Error) -> PeerError {
         io::ErrorKind::WouldBlock => PeerError::Full(format!(
             "this node's agent ({path}) has more callers than it can take in"
         )),
-        // It may be about to start again: calls are repeated for as long as servers that are gone are called.
+        // The agent may be about to start again. Callers repeat this call for as long as one of a server that is down.
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => PeerError::Refused(format!(
             "this process may not read the key, and the node's agent, which would speak for it, is not there ({path}: {error}): start \
                  it as root with `causeway fs agent`"
@@ -139,12 +139,12 @@ fn lost(path: &Path, error: &io::Error) -> PeerError {
     }
 }
 
-/// What an agent holds.
+/// The keys and certificates that an agent uses.
 #[derive(Debug, Clone)]
 pub struct Credentials {
     /// The cluster's key.
     pub key: Secret,
-    /// What is known of nodes, if they prove which they are.
+    /// The node's certificate and rules, if nodes prove their identity.
     pub nodes: Option<Nodes>,
 }
 
@@ -162,7 +162,7 @@ enum State {
 }
 
 impl Speaker {
-    /// For a connection that speaks for this user.
+    /// The agent's part for a connection that speaks for this user.
     pub fn new(user: User) -> Self {
         Self {
             user,
@@ -170,17 +170,17 @@ impl Speaker {
         }
     }
 
-    /// Whom it speaks for.
+    /// The user for whom the connection speaks.
     pub fn user(&self) -> &User {
         &self.user
     }
 
-    /// Whether nothing more is to be asked.
+    /// Whether no further request is accepted.
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
 
-    /// Takes a request, from a process that may be hostile.
+    /// Handles a request from a process that may be hostile.
     pub fn on_request(&mut self, credentials: &Credentials, request: &Request) -> Reply {
         let replied = match (std::mem::replace(&mut self.state, State::Over), request) {
             (State::New, Request::Open(open)) => self.open(credentials, open),
@@ -195,14 +195,14 @@ impl Speaker {
         if FORMATS.common(open.formats).is_none() {
             return Err(FORMATS.mismatch(open.formats, "the agent"));
         }
-        let hello = |bytes, whose: &str| {
-            Hello::decode(bytes).map_err(|error| format!("{whose} hello: {error}"))
+        let hello = |bytes, sender: &str| {
+            Hello::decode(bytes).map_err(|error| format!("{sender} hello: {error}"))
         };
         let ours = hello(&open.ours, "the process's own")?;
         let theirs = hello(&open.theirs, "the server's")?;
-        // Older formats have no place for the user: a server would take the connection for one that speaks for all.
+        // Older formats have no field for the user: a server would take the connection for one that speaks for all users.
         let format = ours.formats.common(theirs.formats);
-        // In a newer one, the user may have another place than where this build puts it.
+        // In a newer format, the user's field may be in another place than where this build writes it.
         if format.is_some_and(|format| !TCP_FORMATS.has(format)) {
             return Err(format!(
                 "the process speaks {} of the TCP method, and the agent {TCP_FORMATS}: upgrade the agent",
@@ -244,8 +244,8 @@ impl Speaker {
                 let noise = keyed(Role::Initiator, fast_aes, key, &prologue);
                 let mut noise = noise.map_err(broken_noise)?;
                 let mut message = vec![0; MAX_STEP_PAYLOAD];
-                let said = self.user.to_bytes();
-                let len = noise.write_message(&said, &mut message);
+                let payload = self.user.to_bytes();
+                let len = noise.write_message(&payload, &mut message);
                 message.truncate(len.map_err(broken_noise)?);
                 self.state = State::Keyed(Box::new(noise));
                 message
@@ -255,16 +255,16 @@ impl Speaker {
     }
 }
 
-/// The server's step, with the cluster's key alone.
+/// Finishes a handshake with the server's message, where nodes do not prove their identity.
 fn finish_keyed(mut noise: Box<snow::HandshakeState>, message: &[u8]) -> Result<Reply, String> {
-    let mut said = [0; MAX_STEP_PAYLOAD];
-    if noise.read_message(message, &mut said).is_err() || !noise.is_handshake_finished() {
+    let mut payload = [0; MAX_STEP_PAYLOAD];
+    if noise.read_message(message, &mut payload).is_err() || !noise.is_handshake_finished() {
         return Err(WRONG_KEY.to_owned());
     }
     Ok(done(Vec::new(), &mut noise, None))
 }
 
-/// The server's step, with nodes.
+/// Finishes a handshake with the server's message, where nodes prove their identity.
 fn finish_nodes(mut exchange: Exchange, message: &[u8]) -> Result<Reply, String> {
     exchange.read(message).map_err(|failed| match failed {
         Failed::WrongKey => WRONG_KEY.to_owned(),

@@ -1,18 +1,18 @@
 //! `causeway fs agent`: speaks for the users of its node, who hold no keys.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use causeway_command::failure::{Doing as _, Failure, Outcome};
 use causeway_command::output::Output;
 use causeway_command::remote::load;
-use causeway_fs::agent::{Agent, AgentError, AgentHandle};
+use causeway_fs::agent::{Agent, AgentError};
 use clap::Args;
 use serde_json::json;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
 
+use super::control::obey;
 use super::detached;
 use super::session::find;
 
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
-    // From the start: one that comes before the agent is ready is obeyed when it is.
+    // SIGHUP is caught from the start: one that comes before the agent is ready is handled when it is.
     let signals = Signals::new([SIGHUP]).doing(|| "catching SIGHUP".to_owned())?;
     let file = find(arguments.config.as_deref())?;
     let output = Output::new(arguments.json);
@@ -93,31 +93,5 @@ fn detach(file: &Path, output: &Output) -> Outcome {
         socket.display()
     ));
     output.object(&json!({ "socket": socket, "pid": pid }));
-    Ok(())
-}
-
-/// SIGHUP has the agent read its node's files again; SIGTERM and Ctrl-C end it.
-fn obey(mut signals: Signals, mut handle: AgentHandle) -> std::io::Result<()> {
-    for ends in [SIGINT, SIGTERM] {
-        signals.add_signal(ends)?;
-    }
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            for signal in signals.forever() {
-                if signal != SIGHUP {
-                    handle.stop();
-                    continue;
-                }
-                match handle.reload() {
-                    // Nothing depends on its being read.
-                    Ok(()) => drop(writeln!(
-                        std::io::stdout(),
-                        "what is known of nodes was read again"
-                    )),
-                    Err(error) => tracing::error!(%error, "SIGHUP: nothing is changed"),
-                }
-            }
-        })?;
     Ok(())
 }

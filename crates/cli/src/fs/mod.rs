@@ -23,6 +23,7 @@ pub(crate) mod tree;
 
 mod cat;
 mod change;
+mod control;
 mod cp;
 mod detached;
 mod dev;

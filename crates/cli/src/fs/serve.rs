@@ -1,17 +1,16 @@
 //! `causeway fs serve`: one server of a file system.
 
-use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::PathBuf;
 
 use causeway_command::failure::{Doing as _, Failure, Outcome};
 use causeway_command::remote::load;
 use causeway_fs::config::{Configuration, ServerEntry};
-use causeway_fs::server::Handles;
 use clap::Args;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
 
+use super::control::obey;
 use super::session::{find, find_server, server_names};
 
 /// Run one server of a file system, until SIGTERM or Ctrl-C
@@ -48,7 +47,7 @@ pub(crate) struct Arguments {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
-    // From the start: one that comes before the server is ready is obeyed when it is.
+    // SIGHUP is caught from the start: one that comes before the server is ready is handled when it is.
     let signals = Signals::new([SIGHUP]).doing(|| "catching SIGHUP".to_owned())?;
     let file = find(arguments.config.as_deref())?;
     let configuration = load(&file)?;
@@ -79,37 +78,6 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         causeway_watch::log::print_recent();
         failed("serving", error)
     })
-}
-
-/// Where nodes prove which they are, SIGHUP has the server read again which there are. Elsewhere it does nothing.
-fn obey(mut signals: Signals, handles: Handles) -> std::io::Result<()> {
-    let Handles { stop, reload } = handles;
-    for ends in [SIGINT, SIGTERM] {
-        signals.add_signal(ends)?;
-    }
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            for signal in signals.forever() {
-                if signal != SIGHUP {
-                    stop.stop();
-                    continue;
-                }
-                let Some(reload) = &reload else {
-                    tracing::warn!("SIGHUP: without `[nodes]` there is nothing to read again");
-                    continue;
-                };
-                match reload.reload() {
-                    // Nothing depends on its being read.
-                    Ok(()) => drop(writeln!(
-                        std::io::stdout(),
-                        "causeway: what is known of nodes was read again"
-                    )),
-                    Err(error) => tracing::error!(%error, "SIGHUP: nothing is changed"),
-                }
-            }
-        })?;
-    Ok(())
 }
 
 /// The server whose TCP address belongs to this host.

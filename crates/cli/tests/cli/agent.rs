@@ -1,4 +1,4 @@
-//! Users who may not read the keys, and the agent of their node: real servers, a real agent, and programs of two users. Only root can be
+//! Users who may not read the keys, and the agent of their node: real servers, a real agent, and programs of two users. Only root can act as
 //! several users; without that the tests are left out.
 
 use std::io::Read as _;
@@ -18,7 +18,7 @@ struct Stand {
 }
 
 impl Stand {
-    /// With a directory `/open` in the file system that is everybody's, and an agent that listens.
+    /// Starts a cluster with a directory `/open` in which all users may write, and an agent that listens.
     fn start() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("left out: only root can be several users");
@@ -66,12 +66,12 @@ impl Stand {
         self.cluster.path(&format!("home-{user}"))
     }
 
-    /// `causeway fs ARGUMENTS…` of root's on the node, who may read the keys.
+    /// Runs `causeway fs ARGUMENTS…` on the node as root, who may read the keys.
     fn root(&self, arguments: &[&str]) -> Run {
         self.cluster.fs("laptop.toml", arguments)
     }
 
-    /// The same of a user's, who may not.
+    /// The same as a user, who may not read the keys.
     fn user(&self, user: u32, arguments: &[&str]) -> Run {
         let all = [&["fs"], arguments].concat();
         Run::new(&self.home(user), &all)
@@ -108,7 +108,7 @@ fn users_without_keys_use_the_file_system_through_their_nodes_agent() {
     stand.user(USER, &["get", "/open/shut", "back"]).ok();
     let back = stand.home(USER).join("back");
     assert_eq!(std::fs::read_to_string(back).unwrap(), "the user's");
-    // Another user has what permissions allow.
+    // Another user may do what permissions allow.
     assert_eq!(
         stand.user(OTHER, &["cat", "/open/mine"]).ok(),
         b"the user's"
@@ -116,14 +116,14 @@ fn users_without_keys_use_the_file_system_through_their_nodes_agent() {
     let said = stand.user(OTHER, &["cat", "/open/shut"]).fails(1);
     assert!(said.contains("permission denied"), "{said}");
     stand.user(OTHER, &["rm", "/open/mine"]).fails(1);
-    // Shared memory is not a way around it.
+    // Shared memory does not circumvent the permissions.
     let said = stand.user(USER, &["ls", "--via", "shm", "/open"]).fails(1);
     assert!(said.contains("over tcp alone"), "{said}");
-    // What operators do is theirs.
+    // Operators' commands are refused to users.
     let said = stand.user(USER, &["servers", "add", "io1"]).fails(1);
     assert!(said.contains("operators"), "{said}");
 
-    // A program that has its connections goes on when the agent is killed; there are no new ones.
+    // A program that has its connections goes on when the agent is killed; new connections are refused.
     std::fs::write(stand.cluster.path("large"), large()).unwrap();
     stand.root(&["put", "large", "/open/large"]).ok();
     let mut reading = stand.user(USER, &["cat", "/open/large"]).start();
@@ -152,11 +152,11 @@ fn users_without_keys_use_the_file_system_through_their_nodes_agent() {
         said.contains("start it as root with `causeway fs agent`"),
         "{said}"
     );
-    // Its socket is still there, and it starts all the same.
+    // The socket of the killed agent is still there, and a new agent starts nevertheless.
     stand.start_agent();
     stand.user(USER, &["ls", "/open"]).ok();
 
-    // The node is revoked: it speaks for nobody any more.
+    // The node's certificate is revoked: its agent cannot speak for any user any more.
     stand.cluster.node(&["revoke", "laptop"]).ok();
     stand.cluster.reload();
     let said = stand.user(USER, &["ls", "/open"]).fails(1);
@@ -179,14 +179,14 @@ fn a_node_speaks_for_the_users_of_its_rule_alone() {
     stand.user(OTHER, &["ls", "/open"]).ok();
     stand.cluster.reload();
     stand.user(USER, &["ls", "/open"]).ok();
-    // By the agent's word or with the key.
+    // This holds for calls through the agent and for calls with the key.
     let said = stand.user(OTHER, &["ls", "/open"]).fails(1);
     for part in ["node laptop", &format!("user {OTHER}"), &USER.to_string()] {
         assert!(said.contains(part), "{said}");
     }
     let said = stand.root(&["ls", "/open"]).fails(1);
     assert!(said.contains("may not speak for user 0"), "{said}");
-    // An agent that is told to end does so, and takes its socket with it.
+    // An agent that gets SIGTERM ends, and removes its socket.
     let socket = stand.cluster.path("run/agent.sock");
     assert!(socket.exists());
     let mut agent = stand.agent.take().unwrap();

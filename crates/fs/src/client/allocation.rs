@@ -1,4 +1,4 @@
-//! Making holes in files, reserving room, and finding where holes begin and end.
+//! Punching holes into files, reserving room, and finding where holes begin and end.
 //!
 //! A part of a file is one part of each of its datafiles. Servers make holes in steps of bounded length, all servers at once.
 
@@ -19,11 +19,11 @@ use crate::distribution::MAX_FILE_BYTES;
 /// The operation on a part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Allocation {
-    /// Reserve room, so that writing there does not fail for want of it. Content stays.
+    /// Reserve room, so that writes there do not fail because the disk is full. The content stays.
     Reserve,
-    /// Make a hole, whose room the servers get back. The size stays.
+    /// Punch a hole; the servers' disks get its room back. The size stays.
     Punch,
-    /// The part reads as zeros, and has room reserved.
+    /// Have the part read as zeros, with room reserved.
     Zero,
 }
 
@@ -72,7 +72,7 @@ impl Client {
     /// Makes a hole of a part of a file, zeros it or reserves room for it. The file gets as large as the part reaches, unless
     /// `keep_size` is set or a hole is made: that leaves the size as it is.
     ///
-    /// Fails with `ENOSPC` if a server's disk is full; then some of the room may have been reserved. Room behind the end
+    /// Fails with `ENOSPC` if a server's disk is full; then some of the room may have been reserved. Reserved room behind the end
     /// is given back when a hole is made there, or the file is removed.
     pub fn allocate_part(
         &mut self,
@@ -117,8 +117,8 @@ impl Client {
         Ok(())
     }
 
-    /// Makes a file at least as large as `size`, and reserves no room. It never cuts what others write meanwhile. Servers of all
-    /// formats can do it: it is what follows a write that ends there.
+    /// Makes a file at least as large as `size`, and reserves no room. It never cuts off bytes that other clients write meanwhile. Servers of all
+    /// formats support it: the same operation follows a write that ends there.
     pub fn grow(&mut self, file: &mut File, size: u64) -> Result<(), Error> {
         self.try_grow(file, size)
             .map_err(|error| error.during("grow", &object_name(file.node.object)))
@@ -135,7 +135,7 @@ impl Client {
         for _ in 0..FORM_CHANGES {
             let is_done = match self.form(file)? {
                 Form::Striped(distribution) => self.punch(file, &distribution, part)?,
-                // Only the file's server knows its present length: zeros written to a content that has become shorter would make it longer.
+                // Only the metadata server has the file's present length: zeros written to a content that has become shorter would make it longer.
                 Form::Stuffed { .. } => {
                     self.unstuff(file)?;
                     false
@@ -188,14 +188,14 @@ impl Client {
         Ok(true)
     }
 
-    /// Tells the metadata server that datafiles have changed, which sets the file's times; the bytes that are stored of the file may
-    /// be more or fewer than its size afterwards. If the file was removed meanwhile, the datafiles that the request has made are removed again.
+    /// Tells the metadata server that datafiles have changed, which sets the file's times; the file may have more or fewer stored bytes
+    /// than its size afterwards. If the file was removed meanwhile, the datafiles that the request has made are removed again.
     fn tell_of_change(&mut self, file: &mut File) -> Result<(), CallError> {
         file.update_node(self.mutate(reaches(file, 0, NOT_KNOWN)).and_then(node)?)?;
         Ok(())
     }
 
-    /// A request to the server of each part.
+    /// Makes a request to the server of each part.
     fn calls_for(
         &mut self,
         distribution: &Distribution,
@@ -313,7 +313,7 @@ impl Client {
                     _ => hole = hole.min(striping.file_offset(position, start)),
                 }
             }
-            // Holes behind the first one do not matter.
+            // Only the first hole of each datafile matters.
             rest.retain(|&(position, start, end)| {
                 start < end && striping.file_offset(position, start) < hole
             });
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(of(3), Some((Allocation::Punch, true)));
         assert_eq!(of(0x10), Some((Allocation::Zero, false)));
         assert_eq!(of(0x11), Some((Allocation::Zero, true)));
-        // Collapsing, inserting, unsharing, both at once, a hole that would change the size, and what there is not.
+        // Collapsing, inserting, unsharing, two operations at once, a hole that would change the size, and flags that do not exist.
         for refused in [0x08, 0x20, 0x40, 0x13, 2, 1 << 20, -1] {
             assert_eq!(of(refused), None);
         }

@@ -1,10 +1,10 @@
-//! Writing behind the end of a file, wherever other clients move that: what is appended by one call lies in one piece, and
-//! overlaps nothing that others append.
+//! Writing behind the end of a file, wherever other clients move that: the bytes of one call are contiguous, and
+//! overlap nothing that other clients append.
 //!
-//! The metadata server appends to small files itself. To a striped one, one client at a time appends: the metadata server
-//! gives it the turn and tells it the end, the client writes there, and ends its turn with the new size, which makes what it
-//! has written a part of the file. A client that takes too long loses its turn, and begins again. On which connections it
-//! writes is the matter of `turn`.
+//! The metadata server itself appends to small files. To a striped file, one client at a time appends: the metadata server
+//! gives it the turn and the offset of the end, the client writes there, and ends its turn with the new size, which makes the bytes that it
+//! has written a part of the file. A client that takes too long loses its turn, and begins again. The module `turn` chooses the connections
+//! for these writes.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ impl Client {
     /// byte behind the last one written.
     pub fn append_list(&mut self, file: &mut File, memory: &[Memory]) -> Result<u64, Error> {
         let mut end = file.node.attributes.size;
-        // Where it lies is found out at each round.
+        // The offset is found in each round.
         let regions = [Region {
             offset: 0,
             len: memory.iter().map(|fragment| fragment.len() as u64).sum(),
@@ -95,7 +95,7 @@ impl Client {
         }
     }
 
-    /// Appends beside the metadata. Returns nothing if the file has outgrown that place, which `file` then shows.
+    /// Appends to a file whose content is beside the metadata. Returns `None` if the content was moved to datafiles, which `file` then shows.
     fn append_stuffed(
         &mut self,
         file: &mut File,
@@ -131,7 +131,7 @@ impl Client {
         }
     }
 
-    /// Appends in turn. Returns nothing if the turn was lost, or the file was truncated meanwhile.
+    /// Appends to a striped file in a turn. Returns `None` if the turn was lost, or the file was truncated meanwhile.
     fn append_striped(
         &mut self,
         file: &mut File,
@@ -160,7 +160,7 @@ impl Client {
         let appended = self.write_in_turn(file, &held, memory, len);
         match &appended {
             Ok(Some(_)) => return appended,
-            // It is taken away, or its server replies to nothing.
+            // The server has taken the turn away, or does not reply.
             Err(error) if error.errno == Errno::ETIMEDOUT => return appended,
             Ok(None) | Err(_) => {}
         }

@@ -13,7 +13,7 @@ pub(crate) struct Call {
     pub body: Body,
     /// Session slot of a mutation.
     pub(super) slot: Option<u16>,
-    /// For whom the file is opened that it finds or makes.
+    /// The program and handle for which the request opens the file that it finds or makes.
     pub(super) opening: Option<Opening>,
     /// What it reads is to be cached.
     pub(super) asks_lease: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Call {
 /// The content of a request.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// An operation that carries everything in its message.
+    /// An operation whose arguments all travel in its message.
     Plain(Operation),
     /// A read or write of a datafile with memory that must be exported first.
     Data(IoKind, Piece),
@@ -65,7 +65,7 @@ impl Call {
         }
     }
 
-    /// Whether repeating it would undo what others have written since.
+    /// Whether a repetition would overwrite bytes that other clients have written since.
     pub(super) fn is_write(&self) -> bool {
         matches!(
             self.body,

@@ -1,4 +1,4 @@
-//! Why calls fail, and which replies fit them.
+//! Errors of calls, and checks that replies fit their requests.
 
 use std::collections::HashSet;
 
@@ -6,19 +6,19 @@ use causeway_wire::fs::{Errno, ObjectId, ReplyBody};
 
 use crate::Error;
 
-/// Why a call failed, without the operation and its subject.
+/// The reason why a call failed, without the operation and its subject.
 #[derive(Debug, Clone)]
 pub(crate) struct CallError {
     /// The error number.
     pub errno: Errno,
-    /// A description; may be empty where the number says enough.
+    /// A description; may be empty where the error number suffices.
     pub message: String,
     /// The server concerned, as text.
     pub server: Option<String>,
 }
 
 impl CallError {
-    /// A failure that no server is to blame for.
+    /// A failure that is not a server's fault.
     pub(crate) fn local(errno: Errno, message: impl Into<String>) -> Self {
         Self {
             errno,
@@ -123,7 +123,7 @@ pub(crate) fn unexpected_reply(reply: &ReplyBody) -> CallError {
     )
 }
 
-/// An object's name in errors about requests that do not know its path.
+/// An object's name in errors of requests that do not have its path.
 pub(crate) fn object_name(object: ObjectId) -> Vec<u8> {
     format!("object {}", object.0).into_bytes()
 }

@@ -1,8 +1,8 @@
-//! The capabilities that a client has, and how it comes to them.
+//! The capabilities that a client has, and the requests by which it gets them.
 //!
-//! The metadata server sends one with each node of a file that has datafiles, so opening a file needs no further request. A call
-//! to an I/O server for which none is there, or only one that has used up most of its lifetime, asks for the node once more before
-//! it is sent: that is one request for each file and lifetime. One that the I/O server says has ended is asked for anew, and the call
+//! The metadata server sends a capability with each node of a file that has datafiles, so opening a file needs no further request. If a call
+//! to an I/O server has no capability, or only one that has used up most of its lifetime, the client requests the node once more before it sends
+//! the call: that is one request for each file and lifetime. A capability that the I/O server refuses as ended is requested anew, and the call
 //! repeated.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use super::rpc::Rpc;
 use super::transfer::IoKind;
 use crate::capability_key::Signer;
 
-/// The part of a call's time that is spent on a capability which is good for a while longer.
+/// The part of a call's time that may be spent on renewing a capability that is still good for a while.
 const EARLY_PART: u32 = 8;
 
 /// The object and the rights that a request needs.
@@ -32,7 +32,7 @@ fn needs(call: &Call) -> Option<(ObjectId, Rights)> {
     }
 }
 
-/// Whether a metadata server that gives capabilities gives one with this reply.
+/// Whether a metadata server that gives out capabilities sends one with this reply.
 fn comes_with_one(reply: &ReplyBody) -> bool {
     match reply {
         ReplyBody::Node(node) => matches!(node.body, NodeBody::Striped { .. }),
@@ -41,12 +41,12 @@ fn comes_with_one(reply: &ReplyBody) -> bool {
 }
 
 impl Rpc {
-    /// Makes the capabilities that it needs from now on, as a metadata server's own client.
+    /// Makes the capabilities that it needs itself from now on, as a metadata server's own client.
     pub(super) fn act_as_server(&mut self, signer: Signer) {
         self.capabilities.signer = Some(signer);
     }
 
-    /// The capability to send with a call's operation, if it needs one and one is there.
+    /// The capability to send with a call's operation, if the operation needs one and the client has it.
     pub(super) fn capability_for(
         &self,
         pending: &PendingCall,
@@ -59,7 +59,7 @@ impl Rpc {
         }
     }
 
-    /// Gives the calls the capabilities that they need, and asks for those that it lacks. A call for which none is given ends with the
+    /// Gives the calls the capabilities that they need, and requests those that are missing. A call for which none is given ends with the
     /// metadata server's reason.
     pub(super) fn authorize_all(
         &mut self,
@@ -77,7 +77,7 @@ impl Rpc {
         }
     }
 
-    /// Gives the calls the capabilities that it has. Returns whether one of them lacks one that is good for a while longer.
+    /// Gives the calls the capabilities that the client has. Returns whether one of the calls lacks a capability that is good for a while longer.
     fn hand_out(&self, pending_calls: &mut [PendingCall], now: Instant) -> bool {
         let uid = self.caller().uid;
         let mut lacks_some = false;
@@ -96,10 +96,10 @@ impl Rpc {
         lacks_some
     }
 
-    /// For what the metadata server is to be asked, and whether there is nothing for it that is worth anything.
+    /// The objects whose capabilities must be requested; each with whether the client has none that is good for it.
     fn wanted(&self, pending_calls: &[PendingCall], now: Instant) -> Vec<(ObjectId, bool)> {
         let uid = self.caller().uid;
-        // What is good for a while longer is not worth waiting for a metadata server that is down.
+        // A capability that is good for a while longer is not worth waiting for a metadata server that is down.
         let metadata = self.links.get(self.metadata).and_then(|link| link.addr);
         let is_connected = metadata.is_some_and(|addr| self.bmi.connection(addr).is_some());
         let mut wanted: HashMap<ObjectId, bool> = HashMap::new();
@@ -122,7 +122,7 @@ impl Rpc {
     ) {
         let uid = self.caller().uid;
         let were_not_given = self.capabilities.were_not_given();
-        // A metadata server that does not reply must not take the time of calls that could be made all the same.
+        // A metadata server that does not reply must not use up the time of calls that could be made without it.
         let is_early = were_not_given || wanted.iter().all(|(_, is_void)| !is_void);
         let deadline = match is_early {
             true => deadline.min(now + self.timeout / EARLY_PART),
@@ -133,7 +133,7 @@ impl Rpc {
             Err(_) if were_not_given => return self.capabilities.go_on_without(now),
             Err(error) => return self.fail_unauthorized(pending_calls, wanted, &error),
         };
-        // One of a build without capabilities gives none, and I/O servers decide what that means.
+        // A metadata server of a build without capabilities gives none; I/O servers decide how to treat that.
         if self.formats(self.metadata).highest < CAPABILITIES {
             return;
         }
@@ -147,7 +147,7 @@ impl Rpc {
             };
             Call::query(self.metadata, operation)
         };
-        // The replies' capabilities are kept as those of all replies are.
+        // The capabilities in the replies are kept, as those of all replies are.
         let calls = wanted.iter().map(ask).collect();
         let replies = self.call_directly(calls, target, deadline);
         for (wanted, reply) in wanted.iter().zip(replies) {
@@ -180,7 +180,7 @@ impl Rpc {
         })
     }
 
-    /// Ends the calls that have no capability worth anything with this error.
+    /// Ends the calls that have no good capability with this error.
     fn fail_unauthorized(
         &self,
         pending_calls: &mut [PendingCall],
@@ -188,7 +188,7 @@ impl Rpc {
         error: &CallError,
     ) {
         if error.errno == Errno::EOPNOTSUPP {
-            // A metadata server without capabilities.
+            // The metadata server gives out no capabilities.
             return;
         }
         for pending in pending_calls.iter_mut().filter(|pending| pending.is_open()) {
@@ -202,7 +202,7 @@ impl Rpc {
         }
     }
 
-    /// Whether a refused call was sent without a capability that one of the servers may want, or give, by now: it may be another build
+    /// Whether a refused call was sent without a capability that one of the servers may by now require or give: it may run another build
     /// than when this client last talked to it.
     fn may_have_been_upgraded(&self, pending: &PendingCall) -> bool {
         let Some((object, _)) = needs(&pending.call).filter(|_| !pending.was_renewed) else {
@@ -216,7 +216,7 @@ impl Rpc {
         self.capabilities.signer.is_none() && (has_none || is_before)
     }
 
-    /// Prepares calls for another round whose capabilities have ended. Returns whether there are any.
+    /// Prepares another round for calls whose capabilities have ended. Returns whether there are any.
     pub(super) fn renew_ended(
         &mut self,
         pending_calls: &mut [PendingCall],
@@ -250,7 +250,7 @@ impl Rpc {
                 self.capabilities.forget((object, uid));
                 pending.capability = None;
             }
-            // A server whose clock is ahead takes none until that of the metadata server has come as far.
+            // An I/O server whose clock is ahead accepts no capability until the metadata server's clock has come as far.
             if pending.was_renewed && Instant::now() + LONGEST_PAUSE >= deadline {
                 let errno = Errno::EACCES;
                 pending.state = State::Done(Err(CallError { errno, ..error }));

@@ -36,7 +36,7 @@ pub struct Client {
     pub(super) turns_known: Option<ConnectionId>,
 }
 
-/// What the clients of a program share.
+/// State that the clients of a program share.
 pub(crate) struct Shared {
     pub(crate) locks: Arc<Locks>,
     held: Arc<HeldFiles>,
@@ -68,7 +68,7 @@ impl Shared {
 
 impl Client {
     /// Prepares a client of a file system. Connections are made when they are needed, so servers that
-    /// are down show only then.
+    /// are down are noticed only then.
     pub fn connect(configuration: &Configuration, options: ClientOptions) -> Result<Self, Error> {
         let shared = Shared::new(configuration, &options)?;
         Self::sharing(configuration, options, &shared)
@@ -98,7 +98,7 @@ impl Client {
         })
     }
 
-    /// A buffer of `len` bytes that servers on this host can reach without a copy in between.
+    /// Allocates a buffer of `len` bytes that servers on this host can access without an intermediate copy.
     pub fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
         let server = self.any_io.unwrap_or(self.metadata);
         let allocated = self.rpc.addr(server).and_then(|addr| {
@@ -110,17 +110,17 @@ impl Client {
         allocated.map_err(|error| error.during("allocate", format!("{len} bytes").as_bytes()))
     }
 
-    /// Locks that exclude other clients. As long as one of these is lost, reading and writing its file fails.
+    /// The locks that exclude other clients. While a file's locks are lost, reading and writing it fails.
     pub fn locks(&self) -> &Arc<Locks> {
         &self.locks
     }
 
-    /// Which method was chosen for a server (an index into the configuration), and why.
+    /// Reports the method that was chosen for a server (an index into the configuration), and the reason.
     pub fn report(&self, server: usize) -> Option<PeerReport> {
         self.rpc.report(server)
     }
 
-    /// Sets on whose behalf calls are made from now on. Servers on this host accept another identity from root only.
+    /// Sets the user for whom calls are made from now on. Servers on this host accept another identity from root only.
     pub fn act_for(&mut self, caller: Caller) {
         self.rpc.set_caller(caller);
     }
@@ -130,12 +130,12 @@ impl Client {
         self.rpc.timeout = timeout.min(self.rpc.longest_timeout);
     }
 
-    /// Makes the rights that its requests need, as a metadata server's own client.
+    /// Makes the capabilities that its requests need, as a metadata server's own client.
     pub(crate) fn act_as_server(&mut self, signer: Signer) {
         self.rpc.act_as_server(signer);
     }
 
-    /// Returns what ends calls from another thread.
+    /// Returns a handle that ends calls from another thread.
     pub(crate) fn interrupter(&self) -> Interrupter {
         self.rpc.interrupter()
     }

@@ -8,13 +8,13 @@ use super::call_error::CallError;
 use super::held_state::Held;
 use super::nodes::node_of;
 
-/// An open file: an object and its node. It goes with its last name, unless it was opened to be held
-/// ([`Client::open_held`](super::Client::open_held)): then the metadata server keeps it as long as this, or a copy of it.
+/// An open file: an object and its node. It is removed with its last name, unless it was opened to be held
+/// ([`Client::open_held`](super::Client::open_held)): then the metadata server keeps it as long as this value, or a clone of it, exists.
 #[derive(Debug, Clone)]
 pub struct File {
     /// The node as last received.
     pub node: Node,
-    /// A small file's content as it came with the opening, for the first read.
+    /// A small file's content as it came with the reply to the opening, for the first read.
     pub(super) opened_content: Option<Vec<u8>>,
     /// [`losses`](super::verifiers::Verifiers::losses) before the first change that no fsync has made durable.
     pub(super) unsynced_since: Option<u64>,
@@ -47,7 +47,7 @@ impl Default for CreateOptions {
 }
 
 impl File {
-    /// A file known by its node.
+    /// Makes a file from its node.
     pub fn new(node: Node) -> Self {
         Self {
             node,
@@ -74,18 +74,18 @@ impl File {
         }
     }
 
-    /// Whether the file is held, also when it has lost its names.
+    /// Whether the file is held, so that it stays after its last name is removed.
     pub fn is_held(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Takes over the node, and the content, of the same file as it was opened now.
+    /// Takes over the node and the content from a later opening of the same file.
     pub(super) fn take_node(&mut self, opened: Self) {
         self.node = opened.node;
         self.opened_content = opened.opened_content;
     }
 
-    /// Drops the content that came with the opening: the file's has changed, or may have, since others have had it locked.
+    /// Drops the content that came with the opening: another client has changed the file, or may have, since others have had it locked.
     pub fn forget_content(&mut self) {
         self.opened_content = None;
     }
@@ -106,21 +106,21 @@ impl File {
     }
 }
 
-/// What a handle has written since its last fsync.
+/// The bytes that a handle has written since its last fsync.
 #[derive(Debug, Clone)]
 pub(super) struct Written {
-    /// The byte behind the last one.
+    /// The byte behind the last one written.
     pub(super) end: u64,
     /// The last truncation before these writes.
     pub(super) version: Version,
-    /// How far the datafiles were written.
+    /// How far each datafile was written.
     pub(super) reached: Vec<Reach>,
-    /// From here on, all up to `end` was written.
+    /// All bytes from here to `end` were written.
     pub(super) from: u64,
 }
 
 impl Written {
-    /// Adds a write of all from `from` to `end` at least.
+    /// Adds a write of all bytes from `from` to `end`.
     pub(super) fn note(&mut self, (from, end): (u64, u64), reached: &[Reach]) {
         self.from = match from <= self.end && self.from <= end {
             true => self.from.min(from),

@@ -1,8 +1,8 @@
-//! Files that a program has open, so that the metadata server keeps them, also without a name.
+//! Files that a program has open, which the metadata server therefore keeps, also without a name.
 //!
-//! The request that finds or makes a file also opens it, under a handle of the program's, and carries the handles that were closed
-//! since. A close waits for nothing. A thread, which starts with the first file, has a connection of its own: it closes what no request
-//! has taken along, and when the server was started anew it says which files the program has open ([`super::held_thread`]).
+//! The request that finds or makes a file also opens it, under a handle that the program has chosen, and carries the handles that were closed
+//! since the last request. A close waits for no reply. A thread, which starts with the first file, has its own connection: it closes handles that no
+//! request has carried, and when the server was restarted it reports which files the program has open ([`super::held_thread`]).
 
 use std::sync::{Arc, Mutex};
 
@@ -48,14 +48,14 @@ impl HeldFiles {
         self.shared.begin()
     }
 
-    /// The server has opened the file.
+    /// Notes that the server has opened the file.
     pub(super) fn opened(&self, begun: BegunOpening, object: ObjectId) -> Result<Held, CallError> {
         let held = Shared::opened(&self.shared, begun, object);
         self.start_thread()?;
         Ok(held)
     }
 
-    /// The server has not opened the file, or that is not known. If the request was repeated, only the last reply is known.
+    /// Notes that the server has not opened the file, or may not have. If the request was repeated, only the outcome of the last attempt is known.
     pub(super) fn not_opened(&self, begun: BegunOpening, errno: Errno, is_repeated: bool) {
         self.shared.not_opened(begun, errno, is_repeated);
     }

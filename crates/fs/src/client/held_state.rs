@@ -1,4 +1,4 @@
-//! What threads of a program and that of its open files know of these.
+//! State of a program's open files, shared by the program's threads and the thread of its open files.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,9 +9,9 @@ use causeway_wire::fs::{Errno, ObjectId, OpenHandle, Opening};
 
 use crate::locks::lock;
 
-/// Closed handles that one request takes along: a message has room for more.
+/// Most closed handles that one request carries: a message has room for more.
 const TAKEN_ALONG: usize = 64;
-/// How long closed handles wait for a request that takes them along.
+/// How long closed handles wait for a request that carries them.
 pub(super) const GATHER: Duration = Duration::from_millis(20);
 
 /// A file that the program has open, until this is dropped.
@@ -21,13 +21,13 @@ pub(super) struct Held {
     handle: u64,
 }
 
-/// An opening under way.
+/// An opening in progress.
 pub(super) struct BegunOpening {
     pub(super) opening: Opening,
     reports: u64,
 }
 
-/// What threads and that of the open files share.
+/// State that the program's threads share with the thread of its open files.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) session: u128,
@@ -39,12 +39,12 @@ struct State {
     last: u64,
     open: HashMap<u64, ObjectId>,
     closed: Vec<u64>,
-    /// How often the thread has begun to report what is open.
+    /// How often the thread has begun a report of the open files.
     reports: u64,
-    /// The server knows what is open. Otherwise no request takes closed handles along: it might overtake the thread's, which has the
-    /// file among those that are open.
+    /// The server has the report of the open files. Otherwise no request carries closed handles: it might overtake the report, which still has the
+    /// file among the open ones.
     is_reported: bool,
-    /// Opened while a report began, so that it may be missing there.
+    /// Handles that were opened after the report began, which may be missing in it.
     unreported: Vec<u64>,
     is_stopping: bool,
     /// The thread waits until it is woken.
@@ -52,12 +52,12 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// What the thread is to do.
+/// The thread's next task.
 pub(super) enum Work {
     Stop,
-    /// Say that these are open. Until that is said ([`Shared::end_report`]) no request takes closed handles along.
+    /// Report that these are open. Until the report has ended ([`Shared::end_report`]) no request carries closed handles.
     Keep(Vec<OpenHandle>),
-    /// Close some, unless requests take them along before.
+    /// Close some handles, unless requests carry them first.
     Close,
     Nothing,
 }
@@ -79,7 +79,7 @@ impl State {
         }
     }
 
-    /// Whether there is anything that a server should know.
+    /// Whether there is anything to report to a server.
     fn is_needed(&self) -> bool {
         !self.open.is_empty() || !self.closed.is_empty()
     }
@@ -120,7 +120,7 @@ impl Shared {
         }
     }
 
-    /// The server has opened the file.
+    /// Notes that the server has opened the file.
     pub(super) fn opened(shared: &Arc<Self>, begun: BegunOpening, object: ObjectId) -> Held {
         let BegunOpening { opening, reports } = begun;
         let handle = opening.handle;
@@ -140,7 +140,7 @@ impl Shared {
         }
     }
 
-    /// The server has not opened the file, or that is not known. If the request was repeated, only the last reply is known.
+    /// Notes that the server has not opened the file, or may not have. If the request was repeated, only the outcome of the last attempt is known.
     pub(super) fn not_opened(&self, begun: BegunOpening, errno: Errno, is_repeated: bool) {
         let has_replied = matches!(
             errno,
@@ -153,12 +153,13 @@ impl Shared {
         if !has_replied {
             state.closed.extend(begun.opening.closed);
         }
-        // An attempt before may have found the file.
+        // An earlier attempt may have opened the file.
         state.closed.push(begun.opening.handle);
         state.wake();
     }
 
-    /// The server may know nothing: returns all that is open. What was closed before is the server's to know first.
+    /// Begins a report, as the server may have no record of the open files: returns all open handles.
+    /// Handles that were closed earlier must reach the server first.
     pub(super) fn begin_report(&self) -> Vec<OpenHandle> {
         let mut state = lock(&self.state);
         state.reports += 1;
@@ -169,7 +170,7 @@ impl Shared {
             .collect()
     }
 
-    /// The server has the report.
+    /// Notes that the server has the report.
     pub(super) fn end_report(&self) {
         lock(&self.state).is_reported = true;
     }
@@ -187,7 +188,7 @@ impl Shared {
         lock(&self.state).is_stopping
     }
 
-    /// What is to be done at a server that has the report.
+    /// The task for a server that has the report.
     pub(super) fn work(&self) -> Work {
         let mut state = lock(&self.state);
         if state.is_stopping {
@@ -217,12 +218,12 @@ impl Shared {
         std::mem::take(&mut lock(&self.state).closed)
     }
 
-    /// They could not be closed.
+    /// Puts handles back that could not be closed.
     pub(super) fn put_back(&self, closed: Vec<u64>) {
         lock(&self.state).closed.extend(closed);
     }
 
-    /// The server does not keep open files, and needs no closed handles. The thread is woken once something else is closed.
+    /// Drops the closed handles of a server that does not keep open files. The thread is woken once another handle is closed.
     pub(super) fn forget_closed(&self) {
         let mut state = lock(&self.state);
         state.closed.clear();
@@ -245,7 +246,7 @@ mod tests {
     fn no_request_takes_a_close_along_that_would_overtake_what_is_said_to_be_open() {
         let shared = shared();
         let begun = shared.begin();
-        // The report begins, so that it may miss the file.
+        // The report begins now, so it may miss the file.
         assert!(shared.begin_report().is_empty());
         let held = Shared::opened(&shared, begun, ObjectId(5));
         shared.end_report();
@@ -263,7 +264,7 @@ mod tests {
     fn what_an_earlier_attempt_may_have_opened_is_closed() {
         let shared = shared();
         drop(Shared::opened(&shared, shared.begin(), ObjectId(5)));
-        // The reply says that nothing is open, and that the server knows what was closed.
+        // The report that has ended says that no file is open, so the server has closed the handle.
         let begun = shared.begin();
         assert_eq!(begun.opening.closed, [1]);
         shared.not_opened(begun, Errno::ENOENT, false);

@@ -1,5 +1,5 @@
 //! The thread that has a program's connection for its open files: it closes files in the background, and reports to the metadata server
-//! which files the program has open whenever that may not know it, since it was started anew or the connection was lost.
+//! which files the program has open whenever the server may not have that record, because it was restarted or the connection was lost.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::options::{ClientOptions, own_identity};
 use super::rpc::{EVENT, Rpc};
 use crate::config::Configuration;
 
-/// Pause after a report has failed: a call has tried for the whole time-out, or was refused.
+/// Pause after a report has failed: the call has used up its whole time-out, or was refused.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
-/// A message layer for open files.
+/// Starts a message layer for open files.
 pub(super) fn connect(
     configuration: &Configuration,
     options: &ClientOptions,
@@ -25,12 +25,12 @@ pub(super) fn connect(
     Rpc::new(configuration, caller, options.only_scheme.as_deref())
 }
 
-/// The error that the thread cannot be started.
+/// The error of a thread that cannot be started.
 pub(super) fn not_started(error: std::io::Error) -> CallError {
     CallError::local(Errno::EAGAIN, format!("no thread can start: {error}"))
 }
 
-/// Serves until the end.
+/// Serves the open files until the program's last client ends.
 pub(super) fn run(rpc: Rpc, shared: &Shared) {
     let mut thread = HeldThread {
         rpc,
@@ -55,13 +55,13 @@ pub(super) fn run(rpc: Rpc, shared: &Shared) {
 struct HeldThread<'a> {
     rpc: Rpc,
     shared: &'a Shared,
-    /// By which the server has the report of what is open.
+    /// The connection by which the server has got the report of the open files.
     connection: Option<ConnectionId>,
-    /// Whose end ends the wait for events.
+    /// The connection whose end interrupts the wait for events.
     watched: Option<ConnectionId>,
-    /// It is of an earlier build, which keeps no files.
+    /// The server is of an earlier build, which keeps no open files.
     keeps_none: bool,
-    /// The last report has failed, as the log says already.
+    /// The last report has failed, and the log says so already.
     has_failed: bool,
 }
 
@@ -80,10 +80,10 @@ impl HeldThread<'_> {
         self.rpc.bmi.connection(addr)
     }
 
-    /// Tells the server all that is open.
+    /// Reports all open files to the server.
     fn report(&mut self) {
         self.connection = None;
-        // An empty message, too, makes the connection one that the files stay open with.
+        // Even an empty message makes this connection one by which the files stay open.
         let begun = self.keep(&[]);
         let connection = self.connection();
         self.keeps_none = begun
@@ -103,7 +103,7 @@ impl HeldThread<'_> {
             if !was_failing {
                 tracing::warn!(
                     error.message,
-                    "the metadata server could not be told which files are open; it is tried again until it succeeds"
+                    "the report of open files to the metadata server has failed; it is repeated until it succeeds"
                 );
             }
             self.wait(RETRY_PAUSE);
@@ -112,7 +112,7 @@ impl HeldThread<'_> {
 
     fn report_all(&mut self, connection: Option<ConnectionId>) -> Result<(), CallError> {
         self.watch()?;
-        // First, as it makes room for what is open; and never behind a list that may still have what is closed in it.
+        // Closed handles go first, as this makes room for the open ones; and a close must not follow a report that may still contain its handle.
         self.close()?;
         let files = self.shared.begin_report();
         self.keep_all(&files)?;
@@ -124,7 +124,7 @@ impl HeldThread<'_> {
         Ok(())
     }
 
-    /// Says that these are open. Those that the server cannot keep, because they are damaged or too many, keep no others from it.
+    /// Reports that these files are open. Files that the server cannot keep, because they are damaged or too many, do not affect the others.
     fn keep_all(&mut self, files: &[OpenHandle]) -> Result<(), CallError> {
         let mut kept = Ok(());
         for files in files.chunks(MAX_NAMED_FILES) {
@@ -162,7 +162,7 @@ impl HeldThread<'_> {
         Ok(())
     }
 
-    /// The end of the present connection ends the wait for events.
+    /// Has the end of the present connection interrupt the wait for events.
     fn watch(&mut self) -> Result<(), CallError> {
         let addr = self.rpc.addr(self.rpc.metadata)?;
         self.connection = self.rpc.bmi.connection(addr);
@@ -184,7 +184,7 @@ impl HeldThread<'_> {
         }
     }
 
-    /// Carries out what there is to do, or waits for it.
+    /// Carries out the next task, or waits for one.
     fn work(&mut self) {
         if self.keeps_none {
             self.shared.forget_closed();
@@ -194,7 +194,7 @@ impl HeldThread<'_> {
             Work::Stop => return,
             Work::Keep(files) => self.keep_all(&files).map(|()| self.shared.end_report()),
             Work::Close => {
-                // The next request that opens a file may take them along.
+                // The next request that opens a file may carry them.
                 self.wait(GATHER);
                 self.close()
             }
@@ -204,7 +204,7 @@ impl HeldThread<'_> {
             }
         };
         if let Err(error) = result {
-            // It is unknown what the server knows: everything is reported again.
+            // The server may or may not have closed them: everything is reported again.
             tracing::debug!(error.message, "the metadata server's reply is missing");
             self.connection = None;
         }

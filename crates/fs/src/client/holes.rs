@@ -1,4 +1,4 @@
-//! Where the data of files lie between holes, as I/O servers report them.
+//! The data of files between holes, as I/O servers report them.
 
 use causeway_wire::datafile::BLOCK_BYTES;
 use causeway_wire::fs::{Body, Distribution, Errno, Node, ObjectId, Operation, Region, ReplyBody};
@@ -14,15 +14,15 @@ use crate::Error;
 use crate::distribution::MAX_FILE_BYTES;
 
 impl Client {
-    /// How many bytes of an object's content are stored: of a file with holes less than its size, with reserved room
-    /// perhaps more; in whole blocks of 4 KiB where its I/O servers have to be asked, which is once for all of them and only for a
-    /// file that may have holes. With servers of earlier builds it is the size. Directories and links have none.
+    /// Stored bytes of an object's content: less than the size of a file with holes, perhaps more if room is reserved.
+    /// Files that may have holes cost one request to each of their I/O servers, which count in blocks of 4 KiB.
+    /// With servers of earlier builds it is the size. Directories and links have no stored bytes.
     pub fn stored_bytes(&mut self, node: &Node) -> Result<u64, Error> {
         self.try_stored_bytes(node)
             .map_err(|error| error.during("measure", &object_name(node.object)))
     }
 
-    /// As [`Client::stored_bytes`], and the size if an I/O server fails: programs still need the other attributes.
+    /// As [`Client::stored_bytes`], or the size if an I/O server fails: programs still need the other attributes.
     pub fn stored_bytes_or_size(&mut self, node: &Node) -> u64 {
         self.stored_bytes(node).unwrap_or_else(|error| {
             tracing::warn!("{error}; its size is shown instead");
@@ -70,9 +70,9 @@ impl Client {
             .collect()
     }
 
-    /// Tells the metadata server if a file that counts as one that may have holes is found to have none: parts of it were written
-    /// before those in front of them, and all of it has been written by now.
-    /// Where disks count more or less than was written, the file stays what it is.
+    /// Tells the metadata server if a file that is marked as one that may have holes turns out to have none: parts of it were written
+    /// before those in front of them, and by now all of it has been written.
+    /// If the disks count more or fewer bytes than were written, the mark stays.
     pub(super) fn note_if_filled(&mut self, file: &mut File) -> Result<(), CallError> {
         let Body::Striped {
             distribution,
@@ -85,7 +85,7 @@ impl Client {
         };
         let (object, attributes) = (file.node.object, file.node.attributes);
         let striping = striping(distribution)?;
-        // The mark costs questions, and is no reason for a sync to fail.
+        // The mark only costs requests, which is no reason to have a sync fail.
         let Ok(stored) = self.stored_of_each(object, distribution) else {
             return Ok(());
         };
@@ -101,7 +101,7 @@ impl Client {
         Ok(())
     }
 
-    /// The first bytes of a file from `offset` on that may be other than zeros, in front of the file's end according to
+    /// The first region of a file from `offset` on that may contain other bytes than zeros, in front of the file's end according to
     /// `file`. `None` if there is only a hole. Servers report data in units of some MiB, so that the region
     /// may begin and end in a hole, and may be followed by further data.
     pub fn next_data(&mut self, file: &mut File, offset: u64) -> Result<Option<Region>, Error> {
@@ -186,7 +186,7 @@ impl Client {
     }
 }
 
-/// The first of these spans, together with those that overlap or follow it, as far as the file goes.
+/// The first of these spans, joined with those that overlap or follow it, up to the file's end.
 fn first_of(mut spans: Vec<(u64, u64)>, size: u64) -> Option<Region> {
     spans.sort_unstable();
     let (start, mut end) = *spans.first()?;

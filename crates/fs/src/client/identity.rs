@@ -1,4 +1,4 @@
-//! Identities of servers: the checks of a server's greeting, and the errors if it does not fit.
+//! Identities of servers: the checks of a server's greeting, and the errors if it is not the expected server.
 
 use causeway_wire::fs::{Errno, Greeting, Incarnation, LayoutServer, ServerIdentity};
 
@@ -40,7 +40,7 @@ pub(super) struct Expected<'a> {
     pub(super) name: &'a str,
 }
 
-/// An error for a server that does not fit.
+/// An error for a server that is not the expected one.
 fn mismatch(message: String) -> CallError {
     CallError::local(Errno::WRONG_TARGET, message)
 }

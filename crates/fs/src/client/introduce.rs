@@ -1,7 +1,7 @@
 //! Checks of servers' identities before any other request is sent to them.
 //!
 //! The metadata server comes first: its layout lists the I/O servers, their numbers, and the directories that are
-//! theirs. Each I/O server's greeting is compared with that once. Every request names the server that
+//! theirs. Each I/O server's greeting is compared once with that entry. Every request names the server that
 //! it is meant for, so a server that is replaced later refuses it, and the introduction begins again.
 
 use std::time::{Duration, Instant};
@@ -18,13 +18,13 @@ use super::pending::{PendingCall, State};
 use super::rpc::Rpc;
 use crate::backoff::Backoff;
 
-/// Pauses before the metadata server is asked again whether it has registered a server.
+/// Pauses before the client asks the metadata server again whether it has registered a server.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 impl Rpc {
-    /// Makes every call's server known; calls to servers that are not the expected ones end with an error. Returns whether there were
-    /// servers to ask.
+    /// Requests the unknown identities of all calls' servers; calls to servers that are not the expected ones end with an error. Returns whether
+    /// there were any to request.
     pub(super) fn introduce_all(
         &mut self,
         pending_calls: &mut [PendingCall],
@@ -41,7 +41,7 @@ impl Rpc {
             return false;
         }
         let failed = self.introduce(&unknown, deadline);
-        // A server that cannot be reached may have used up the others' time: then the error names that one.
+        // A server that cannot be reached may have used up the others' time: then their errors name that server.
         let late = Instant::now() >= deadline;
         for pending in pending_calls.iter_mut().filter(|pending| pending.is_open()) {
             let own = failed
@@ -55,7 +55,7 @@ impl Rpc {
         true
     }
 
-    /// Requests the identities of servers that are not known yet; returns the first error.
+    /// Requests the identities of servers that are unknown; returns the first error.
     pub(crate) fn introduce_to(&mut self, servers: &[usize]) -> Result<(), CallError> {
         if servers.iter().all(|&server| self.known(server).is_some()) {
             return Ok(());
@@ -106,7 +106,7 @@ impl Rpc {
             if left.is_empty() {
                 break;
             }
-            // The metadata server is about to register these servers, and sends no event when it has.
+            // The metadata server is about to register these servers, and no event shows when it has.
             let rest = deadline.saturating_duration_since(Instant::now());
             std::thread::sleep(pauses.next().min(rest));
             let renewed = match rest.is_zero() {

@@ -25,13 +25,13 @@ use crate::cutter::Cutter;
 use crate::distribution::{MAX_FILE_BYTES, Striping};
 use crate::permissions;
 
-/// Bytes that one round of requests moves at most, over all servers: bounds how long a round takes, and
-/// with it what the time-out means.
+/// Most bytes that one round of requests moves, over all servers: this bounds how long a round takes, so that the
+/// time-out applies to a bounded amount of work.
 const ROUND_BYTES: u64 = 64 << 20;
-/// How often to check whether memory is free that a stopped server may be writing: no event tells when the server
+/// How often to check whether memory is free that a stopped server may be writing: no event shows when the server
 /// runs again.
 const HELD_INTERVAL: Duration = Duration::from_millis(10);
-/// How long that may take before a warning is logged.
+/// How long the wait for such memory may last before a warning is logged.
 const LONG_HELD: Duration = Duration::from_secs(1);
 
 /// How often a call requests the node again of a file that keeps changing its form.
@@ -39,9 +39,9 @@ pub(super) const FORM_CHANGES: usize = 16;
 
 /// The form in which a file's content is stored.
 pub(super) enum Form {
-    /// Beside the metadata; `moving` once its move to the I/O servers has begun.
+    /// The content is beside the metadata; `moving` once its move to the I/O servers has begun.
     Stuffed { moving: bool },
-    /// In datafiles.
+    /// The content is in datafiles.
     Striped(Distribution),
 }
 
@@ -85,8 +85,8 @@ impl Client {
         Ok(count as usize)
     }
 
-    /// As [`Client::read_list`], into memory that its owner takes back: when it returns, nothing else holds any of the
-    /// fragments, for which a call that fails may have to wait as [`Client::read_at`] does.
+    /// As [`Client::read_list`], into memory that its owner reuses: when the call returns, no server accesses any of the
+    /// fragments; a call that fails may have to wait for that as [`Client::read_at`] does.
     pub fn read_lent(
         &mut self,
         file: &mut File,
@@ -152,7 +152,7 @@ impl Client {
             .map_err(|error| error.during("truncate", &object_name(object)))
     }
 
-    /// Makes a change of a file's size, and has the datafiles follow it.
+    /// Changes a file's size, and has the datafiles follow the change.
     pub(super) fn resize(
         &mut self,
         file: &mut File,
@@ -205,8 +205,8 @@ impl Client {
             }
             return Err(error);
         }
-        // The size was acknowledged before it was durable, so it is sent again, in case power was lost since; unless
-        // a truncation came, which was durable and set the size.
+        // The size was acknowledged before it was durable, so it is sent again, in case the server lost power since; unless
+        // the file was truncated, which is durable and has set the size.
         if let Some(written) = file
             .written
             .as_ref()
@@ -283,8 +283,8 @@ impl Client {
         Err(keeps_changing())
     }
 
-    /// The form of a file's content, once the datafiles have followed the last truncation: for a caller that may not write, and so
-    /// cannot have them follow it, as the metadata server knows the file now.
+    /// The form of a file's content after the datafiles have followed the last truncation: for a caller that may not write, and so
+    /// cannot have them follow it, the form that the metadata server reports now.
     pub(super) fn form(&mut self, file: &mut File) -> Result<Form, CallError> {
         let mut is_fresh = false;
         for _ in 0..FORM_CHANGES {
@@ -317,7 +317,7 @@ impl Client {
         Err(keeps_changing())
     }
 
-    /// Writes beside the metadata. Returns `false` if the file is not stuffed any more, which `file` then shows.
+    /// Writes to content beside the metadata. Returns `false` if the file is not stuffed any more, which `file` then shows.
     pub(super) fn write_stuffed(
         &mut self,
         file: &mut File,
@@ -552,8 +552,8 @@ impl Client {
         Ok(())
     }
 
-    /// Checks that the caller may do this to a file's content, by the node: servers refuse it too, but not with a reason that
-    /// names mode and owner. The owner always may, through a file that is open, as in NFS.
+    /// Checks by the node that the caller may access a file's content: servers refuse the access too, but not with a reason that
+    /// names mode and owner. The owner always may, through an open file, as in NFS.
     pub(super) fn check_access(&self, file: &File, kind: IoKind) -> Result<(), CallError> {
         self.locks.check_object(file.node.object)?;
         let attributes = &file.node.attributes;
@@ -681,7 +681,7 @@ mod tests {
         assert_eq!(of(&[(5, 10)]), 5);
         assert_eq!(of(&[(5, 10), (15, 1), (90, 0)]), 5);
         assert_eq!(of(&[(5, 10), (16, 4), (20, 2)]), 16);
-        // The furthest is not the last: nothing is said of what lies in front of it.
+        // The region with the highest end is not the last in order: the regions in front of it need not be contiguous with it.
         assert_eq!(of(&[(50, 10), (0, 4)]), 60);
     }
 

@@ -33,9 +33,9 @@ pub(super) struct Link {
     pub(super) addresses: String,
     pub(super) addr: Option<Addr>,
     pub(super) known: Option<Known>,
-    /// The format of requests to it: the highest that both sides speak, as far as that is known.
+    /// The format of requests to it: the highest that both sides are known to speak.
     pub(super) format: u8,
-    /// The connection by which that came to be known: behind another one there may be another build.
+    /// The connection on which the format was found: the server behind another connection may be another build.
     pub(super) format_of: Option<ConnectionId>,
 }
 

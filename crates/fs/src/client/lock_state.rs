@@ -1,4 +1,4 @@
-//! What threads of a program ask the thread of its locks, and what both know of these.
+//! Commands that a program's threads send to the thread of its locks, and the state that both share.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Mutex;
@@ -24,7 +24,7 @@ pub struct LockOwner {
 }
 
 impl LockOwner {
-    /// Of such a lock.
+    /// The owner of this lock.
     pub(super) fn of(lock: &Lock) -> Self {
         Self {
             object: lock.object,
@@ -34,30 +34,30 @@ impl LockOwner {
     }
 }
 
-/// What is asked of the metadata server.
+/// A request to the metadata server.
 pub(super) enum Ask {
-    /// A lock, waited for under this number or not at all.
+    /// A lock, with the number of the wait for it; `None` if it must not wait.
     Lock(Lock, Option<u64>),
     Unlock(LockOwner, LockRange),
     Test(Lock),
     Cancel(u64),
 }
 
-/// What is called with the result.
+/// The callback for the result.
 pub(super) type Done = Box<dyn FnOnce(Result<Option<LockHolder>, Error>) + Send>;
 
 pub(super) struct Command {
     pub(super) ask: Ask,
-    /// When it must have ended, apart from a wait for a lock.
+    /// When the request must have ended, not counting a wait for a lock.
     pub(super) deadline: Instant,
     pub(super) done: Done,
 }
 
-/// What threads and that of the locks share.
+/// State that the program's threads share with the thread of its locks.
 #[derive(Default)]
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// Some owner has lost locks.
+    /// Some owner has lost its locks.
     any_lost: AtomicBool,
 }
 
@@ -66,24 +66,24 @@ struct State {
     commands: VecDeque<Command>,
     stopping: bool,
     last_wait: u64,
-    /// What owners may have.
+    /// The locks that owners may have.
     held: HashMap<LockOwner, Vec<Held>>,
-    /// Owners that have lost theirs, and have not given them back since.
+    /// Owners that have lost their locks and have not released them since.
     lost: HashSet<LockOwner>,
 }
 
 impl Shared {
-    /// Asks for something.
+    /// Queues a command.
     pub(super) fn put(&self, command: Command) {
         lock(&self.state).commands.push_back(command);
     }
 
-    /// Nothing more is taken.
+    /// Ends the queue: later commands fail.
     pub(super) fn stop(&self) {
         lock(&self.state).stopping = true;
     }
 
-    /// A number for a wait that no other one has.
+    /// A number for a wait, different from all others.
     pub(super) fn next_wait(&self) -> u64 {
         let mut state = lock(&self.state);
         state.last_wait += 1;
@@ -102,7 +102,7 @@ impl Shared {
             && (lock(&self.state).lost.iter()).any(|owner| owner.object == object)
     }
 
-    /// What has been asked; `None` at the end.
+    /// Returns the queued commands; `None` at the end.
     pub(super) fn take(&self) -> Option<VecDeque<Command>> {
         let mut state = lock(&self.state);
         match state.stopping {
@@ -111,12 +111,12 @@ impl Shared {
         }
     }
 
-    /// Asks something again, before what was asked later.
+    /// Puts a command back before all queued ones.
     pub(super) fn put_back(&self, command: Command) {
         lock(&self.state).commands.push_front(command);
     }
 
-    /// Takes a wait back that is to be asked for.
+    /// Takes a wait back whose request has not been sent yet.
     pub(super) fn take_wait(&self, number: u64) -> Option<Command> {
         let commands = &mut lock(&self.state).commands;
         let is_it =
@@ -125,11 +125,11 @@ impl Shared {
         commands.remove(place)
     }
 
-    /// An owner has a lock on this part.
+    /// Notes that an owner has a lock on this part.
     pub(super) fn note_held(&self, owner: LockOwner, range: LockRange) {
         let part = Held {
             owner: within(owner),
-            // Nothing is asked of these but whether there are any.
+            // These entries only show which parts are locked.
             exclusive: true,
             range,
             pid: 0,
@@ -139,7 +139,7 @@ impl Shared {
         set_part(held, part.owner, range, Some(part));
     }
 
-    /// An owner has given this part back; if it is the whole file, lost locks also. Returns whether they were lost before.
+    /// Notes that an owner has released this part; releasing the whole file also ends the loss of locks. Returns whether they had been lost.
     pub(super) fn note_unlocked(&self, owner: LockOwner, range: LockRange) -> bool {
         let mut state = lock(&self.state);
         if let Some(held) = state.held.get_mut(&owner) {
@@ -157,12 +157,12 @@ impl Shared {
         was_lost
     }
 
-    /// An owner has asked for a whole file alone and has to wait, or did not get it: that has cost it the shared lock that it had.
+    /// Notes that an owner has lost its shared lock: it has requested an exclusive one of the whole file and waits for it, or did not get it.
     pub(super) fn note_given_up(&self, owner: &LockOwner) {
         lock(&self.state).held.remove(owner);
     }
 
-    /// All locks are lost.
+    /// Notes that all locks are lost.
     pub(super) fn note_lost(&self) {
         let mut state = lock(&self.state);
         let held = std::mem::take(&mut state.held);
@@ -182,7 +182,7 @@ impl Shared {
     }
 }
 
-/// The owner among those of this client.
+/// The owner's name among the owners of this client.
 fn within(owner: LockOwner) -> Owner {
     Owner {
         client: 0,

@@ -1,7 +1,7 @@
-//! The thread that has a program's connection for locks: it sends what is asked, one after the other, and takes the messages by which the
-//! metadata server gives locks to those that wait.
+//! The thread that has a program's connection for locks: it sends the queued requests one after the other, and receives the messages by which the
+//! metadata server grants locks to waiting owners.
 //!
-//! A request is sent again if its connection is lost, as every one is. So is a wait, which takes its place in the queue anew; locks that were
+//! A request is sent again if its connection is lost, as all requests are. A wait begins again at the end of the queue; locks that were
 //! held are lost with their connection. After each call, and at each event, the thread checks whether the connection is still the same.
 
 use std::collections::HashMap;
@@ -22,17 +22,17 @@ use super::pending::errno_of;
 use super::rpc::{EVENT, Rpc};
 use crate::config::Configuration;
 
-/// Room for the message that a wait is over: a failure at most.
+/// Room for the message that a wait is over: at most a failure.
 const MESSAGE_BYTES: usize = 2 * MAX_FAILURE_BYTES;
-/// The least time that a call gets: one that had to wait for long may still reach a server that replies.
+/// The least time that a call gets: even after a long wait in the queue, it can reach a server that replies.
 const LEAST_TIME: Duration = Duration::from_millis(100);
-/// In the place of a wait's tag: the receive that ends with the connection.
+/// The value in the place of a wait's tag that marks the receive that ends with the connection.
 const WATCH: u64 = 0;
 
-/// A wait that the server knows.
+/// A wait that the server has queued.
 struct Wait {
     lock: Lock,
-    /// By which the program can end it.
+    /// The number by which the program can end the wait.
     number: u64,
     message: Memory,
     done: Done,
@@ -43,13 +43,13 @@ struct LockThread<'a> {
     rpc: Rpc,
     shared: &'a Shared,
     timeout: Duration,
-    /// What locks and waits belong to.
+    /// The connection to which the locks and waits belong.
     connection: Option<ConnectionId>,
-    /// By tag. A wait that begins anew has another one, so that late completions of the earlier one are ignored.
+    /// The waits by tag. A wait that begins again has another tag, so that late completions of the earlier one are ignored.
     waits: HashMap<u64, Wait>,
 }
 
-/// A message layer for locks.
+/// Starts a message layer for locks.
 pub(super) fn connect(
     configuration: &Configuration,
     options: &ClientOptions,
@@ -58,7 +58,7 @@ pub(super) fn connect(
     Rpc::new(configuration, caller, options.only_scheme.as_deref())
 }
 
-/// Serves until the end.
+/// Serves the locks until the program's last client ends.
 pub(super) fn run(rpc: Rpc, shared: &Shared) {
     let timeout = rpc.timeout;
     let mut thread = LockThread {
@@ -123,7 +123,7 @@ impl LockThread<'_> {
         result
     }
 
-    /// Asks for a lock. Returns the tag under which the server tells that a wait is over, unless the owner has the lock.
+    /// Requests a lock. Returns the tag of the server's message that the wait is over, or `None` if the owner has the lock.
     fn lock(
         &mut self,
         lock: &Lock,
@@ -144,7 +144,7 @@ impl LockThread<'_> {
             Ok(reply) => matches!(reply, ReplyBody::LockWaits),
             Err(error) => error.errno == Errno::EAGAIN,
         };
-        // Servers of earlier formats leave an owner its shared lock.
+        // With servers of earlier formats, an owner keeps its shared lock.
         let costs_shared = self.rpc.formats(self.rpc.metadata).highest >= ACLS;
         if not_had && costs_shared && lock.exclusive && lock.family == LockFamily::Whole {
             self.shared.note_given_up(&owner);
@@ -171,9 +171,9 @@ impl LockThread<'_> {
         Err(lost())
     }
 
-    /// Ends a wait whose owner is told that its locks are lost, and gives back the lock if it was given meanwhile.
+    /// Ends a wait whose owner learns that its locks are lost, and releases the lock if it was granted meanwhile.
     fn give_up_wait(&mut self, owner: LockOwner, tag: u64, deadline: Instant) {
-        // The server's message about the wait has to be received, although nothing depends on it.
+        // The server's message about the wait must be received, although its content does not matter.
         let received = self.receive(tag, Memory::zeroed(MESSAGE_BYTES), tag);
         let unlock = Operation::Unlock {
             object: owner.object,
@@ -192,7 +192,7 @@ impl LockThread<'_> {
         }
     }
 
-    /// Waits for the message that a wait is over.
+    /// Posts the receive for the message that a wait is over.
     fn await_lock(&mut self, lock: Lock, number: u64, tag: u64, done: Done) {
         let message = Memory::zeroed(MESSAGE_BYTES);
         let wait = Wait {
@@ -248,7 +248,7 @@ impl LockThread<'_> {
             range,
         };
         let reply = self.call(operation, deadline);
-        // A file that is given back as a whole counts as that, whatever has become of the request.
+        // A file that is released as a whole counts as released, whatever the outcome of the request.
         let is_lost = match range == LockRange::ALL || matches!(reply, Ok(ReplyBody::Done)) {
             true => self.shared.note_unlocked(owner, range),
             false => self.shared.is_lost(&owner),
@@ -277,7 +277,7 @@ impl LockThread<'_> {
     fn cancel(&mut self, number: u64, deadline: Instant) {
         let mut waits = self.waits.iter_mut();
         let Some((&tag, known)) = waits.find(|(_, wait)| wait.number == number) else {
-            // It may be asked for anew.
+            // The wait's request may not have been sent yet, or again.
             if let Some(Command { ask, done, .. }) = self.shared.take_wait(number)
                 && let Ask::Lock(lock, _) = ask
             {
@@ -287,7 +287,7 @@ impl LockThread<'_> {
         };
         known.is_cancelled = true;
         if let Err(error) = self.call(Operation::CancelLock { wait: tag }, deadline) {
-            // Without a connection it has ended already.
+            // Without a connection, the wait has ended already.
             self.end_wait(tag, Err(error));
         }
     }
@@ -305,7 +305,7 @@ impl LockThread<'_> {
         }
     }
 
-    /// Takes what has happened, and waits for something to happen first if there is nothing to do.
+    /// Handles events, and waits for one first if there is nothing else to do.
     fn take_events(&mut self, is_idle: bool) {
         let idle = match is_idle && self.rpc.events.is_empty() {
             true => Duration::MAX,
@@ -344,7 +344,7 @@ impl LockThread<'_> {
             }
             Err(error) => {
                 self.look_at_connection();
-                // If it is still known, its connection has not been lost.
+                // If the wait is still registered, its connection has not been lost.
                 if self.waits.contains_key(&tag) {
                     let error = CallError::local(errno_of(&error), error.to_string());
                     self.end_wait(tag, Err(error));
@@ -353,7 +353,7 @@ impl LockThread<'_> {
         }
     }
 
-    /// If the connection is another one than before, locks are lost and waits begin anew.
+    /// If the connection has changed, the locks are lost and the waits begin again.
     fn look_at_connection(&mut self) {
         let present = self
             .addr()
@@ -379,7 +379,7 @@ impl LockThread<'_> {
         }
     }
 
-    /// Asks for a lock again whose connection was lost while its owner waited for it.
+    /// Requests a lock again whose connection was lost while its owner waited for it.
     fn renew(&mut self, tag: u64) {
         let Some(known) = self.waits.remove(&tag) else {
             return;

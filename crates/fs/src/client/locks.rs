@@ -1,9 +1,9 @@
 //! Locks that exclude other clients: of whole files, as `flock` has them, and of parts, as `fcntl` has them (docs/locks.md).
 //!
-//! A wait for a lock may last for any time, and must neither keep a client from its other calls nor the threads of a program from each other. So
-//! locks have a connection of their own, which a thread serves (`lock_thread`): [`Locks`] brings it what is asked, from any thread. The
-//! metadata server keeps a lock for as long as this connection lasts. If it is lost, so are the locks: each owner is told at its next
-//! operation on that file, by [`Errno::LOCK_LOST`], until it has given its locks on the file back.
+//! A wait for a lock may last for any time, and must neither delay a client's other calls nor the calls of a program's other threads. So
+//! locks have a connection of their own, which a thread serves (`lock_thread`): [`Locks`] queues requests for it, from any thread. The
+//! metadata server keeps a lock for as long as this connection lasts. If it is lost, so are the locks: each owner's next operations
+//! on that file fail with [`Errno::LOCK_LOST`], until it has released its locks on the file.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ struct Thread {
     _thread: JoinOnDrop,
 }
 
-/// A lock that was asked for.
+/// A lock that was requested.
 pub struct PendingLock<'a> {
     locks: &'a Locks,
     wait: u64,
@@ -43,7 +43,7 @@ pub struct PendingLock<'a> {
 }
 
 impl Locks {
-    /// No connection is made, and no thread started, before a lock is asked for.
+    /// Makes no connection and starts no thread until a lock is requested.
     pub fn new(configuration: &Configuration, options: &ClientOptions) -> Self {
         Self {
             configuration: configuration.clone(),
@@ -53,13 +53,13 @@ impl Locks {
         }
     }
 
-    /// Takes a lock, if nothing is in its way; fails with [`Errno::EAGAIN`] otherwise.
+    /// Takes a lock, if no other conflicts with it; fails with [`Errno::EAGAIN`] otherwise.
     pub fn try_lock(&self, wanted: &Lock) -> Result<(), Error> {
         self.call(Ask::Lock(*wanted, None)).map(drop)
     }
 
-    /// Takes a lock, and waits for it as long as that takes. Of a range, it fails with [`Errno::EDEADLK`] if
-    /// those that have it wait for this owner.
+    /// Takes a lock, and waits for it as long as necessary. For a range, it fails with [`Errno::EDEADLK`] if
+    /// the owners of conflicting locks wait for this owner.
     pub fn lock(&self, wanted: &Lock) -> Result<(), Error> {
         self.start(wanted).wait()
     }
@@ -68,7 +68,7 @@ impl Locks {
     pub fn start(&self, wanted: &Lock) -> PendingLock<'_> {
         let (sender, result) = channel();
         let wait = self.start_with(wanted, move |ended| {
-            // Nobody may wait for it any more.
+            // The caller may not wait for the result any more.
             let _ = sender.send(ended.map(|()| None));
         });
         PendingLock {
@@ -78,8 +78,8 @@ impl Locks {
         }
     }
 
-    /// Begins to wait for a lock, and calls `done` when that ends, on another thread, which must not be blocked. Returns the number by which
-    /// [`Locks::cancel`] ends it.
+    /// Begins to wait for a lock, and calls `done` when the wait ends, on another thread, which must not be blocked. Returns the number for
+    /// [`Locks::cancel`].
     pub fn start_with(
         &self,
         wanted: &Lock,
@@ -91,7 +91,7 @@ impl Locks {
         wait
     }
 
-    /// Ends a wait, if it goes on, with [`Errno::ECANCELED`]. If the lock is just being given, the wait ends with that.
+    /// Ends a wait with [`Errno::ECANCELED`], if it has not ended. If the lock is being granted at the same time, the wait ends with the lock.
     pub fn cancel(&self, wait: u64) {
         self.submit(Ask::Cancel(wait), Box::new(drop));
     }
@@ -126,17 +126,17 @@ impl Locks {
         self.submit(Ask::Test(*wanted), Box::new(done));
     }
 
-    /// Gives locks on a part of a file back. On all of it, it ends the loss of locks, which this reports once more.
+    /// Releases locks on a part of a file. On the whole file, it ends the loss of locks, and fails once more with that error.
     pub fn unlock(&self, owner: LockOwner, range: LockRange) -> Result<(), Error> {
         self.call(Ask::Unlock(owner, range)).map(drop)
     }
 
-    /// What is in the way of a lock, if anything is.
+    /// Returns a lock that conflicts with this one, if there is any.
     pub fn test(&self, wanted: &Lock) -> Result<Option<LockHolder>, Error> {
         self.call(Ask::Test(*wanted))
     }
 
-    /// Gives all locks of an owner on a file back, lost or not. Costs nothing if it has none.
+    /// Releases all of an owner's locks on a file, lost or not. Costs nothing if it has none.
     pub fn release(&self, owner: LockOwner) -> Result<(), Error> {
         let (sender, result) = channel();
         self.release_with(owner, move |done| {
@@ -160,7 +160,7 @@ impl Locks {
         });
     }
 
-    /// Fails if an owner has lost locks on a file, and has not given them back since.
+    /// Fails if an owner has lost locks on a file, and has not released them since.
     pub fn check(&self, object: ObjectId) -> Result<(), Error> {
         self.check_object(object)
             .map_err(|error| error.during("access", &object_name(object)))
@@ -230,7 +230,7 @@ impl Drop for Locks {
 }
 
 impl PendingLock<'_> {
-    /// By which [`Locks::cancel`] ends it.
+    /// The number for [`Locks::cancel`].
     pub fn number(&self) -> u64 {
         self.wait
     }
@@ -241,7 +241,7 @@ impl PendingLock<'_> {
         result.map(drop)
     }
 
-    /// Waits for the lock, but not longer than this; `None` if that is not long enough.
+    /// Waits for the lock, but not longer than `limit`; `None` if it was not granted by then.
     pub fn wait_for(&self, limit: Duration) -> Option<Result<(), Error>> {
         match self.result.recv_timeout(limit) {
             Ok(result) => Some(result.map(drop)),
@@ -250,13 +250,13 @@ impl PendingLock<'_> {
         }
     }
 
-    /// Ends the wait, with [`Errno::ECANCELED`] unless the lock is just being given.
+    /// Ends the wait, with [`Errno::ECANCELED`] unless the lock is being granted at the same time.
     pub fn cancel(&self) {
         self.locks.cancel(self.wait);
     }
 }
 
-/// The error of what is asked at the end of a program.
+/// The error of a request after the end of the program's clients.
 fn ended() -> Error {
     CallError::local(Errno::ECANCELED, "the client has ended").during("lock", b"a file")
 }

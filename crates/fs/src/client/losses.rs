@@ -9,7 +9,7 @@ use super::link::Known;
 use super::verifiers::verifier_of;
 
 impl Client {
-    /// Records the verifiers of servers that are about to be written to.
+    /// Records the verifiers of servers before they are written to.
     fn remember_verifiers(&mut self, servers: &[usize]) -> Result<(), CallError> {
         self.rpc.introduce_to(servers)?;
         for &server in servers {
@@ -20,7 +20,7 @@ impl Client {
         Ok(())
     }
 
-    /// Notes, before a change of a file at these servers, that an fsync must find the same boot of their hosts.
+    /// Notes, before a change of a file at these servers, that an fsync must find their hosts with the same boot.
     pub(super) fn will_change(
         &mut self,
         file: &mut File,
@@ -59,10 +59,10 @@ impl Client {
         ))
     }
 
-    /// Reports a sync that the server itself reported as failed, once.
+    /// Reports once that a sync has failed, as the server itself has reported.
     pub(super) fn report_loss(&mut self, file: &mut File, servers: &[usize]) {
         let losses = self.verifiers.losses();
-        // If a server does not reply now, the failure is reported again.
+        // If a server does not reply now, a later fsync reports the failure.
         if self.refresh_verifiers(servers).is_ok() && self.verifiers.losses() != losses {
             (file.unsynced_since, file.written) = (None, None);
         }

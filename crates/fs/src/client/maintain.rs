@@ -32,7 +32,7 @@ const SCRUB_EXCESS: u64 = 64 << 20;
 /// A batch of the name space that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
-    /// Cursor of the next batch; `None` at the end. Always behind where the batch began.
+    /// Cursor of the next batch; `None` at the end. It is always behind the beginning of this batch.
     pub next: Option<CheckCursor>,
     /// Records that were checked.
     pub records: u64,
@@ -49,7 +49,7 @@ pub struct Orphans {
     pub next: Option<ObjectId>,
     /// Datafiles that were checked.
     pub datafiles: u64,
-    /// Those without a file, with their sizes in bytes.
+    /// Datafiles without a file, with their sizes in bytes.
     pub found: Vec<(ObjectId, u64)>,
 }
 
@@ -95,7 +95,7 @@ pub struct Scrubbed {
     pub faults: Vec<DataFault>,
 }
 
-/// Whether the objects of a listing ascend, beginning behind `after`: otherwise reading it batch by batch might not end.
+/// Whether the objects of a listing ascend, beginning behind `after`: otherwise reading it batch by batch might never end.
 fn is_ascending(after: ObjectId, listed: impl Iterator<Item = ObjectId>) -> bool {
     let mut last = after;
     listed
@@ -144,7 +144,7 @@ fn no_reply() -> CallError {
 pub struct Space {
     /// Bytes of all I/O servers' storage.
     pub total_bytes: u64,
-    /// Bytes of that that are free.
+    /// Free bytes among these.
     pub free_bytes: u64,
     /// Files, directories and links.
     pub objects: u64,
@@ -181,7 +181,7 @@ impl Client {
         servers.iter().zip(greetings).map(named).collect()
     }
 
-    /// Fails unless a server (an index into the configuration) is the one that it should be.
+    /// Fails unless a server (an index into the configuration) is the expected one.
     pub fn verify(&mut self, server: usize) -> Result<(), Error> {
         self.rpc
             .introduce_to(&[server])
@@ -213,7 +213,7 @@ impl Client {
         self.mutate_done("add", name.as_bytes(), operation)
     }
 
-    /// Keeps new files from an I/O server.
+    /// Has new files not use an I/O server any more.
     pub fn drain_server(&mut self, name: &str) -> Result<(), Error> {
         let operation = Operation::DrainServer {
             name: name.to_owned(),
@@ -307,7 +307,7 @@ impl Client {
             .collect()
     }
 
-    /// Sets the layout without asking for it: for the metadata server, which need not ask itself.
+    /// Sets the layout without a request: for the metadata server, which has it.
     pub(crate) fn trust_layout(&mut self, metadata: Target, layout: Layout) {
         self.rpc.trust_layout(metadata, layout);
     }
@@ -336,7 +336,7 @@ impl Client {
         )
     }
 
-    /// How full the file system is, which has these I/O servers (indices into the configuration).
+    /// The space of the file system with these I/O servers (indices into the configuration).
     pub fn space(&mut self, io_servers: &[usize]) -> Result<Space, Error> {
         let mut space = Space::default();
         for &server in io_servers {
@@ -357,7 +357,7 @@ impl Client {
         self.call_server("commit", call, done)
     }
 
-    /// Checks a batch of the name space, from `after` (`None` at first) on, and repairs it if asked. A
+    /// Checks a batch of the name space, from `after` (`None` at first) on, and repairs it if `repair` is set. A
     /// server that returns a cursor which does not advance is an error, so that a check always ends.
     pub fn check_metadata(
         &mut self,
@@ -454,8 +454,8 @@ impl Client {
         })
     }
 
-    /// Removes datafiles that [`Client::orphans`] has found: those that are proven to be of the present metadata,
-    /// which have given out object numbers below `numbers`, are deleted, all others moved aside.
+    /// Removes datafiles that [`Client::orphans`] has found: those that provably belong to the present metadata,
+    /// which have given out object numbers below `numbers`, are deleted; all others are moved aside.
     pub fn remove_orphans(
         &mut self,
         server: usize,
@@ -479,8 +479,8 @@ impl Client {
         })
     }
 
-    /// Compares the datafiles of a batch of striped files, from `after` on, with what they hold at least by the
-    /// metadata. Safe while the file system is in use.
+    /// Compares the datafiles of a batch of striped files, from `after` on, with what the metadata say that they contain at
+    /// least. Safe while the file system is in use.
     pub fn check_striped(&mut self, after: ObjectId) -> Result<CheckedFiles, Error> {
         let subject = self.server_name(self.metadata);
         self.try_check_striped(after)
@@ -518,7 +518,7 @@ impl Client {
         for (number, datafiles) in by_server {
             let server = self.rpc.server_of(number)?;
             for fault in self.check_data(server, datafiles)? {
-                // The file was written, truncated or removed meanwhile: only faults of its present state count.
+                // Meanwhile the file may have been written, truncated or removed: only faults of its present state count.
                 found.extend(self.confirm(number, server, fault)?);
             }
         }
@@ -542,7 +542,7 @@ impl Client {
         Ok(faults)
     }
 
-    /// Checks a datafile with a fault again, as long as truncations come in between.
+    /// Checks a faulty datafile again, as long as truncations come in between.
     fn confirm(
         &mut self,
         number: u16,
@@ -588,7 +588,7 @@ impl Client {
         Ok(None)
     }
 
-    /// Has an I/O server accept datafiles that were put in the place of others from outside.
+    /// Has an I/O server accept datafiles that were replaced from outside.
     pub fn accept_data(&mut self, server: usize, objects: Vec<ObjectId>) -> Result<(), Error> {
         let call = Call::query(server, Operation::AcceptData { objects });
         self.call_server("accept datafiles", call, done)

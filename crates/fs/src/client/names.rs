@@ -14,8 +14,8 @@ use super::file::{CreateOptions, File};
 use super::nodes::{check_entry, node, node_of, node_of_kind};
 use crate::Error;
 
-/// Changes that [`Client::create_many`] and its likes keep in flight, each in a session slot of its own: the metadata
-/// server commits changes that come together with one sync.
+/// Changes that [`Client::create_many`] and similar calls keep in flight, each in a session slot of its own: the metadata
+/// server commits changes that arrive together with one sync.
 pub const MANY: usize = 32;
 
 /// Lookups that [`Client::open_many`] keeps in flight.
@@ -118,7 +118,7 @@ impl Client {
         .map_err(|error| error.during("stat", &subject))
     }
 
-    /// The node of a known object, as it is now.
+    /// The present node of an object.
     pub fn stat_object(&mut self, object: ObjectId) -> Result<Node, Error> {
         self.query(Operation::GetNode {
             object,
@@ -134,13 +134,13 @@ impl Client {
         self.look_up_file(at.into(), true, false).map(File::new)
     }
 
-    /// Opens an existing file to read it once, now: a small file's content comes along and serves the first read,
-    /// which therefore may not return what was written after the opening.
+    /// Opens an existing file to read it once, now: the reply brings a small file's content, which serves the first read,
+    /// which therefore may not return bytes that were written after the opening.
     pub fn open_once(&mut self, at: impl Into<Place>) -> Result<File, Error> {
         self.open_name(at, true)
     }
 
-    /// As [`Client::open_once`]; a link in the last component is followed only if `follow`, and otherwise opened itself,
+    /// As [`Client::open_once`]; a link in the last component is followed only if `follow`. Otherwise the link itself is opened,
     /// which [`File::node`] then shows.
     pub fn open_name(&mut self, at: impl Into<Place>, follow: bool) -> Result<File, Error> {
         self.look_up_file(at.into(), follow, true)
@@ -183,7 +183,7 @@ impl Client {
         opened
     }
 
-    /// As [`Client::open_once`], by the file's number: for an object that a walk has found, and whose name may have
+    /// As [`Client::open_once`], by the file's number: for an object that a walk has found, whose name may have
     /// changed since.
     pub fn open_object(&mut self, object: ObjectId) -> Result<File, Error> {
         self.query(Operation::GetNode {
@@ -196,8 +196,8 @@ impl Client {
         .map_err(|error| error.during("open", &object_name(object)))
     }
 
-    /// Reads the node of an open file again, and a small file's content for the next read, as opening it would. What
-    /// an fsync of the file must make durable stays known.
+    /// Reads the node of an open file again, and a small file's content for the next read, as an opening would. The record of
+    /// writes that an fsync must make durable is kept.
     pub fn open_again(&mut self, file: &mut File) -> Result<(), Error> {
         let opened = self.open_object(file.node.object)?;
         file.take_node(opened);
@@ -222,7 +222,7 @@ impl Client {
         Ok(())
     }
 
-    /// As [`Client::stat`], and opens what is found, if it is a file: it stays as long as it is open, also without a name.
+    /// As [`Client::stat`], and opens the object if it is a file: it then exists for as long as it is open, also without a name.
     pub fn open_held(&mut self, at: impl Into<Place>, follow: bool) -> Result<File, Error> {
         let place = at.into();
         let subject = place.path.clone();
@@ -235,7 +235,7 @@ impl Client {
             .map_err(|error| error.during("open", &subject))
     }
 
-    /// As [`Client::open_object`] for a file that stays as long as it is open, also without a name.
+    /// As [`Client::open_object`] for a file that exists for as long as it is open, also without a name.
     pub fn open_object_held(&mut self, object: ObjectId) -> Result<File, Error> {
         let operation = Operation::GetNode {
             object,
@@ -250,7 +250,7 @@ impl Client {
             .map_err(|error| error.during("open", &object_name(object)))
     }
 
-    /// As [`Client::create`] for a file that stays as long as it is open, also without a name.
+    /// As [`Client::create`] for a file that exists for as long as it is open, also without a name.
     pub fn create_held(
         &mut self,
         at: impl Into<Place>,
@@ -266,12 +266,12 @@ impl Client {
             .map_err(|error| error.during("create", &subject))
     }
 
-    /// Makes a call that finds or makes a file, and opens it with that.
+    /// Makes a call that finds or makes a file and also opens it.
     fn hold(&mut self, mut call: Call) -> Result<File, CallError> {
         let begun = self.held.begin();
         call.opening = Some(begun.opening.clone());
         match self.rpc.call(call).and_then(node) {
-            // The server keeps nothing else.
+            // The server holds no other objects open.
             Ok(node) if node.attributes.kind != Kind::File => Ok(File::new(node)),
             Ok(node) => {
                 let held = self.held.opened(begun, node.object)?;
@@ -330,8 +330,8 @@ impl Client {
         })
     }
 
-    /// Renames many names, from where to where each, as [`Client::create_many`] makes files: each atomically, in the
-    /// place of what has the new name.
+    /// Renames many names, as [`Client::create_many`] makes files: each atomically, replacing an object that has
+    /// the new name.
     pub fn rename_many(&mut self, names: Vec<(Place, Place)>) -> Vec<Result<(), Error>> {
         let changes = names.into_iter().map(|(from, to)| {
             let subject = from.path.clone();
@@ -405,8 +405,8 @@ impl Client {
         self.mutate_node("symlink", &subject, operation, made)
     }
 
-    /// Makes a pipe, a socket or a device, of which only a mount's programs have a use. Devices are made by user 0. `device` is
-    /// a device's number as Linux puts it together, and 0 for others.
+    /// Makes a pipe, a socket or a device, which only programs on a mount can use. Only user 0 may make devices. `device` is
+    /// a device's number as Linux encodes it, and 0 for others.
     pub fn make_special(
         &mut self,
         at: impl Into<Place>,
@@ -436,7 +436,7 @@ impl Client {
         self.hard_link_object(object, at)
     }
 
-    /// Gives a file that is known by its number one more name.
+    /// Gives a file one more name, by the file's number.
     pub fn hard_link_object(
         &mut self,
         object: ObjectId,

@@ -1,11 +1,11 @@
-//! The options of a client, and the user on whose behalf it makes requests.
+//! The options of a client, and the user for whom it makes requests.
 
 use causeway_wire::fs::Caller;
 
-/// How a client behaves.
+/// Options of a client.
 #[derive(Debug, Clone, Default)]
 pub struct ClientOptions {
-    /// The user on whose behalf it makes requests; the process's own identity if absent.
+    /// The user for whom it makes requests; the process's own identity if absent.
     pub caller: Option<Caller>,
     /// Use only addresses of this scheme (`shm`, `tcp`), for measurements.
     pub only_scheme: Option<String>,

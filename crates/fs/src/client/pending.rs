@@ -12,7 +12,7 @@ use super::unacknowledged::Unacknowledged;
 use crate::backoff::Backoff;
 use crate::error::failure;
 
-/// Pauses before a request is repeated, since no event tells when a server runs again.
+/// Pauses before a request is repeated, since no event shows when a server runs again.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
@@ -21,14 +21,14 @@ pub(super) struct PendingCall {
     pub(super) call: Call,
     /// Its number among the mutations of its slot, or among the client's writes.
     pub(super) sequence: u64,
-    /// For a write that was sent before: since when.
+    /// For a write that was sent before: when that was.
     pub(super) unacknowledged: Unacknowledged,
     pub(super) state: State,
-    /// What it shows, if it needs one.
+    /// The capability that it presents, if it needs one.
     pub(super) capability: Option<Capability>,
     pauses: Backoff,
     pub(super) last: Option<CallError>,
-    /// The server that it is meant for, if that is not the known one.
+    /// The server that it is meant for, if that is not the server known under this address.
     pub(super) given_target: Option<Target>,
     /// The server that it was meant for when it was sent last.
     pub(super) sent_target: Target,
@@ -36,7 +36,7 @@ pub(super) struct PendingCall {
     pub(super) silent: bool,
     /// Its capability was renewed because a server said that it had ended.
     pub(super) was_renewed: bool,
-    /// It was sent again in a higher format than before.
+    /// It was sent again in a higher format than at first.
     pub(super) raised: bool,
     /// An attempt ended without a reply: the server may still be carrying it out.
     pub(super) unfinished: bool,
@@ -53,7 +53,7 @@ pub(super) struct Attempt {
     pub(super) sent: Instant,
     /// The request's format.
     pub(super) format: u8,
-    /// It asks for the server's clock, for the next one.
+    /// It asks for the server's clock, which the next attempt needs.
     pub(super) asks_clock: bool,
     pub(super) send: Option<OpId>,
     pub(super) receive: Option<OpId>,
@@ -77,7 +77,7 @@ pub(super) enum Outcome {
 }
 
 impl PendingCall {
-    /// A call that is to be sent at once, which is this instant.
+    /// A call that is to be sent now, at this instant.
     pub(super) fn new(
         call: Call,
         sequence: u64,
@@ -120,7 +120,7 @@ impl PendingCall {
         }
     }
 
-    /// Notes that a sending ended without a reply.
+    /// Notes that an attempt has ended without a reply.
     pub(super) fn note_lost(&mut self, attempt: &Attempt, error: &OpError) {
         if attempt.asks_clock {
             return;
@@ -131,7 +131,7 @@ impl PendingCall {
         }
     }
 
-    /// Whether it has no result yet.
+    /// Whether the call has no result yet.
     pub(super) fn is_open(&self) -> bool {
         !matches!(self.state, State::Done(_))
     }

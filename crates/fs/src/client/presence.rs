@@ -1,4 +1,4 @@
-//! Whether stored data that a server does not have is lost, or was removed on purpose.
+//! Whether stored data that a server lacks is lost, or was removed on purpose.
 
 use causeway_wire::fs::{Body, Errno, Operation, ReplyBody};
 
@@ -9,7 +9,7 @@ use super::file::version;
 use super::nodes::node;
 
 impl Client {
-    /// Returns the servers' replies. Where one of them misses data, the file's node decides: if the file is gone,
+    /// Returns the servers' replies. If a server lacks data, the file's node decides: if the file was removed,
     /// that is the error; `None` if it was truncated meanwhile, which `file` then shows; otherwise the data is lost.
     pub(super) fn unless_missing(
         &mut self,
@@ -62,7 +62,7 @@ impl Client {
     }
 }
 
-/// The failure that programs get.
+/// The error that programs get for lost data.
 fn lost(error: CallError) -> CallError {
     CallError {
         errno: Errno::EIO,

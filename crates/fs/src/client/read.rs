@@ -1,4 +1,4 @@
-//! Reading: from beside the metadata or from datafiles, verified where the bytes arrive.
+//! Reading, from beside the metadata or from datafiles; bytes are verified in the client's memory.
 
 use causeway_bmi::Memory;
 use causeway_wire::fs::{Body, Distribution, Operation, Region, ReplyBody, WantedSums};
@@ -26,7 +26,7 @@ struct Fetched {
 }
 
 impl Client {
-    /// Reads a list that was checked.
+    /// Reads a list whose regions and memory were checked.
     pub(super) fn read_checked(
         &mut self,
         file: &mut File,
@@ -36,7 +36,7 @@ impl Client {
         let mut is_fresh = false;
         for _ in 0..FORM_CHANGES {
             match self.form(file)? {
-                // The size is requested first: what is written after that may be read in part.
+                // The size is requested first: bytes that are written later may be read in part.
                 Form::Striped(_)
                     if !is_fresh && list.len_before(file.node.attributes.size) < list.len() =>
                 {
@@ -59,7 +59,7 @@ impl Client {
         Err(keeps_changing())
     }
 
-    /// The content of a stuffed file: what came with the opening once, then what the server has. `None` if the file
+    /// The content of a stuffed file: at first the content that came with the opening, later that of the server. `None` if the file
     /// is not stuffed any more, which `file` then shows.
     fn stuffed_content(&mut self, file: &mut File) -> Result<Option<Vec<u8>>, CallError> {
         if let Some(content) = file.opened_content.take() {
@@ -76,7 +76,7 @@ impl Client {
         }
     }
 
-    /// Reads what lies before the end of the file as it is known, and zeros for the rest. `None` if the file was truncated
+    /// Reads the bytes before the end of the file by its node, and zeros for the rest. `None` if the file was truncated
     /// meanwhile, which `file` then shows.
     fn read_striped(
         &mut self,
@@ -85,8 +85,8 @@ impl Client {
         list: IoList<'_>,
     ) -> Result<Option<u64>, CallError> {
         let size = file.node.attributes.size;
-        // Where the datafiles have not followed a truncation yet, what they have behind it is no part of the file any more. Nobody
-        // writes there before they have.
+        // Where the datafiles have not followed a truncation yet, their bytes behind it are no part of the file any more. No client
+        // writes there before they have followed.
         let stored = match &file.node.body {
             Body::Striped {
                 truncating: Some(cut),
@@ -114,7 +114,7 @@ impl Client {
             return Ok(None);
         }
         if behind_end {
-            // Behind a datafile's end the file has a hole, or it was truncated: the file's size tells which.
+            // Behind a datafile's end the file has a hole, or it was truncated: the file's size shows which.
             let known = file.node.attributes.size;
             self.refresh_node(file)?;
             let size = known.min(file.node.attributes.size);
@@ -150,7 +150,7 @@ impl Client {
         altered.map_or(Ok(None), Err)
     }
 
-    /// Reads from the datafiles into the memory, and verifies there what comes with sums. `None` if the file was truncated
+    /// Reads from the datafiles into the memory, and verifies the blocks there whose sums were sent. `None` if the file was truncated
     /// meanwhile, which `file` then shows.
     fn fetch(
         &mut self,
@@ -203,7 +203,7 @@ impl Client {
 fn before_end(list: IoList<'_>, size: u64) -> (Vec<Region>, Vec<Memory>) {
     let mut memory = Cutter::new(list.memory.iter().cloned());
     let (mut inside, mut into) = (Vec::with_capacity(list.regions.len()), Vec::new());
-    // Memory that was not taken yet: as few slices as possible, however many regions there are.
+    // Memory that no slice covers yet: as few slices as possible, however many regions there are.
     let mut pending = 0;
     for region in list.regions {
         let len = size.saturating_sub(region.offset).min(region.len);
@@ -222,7 +222,7 @@ fn before_end(list: IoList<'_>, size: u64) -> (Vec<Region>, Vec<Memory>) {
     (inside, into)
 }
 
-/// Brings a small file's content into memory; returns how many bytes lay before its end.
+/// Copies a small file's content into memory; returns how many bytes lay before its end.
 fn deliver_content(content: &[u8], list: IoList<'_>) -> u64 {
     let mut memory = Cursor::new(list.memory);
     for region in list.regions {

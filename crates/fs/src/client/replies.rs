@@ -1,4 +1,4 @@
-//! The outcomes of calls: replies, failures that are worth another attempt, the time-out.
+//! The outcomes of calls: replies, failures after which a call is repeated, and the time-out.
 
 use std::time::{Duration, Instant};
 
@@ -90,7 +90,7 @@ impl Rpc {
                 (Errno::EPROTO, text, false)
             }
             Outcome::Failed(Failure { errno, message }) => {
-                // The server may have stored a part of what the request brings.
+                // The server may have stored a part of the request's data.
                 if errno == Errno::REVOKED && pending.call.is_write() {
                     pending.unacknowledged.note_partial(attempt.sent);
                 }
@@ -132,7 +132,7 @@ impl Rpc {
         }
     }
 
-    /// Before a request: a server that has connected anew may be of a later build, and is asked in the highest format first.
+    /// Before a request: a server that has connected anew may be of a later build, and gets the request in the highest format first.
     pub(super) fn renew_format(&mut self, server: usize) {
         let Some(link) = self.links.get_mut(server) else {
             return;
@@ -143,8 +143,8 @@ impl Rpc {
         }
     }
 
-    /// A server has refused a request of the format `asked`, without carrying it out, and its own highest format is `theirs`: the
-    /// call is sent again in that one if this build speaks it, and is at its end otherwise.
+    /// A server has refused a request of the format `asked` without carrying it out, and its own highest format is `theirs`: the
+    /// call is sent again in that one if this build speaks it, and fails otherwise.
     fn use_format(&mut self, pending: &mut PendingCall, asked: u8, theirs: u8, failure: Failure) {
         let server = pending.call.server;
         let is_lower = theirs < asked;
@@ -215,7 +215,7 @@ impl Rpc {
                 continue;
             }
             pending.unfinished |= matches!(pending.state, State::Sent(_));
-            // This function has just closed the connection itself: that error is not the server's.
+            // This function itself has just closed the connection: that error is not the server's.
             let message = match pending.last.take().filter(|_| !pending.silent) {
                 Some(last) => format!(
                     "{} (after {waited} s); is the server running?",

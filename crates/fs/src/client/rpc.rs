@@ -32,7 +32,7 @@ use super::transfer::{IoKind, Piece};
 use crate::config::{ConfigError, Configuration};
 
 /// An attempt to connect takes a quarter of the time-out, within these bounds: an attempt that reaches a
-/// server in the middle of dying must leave time for one after the restart.
+/// server that is ending must leave time for one after its restart.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(250);
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 /// How long to wait for operations of a connection that was just closed: its method completes them at once, except for
@@ -66,7 +66,7 @@ pub(crate) struct Rpc {
     pub(super) bmi: Bmi,
     pub(super) context: Context,
     pub(super) links: Vec<Link>,
-    /// An agent makes its handshakes.
+    /// An agent makes its handshakes for it.
     is_spoken_for: bool,
     /// Index of the metadata server in the configuration.
     pub(super) metadata: usize,
@@ -74,11 +74,11 @@ pub(crate) struct Rpc {
     pub(super) file_system: u128,
     /// The I/O servers, as last reported by the metadata server.
     pub(super) layout: Option<Layout>,
-    /// By number in the layout: index in the configuration, which may lack a server.
+    /// Index in the configuration by number in the layout; the configuration may lack a server.
     pub(super) routes: Vec<Option<usize>>,
     /// How long a call may take.
     pub(super) timeout: Duration,
-    /// How long one may take at most, by the configuration: servers keep replies for that long.
+    /// How long a call may take at most by the configuration: servers keep replies for that long.
     pub(super) longest_timeout: Duration,
     pub(super) client: u128,
     caller: Caller,
@@ -90,11 +90,11 @@ pub(crate) struct Rpc {
     /// An attempt at one of the last calls ended without a reply: the server may have carried it out, too.
     pub(super) was_unfinished: bool,
     next_tag: u64,
-    /// Completions of operations that belong to no call, for the thread that has posted them.
+    /// Completions of operations that belong to no call, for the thread that has posted the operations.
     pub(super) events: Vec<Completion>,
     /// The number of writes so far.
     writes: u64,
-    /// Set when all calls are to end at once.
+    /// Set when all calls must end at once.
     interrupted: Arc<AtomicBool>,
     pub(super) spare_replies: Vec<Memory>,
     /// By which the program caches names and attributes, if it does.
@@ -193,12 +193,12 @@ impl Rpc {
         self.links.get(server)?.known
     }
 
-    /// Makes progress for this long, while no call is in progress.
+    /// Makes progress for `idle`, while no call is in progress.
     pub(super) fn make_progress(&mut self, idle: Duration) {
         self.bmi.wait(self.context, idle);
     }
 
-    /// Waits for the completion of an operation that belongs to no call, or for the waker, not longer than this. See [`Rpc::events`].
+    /// Waits for the completion of an operation that belongs to no call, or for the waker, for at most `idle`. See [`Rpc::events`].
     pub(super) fn wait_for_events(&mut self, idle: Duration) {
         let mut completions = Vec::new();
         let taken = self
@@ -212,14 +212,14 @@ impl Rpc {
         }
     }
 
-    /// A tag that no message has had.
+    /// A tag that no earlier message has had.
     pub(super) fn next_tag(&mut self) -> u64 {
         let tag = self.next_tag;
         self.next_tag += 1;
         tag
     }
 
-    /// Ends [`Rpc::wait_for_events`] from another thread.
+    /// Returns a handle that ends [`Rpc::wait_for_events`] from another thread.
     pub(super) fn waker(&self) -> Waker {
         self.bmi.waker()
     }
@@ -264,7 +264,7 @@ impl Rpc {
         self.at(server, CallError::local(errno, message))
     }
 
-    /// Returns what ends calls from another thread.
+    /// Returns a handle that ends calls from another thread.
     pub(crate) fn interrupter(&self) -> Interrupter {
         Interrupter {
             interrupted: Arc::clone(&self.interrupted),
@@ -272,12 +272,12 @@ impl Rpc {
         }
     }
 
-    /// On whose behalf requests are made.
+    /// The user for whom requests are made.
     pub(crate) fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// Sets on whose behalf requests are made from now on.
+    /// Sets the user for whom requests are made from now on.
     pub(crate) fn set_caller(&mut self, caller: Caller) {
         self.caller = caller;
     }
@@ -287,7 +287,7 @@ impl Rpc {
         &mut self.bmi
     }
 
-    /// Which method was chosen for a server, and why.
+    /// Reports the method that was chosen for a server, and the reason.
     pub(crate) fn report(&self, server: usize) -> Option<causeway_bmi::PeerReport> {
         self.bmi.report(self.links.get(server)?.addr?)
     }
@@ -302,11 +302,11 @@ impl Rpc {
         })
     }
 
-    /// Makes calls at once and returns all of their results, in order. When it returns, none of them is in flight any
-    /// more and no server can reach the memory that they named.
+    /// Makes calls at once and returns all of their results, in order. When it returns, none of them is in flight
+    /// and no server can access the memory that they named.
     ///
-    /// The identities of unknown servers are requested first, and again that of a server that refuses a
-    /// call as meant for another one, as long as it has changed.
+    /// The identities of unknown servers are requested first. The identity of a server that refuses a
+    /// call as meant for another server is requested again, as long as it has changed.
     pub(crate) fn call_all(&mut self, calls: Vec<Call>) -> Vec<Result<ReplyBody, CallError>> {
         let mut now = Instant::now();
         let deadline = now + self.timeout;
@@ -315,7 +315,7 @@ impl Rpc {
         let mut pending_calls = self.start_calls(calls, None, now);
         loop {
             if self.introduce_all(&mut pending_calls, deadline) {
-                // That may have taken a while.
+                // The introductions may have taken a while.
                 now = Instant::now();
             }
             self.authorize_all(&mut pending_calls, now, deadline);
@@ -365,8 +365,8 @@ impl Rpc {
         calls.into_iter().map(start).collect()
     }
 
-    /// Prepares calls for another round that were refused as meant for another server, if the server that
-    /// they should go to is another one now. Returns whether there are any.
+    /// Prepares another round for calls that were refused as meant for another server, if the server that
+    /// they should reach has changed. Returns whether there are any.
     fn redirect(&mut self, pending_calls: &mut [PendingCall], deadline: Instant) -> bool {
         let refused = |pending: &PendingCall| {
             matches!(&pending.state, State::Done(Err(error)) if error.errno == Errno::WRONG_TARGET)
@@ -391,7 +391,7 @@ impl Rpc {
             }
             match self.known(pending.call.server) {
                 Some(known) if known.target != pending.sent_target => again = true,
-                // The server has the identity that the request named, and refuses all the same.
+                // The server has the identity that the request named, and refuses it nevertheless.
                 _ => pending.state = refusal,
             }
             pending.sent_target = Target::default();
@@ -548,7 +548,7 @@ impl Rpc {
         Ok(attempt)
     }
 
-    /// Fails if a call belongs to a turn to append, and the server has another connection now than before that.
+    /// Fails if a call belongs to a turn to append, and the connection with the server is newer than the turn.
     fn check_turn(&self, pending: &PendingCall, addr: Addr) -> Result<(), CallError> {
         match &pending.call.body {
             Body::Data(
@@ -564,7 +564,7 @@ impl Rpc {
         }
     }
 
-    /// Withdraws what was posted of an attempt that is not sent.
+    /// Cancels the posted operations of an attempt that is not sent.
     fn undo(&mut self, mut attempt: Attempt) {
         if let Some(op) = attempt.receive.take() {
             self.bmi.cancel(op);
@@ -573,7 +573,7 @@ impl Rpc {
         self.end_exports(&attempt);
     }
 
-    /// Undoes an attempt whose posting was refused.
+    /// Undoes an attempt whose operations could not be posted.
     fn refused(
         &mut self,
         server: usize,

@@ -23,14 +23,14 @@ impl Rpc {
         self.sequences[slot]
     }
 
-    /// Notes whether any of these changes may still reach the server again.
+    /// Notes whether a copy of any of these changes may still reach the server.
     pub(super) fn note_unconfirmed(&mut self, pending_calls: &[PendingCall]) {
         self.unconfirmed |= pending_calls
             .iter()
             .any(|pending| pending.sequence > 0 && pending.unfinished);
     }
 
-    /// Releases the session, if there is one and no change of it may still arrive: such a change would be carried out again.
+    /// Releases the session, if there is one and no copy of a change may still reach the server: without the session it would be carried out again.
     pub(super) fn end_session(&mut self) {
         if self.sequences.is_empty() || self.unconfirmed {
             return;

@@ -1,4 +1,4 @@
-//! Where the time of reads and writes goes.
+//! Stages of reads and writes, and the time that each takes.
 
 use std::time::Instant;
 

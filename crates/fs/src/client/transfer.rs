@@ -27,9 +27,9 @@ const MAX_REGIONS_HERE: usize = 256;
 /// The direction of an access to a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IoKind {
-    /// It is read.
+    /// A read.
     Read,
-    /// It is written.
+    /// A write.
     Write,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum IoKind {
 pub(crate) struct IoList<'a> {
     /// The regions.
     pub regions: &'a [Region],
-    /// Fragments with as many bytes in all.
+    /// Fragments with the same number of bytes in all.
     pub memory: &'a [Memory],
 }
 
@@ -104,8 +104,8 @@ pub(crate) struct Piece {
 pub(crate) struct Turn {
     /// Its number.
     pub number: u64,
-    /// The connection with the server before the turn began. A server that was started since does not know which turns it has
-    /// seen, so the write is not sent on another one.
+    /// The connection with the server before the turn began. A server that was restarted since has no record of the turns it had
+    /// seen, so the write is not sent on another connection.
     pub connection: ConnectionId,
 }
 
@@ -118,7 +118,7 @@ pub(crate) struct Planned {
     pub piece: Option<Piece>,
     /// The datafile regions and their memory.
     pub share: Share,
-    /// Where the bytes are at present, if not in the caller's memory.
+    /// The memory that has the bytes for now, if they are not in the caller's memory.
     pub bounce: Option<Memory>,
 }
 
@@ -291,14 +291,14 @@ impl Planned {
         }
     }
 
-    /// Refuses the report of a read that left out bytes before the datafile's end, or sent others: the previous bytes
+    /// Refuses the report of a read that left out bytes before the datafile's end, or sent a wrong number: old bytes
     /// of the caller's memory would pass for the file's content.
     pub(crate) fn check_read(&self, bytes: u64, inline: usize, size: u64) -> Result<(), CallError> {
         let found = self.share.regions.iter().map(|region| {
             let before_end = size.saturating_sub(region.offset);
             region.len.min(before_end)
         });
-        // More if the datafile has grown since the server read its size.
+        // More bytes than that if the datafile has grown since the server read its size.
         let right = found.sum()..=self.share.len;
         let is_carried = match self.share.len <= INLINE_BYTES {
             true => right.contains(&(inline as u64)),
@@ -310,7 +310,7 @@ impl Planned {
         Ok(())
     }
 
-    /// Refuses the report of a write of another number of bytes.
+    /// Refuses the report of a write of a wrong number of bytes.
     pub(crate) fn check_written(&self, bytes: u64) -> Result<(), CallError> {
         match bytes == self.share.len {
             true => Ok(()),
@@ -318,8 +318,8 @@ impl Planned {
         }
     }
 
-    /// Whether the bytes that a read has fetched are what the sums of its first blocks say, where they are now, and come
-    /// from where they should in the datafile that the sums are bound to.
+    /// Whether the bytes that a read has fetched into their present memory match the sums of its first blocks, and come
+    /// from the right place of the datafile that the sums are bound to.
     pub(crate) fn matches(&self, fragments: &[Memory], sums: &[u32], binding: Binding) -> bool {
         if sums.is_empty() || sabotage::is_on(Sabotage::SkipChecksum) {
             return true;
@@ -336,7 +336,7 @@ impl Planned {
             .eq(sums.iter().copied())
     }
 
-    /// Moves what a read has fetched into the caller's memory, and zeroes what lies behind the datafile's end.
+    /// Copies the bytes of a read into the caller's memory, and zeroes the part behind the datafile's end.
     /// `inline` and `size` are the reply's.
     ///
     /// Returns whether any byte lay behind the datafile's end.
@@ -393,7 +393,7 @@ mod tests {
             .collect()
     }
 
-    /// What the one server of a file has to do.
+    /// The piece of the only server of a file.
     fn one_piece(regions: &[Region], fragments: &[Memory], kind: IoKind) -> Planned {
         let distribution = Distribution {
             strip_size: 4096,
@@ -461,7 +461,7 @@ mod tests {
             (50, 100, 60),
             (0, 0, 10),
             (0, 0, 3),
-            // It has grown meanwhile.
+            // The datafile has grown meanwhile.
             (100, 100, 60),
         ] {
             assert!(small.check_read(bytes, carried, size).is_ok());

@@ -110,8 +110,8 @@ impl Rpc {
         self.bmi.connection(self.links.get(server)?.addr?)
     }
 
-    /// Has writes belong to a turn. Returns `false` if the connection with one of their servers was not there before the turn: then
-    /// it is made, for the next one.
+    /// Makes writes part of a turn. Returns `false` if the connection with one of their servers is newer than the turn, or missing: then
+    /// it is made, for the next turn.
     pub(super) fn put_in_turn(
         &mut self,
         calls: &mut [Call],

@@ -1,5 +1,5 @@
-//! Whether an earlier sending of a write may have been stored, and since when: the server must know before it stores a
-//! repeated one, or it would undo what other clients have written since.
+//! Whether an earlier attempt of a write may have been stored, and since when: the server needs that before it stores a
+//! repeated write, which would otherwise overwrite bytes that other clients have written since.
 
 use std::time::{Duration, Instant};
 
@@ -9,17 +9,17 @@ use causeway_wire::fs::Moment;
 /// The server's moments are rounded down by this much.
 const SLACK: Duration = Duration::from_millis(1);
 
-/// What is known of the sendings of one write that ended without a reply.
+/// The attempts of one write that have ended without a reply.
 #[derive(Debug, Default)]
 pub(super) struct Unacknowledged {
-    /// When the first sending was that may have reached the server.
+    /// When the first attempt was sent that may have reached the server.
     first: Option<Instant>,
-    /// The same by the server's clock, for the next sending.
+    /// The same by the server's clock, for the next attempt.
     moment: Option<Moment>,
 }
 
 impl Unacknowledged {
-    /// A sending of `sent` ended without a reply.
+    /// Notes that an attempt that was sent at `sent` ended without a reply.
     pub(super) fn note(&mut self, sent: Instant, error: &OpError) {
         match may_have_arrived(error) {
             true => self.note_partial(sent),
@@ -27,18 +27,18 @@ impl Unacknowledged {
         }
     }
 
-    /// A sending was refused in the middle, so that a part of it may have been stored.
+    /// Notes that an attempt was refused in the middle, so that a part of it may have been stored.
     pub(super) fn note_partial(&mut self, sent: Instant) {
         self.moment = None;
         self.first.get_or_insert(sent);
     }
 
-    /// Whether the server's clock must be asked for before the next sending.
+    /// Whether the client must ask for the server's clock before the next attempt.
     pub(super) fn wants_clock(&self) -> bool {
         self.first.is_some() && self.moment.is_none()
     }
 
-    /// The server's clock showed this, at the latest `now`.
+    /// Notes that the server's clock showed `clock` at `now` or earlier.
     pub(super) fn set_clock(&mut self, clock: Moment, now: Instant) {
         self.moment = self.first.map(|first| {
             let age = now.saturating_duration_since(first) + SLACK;
@@ -50,13 +50,13 @@ impl Unacknowledged {
         });
     }
 
-    /// When the first sending was that may have reached the server, or earlier, by the server's clock.
+    /// When the first attempt was sent that may have reached the server, or an earlier moment, by the server's clock.
     pub(super) fn moment(&self) -> Option<Moment> {
         self.moment
     }
 }
 
-/// Whether the server may have received a request whose sending ended like this.
+/// Whether the server may have received a request whose send ended like this.
 fn may_have_arrived(error: &OpError) -> bool {
     match error {
         OpError::Peer { cause, .. } => !matches!(
@@ -104,7 +104,7 @@ mod tests {
             at: 9_000_000_000 - 11_000_000,
         };
         assert_eq!(unacknowledged.moment(), Some(since));
-        // The next sending may reach a host that was started again.
+        // The next attempt may reach a host that was rebooted.
         unacknowledged.note(after(16), &ended(PeerError::Closed));
         assert!(unacknowledged.wants_clock());
     }

@@ -1,11 +1,11 @@
-//! Whether what was written may have been lost with a server's power before an fsync came.
+//! Whether written bytes may have been lost with a server's power before an fsync.
 //!
 //! A write is acknowledged from the server's page cache. If the server's host then loses power and comes
 //! back, a later fsync finds nothing left to flush and would succeed. So a client remembers each server's boot
 //! identity from before its first write there, and compares it again after a flush: the write verifier of NFS. A server process that was merely restarted keeps its host's page
 //! cache, and the identity. The same holds for the metadata server, which keeps small files.
 //!
-//! A failed sync is the same from another cause: the kernel reports it once, and what it was to write is gone for all
+//! A failed sync causes the same loss: the kernel reports it once, and the bytes that it should have written are lost for all
 //! clients that wrote since the last sync. Servers count failed syncs, and a client compares the count as it does the
 //! boot.
 
@@ -15,12 +15,12 @@ use causeway_wire::fs::Generation;
 
 use super::link::Known;
 
-/// A server's unsynced writes are there while this stays the same.
+/// A server's unsynced writes are not lost as long as its verifier stays the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Verifier {
     /// The boot of the server's host; 0 if it is not known.
     boot: u128,
-    /// The directory that the server has there.
+    /// The generation of the directory from which the server serves there.
     generation: Generation,
     failed_syncs: u64,
 }
@@ -44,20 +44,20 @@ impl fmt::Display for Loss {
 /// The servers' verifiers as last received.
 #[derive(Debug, Default)]
 pub(super) struct Verifiers {
-    /// By index in the configuration.
+    /// The verifiers by the server's index in the configuration.
     known: Vec<Option<Verifier>>,
     losses: u64,
-    /// The last loss, and the server.
+    /// The last loss, with the server's index.
     pub(super) last: Option<(usize, Loss)>,
 }
 
 impl Verifiers {
-    /// How often unsynced writes were seen to be lost. What was written at a lower count may be among them.
+    /// The number of times that unsynced writes were found lost. Bytes written at a lower count may be lost.
     pub(super) fn losses(&self) -> u64 {
         self.losses
     }
 
-    /// Records what a server reports of its host and disk.
+    /// Records a server's report of its host and disk.
     pub(super) fn observe(&mut self, server: usize, found: Verifier) {
         if self.known.len() <= server {
             self.known.resize(server + 1, None);
@@ -110,7 +110,7 @@ mod tests {
             (verifiers.losses(), verifiers.last),
             (2, Some((0, Loss::FailedSync)))
         );
-        // Another directory has none of what was written to the one before.
+        // Another directory contains none of the bytes that were written to the earlier one.
         let other = Verifier {
             generation: Generation(2),
             ..host(8, 6)

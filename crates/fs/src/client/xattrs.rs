@@ -9,7 +9,7 @@ use super::call_error::{CallError, object_name, take_reply};
 use super::connection::Client;
 use crate::Error;
 
-/// Refuses what no message can carry.
+/// Refuses names and values that are too long for a message.
 fn check(name: &[u8], value: &[u8]) -> Result<(), CallError> {
     if name.is_empty() || name.len() > MAX_XATTR_NAME_BYTES {
         let message = format!(
@@ -42,7 +42,7 @@ fn listed(name: XattrName) -> Result<Vec<u8>, CallError> {
 
 impl Client {
     /// Gives an object an extended attribute. The name begins with its name space: `user.`, `trusted.` or `security.`; or it is that of
-    /// an access control list, which `mode` does not matter to.
+    /// an access control list, for which `mode` does not matter.
     pub fn set_xattr(
         &mut self,
         object: ObjectId,
@@ -96,8 +96,8 @@ impl Client {
         })
     }
 
-    /// Replaces a list of an object that the caller owns. The mode follows an access list. Without one, the list is removed: the mode stays,
-    /// whose group digit was the mask. Fails with `EINVAL` for a list with named users or groups but without a mask.
+    /// Replaces a list of an object that the caller owns. The mode follows an access list. Without a list, the present one is removed, and the mode,
+    /// whose group digit was the mask, stays. Fails with `EINVAL` for a list with named users or groups but without a mask.
     pub fn set_acl(
         &mut self,
         object: ObjectId,
@@ -122,7 +122,7 @@ impl Client {
             .map_err(|error| error.during("getxattr", &object_name(object)))
     }
 
-    /// The names of an object's extended attributes that the caller may know.
+    /// The names of an object's extended attributes that the caller may read.
     pub fn xattrs(&mut self, object: ObjectId) -> Result<Vec<Vec<u8>>, Error> {
         self.query(Operation::ListXattrs { object })
             .and_then(|reply| take_reply!(reply, ReplyBody::XattrNames(names) => names))

@@ -11,8 +11,8 @@ use super::source::{Source, check_key_file};
 use super::types::{AccessRules, AuditLevel, CapabilityRule, ConfigError};
 use super::units::{duration, parse_duration, quoted};
 
-/// Shortest and longest lifetime of capabilities that make sense: shorter ones are renewed all the time, and what was granted
-/// for a day is as good as granted for ever.
+/// Shortest and longest sensible lifetime of capabilities: shorter ones are renewed all the time, and a capability that is good
+/// for a day is as good as one without end.
 const LIFETIMES: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
 
@@ -30,7 +30,7 @@ pub(super) struct AccessText {
     audit: Option<Spanned<String>>,
 }
 
-/// Reads the section; what it leaves out is as [`AccessRules::default`] says.
+/// Reads the section; missing settings are those of [`AccessRules::default`].
 pub(super) fn rules(
     source: &Source<'_>,
     text: Option<AccessText>,
@@ -132,7 +132,7 @@ audit = \"{audit}\"
     if *rules != AccessRules::default() {
         return text;
     }
-    // Builds that do not know the section refuse it: as long as it says nothing new, it is a comment.
+    // Builds that do not have the section refuse it: as long as it only contains defaults, it is a comment.
     text.lines()
         .map(|line| match line {
             "" => "\n".to_owned(),

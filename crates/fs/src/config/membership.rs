@@ -1,6 +1,6 @@
-//! What is in the files that a configuration names for nodes.
+//! The content of the files that a configuration names for nodes.
 //!
-//! All copies of a configuration share what was read from the files, so that reading them again ([`Configuration::reload_nodes`]) concerns
+//! All copies of a configuration share what was read from the files, so that reading them again ([`Configuration::reload_nodes`]) affects
 //! every connection that was made with one of them.
 
 use std::path::Path;
@@ -13,7 +13,8 @@ use super::nodes::NodesEntry;
 use super::types::{ConfigError, Configuration};
 
 impl Configuration {
-    /// What is known of nodes, if each has to prove which it is: the same for all copies of this configuration. The first call reads the files.
+    /// This node's certificate and key, and the rules about other nodes, if nodes have to prove their identity. The first call reads the files,
+    /// for all copies of this configuration.
     pub fn nodes(&self) -> Result<Option<Nodes>, ConfigError> {
         let Some(entry) = &self.nodes else {
             return Ok(None);
@@ -25,9 +26,9 @@ impl Configuration {
         Ok(Some(entry.known.get_or_init(|| read).clone()))
     }
 
-    /// Reads the section `[nodes]` of `file` and the files that it names again. Connections with nodes that do not count any more
-    /// end with their processes' next polls. If anything is wrong, everything stays as it was; so it does if `check` refuses what was read, which
-    /// is a fault of the node's file. All else in `file` is not looked at: processes go on calling the addresses of this configuration.
+    /// Reads the section `[nodes]` of `file` and the files that it names again. Connections with nodes that are not accepted any more
+    /// end with their processes' next polls. If anything is wrong, everything stays as it was; so it does if `check` refuses the result, which
+    /// is a fault of the node's file. The other sections of `file` are ignored: processes go on calling the addresses of this configuration.
     pub fn reload_nodes(
         &self,
         file: &Path,
@@ -87,7 +88,7 @@ impl Configuration {
     }
 }
 
-/// What is wrong with a whole file.
+/// An error about a whole file.
 fn wrong(path: &Path, message: String) -> ConfigError {
     ConfigError {
         file: path.display().to_string(),
@@ -103,7 +104,7 @@ fn refused_by_others(node_file: &Path, rejected: &Rejected) -> ConfigError {
     wrong(node_file, message)
 }
 
-/// Reads a list of revoked certificates. One that is missing is an error: a node that does not know it would talk to all of them.
+/// Reads a list of revoked certificates. A missing list is an error: without it, a node would accept all revoked certificates.
 pub fn read_revoked(path: &Path) -> Result<Revoked, ConfigError> {
     member::read_revoked(path).map_err(|refused| {
         let message = match refused {

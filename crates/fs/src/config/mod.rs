@@ -45,12 +45,12 @@ pub const VARIABLE: &str = "CAUSEWAY_CONFIG";
 /// Where a configuration file is searched for when none is named.
 pub const PLACES: [&str; 2] = ["causeway.toml", "causeway-dev/causeway.toml"];
 
-/// A configuration file in a usual place; an error if there is one in a place where anybody may have put it.
+/// A configuration file in a usual place; an error if there is one in a place where any user may have put it.
 pub fn usual_file() -> Result<Option<PathBuf>, ConfigError> {
     let Some(file) = PLACES.iter().map(PathBuf::from).find(|file| file.is_file()) else {
         return Ok(None);
     };
-    // Not only the file's own directory: a user who may rename that one can put another in its place.
+    // Not only the file's own directory is checked: a user who may rename it can put another one in its place.
     for place in [Path::new(PLACES[0]), &file] {
         trusted_file::check_place(place).map_err(|refused| ConfigError {
             file: file.display().to_string(),
@@ -91,7 +91,7 @@ impl Configuration {
         Self::parse(&Self::read(path)?, &path.display().to_string())
     }
 
-    /// The text of a file, which is an error if others may change it.
+    /// The text of a file; an error if other users may change it.
     pub fn read(path: &Path) -> Result<String, ConfigError> {
         let file = path.display().to_string();
         let wrong = |message| ConfigError {
@@ -160,7 +160,7 @@ impl Configuration {
     }
 
     /// The agent that speaks for this process, if the configuration names one and this process may not read the cluster's key, or that of its
-    /// node. It needs neither then.
+    /// node. The process then needs neither key.
     pub fn agent(&self) -> Option<Agent> {
         let socket = self.agent_socket.as_ref()?;
         let node_file = self.nodes.as_ref().map(|entry| &entry.node_file);

@@ -1,4 +1,4 @@
-//! What a configuration says of nodes.
+//! The section `[nodes]` of a configuration.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -11,15 +11,15 @@ use super::uids::UidRules;
 /// The section `[nodes]`.
 #[derive(Debug, Clone)]
 pub struct NodesEntry {
-    /// Whose certificates are accepted.
+    /// The authorities whose certificates are accepted.
     pub authorities: Vec<PublicKey>,
     /// The file with the certificate and the key of the node that reads the configuration.
     pub node_file: PathBuf,
     /// The list of revoked certificates.
     pub revoked_file: PathBuf,
-    /// For which users each node may speak: for all copies of the configuration, as last read.
+    /// The users for which each node may speak, as last read; shared by all copies of the configuration.
     pub(super) rules: Arc<Mutex<Arc<UidRules>>>,
-    /// What was read from the files, for all copies of the configuration.
+    /// The content of the files, once it was read; shared by all copies of the configuration.
     pub(super) known: Arc<OnceLock<Nodes>>,
 }
 
@@ -36,7 +36,7 @@ impl PartialEq for NodesEntry {
 impl Eq for NodesEntry {}
 
 impl NodesEntry {
-    /// What a configuration says. Nothing is read yet.
+    /// An entry with these files, which are not read yet.
     pub fn new(authorities: Vec<PublicKey>, node_file: PathBuf, revoked_file: PathBuf) -> Self {
         Self {
             authorities,
@@ -49,13 +49,13 @@ impl NodesEntry {
 }
 
 impl NodesEntry {
-    /// For which users each node may speak, as last read.
+    /// The users for which each node may speak, as last read.
     pub fn uids(&self) -> Arc<UidRules> {
         let rules = self.rules.lock();
         Arc::clone(&rules.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Has these rules take the place of those of before, for all copies of the configuration.
+    /// Replaces the rules, for all copies of the configuration.
     pub(super) fn set_uids(&self, uids: Arc<UidRules>) {
         *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = uids;
     }
@@ -71,7 +71,7 @@ pub fn public_key_digits(key: &PublicKey) -> String {
     hex(key)
 }
 
-/// A server of that name could not be told from clients.
+/// Whether a server must not have this name, because its certificate could not be distinguished from a client's.
 pub(super) fn is_reserved(server: &str) -> bool {
     server == CLIENT
 }

@@ -7,16 +7,16 @@ use causeway_wire::fs::DistributionHint;
 
 use super::nodes::NodesEntry;
 
-/// Strip size where none is given, in bytes.
+/// Strip size where the configuration has none, in bytes.
 pub const DEFAULT_STRIP_SIZE: u32 = 1 << 20;
-/// Timeout where none is given.
+/// Timeout where the configuration has none.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long capabilities are good where nothing else is said: also the longest that a change of permissions takes to reach an
-/// I/O server that cannot be told of it.
+/// Lifetime of capabilities where the configuration has none; also the longest time that a change of permissions takes to reach an
+/// I/O server to which the metadata server cannot send it.
 pub const DEFAULT_CAPABILITY_LIFETIME: Duration = Duration::from_secs(60);
-/// How long a change of permissions waits for I/O servers that do not reply, where nothing else is said.
+/// How long a change of permissions waits for I/O servers that do not reply, where the configuration has no limit.
 const DEFAULT_TELL_TIMEOUT: Duration = Duration::from_millis(500);
-/// Files that one program has open at most, where no number is given.
+/// Most files that one program may have open, where the configuration has no limit.
 pub const DEFAULT_OPEN_FILES: usize = 1 << 16;
 /// How long leases on names and attributes are good at most, where nothing else is said.
 pub const DEFAULT_LEASE_TIME: Duration = Duration::from_secs(5);
@@ -40,9 +40,9 @@ pub struct Configuration {
     pub key_file: Option<PathBuf>,
     /// The Unix socket of each node's agent, which speaks for users who may not read the keys.
     pub agent_socket: Option<PathBuf>,
-    /// Each node has to prove which it is: whose word counts, and where its certificate lies.
+    /// Each node has to prove its identity: the authorities that certify nodes, and the files with this node's certificate.
     pub nodes: Option<NodesEntry>,
-    /// Encrypt connections between hosts. Otherwise what travels over tcp is authenticated alone.
+    /// Encrypt connections between hosts. Otherwise, messages over tcp are only authenticated.
     pub encrypt: bool,
     /// Keep checksums in new datafiles.
     pub checksums: bool,
@@ -85,31 +85,31 @@ pub struct AccessRules {
     pub capability_lifetime: Duration,
     /// How long a change of permissions waits for I/O servers that do not reply.
     pub tell_timeout: Duration,
-    /// Whether root of other hosts is nobody.
+    /// Whether root of other hosts is mapped to nobody.
     pub root_squash: bool,
-    /// What servers log of requests.
+    /// The requests that servers log.
     pub audit: AuditLevel,
 }
 
 /// Whether I/O servers serve requests without a capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CapabilityRule {
-    /// They refuse them.
+    /// They refuse such requests.
     Required,
-    /// They serve them: for as long as clients or the metadata server are of a build without capabilities. One that comes
+    /// They serve such requests: for the time in which clients or the metadata server are of a build without capabilities. A capability that comes
     /// with a request is checked all the same.
     Optional,
-    /// There are none: the metadata server gives none, and I/O servers check none.
+    /// There are no capabilities: the metadata server gives none out, and I/O servers check none.
     Off,
 }
 
-/// What servers log of requests. What they refuse is counted always.
+/// The requests that servers log. Refused requests are counted at every level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AuditLevel {
     /// Nothing.
     Off,
-    /// Requests that change names, attributes and the layout, or remove datafiles, and all that are refused for want of a right.
-    /// Writing is not among them.
+    /// Requests that change names, attributes and the layout, or remove datafiles, and all that are refused because a right is missing.
+    /// Writes are not among them.
     Changes,
     /// All requests.
     All,
@@ -128,7 +128,7 @@ impl Default for AccessRules {
     }
 }
 
-/// What an acknowledgement promises.
+/// The guarantee of an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// An acknowledged create, rename, unlink or fsync survives power loss.

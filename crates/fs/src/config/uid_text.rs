@@ -1,4 +1,4 @@
-//! `uids` in the section `[nodes]`: reading what is said of users for whom nodes may speak.
+//! `uids` in the section `[nodes]`: reading the rules about users for whom nodes may speak.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -117,9 +117,9 @@ mod tests {
             assert!(why.contains(part), "{why}");
         }
         assert!(rules.check("other", 8).unwrap_err().contains("\"*\""));
-        // As it is printed.
+        // The text that is printed can be read.
         assert_eq!(rules_of(&rules.print()), Ok(rules));
-        // Without rules, and without one for a node, all are spoken for and nobody is named.
+        // Without rules, or without one for a node, the node may speak for all users and none is named.
         let rules = rules_of("uids = { login = [5] }").unwrap();
         assert!(rules.check("other", 0).is_ok() && !rules.names("other", 0));
         assert_eq!(UidRules::default().print(), "");

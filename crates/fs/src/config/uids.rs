@@ -1,14 +1,14 @@
-//! For which users each node may speak. How the configuration says it is in `uid_text`.
+//! The users for which each node may speak. `uid_text` reads them from the configuration.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use super::units::quoted;
 
-/// The name under which the rule for all other nodes stands.
+/// The name of the rule for all other nodes.
 pub(super) const OTHERS: &str = "*";
 
-/// For which users each node may speak. A node for which there is no rule may speak for all.
+/// The users for which each node may speak. A node without a rule may speak for all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UidRules {
     pub(super) by_node: BTreeMap<String, Vec<RangeInclusive<u32>>>,
@@ -26,12 +26,12 @@ impl UidRules {
         self.rule(node).is_some()
     }
 
-    /// Whether a rule names this user for this node. Without a rule nobody is named.
+    /// Whether a rule names this user for this node. Without a rule, no user is named.
     pub fn names(&self, node: &str, uid: u32) -> bool {
         self.rule(node).is_some_and(|rule| has(rule, uid))
     }
 
-    /// Refuses a user for whom a node may not speak, with the rule as the configuration has it.
+    /// Refuses a user for whom a node may not speak; the error quotes the rule from the configuration.
     pub fn check(&self, node: &str, uid: u32) -> Result<(), String> {
         let Some(rule) = self.rule(node).filter(|rule| !has(rule, uid)) else {
             return Ok(());
@@ -69,7 +69,7 @@ fn has(rule: &[RangeInclusive<u32>], uid: u32) -> bool {
     rule.iter().any(|range| range.contains(&uid))
 }
 
-/// A range as the configuration has it.
+/// A range as the configuration writes it.
 fn range_text(range: &RangeInclusive<u32>) -> String {
     let (first, last) = (range.start(), range.end());
     match (*first, *last) {

@@ -4,7 +4,7 @@
 //! Programs that go through a file in small steps access the same block again and again: it is cached here, and is valid
 //! until the datafile changes ([`Changes`]). A read also requires unchanged time stamps of the
 //! file, so that changes by another program are noticed. A write does not: it stores the checksum
-//! of the block as the server knows it, which a change by another program does not match.
+//! of the block as the server last stored it, which a change by another program does not match.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;

@@ -1,7 +1,7 @@
 //! Access control lists: kept as extended attributes, checked by the permissions of each request, and given to new entries of directories.
 //!
-//! An access list that a mode says as well is not kept. Of one that is kept, the mode shows the mask as its group digit, and says what
-//! the list has for the owner and for others, so that a change of the mode changes the list.
+//! An access list that only repeats the mode is not kept. The mode of an object with a list has the mask as its group digit, and the list's entries
+//! for the owner and for others as the other digits, so that a change of the mode changes the list.
 
 use causeway_wire::fs::{Acl, AclKind, Errno, Kind, ObjectId, ReplyBody};
 use causeway_wire::store::{HAS_ACL, HAS_DEFAULT_ACL, StoredXattr, XattrsRecord};
@@ -10,7 +10,7 @@ use super::change::{Change, SET_GID};
 use super::fault::{Outcome, corrupt, fail, plain};
 use super::query::{Found, Query, owns};
 
-/// The bit of a record's mode that says that there is one.
+/// The bit of a record's mode that marks an object with such a list.
 pub(super) fn flag_of(kind: AclKind) -> u16 {
     match kind {
         AclKind::Access => HAS_ACL,
@@ -31,7 +31,7 @@ fn stored(kind: AclKind, acl: &Acl) -> StoredXattr {
 }
 
 impl Query<'_> {
-    /// An object's list as an extended attribute, which everybody may read.
+    /// An object's list as an extended attribute, which all users may read.
     pub(super) fn get_acl(&self, found: &Found, kind: AclKind) -> Outcome<ReplyBody> {
         let acl = match (kind, found.record.kind()) {
             (_, Kind::SymbolicLink) => return links_have_none(),
@@ -44,7 +44,7 @@ impl Query<'_> {
         }
     }
 
-    /// What new entries of a directory get.
+    /// The list that new entries of a directory get.
     pub(super) fn default_acl(&self, directory: &Found) -> Outcome<Option<Acl>> {
         if directory.record.mode & HAS_DEFAULT_ACL == 0 {
             return Ok(None);
@@ -120,7 +120,7 @@ impl Change<'_> {
         self.node_reply(self.found(object)?)
     }
 
-    /// The mode and the lists of a new object of a directory. The caller's umask counts where the directory has no default list.
+    /// The mode and the lists of a new object of a directory. The caller's umask applies if the directory has no default list.
     pub(super) fn inherit_acls(
         &self,
         directory: &Found,

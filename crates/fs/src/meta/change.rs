@@ -1,4 +1,4 @@
-//! What all changes have in common: writing records, adding and removing names, counting directories' entries.
+//! The common parts of all changes: writing records, adding and removing names, counting directories' entries.
 //!
 //! A name is kept twice: as an entry of its directory, and with its object (the first one in the
 //! record, the others under keys of their own). Both change in one batch, so that a check can compare
@@ -35,7 +35,7 @@ pub(super) const STICKY: u16 = 0o1000;
 /// The group may execute.
 const GROUP_EXECUTE: u16 = 0o010;
 
-/// A request in progress that changes something.
+/// A change in progress, by one request.
 pub(super) struct Change<'a> {
     pub(super) state: &'a mut Overlay,
     pub(super) counters: &'a mut Counters,
@@ -43,7 +43,7 @@ pub(super) struct Change<'a> {
     pub(super) settings: &'a Settings,
     pub(super) layout: &'a Layout,
     pub(super) opens: &'a Opens,
-    /// The disk has room for more than removals.
+    /// The disk has room for changes other than removals.
     pub(super) has_room: bool,
     pub(super) now: Timestamp,
     /// Number for a new object, if the request makes one.
@@ -56,7 +56,7 @@ pub(super) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// The state as the request sees it.
+    /// A view of the state with the request's own changes.
     pub(super) fn query(&self) -> Query<'_> {
         Query {
             view: &*self.state,

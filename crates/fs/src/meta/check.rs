@@ -600,7 +600,7 @@ fn apply(change: &mut Change<'_>, fix: Fix) -> Outcome<bool> {
             let mut record = change.query().object(object)?;
             record.mode &= !flag_of(kind);
             if kind == AclKind::Access {
-                // It was the mask: nobody knows what the group may do.
+                // The digit was the mask: the group's own permissions are lost with the list.
                 record.mode &= !0o070;
             }
             change.put_object(object, &record);

@@ -1,9 +1,9 @@
-//! Which files programs have open, without I/O. A file that loses its last name while it is open becomes an orphan: its
+//! The files that programs have open, without I/O. A file that loses its last name while it is open becomes an orphan: its
 //! record stays, without a name, until the last program closes it.
 //!
-//! Opening goes on beside the batch that removes names, and neither waits for the other. A batch notes each object that it
-//! removes before it looks whether that is open ([`Opens::begin_removal`]), and forgets these notes once it is committed. So an
-//! opening, which has found its object in a state that was committed before, learns whether that is still so
+//! Openings go on beside the batch that removes names, and neither waits for the other. A batch notes each object that it
+//! removes before it checks whether the object is open ([`Opens::begin_removal`]), and forgets these notes once it is committed. So an
+//! opening, which has found its object in a state that was committed before, learns whether the object is still there
 //! ([`Registered`]).
 
 use std::collections::{HashMap, HashSet};
@@ -26,59 +26,59 @@ pub(crate) struct Opens {
     state: Mutex<State>,
     /// Most files that one program has open.
     limit: usize,
-    /// The store says that programs may have files open.
+    /// The store has the mark that programs may have files open.
     is_marked: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The programs with a connection that lasts.
+    /// The programs that have a connection.
     sessions: HashMap<u128, Session>,
     /// How many of these have files open.
     with_files: usize,
     files: HashMap<ObjectId, OpenCount>,
     handles: usize,
-    /// What the present batch removes.
+    /// The objects that the present batch removes.
     removing: HashSet<ObjectId>,
     /// How many batches have removed something.
     epoch: u64,
-    /// Programs may have files open that have not said so yet.
+    /// Programs may have files open that they have not reported yet.
     keeps_all: bool,
     /// Orphans that may have been closed.
     released: Vec<ObjectId>,
 }
 
-/// What a program has open.
+/// The open files of a program.
 #[derive(Debug, Default)]
 struct Session {
     /// Files by handle.
     files: HashMap<u64, ObjectId>,
-    /// Handles of openings under way, and how many requests carry each: one that is repeated may be there twice.
+    /// Handles of openings in progress, and how many requests carry each: a repeated request may be in progress twice.
     pending: HashMap<u64, usize>,
 }
 
 #[derive(Debug, Default)]
 struct OpenCount {
     handles: usize,
-    /// It may be an orphan.
+    /// The object may be an orphan.
     may_be_orphan: bool,
 }
 
-/// What became of an opening.
+/// The result of an opening.
 #[derive(Debug)]
 pub(crate) enum Registered {
-    /// The file stays as long as the handle: not at all, if the program has ended or closed it meanwhile.
+    /// The file stays as long as the handle; if the program has ended or closed the handle meanwhile, not at all.
     Done,
-    /// Something was removed since the state that it was found in: look again.
+    /// Objects were removed since the state in which the file was found: look it up again.
     Outdated,
-    /// It is being removed: the opening comes behind that.
+    /// The file is being removed: the opening must wait for that.
     Removing,
-    /// There are too many.
+    /// Too many files are open.
     Full(Failure),
 }
 
 impl Opens {
-    /// One program has at most `limit` files open.
+    /// One program may have at most `limit` files open.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             state: Mutex::default(),
@@ -87,7 +87,7 @@ impl Opens {
         }
     }
 
-    /// Whether the store says that programs may have files open, as it must before one has.
+    /// Whether the store has the mark that programs may have files open, which it must have before one opens a file.
     pub(crate) fn is_marked(&self) -> bool {
         self.is_marked.load(Ordering::Acquire)
     }
@@ -96,17 +96,17 @@ impl Opens {
         self.is_marked.store(is_marked, Ordering::Release);
     }
 
-    /// Changes when something was removed. Asked for before a state is looked at.
+    /// Changes when objects were removed. The caller reads it before it looks up a file.
     pub(crate) fn epoch(&self) -> u64 {
         lock(&self.state).epoch
     }
 
-    /// A program has a connection, until [`Opens::end`]. What arrives or is carried out after that opens nothing.
+    /// Notes that a program has a connection, until [`Opens::end`]. Requests that arrive or are carried out after that open nothing.
     pub(crate) fn know(&self, session: u128) {
         lock(&self.state).sessions.entry(session).or_default();
     }
 
-    /// A program begins to open a file. The opening is under way until [`Opens::settle`]; if its handle is closed before,
+    /// Notes that a program begins to open a file. The opening is in progress until [`Opens::settle`]; if its handle is closed before,
     /// it opens nothing.
     pub(crate) fn begin(&self, session: u128, handle: u64) {
         if let Some(session) = lock(&self.state).sessions.get_mut(&session) {
@@ -114,7 +114,7 @@ impl Opens {
         }
     }
 
-    /// These openings are carried out, or have failed.
+    /// Notes that these openings are carried out, or have failed.
     pub(crate) fn settle(&self, openings: impl IntoIterator<Item = (u128, u64)>) {
         let mut state = lock(&self.state);
         for (session, handle) in openings {
@@ -130,8 +130,8 @@ impl Opens {
         }
     }
 
-    /// A program has a file open that was found in a state of this epoch or, without one, in the batch's own. Its opening is
-    /// under way. A handle that is known stands for the same file as before.
+    /// Notes that a program has a file open that was found in a state of this epoch or, without one, in the batch's own. Its opening is
+    /// in progress. A handle that is in use already stands for the same file as before.
     pub(crate) fn register(
         &self,
         session: u128,
@@ -167,7 +167,7 @@ impl Opens {
         Registered::Done
     }
 
-    /// Why a program with this many files may not open another one, if these many programs have so many files in all.
+    /// The reason why a program with this many files may not open another one, if these many programs have so many files in all.
     fn refusal(&self, of_program: usize, with_files: usize, all: usize) -> Option<Failure> {
         let most = self.limit.saturating_mul(PROGRAMS);
         if of_program >= self.limit {
@@ -193,7 +193,7 @@ impl Opens {
         Some(failure(Errno::ENFILE, text))
     }
 
-    /// A program has closed these, also those that it only begins to open.
+    /// Notes that a program has closed these handles, also those of openings in progress.
     pub(crate) fn close(&self, session: u128, handles: &[u64]) {
         let mut state = lock(&self.state);
         let state = &mut *state;
@@ -212,7 +212,7 @@ impl Opens {
             .for_each(|object| state.drop_handle(object));
     }
 
-    /// A program has ended, or has no connection any more.
+    /// Notes that a program has ended, or has lost its last connection.
     pub(crate) fn end(&self, session: u128) {
         let mut state = lock(&self.state);
         let Session { files, .. } = state.sessions.remove(&session).unwrap_or_default();
@@ -222,7 +222,7 @@ impl Opens {
             .for_each(|object| state.drop_handle(object));
     }
 
-    /// Whether no program has a file open, opens one, or may have one that it has not said yet.
+    /// Whether no program has a file open, is opening one, or may have one that it has not reported yet.
     pub(crate) fn is_empty(&self) -> bool {
         let state = lock(&self.state);
         let mut sessions = state.sessions.values();
@@ -230,8 +230,8 @@ impl Opens {
             && sessions.all(|session| session.files.is_empty() && session.pending.is_empty())
     }
 
-    /// Whether the batch may remove an object without a name. If not, it is open, or may be as long as programs have not said what they have
-    /// open ([`Opens::keep_all`]) and there is `room` for what they may not have: then it has to become an orphan, or stay one.
+    /// Whether the batch may remove an object without a name. If not, it is open, or may be, as long as programs have not reported their open files
+    /// ([`Opens::keep_all`]) and there is `room` to keep such files: then it has to become an orphan, or stay one.
     pub(crate) fn begin_removal(&self, object: ObjectId, room: bool) -> bool {
         let mut state = lock(&self.state);
         if let Some(file) = state.files.get_mut(&object) {
@@ -245,7 +245,7 @@ impl Opens {
         true
     }
 
-    /// The batch is committed, or has failed.
+    /// Notes that the batch is committed, or has failed.
     pub(crate) fn end_batch(&self) {
         let mut state = lock(&self.state);
         if !state.removing.is_empty() {
@@ -254,24 +254,24 @@ impl Opens {
         }
     }
 
-    /// Whether every file that loses its name is kept from now on: programs may have it open, but were not asked yet.
+    /// Sets whether every file that loses its name is kept from now on, because programs may have it open that have not reported yet.
     pub(crate) fn keep_all(&self, keeps: bool) {
         lock(&self.state).keeps_all = keeps;
     }
 
-    /// Some of the orphans that may have been closed.
+    /// Returns some of the orphans that may have been closed.
     pub(crate) fn take_released(&self, most: usize) -> Vec<ObjectId> {
         let released = &mut lock(&self.state).released;
         let kept = released.len().saturating_sub(most);
         released.split_off(kept)
     }
 
-    /// Orphans whose removal has failed.
+    /// Puts back orphans whose removal has failed.
     pub(crate) fn put_back(&self, objects: Vec<ObjectId>) {
         lock(&self.state).released.extend(objects);
     }
 
-    /// Whether [`Opens::take_released`] has something.
+    /// Whether [`Opens::take_released`] would return any.
     pub(crate) fn has_released(&self) -> bool {
         !lock(&self.state).released.is_empty()
     }

@@ -1,5 +1,5 @@
-//! Files that lose their last name while programs have them open. That such a file is to go is recorded with the change that
-//! removed the name, so that nothing is left of it whatever ends first: the program, or the server.
+//! Files that lose their last name while programs have them open. The change that removes the name also records that such a file must be
+//! removed, so that no part of it is left whichever ends first: the program, or the server.
 
 use causeway_wire::codec::Wire as _;
 use causeway_wire::fs::{Caller, Errno, Failure, Kind, ObjectId, Timestamp};
@@ -29,7 +29,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Removes an orphan that no program has open any more. Returns whether it was one, and is gone.
+    /// Removes an orphan that no program has open any more. Returns whether it was an orphan and is removed.
     fn remove_orphan(&mut self, object: ObjectId) -> Outcome<bool> {
         let key = orphan_key(object);
         if self.state.get(&key)?.is_none() || !self.opens.begin_removal(object, true) {
@@ -41,17 +41,17 @@ impl Change<'_> {
                 self.remove_object(Found { object, record })?;
                 Ok(true)
             }
-            // A check has given it a name.
+            // A check has given the orphan a name.
             _ => Ok(false),
         }
     }
 }
 
 impl Service {
-    /// Records, durably, that programs may have files open, or that none has: only then need the next start of the server wait for
-    /// them to say which.
+    /// Records, durably, that programs may have files open, or that none has: only in the first case must the next start of the server wait for
+    /// their reports.
     pub(crate) fn mark_programs(&mut self, have_files: bool) -> Result<(), Failure> {
-        // A store that takes no changes can be read all the same.
+        // A store that takes no changes can still be read.
         if self.opens().is_marked() == have_files || self.has_failed() {
             return Ok(());
         }
@@ -143,7 +143,7 @@ impl Service {
         if batch.is_empty() {
             return Ok(0);
         }
-        // If a loss of power undoes it, it is done again.
+        // If a loss of power undoes the commit, the removal is repeated.
         self.commit(store, &batch, Persist::Process)?;
         Ok(removed)
     }

@@ -206,7 +206,7 @@ impl Query<'_> {
         Ok(permissions.allow(self.caller, wanted))
     }
 
-    /// The access control list of an object, if that says more than the mode.
+    /// The access control list of an object, if it contains more than the mode.
     pub(super) fn acl(&self, object: ObjectId, record: &ObjectRecord) -> Outcome<Option<Acl>> {
         if record.mode & HAS_ACL == 0 {
             return Ok(None);

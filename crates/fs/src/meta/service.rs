@@ -111,7 +111,7 @@ impl Service {
             return Err(no_metadata(&directory.display().to_string()));
         }
         let path = directory.to_owned();
-        // Only at first: a store that fails later is never replaced by a new one.
+        // Only the first opening may make a new store: a store that fails later is never replaced by one.
         let first = AtomicBool::new(true);
         let format = settings.format;
         let opener = move || -> Result<Arc<dyn Store>, StoreError> {
@@ -526,7 +526,7 @@ impl Service {
         let gaps = &mut self.gaps.0;
         gaps.push((self.next_object, self.least_object));
         if gaps.len() > MAX_GAPS {
-            // What lies between the two counts as never given out, which only means more care with it.
+            // Numbers between the two count as never given out, which only costs extra care with them.
             let second = gaps.remove(1);
             gaps[0].1 = second.1;
         }
@@ -619,7 +619,7 @@ impl Service {
             changed: Timestamp::default(),
             parent: ObjectId::ROOT,
             name: Vec::new(),
-            // The configuration fills in what it leaves open, when a file is made.
+            // When a file is made, the configuration fills in the missing values.
             body: Body::Directory(DistributionHint::default()),
         };
         let superblock = Superblock {
@@ -664,7 +664,7 @@ impl Service {
         current(&self.store)
     }
 
-    /// What it was opened with.
+    /// The settings with which the service was opened.
     #[cfg(test)]
     pub(super) fn settings(&self) -> &Settings {
         &self.settings
@@ -676,7 +676,7 @@ impl Service {
         self.sessions.pass_time(seconds);
     }
 
-    /// How many slots of clients are remembered.
+    /// The number of slots that are remembered.
     #[cfg(test)]
     pub(super) fn sessions(&self) -> usize {
         self.sessions.len()

@@ -92,7 +92,7 @@ impl Leases {
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
     sequence: u64,
-    /// When, by the clock of [`Sessions`].
+    /// When it was used last, by the clock of [`Sessions`].
     used: u64,
     last: Last,
 }
@@ -103,7 +103,7 @@ pub(super) enum Last {
     Stored,
     /// The change failed with this reply.
     Failed(Failure),
-    /// The change may be carried out again: nothing is kept.
+    /// The change may be carried out again: no reply is kept.
     Repeatable,
 }
 
@@ -190,12 +190,12 @@ impl Sessions {
         self.started.elapsed().as_secs() + self.passed
     }
 
-    /// Takes all slots out, to be put back later.
+    /// Takes out all slots, to be put back later.
     pub(super) fn take_slots(&mut self) -> Slots {
         std::mem::take(&mut self.slots)
     }
 
-    /// Puts back what was taken out.
+    /// Puts back the slots that were taken out.
     pub(super) fn put_slots(&mut self, slots: Slots) {
         self.slots = slots;
     }
@@ -337,7 +337,7 @@ impl Sessions {
         self.passed += seconds;
     }
 
-    /// How many slots are remembered.
+    /// The number of slots that are remembered.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.slots.len()

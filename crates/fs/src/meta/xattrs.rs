@@ -1,6 +1,6 @@
 //! Extended attributes: named values of an object, which all of its names share.
 //!
-//! An attribute's name begins with its name space, which says who may do what, as on Linux: `user.` follows the permissions of
+//! An attribute's name begins with its name space, which determines its readers and writers, as on Linux: `user.` follows the permissions of
 //! the object's content, `trusted.` is user 0's, `security.` may be read by everybody and is set by user 0. Two of `system.` are the
 //! object's access control lists (`acls`).
 

@@ -1,4 +1,4 @@
-//! Requests in progress that end before they are done: those of clients that do not wait for them any more, and those without the right to go on.
+//! Requests in progress that end before they are done: those of clients that no longer wait for them, and those that have lost the right to go on.
 
 use causeway_bmi::Addr;
 use causeway_wire::fs::Errno;
@@ -28,8 +28,8 @@ impl Loop {
         }
     }
 
-    /// Abandons the jobs of a client that has sent a request by a new connection: it does not wait for those of its
-    /// earlier connections any more, though these may not have ended here yet.
+    /// Abandons the jobs of a client that has sent a request by a new connection: it no longer waits for the jobs of its
+    /// earlier connections, though this server may not have seen those connections end yet.
     pub(super) fn abandon_others(&mut self, client: u128, from: Addr) {
         for entry in self.entries.iter_mut().flatten() {
             if entry.to.from == from {
@@ -45,8 +45,9 @@ impl Loop {
         }
     }
 
-    /// Abandons reads and writes whose capabilities have ended meanwhile: a client that takes its time must not go on with rights that it has lost.
-    /// One that has others now sends the request again. What waits for no client is carried out, and so are writes of earlier formats.
+    /// Abandons reads and writes whose capabilities have ended meanwhile: a slow client must not go on with rights that it has lost.
+    /// A client that has got other capabilities sends the request again. Requests that no client waits for are carried out, and so are writes
+    /// of earlier formats.
     pub(super) fn abandon_revoked(&mut self) {
         for entry in self.entries.iter_mut().flatten() {
             let EntryState::Moving(job) = &mut entry.state else {
@@ -65,8 +66,8 @@ impl Loop {
     }
 }
 
-/// How a read or write of this format ends whose capability has; `None` if it goes on. Clients of earlier formats would repeat a write as if nothing of
-/// it had been stored, over what others may have written since.
+/// The error with which a read or write of this format ends when its capability has ended; `None` if it goes on. Clients of earlier formats would
+/// repeat a write as if nothing of it had been stored, over what others may have written since.
 fn errno_of_revoked(is_write: bool, format: u8) -> Option<Errno> {
     match (is_write, format) {
         (false, _) => Some(Errno::CAPABILITY_ENDED),

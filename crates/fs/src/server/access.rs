@@ -1,7 +1,7 @@
 //! Capabilities at a server: the metadata server makes them, I/O servers verify them at every request about datafiles.
 //!
-//! What a capability says is checked in the order in which its parts can be trusted: the code that proves its origin, then what it
-//! is for and whose it is, then its age (`docs/security.md`, Capabilities).
+//! The parts of a capability are checked in the order in which they can be trusted: first the authentication code, which proves its origin, then
+//! its object, rights and holder, then its age (`docs/security.md`, Capabilities).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,54 +23,54 @@ use crate::config::{CapabilityRule, Configuration};
 use crate::error::failure;
 use crate::permissions;
 
-/// What a server knows of capabilities.
+/// The capabilities' key, the versions that were given out, and the capabilities that have ended.
 pub(super) struct Access {
     file_system: u128,
     rule: CapabilityRule,
     lifetime: Duration,
     source: KeySource,
-    /// Once it could be read.
+    /// `None` until the key could be read.
     key: Option<CapabilityKey>,
     versions: Versions,
     /// The highest version that a capability was found to have.
     newest_seen: u64,
     given: Given,
     ended: Ended,
-    /// Those among them that were found good lately.
+    /// The capabilities that were verified lately.
     verified: Verified,
-    /// Requests that were refused since the start for want of a right, or for a forged one. Capabilities that have ended do not
-    /// count: that they are renewed is an everyday matter.
+    /// Requests that were refused since the start because a right was missing or forged. Capabilities that have ended do not
+    /// count: clients renew them all the time.
     pub(super) refused: u64,
-    /// How many of them were shown to observers.
+    /// The part of `refused` that was published to observers already.
     pub(super) shown_refused: u64,
-    /// The capability that goes with the reply in the making.
+    /// The capability that goes with the reply that is being made.
     pub(super) granted: Option<Capability>,
 }
 
-/// To whom a capability is given.
+/// The client to which a capability is given.
 #[derive(Clone, Copy)]
 pub(super) struct Holder<'a> {
-    /// The user, who is squashed already.
+    /// The user, after root of other hosts was mapped to nobody.
     pub(super) caller: &'a Caller,
     pub(super) client: u128,
     /// The number of the user's node ([`node_number`]).
     pub(super) node: u64,
 }
 
-/// Where and when a capability is shown.
+/// Where and when a client presents a capability.
 #[derive(Clone, Copy)]
 pub(super) struct Shown {
-    /// The number of the node that shows it ([`node_number`]).
+    /// The number of the node that presents it ([`node_number`]).
     pub(super) node: u64,
-    /// Whether the connection may act for some users alone.
+    /// Whether the connection may act for a fixed set of users only.
     pub(super) is_held: bool,
     /// The number of this server.
     pub(super) server: Option<u16>,
     pub(super) at: Instant,
 }
 
-/// The number by which capabilities name a node that has proven which it is; 0 if nodes do not. It stays the same when the node gets a new
-/// certificate.
+/// The number by which capabilities name a node that has proven its identity; 0 if nodes do not prove theirs. It stays the same when the node gets
+/// a new certificate.
 pub(super) fn node_number(node: Option<&Certificate>) -> u64 {
     let Some(node) = node else { return 0 };
     let mut number = [0; 8];
@@ -79,14 +79,14 @@ pub(super) fn node_number(node: Option<&Certificate>) -> u64 {
     u64::from_le_bytes(number).max(1)
 }
 
-/// For how long ends of capabilities matter: one is accepted from before its version on, by clocks that are behind, until its lifetime
-/// is over.
+/// For how long the end of a capability must be remembered: servers whose clocks are behind accept it before the time of its version, and
+/// all servers until its lifetime is over.
 pub(super) fn kept(lifetime: Duration) -> Duration {
     lifetime + versions::tolerance(lifetime)
 }
 
 impl Access {
-    /// Of a server that starts. A metadata server has its directory here, where it makes the key if there is none.
+    /// The state of a server that starts. A metadata server passes its directory, in which the key is made if there is none.
     pub(super) fn new(
         configuration: &Configuration,
         metadata: Option<&Path>,
@@ -119,30 +119,30 @@ impl Access {
         })
     }
 
-    /// With what a metadata server's own requests are signed.
+    /// The signer of the metadata server's own requests.
     pub(super) fn signer(&self) -> Option<Signer> {
         let (key, versions) = (self.key.clone()?, self.versions.clone());
         let version = move || versions.own(micros_since_1970());
         Some(Signer::new(key, Arc::new(version)))
     }
 
-    /// The versions of what is given out.
+    /// The versions of the capabilities that are given out.
     pub(super) fn versions(&self) -> &Versions {
         &self.versions
     }
 
-    /// Whether it checks the capabilities that come with requests.
+    /// Whether this server checks the capabilities that come with requests.
     pub(super) fn is_checking(&self) -> bool {
         self.rule != CapabilityRule::Off
     }
 
-    /// Reads the key again: the metadata may be others.
+    /// Has the key read again before its next use: the server may belong to other metadata now.
     pub(super) fn forget_key(&mut self) {
         self.key = None;
         self.verified.forget();
     }
 
-    /// Gives a user of a client what the file's mode permits, if the file has datafiles or is about to get some.
+    /// Gives a client's user a capability for the accesses that the file's mode permits, if the file has datafiles or is about to get some.
     pub(super) fn grant(&mut self, node: &Node, holder: Holder<'_>) -> Option<Capability> {
         let distribution = distribution_of(node)?;
         let permitted = permissions::of_handle(node, holder.caller);
@@ -192,8 +192,8 @@ impl Access {
         Some(capability)
     }
 
-    /// The permissions of an object have changed to these. Returns the version up to which its capabilities have ended, if any may be
-    /// good otherwise that gives more.
+    /// Notes that the permissions of an object have become those of `node`. Returns the version up to which its capabilities must end, if one that is
+    /// still good may permit more than they do.
     pub(super) fn end_given(&mut self, node: &Node) -> Option<u64> {
         let (object, now) = (node.object, Instant::now());
         if self.rule == CapabilityRule::Off
@@ -211,7 +211,7 @@ impl Access {
         let now = Instant::now();
         for (object, version) in ended {
             let newest = match version {
-                // Of an object that is gone.
+                // The object was removed.
                 u64::MAX => newest,
                 version => newest.max(version),
             };
@@ -225,7 +225,7 @@ impl Access {
         self.ended.has_ended(object, version)
     }
 
-    /// Refuses a request that needs these rights to an object, which its capability does not prove.
+    /// Refuses a request whose capability does not prove that its holder has these rights to an object.
     pub(super) fn check(
         &mut self,
         request: &Request,
@@ -268,7 +268,7 @@ impl Access {
             true => Ok(()),
             false => {
                 self.refused += 1;
-                // As one that has ended, so that a client that has it from before a change of the key asks for another.
+                // The error is that of a capability that has ended, so that a client that has it from before a change of the key requests another.
                 Err(failure(
                     Errno::CAPABILITY_ENDED,
                     "the capability was not made with this server's key, or for another object, user or client: if new ones are \
@@ -314,7 +314,7 @@ fn lifetime_ms(lifetime: Duration) -> u32 {
     u32::try_from(lifetime.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// The distribution of a file that has datafiles, or may have one.
+/// The distribution of a file that has datafiles, or may get some.
 pub(super) fn distribution_of(node: &Node) -> Option<&causeway_wire::fs::Distribution> {
     match &node.body {
         Body::Striped { distribution, .. }
@@ -327,7 +327,7 @@ pub(super) fn distribution_of(node: &Node) -> Option<&causeway_wire::fs::Distrib
     }
 }
 
-/// Whether a capability that a metadata server has made is good for this request of this sender.
+/// Whether a capability that a metadata server has made is good for this request of this client.
 fn check_scope(
     capability: &Capability,
     request: &Request,
@@ -348,7 +348,7 @@ fn check_scope(
         ));
     }
     let uid = request.caller.uid;
-    // Root of a client's node may be nobody to the metadata server alone, which it reaches in another way.
+    // The metadata server may have mapped root of a client's node to nobody, because the client reaches it in another way.
     let is_squashed = is_operator(uid) && capability.uid == NOBODY;
     if capability.uid != uid && !is_squashed {
         return refuse(format!(
@@ -359,7 +359,7 @@ fn check_scope(
     if capability.client != request.client {
         return refuse("the capability is another client's".to_owned());
     }
-    // What servers make for themselves is no node's.
+    // Capabilities that servers make for themselves belong to no node.
     if capability.node != shown.node && !capability.rights.has(Rights::SERVE) {
         return refuse("the capability is another node's".to_owned());
     }
@@ -423,7 +423,7 @@ mod tests {
             Configuration::one_machine("fs", 1, directory.path(), 1, Durability::Relaxed);
         let home = &configuration.servers[configuration.metadata_server()].directory;
         std::fs::create_dir_all(home).expect("its directory");
-        // Its clock was set back by half a minute, which it knows.
+        // The server's clock was set back by half a minute, as its record of versions shows.
         let below = micros_since_1970() + 30_000_000;
         let text = VersionsSetAside { below }.to_text();
         std::fs::write(home.join("capability-versions"), text).expect("a record");
@@ -443,7 +443,7 @@ mod tests {
         };
         let given = metadata.authorize(holder).expect("a capability");
         assert_eq!(check(&mut io, given.clone(), Rights::OPERATE), Ok(()));
-        // More than it remembers.
+        // More ends than the server remembers.
         io.end((1..70_000).map(|object| (ObjectId(object), 1)));
         let ended = check(&mut io, given, Rights::OPERATE).map_err(|failure| failure.errno);
         assert_eq!(ended, Err(Errno::CAPABILITY_ENDED));
@@ -480,7 +480,7 @@ mod tests {
             checked.map_err(|failure| failure.errno)
         };
         assert_eq!(check(&mut io, &seen), Ok(()));
-        // With another key nothing is good but what was found good before.
+        // With another key, only capabilities that were verified before are still good.
         io.key = io.source.read(configuration.id ^ 1).ok();
         assert!(io.key.is_some());
         assert_eq!(check(&mut io, &seen), Ok(()));
@@ -519,7 +519,7 @@ mod tests {
             let checked = check_scope(&capability, &request, needed, shown_by(from));
             assert_eq!(checked.is_ok(), is_good, "{of} {from}");
         }
-        // Servers make those that they use themselves.
+        // Capabilities that servers have made for themselves.
         let own = held_by(none, ObjectId(0), Rights::OPERATE.with(Rights::SERVE));
         let needed = (ObjectId(0), Rights::SERVE);
         assert!(check_scope(&own, &request, needed, shown_by(a)).is_ok());

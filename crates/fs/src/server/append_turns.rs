@@ -16,11 +16,11 @@ use crate::files::{open_text, sync_name};
 
 /// Name of the file, in the directory of the metadata, with the highest number that a turn may have had.
 const NAME: &str = "turns";
-/// Numbers for one run of a server: more than it uses in years.
+/// Numbers reserved for one run of a server: more than it uses in years.
 const RUN: u64 = 1 << 42;
 
 /// Reserves the numbers of turns of a new run of the server, durably, and returns the number above which they lie: `least`, or
-/// the end of earlier runs' numbers if that is higher. I/O servers refuse turns below those that they have seen.
+/// the end of earlier runs' numbers if that is higher. I/O servers refuse turns that are lower than those they have seen.
 pub(super) fn set_turns_aside(directory: &Path, least: u64) -> io::Result<u64> {
     let path = directory.join(NAME);
     let (file, text) = open_text(&path)?;
@@ -52,7 +52,7 @@ pub(super) struct Waiting {
     pub(super) request: Request,
 }
 
-/// Tells when the client that has a turn is gone.
+/// The receive that completes when the client that has a turn disconnects.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) object: ObjectId,
@@ -60,18 +60,18 @@ pub(super) struct Watched {
     pub(super) receive: OpId,
 }
 
-/// Whose turn it is to append, of a metadata server.
+/// The turns to append of a metadata server's files.
 pub(super) struct Appends {
     pub(super) turns: Turns<Addr, Waiting>,
-    /// Turns that requests in progress end.
+    /// Turns that end with a request in progress.
     pub(super) endings: HashMap<Ticket, (ObjectId, u64)>,
-    /// Clients whose end others wait for, by number.
+    /// Watched clients that have a turn for which others wait, by the watch's number.
     pub(super) watched: HashMap<u32, Watched>,
     pub(super) last_watch: u32,
 }
 
 impl Appends {
-    /// Turns are numbered above `first`. Where others wait, each takes no longer than this.
+    /// Turns are numbered above `first`. While other clients wait, none has its turn for longer than `longest`.
     pub(super) fn new(first: u64, longest: Duration) -> Self {
         Self {
             turns: Turns::new(first, longest),

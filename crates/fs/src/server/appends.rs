@@ -1,4 +1,4 @@
-//! Appending in turns: requests to the metadata server, and clients that die while they have the turn.
+//! Appending in turns: requests to the metadata server, and clients that disconnect while they have the turn.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ fn asks_again(waiting: &Waiting) -> bool {
 }
 
 impl Loop {
-    /// Handles a client's request for a turn; the reply comes with the turn.
+    /// Handles a client's request for a turn; the reply is sent when the client gets it.
     pub(super) fn begin_append(
         &mut self,
         to: ReplyTo,
@@ -48,8 +48,8 @@ impl Loop {
         }
     }
 
-    /// A client has appended. Only the one that has the turn may say so; the request of another one may be a repeated one
-    /// whose reply is known.
+    /// Handles a client's report that it has appended. Only the client that has the turn may send it; from another one it may be a repeated
+    /// request, which is replied to as before.
     pub(super) fn end_append(
         &mut self,
         to: ReplyTo,
@@ -72,7 +72,7 @@ impl Loop {
 
     /// Releases a client's turn.
     pub(super) fn cancel_append(&mut self, object: ObjectId, turn: u64, client: u128) -> ReplyBody {
-        // From now on it is as if it were carried out.
+        // From now on, the turn counts as ended.
         if self.appends.turns.begin_end(object, turn, client) {
             self.end_turn(object, turn);
         }
@@ -187,7 +187,7 @@ impl Loop {
         self.give_turn(object);
     }
 
-    /// Gives the turn to the first of those that wait and are still there.
+    /// Gives the turn to the first waiting client that is still connected.
     fn give_turn(&mut self, object: ObjectId) {
         while let Some((turn, Waiting { to, request })) =
             self.appends.turns.next(object, self.round_at)
@@ -213,7 +213,7 @@ impl Loop {
         }
     }
 
-    /// Where others wait for a turn, its end by the death of the client wakes the loop.
+    /// Watches the client that has a turn for which others wait: its disconnection wakes the loop.
     fn watch_turn(&mut self, object: ObjectId) {
         let Some((turn, from)) = self.appends.turns.wanted(object) else {
             return;
@@ -242,7 +242,7 @@ impl Loop {
         }
     }
 
-    /// Has the end of a client's connection tell the loop, under a number in the place of a ticket's.
+    /// Posts a receive that completes when a client's connection ends; `number` stands where other completions have a ticket.
     pub(super) fn post_watch(&mut self, from: Addr, number: Ticket) -> Option<OpId> {
         self.bmi.identity(from)?;
         let user = Purpose::Watch.user(number);
@@ -256,7 +256,7 @@ impl Loop {
         }
     }
 
-    /// The receive that watched a client has ended: the client is gone, or it was cancelled.
+    /// Handles the end of a receive that watched a client: the client has disconnected, or the watch was cancelled.
     pub(super) fn watch_ended(&mut self, ticket: Ticket, completion: &Completion) {
         if let Some(watched) = self.appends.watched.remove(&ticket.generation) {
             tracing::debug!(?completion.result, "a client is gone that had the turn to append");

@@ -1,7 +1,7 @@
 //! The audit log: the caller, operation, object and outcome of requests, as structured log lines.
 //!
-//! A record is begun when a request has come and ends with its reply. There are at most [`RATE`] lines each second on average: a
-//! client must not be able to fill a disk, and the line after those that were left out says how many they were.
+//! A record begins when a request has come and ends with its reply. At most [`RATE`] lines are written each second on average: a
+//! client must not be able to fill a disk. The first line after suppressed ones states how many these were.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -15,15 +15,15 @@ use crate::config::AuditLevel;
 
 /// Lines per second.
 const RATE: f64 = 200.0;
-/// Lines that may come at once.
+/// Lines that may be written in one burst.
 const BURST: f64 = 1000.0;
-/// How often other lines about refused requests come, at most.
-const TELL_EVERY: Duration = Duration::from_secs(1);
-/// Requests whose outcome is awaited, more than may wait for locks and turns. Those of clients that end before their reply stay until
-/// there are so many.
+/// Shortest time between two other log lines about refused requests.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Most requests whose outcome is awaited; that is more than may wait for locks and turns. Records of clients that disconnect before their reply stay
+/// until this limit is reached.
 const MOST_OPEN: usize = 16_384;
 
-/// A request of which a line is to tell.
+/// A request that may get a line in the log.
 #[derive(Debug)]
 pub(super) struct Record {
     /// Where the request came from.
@@ -35,7 +35,7 @@ pub(super) struct Record {
     name: String,
     /// The second name, of operations that have two.
     to: String,
-    /// Whether its success is told, too.
+    /// Whether a line is written also if the request succeeds.
     always: bool,
 }
 
@@ -43,12 +43,13 @@ pub(super) struct Record {
 #[derive(Debug)]
 pub(super) struct Audit {
     level: AuditLevel,
-    /// By a number of their own: clients choose tags.
+    /// Records by numbers of their own: clients choose their tags, which need not be unique.
     open: HashMap<u64, Record>,
     last: u64,
-    /// How many lines may come now.
+    /// How many lines may be written now.
     allowance: f64,
     counted: Instant,
+    /// Lines that were suppressed since the last one.
     left_out: u64,
 }
 
@@ -64,7 +65,7 @@ impl Audit {
         }
     }
 
-    /// Whether there is anything to note at all.
+    /// Whether the audit is on.
     pub(super) fn is_on(&self) -> bool {
         self.level != AuditLevel::Off
     }
@@ -101,7 +102,7 @@ impl Audit {
         self.last
     }
 
-    /// Tells the outcome of a request.
+    /// Ends the record of a request, and logs its outcome.
     pub(super) fn end(&mut self, number: u64, failure: Option<&Failure>, now: Instant) {
         if self.open.is_empty() {
             return;
@@ -150,14 +151,14 @@ impl Audit {
     }
 }
 
-/// Lets a line into the log that callers can bring about: once a second at most.
+/// Limits log lines that clients can provoke to one a second.
 #[derive(Debug, Default)]
-pub(super) struct Told(Option<Instant>);
+pub(crate) struct LineLimit(Option<Instant>);
 
-impl Told {
-    /// Whether the line may come now; if so, the next second begins.
-    pub(super) fn allows(&mut self, now: Instant) -> bool {
-        let allows = self.0.is_none_or(|told| told + TELL_EVERY <= now);
+impl LineLimit {
+    /// Whether a line may be written now; if so, the next one may be written a second later.
+    pub(crate) fn allows(&mut self, now: Instant) -> bool {
+        let allows = self.0.is_none_or(|last| last + REPORT_INTERVAL <= now);
         if allows {
             self.0 = Some(now);
         }
@@ -165,13 +166,13 @@ impl Told {
     }
 }
 
-/// Whether a request that failed with this was refused for want of a right.
+/// Whether a request that failed with this error was refused because its caller lacks a right.
 pub(super) fn is_refusal(errno: Errno) -> bool {
     matches!(errno, Errno::EACCES | Errno::EPERM)
 }
 
-/// Whether an operation changes names, attributes, the layout, or datafiles other than by writing: what a file's owner wants
-/// to know of afterwards, and there are few enough of.
+/// Whether an operation changes names, attributes, the layout, or datafiles other than by writing: the changes that a file's owner wants
+/// to find in the log, and they are few.
 fn changes(operation: &Operation) -> bool {
     match operation {
         Operation::Create { .. }
@@ -248,7 +249,7 @@ fn second(operation: &Operation) -> Option<&Place> {
     }
 }
 
-/// A name as it is in a line, with everything escaped that could end it.
+/// A name as a line of the log has it: characters that could end the line are escaped.
 fn escaped(place: Option<&Place>) -> String {
     place.map_or_else(String::new, |place| {
         let name = String::from_utf8_lossy(&place.path);
@@ -256,7 +257,7 @@ fn escaped(place: Option<&Place>) -> String {
     })
 }
 
-/// What an operation is called in a line.
+/// The name of an operation in a line of the log.
 fn verb(operation: &Operation) -> &'static str {
     match operation {
         Operation::Lookup { .. } => "lookup",
@@ -323,12 +324,12 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_refused_requests_does_not_fill_the_log() {
+    fn refused_requests_do_not_fill_the_log() {
         let start = Instant::now();
-        let mut told = Told::default();
-        let allowed = (0..5000).filter(|_| told.allows(start)).count();
+        let mut limit = LineLimit::default();
+        let allowed = (0..5000).filter(|_| limit.allows(start)).count();
         assert_eq!(allowed, 1);
-        assert!(told.allows(start + TELL_EVERY));
+        assert!(limit.allows(start + REPORT_INTERVAL));
     }
 
     #[test]

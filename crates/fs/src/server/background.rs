@@ -1,4 +1,4 @@
-//! Threads that work beside the server's loop whenever they are notified.
+//! Threads that work beside the server's loop when they are notified.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(super) struct Wakeup(Arc<(Mutex<WakeupState>, Condvar)>);
 struct WakeupState {
     notified: bool,
     stopping: bool,
-    /// The thread's client, which may be waiting for a server that is down when the thread is to end.
+    /// The thread's client, whose call must be interrupted if it waits for a server that is down when the thread has to end.
     client: Option<Interrupter>,
 }
 
@@ -40,7 +40,7 @@ impl Wakeup {
         });
     }
 
-    /// Registers a client whose calls a stop ends.
+    /// Registers a client whose calls are interrupted when the thread is stopped.
     pub(super) fn interrupts(&self, client: &Client) {
         self.set(|state| {
             let interrupter = client.interrupter();
@@ -72,7 +72,7 @@ impl Wakeup {
         }
     }
 
-    /// Pauses; `false` if it is time to stop.
+    /// Pauses; returns `false` if the thread has to stop.
     pub(super) fn pause(&self, pause: Duration) -> bool {
         let (state, _) = wait_timeout_while(&self.0.1, lock(&self.0.0), Some(pause), |state| {
             !state.stopping

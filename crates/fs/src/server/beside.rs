@@ -1,4 +1,4 @@
-//! What the loop of a metadata server and the threads beside it share.
+//! State that the loop of a metadata server shares with the threads beside it.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,10 +14,10 @@ use crate::error::failure;
 use crate::locks::lock;
 use crate::meta::{Executed, Service};
 
-/// The service as several threads share it.
+/// The metadata service, shared by several threads.
 pub(super) type SharedService = Arc<Mutex<Service>>;
 
-/// What threads with a client of their own have: the configuration, the service, and what capabilities are made with.
+/// What a thread with a client of its own needs: the configuration, the service, and the signer of its capabilities.
 pub(super) type Ours = (Configuration, SharedService, Signer);
 
 /// Where the results of threads beside the loop go.
@@ -78,7 +78,7 @@ fn removes(operation: &Operation, executed: &Executed) -> bool {
         Operation::Unlink { .. }
         | Operation::Rename { .. }
         | Operation::Check { repair: true, .. } => true,
-        // What was written to a file that has been removed.
+        // The client has written to a file that was removed meanwhile.
         Operation::Extend { .. }
         | Operation::Grow { .. }
         | Operation::EndAppend { .. }
@@ -88,7 +88,7 @@ fn removes(operation: &Operation, executed: &Executed) -> bool {
     }
 }
 
-/// Whether an I/O server may have to be registered afterwards.
+/// Whether an I/O server may have to be registered after an operation.
 fn changes_layout(operation: &Operation) -> bool {
     matches!(
         operation,
@@ -96,7 +96,7 @@ fn changes_layout(operation: &Operation) -> bool {
     )
 }
 
-/// A thread beside the loop could not be started.
+/// The failure of starting a thread beside the loop.
 pub(super) fn no_thread(name: &str, error: &std::io::Error) -> Failure {
     failure(
         Errno::EAGAIN,

@@ -8,11 +8,11 @@ use causeway_wire::user::User;
 
 use crate::error::failure;
 
-/// Connections whose last caller is remembered.
+/// Most connections whose last verified caller is remembered.
 const MAX_REMEMBERED: usize = 4096;
 
-/// Makes root of another host nobody, also where it says that it is the servers' user, and takes root's group from everybody there. Of
-/// this host's, its kernel vouches for root, which can do what the servers can anyway.
+/// Maps root of another host to nobody, also if it claims to be the servers' user, and takes root's group from all callers of other hosts.
+/// The kernel of this host vouches for its root, which could do everything that the servers can anyway.
 pub(super) fn squash(identity: Option<Identity>, caller: &mut Caller) {
     if !matches!(identity, Some(Identity::Keyed | Identity::OneUser { .. })) {
         return;
@@ -24,7 +24,7 @@ pub(super) fn squash(identity: Option<Identity>, caller: &mut Caller) {
     leave_roots_group(caller);
 }
 
-/// Makes root's group nobody's.
+/// Replaces root's group by nobody's.
 pub(super) fn leave_roots_group(caller: &mut Caller) {
     let groups = std::iter::once(&mut caller.gid).chain(&mut caller.groups);
     groups
@@ -32,12 +32,12 @@ pub(super) fn leave_roots_group(caller: &mut Caller) {
         .for_each(|group| *group = NOBODY);
 }
 
-/// Whether this is root or the servers' user.
+/// Whether a user is root or the servers' user.
 pub(super) fn is_operator(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
-/// Only root and the servers' user may do this.
+/// Refuses all callers but root and the servers' user.
 pub(super) fn check_operator(caller: &Caller, doing: &str) -> Result<(), Failure> {
     if is_operator(caller.uid) {
         return Ok(());
@@ -67,7 +67,7 @@ pub(super) fn check_spoken_for(
     Err(failure(Errno::EPERM, message))
 }
 
-/// Whether a claim is that of the one user whom a connection speaks for.
+/// Whether a claimed caller is the one user for whom a connection speaks.
 fn check_one_user(user: Option<&User>, claim: &Caller) -> Result<(), String> {
     let user = user.ok_or("the connection does not say for which user it speaks")?;
     if claim.uid != user.uid {
@@ -89,7 +89,7 @@ fn check_one_user(user: Option<&User>, claim: &Caller) -> Result<(), String> {
     }
 }
 
-/// Checks callers, remembering the last one that was found right on each connection.
+/// Verifies callers, and remembers for each connection the last caller that was verified.
 #[derive(Debug)]
 pub(super) struct Callers<A = Addr> {
     verified: HashMap<A, (Identity, Caller)>,
@@ -104,7 +104,7 @@ impl<A> Default for Callers<A> {
 }
 
 impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
-    /// Compares a claimed identity with the one that the message layer has verified, and the one user that the connection speaks for.
+    /// Compares a claimed identity with the one that the message layer has verified, and with the one user for whom the connection speaks.
     pub(super) fn verify(
         &mut self,
         from: A,
@@ -116,7 +116,7 @@ impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
         let identity = identity
             .ok_or_else(|| refuse("the connection does not identify its peer".to_owned()))?;
         let (pid, uid, gid) = match identity {
-            // Holders of the key, and root on this host, may act for others.
+            // Processes that hold the key, and root of this host, may act for other users.
             Identity::Keyed | Identity::Local { uid: 0, .. } => return Ok(()),
             Identity::OneUser { .. } => return check_one_user(user, claim).map_err(refuse),
             Identity::Local { pid, uid, gid } | Identity::SocketOf { pid, uid, gid } => {
@@ -137,7 +137,7 @@ impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
             )));
         }
         if uid == 0 {
-            // Groups give root no further rights. Which process holds its socket may be unknown, as behind a relay.
+            // Groups give root no further rights. The process that holds the socket may be unknown, for example behind a relay.
             return Ok(());
         }
         let groups = groups_of(pid, uid);
@@ -197,7 +197,7 @@ mod tests {
             squash(Some(identity), &mut caller);
             (caller.uid, caller.gid, caller.groups)
         };
-        // Neither is the user of this test.
+        // Neither of these is the user that runs this test.
         let (user, keyed) = (3_000_000_001, Identity::Keyed);
         let nobody = || (NOBODY, NOBODY, vec![]);
         assert_eq!(squashed(keyed, 0, 0, &[0, 7]), nobody());
@@ -263,7 +263,7 @@ mod tests {
             Operation::Remove {
                 objects: vec![object],
             },
-            // What the owner of the root directory may ask for with the key.
+            // An operation that the owner of the root directory may request with the key.
             Operation::Check {
                 after: None,
                 repair: true,
@@ -303,7 +303,7 @@ mod tests {
         assert!(ok(local(0, 0), claim(1234, 1, &[2])));
         assert!(ok(Some(Identity::Keyed), claim(1234, 1, &[2])));
         assert!(!ok(None, claim(1234, 1, &[])));
-        // A socket of root's may have been given to anybody.
+        // Root may have given its socket to any process.
         let socket_of = |uid, gid| Some(Identity::SocketOf { pid, uid, gid });
         assert!(!ok(socket_of(0, 0), claim(1234, 1, &[])));
         assert!(ok(socket_of(0, 0), claim(0, 0, &[0])));

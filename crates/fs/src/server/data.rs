@@ -1,4 +1,4 @@
-//! Requests about datafiles that are not jobs of their own: what the store does in the loop or in the pool.
+//! Requests about datafiles that are not jobs of their own: the loop or the pool carries each out in one step.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,9 +24,9 @@ use crate::error::failure;
 const MAX_LISTED: u32 = 2048;
 /// Most bytes that one step of a scrub verifies, so that it ends soon.
 const MAX_SCRUB_BYTES: u64 = 64 << 20;
-/// Faults in one reply; what follows is found when the caller asks again.
+/// Most faults in one reply; the caller requests the rest with its next request.
 const MAX_FAULTS: usize = 256;
-/// How often datafiles that were written are checked, to mark those clean that have become idle. Nothing waits for
+/// How often datafiles that were written are checked, to mark those clean that have become idle. No client waits for
 /// that.
 const CLEAN_EVERY: Duration = Duration::from_secs(2);
 /// After this many checks, a datafile that no client flushes is flushed and marked clean: by then the operating
@@ -34,7 +34,7 @@ const CLEAN_EVERY: Duration = Duration::from_secs(2);
 const CLEAN_PATIENCE: u32 = 15;
 
 impl Loop {
-    /// Carries a request about datafiles out; `None` if its reply comes later.
+    /// Carries out a request about datafiles; `None` if its reply is sent later.
     pub(super) fn data_request(
         &mut self,
         to: ReplyTo,
@@ -155,7 +155,7 @@ impl Loop {
         }
     }
 
-    /// Makes a hole, in the order in which requests that overlap it have come.
+    /// Punches a hole, in the order in which requests that overlap it have come.
     fn start_punch(
         &mut self,
         requester: Requester,
@@ -194,7 +194,7 @@ impl Loop {
         })
     }
 
-    /// Runs something on the store: here if it is quick, else in the pool.
+    /// Runs a task on the store: in the loop if it is quick, else in the pool.
     fn store_task(
         &mut self,
         to: ReplyTo,
@@ -215,14 +215,14 @@ impl Loop {
         Ok(None)
     }
 
-    /// When written datafiles are to be checked; `None` while there are none.
+    /// When written datafiles are to be checked next; `None` while there are none.
     pub(super) fn next_cleaning(&self) -> Option<Instant> {
         waits::tidy_after(CLEAN_EVERY)?;
         let store = self.store.as_ref()?;
         (!self.cleaning && store.has_dirty()).then_some(self.clean_at)
     }
 
-    /// Has idle datafiles marked clean when it is time.
+    /// Marks idle datafiles clean when the check is due.
     pub(super) fn clean_datafiles(&mut self) {
         if self.next_cleaning().is_none_or(|at| at > self.round_at) {
             return;
@@ -249,7 +249,7 @@ fn done(result: Result<(), Fault>, doing: &str, object: ObjectId) -> Result<Repl
     }
 }
 
-/// Operators' requests to a store.
+/// Carries out operators' requests to a store.
 fn operate(
     store: &Store,
     operation: Operation,

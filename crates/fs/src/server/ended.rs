@@ -1,8 +1,8 @@
-//! Which capabilities have ended before their time, as an I/O server knows it.
+//! Capabilities that have ended before their time, as an I/O server remembers them.
 //!
-//! A capability is as old as its version, and each end of an object's capabilities has one, too: those that are not younger
-//! have ended. An end is forgotten once every capability that it concerns has expired anyway. What a server does not know,
-//! because it has just started or has forgotten more ends than it keeps, it makes up for by ending all that were given out before:
+//! Each capability has a version, and so has each end of an object's capabilities: capabilities whose version is not higher
+//! have ended. An end is forgotten once every capability that it concerns has expired anyway. A server that has just started, or that has dropped
+//! ends because it keeps a bounded number, does not know all ends: it treats all capabilities that were given out before as ended, and
 //! clients renew them.
 
 use std::collections::HashMap;
@@ -10,24 +10,24 @@ use std::time::{Duration, Instant};
 
 use causeway_wire::fs::ObjectId;
 
-/// Objects whose ends are kept, in each of two generations.
+/// Most objects whose ends are kept, in each of two generations.
 const MOST: usize = 1 << 16;
 
-/// Ends of capabilities.
+/// The ends of capabilities.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// For how long an end matters.
+    /// For how long an end must be remembered.
     lifetime: Duration,
-    /// All that are not younger than this have ended.
+    /// All capabilities of this version or an earlier one have ended.
     floor: u64,
     recent: HashMap<ObjectId, u64>,
-    /// Those from before `since`.
+    /// The ends that were noted before `since`.
     older: HashMap<ObjectId, u64>,
     since: Instant,
 }
 
 impl Ended {
-    /// Everything that was given out up to `floor` has ended.
+    /// Starts with all capabilities ended whose versions are at most `floor`.
     pub(super) fn new(lifetime: Duration, floor: u64, now: Instant) -> Self {
         Self {
             lifetime,
@@ -86,7 +86,7 @@ mod tests {
         ended.end(one, 150, 300, start);
         assert!(ended.has_ended(one, 200) && !ended.has_ended(one, 201));
         assert!(!ended.has_ended(two, 150));
-        // As long as a capability of version 200 may be good, whatever else ends.
+        // Remembered for as long as a capability of version 200 may be good, whatever else ends.
         ended.end(two, 210, 300, start + LIFETIME);
         assert!(ended.has_ended(one, 200));
         ended.end(two, 220, 300, start + 2 * LIFETIME);

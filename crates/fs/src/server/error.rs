@@ -1,4 +1,4 @@
-//! Why a server does not start, and what clients are told of its store.
+//! Errors that keep a server from starting or end it, and the failures of its store as clients see them.
 
 use causeway_wire::fs::{Errno, Failure, ObjectId};
 
@@ -6,7 +6,7 @@ use crate::config::{Configuration, ServerEntry};
 use crate::data::Fault;
 use crate::error::failure;
 
-/// Why a server does not start, or has ended: a sentence with what to do.
+/// The error that kept a server from starting, or ended it: a sentence with what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("server {server}: {message}")]
 pub struct ServerError {

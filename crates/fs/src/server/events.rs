@@ -17,7 +17,7 @@ use causeway_wire::home::Enrollment;
 
 use super::access::Access;
 use super::append_turns::{Appends, set_turns_aside};
-use super::audit::{Audit, Told};
+use super::audit::{Audit, LineLimit};
 use super::background::Background;
 use super::beside::{Deliver, Finished, Wakeups};
 use super::callers::{Callers, check_operator};
@@ -41,13 +41,13 @@ use crate::config::{Configuration, Durability, ServerEntry};
 use crate::data::{Abandoned, Pool, Scratch, Store};
 use crate::error::failure;
 
-/// Completions and unexpected messages taken at once.
+/// Most completions and unexpected messages handled in one round.
 const BATCH: usize = 64;
-/// Buffers that have not been used for this long are freed. Nothing waits for that.
+/// Buffers that have not been used for this long are freed. No request waits for that.
 const KEEP_BUFFERS: Duration = Duration::from_secs(1);
 /// Threads for storage that waits for a device.
 const POOL_THREADS: usize = 8;
-/// How long a stopping server waits for requests in progress: a client that does not take its reply must not keep it.
+/// How long a stopping server waits for requests in progress: a client that does not receive its reply must not keep it running.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
 /// The state of the loop.
@@ -64,20 +64,20 @@ pub(super) struct Loop {
     /// When the present round of the loop began: the clock is not read for each request.
     pub(super) round_at: Instant,
     pub(super) started: Instant,
-    pub(super) lies_told: Told,
-    /// Of the host, as clients see it.
+    pub(super) lies_told: LineLimit,
+    /// The identity of the host's boot, which clients compare with the one that they saw before.
     pub(super) boot: u128,
     stop: StopHandle,
     pub(super) callers: Callers,
     pub(super) access: Access,
     pub(super) audit: Audit,
     pub(super) root_squash: bool,
-    /// If nodes have to prove which they are.
+    /// `None` if nodes do not have to prove their identity.
     pub(super) node_rules: Option<NodeRules>,
     pub(super) entries: Vec<Option<Entry>>,
     free: Vec<u16>,
     generation: u32,
-    /// Results of other threads.
+    /// Receives the results of other threads.
     done: Receiver<Done>,
     mailbox: Mailbox,
     /// Jobs that can continue.
@@ -90,7 +90,7 @@ pub(super) struct Loop {
     pub(super) store: Option<Arc<Store>>,
     /// When datafiles that may be marked clean are checked next.
     pub(super) clean_at: Instant,
-    /// They are being checked.
+    /// The pool is checking them now.
     pub(super) cleaning: bool,
     pub(super) written: u64,
     pub(super) read: u64,
@@ -116,25 +116,25 @@ pub(super) struct Entry {
 }
 
 pub(super) enum EntryState {
-    /// Another thread works on it.
+    /// Another thread works on the request.
     Elsewhere,
-    /// Another thread changes the metadata, which something follows.
+    /// Another thread changes the metadata; the follow-up comes after the change.
     Changing(Box<FollowUp>),
     /// Another thread makes a hole for this client, unless the request is abandoned before.
     Punching(u128, Abandoned),
-    /// Data is moved.
+    /// The job of a read or write is in progress.
     Moving(Box<Job>),
-    /// Its reply is on the way.
+    /// The reply is being sent.
     Replying,
 }
 
-/// A result of another thread.
+/// A result from another thread.
 pub(super) enum Done {
     /// Requests.
     Requests(Vec<(Ticket, Finished)>),
     /// A piece of a job, and how many bytes were found.
     Piece(Ticket, usize, crate::data::fault::Result<PieceResult>),
-    /// The check of datafiles that may be marked clean.
+    /// The check of datafiles that may be marked clean has ended.
     Cleaned,
 }
 
@@ -147,7 +147,7 @@ pub(super) struct Mailbox {
 
 impl Mailbox {
     pub(super) fn put(&self, done: Done) {
-        // Sending fails only when the loop has ended, and then nothing waits for the result.
+        // Sending fails only when the loop has ended; then no request waits for the result.
         if self.sender.send(done).is_ok() {
             self.waker.wake();
         }
@@ -236,7 +236,7 @@ impl Loop {
             boot: crate::boot::identity(),
             stop,
             callers: Callers::default(),
-            lies_told: Told::default(),
+            lies_told: LineLimit::default(),
             access,
             audit: Audit::new(configuration.access.audit, Instant::now()),
             root_squash: configuration.access.root_squash,
@@ -268,7 +268,7 @@ impl Loop {
         })
     }
 
-    /// Serves until stopped.
+    /// Serves requests until the server is stopped.
     pub(super) fn run(mut self) -> Result<(), String> {
         let mut completions = Vec::with_capacity(BATCH);
         let mut arrived = Vec::with_capacity(BATCH);
@@ -319,8 +319,8 @@ impl Loop {
         self.end()
     }
 
-    /// Waits for something to do. Every event ends that: a message, a completion, and by the mailbox what another
-    /// thread has finished. Time ends it only for what is due then.
+    /// Sleeps until there is work. Every event ends the sleep: a message, a completion, or (by the mailbox) a result of another
+    /// thread. A time limit ends it only for work that is due then.
     fn sleep(
         &mut self,
         takes_more: bool,
@@ -338,7 +338,7 @@ impl Loop {
         let deadline = due.into_iter().chain(self.next_cleaning()).min();
         let left = |deadline: Instant| deadline.saturating_duration_since(self.round_at);
         if due.is_none() && self.staging.has_idle() {
-            // Buffers are made again within a request, but not for nothing.
+            // Buffers are allocated again when a request needs them, so idle ones are freed only after a while.
             let limit = waits::tidy_after(KEEP_BUFFERS).unwrap_or(Duration::MAX);
             let begun = Instant::now();
             let idle = deadline.map_or(limit, |deadline| limit.min(left(deadline)));
@@ -362,14 +362,14 @@ impl Loop {
             self.bmi.wait(self.context, idle);
             return Ok(());
         }
-        // Messages that wait to be taken must not keep the loop awake now.
+        // Messages that no request slot is free for must not keep the loop awake.
         self.bmi
             .testcontext(self.context, BATCH, idle, completions)
             .map(drop)
             .map_err(|error| error.to_string())
     }
 
-    /// Makes everything durable and releases it.
+    /// Makes all changes durable, and releases the directory.
     fn end(mut self) -> Result<(), String> {
         if self.busy() > 0 {
             tracing::warn!(requests = self.busy(), "ending in the middle of requests");
@@ -406,7 +406,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Changes when a sync of the server's disk has failed.
+    /// A number that changes when a sync of the server's disk has failed.
     pub(super) fn failed_syncs(&self) -> u64 {
         let metadata = self.metadata.as_ref().map_or(0, Metadata::failed_syncs);
         let data = self.store.as_ref().map_or(0, |store| store.failed_syncs());
@@ -419,7 +419,7 @@ impl Loop {
         (self.entries.len() - self.free.len()).saturating_sub(self.leases.waits.len())
     }
 
-    /// Opens an entry for a request whose reply comes later.
+    /// Opens an entry for a request that is replied to later.
     pub(super) fn open_entry(&mut self, to: ReplyTo, state: EntryState) -> Ticket {
         self.generation = self.generation.wrapping_add(1);
         let entry = Entry {
@@ -545,7 +545,7 @@ impl Loop {
         }
     }
 
-    /// Handles an incoming request.
+    /// Handles a request that has arrived.
     fn arrived(&mut self, message: Unexpected) {
         let from = message.from;
         let (mut request, formats) = match Request::from_bytes(&message.data) {
@@ -571,7 +571,7 @@ impl Loop {
         }
     }
 
-    /// Tells the sender of a request that cannot be understood why, if there is a way to tell it.
+    /// Tells the sender of a malformed request why it is refused, if the reply can be encoded in a format that it decodes.
     fn refuse(&mut self, message: &Unexpected, malformed: &Malformed) {
         let from = message.from;
         let theirs = Request::formats_of(&message.data);
@@ -581,7 +581,7 @@ impl Loop {
             Some(theirs) => refusal_text(theirs),
         };
         match foreign.and_then(|theirs| FORMATS.common(theirs)) {
-            // It goes on in that one.
+            // The client repeats its request in that format.
             Some(format) => tracing::debug!(format, "a client speaks newer formats, too"),
             None => tracing::warn!(reason, "a request cannot be understood"),
         }
@@ -602,7 +602,7 @@ impl Loop {
         }
     }
 
-    /// Carries a request out; `None` if its reply comes later.
+    /// Carries out a request; `None` if its reply is sent later.
     fn dispatch(&mut self, to: ReplyTo, request: Request) -> Result<Option<ReplyBody>, Failure> {
         if let Some(opening) = &request.opening {
             self.begin_opening(to, opening)?;
@@ -713,12 +713,12 @@ impl Loop {
         }
     }
 
-    /// The reply to a request that only reads metadata, and little of them.
+    /// The reply to a request that only reads metadata, and few records of them.
     pub(super) fn read_metadata(&self, request: &Request) -> Option<Reply> {
         self.metadata.as_ref()?.reply_to(request)
     }
 
-    /// Has the metadata's thread or batch carry a request out, whose reply comes later.
+    /// Hands a request to the metadata's thread or batch; it is replied to later.
     pub(super) fn take_metadata_request(
         &mut self,
         to: ReplyTo,
@@ -753,7 +753,7 @@ impl Loop {
         }
     }
 
-    /// The part of the layout that begins at this place, from the metadata server.
+    /// The part of the layout that begins at server `from`, as the metadata server has it.
     pub(super) fn layout_part(&self, from: u16) -> Option<LayoutPart> {
         let metadata = self.metadata.as_ref()?;
         Some(metadata.layout().part(from))
@@ -763,12 +763,12 @@ impl Loop {
         self.mailbox.clone()
     }
 
-    /// Disconnects clients that take no part in their requests any more, which ends these. A client that runs again later
-    /// reconnects.
+    /// Disconnects clients whose requests wait for them for too long, which ends these requests. Such a client can reconnect
+    /// later.
     fn disconnect_stuck_clients(&mut self) {
         let now = Instant::now();
         let mut stuck = Vec::new();
-        // A request that begins to wait from now on has at least as much time.
+        // A request that begins to wait for its client from now on has at least as much time.
         self.client_check_at = now + self.timeout;
         for entry in self.entries.iter_mut().flatten() {
             let waits_for_client = match &entry.state {

@@ -1,27 +1,27 @@
-//! What follows a change of the metadata, once it is carried out.
+//! What the server does after a change of the metadata, before it replies.
 
 use causeway_wire::fs::formats::CAPABILITIES;
 use causeway_wire::fs::{AclKind, Caller, Operation, Request, SetAttributes};
 
-/// For whom a change is made, and what follows it.
+/// The client for which a change is made, and what the server does after it.
 pub(super) struct FollowUp {
     pub(super) caller: Caller,
     pub(super) client: u128,
-    /// The caller's node, as capabilities name it.
+    /// The caller's node, by the number that capabilities use.
     pub(super) node: u64,
     pub(super) kind: FollowUpKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FollowUpKind {
-    /// The client may go on with the file's datafiles, and gets a capability with the reply.
+    /// The client may access the file's datafiles, and gets a capability with the reply.
     Grant,
-    /// Permissions may be fewer: I/O servers are told before the client is.
+    /// The change may take permissions away: the I/O servers are told before the client gets its reply.
     End,
 }
 
 impl FollowUp {
-    /// What follows this request of a format, from a node, if anything does.
+    /// The follow-up of this request, of this format and from this node, if it needs one.
     pub(super) fn of(request: &Request, format: u8, node: u64) -> Option<Self> {
         let kind = match &request.operation {
             Operation::SetAttributes {

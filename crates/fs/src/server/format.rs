@@ -7,8 +7,8 @@ use super::home::{self, Home, Wanted};
 use super::metadata;
 use crate::config::Configuration;
 
-/// Makes the directory of server `name` one that it can be started on: empty metadata, no datafiles. A directory that
-/// holds anything is refused and left alone, but for one whose formatting was interrupted.
+/// Makes the directory of server `name` one from which it can be started: empty metadata, no datafiles. A directory that
+/// holds anything is refused and left unchanged, unless it is the rest of an interrupted formatting.
 pub fn format(configuration: &Configuration, name: &str) -> Result<(), ServerError> {
     let fail = ServerError::of(name);
     let entry = entry_of(configuration, name)?;
@@ -31,7 +31,7 @@ pub fn format(configuration: &Configuration, name: &str) -> Result<(), ServerErr
     draft.seal().map_err(&fail)
 }
 
-/// Whether the directory of server `name` was formatted, for any server.
+/// Whether the directory of server `name` was formatted, whatever server for.
 pub fn is_formatted(configuration: &Configuration, name: &str) -> bool {
     configuration
         .server(name)

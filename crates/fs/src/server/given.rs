@@ -1,6 +1,6 @@
-//! Of which objects a metadata server has given capabilities out that may still be good, and by which permissions.
+//! The objects for which a metadata server has given out capabilities that may still be good, and their permissions at that time.
 //!
-//! Only these must be revoked, and only when some user has fewer rights than before: most changes of permissions concern files that
+//! Only these capabilities must be revoked, and only when some user has fewer rights than before: most changes of permissions concern files that
 //! no client has open, or take no right away.
 
 use std::collections::HashMap;
@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 
 use causeway_wire::fs::{Acl, Node, ObjectId};
 
-/// Objects that are kept, in each of two generations.
+/// Most objects that are kept, in each of two generations.
 const MOST: usize = 1 << 16;
-/// Reading and writing, of the group and of others. The owner may always.
+/// The bits for reading and writing, of the group and of others. The owner always may.
 const RIGHTS: u16 = 0o066;
 
-/// What rights depend on.
+/// The attributes of an object on which its users' rights depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Permissions {
     mode: u16,
     uid: u32,
     gid: u32,
-    /// Of the entries of an access control list that a mode does not have; 0 without one.
+    /// A hash of the entries of an access control list that the mode does not contain; 0 without a list.
     acl: u64,
 }
 
@@ -27,7 +27,7 @@ impl Permissions {
     pub(super) fn of(node: &Node) -> Self {
         let attributes = &node.attributes;
         let acl = node.acl.as_deref().map_or(0, digest);
-        // The mask of a list matters as a whole.
+        // The mask of an access control list limits all its named users and groups, so all of its bits count.
         let bits = if acl == 0 { RIGHTS } else { 0o077 };
         Self {
             mode: attributes.mode & bits,
@@ -37,12 +37,12 @@ impl Permissions {
         }
     }
 
-    /// Whether no user has fewer rights by `later`.
+    /// Whether no user has fewer rights by `later` than by `self`.
     fn are_within(self, later: Self) -> bool {
         (self.uid, self.gid, self.acl) == (later.uid, later.gid, later.acl)
             && match self.acl {
                 0 => self.mode & !later.mode == 0,
-                // A larger mask may give somebody less than others have.
+                // With a list, any change of the mode counts: its effect on a user depends on the other entries.
                 _ => self.mode == later.mode,
             }
     }
@@ -55,24 +55,24 @@ fn digest(acl: &Acl) -> u64 {
     u64::from_le_bytes(digest).max(1)
 }
 
-/// By object: the permissions by which all of its capabilities were given out; `None` if they were not the same.
+/// For each object, the permissions by which all of its capabilities were given out; `None` if these differ.
 type Generation = HashMap<ObjectId, Option<Permissions>>;
 
-/// See the module.
+/// See the module's page.
 #[derive(Debug)]
 pub(super) struct Given {
-    /// How long a capability may be good.
+    /// For how long a capability may be good.
     lifetime: Duration,
-    /// Until then any object may be one: what was given out is not known of all.
+    /// Until then, any object may have capabilities of which the server has no record.
     any_until: Option<Instant>,
     recent: Generation,
-    /// Those from before `since`.
+    /// Objects whose capabilities were given out before `since`.
     older: Generation,
     since: Instant,
 }
 
 impl Given {
-    /// Of a server that starts: an earlier run may have given some out.
+    /// The record of a server that starts: its earlier run may have given capabilities out.
     pub(super) fn new(lifetime: Duration, now: Instant) -> Self {
         Self {
             lifetime,
@@ -83,7 +83,7 @@ impl Given {
         }
     }
 
-    /// A capability of the object, which has these permissions, is given out.
+    /// Notes that a capability of an object with these permissions is given out.
     pub(super) fn note(&mut self, object: ObjectId, permissions: Permissions, now: Instant) {
         self.pass(now);
         if self.recent.len() >= MOST && !self.recent.contains_key(&object) {
@@ -98,7 +98,7 @@ impl Given {
         self.recent.insert(object, permissions.filter(|_| of_all));
     }
 
-    /// Whether one of the object's may be good that gives more than these permissions do.
+    /// Whether a capability of the object may be good that permits more than these permissions do.
     pub(super) fn may_exceed(
         &mut self,
         object: ObjectId,
@@ -113,7 +113,7 @@ impl Given {
             })
     }
 
-    /// All of the object's that were given out have ended.
+    /// Notes that all capabilities of the object that were given out have ended.
     pub(super) fn ended(&mut self, object: ObjectId) {
         self.recent.remove(&object);
         self.older.remove(&object);
@@ -161,7 +161,7 @@ mod tests {
         let late = later + LIFETIME - Duration::from_secs(2);
         assert!(given.may_exceed(one, narrow, late));
         assert!(!given.may_exceed(one, narrow, later + 2 * LIFETIME));
-        // More than are kept: any may be one.
+        // With more objects than are kept, any object may have capabilities.
         for object in 0..=MOST as u64 {
             given.note(ObjectId(object + 10), wide, later + 2 * LIFETIME);
         }
@@ -189,7 +189,7 @@ mod tests {
             let later = permissions(mode, uid, gid);
             assert_eq!(given.may_exceed(object, later, now), exceeds, "{later:?}");
         }
-        // Another list may give less to anybody.
+        // Another access control list may permit less to any user.
         given.ended(object);
         let listed = Permissions {
             acl: 7,
@@ -207,7 +207,7 @@ mod tests {
         ] {
             assert!(given.may_exceed(object, later, now));
         }
-        // Of before and after a change, in either order and over generations.
+        // Capabilities were given out before and after a change, in either order and over generations.
         for (first, second) in [(0o600, 0o666), (0o666, 0o600)] {
             given.ended(object);
             assert!(!given.may_exceed(object, permissions(0o600, 5, 6), now));

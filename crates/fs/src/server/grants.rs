@@ -1,4 +1,4 @@
-//! When the loop gives capabilities out, checks them, and has them end.
+//! Where the server's loop gives out capabilities, checks them, and ends them.
 
 use causeway_bmi::{Addr, Identity, InfoOption};
 use causeway_wire::fs::formats::CAPABILITIES;
@@ -17,7 +17,7 @@ use super::ticket::{ReplyTo, Ticket};
 use crate::error::failure;
 
 impl Loop {
-    /// Refuses a request of a caller that claims another identity, for another server, or for what its format does not have.
+    /// Refuses a request whose caller claims another identity, whose target is another server, or whose operation its format does not have.
     pub(super) fn admit(&mut self, to: ReplyTo, request: &mut Request) -> Result<(), Failure> {
         let from = to.from;
         let needed = request.operation.lowest_format();
@@ -36,7 +36,7 @@ impl Loop {
             .verify(from, identity, user.as_deref(), &request.caller)
             .and_then(|()| check_spoken_for(identity, &request.operation))
             .inspect_err(|failure| {
-                // Who sends such requests can send many.
+                // A client that sends such requests can send many.
                 if self.lies_told.allows(self.round_at) {
                     tracing::warn!(failure.message, "a caller's claimed identity is refused");
                 }
@@ -55,24 +55,25 @@ impl Loop {
             root_is_named = rules.name_root(node.as_deref());
             is_ruled = rules.is_ruled(node.as_deref(), speaks_for_user);
         }
-        // Before the right, which may be good at another server: a client that has called the wrong one learns which one this is.
+        // This check comes before that of rights, which may be good at another server: a client that has called
+        // the wrong one learns which server it has reached.
         identity::check(&self.identity, request).inspect_err(|failure| {
             tracing::debug!(failure.message, "a request for another server");
         })?;
         self.check_right(from, is_ruled || speaks_for_user, request)?;
-        // What the rule says of root, it says of no other user who comes from there.
+        // A rule that names root names none of the other users who call from that node.
         let is_named = root_is_named && request.caller.uid == 0;
         if self.root_squash && !is_named {
             squash(identity, &mut request.caller);
         }
         if is_ruled && !root_is_named {
-            // A rule names users and says nothing of groups, but root's is root's.
+            // A rule names users, not groups: only root has root's group.
             leave_roots_group(&mut request.caller);
         }
         Ok(())
     }
 
-    /// Shows observers how many requests were refused, once there are more.
+    /// Publishes to observers how many requests were refused, if the number has grown.
     pub(super) fn show_refused(&mut self) {
         if self.access.shown_refused == self.access.refused {
             return;
@@ -84,9 +85,9 @@ impl Loop {
         }
     }
 
-    /// Refuses a request about datafiles, or of a metadata server's, that does not prove its right.
-    /// `is_held`: the connection is held to some users, so that there is no right without a capability, whatever the configuration allows
-    /// others.
+    /// Refuses a request about datafiles, or one that only a metadata server makes, if it does not prove its right.
+    /// `is_held`: the connection may act for a fixed set of users only; then it has no right without a capability, whatever the configuration allows
+    /// other connections.
     pub(super) fn check_right(
         &mut self,
         from: Addr,
@@ -115,7 +116,7 @@ impl Loop {
             })
     }
 
-    /// Refuses a caller that is no operator. One that shows a capability for the operation, which [`Loop::check_right`] has verified, is one.
+    /// Refuses a caller that is no operator. A caller that presents a capability for the operation, which [`Loop::check_right`] has verified, is one.
     pub(super) fn check_operator(&self, request: &Request, doing: &str) -> Result<(), Failure> {
         match request.capability {
             Some(_) if self.access.is_checking() => Ok(()),
@@ -123,7 +124,7 @@ impl Loop {
         }
     }
 
-    /// The number of the node at the other end of a connection, as capabilities have it.
+    /// The number of the node at the other end of a connection, as capabilities name it.
     pub(super) fn node_number(&self, from: Addr) -> u64 {
         match self.node_rules {
             Some(_) => node_number(self.bmi.node(from).as_deref()),
@@ -149,11 +150,11 @@ impl Loop {
         Ok(ReplyBody::Done)
     }
 
-    /// Ends the capabilities of objects that are removed, so that no client makes their datafiles again or goes on with those that are gone.
+    /// Ends the capabilities of objects that are removed, so that no client makes their datafiles again or goes on to access removed ones.
     pub(super) fn end_of_removed(&mut self, operation: &Operation) {
         if let Operation::Remove { objects } | Operation::RemoveOrphans { objects, .. } = operation
         {
-            // 0 is no object, and would stand for all.
+            // Object 0 does not exist; in a request to end capabilities it would stand for all objects.
             let named = objects.iter().filter(|object| **object != ObjectId(0));
             let ended = named.map(|object| (*object, u64::MAX));
             self.access.end(ended);
@@ -161,7 +162,7 @@ impl Loop {
         }
     }
 
-    /// Ends capabilities, as the metadata server says.
+    /// Ends capabilities at the request of the metadata server.
     pub(super) fn end_capabilities(&mut self, request: &Request) -> Result<ReplyBody, Failure> {
         self.store()?;
         self.check_operator(request, "end capabilities")?;
@@ -175,7 +176,7 @@ impl Loop {
         Ok(ReplyBody::Done)
     }
 
-    /// Gives a client that reads a node a capability with the reply, as of the state that the reply shows.
+    /// Gives a client that reads a node a capability with the reply, for the state of the node that the reply contains.
     pub(super) fn grant_with(&mut self, request: &Request, to: ReplyTo, reply: &Reply) {
         if to.format < CAPABILITIES {
             return;
@@ -193,13 +194,13 @@ impl Loop {
         }
     }
 
-    /// Begins the record of a request that has come, and returns its number; 0 if there is none.
+    /// Begins the record of a request that has come, and returns the record's number; 0 if the audit is off.
     pub(super) fn begin_audit(&mut self, from: Addr, request: &Request) -> u64 {
         if !self.audit.is_on() {
             return 0;
         }
         let identity = self.bmi.identity(from);
-        // Of a request that claims to be another user's, it tells whose it is.
+        // The record of a request that claims to be another user's names the real user.
         let address = || {
             let mut from_where = self.bmi.reverse_lookup(from)?;
             if let Some(node) = self.bmi.node(from) {
@@ -224,8 +225,8 @@ impl Loop {
         self.audit.end(to.record, failed, self.round_at);
     }
 
-    /// The capability that goes with the reply to a change. The reply may be one that was remembered, whose node is older
-    /// than the latest change of permissions, so the node is read again.
+    /// The capability that goes with the reply to a change. A repeated request gets the reply that was remembered, and its node may be older
+    /// than the latest change of permissions; so the node is read again.
     pub(super) fn capability_of(&mut self, ticket: Ticket, reply: &Reply) -> Option<Capability> {
         let Ok(ReplyBody::Node(node)) = &reply.result else {
             return None;
@@ -271,7 +272,7 @@ impl Loop {
         }
     }
 
-    /// Whether the reply to a change waits until I/O servers know that the object's capabilities have ended.
+    /// Whether the reply to a change has to wait until I/O servers have confirmed that the object's capabilities have ended.
     pub(super) fn ends_capabilities(&mut self, ticket: Ticket, reply: &Reply) -> bool {
         let Ok(ReplyBody::Node(node)) = &reply.result else {
             return false;

@@ -69,7 +69,7 @@ impl Loop {
         Ok(ReplyBody::Done)
     }
 
-    /// What an operator asks of the layout must be possible with this server's configuration.
+    /// Refuses a change of the layout that is not possible with this server's configuration.
     pub(super) fn check_layout_change(&self, operation: &Operation) -> Result<(), Failure> {
         let (Operation::AddServer { name } | Operation::AcceptServer { name, .. }) = operation
         else {

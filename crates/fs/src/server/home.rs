@@ -1,7 +1,7 @@
-//! A server's directory: formatted once, held by one process, and of one server of one file system for ever
+//! A server's directory: formatted once, held by one process at a time, and bound to one server of one file system for ever
 //! (`docs/formats/home.md`).
 //!
-//! A directory that is not the one that was formatted for this server is refused before anything in it is
+//! A directory that was not formatted for this server is refused before anything in it is
 //! changed: an empty one is most often a disk that is not mounted, and serving from it would show every file
 //! as zeros.
 
@@ -31,16 +31,16 @@ const IDENTITY: &str = "identity";
 const DRAFT: &str = "identity.new";
 /// Name of the file with the directory that a part belongs to.
 const OWNER: &str = "owner";
-/// Name of the file with the metadata that have enrolled an I/O server.
+/// Name of the file that names the metadata with which an I/O server is enrolled.
 const ENROLLED: &str = "enrolled";
-/// What may lie in a directory that is formatted: a server's own files, and what a new local file system comes with.
+/// Files that a directory may contain when it is formatted: a server's own files, and those that a new local file system has.
 const HARMLESS: [&str; 4] = [LOCK, DRAFT, ".identity.new.new", "lost+found"];
 /// The bit of the signal that ends a process in the sets that the kernel shows.
 const SIGKILL: u64 = 1 << (Signal::KILL.as_raw() - 1);
-/// Permission bits that nothing in here may have.
+/// Permission bits that must be clear on everything in the directory.
 const OTHERS: u32 = 0o077;
 
-/// The server that a directory should be of, as the configuration has it.
+/// The server for which the directory should have been formatted, by the configuration.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted<'a> {
     pub(super) file_system: u128,
@@ -65,7 +65,7 @@ impl Wanted<'_> {
         &self.entry.directory
     }
 
-    /// What the directory's identity must be, but for its generation.
+    /// Whether a directory's identity is the wanted one, whatever its generation.
     fn fits(&self, found: &DirectoryIdentity) -> bool {
         *found == self.identity(found.generation)
     }
@@ -80,7 +80,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// What to do about a directory that holds nothing of this server.
+    /// What an operator should do about a directory that contains nothing of this server.
     fn advice(&self) -> String {
         format!(
             "if the disk that belongs there is not mounted, mount it; if {name} is a new server, format the \
@@ -94,7 +94,7 @@ impl Wanted<'_> {
     }
 }
 
-/// An identity in words.
+/// Describes an identity in words.
 fn describe(identity: &DirectoryIdentity) -> String {
     let roles = match (identity.metadata, identity.io) {
         (true, true) => "metadata and I/O server",
@@ -121,8 +121,8 @@ fn parts(identity: &DirectoryIdentity) -> impl Iterator<Item = Part> {
 }
 
 impl Home {
-    /// Opens a directory that was formatted for this server. The error is a sentence; nothing was changed
-    /// then.
+    /// Opens a directory that was formatted for this server. The error is a sentence; a refused directory is
+    /// unchanged.
     pub(super) fn open(wanted: &Wanted<'_>) -> Result<Self, String> {
         let path = wanted.path();
         let identity = match check(wanted) {
@@ -142,8 +142,8 @@ impl Home {
         })
     }
 
-    /// Begins to format a directory for this server, or continues where that was interrupted. The error is a
-    /// sentence; nothing was changed then.
+    /// Begins to format a directory for this server, or continues an interrupted formatting. The error is a
+    /// sentence; a refused directory is unchanged.
     pub(super) fn format(wanted: &Wanted<'_>, generation: Generation) -> Result<Draft, String> {
         let path = wanted.path();
         let wrong = |what: &str, error: io::Error| {
@@ -182,12 +182,12 @@ impl Home {
         &self.identity
     }
 
-    /// Which metadata have enrolled it.
+    /// The metadata with which it is enrolled.
     pub(super) fn enrolled(&self) -> Option<Enrollment> {
         self.enrolled
     }
 
-    /// Notes durably which metadata the directory belongs to.
+    /// Notes durably with which metadata the directory is enrolled.
     pub(super) fn enroll(&mut self, enrollment: Enrollment) -> io::Result<()> {
         write_durably(&self.path, ENROLLED, &enrollment.to_text())?;
         self.enrolled = Some(enrollment);
@@ -200,12 +200,12 @@ impl Home {
         sync_name(&self.path)
     }
 
-    /// Where the metadata store lies.
+    /// The directory of the metadata store.
     pub(super) fn metadata(&self) -> PathBuf {
         self.path.join(Part::Metadata.name())
     }
 
-    /// Where the datafiles lie.
+    /// The directory of the datafiles.
     pub(super) fn data(&self) -> PathBuf {
         self.path.join(Part::Data.name())
     }
@@ -237,7 +237,7 @@ pub(super) fn has_identity(path: &Path) -> bool {
     path.join(IDENTITY).exists()
 }
 
-/// Whether the directory and its parts are this server's; changes nothing.
+/// Whether the directory and its parts belong to this server; changes nothing.
 fn check(wanted: &Wanted<'_>) -> Result<DirectoryIdentity, String> {
     let path = wanted.path();
     let shown = path.display();
@@ -268,7 +268,7 @@ fn check(wanted: &Wanted<'_>) -> Result<DirectoryIdentity, String> {
     Ok(found)
 }
 
-/// The error about a directory without an identity.
+/// The error about a directory that has no identity.
 fn unformatted(wanted: &Wanted<'_>) -> Result<String, String> {
     let path = wanted.path();
     let shown = path.display();
@@ -338,7 +338,7 @@ fn check_part(path: &Path, part: Part, identity: &DirectoryIdentity) -> Result<(
     check_owner(&directory)
 }
 
-/// Whether a directory may be formatted: it holds nothing, or what an interrupted formatting has left, whose
+/// Whether a directory may be formatted: it is empty, or contains what an interrupted formatting has left, whose
 /// identity is returned. Changes nothing.
 fn check_unused(wanted: &Wanted<'_>) -> Result<Option<DirectoryIdentity>, String> {
     let path = wanted.path();
@@ -367,7 +367,7 @@ fn check_unused(wanted: &Wanted<'_>) -> Result<Option<DirectoryIdentity>, String
                     wanted.expected()
                 ));
             }
-            // Nothing was made after one that was torn.
+            // The formatting was interrupted while it wrote this file; it has made nothing after it.
             Err(_) => {}
         }
     }
@@ -380,7 +380,7 @@ fn check_unused(wanted: &Wanted<'_>) -> Result<Option<DirectoryIdentity>, String
     }
 }
 
-/// Something in a directory that neither a server nor a new file system put there.
+/// The first name in a directory that belongs neither to a server nor to a new local file system.
 fn first_foreign(path: &Path) -> Result<Option<std::ffi::OsString>, String> {
     let failed =
         |error: io::Error| format!("the directory {} cannot be read: {error}", path.display());
@@ -470,7 +470,7 @@ enum Changed {
     Silent,
 }
 
-/// Takes other users' permissions away from a directory or file.
+/// Takes all permissions of other users away from a directory or file.
 fn restrict_modes(path: &Path, changed: Changed) -> Result<(), String> {
     let failed = |error: io::Error| format!("{}: its mode: {error}", path.display());
     let mode = path.metadata().map_err(failed)?.permissions().mode() & 0o7777;
@@ -490,7 +490,7 @@ fn restrict_modes(path: &Path, changed: Changed) -> Result<(), String> {
 }
 
 /// Restricts the modes of the files of a directory and, as they are few, of the metadata store. Datafiles lie in a
-/// directory that is closed, and are made closed.
+/// directory that other users cannot enter, and are made without permissions for others.
 fn restrict_files(path: &Path, changed: Changed) -> Result<(), String> {
     let failed =
         |error: io::Error| format!("the directory {} cannot be read: {error}", path.display());
@@ -519,7 +519,7 @@ fn lock(path: &Path) -> Result<File, String> {
     let mut locked = try_lock(&file);
     let mut holder = String::new();
     if locked == Err(Errno::WOULDBLOCK) {
-        // Best effort: the number only helps to find the other process.
+        // Best effort: the process's number only helps the operator to find the other process.
         let _ = (&file).take(32).read_to_string(&mut holder);
         if holder.trim().parse().is_ok_and(has_ended) {
             locked = try_lock(&file);
@@ -543,7 +543,7 @@ fn lock(path: &Path) -> Result<File, String> {
     Ok(file)
 }
 
-/// Whether a process has ended. Waits for the end of one that was killed: until its last thread is gone it holds its locks.
+/// Whether a process has ended. Waits for the end of one that was killed: its locks last until its last thread has ended.
 fn has_ended(pid: i32) -> bool {
     let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else {
         return true;

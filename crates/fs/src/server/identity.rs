@@ -1,4 +1,4 @@
-//! Which requests are meant for this server: those whose target is its own identity.
+//! Requests that are meant for this server: those whose target is its own identity.
 
 use causeway_wire::fs::{
     Errno, Failure, Generation, Incarnation, Operation, Request, ServerIdentity, Target,
@@ -7,7 +7,7 @@ use causeway_wire::fs::{
 use super::home::Home;
 use crate::error::failure;
 
-/// The identity of this directory's server. A metadata server goes by its metadata's incarnation.
+/// The identity of the server of this directory. A metadata server is identified by its metadata's incarnation.
 pub(super) fn of(home: &Home, metadata: Option<Incarnation>) -> ServerIdentity {
     let found = home.identity();
     let enrolled = home.enrolled().filter(|_| found.io);
@@ -28,7 +28,7 @@ pub(super) fn check(own: &ServerIdentity, request: &Request) -> Result<(), Failu
     let (target, here) = (request.target, own.target());
     match request.operation {
         Operation::Hello { .. } => return Ok(()),
-        // The incarnation, which it changes, need not match yet.
+        // The operation changes the incarnation, which therefore need not match yet.
         Operation::Enroll { .. }
             if (target.file_system, target.generation) == (here.file_system, here.generation) =>
         {

@@ -15,7 +15,7 @@ use super::stop::StopHandle;
 use crate::config::{Configuration, Durability};
 use crate::data::{Owner, Settings, Store};
 
-/// A server that has started: it holds its directory and listens, but serves requests only in [`Server::run`].
+/// A server that has started: it has locked its directory and listens, but serves requests only in [`Server::run`].
 pub struct Server {
     events: Loop,
     stop: StopHandle,
@@ -25,7 +25,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the server's directory, which must have been formatted by [`format()`](fn@super::format), and starts to
+    /// Locks the server's directory, which must have been formatted by [`format()`](fn@super::format), and starts to
     /// listen.
     pub fn start(configuration: &Configuration, name: &str) -> Result<Self, ServerError> {
         let fail = ServerError::of(name);
@@ -92,8 +92,8 @@ impl Server {
         })
     }
 
-    /// Sends clients this identity of the host's boot instead of the kernel's: for hosts where that does not show
-    /// whether memory was lost, and for tests. To clients, another one means a loss of power.
+    /// Has the server send clients this identity of the host's boot instead of the kernel's: for hosts whose kernel does not show
+    /// whether memory was lost, and for tests. Clients take a change of it for a loss of power.
     pub fn set_boot_identity(&mut self, boot: u128) -> std::io::Result<()> {
         self.events.boot = boot;
         match &self.events.store {
@@ -102,7 +102,8 @@ impl Server {
         }
     }
 
-    /// Has this server read again what nodes there are; `file` is its configuration. `None` if nodes do not have to prove which they are.
+    /// A handle by which this server reads the certificates, revocations and rules of nodes again; `file` is its configuration.
+    /// `None` if nodes do not have to prove their identity.
     pub fn reload_handle(&self, file: &Path) -> Option<ReloadHandle> {
         let waker = self.events.bmi.waker();
         ReloadHandle::new(&self.configuration, &self.name, file, waker)
@@ -118,13 +119,13 @@ impl Server {
         &self.addresses
     }
 
-    /// Serves until it is stopped. Then everything acknowledged is durable, and the sockets are removed.
+    /// Serves until it is stopped. Before it returns, all acknowledged changes are durable and the sockets are removed.
     pub fn run(self) -> Result<(), ServerError> {
         self.events.run().map_err(ServerError::of(&self.name))
     }
 }
 
-/// Logs a warning if a directory that no metadata have enrolled has datafiles.
+/// Logs a warning if a directory that is not enrolled with any metadata contains datafiles.
 fn warn_if_used(store: &Store, name: &str) -> std::io::Result<()> {
     let (datafiles, _) = store.list(ObjectId(0), 1)?;
     if !datafiles.is_empty() {

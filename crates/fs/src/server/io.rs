@@ -24,15 +24,15 @@ use crate::data::{Abandoned, Datafile, Fault, Origin, Piece, ReadOptions, Stamp}
 use crate::error::failure;
 use crate::sabotage::{self, Sabotage};
 
-/// Pieces of one job in progress at once (R2.4's throttling).
+/// Most pieces of one job in progress at once (R2.4's throttling).
 const WINDOW: usize = 4;
 /// Bytes of a piece that needs no buffer.
 const MAPPED_PIECE: u64 = 1 << 20;
 /// Most bytes that a reply carries inside.
 pub(super) const MAX_INLINE: u64 = 32 << 10;
-/// The cost of each region, in bytes that could be stored instead.
+/// The cost of each region, expressed in bytes that could be stored in the same time.
 const REGION_EFFORT: u64 = 256;
-/// Most sums that a reply carries: they leave room for the rest of it.
+/// Most sums in one reply: they leave room for the other fields.
 const MAX_SUMS: u64 = 12 << 10;
 /// Bytes stored in one round of the loop before it polls for messages again.
 const ROUND_BYTES: u64 = 2 << 20;
@@ -48,17 +48,17 @@ pub(super) struct Job {
     turn: u64,
     pub(super) object: ObjectId,
     file: Arc<Datafile>,
-    /// How long the datafile must be at least.
+    /// The least length of the datafile.
     at_least: u64,
     pub(super) regions: RegionStream,
     pub(super) memory: MemorySide,
-    /// The reply's data, of a read whose memory is the reply.
+    /// The memory of the reply's data, if the client's bytes travel in the reply.
     pub(super) inline: Option<Memory>,
-    /// Bytes that no piece has taken yet.
+    /// Bytes that are not part of any piece yet.
     pub(super) left: u64,
     pub(super) total: u64,
     found: u64,
-    /// Which sums of the first blocks the client wants; the server verifies the rest.
+    /// The sums that the client wants of the first blocks; the server verifies the others itself.
     wanted: WantedSums,
     sums: Vec<u32>,
     /// The stamp of the datafile's file when a read began.
@@ -66,7 +66,7 @@ pub(super) struct Job {
     /// Size of the datafile when a read began, or after what was written so far.
     size: u64,
     pieces: [Option<PieceInFlight>; WINDOW],
-    /// The buffer that a part of the list of regions is on its way to.
+    /// The buffer into which a part of the list of regions is being transferred.
     pub(super) list: Option<Memory>,
     failure: Option<Failure>,
     /// Time spent in transfers, and in storage. Pieces overlap, so the sums may exceed the time that has passed.
@@ -80,17 +80,17 @@ pub(super) struct Requester {
     pub(super) to: ReplyTo,
     /// The instance of the client library.
     pub(super) client: u128,
-    /// The version of the capability that it shows, if it shows one.
+    /// The version of the capability that the request presents, if it presents one.
     pub(super) version: Option<u64>,
 }
 
 /// Where the client's bytes of a job are.
 pub(super) enum MemorySide {
-    /// In reach of this process.
+    /// The client's memory is mapped into this process.
     Local(LocalStream),
-    /// In the client's memory, moved by transfers.
+    /// The bytes are moved to and from the client's memory by transfers.
     Remote(RemoteStream),
-    /// In the reply, whose length is known when the list of regions has come.
+    /// The bytes travel in the reply; its length is known when the list of regions has been fetched.
     Awaited,
 }
 
@@ -98,9 +98,9 @@ pub(super) enum MemorySide {
 struct PieceInFlight {
     piece: Piece,
     len: u64,
-    /// Whether the client verifies it, and the first of its blocks among those of the job.
+    /// The index of the piece's first block among those of the job, if the client verifies its sums.
     summed: Option<usize>,
-    /// The buffer and the client's memory, of a piece that needs them.
+    /// The buffer and the regions of the client's memory, if the piece needs a transfer.
     staged: Option<(Memory, Vec<RegionDescriptor>)>,
     /// Its transfer is in progress.
     moving: bool,
@@ -147,12 +147,12 @@ impl Job {
         }
     }
 
-    /// Whether it is the client that holds the job up.
+    /// Whether the job waits for the client.
     pub(super) fn waits_for_client(&self) -> bool {
         self.list.is_some() || self.pieces.iter().flatten().any(|flight| flight.moving)
     }
 
-    /// Ends the job with this failure: no further piece of it is stored.
+    /// Ends the job with this failure: no further piece of it is stored or read.
     pub(super) fn abandon(&mut self, why: Failure) {
         self.abandoned.set();
         self.fail(why);
@@ -170,11 +170,11 @@ impl Job {
 
 /// The result of starting a piece.
 pub(super) enum Step {
-    /// Another one can be started.
+    /// Another piece can be started.
     Again,
-    /// Something in progress must end first, or the job is at its end.
+    /// A piece in progress must end first, or the job is at its end.
     Wait,
-    /// This many bytes were stored by the loop itself.
+    /// The loop itself has stored this many bytes.
     Stored(u64),
 }
 
@@ -295,8 +295,8 @@ impl Loop {
         Ok(self.start(job))
     }
 
-    /// The client's memory: mapped if all of it can be, and if the client has exported it for this direction; a
-    /// transfer is refused otherwise.
+    /// Maps the client's memory if all of it can be mapped. Memory that the client has not exported for this direction
+    /// is refused, as a transfer of it would be.
     fn reach(
         &mut self,
         from: Addr,
@@ -319,7 +319,7 @@ impl Loop {
         MemorySide::Local(LocalStream::new(mapped.into_iter()))
     }
 
-    /// Whether bytes on their way to a client leave this host. Within it the server verifies them, in the
+    /// Whether bytes on their way to a client leave this host. Within the host the server verifies them, in the
     /// client's own memory where that is mapped.
     fn crosses_network(&self, from: Addr) -> bool {
         self.bmi.method(from).is_some_and(|method| method != "shm")
@@ -329,7 +329,7 @@ impl Loop {
         self.open_entry(requester.to, EntryState::Elsewhere)
     }
 
-    /// Starts a job, whose reply comes later.
+    /// Starts a job; it is replied to when it ends.
     fn start(&mut self, job: Job) -> Option<ReplyBody> {
         self.put_runnable(Box::new(job));
         None
@@ -372,7 +372,7 @@ impl Loop {
         })
     }
 
-    /// Starts what can be started of a job. Returns how many bytes were stored by the loop itself; if that is any, the job
+    /// Starts as many pieces of a job as possible. Returns how many bytes the loop itself has stored; if there are any, the job
     /// queues up again behind the others.
     fn advance(&mut self, ticket: Ticket) -> u64 {
         let Some(mut job) = self.take_job(ticket) else {
@@ -455,7 +455,7 @@ impl Loop {
             return Step::Wait;
         };
         if self.bmi.identity(job.requester.to.from).is_none() {
-            // The client has abandoned the request: its memory may serve another purpose by now.
+            // The client has abandoned the request: it may use its memory for another purpose by now.
             job.abandon(disconnected());
             return Step::Wait;
         }
@@ -512,7 +512,7 @@ impl Loop {
         }
     }
 
-    /// A buffer, or the job queues up for one.
+    /// Returns a buffer, or puts the job into the queue of those that wait for one.
     pub(super) fn buffer(&mut self, job: &mut Job) -> Option<Memory> {
         match self.staging.take(&mut self.bmi, job.requester.to.from) {
             Ok(Some(buffer)) => Some(buffer),
@@ -527,7 +527,7 @@ impl Loop {
         }
     }
 
-    /// Moves a piece between its buffer and the client's memory.
+    /// Transfers a piece between its buffer and the client's memory.
     fn move_piece(&mut self, job: &mut Job, index: usize) -> Step {
         let Some(flight) = &mut job.pieces[index] else {
             return Step::Wait;
@@ -574,7 +574,7 @@ impl Loop {
         }
     }
 
-    /// Moves a piece between the file and memory that this process can reach: in the loop if that does not wait.
+    /// Stores or reads a piece from or into memory that this process can access: in the loop if that does not block.
     fn store_piece(&mut self, job: &mut Job, index: usize) -> Step {
         let in_memory = self.store.as_ref().is_some_and(|store| store.in_memory());
         let Some(flight) = &mut job.pieces[index] else {
@@ -721,7 +721,7 @@ impl Loop {
     }
 }
 
-/// Whether the regions are one that begins with a block.
+/// Whether these are a single region that begins at the boundary of a block.
 fn is_one_of_blocks(regions: &Regions) -> bool {
     matches!(regions, Regions::Here(list)
         if matches!(list[..], [one] if one.offset.is_multiple_of(BLOCK_BYTES)))
@@ -743,7 +743,7 @@ fn microseconds(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }
 
-/// The failure of a request that nobody waits for.
+/// The failure of a request for which no client waits.
 pub(super) fn disconnected() -> Failure {
     failure(Errno::ECONNRESET, "the client has disconnected")
 }

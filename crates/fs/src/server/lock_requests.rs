@@ -1,7 +1,7 @@
-//! Locks: requests to the metadata server, and clients that go.
+//! Locks: requests to the metadata server, and clients that disconnect.
 //!
-//! A client has its locks for as long as the connection lasts by which it asked for them. Its end wakes the loop, by a receive that
-//! nothing else ends, and others get what the client had.
+//! A client has its locks for as long as the connection lasts by which it requested them. Its end wakes the loop, by a receive that
+//! no other event completes, and waiting clients get the locks.
 
 use std::collections::HashSet;
 
@@ -120,13 +120,13 @@ impl Loop {
         ReplyBody::Done
     }
 
-    /// Gives locks to those that earlier requests have left waiting, since there were many.
+    /// Grants locks for which earlier requests have left clients waiting, because there were too many at once.
     pub(super) fn go_on_with_locks(&mut self) {
         self.locks.table.go_on();
         self.note_granted();
     }
 
-    /// Tells clients that have waited, as far as there is room for messages on their way.
+    /// Tells clients that their waits have ended, as far as there is room for messages to them.
     pub(super) fn tell_lock_clients(&mut self) {
         while self.busy() < MAX_REQUESTS
             && let Some((client, tag, result)) = self.locks.news.pop_front()
@@ -135,7 +135,7 @@ impl Loop {
                 continue;
             };
             let (from, format) = (known.from, known.format);
-            // The end of the message releases it.
+            // The completion of the send releases it.
             self.bmi.retain(from);
             let to = ReplyTo {
                 from,
@@ -147,7 +147,7 @@ impl Loop {
         }
     }
 
-    /// The receive that watched a client has ended: the client is gone.
+    /// Handles the end of a receive that watched a client: the client has disconnected.
     pub(super) fn lock_watch_ended(&mut self, ticket: Ticket, completion: &Completion) {
         if let Some(client) = self.locks.watches.get(&ticket.generation).copied() {
             tracing::debug!(?completion.result, "a client is gone that had locks");
@@ -161,7 +161,7 @@ impl Loop {
         self.locks.news.extend(news);
     }
 
-    /// Whether the caller may have such a lock.
+    /// Refuses a lock that the caller may not have.
     fn check_lock(&self, request: &Request, lock: &Lock) -> Result<(), Failure> {
         self.check_metadata()?;
         if lock.family == LockFamily::Whole && lock.range != LockRange::ALL {
@@ -191,7 +191,7 @@ impl Loop {
         }
     }
 
-    /// Notes by which connection a client has its locks. What it had by an earlier one is gone.
+    /// Notes the connection by which a client has its locks. The locks of its earlier connection are released.
     fn know_lock_client(&mut self, to: ReplyTo, client: u128) -> Result<(), Failure> {
         self.forget_locks_of_others(to, client);
         if self.locks.clients.contains_key(&client) {
@@ -225,7 +225,7 @@ impl Loop {
         Ok(())
     }
 
-    /// A client has come again by another connection: what it had by the earlier one is gone.
+    /// Releases the locks of a client's earlier connection when it has sent a request by a new one.
     fn forget_locks_of_others(&mut self, to: ReplyTo, client: u128) {
         let present = self.bmi.connection(to.from);
         let known = self.locks.clients.get(&client);
@@ -247,7 +247,7 @@ impl Loop {
 
     fn forget_idle_lock_clients(&mut self) {
         let table = &self.locks.table;
-        // One that is still to be told of the end of a wait needs the connection.
+        // A client that has not been told of the end of its wait yet still needs its connection.
         let told: HashSet<u128> = self.locks.news.iter().map(|(told, ..)| *told).collect();
         let clients = self.locks.clients.keys().copied();
         let is_idle = |client: &u128| table.is_idle(*client) && !told.contains(client);

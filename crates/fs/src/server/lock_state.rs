@@ -1,4 +1,4 @@
-//! What the loop of a metadata server knows of clients that have locks.
+//! State of a metadata server's loop about clients that have locks.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,7 +7,7 @@ use causeway_wire::fs::{Failure, ReplyBody};
 
 use super::locks::Locks;
 
-/// In the place of a ticket's slot: watches of clients with locks, beside those of turns to append.
+/// The value in the place of a ticket's slot that marks watches of clients with locks; watches of turns to append have another one.
 pub(super) const WATCHES_LOCKS: u16 = 1;
 
 /// A client that has had locks.
@@ -20,14 +20,14 @@ pub(super) struct LockClient {
     pub(super) receive: OpId,
 }
 
-/// Who has which lock, of a metadata server.
+/// The locks of a metadata server's files, and the clients that have them.
 #[derive(Default)]
 pub(super) struct LockState {
     pub(super) table: Locks,
     pub(super) clients: HashMap<u128, LockClient>,
-    /// Clients whose end is watched, by number.
+    /// Clients whose connections are watched, by the watch's number.
     pub(super) watches: HashMap<u32, u128>,
     pub(super) last_watch: u32,
-    /// What clients that have waited are still to be told: client, tag, and what.
+    /// Results of waits that have not been sent yet: client, tag, and result.
     pub(super) news: VecDeque<(u128, u64, Result<ReplyBody, Failure>)>,
 }

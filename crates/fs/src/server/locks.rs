@@ -1,18 +1,18 @@
 //! The table of locks on files: owners, waits, and the order in which waits are granted. No I/O, no clock.
 //!
 //! Requests come by [`Locks::lock`], [`Locks::unlock`], [`Locks::cancel`] and [`Locks::forget`]. Each may grant waits:
-//! [`Locks::take_granted`] returns these. The limits below bound the cost of a request; [`Locks::go_on`] does what a request has left to do.
+//! [`Locks::take_granted`] returns these. The limits below bound the cost of a request; [`Locks::go_on`] does the work that a request has left over.
 //!
 //! **Fairness.** A request for a range waits for conflicting locks, and for earlier conflicting waits: a stream of shared locks does not
-//! keep an exclusive one out. An owner that changes a lock it holds is served ahead of all waits. A request for a whole file waits for locks
-//! alone, as with `flock` on Linux: a program that has a shared one may wait for its child, which wants another, while somebody waits for both.
+//! keep an exclusive one out. An owner that changes a lock it holds is served ahead of all waits. A request for a whole file waits only for held
+//! locks, as with `flock` on Linux: a program that has a shared one may wait for its child, which wants another, while a third program waits for both.
 //!
 //! **Deadlocks.** An owner waits for the owners of conflicting locks. A request for a range that would close a circle of such waits
 //! is refused; waits for whole files count for nothing there, as `flock` has it, and are never refused. A circle that exists only because of the order of the
 //! queue is opened: its later waits are served ahead of the earlier ones.
 //!
-//! **Changes of whole-file locks.** An owner whose shared lock others share loses it by asking for an exclusive one, also if it does not
-//! get that, as with `flock` on Linux: of two that ask for this, none waits for the other's shared lock.
+//! **Changes of whole-file locks.** An owner that shares a lock with others loses it by requesting an exclusive one, even if it does not
+//! get that, as with `flock` on Linux: of two owners that request this, neither waits for the other's shared lock.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -33,16 +33,16 @@ const MAX_OF_CLIENT: usize = 16 << 10;
 const MAX_OF_FILE: usize = 16 << 10;
 /// Most waits of one family on one file.
 const MAX_WAITING: usize = 4 << 10;
-/// Most locks and waits of all.
+/// Most locks and waits of all clients.
 const MAX_OF_ALL: usize = 256 << 10;
-/// Parts that a lock may become when another one is put into it.
+/// Parts into which a lock may be split when another one is put into it.
 const PARTS: usize = 2;
-/// Most pairs of locks that one search for a circle of waits looks at, and from how many on giving locks to those that wait does not
+/// Most pairs of locks that one search for a circle of waits visits. Above this number of pairs, granting locks to waiting owners does not
 /// begin another pass over their queue at once.
 const MAX_SEARCH: usize = 1 << 20;
 const TOO_MANY_WAITS: &str = "too many clients wait for each other";
 
-/// A file, as far as locks of one family are concerned.
+/// A file, for the locks of one family.
 type Key = (ObjectId, LockFamily);
 
 /// An owner that waits.
@@ -51,7 +51,7 @@ struct Waiter {
     wants: Held,
     /// The client's name for this wait.
     tag: u64,
-    /// It does not wait for those that came earlier.
+    /// It does not wait for earlier waits.
     goes_ahead: bool,
 }
 
@@ -61,7 +61,7 @@ struct File {
     waiting: VecDeque<Waiter>,
 }
 
-/// What an owner has on a file.
+/// The locks and waits of an owner on a file.
 #[derive(Debug, Clone, Copy, Default)]
 struct Share {
     held: usize,
@@ -71,40 +71,40 @@ struct Share {
 /// Which waits a search follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waits {
-    /// For locks of ranges that others have.
+    /// Waits for locks of ranges that other owners have.
     ForRanges,
-    /// For locks that others have.
+    /// Waits for locks that other owners have.
     ForLocks,
-    /// Also those for whole files, and those for others that came earlier.
+    /// Also waits for whole files, and waits for other owners' earlier waits.
     All,
 }
 
-/// What a search has found.
+/// The result of a search.
 enum Circle {
     None,
-    /// The waits of the circle that are for others that came earlier, by client and tag.
+    /// The waits of the circle that wait for other owners' earlier waits, by client and tag.
     Of(Vec<(u128, u64)>),
     TooLarge,
 }
 
-/// How a search came to an owner.
+/// The step by which a search has reached an owner.
 #[derive(Clone, Copy)]
 struct Step {
     from: Owner,
-    /// The wait, if it is for one that came earlier.
+    /// The wait of this step, if it is one for an earlier wait.
     by: Option<(u128, u64)>,
 }
 
-/// What has become of a request for a lock.
+/// The result of a request for a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The owner has it.
+    /// The owner has the lock.
     Granted,
-    /// The owner waits: [`Locks::take_granted`] tells when it has it.
+    /// The owner waits: [`Locks::take_granted`] returns the wait once it has the lock.
     Waits,
-    /// This is in the way, or has come earlier.
+    /// This lock or earlier wait conflicts.
     Taken(LockHolder),
-    /// Those that are in the way wait for this owner.
+    /// The owners of conflicting locks wait for this owner.
     Deadlock,
     /// There are too many locks.
     Full(&'static str),
@@ -114,15 +114,15 @@ pub(super) enum Outcome {
 #[derive(Debug, Default)]
 pub(super) struct Locks {
     files: HashMap<Key, File>,
-    /// What each owner has, and where it waits.
+    /// The locks and waits of each owner.
     owners: BTreeMap<Owner, HashMap<Key, Share>>,
-    /// Locks and waits of each client.
+    /// The number of locks and waits of each client.
     clients: HashMap<u128, usize>,
     count: usize,
     /// The file that each client waits for under each tag.
     waits: HashMap<(u128, u64), Key>,
     granted: Vec<(u128, u64)>,
-    /// Files, each once, with parts for which those that wait are still to be looked at.
+    /// Files, each once, with parts whose waiting owners have not been looked at yet.
     left: VecDeque<(Key, Vec<LockRange>)>,
 }
 
@@ -144,18 +144,18 @@ impl Held {
 }
 
 impl File {
-    /// A lock that is in the way.
+    /// A held lock that conflicts.
     fn in_the_way(&self, wanted: &Held) -> Option<&Held> {
         self.held.iter().find(|held| conflict(held, wanted))
     }
 
-    /// Whether its owner has a part of it: then it goes ahead of all that wait, some of them perhaps for that part.
+    /// Whether its owner has a lock on a part of it: then the request goes ahead of all waits, some of which may be for that part.
     fn has_part(&self, wanted: &Held) -> bool {
         let is_part = |held: &Held| held.owner == wanted.owner && held.range.overlaps(wanted.range);
         self.held.iter().any(is_part)
     }
 
-    /// One that has come earlier than the wait at this place of the queue, and would be in its way.
+    /// An earlier wait than the one at this place of the queue that would conflict with it.
     fn ahead_of(&self, wanted: &Held, place: usize) -> Option<&Held> {
         let mut ahead = self.waiting.iter().take(place).map(|waiter| &waiter.wants);
         let found = ahead.find(|ahead| conflict(ahead, wanted))?;
@@ -169,12 +169,12 @@ impl File {
 }
 
 impl Locks {
-    /// Takes a lock for an owner, or has the owner wait for it under a tag, which no other wait of the client has.
+    /// Gives an owner a lock, or has the owner wait for it under a tag, which no other wait of the client has.
     pub(super) fn lock(&mut self, owner: Owner, lock: &Lock, wait: Option<u64>) -> Outcome {
         self.request(owner, lock, wait, Waits::ForRanges)
     }
 
-    /// The same for a client that knows nothing of [changes of whole-file locks](self): its owner keeps a shared lock until it has the exclusive
+    /// The same for a client that does not implement [changes of whole-file locks](self): its owner keeps a shared lock until it has the exclusive
     /// one, and circles of waits for whole files are refused as well.
     pub(super) fn lock_by_earlier_rules(
         &mut self,
@@ -185,7 +185,7 @@ impl Locks {
         self.request(owner, lock, wait, Waits::ForLocks)
     }
 
-    /// `refused`: of which waits no circle may come about.
+    /// `refused`: the waits that must not close a circle.
     fn request(&mut self, owner: Owner, lock: &Lock, wait: Option<u64>, refused: Waits) -> Outcome {
         let key = (lock.object, lock.family);
         let wants = Held {
@@ -211,7 +211,7 @@ impl Locks {
             (None, _) => {
                 set_part(&mut file.held, wants.owner, wants.range, Some(wants));
                 self.settle(key, owner);
-                // The owner may have an exclusive lock no longer, or go ahead with what it waits for.
+                // The owner may have given up an exclusive lock, or may get a lock that it waits for.
                 self.grant(key, vec![lock.range]);
                 return Outcome::Granted;
             }
@@ -224,7 +224,7 @@ impl Locks {
         file.waiting.push_back(Waiter {
             wants,
             tag,
-            // Also if the owner gives that part back meanwhile.
+            // This holds even if the owner releases that part meanwhile.
             goes_ahead: lock.family == LockFamily::Whole || file.has_part(&wants),
         });
         self.waits.insert((owner.client, tag), key);
@@ -241,7 +241,7 @@ impl Locks {
         outcome
     }
 
-    /// Ends the shared lock of an owner that wants an exclusive one, if others share it.
+    /// Releases the shared lock of an owner that requests an exclusive one, if other owners share it.
     fn give_up_shared(&mut self, key: Key, wants: &Held) {
         let Some(file) = self.files.get_mut(&key) else {
             return;
@@ -253,7 +253,7 @@ impl Locks {
         }
     }
 
-    /// Gives back what an owner has of a part of a file. Fails if that makes more parts than there may be.
+    /// Releases an owner's locks on a part of a file. Fails if that makes more parts than the limit.
     pub(super) fn unlock(
         &mut self,
         owner: Owner,
@@ -279,7 +279,7 @@ impl Locks {
         Ok(())
     }
 
-    /// What is in the way of a lock, if anything is.
+    /// Returns a lock or wait that conflicts with this lock, if there is any.
     pub(super) fn test(&self, owner: Owner, lock: &Lock) -> Option<LockHolder> {
         let wants = Held {
             owner,
@@ -291,7 +291,7 @@ impl Locks {
         file.in_the_way(&wants).map(Held::shown)
     }
 
-    /// Ends a wait. Returns whether it went on.
+    /// Ends a wait. Returns whether it had not ended yet.
     pub(super) fn cancel(&mut self, client: u128, tag: u64) -> bool {
         let ended = self.end_wait(client, tag);
         if let Some((key, range)) = ended {
@@ -300,7 +300,7 @@ impl Locks {
         ended.is_some()
     }
 
-    /// A client is gone: others get what it had.
+    /// Releases all locks and waits of a client that has disconnected.
     pub(super) fn forget(&mut self, client: u128) {
         let of_client = |number| Owner { client, number };
         let owners = self.owners.range(of_client(0)..=of_client(u64::MAX));
@@ -330,17 +330,17 @@ impl Locks {
         !self.clients.contains_key(&client)
     }
 
-    /// Clients that have waited and have their locks now, with the tags of their waits.
+    /// Waits whose locks were granted since the last call, by client and tag.
     pub(super) fn take_granted(&mut self) -> Vec<(u128, u64)> {
         std::mem::take(&mut self.granted)
     }
 
-    /// Whether some that wait are still to be looked at: [`Locks::go_on`] does that.
+    /// Whether some waiting owners have not been looked at yet: [`Locks::go_on`] does that.
     pub(super) fn has_left(&self) -> bool {
         !self.left.is_empty()
     }
 
-    /// Looks at those that wait on one more file, as earlier requests have left it.
+    /// Looks at the waiting owners of one more file that earlier requests have left over.
     pub(super) fn go_on(&mut self) {
         if let Some((key, changed)) = self.left.pop_front() {
             self.grant(key, changed);
@@ -362,7 +362,7 @@ impl Locks {
         }
     }
 
-    /// Counts what an owner has on a file anew, behind each change of that.
+    /// Counts an owner's locks and waits on a file anew, after each change of them.
     fn settle(&mut self, key: Key, owner: Owner) {
         let mut now = Share::default();
         if let Some(file) = self.files.get(&key) {
@@ -391,7 +391,7 @@ impl Locks {
         }
     }
 
-    /// Returns what was waited for.
+    /// Ends a wait, and returns its file and range.
     fn end_wait(&mut self, client: u128, tag: u64) -> Option<(Key, LockRange)> {
         let key = self.waits.remove(&(client, tag))?;
         let file = self.files.get_mut(&key)?;
@@ -402,8 +402,8 @@ impl Locks {
         Some((key, waiter.wants.range))
     }
 
-    /// Gives locks to those that wait for any of these parts and that nothing is in the way of any more. That may change other parts, for which others
-    /// wait: if there are too many of these, they are left for later.
+    /// Grants locks to owners that wait for any of these parts and that no lock conflicts with any more. That may change other parts, for which other
+    /// owners wait: if there are too many of these, they are left for later.
     fn grant(&mut self, key: Key, mut changed: Vec<LockRange>) {
         let mut looked_at = 0;
         while !changed.is_empty() {
@@ -432,7 +432,7 @@ impl Locks {
         }
     }
 
-    /// Notes that those that wait for these parts are to be looked at.
+    /// Notes that the owners that wait for these parts must be looked at later.
     fn leave(&mut self, key: Key, parts: Vec<LockRange>) {
         let mut left = self.left.iter_mut();
         match left.find(|(left, _)| *left == key) {
@@ -444,7 +444,7 @@ impl Locks {
         }
     }
 
-    /// Gives the one at this place of the queue its lock. Returns the part if others that wait, also earlier ones, may go on by that.
+    /// Grants the wait at this place of the queue its lock. Returns the part if other waits, also earlier ones, may be granted because of it.
     fn give(&mut self, key: Key, place: usize) -> Option<LockRange> {
         let file = self.files.get_mut(&key)?;
         let Waiter { wants, tag, .. } = file.waiting.remove(place)?;
@@ -456,14 +456,14 @@ impl Locks {
         self.waits.remove(&(wants.owner.client, tag));
         self.granted.push((wants.owner.client, tag));
         self.settle(key, wants.owner);
-        // What has a part goes ahead.
+        // An owner that has a part of the range goes ahead.
         let share = self.owners.get(&wants.owner).and_then(|of| of.get(&key));
         let waits_on = share.is_some_and(|share| share.waits > 0);
         (frees_others || waits_on).then_some(wants.range)
     }
 
-    /// An owner has begun to wait for a lock of this family. Refuses that if it closes a circle of owners that wait for each other's
-    /// locks, as far as these waits are `refused`; opens those in which some wait only for others that came earlier.
+    /// Handles that an owner has begun to wait for a lock of this family. Refuses the wait if it closes a circle of owners that wait for each other's
+    /// locks, as far as these waits are `refused`; opens circles in which some owners wait only for others' earlier waits.
     fn open_circles(&mut self, owner: Owner, family: LockFamily, refused: Waits) -> Outcome {
         let shares = self
             .owners
@@ -474,7 +474,7 @@ impl Locks {
             (held + share.held, waits + share.waits)
         });
         if held == 0 && waits <= 1 {
-            // No other owner waits for it.
+            // No other owner waits for this one.
             return Outcome::Waits;
         }
         let mut budget = MAX_SEARCH;
@@ -488,7 +488,7 @@ impl Locks {
         loop {
             match self.circle(owner, Waits::All, &mut budget) {
                 Circle::None => return Outcome::Waits,
-                // There is no circle that has to be refused.
+                // The search found no circle that must be refused.
                 Circle::TooLarge if family == LockFamily::Whole => return Outcome::Waits,
                 Circle::TooLarge => return Outcome::Full(TOO_MANY_WAITS),
                 Circle::Of(later) => {
@@ -518,9 +518,9 @@ impl Locks {
         }
     }
 
-    /// Looks for a circle of waits through an owner.
+    /// Searches for a circle of waits through an owner.
     fn circle(&self, start: Owner, which: Waits, budget: &mut usize) -> Circle {
-        // By each owner that was reached: the owner before it, and the wait if that is for an earlier wait.
+        // For each owner that the search has reached: the owner before it, and the wait if that is for an earlier wait.
         let mut reached: HashMap<Owner, Step> = HashMap::new();
         let mut left = vec![start];
         while let Some(owner) = left.pop() {
@@ -545,7 +545,8 @@ impl Locks {
                     if other.owner == start {
                         let behind = steps_back(&reached, start, step);
                         if which == Waits::All && behind.is_empty() {
-                            // Of whole files alone: no order opens it, another one that goes through here may be opened.
+                            // All waits of this circle are for whole files, and no change of order opens it:
+                            // another circle through this owner may be one that can be opened.
                             continue;
                         }
                         return Circle::Of(behind);
@@ -560,7 +561,7 @@ impl Locks {
         Circle::None
     }
 
-    /// Where an owner waits: files, and places in their queues.
+    /// The waits of an owner: files, and places in their queues.
     fn waits_of(
         &self,
         owner: Owner,
@@ -579,7 +580,7 @@ impl Locks {
     }
 }
 
-/// The waits for earlier ones on the way by which a step was reached, and of that itself.
+/// The waits for earlier waits on the path to this step, and the step's own.
 fn steps_back(reached: &HashMap<Owner, Step>, start: Owner, last: Step) -> Vec<(u128, u64)> {
     let mut waits: Vec<_> = last.by.into_iter().collect();
     let mut owner = last.from;

@@ -32,10 +32,10 @@ const COMMIT_EACH: &str = "CAUSEWAY_COMMIT_EACH";
 const MARK_RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// Most changes of one batch.
 const MAX_BATCH: usize = 512;
-/// Object numbers for each millisecond since 1970: more than are ever given out in one, and enough of them in 64 bits
+/// Object numbers reserved for each millisecond since 1970: more than a server gives out in that time, and 64 bits suffice
 /// for tens of thousands of years.
 const NUMBERS_PER_MS: u64 = 1 << 14;
-/// Longest time that a commit waits for further requests; then it begins with those that there are. The wait ends
+/// Longest time that a commit waits for further requests; then it begins with those that have come. The wait ends
 /// early with the last request that was expected.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(2);
 
@@ -52,7 +52,7 @@ pub(super) struct Metadata {
     batch: Vec<(Ticket, Request)>,
     writer: Option<Writer>,
     scanner: Scanner,
-    /// When it is tried again to record that programs may have files open: there is no event when that can succeed.
+    /// When to try again to record that programs may have files open: no event shows when a record can succeed.
     mark_again: Cell<Option<Instant>>,
 }
 
@@ -70,7 +70,7 @@ struct Queue {
 #[derive(Default)]
 struct QueueState {
     requests: VecDeque<(Ticket, Request)>,
-    /// How many must wait before the commit thread is woken.
+    /// How many requests must wait before the commit thread is woken.
     wanted: usize,
     stopping: bool,
 }
@@ -154,14 +154,14 @@ impl Metadata {
         lock(&self.service).incarnation()
     }
 
-    /// Changes when a sync has failed.
+    /// A number that changes when a sync has failed.
     pub(super) fn failed_syncs(&self) -> u64 {
         self.failed_syncs
             .as_ref()
             .map_or(0, |counter| counter.count())
     }
 
-    /// Has capabilities revoked at the I/O servers, then the reply delivered.
+    /// Has capabilities revoked at the I/O servers, and then the reply delivered.
     pub(super) fn revoke(&self, revocation: Revocation) {
         self.wakeups.revoker.put(revocation);
     }
@@ -176,7 +176,7 @@ impl Metadata {
         &self.reader
     }
 
-    /// A program is about to open a file. The first time, that is recorded first. A disk that cannot record it can still be read.
+    /// Records that programs may have files open, before the first one opens a file. If the disk cannot record it, files can still be read.
     pub(super) fn expect_open_files(&self) {
         let is_tried = |again: Instant| Instant::now() < again;
         if self.reader.opens().is_marked() || self.mark_again.get().is_some_and(is_tried) {
@@ -191,7 +191,7 @@ impl Metadata {
         }
     }
 
-    /// At the end of the server: if no program can have a file open, the next start need not wait for any.
+    /// Records at the end of the server that no program can have a file open, if that is so: the next start then waits for none.
     pub(super) fn expect_no_open_files(&self) {
         if self.reader.opens().is_empty()
             && let Err(failure) = lock(&self.service).mark_programs(false)
@@ -203,7 +203,7 @@ impl Metadata {
         }
     }
 
-    /// Programs have closed files: those without a name are to be removed.
+    /// Wakes the thread that removes files without a name: programs have closed some.
     pub(super) fn notify_of_orphans(&self) {
         if self.reader.opens().has_released() {
             self.wakeups.orphans.notify();
@@ -233,7 +233,7 @@ impl Metadata {
         }
     }
 
-    /// Carries one request out, while no others are in progress.
+    /// Carries out one request while no others are in progress.
     pub(super) fn now(&self, request: Request) -> Option<Reply> {
         lock(&self.service).apply(&[request], clock::now()).pop()
     }
@@ -251,7 +251,7 @@ impl Metadata {
     }
 }
 
-/// First object number of a server that starts now: above all that were given out before, also by metadata of which
+/// First object number of a server that starts now. It is above all numbers that were given out before, also by metadata of which
 /// an older copy was restored meanwhile, unless those gave out more than [`NUMBERS_PER_MS`] all the time, or the
 /// clock was set back since the copy was made.
 pub(super) fn first_number(now: SystemTime) -> u64 {
@@ -394,7 +394,7 @@ mod tests {
         let mut pace = Pace::default();
         pace.observe(2, 1, Duration::from_millis(4));
         assert_eq!(pace.expected, 3);
-        // The third never comes: the commit begins with the two that have.
+        // The third request never comes: the commit begins with the two that have come.
         let taken = queue_of(2).take(MAX_BATCH, &pace);
         assert_eq!(taken.map(|batch| batch.len()), Some(2));
         let taken = queue_of(5).take(MAX_BATCH, &pace);

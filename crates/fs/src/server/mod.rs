@@ -14,7 +14,7 @@ mod abandoning;
 mod access;
 mod append_turns;
 mod appends;
-mod audit;
+pub(crate) mod audit;
 mod background;
 mod beside;
 mod callers;

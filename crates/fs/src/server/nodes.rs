@@ -1,4 +1,4 @@
-//! Which nodes may ask a server for what, where they have to prove which they are; and how a running server learns of changes.
+//! The rules about what nodes may request, where nodes have to prove their identity; and how a running server reads changed rules.
 
 use std::path::{Path, PathBuf};
 
@@ -9,17 +9,17 @@ use causeway_wire::fs::{Errno, Failure, Operation, Request};
 use crate::config::{ConfigError, Configuration, NodesEntry};
 use crate::error::failure;
 
-/// What nodes may ask for.
+/// The operations and users that nodes may request.
 #[derive(Debug)]
 pub(super) struct NodeRules {
-    /// The name of the metadata server, which is the only server that makes requests.
+    /// The name of the metadata server, the only server that makes requests.
     metadata: String,
-    /// For which users each node may speak, as last read.
+    /// The users for which each node may speak, as last read.
     entry: NodesEntry,
 }
 
 impl NodeRules {
-    /// The rules of a configuration; `None` if nodes do not have to prove which they are.
+    /// The rules of a configuration; `None` if nodes do not have to prove their identity.
     pub(super) fn of(configuration: &Configuration) -> Option<Self> {
         let entry = configuration.nodes.clone()?;
         let metadata = configuration.servers.get(configuration.metadata_server())?;
@@ -29,7 +29,7 @@ impl NodeRules {
         })
     }
 
-    /// Refuses a request that is not for this node to make; `speaks_for_user` if its agent made the connection for a user.
+    /// Refuses a request that this node may not make; `speaks_for_user` if the node's agent made the connection for a user.
     pub(super) fn check(
         &self,
         node: Option<&Certificate>,
@@ -44,7 +44,7 @@ impl NodeRules {
         let (may, wanted) = match &request.operation {
             Operation::Hello { .. } => return Ok(()),
             Operation::Enroll { .. } => (may_lead, self.metadata.as_str()),
-            // The metadata server removes and registers, as a client of I/O servers.
+            // The metadata server removes datafiles and registers servers, as a client of I/O servers.
             _ => (may_lead || node.has_role(CLIENT), CLIENT),
         };
         if may && may_lead && !speaks_for_user {
@@ -68,12 +68,12 @@ impl NodeRules {
 }
 
 impl NodeRules {
-    /// Whether the rules name root for this node: root of that node is root then, whatever else is said of root of other hosts.
+    /// Whether the rules name root for this node: its root is then not mapped to nobody, unlike root of other hosts.
     pub(super) fn name_root(&self, node: Option<&Certificate>) -> bool {
         node.is_some_and(|node| self.entry.uids().names(&node.name, 0))
     }
 
-    /// Whether a rule says for whom this connection may speak: not where the metadata server speaks for itself.
+    /// Whether a rule limits the users for whom this connection may speak; none does while the metadata server speaks for itself.
     pub(super) fn is_ruled(&self, node: Option<&Certificate>, speaks_for_user: bool) -> bool {
         node.is_some_and(|node| {
             (speaks_for_user || !node.has_role(&self.metadata))
@@ -82,7 +82,7 @@ impl NodeRules {
     }
 }
 
-/// Whether this process's own node may be this server: other nodes refuse it otherwise.
+/// Whether this process's own node may be this server; other nodes refuse it otherwise.
 pub(super) fn check_own(membership: &Membership, server: &str) -> Result<(), String> {
     let own = membership.member().certificate();
     match own.has_role(server) {
@@ -96,7 +96,7 @@ pub(super) fn check_own(membership: &Membership, server: &str) -> Result<(), Str
     }
 }
 
-/// Has a running server read again which authorities it accepts, which certificates were revoked, and its own certificate and key.
+/// Has a running server read again its accepted authorities, the revoked certificates, and its own certificate and key.
 #[derive(Debug)]
 pub struct ReloadHandle {
     configuration: Configuration,
@@ -121,7 +121,7 @@ impl ReloadHandle {
         })
     }
 
-    /// Reads them. Connections with nodes that do not count any more end at once. If anything is wrong, everything stays as it was.
+    /// Reads them. Connections with nodes that are not accepted any more end at once. If anything is wrong, everything stays as it was.
     pub fn reload(&self) -> Result<(), ConfigError> {
         let check = |membership: &Membership| check_own(membership, &self.server);
         self.configuration.reload_nodes(&self.file, check)?;
@@ -231,7 +231,7 @@ mod tests {
         assert!(!rules.name_root(Some(&other)));
         let meta = node(&["meta"]);
         assert!(rules.check(Some(&meta), false, &query(2000)).is_ok());
-        // An agent on its host speaks for users.
+        // The agent on the metadata server's host speaks for users.
         let both = node(&["meta", "client"]);
         assert!(rules.check(Some(&both), false, &query(2000)).is_ok());
         assert!(rules.check(Some(&both), true, &query(2000)).is_err());

@@ -1,13 +1,13 @@
-//! What the loop of a metadata server knows of programs that have files open.
+//! State of a metadata server's loop about programs that have files open.
 
 use std::collections::HashMap;
 
 use causeway_bmi::{Addr, ConnectionId, OpId};
 
-/// In the place of a ticket's slot: watches of programs with open files, beside those of locks and of turns to append.
+/// The value in the place of a ticket's slot that marks watches of programs with open files; watches of locks and of turns to append have others.
 pub(super) const WATCHES_OPENS: u16 = 2;
 
-/// What the loop of a metadata server knows of programs that have files open.
+/// Programs that have files open, and their watched connections.
 #[derive(Default)]
 pub(super) struct Programs {
     pub(super) connections: HashMap<u128, Vec<Connection>>,

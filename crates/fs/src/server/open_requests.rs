@@ -1,7 +1,7 @@
-//! Files that programs have open: requests to the metadata server, and programs that go.
+//! Files that programs have open: requests to the metadata server, and programs that disconnect.
 //!
 //! A program has its files open for as long as one of the connections lasts by which it has opened or kept some. The end of each
-//! wakes the loop, by a receive that nothing else ends; with the last one all its files are closed.
+//! wakes the loop, by a receive that no other event completes; with the last one all its files are closed.
 
 use causeway_bmi::Completion;
 use causeway_wire::fs::{Errno, Failure, OpenHandle, Opening, ReplyBody};
@@ -11,13 +11,13 @@ use super::open_programs::{Connection, WATCHES_OPENS};
 use super::ticket::{ReplyTo, Ticket};
 use crate::error::failure;
 
-/// Most connections of one program: more than a mount has clients, also while those that are gone are not noticed yet.
+/// Most connections of one program: more than a mount has clients, even if the ends of earlier ones have not been noticed yet.
 const MAX_CONNECTIONS: usize = 1024;
 /// Most connections of all programs, each counted once for each program that it serves.
 const MAX_WATCHES: usize = 1 << 16;
 
 impl Loop {
-    /// A request opens a file, if it finds one.
+    /// Prepares for a request that opens a file, if it finds one.
     pub(super) fn begin_opening(&mut self, to: ReplyTo, opening: &Opening) -> Result<(), Failure> {
         self.know_program(to, opening.session)?;
         if let Some(metadata) = &self.metadata {
@@ -28,7 +28,7 @@ impl Loop {
         Ok(())
     }
 
-    /// A program has closed files.
+    /// Handles a program's report that it has closed files.
     pub(super) fn close_files(&mut self, session: u128, handles: &[u64]) {
         if let Some(metadata) = &self.metadata
             && !handles.is_empty()
@@ -38,7 +38,7 @@ impl Loop {
         }
     }
 
-    /// A program says which files it has open.
+    /// Handles a program's report of the files that it has open.
     pub(super) fn keep_files(
         &mut self,
         to: ReplyTo,
@@ -53,7 +53,7 @@ impl Loop {
         Ok(ReplyBody::Objects(gone))
     }
 
-    /// The receive that watched a connection has ended.
+    /// Handles the end of a receive that watched a connection.
     pub(super) fn open_watch_ended(&mut self, ticket: Ticket, completion: &Completion) {
         let watch = ticket.generation;
         let Some(session) = self.programs.watches.get(&watch).copied() else {
@@ -74,7 +74,7 @@ impl Loop {
         }
     }
 
-    /// Notes by which connections a program has its files open.
+    /// Notes the connections by which a program has its files open.
     fn know_program(&mut self, to: ReplyTo, session: u128) -> Result<(), Failure> {
         self.check_metadata()?;
         if let Some(metadata) = &self.metadata {

@@ -1,7 +1,7 @@
 //! Removes files that have lost their names, once no program has them open.
 //!
-//! After a start of the server programs first say which files they have open, for as long as the grace lasts, if any program may have had
-//! some. Until then every file that loses its name is kept, and what an earlier run of the server has left.
+//! After a start of the server, programs first report which files they have open, for a grace period, if any program may have had
+//! some open. Until it ends, every file that loses its name is kept, and so are those that an earlier run of the server has left.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use crate::clock;
 use crate::locks::lock;
 use crate::meta::opens::Opens;
 
-/// The grace lasts for this many time-outs of the configuration.
+/// Length of the grace period, in time-outs of the configuration.
 const GRACE_TIMEOUTS: u32 = 3;
 /// Orphans removed in one batch.
 const BATCH: usize = 512;
-/// Pause after the metadata could not be changed: there is no event when they can be.
+/// Pause after the metadata could not be changed: no event shows when a change can succeed.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// Starts the thread, and the grace.
+/// Starts the thread, and the grace period.
 pub(super) fn start(
     service: SharedService,
     opens: Arc<Opens>,
@@ -45,9 +45,9 @@ struct Orphans {
     service: SharedService,
     opens: Arc<Opens>,
     wakeups: Wakeups,
-    /// When what programs have not said to have open is removed; `None` if that is over.
+    /// When files are removed that no program has reported open; `None` if the grace period is over.
     grace_ends: Option<Instant>,
-    /// What an earlier run, or the grace, has left is looked through, and has been up to this object.
+    /// Up to which object the files that an earlier run, or the grace period, has left were examined; `None` if none are left.
     left: Option<Option<ObjectId>>,
 }
 
@@ -80,7 +80,7 @@ impl Orphans {
         }
     }
 
-    /// Removes some.
+    /// Removes one batch.
     fn batch(&mut self) -> Result<(), String> {
         let released = self.opens.take_released(BATCH);
         let removed = lock(&self.service).remove_orphans(&released, clock::now());

@@ -1,4 +1,4 @@
-//! One piece of a read or write, stored or read: by the server's loop, or by a thread of the pool.
+//! Storing or reading one piece of a read or write: by the server's loop, or by a thread of the pool.
 
 use crate::data::{Datafile, Fault, Piece, ReadOptions, Scratch};
 
@@ -14,7 +14,7 @@ pub(super) struct PieceResult {
 }
 
 impl PieceResult {
-    /// So many bytes were written, to a datafile that has this size now.
+    /// The result of writing so many bytes to a datafile that has this size now.
     pub(super) fn written(bytes: u64, size: u64) -> Self {
         Self {
             bytes,
@@ -24,7 +24,7 @@ impl PieceResult {
     }
 }
 
-/// Reads a piece, with the sums that the client wants of its blocks.
+/// Reads a piece, and the sums of its blocks that the client wants.
 pub(super) fn read_piece(
     file: &Datafile,
     piece: &Piece,

@@ -1,4 +1,4 @@
-//! All of a server process: configuration, readiness, end.
+//! A server process as a whole: configuration, readiness, end.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -9,16 +9,16 @@ use super::nodes::ReloadHandle;
 use super::stop::StopHandle;
 use crate::config::Configuration;
 
-/// Environment variable with which a server ends when its standard input does: set by a parent that holds the other
-/// end, so that its death ends its servers.
+/// Environment variable that makes a server end when its standard input does: set by a parent that holds the other
+/// end, so that the parent's death ends its servers.
 pub const PARENT_PIPE: &str = "CAUSEWAY_PARENT_PIPE";
 
-/// What a running server is told things by.
+/// Handles by which a program controls a running server.
 #[derive(Debug)]
 pub struct Handles {
-    /// Stops it.
+    /// Stops the server.
     pub stop: StopHandle,
-    /// Has it read again what nodes there are, if they have to prove which they are.
+    /// Has the server read the certificates, revocations and rules of nodes again, if nodes have to prove their identity.
     pub reload: Option<ReloadHandle>,
 }
 

@@ -1,7 +1,7 @@
 //! Removes the datafiles of removed files in the background.
 //!
-//! What is to be removed is recorded with the change that removed the last name, so nothing is
-//! forgotten when a server dies: the record goes only when all I/O servers have confirmed, each of which is taken out of it.
+//! A removal is recorded together with the change that removed the last name, so nothing is
+//! forgotten when a server dies: the record is deleted only when all I/O servers have confirmed; each server that has is taken out of it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use crate::meta::Removal;
 
 /// Removals in one batch.
 const BATCH: usize = 512;
-/// Pause before a batch, so that removals gather, and do not compete with a client that removes a tree. Only the server's end cuts it short.
+/// Pause before a batch, so that removals gather and do not compete with a client that removes a tree. Only the server's end cuts it short.
 const GATHER: Duration = Duration::from_millis(50);
-/// Pause after a server could not be reached: there is no event when it can be.
+/// Pause after a server could not be reached: no event shows when it can be.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
-/// How long the connections to I/O servers are kept without work. No removal waits for that.
+/// How long idle connections to I/O servers are kept. No removal waits for that.
 const KEEP: Duration = Duration::from_secs(10);
 
 /// Starts the reclaimer. It checks for work that an earlier process left, then waits to be notified.
@@ -54,13 +54,13 @@ struct Reclaimer {
     pass: Pass,
 }
 
-/// One walk over all that is to be removed. A server that cannot be reached is left out until the next walk: the
+/// One walk over all recorded removals. A server that cannot be reached is skipped until the next walk: the
 /// others go on.
 #[derive(Default)]
 struct Pass {
-    /// The last record that was handled.
+    /// The last record that was processed.
     after: Option<ObjectId>,
-    /// Servers that have failed, and why.
+    /// Servers that have failed, with the reason.
     failed: BTreeMap<u16, String>,
 }
 
@@ -83,7 +83,7 @@ impl Reclaimer {
             match self.batch() {
                 Ok(false) => {}
                 Ok(true) => self.wakeup.notify(),
-                // A call that the server's end has cut short is no failure.
+                // A call that was cut short because the server ends is no failure.
                 Err(_) if !self.wakeup.pause(Duration::ZERO) => return,
                 Err(reason) => {
                     tracing::warn!(reason, "datafiles of removed files stay for now");
@@ -96,8 +96,8 @@ impl Reclaimer {
         }
     }
 
-    /// Goes on with the pass by one batch. Returns whether more is left; fails at the end of a
-    /// pass that has left something.
+    /// Processes one batch of the pass. Returns whether more are left; fails at the end of a
+    /// pass that had to leave records.
     fn batch(&mut self) -> Result<bool, String> {
         let removals = lock(&self.service)
             .removals(self.pass.after, BATCH)
@@ -106,7 +106,7 @@ impl Reclaimer {
             let pass = std::mem::take(&mut self.pass);
             return match pass.failed.into_values().next() {
                 Some(reason) => Err(reason),
-                // Files may have been removed meanwhile that the pass was behind already.
+                // Meanwhile files may have been removed whose records lie behind the pass.
                 None => Ok(pass.after.is_some()),
             };
         };
@@ -122,7 +122,7 @@ impl Reclaimer {
                 continue;
             }
             if !self.wakeup.pause(Duration::ZERO) {
-                // The server ends; what is left is done after its next start.
+                // The server ends; its next start continues with the rest.
                 return Ok(false);
             }
             if let Err(reason) = self.remove(server, objects) {
@@ -166,8 +166,8 @@ impl Reclaimer {
     }
 }
 
-/// A client of the metadata server itself, with the rights of one. It goes by the metadata's own layout: the metadata server may be
-/// ending, and would not send it. Its short timeout is for what is tried again later anyway: the server's end must not wait long
+/// Connects a client that the metadata server itself uses. The client goes by the metadata's own layout: the metadata server may be
+/// ending, and would not send it. Its timeout is short because its work is repeated later anyway: the server's end must not wait long
 /// for I/O servers that are down.
 pub(super) fn connect(
     configuration: &Configuration,

@@ -1,4 +1,4 @@
-//! A request's regions and remote memory, checked, and handed out piece by piece.
+//! A request's regions and remote memory: checked, and divided into pieces.
 
 use std::vec::IntoIter;
 
@@ -9,9 +9,9 @@ use crate::cutter::Cutter;
 use crate::distribution::{MAX_FILE_BYTES, join};
 use crate::error::failure;
 
-/// Most regions of one piece: bounds what a short description of very many tiny regions unfolds to.
+/// Most regions of one piece: bounds the memory into which a short description of very many tiny regions unfolds.
 const PIECE_REGIONS: usize = 8192;
-/// Regions that room is made for at once.
+/// Regions for which memory is reserved at once.
 const USUAL_REGIONS: usize = 1024;
 
 /// Regions that are fetched at once from a list in the client's memory, 16 bytes each.
@@ -40,7 +40,7 @@ fn check(region: &Region) -> Result<(), Failure> {
 #[derive(Debug)]
 pub(super) struct RegionStream {
     source: Source,
-    /// What is left of the region that was begun.
+    /// The rest of the region that the last piece ended in.
     begun: Region,
 }
 
@@ -55,7 +55,7 @@ enum Source {
     },
     There {
         list: RegionDescriptor,
-        /// Regions that were fetched so far, and all of them.
+        /// Number of regions fetched so far, and of all.
         fetched: u64,
         count: u64,
         chunk: IntoIter<Region>,
@@ -63,8 +63,8 @@ enum Source {
 }
 
 impl RegionStream {
-    /// Checks what can be checked before a list is fetched. Returns the stream and its number of bytes,
-    /// where that is known.
+    /// Checks as much as possible before a list is fetched. Returns the stream and its number of bytes,
+    /// if that is known.
     pub(super) fn new(regions: Regions) -> Result<(Self, Option<u64>), Failure> {
         let (source, total) = match regions {
             Regions::Here(list) => {
@@ -137,7 +137,7 @@ impl RegionStream {
                     offset: *next,
                     len: *len,
                 };
-                // Only behind the last region can this wrap.
+                // This can wrap only behind the last region.
                 *next = next.wrapping_add(*stride);
                 Some(region)
             }
@@ -145,7 +145,7 @@ impl RegionStream {
         }
     }
 
-    /// How many regions there are without those of parts that must be fetched first.
+    /// The number of remaining regions, not counting parts of a list that must be fetched first.
     fn left_at_least(&self) -> usize {
         match &self.source {
             Source::List(list) => list.len(),

@@ -18,11 +18,11 @@ use crate::client::{Client, ClientOptions};
 use crate::config::Configuration;
 use crate::locks::lock;
 
-/// Pauses before servers that cannot be registered are tried again. They may be started at any time, without an event
+/// Pauses before another attempt to register servers. They may be started at any time, without an event
 /// here.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long servers have to reply in one round. One that is down delays the others by as much.
+/// How long servers have to reply in one round. A server that is down delays the others by as much.
 const ROUND: Duration = Duration::from_millis(500);
 
 /// Starts the thread. It registers new servers, then waits to be notified.
@@ -45,7 +45,7 @@ struct Registrar {
     service: SharedService,
     signer: Signer,
     wakeup: Wakeup,
-    /// What was last logged about a server that cannot be registered, so that it is logged once.
+    /// The last log line about each server that cannot be registered, so that none is repeated.
     logged: BTreeMap<u16, String>,
 }
 
@@ -72,7 +72,7 @@ impl Registrar {
         let mut left = 0;
         let greetings = self.greet(client, &unregistered);
         for ((index, record), greeting) in unregistered.into_iter().zip(greetings) {
-            // The server may be ending.
+            // The metadata server may be ending.
             if !self.wakeup.pause(Duration::ZERO) {
                 return true;
             }
@@ -80,7 +80,7 @@ impl Registrar {
                 self.register(client, server, &found, index, &record, incarnation)
             });
             match registered {
-                // A call that the server's end has cut short is no failure.
+                // A call that was cut short because the server ends is no failure.
                 Err(_) if !self.wakeup.pause(Duration::ZERO) => return true,
                 Ok(()) => {
                     tracing::info!("I/O server {} is number {index} of the layout", record.name);
@@ -98,7 +98,7 @@ impl Registrar {
         left == 0
     }
 
-    /// Asks all of them for their identities: each one's place in the configuration and identity.
+    /// Requests the identities of all of them. Returns each server's place in the configuration and its identity.
     fn greet(
         &self,
         client: &mut Option<Client>,
@@ -161,7 +161,7 @@ impl Registrar {
     }
 }
 
-/// Whether the server at the address of `record` is that one.
+/// Whether the server that replied at the address of `record` is the one of the record.
 fn check(found: &ServerIdentity, record: &ServerRecord, file_system: u128) -> Result<(), String> {
     if found.file_system != file_system {
         return Err(format!(

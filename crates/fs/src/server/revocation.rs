@@ -15,11 +15,11 @@ pub(super) struct Revocation {
     pub(super) object: ObjectId,
     /// Capabilities up to this version have ended.
     pub(super) version: u64,
-    /// The numbers of its I/O servers.
+    /// The numbers of the I/O servers that have the object's datafiles.
     pub(super) servers: Vec<u16>,
 }
 
-/// The way to the thread that tells.
+/// The queue to the thread that sends revocations.
 #[derive(Clone, Default)]
 pub(super) struct Revoker {
     queue: Arc<Mutex<Vec<Revocation>>>,
@@ -27,13 +27,13 @@ pub(super) struct Revoker {
 }
 
 impl Revoker {
-    /// Has it sent to the I/O servers. At most one for each request in progress waits.
+    /// Has a revocation sent to the I/O servers. At most one waits for each request in progress.
     pub(super) fn put(&self, revocation: Revocation) {
         lock(&self.queue).push(revocation);
         self.wakeup.notify();
     }
 
-    /// All that wait.
+    /// Returns all waiting revocations.
     pub(super) fn take(&self) -> Vec<Revocation> {
         std::mem::take(&mut *lock(&self.queue))
     }

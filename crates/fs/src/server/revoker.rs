@@ -1,7 +1,7 @@
 //! Revokes capabilities at I/O servers when permissions change, before the client that has changed them gets its reply.
 //!
 //! An I/O server that does not reply delays the reply by `tell_timeout` at most. It goes by the old permissions until a later attempt succeeds, or
-//! all capabilities of before have expired; one that is down has forgotten all of them when it starts.
+//! all earlier capabilities have expired; a server that is down treats all of them as ended when it starts.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,12 +18,12 @@ use crate::capability_key::Signer;
 use crate::client::Client;
 use crate::config::Configuration;
 
-/// Objects in one request.
+/// Most objects in one request.
 const MOST: usize = 2048;
-/// How long the connections to I/O servers are kept without work. No change waits for that.
+/// How long idle connections to I/O servers are kept. No change waits for that.
 const KEEP: Duration = Duration::from_secs(10);
 
-/// Starts the thread. It delivers the replies of the changes whose revocations it has sent.
+/// Starts the thread. It delivers the reply of each change whose revocation it has sent.
 pub(super) fn start(
     (configuration, service, signer): Ours,
     revoker: Revoker,
@@ -72,7 +72,7 @@ impl Work {
         }
     }
 
-    /// Sends these, and those whose turn it is to be sent again.
+    /// Sends these revocations, and those whose repetition is due.
     fn send(&mut self, revocations: &[Revocation]) {
         let now = Instant::now();
         let mut by_server: BTreeMap<u16, Ends> = BTreeMap::new();

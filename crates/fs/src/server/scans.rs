@@ -1,4 +1,4 @@
-//! Requests that read many records, carried out beside the metadata server's loop, which serves other requests
+//! Requests that read many records: a thread carries them out beside the metadata server's loop, which serves other requests
 //! meanwhile.
 
 use std::sync::mpsc::{Sender, channel};
@@ -10,7 +10,7 @@ use super::ticket::Ticket;
 use crate::meta::Reader;
 use crate::threads::{AbortOnPanic, JoinOnDrop};
 
-/// Whether a request reads so many records that it is not for the loop.
+/// Whether an operation reads so many records that the loop must not carry it out.
 pub(super) fn is_scan(operation: &Operation) -> bool {
     matches!(
         operation,
@@ -20,7 +20,7 @@ pub(super) fn is_scan(operation: &Operation) -> bool {
 
 /// The thread that carries scans out, one after another.
 pub(super) struct Scanner {
-    // The thread ends when this is dropped.
+    // The thread ends when this sender is dropped.
     requests: Sender<(Ticket, Request)>,
     _thread: JoinOnDrop,
 }
@@ -51,9 +51,9 @@ impl Scanner {
         })
     }
 
-    /// Takes a request, whose reply is delivered.
+    /// Hands over a request; its reply is delivered.
     pub(super) fn put(&self, ticket: Ticket, request: Request) {
-        // The thread ends with this only, or the process with it.
+        // The thread ends only when this is dropped, or with the process.
         let _ = self.requests.send((ticket, request));
     }
 }

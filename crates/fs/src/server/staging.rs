@@ -1,7 +1,7 @@
 //! Buffers between the network and the files, a bounded number of them.
 //!
 //! A buffer that goes from one client to another is cleared first: where a client's transfer leaves bytes out (a
-//! process that helps with copying within a host counts its parts itself), no other client's data must be found.
+//! process that helps with copying within a host counts its parts itself), it must not find another client's data.
 
 use causeway_bmi::{Addr, Bmi, Memory};
 
@@ -10,15 +10,15 @@ use causeway_bmi::{Addr, Bmi, Memory};
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
 /// Most buffers in use at once.
 const MAX_BUFFERS: usize = 64;
-/// Idle buffers that are kept.
+/// Most idle buffers that are kept.
 const KEEP: usize = 16;
 
 /// The server's buffers.
 #[derive(Debug, Default)]
 pub(super) struct Staging {
-    /// With the client whose data each may hold.
+    /// Idle buffers, each with the client whose data it may contain.
     idle: Vec<(Addr, Memory)>,
-    /// Those in use, by the address of their first byte.
+    /// Buffers in use, by the address of their first byte.
     used: Vec<(usize, Addr)>,
 }
 
@@ -28,7 +28,7 @@ impl Staging {
         self.used.len() < MAX_BUFFERS
     }
 
-    /// A buffer, if one can be taken now. The error is the reason why none can be allocated.
+    /// Returns a buffer, if one can be taken now. The error is the reason why none can be allocated.
     pub(super) fn take(&mut self, bmi: &mut Bmi, addr: Addr) -> Result<Option<Memory>, String> {
         if !self.may_take() {
             return Ok(None);
@@ -50,7 +50,7 @@ impl Staging {
         Ok(Some(buffer))
     }
 
-    /// Returns a buffer to the idle ones.
+    /// Puts a buffer back among the idle ones.
     pub(super) fn give(&mut self, buffer: Memory) {
         let at = buffer.as_ptr().addr();
         let Some(place) = self.used.iter().position(|(used, _)| *used == at) else {
@@ -67,7 +67,7 @@ impl Staging {
         !self.idle.is_empty()
     }
 
-    /// Frees what is idle.
+    /// Frees idle buffers.
     pub(super) fn shrink(&mut self) {
         self.idle.clear();
     }

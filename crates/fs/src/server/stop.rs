@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use causeway_bmi::Waker;
 
-/// Stops a running server from elsewhere.
+/// Stops a running server from another thread.
 #[derive(Debug, Clone)]
 pub struct StopHandle {
     stopping: Arc<AtomicBool>,

@@ -1,24 +1,24 @@
-//! Requests in progress by name, and where their replies go.
+//! Names of requests in progress, and the destinations of their replies.
 
 use causeway_bmi::Addr;
 
 /// Most requests in progress.
 pub const MAX_REQUESTS: usize = 256;
 
-/// Names a request in progress. Never used again for another one.
+/// Names a request in progress. The name is never used again for another request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Ticket {
     pub(super) slot: u16,
     pub(super) generation: u32,
 }
 
-/// Where a reply goes, and how.
+/// The destination of a reply, and its form.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReplyTo {
     pub(super) from: Addr,
     pub(super) tag: u64,
-    /// The request's format, or the one of a refusal.
+    /// The format of the request; of a refusal, a format that the client decodes.
     pub(super) format: u8,
-    /// The number of the request's record in the audit; 0 if it has none.
+    /// The number of the request's audit record; 0 if it has none.
     pub(super) record: u64,
 }

@@ -1,6 +1,6 @@
-//! Turns to append to files: one client at a time has the turn of a file, the others wait in the order in which they came.
+//! Turns to append to files: one client at a time has the turn of a file, the others wait in the order of their requests.
 //!
-//! Taking a turn away is always safe: what its client has sent for it by then is refused once others have appended
+//! Taking a turn away is always safe: writes that its client has sent for it are refused once others have appended
 //! ([`super::turns_seen`]), and only the client that has the turn moves the end of the file.
 //!
 //! No request waits for long: a client is sent away after [`PATIENCE`], and asks again. Its place is kept until then, so that it comes behind none
@@ -13,7 +13,7 @@ use causeway_wire::fs::ObjectId;
 
 /// Most clients that wait, over all files.
 const MAX_WAITING: usize = 4096;
-/// Most files whose turn a client has.
+/// Most files whose turn a client may have at one time.
 const MAX_FILES: usize = 4096;
 /// Most clients of which the last turn is remembered that they have ended.
 const MAX_ENDED: usize = 16 << 10;
@@ -21,7 +21,7 @@ const MAX_ENDED: usize = 16 << 10;
 /// not longer, and whose server has a longer one, takes the server for a silent one.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A client that waits. `A` is its connection, `R` what is needed to reply to it.
+/// A client that waits. `A` is its connection, `R` the data needed to reply to it.
 #[derive(Debug)]
 struct Waiter<A, R> {
     client: u128,
@@ -32,15 +32,15 @@ struct Waiter<A, R> {
     since: Instant,
 }
 
-/// A client that has the turn, and those that wait for it.
+/// The client that has the turn of a file, and the clients that wait for it.
 #[derive(Debug)]
 struct File<A, R> {
-    /// 0 while no client has it.
+    /// 0 while no client has the turn.
     turn: u64,
     client: u128,
     from: A,
     since: Instant,
-    /// The end of the turn is being carried out: it is not taken away.
+    /// A request that ends the turn is being carried out: the turn is not taken away.
     is_ending: bool,
     waiting: VecDeque<Waiter<A, R>>,
 }
@@ -86,7 +86,7 @@ impl Ended {
 #[derive(Debug)]
 pub(super) struct Turns<A, R> {
     files: HashMap<ObjectId, File<A, R>>,
-    /// The file that a client has the turn of. A client appends to one at a time.
+    /// The file whose turn each client has. A client appends to one file at a time.
     held: HashMap<u128, ObjectId>,
     ended: Ended,
     /// Places in all files.
@@ -308,7 +308,7 @@ impl<A: Copy, R> Turns<A, R> {
         }
     }
 
-    /// Files whose turn is to be taken away, and that turn.
+    /// Files whose turn is to be taken away, with the turn.
     pub(super) fn overdue(&self, now: Instant) -> Vec<(ObjectId, u64)> {
         let overdue = |file: &File<A, R>| self.due(file).is_some_and(|due| due <= now);
         let files = self.files.iter().filter(|(_, file)| overdue(file));

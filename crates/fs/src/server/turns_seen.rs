@@ -1,24 +1,24 @@
-//! Which turns to append an I/O server has seen, so that none is overtaken by an earlier one.
+//! The turns to append that an I/O server has seen, so that a write of an earlier turn does not follow one of a later turn.
 //!
 //! The metadata server gives one client at a time the turn to append to a file, and gives it to the next one when the
-//! client dies or takes too long. What such a client had sent may come only then: it would overwrite what the next one has
-//! appended. So a datafile takes no write of a turn after one of a later turn. One that comes before is no harm: the next
-//! turns begin at the same end of the file, and cover what it has left, since it was never counted to the file.
+//! client dies or takes too long. Writes that such a client had sent may arrive only then: they would overwrite what the next client has
+//! appended. So a datafile takes no write of a turn after one of a later turn. A write that arrives before is no harm: the next
+//! turns begin at the same end of the file, and overwrite it, since its bytes never counted as part of the file.
 
 use std::collections::{HashMap, VecDeque};
 
 use causeway_wire::fs::ObjectId;
 
-/// Files whose latest turn is known.
+/// Most files whose latest turn is remembered.
 const MAX_FILES: usize = 1 << 14;
 
-/// The latest turn of each file that has been written in turns.
+/// The latest turn of each file that was written in turns.
 #[derive(Debug, Default)]
 pub(super) struct TurnsSeen {
     latest: HashMap<ObjectId, u64>,
     /// Every change of `latest`, in order.
     changes: VecDeque<(ObjectId, u64)>,
-    /// Turns of files that are not among the latest are refused below this one: since turns are numbered over all files, they
+    /// For files whose latest turn is not remembered, turns below this one are refused: turns are numbered over all files, so these
     /// are old.
     floor: u64,
 }
@@ -68,7 +68,7 @@ mod tests {
         }
     }
 
-    /// What is forgotten is refused, not let in.
+    /// A write to a file whose turns were forgotten is refused if its turn is old.
     #[test]
     fn a_turn_of_a_forgotten_file_is_refused_if_it_is_old() {
         let mut seen = TurnsSeen::default();
@@ -81,7 +81,7 @@ mod tests {
         assert!(!seen.admit(ObjectId(1), 1));
         assert!(!seen.admit(ObjectId(1), count / 2 - 1));
         assert!(seen.admit(ObjectId(1), count + 1));
-        // One file that changes all the time takes no more room either.
+        // A single file that changes all the time takes no more memory.
         for turn in count + 2..3 * count {
             assert!(seen.admit(ObjectId(9), turn));
         }

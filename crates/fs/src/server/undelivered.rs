@@ -1,22 +1,22 @@
 //! Ends of capabilities that I/O servers have not confirmed, and when they are sent again.
 //!
-//! A server that did not reply may serve again a moment later, with all the capabilities that it knew. What it has not confirmed is kept
-//! for as long as any of these may be good, and sent later. That is bounded: of a server with more, all capabilities end instead.
+//! A server that did not reply may serve again a moment later, and accept all earlier capabilities. Ends that it has not confirmed are kept
+//! for as long as any of these capabilities may be good, and sent later. Their number is bounded: beyond it, all capabilities of that server end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use causeway_wire::fs::ObjectId;
 
-/// Objects that are kept for one server.
+/// Most objects that are kept for one server.
 const MOST: usize = 1 << 14;
-/// The first and the longest pause before a server is tried again. It grows so that a server which hangs delays few changes.
+/// The first and the longest pause before another attempt at a server. It grows so that a server that hangs delays few changes.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
 
 /// Ends of capabilities, by object. Object 0 stands for all.
 pub(super) type Ends = Vec<(ObjectId, u64)>;
 
-/// What servers have not confirmed, by number.
+/// Ends that servers have not confirmed, by the servers' numbers.
 #[derive(Debug)]
 pub(super) struct Undelivered {
     servers: BTreeMap<u16, Server>,
@@ -29,7 +29,7 @@ struct Server {
     ends: HashMap<ObjectId, u64>,
     pause: Duration,
     next: Instant,
-    /// When the youngest of the ends came.
+    /// When the youngest of the ends was added.
     since: Instant,
 }
 
@@ -55,7 +55,7 @@ impl Undelivered {
         }
     }
 
-    /// What to send a server now: these and what it has not confirmed before. Nothing if it is not tried again yet: then they are
+    /// Ends to send to a server now: these and those that it has not confirmed before. `None` if its next attempt is not due yet: these are then
     /// kept.
     pub(super) fn now_due(&mut self, number: u16, ends: Ends, now: Instant) -> Option<Ends> {
         let Some(server) = self.servers.get_mut(&number) else {
@@ -65,7 +65,7 @@ impl Undelivered {
         (server.next <= now).then(|| server.ends.iter().map(|(of, end)| (*of, *end)).collect())
     }
 
-    /// The servers that are tried again now, and what to send them.
+    /// The servers whose next attempt is due, with the ends to send to each.
     pub(super) fn all_due(&mut self, now: Instant) -> Vec<(u16, Ends)> {
         let kept = self.kept;
         self.servers
@@ -78,7 +78,7 @@ impl Undelivered {
         .collect()
     }
 
-    /// A server has not confirmed these.
+    /// Keeps ends that a server has not confirmed.
     pub(super) fn failed(&mut self, number: u16, ends: Ends, now: Instant) {
         let server = self.servers.entry(number).or_insert_with(|| Server {
             ends: HashMap::new(),
@@ -88,18 +88,18 @@ impl Undelivered {
         });
         let since = server.since;
         server.add(ends, now);
-        // Nothing is younger by being tried again.
+        // The ends are not younger because they were sent again.
         server.since = since;
         server.next = now + server.pause;
         server.pause = (2 * server.pause).min(PAUSES.1);
     }
 
-    /// A server has confirmed all that there was. Returns whether some of it had failed before.
+    /// Notes that a server has confirmed all ends that were sent. Returns whether an earlier attempt had failed.
     pub(super) fn done(&mut self, number: u16) -> bool {
         self.servers.remove(&number).is_some()
     }
 
-    /// In how long a server is tried again, if any is.
+    /// Time until the next attempt at a server is due, if any is.
     pub(super) fn next(&self, now: Instant) -> Option<Duration> {
         let next = self.servers.values().map(|server| server.next).min()?;
         Some(next.saturating_duration_since(now))
@@ -128,7 +128,7 @@ mod tests {
             Some(vec![(one, 5)])
         );
         undelivered.failed(3, vec![(one, 5)], start);
-        // Others are not held up, and it is not asked at once.
+        // Other servers are not delayed, and this one is not tried again at once.
         assert_eq!(
             undelivered.now_due(4, vec![(one, 6)], start),
             Some(vec![(one, 6)])
@@ -142,7 +142,7 @@ mod tests {
             sorted(undelivered.now_due(3, vec![(two, 8)], later)),
             expected
         );
-        // Pauses grow, within a limit.
+        // The pauses grow, up to a limit.
         let mut now = later;
         for _ in 0..20 {
             undelivered.failed(3, vec![], now);

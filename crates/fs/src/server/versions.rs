@@ -1,9 +1,9 @@
-//! The versions of capabilities that a metadata server gives out: microseconds since 1970, never lower than one of before.
+//! The versions of capabilities that a metadata server gives out: microseconds since 1970, never lower than an earlier one.
 //!
-//! A clock that is set back must not bring ended capabilities back, also not over a restart. So the highest version that may have been
-//! given out is recorded durably before any is, a little ahead of the clock so that this happens rarely, and by a thread of its own, long before it is
+//! A clock that is set back must not make ended capabilities good again, also not over a restart. So the highest version that may have been
+//! given out is recorded durably first, a little ahead of the clock so that records are rare, and by a thread of its own, long before it is
 //! needed. A clock that is set back by more
-//! than capabilities may lie ahead of it is believed: what was given out before is from the future to all servers whose clocks are right.
+//! than capabilities may be ahead of it is believed: servers whose clocks are right refuse earlier capabilities as ones from the future.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -23,17 +23,17 @@ use crate::locks::lock;
 const FILE: &str = "capability-versions";
 /// The shortest and the longest time by which the record is ahead of the clock.
 const AHEAD: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
-/// What is set aside at once at least, in microseconds, where versions are ahead of the clock: each end takes one.
+/// The least range that a record reserves, in microseconds, while versions are ahead of the clock: each end takes one.
 const LEAST_AHEAD: u64 = 10_000;
-/// Versions may be ahead of a server's clock by as much as the lifetime of capabilities, or by this.
+/// The least time by which versions may be ahead of a server's clock; the lifetime of capabilities, if that is longer.
 const LEAST_TOLERANCE: Duration = Duration::from_secs(2);
 
-/// By how much a version may be ahead of a server's clock.
+/// The time by which a version may be ahead of a server's clock.
 pub(super) fn tolerance(lifetime: Duration) -> Duration {
     lifetime.max(LEAST_TOLERANCE)
 }
 
-/// The versions, as the loop and the threads beside it share them. See the module.
+/// The versions, shared by the loop and the threads beside it. See the module's page.
 #[derive(Clone)]
 pub(super) struct Versions(Arc<Shared>);
 
@@ -43,7 +43,7 @@ struct Shared {
     file: Mutex<()>,
     /// Notified when it is time to record again.
     wakeup: Wakeup,
-    /// Where they are recorded; servers that give no capabilities out record nothing.
+    /// The file of the record; `None` for servers that give out no capabilities.
     path: Option<PathBuf>,
 }
 
@@ -51,20 +51,20 @@ struct Shared {
 struct State {
     /// No capability is given out with a version below this.
     next: u64,
-    /// What is recorded: all versions that were given out are below.
+    /// The recorded version: all versions that were given out are below it.
     below: u64,
     tolerance: u64,
     ahead: u64,
-    /// By how much versions may be older than the clock while the disk is slow.
+    /// By how much versions may be older than the clock while the disk is slow, in microseconds.
     oldest: u64,
-    /// It is time to record again when the versions are as near to what is recorded.
+    /// The record is renewed when versions come this near to it.
     margin: u64,
-    /// The thread was asked to.
+    /// Whether the thread was asked to record.
     is_asked: bool,
 }
 
 impl State {
-    /// The version of a capability that is given out now; `None` if it must be recorded before.
+    /// The version of a capability that is given out now; `None` if a version must be recorded first.
     fn current(&mut self, now: u64) -> Option<u64> {
         if self.next > now.saturating_add(self.tolerance) {
             let back = Duration::from_micros(self.next - now);
@@ -78,15 +78,15 @@ impl State {
         let wanted = self.next.max(now);
         self.next = match self.below.checked_sub(1)? {
             last if wanted <= last => wanted,
-            // The disk is slow. Capabilities may be a little older than they need be.
+            // The disk is slow. Capabilities may be a little older than necessary.
             last if self.next <= last && wanted - last <= self.oldest => last,
             _ => return None,
         };
         Some(self.next)
     }
 
-    /// What to record at this time: a while ahead of the clock, and not of the last record, so that restarts in quick succession do not set
-    /// aside more each. It is never less than what holds, which others may use until the new record is written.
+    /// The version to record at this time: ahead of the clock, not of the last record, so that restarts in quick succession do not each reserve
+    /// more. It is never less than the present record, up to which other threads may give out versions until the new record is written.
     fn next_record(&self, now: u64) -> u64 {
         let least = self.next.saturating_add(LEAST_AHEAD);
         now.saturating_add(self.ahead).max(least).max(self.below)
@@ -98,7 +98,7 @@ impl State {
         self.margin = below.saturating_sub(self.next.max(now)) / 2;
     }
 
-    /// Whether the thread is to be asked to record.
+    /// Whether the thread must be asked to record; the caller then asks it.
     fn asks_for_record(&mut self) -> bool {
         let is_near = self.next.saturating_add(self.margin) >= self.below;
         is_near && !std::mem::replace(&mut self.is_asked, true)
@@ -115,7 +115,7 @@ impl Versions {
         }))
     }
 
-    /// Of a server that gives nothing out.
+    /// The versions of a server that gives out no capabilities.
     pub(super) fn none() -> Self {
         let state = State {
             next: 0,
@@ -129,7 +129,7 @@ impl Versions {
         Self::new(state, None)
     }
 
-    /// Of a metadata server that starts. A record that cannot be read is one that is not there, as far as the clock is right.
+    /// The versions of a metadata server that starts. A record that cannot be read counts as missing, which is safe as long as the clock is right.
     pub(super) fn open(directory: &Path, lifetime: Duration) -> Self {
         let path = directory.join(FILE);
         let text = read(&path).map_err(|error| error.to_string());
@@ -143,7 +143,7 @@ impl Versions {
             0
         });
         let ahead = (lifetime / 4).clamp(AHEAD.0, AHEAD.1);
-        // A server that cannot start leaves its directory as it is: the first use records.
+        // A server that cannot start leaves its directory unchanged: the first use writes the record.
         let state = State {
             next: known,
             below: known,
@@ -156,7 +156,7 @@ impl Versions {
         Self::new(state, Some(path))
     }
 
-    /// Starts the thread that records them, before it is needed, so that nobody waits for the disk.
+    /// Starts the thread that records versions before they are needed, so that no request waits for the disk.
     pub(super) fn start(&self) -> io::Result<Background> {
         self.record(&lock(&self.0.file), micros_since_1970());
         let versions = self.clone();
@@ -173,7 +173,7 @@ impl Versions {
         self.take(now, |_, version| version)
     }
 
-    /// The version up to which capabilities end now. Those that are given out from now on have a higher one.
+    /// The version up to which capabilities end now. Capabilities that are given out from now on have a higher one.
     pub(super) fn end(&self, now: u64) -> u64 {
         self.take(now, |state, version| {
             state.next = version + 1;
@@ -181,8 +181,8 @@ impl Versions {
         })
     }
 
-    /// A version for what the server does itself: above all that have ended, and above all that were given out until now, as far as the record
-    /// permits. It uses up none that others need while the disk is slow.
+    /// A version for the server's own capabilities: above all that have ended, and above all that were given out until now, as far as the record
+    /// permits. It uses up no version that requests need while the disk is slow.
     pub(super) fn own(&self, now: u64) -> u64 {
         self.take(now, |state, version| {
             state.next = (version + 1).min(state.below - 1);
@@ -190,7 +190,7 @@ impl Versions {
         })
     }
 
-    /// What `of` makes of the version of now, which is below the record. It may raise the lowest that follows.
+    /// Returns what `of` makes of the present version, which is below the record. `of` may raise the lowest version that follows.
     fn take(&self, now: u64, of: impl Fn(&mut State, u64) -> u64) -> u64 {
         let mut writing = None;
         loop {
@@ -206,18 +206,18 @@ impl Versions {
             }
             drop(state);
             match &writing {
-                // The thread that writes at this moment may record enough.
+                // The thread that is writing at this moment may record a version that suffices.
                 None => writing = Some(lock(&self.0.file)),
                 Some(writing) => self.record(writing, now),
             }
         }
     }
 
-    /// Records that versions up to a while after the next one may be given out. The caller holds the lock of the file.
+    /// Records that versions up to some time after the next one may be given out. The caller holds the lock of the file.
     fn record(&self, _writing: &MutexGuard<'_, ()>, now: u64) {
         let below = lock(&self.0.state).next_record(now);
         if let Some(path) = &self.0.path
-            // Without the record nothing is lost unless the clock is set back, too: the server goes on.
+            // Without the record nothing is lost unless the clock is also set back: the server goes on.
             && let Err(error) = write(path, below.min(VersionsSetAside::HIGHEST))
         {
             tracing::warn!(
@@ -267,7 +267,7 @@ mod tests {
         assert!(versions.current(900 * SECOND) <= 900 * SECOND + 60 * SECOND);
         let versions = open();
         versions.end(1003 * SECOND);
-        // The clock was set back a little while the server was down: what it gives out is younger than all of before.
+        // The clock was set back a little while the server was down: capabilities from now on are younger than all earlier ones.
         let again = open();
         assert!(again.current(990 * SECOND) > 1003 * SECOND);
         assert!(again.current(990 * SECOND) <= (990 + 60) * SECOND);
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(open().current(90_000 * SECOND), 90_000 * SECOND);
         let versions = open();
         assert_eq!(versions.current(1000 * SECOND), 1000 * SECOND);
-        // From then on, it is what counts.
+        // From then on, the new record counts.
         assert!(open().current(995 * SECOND) > 1000 * SECOND);
     }
 
@@ -301,7 +301,7 @@ mod tests {
     fn many_changes_of_permissions_leave_versions_at_the_clock() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let versions = Versions::open(directory.path(), LIFETIME);
-        // More in one second than a server carries out.
+        // More ends in one second than a server carries out.
         for _ in 0..500_000 {
             versions.end(SECOND);
         }
@@ -320,14 +320,14 @@ mod tests {
         assert!(!is_asked());
         assert_eq!(versions.current(1010 * SECOND), 1010 * SECOND);
         assert!(is_asked(), "it is recorded up to 15 s ahead");
-        // The disk does not reply: what is given out is older, and nothing is written here.
+        // The disk does not reply: the versions given out are older, and this thread writes nothing.
         let late = versions.current(1020 * SECOND);
         assert!(late > 1010 * SECOND && late < 1015 * SECOND, "{late}");
         assert_eq!(versions.current(1029 * SECOND), late);
         assert_eq!(recorded(), first);
         versions.record(&lock(&versions.0.file), 1029 * SECOND);
         assert_eq!(versions.current(1029 * SECOND), 1029 * SECOND);
-        // Much older ones would be of no use to anybody, nor would any that is as old as what has ended.
+        // Capabilities must not be much older than the clock, and none may be as old as one that has ended.
         let second = recorded();
         assert_eq!(versions.current(1100 * SECOND), 1100 * SECOND);
         assert_ne!(recorded(), second);
@@ -372,7 +372,7 @@ mod tests {
             other.current(1001 * SECOND)
         });
         begins.recv().expect("a thread");
-        // Most likely it waits by then; it is right in any case.
+        // Most likely the thread waits by then; the test is right in any case.
         std::thread::sleep(Duration::from_millis(50));
         versions.record(&writing, 1000 * SECOND);
         drop(writing);
@@ -389,7 +389,7 @@ mod tests {
         let mut state = lock(&versions.0.state);
         assert!(state.is_asked);
         let below = state.next_record(1010 * SECOND);
-        // It is being written.
+        // A record is being written.
         assert!(!state.asks_for_record());
         state.recorded(below, 1010 * SECOND);
         assert!(!state.asks_for_record(), "there is enough");
@@ -413,7 +413,7 @@ mod tests {
         let versions = Versions::open(directory.path(), LIFETIME);
         versions.current(1010 * SECOND);
         let text = std::fs::read_to_string(directory.path().join(FILE)).expect("a record");
-        // By who has looked at the clock before.
+        // The state of a thread that has read the clock before.
         versions.record(&lock(&versions.0.file), 1005 * SECOND);
         let again = std::fs::read_to_string(directory.path().join(FILE)).expect("a record");
         assert_eq!(again, text);

@@ -1,4 +1,4 @@
-//! The agent of a node, and what processes for which it speaks cannot do: a client that sends what it likes, with connections that the agent
+//! The agent of a node, and the limits of processes for which it speaks: a hostile client sends any request, by connections that the agent
 //! has made for it. Only root can be several users; without that the tests are left out.
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -23,7 +23,7 @@ use rustix::process::{Gid, Uid};
 use crate::cluster::{Fixture, Shape};
 use crate::liar::{GENEROUS, Liar};
 
-/// Users that these tests become.
+/// Users as whom these tests act.
 const USER: u32 = 61_234;
 const OTHER: u32 = 61_235;
 
@@ -104,7 +104,7 @@ impl Drop for Stand {
     }
 }
 
-/// What a thread of this user does: the kernel has users of threads.
+/// Runs `act` on a thread of this user: in the kernel, users belong to threads.
 fn as_user<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || {
@@ -139,7 +139,7 @@ fn reply(socket: &RecordSocket) -> Option<Reply> {
     }
 }
 
-/// What a call asks first. The server that it names is waited for, for longer than this takes.
+/// The first request of a call. The agent waits for the server that it names, for longer than the test takes.
 fn open() -> AgentRequest {
     let hello = |formats, drawn| {
         let hello = Hello {
@@ -166,7 +166,7 @@ fn open() -> AgentRequest {
 fn a_process_with_a_connection_of_an_agent_acts_for_its_user_alone() {
     let Some(stand) = Stand::start() else { return };
     as_user(USER, || {
-        // Without the agent there is no way in, and nothing to be read.
+        // Without the agent, the user can neither connect nor read the key.
         let own: &Configuration = stand.fixture.cluster.configuration();
         assert!(own.key().is_err());
         assert_eq!(
@@ -195,7 +195,7 @@ fn a_process_with_a_connection_of_an_agent_acts_for_its_user_alone() {
                 request.caller.groups = vec![group];
             });
         }
-        // What operators ask for, under the user's own name and root's.
+        // Operators' requests, under the user's own number and root's.
         for operation in [
             Operation::Authorize,
             Operation::AddServer {
@@ -219,7 +219,7 @@ fn a_process_with_a_connection_of_an_agent_acts_for_its_user_alone() {
     });
 }
 
-/// What the configuration allows clients of earlier builds, it does not allow users of agents: they would read and write everything.
+/// The configuration may allow clients of earlier builds to go without capabilities; users of agents need them, or they could access all files.
 #[test]
 fn users_of_agents_need_capabilities_whatever_others_do() {
     let Some(stand) = Stand::start_with(CapabilityRule::Optional) else {
@@ -266,7 +266,7 @@ fn garbage_ends_the_call_that_it_comes_in_and_no_other() {
     assert!(!waiting.is_hung_up());
 }
 
-/// One user takes all calls that a user may have, and goes on calling; another one is served all the same.
+/// One user takes all calls that a user may have, and goes on calling; another user is served nevertheless.
 #[test]
 fn a_user_who_floods_the_agent_does_not_stop_another() {
     let Some(stand) = Stand::start() else { return };
@@ -276,14 +276,14 @@ fn a_user_who_floods_the_agent_does_not_stop_another() {
             let call = match RecordSocket::connect(&stand.socket) {
                 Ok(call) => call,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    // The agent has to take some in first.
+                    // The agent has to admit some calls first.
                     std::thread::yield_now();
                     continue;
                 }
                 Err(error) => panic!("{error}"),
             };
             assert!(calls.len() < 2000, "there is no end of calls");
-            // It may have been turned away already.
+            // The call may have been refused already.
             let _ = call.send(&open().to_bytes(), &[]);
             match reply(&call) {
                 Some(Reply::Say(_)) => calls.push(call),

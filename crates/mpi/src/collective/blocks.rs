@@ -7,17 +7,17 @@ use crate::buffer::{Buffer, OwnedBuffer};
 use crate::error::{Error, Result};
 use crate::steps::Steps;
 
-/// Where the blocks of one side lie.
+/// The places of the blocks on one side of an operation.
 #[derive(Debug, Clone)]
 pub enum Blocks {
     /// One behind the other, equally long, in elements that are contiguous.
     Even {
-        /// All of them.
+        /// The memory of all blocks.
         memory: Memory,
-        /// How many.
+        /// Number of blocks.
         blocks: u32,
     },
-    /// Each where it is said.
+    /// Each block in a buffer of its own.
     Each(Vec<OwnedBuffer>),
 }
 
@@ -27,7 +27,7 @@ impl Blocks {
         Self::Each(vec![buffer.into()])
     }
 
-    /// How many bytes all of them have, if that is easily said.
+    /// The bytes of all blocks together.
     pub(crate) fn bytes(&self) -> Result<u64> {
         match self {
             Self::Even { memory, .. } => Ok(memory.len() as u64),
@@ -72,7 +72,7 @@ impl Blocks {
     }
 }
 
-/// So many equal parts of memory.
+/// Divides memory into so many equal parts.
 pub(crate) fn split(memory: &Memory, blocks: u32) -> Vec<Memory> {
     let size = memory.len() / (blocks.max(1) as usize);
     (0..blocks as usize)

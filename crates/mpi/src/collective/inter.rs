@@ -1,4 +1,4 @@
-//! Collective operations over inter-communicators (MPI 5.0 §6.2.2, §6.2.3): what one group has goes to the other.
+//! Collective operations over inter-communicators (MPI 5.0 §6.2.2, §6.2.3): the data of one group go to the other.
 
 use causeway_engine::Memory;
 
@@ -10,7 +10,7 @@ use crate::buffer::{Buffer, OwnedBuffer, temporary};
 use crate::error::{Error, Result};
 use crate::steps::Steps;
 
-/// What a process is to the root of an operation.
+/// The relation of a process to the root of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Root {
     /// It is the root (`MPI_ROOT`).
@@ -37,7 +37,7 @@ impl Root {
     }
 }
 
-/// From the root to rank 0 of the other group, and on from there.
+/// A broadcast from the root to rank 0 of the other group, and from there to the whole group.
 pub(super) fn broadcast(
     steps: &mut Steps,
     sites: Sites,
@@ -63,7 +63,7 @@ pub(super) fn broadcast(
     Ok(())
 }
 
-/// The root receives from all of the other group.
+/// The root receives from all processes of the other group.
 pub(super) fn gather(steps: &mut Steps, root: Root, from: &[Memory], into: &[Memory]) {
     match (root, from.first()) {
         (Root::Here, _) => {
@@ -76,7 +76,7 @@ pub(super) fn gather(steps: &mut Steps, root: Root, from: &[Memory], into: &[Mem
     }
 }
 
-/// The root sends to all of the other group.
+/// The root sends to all processes of the other group.
 pub(super) fn scatter(steps: &mut Steps, root: Root, from: &[Memory], into: &[Memory]) {
     match (root, into.first()) {
         (Root::Here, _) => {
@@ -89,14 +89,14 @@ pub(super) fn scatter(steps: &mut Steps, root: Root, from: &[Memory], into: &[Me
     }
 }
 
-/// Each with each of the other group. `from` has one block for all, or one for each.
+/// Each process exchanges blocks with each one of the other group. `from` has one block for all, or one for each.
 pub(super) fn exchange(steps: &mut Steps, sites: Sites, from: &[Memory], into: &[Memory]) {
     for (rank, into) in into.iter().enumerate() {
         steps.receive(rank as u32, into.clone());
     }
     let remote = sites.remote.unwrap_or(0);
     for at in 0..remote {
-        // Each begins with another, so that not all send to the same one first.
+        // Each process begins with another one, so that not all send to the same one first.
         let to = (at + sites.local.rank) % remote;
         if let Some(from) = from.get(to as usize).or(from.last()) {
             steps.send(to, from.clone());
@@ -104,7 +104,7 @@ pub(super) fn exchange(steps: &mut Steps, sites: Sites, from: &[Memory], into: &
     }
 }
 
-/// Reduces the operands of the local group; rank 0 has the result, in memory of the library's.
+/// Reduces the operands of the local group; rank 0 has the result, in memory that belongs to the library.
 fn reduce_within(steps: &mut Steps, sites: Sites, of: &Reduction) -> Result<Memory> {
     let mut scratch = of.clone();
     scratch.into = temporary(of.into.len())?;
@@ -116,7 +116,7 @@ fn reduce_within(steps: &mut Steps, sites: Sites, of: &Reduction) -> Result<Memo
     Ok(scratch.into)
 }
 
-/// The two processes of rank 0 exchange what their groups have; then each has the other's.
+/// The two processes of rank 0 exchange the data of their groups.
 fn swap(steps: &mut Steps, sites: Sites, ours: Memory, theirs: &Memory) {
     if sites.local.rank == 0 {
         steps.receive(0, theirs.clone());
@@ -126,7 +126,7 @@ fn swap(steps: &mut Steps, sites: Sites, ours: Memory, theirs: &Memory) {
     steps.rotate(sites.within());
 }
 
-/// All of a group get the result of the other.
+/// All processes of a group get the result of the other group.
 pub(super) fn allreduce(steps: &mut Steps, sites: Sites, of: &Reduction) -> Result<()> {
     let ours = reduce_within(steps, sites, of)?;
     swap(steps, sites, ours, &of.into);
@@ -153,7 +153,7 @@ pub(super) fn reduce(steps: &mut Steps, sites: Sites, root: Root, of: &Reduction
     Ok(())
 }
 
-/// Each gets a part of the other group's result.
+/// Each process gets a part of the other group's result.
 pub(super) fn reduce_scatter(
     steps: &mut Steps,
     sites: Sites,

@@ -1,8 +1,8 @@
-//! Collective operations (MPI 5.0 chapter 6), as schedules of messages. Short blocking ones of processes of one host are done in memory that all of
-//! them have, instead ([`crate::node`]).
+//! Collective operations (MPI 5.0 chapter 6), as schedules of messages. Short blocking ones among processes of one host are done in memory that
+//! they share, instead ([`crate::node`]).
 //!
-//! All memory in steps is contiguous: what the program describes by other datatypes is packed by a step before and unpacked by
-//! one behind. Algorithms are chosen by size:
+//! All memory in steps is contiguous: buffers of other datatypes are packed by a step at the beginning and unpacked by
+//! one at the end. Algorithms are chosen by size:
 //!
 //! | operation | short | long |
 //! |---|---|---|
@@ -16,7 +16,7 @@
 //! | scan, exscan | along the ranks | |
 //! | with neighbours | each with each of them | |
 //!
-//! Over an inter-communicator (`inter`), what has a result for all is done within each group by these algorithms, and by the two
+//! Over an inter-communicator (`inter`), operations with a result for all processes are done within each group by these algorithms, and by the two
 //! processes of rank 0 between the groups.
 
 mod blocks;
@@ -76,7 +76,7 @@ impl Process {
         let nothing = temporary(0)?;
         let mut distance = 1;
         while distance < size {
-            // Messages find their receives posted: all send at the same time.
+            // Messages find their receives posted: all processes send at the same time.
             steps.receive((rank + size - distance) % size, nothing.clone());
             steps.send((rank + distance) % size, nothing.clone());
             steps.fence();
@@ -85,7 +85,7 @@ impl Process {
         Ok(steps)
     }
 
-    /// What a process does in an operation that it has no part in: nothing.
+    /// The steps of a process that takes no part in an operation: none.
     pub fn nothing(&self, communicator: usize) -> Result<Steps> {
         self.communicator(communicator)?;
         Ok(Steps::on(communicator))

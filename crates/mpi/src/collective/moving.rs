@@ -21,7 +21,7 @@ fn check_root(root: i32, place: Place) -> Result<u32> {
     })
 }
 
-/// An error if data are to be in their place already, which those of another group cannot be.
+/// Fails if the call is in place, which is not possible over an inter-communicator.
 fn check_not_in_place(from: Option<&Blocks>) -> Result<()> {
     match from {
         Some(_) => Ok(()),
@@ -124,7 +124,7 @@ impl Process {
         Ok(steps)
     }
 
-    /// A scatter from the root, which sends from one block for each rank; `into` is nothing if the root's own
+    /// A scatter from the root, which sends from one block for each rank; `into` is `None` if the root's own
     /// block stays in its place.
     pub fn scatter(
         &mut self,
@@ -158,7 +158,7 @@ impl Process {
         Ok(steps)
     }
 
-    /// An allgather round a ring; `from` is nothing if the own block is in its place already.
+    /// An allgather round a ring; `from` is `None` if the own block is in its place already.
     pub fn allgather(
         &mut self,
         from: Option<&Blocks>,
@@ -194,7 +194,7 @@ impl Process {
         Ok(steps)
     }
 
-    /// An exchange of blocks, each process with each; `from` is nothing if the blocks are exchanged in place.
+    /// An exchange of blocks, each process with each; `from` is `None` if the blocks are exchanged in place.
     pub fn alltoall(
         &mut self,
         from: Option<&Blocks>,
@@ -217,7 +217,7 @@ impl Process {
                 sides.from.push(copy);
             }
         }
-        // Each begins with its neighbour, so that not all send to the same one first.
+        // Each process begins with its neighbour, so that not all send to the same one first.
         for distance in 1..size {
             let source = (rank + size - distance) % size;
             steps.receive(source, sides.into[source as usize].clone());

@@ -1,4 +1,4 @@
-//! What is reduced, and how one process gets the result: everything combines neighbouring ranges of ranks only, the lower one as
+//! The operands of reductions, and how one process gets the result: all algorithms combine neighbouring ranges of ranks only, the lower one as
 //! the left operand.
 
 use causeway_engine::Memory;
@@ -14,21 +14,21 @@ use crate::steps::Steps;
 /// Operands of a reduction.
 #[derive(Debug, Clone)]
 pub struct Reduction {
-    /// The operands here; nothing if they are where the result goes.
+    /// The operands of this process; `None` if they are in the memory of the result.
     pub from: Option<Memory>,
-    /// Where the result goes, of as many bytes.
+    /// Memory for the result, of as many bytes.
     pub into: Memory,
     /// Elements.
     pub count: u64,
     pub(crate) what: Combine,
-    /// Copies to be made first, from and to: operands whose layout differs from that of the program's functions.
+    /// Copies to make first, from and to: operands whose layout differs from the one that the program's functions expect.
     laid_out: Vec<(Memory, Memory)>,
-    /// Where the result lies, and where the program wants it, if that is elsewhere.
+    /// The memory that has the result, and the program's memory for it, if that is another.
     deliver: Option<(Memory, Memory)>,
 }
 
-/// Elements as functions of the program want them: each its extent behind the one before, from the memory's beginning on.
-/// Returns the memory, and the part of it that the hull is, if it is a copy.
+/// Elements in the layout that functions of the program expect: each its extent behind the one before, from the memory's beginning on.
+/// Returns the memory, and the part of it that is the hull, if it is a copy.
 fn laid_out(buffer: &OwnedBuffer) -> Result<(Memory, Option<Memory>)> {
     if buffer.datatype.is_contiguous() {
         return Ok((buffer.memory.clone(), None));
@@ -91,7 +91,7 @@ impl Reduction {
         })
     }
 
-    /// The first steps: the operands of this process are where the result goes.
+    /// The first steps: copy the operands of this process into the memory of the result.
     pub(super) fn prepare(&self, steps: &mut Steps) {
         self.lay_out(steps);
         if let Some(from) = &self.from {
@@ -105,13 +105,13 @@ impl Reduction {
         }
     }
 
-    /// What the call is compared by with those of others.
+    /// Describes the call, so that it can be compared with those of other processes.
     pub(super) fn describe(&self, steps: &mut Steps) {
         steps.described.operation = self.what.number();
         steps.described.bytes = self.into.len() as u64;
     }
 
-    /// The elements of each process, in memory that has those of all.
+    /// The elements of each process, as parts of memory that has those of all processes.
     pub(super) fn blocks(&self, memory: &Memory, parts: &[u64]) -> Result<Vec<Memory>> {
         let unit = self.unit() as u64;
         let mut at = 0;
@@ -124,7 +124,7 @@ impl Reduction {
         blocks.ok_or_else(|| Error::new(abi::ERR_COUNT, "the parts are more than the whole"))
     }
 
-    /// Gives the program its part of a result.
+    /// Copies the program's part of a result into its memory.
     pub(super) fn hand_over(
         &self,
         steps: &mut Steps,
@@ -167,7 +167,7 @@ pub(super) fn deliver_parts(steps: &mut Steps, place: Place, blocks: &[Memory]) 
     steps.fence();
 }
 
-/// Each process combines its part with those of the processes whose number differs in one bit, lowest bit first.
+/// Each process combines its part with those of the processes whose relative rank differs in one bit, lowest bit first.
 pub(super) fn reduce_by_tree(
     steps: &mut Steps,
     place: Place,
@@ -188,7 +188,7 @@ pub(super) fn reduce_by_tree(
             let other = scratch(own.len())?;
             steps.receive(place.absolute(relative + mask, root), other.clone());
             steps.fence();
-            // The own range of ranks is the lower one.
+            // The range of this process's ranks is the lower one.
             steps.combine(&of.what, &own, &other, of.count);
             own = other;
         }

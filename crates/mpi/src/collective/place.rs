@@ -8,12 +8,12 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// This rank, where the root is rank 0.
+    /// This rank, counted from the root as rank 0.
     pub(crate) fn relative_to(self, root: u32) -> u32 {
         (self.rank + self.size - root) % self.size
     }
 
-    /// The rank of a relative one.
+    /// The rank that corresponds to a relative one.
     pub(crate) fn absolute(self, relative: u32, root: u32) -> u32 {
         (relative + root) % self.size
     }
@@ -30,9 +30,9 @@ impl Place {
 /// This process's place in a communicator of one or two groups.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sites {
-    /// In the local group.
+    /// The process's place in the local group.
     pub(crate) local: Place,
-    /// How many processes the remote group has, if there is one.
+    /// The number of processes in the remote group, if there is one.
     pub(crate) remote: Option<u32>,
     /// Whether the local group comes first.
     pub(crate) is_first: bool,

@@ -1,6 +1,6 @@
 //! Reductions: reduce, allreduce, reduce-scatter, scan, exscan.
 //!
-//! Operands keep the order of ranks where the operation asks for it: everything here combines neighbouring ranges of ranks
+//! Operands keep the order of ranks where the operation requires it: all algorithms here combine neighbouring ranges of ranks
 //! only, the lower one as the left operand.
 
 use causeway_engine::Memory;
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::steps::Steps;
 
-/// From so many bytes on, an allreduce goes round a ring.
+/// From so many bytes on, an allreduce uses a ring.
 const LONG_ALLREDUCE: usize = 8 << 10;
 /// Blocks go round a ring in pieces of so many bytes: each piece is combined while it is in the cache.
 const SEGMENT: usize = 256 << 10;
@@ -23,14 +23,14 @@ const SEGMENT: usize = 256 << 10;
 /// A scan's kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scan {
-    /// With the own operand.
+    /// Each result includes the process's own operand.
     Inclusive,
-    /// Without it.
+    /// Each result excludes it.
     Exclusive,
 }
 
 impl Process {
-    /// A reduction of what this process has in two places.
+    /// A reduction of two operands of this process.
     pub fn reduce_local(of: &Reduction) -> Steps {
         let mut steps = Steps::on(abi::COMM_SELF);
         of.lay_out(&mut steps);
@@ -63,7 +63,7 @@ impl Process {
         Ok(steps)
     }
 
-    /// A reduction whose result the root gets. `into` of others than the root is scratch memory.
+    /// A reduction whose result the root gets. On other processes, `into` is scratch memory.
     pub fn reduce(&mut self, of: &Reduction, root: i32, communicator: usize) -> Result<Steps> {
         let sites = self.sites(communicator)?;
         let place = sites.local;
@@ -80,7 +80,7 @@ impl Process {
             Error::new(abi::ERR_ROOT, text)
         })?;
         of.prepare(&mut steps);
-        // In the order of ranks, the tree's root is rank 0, wherever the result goes.
+        // To keep the order of ranks, the tree's root is rank 0, whichever process gets the result.
         let top = if of.what.commutes() { root } else { 0 };
         reduce_by_tree(&mut steps, place, top, of)?;
         if top != root {
@@ -115,7 +115,7 @@ impl Process {
             of.lay_out(&mut steps);
             let operands = of.from.as_ref().unwrap_or(&of.into);
             let blocks = of.blocks(operands, parts)?;
-            // Where the program wants its part, operands may lie that are still needed.
+            // The program's memory for its part may have operands that are still needed.
             let len = blocks[place.rank as usize].len();
             let is_apart = mine.datatype.is_contiguous()
                 && mine.memory.len() == len
@@ -138,7 +138,7 @@ impl Process {
         Ok(steps)
     }
 
-    /// A reduction over the ranks up to each, or those before it.
+    /// A reduction over the ranks up to each process's, or before it.
     pub fn scan(&mut self, of: &Reduction, kind: Scan, communicator: usize) -> Result<Steps> {
         let Place { rank, size } = self.place(communicator)?;
         let mut steps = Steps::on(communicator);
@@ -166,8 +166,8 @@ impl Process {
     }
 }
 
-/// In round k, processes exchange their results with those whose number differs in bit k. A neighbour takes the part of each
-/// process beyond the largest power of two.
+/// In round k, processes exchange their results with those whose rank differs in bit k. Each process beyond the largest power of two
+/// has a neighbour that takes part for it.
 fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Result<()> {
     let Place { rank, size } = place;
     let power = 1 << size.ilog2();

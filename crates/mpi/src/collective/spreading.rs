@@ -1,4 +1,4 @@
-//! How memory gets from one process to all, and blocks of each to all.
+//! How memory is spread from one process to all, and blocks of each process to all.
 
 use causeway_engine::Memory;
 
@@ -54,7 +54,7 @@ pub(crate) fn broadcast_within(steps: &mut Steps, place: Place, root: u32, memor
     }
 }
 
-/// Each receives from the one whose number differs in its lowest set bit, then sends to those below that bit.
+/// Each process receives from the one whose relative rank differs in its lowest set bit, then sends to those that differ in a lower bit.
 pub(crate) fn broadcast_by_tree(steps: &mut Steps, place: Place, root: u32, memory: &Memory) {
     let relative = place.relative_to(root);
     let mut mask = 1;
@@ -112,7 +112,7 @@ fn broadcast_by_scatter(steps: &mut Steps, place: Place, root: u32, memory: &Mem
     ring(steps, place, &by_rank, &by_rank[place.rank as usize]);
 }
 
-/// Each has its own block, in its place or elsewhere, and gets the others from the one before it.
+/// Each process has its own block, in its place or elsewhere, and gets the others from the process before it.
 pub(crate) fn ring(steps: &mut Steps, place: Place, blocks: &[Memory], own: &Memory) {
     let Place { rank, size } = place;
     let mut going = own;

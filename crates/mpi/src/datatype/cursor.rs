@@ -49,7 +49,7 @@ const RECORDS_BYTES: u64 = 16 << 10;
 /// A record of more pieces is copied one piece after the other.
 const RECORD_PIECES: usize = 16;
 
-/// A part of a program, of which its frame knows where it lies.
+/// A part of a program; its frame has the place where it lies.
 #[derive(Debug, Clone, Copy)]
 enum Part<'a> {
     Bytes(u64),

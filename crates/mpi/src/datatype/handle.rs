@@ -69,7 +69,7 @@ pub enum Width {
 }
 
 /// A constructor's arguments, as `MPI_Type_get_contents` gives them back; the lengths of these arrays are the numbers
-/// that `MPI_Type_get_envelope` tells.
+/// that `MPI_Type_get_envelope` returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contents {
     /// The constructor.

@@ -1,4 +1,4 @@
-//! What processes tell each other in the steps of operations on files.
+//! Values that processes exchange in the steps of operations on files.
 
 use causeway_engine::Memory;
 
@@ -132,7 +132,7 @@ pub(crate) fn agree<T>(
     agree_on(caller, communicator, result, "", [0; 2])
 }
 
-/// The same, for a step with arguments that have to be the same on all processes: `what` says which.
+/// The same, for a step with arguments that must be the same on all processes: `what` names them.
 pub(crate) fn agree_on<T>(
     caller: &mut impl Caller,
     communicator: usize,
@@ -157,7 +157,7 @@ pub(crate) fn class_of<T>(result: &Result<T>) -> i64 {
 }
 
 /// This process's result, if those of all processes are good, with the same arguments. Each has sent the class of its error,
-/// its arguments, and what else there is.
+/// its arguments, and its other numbers.
 pub(crate) fn judge<T, const N: usize>(
     all: &[[i64; N]],
     result: Result<T>,

@@ -35,7 +35,7 @@ pub struct File {
     /// It was written, and not synchronised since.
     pub(crate) is_dirty: bool,
     pub(crate) hints: Hints,
-    /// What the program has said when it opened the file: storage may find the file by it.
+    /// The name by which the program has opened the file: storage may find the file by it.
     pub(crate) info: Info,
     /// The handle of its error handler.
     pub(crate) error_handler: usize,
@@ -69,7 +69,7 @@ pub enum SplitPlace {
     Ordered,
 }
 
-/// What hints say.
+/// The values of hints.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hints {
     /// `collective_buffering`, or `romio_cb_read`, if a hint sets it: whether data are collected when they are read.

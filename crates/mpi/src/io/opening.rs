@@ -368,11 +368,11 @@ fn agree_by_own<T>(
 /// What the others learn of the first process's result: its bytes, which this process alone may have failed to get, and the numbers.
 type Learnt = (Option<First>, Result<Vec<u8>>, Found);
 
-/// Bytes of what the first process sends all others at once: the class of its error, its numbers, and as many of its result's bytes as
+/// Bytes of the message that the first process sends all others at once: the class of its error, its numbers, and as many of its result's bytes as
 /// have room.
 const TOLD_AT_ONCE: usize = 512;
 
-/// The first process tells the others of its result in one step, if it has not many bytes.
+/// The first process sends the others its result in one step, if it has few bytes.
 fn learn_at_once(
     caller: &mut impl Caller,
     (communicator, memory): (usize, &Memory),

@@ -208,7 +208,7 @@ impl FileSystem for PosixFiles {
         Ok(Arc::new(Posix::open(name, how)?))
     }
 
-    /// By its name: there is nothing that another process could tell.
+    /// The file is found by its name: another process could add nothing to that.
     fn join(
         &self,
         name: &Path,

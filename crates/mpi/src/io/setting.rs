@@ -124,7 +124,7 @@ pub fn displacement(caller: &mut impl Caller, file: usize, given: i64) -> Result
     })
 }
 
-/// Changes the size: the first process does, and `allocate` says whether space is taken for bytes that are not there.
+/// Changes the size: the first process does it; `allocate` has it reserve room for bytes that are not there.
 pub fn set_size(caller: &mut impl Caller, file: usize, size: i64, allocate: bool) -> Result<()> {
     let (communicator, storage) = opened(caller, file)?;
     let (allowed, rank) = caller.with(|process| {
@@ -190,7 +190,7 @@ pub fn set_info(caller: &mut impl Caller, file: usize, info: &Info) -> Result<()
     agree(caller, communicator, Ok(()))
 }
 
-/// Waits until what this process has written would survive a loss of power.
+/// Waits until all that this process has written is durable.
 pub fn sync(caller: &mut impl Caller, file: usize) -> Result<()> {
     let (communicator, storage) = opened(caller, file)?;
     let is_dirty = caller.with(|process| Ok(process.files.get(file)?.is_dirty))?;

@@ -1,4 +1,4 @@
-//! Where files are stored: what every kind of storage does.
+//! The interface of storage for files, which each kind of storage implements.
 
 use std::fmt;
 use std::io;
@@ -157,7 +157,7 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// Learns what another process's [`Storage::told`] is after that one has changed the file for all.
     fn learn(&self, told: &[u8]) -> io::Result<()>;
 
-    /// What hints would have said to get this file: names and values.
+    /// The hints with which a program would have got this file: names and values.
     fn hints(&self) -> Vec<(&'static str, String)>;
 
     /// Does a step of a pointer that processes on several hosts share, and returns where it stands: before the step, if that adds to it. `number`

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use super::posix::PosixFiles;
 use super::storage::FileSystem;
 
-/// The operating system's files, and those that were added.
+/// The operating system's files, and other kinds of storage that were added.
 pub(crate) struct FileSystems(Vec<Arc<dyn FileSystem>>);
 
 impl Default for FileSystems {

@@ -71,7 +71,7 @@ fn slots(ranks: u32) -> usize {
 }
 
 impl Area {
-    /// The area in memory of the length that [`len`] says, which is zero at first.
+    /// The area in memory of the length that [`len`] returns, which is zero at first.
     pub(crate) fn new(memory: Memory, rank: u32, ranks: u32) -> Self {
         Self {
             memory,
@@ -121,7 +121,7 @@ impl Area {
         self.word(self.slot(rank, phase)).load(Acquire) > phase
     }
 
-    /// Whether those have published a phase.
+    /// Whether these ranks have published a phase.
     #[inline]
     pub(crate) fn is_published(&self, of: Of, phase: u64) -> bool {
         match of {
@@ -168,7 +168,7 @@ impl Area {
         }
     }
 
-    /// Takes the bits of those whose phase is complete.
+    /// Takes the bits of the sleepers whose phase is complete.
     #[cold]
     fn wake(&self, bits: u64) -> u64 {
         let mut ready = 0;
@@ -204,7 +204,7 @@ impl Area {
         sleepers::withdraw(self.word(SLEEPERS), self.rank);
     }
 
-    /// Says that a rank is lost, so that nothing here can go on. Returns those that sleep.
+    /// Marks a rank lost, so that no operation in the area can go on. Returns the ranks that sleep.
     #[cold]
     pub(crate) fn give_up(&self, lost: u32) -> u64 {
         // The first one that was found is named by all.

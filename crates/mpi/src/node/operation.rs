@@ -16,9 +16,9 @@ use crate::reduction::Kernel;
 pub(crate) enum What {
     /// All come.
     Barrier,
-    /// The root's memory goes to all.
+    /// The root's memory is copied to all.
     Broadcast { root: u32, memory: Memory },
-    /// What all have is combined; the result goes to the root, or to all. In the order of ranks: all get the same bits.
+    /// The memory of all is combined; the result goes to the root, or to all. Combined in the order of ranks, so that all get the same bits.
     Reduce {
         root: Option<u32>,
         from: Memory,
@@ -38,7 +38,7 @@ pub(crate) enum What {
         parts: Parts,
         kernel: Kernel,
     },
-    /// Each one's memory goes to all; nothing to take it from if it is in its place already.
+    /// Each process's memory is copied to all; `None` to copy from if it is in its place already.
     Gather { from: Option<Memory>, into: Memory },
     /// Each exchanges a part with each; nothing to take them from if they are exchanged in place.
     Exchange {
@@ -104,7 +104,7 @@ pub(crate) struct Operation {
     deliver: Option<(Memory, OwnedBuffer)>,
 }
 
-/// Bytes of pieces of parts, if those have no elements: whole lines.
+/// Bytes of pieces of parts without elements: whole lines.
 const LINE: usize = 64;
 
 impl Operation {

@@ -70,9 +70,9 @@ pub enum Started {
 /// A reduction by one of the standard's operations.
 #[derive(Debug)]
 pub struct Operands<'a> {
-    /// The operands here; nothing if they are where the result goes.
+    /// The operands of this process; `None` if they are in the memory of the result.
     pub from: Option<Buffer<'a>>,
-    /// Where the result goes, if it goes anywhere.
+    /// Memory for the result, if this process gets it.
     pub into: Option<Buffer<'a>>,
     /// The operation's handle.
     pub operation: usize,

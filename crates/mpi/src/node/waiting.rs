@@ -66,7 +66,7 @@ impl Process {
         }
     }
 
-    /// Looks and yields as the policy of waiting says, then waits for news. For a process with one thread.
+    /// Polls and yields as the policy of waiting has it, then waits for a notice. For a process with one thread.
     pub(crate) fn wait_for_operation(&mut self, active: &mut Active) -> Result<Waited<Status>> {
         let communicator = active.communicator();
         let waited = self.watch_memory(Awaited::Step, |process| {
@@ -100,7 +100,7 @@ impl Process {
         communicator: usize,
         operation: &mut Operation,
     ) -> Result<Option<Status>> {
-        // Notices have told what they are for by having come.
+        // Notices have served their purpose by their arrival.
         self.handle_notices();
         if !operation.run() {
             loop {
@@ -120,7 +120,7 @@ impl Process {
         self.end_operation(communicator, operation).map(Some)
     }
 
-    /// An error if a process is lost, which the others are told.
+    /// Fails if a process is lost, and notifies the others.
     fn check_losses(&mut self, communicator: usize, operation: &Operation) -> Result<()> {
         let area = &operation.area;
         if let Some(lost) = area.lost() {

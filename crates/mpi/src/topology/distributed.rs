@@ -1,4 +1,4 @@
-//! Graphs of which each process knows its own edges (MPI 5.0 §8.5.4).
+//! Graphs of which each process has its own edges (MPI 5.0 §8.5.4).
 
 use super::error::{Error, check_rank, same_length};
 
@@ -25,7 +25,7 @@ pub struct Adjacent {
 }
 
 impl Adjacent {
-    /// As the process itself tells (`MPI_Dist_graph_create_adjacent`), of a communicator of `size`.
+    /// The edges that the process itself has given (`MPI_Dist_graph_create_adjacent`), in a communicator of `size`.
     pub fn new(
         sources: &[i32],
         destinations: &[i32],

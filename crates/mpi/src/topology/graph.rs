@@ -1,4 +1,4 @@
-//! Graphs that every process knows whole (`MPI_Graph_create`, MPI 5.0 §8.5.3).
+//! Graphs that every process has as a whole (`MPI_Graph_create`, MPI 5.0 §8.5.3).
 
 use super::error::{Error, check_rank};
 

@@ -22,9 +22,9 @@ pub use neighbours::{Neighbour, Neighbours};
 pub enum Topology {
     /// A grid.
     Cartesian(Cartesian),
-    /// A graph that every process knows whole.
+    /// A graph that every process has as a whole.
     Graph(Graph),
-    /// A graph of which each process knows its own edges.
+    /// A graph of which each process has its own edges.
     Adjacent(Adjacent),
 }
 

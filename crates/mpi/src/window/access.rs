@@ -48,7 +48,7 @@ pub struct Access<'a> {
     pub displacement: i64,
     /// How many elements there.
     pub count: u64,
-    /// Of what.
+    /// The datatype.
     pub datatype: &'a Datatype,
     /// Whether the program waits for a request.
     pub is_request: bool,

@@ -1,8 +1,8 @@
-//! Memory that all processes of a window have mapped: what belongs to each of them, and the words that order accesses.
+//! Memory that all processes of a window have mapped: the memory of each, and the words that order accesses.
 //!
 //! ```text
 //! control of rank 0 | control of rank 1 | … | segment of rank 0 | segment of rank 1 | …
-//! control: lock, 8 bytes on a line of 64 | 16 stripes, likewise | who waits for the lock: one bit for each rank
+//! control: lock, 8 bytes on a line of 64 | 16 stripes, likewise | the waiters for the lock: one bit for each rank
 //! lock:    0, or how many share it, or (the rank that has it alone, + 1) << 32
 //! stripe:  0, or the rank that holds it, + 1
 //! ```
@@ -114,7 +114,7 @@ impl Area {
         sleepers::try_lock(self.word(of, 0), own, exclusive)
     }
 
-    /// Gives the lock of a rank's memory back. Returns those that wait for it.
+    /// Releases the lock of a rank's memory. Returns the ranks that wait for it.
     pub(super) fn unlock(&self, of: u32, exclusive: bool) -> Vec<u32> {
         sleepers::unlock(self.word(of, 0), exclusive);
         let mut waiting = Vec::new();

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) peer: Peer,
-    /// Accesses that it was notified of, and those that it has done.
+    /// The number of accesses that it was notified of, and of those that it has done.
     pub(super) sent: u64,
     pub(super) acknowledged: u64,
     /// Its accesses that were done here, and how many of them were reported to it.

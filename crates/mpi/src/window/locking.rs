@@ -23,7 +23,7 @@ impl Process {
         Ok(())
     }
 
-    /// Waits for the lock of a rank, or those of all, that was asked for.
+    /// Waits for the requested lock of a rank, or those of all.
     #[inline]
     pub fn await_lock(
         &mut self,
@@ -55,7 +55,7 @@ impl Process {
                 Ok(Waited::Done(()) | Waited::Call(_)) => return waited,
             }
         }
-        // Who shares a lock is not known: all are watched.
+        // The holders of a shared lock are not recorded: all ranks are watched.
         let all = Vec::from_iter(0..self.window(handle)?.group.size());
         let done = self.wait_on_window(handle, &all, |process| {
             if process.try_locks(handle, rank, exclusive)? {
@@ -100,7 +100,7 @@ impl Process {
         })
     }
 
-    /// Takes those of the locks that are free. Returns whether all are held.
+    /// Takes the locks that are free. Returns whether all are held.
     #[inline]
     fn try_locks(&mut self, handle: usize, rank: Option<i32>, exclusive: bool) -> Result<bool> {
         let window = self.window_mut(handle)?;
@@ -129,7 +129,7 @@ impl Process {
         Ok(true)
     }
 
-    /// Gives the lock of a rank, or those of all, back, behind a flush. [`Process::check_unlock`] has been asked before.
+    /// Releases the lock of a rank, or those of all, after a flush. The caller has called [`Process::check_unlock`].
     pub fn unlock(&mut self, handle: usize, rank: Option<i32>) -> Result<()> {
         match rank {
             Some(rank) => self.release_lock(handle, rank as u32),

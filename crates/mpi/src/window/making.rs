@@ -91,7 +91,7 @@ impl Begun {
 }
 
 impl Process {
-    /// Takes the next step in making a window. Returns what has to be complete before the one after that; none if the window is made.
+    /// Takes the next step in making a window. Returns the operation that must complete before the one after that; `None` if the window is made.
     pub fn make_window(&mut self, begun: &mut Begun) -> Result<Option<Active>> {
         match std::mem::replace(&mut begun.stage, Stage::Entered) {
             Stage::New => {

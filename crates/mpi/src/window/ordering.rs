@@ -42,7 +42,7 @@ impl Window {
 }
 
 impl Process {
-    /// Starts the barrier of a fence: what this process has begun is done.
+    /// Starts the barrier of a fence: the accesses that this process has begun are done.
     pub fn fence(&mut self, handle: usize, assertion: i32) -> Result<Active> {
         let window = self.window_mut(handle)?;
         window.epoch.check_over()?;
@@ -120,7 +120,7 @@ impl Process {
         Ok(())
     }
 
-    /// An error unless [`Process::complete`] has something to end.
+    /// Fails unless there is an epoch for [`Process::complete`] to end.
     pub fn check_started(&self, handle: usize) -> Result<()> {
         match self.window(handle)?.epoch.started {
             Some(_) => Ok(()),
@@ -182,7 +182,7 @@ impl Process {
         is_now
     }
 
-    /// Waits until what this process has begun is done at its targets: at one rank, or at all.
+    /// Waits until the accesses that this process has begun are done at their targets: at one rank, or at all.
     #[inline]
     pub fn flush(&mut self, handle: usize, rank: Option<i32>) -> Result<Waited<()>> {
         let window = self.window_mut(handle)?;
@@ -207,7 +207,7 @@ impl Process {
         })
     }
 
-    /// An error unless a lock of a rank, or of any, is held: what flushes of programs need.
+    /// Fails unless a lock of a rank, or of any, is held, as flushes of programs require.
     #[inline]
     pub fn check_flush(&self, handle: usize, rank: Option<i32>) -> Result<()> {
         let window = self.window(handle)?;

@@ -93,7 +93,7 @@ impl Process {
         })
     }
 
-    /// Sends what may be sent to a process now.
+    /// Sends the accesses that may be sent to a process now.
     pub(super) fn pump(&mut self, process: u32) {
         while let Some(channel) = self.windows.channels.get_mut(&process)
             && channel.sent - channel.acknowledged < IN_FLIGHT

@@ -17,7 +17,7 @@ use crate::process::{Process, Waited};
 const MOST: usize = 64;
 
 impl Process {
-    /// Does what the notices ask for that have come.
+    /// Serves the notices that have come.
     pub(crate) fn handle_notices(&mut self) {
         self.drain_notices_sent();
         let mut messages = Vec::new();
@@ -51,7 +51,7 @@ impl Process {
         let number = self.endpoint.number(message.from);
         self.endpoint.release(message.from);
         let process = number.map_or(u32::MAX, |number| self.process_of(number));
-        // Messages of other programs' processes, and those that are no notices, are dropped.
+        // Messages of other programs' processes, and messages that are no notices, are dropped.
         if message.tag == TAG
             && process != u32::MAX
             && let Ok(notice) = Notice::from_bytes(&message.data)
@@ -60,7 +60,7 @@ impl Process {
         }
     }
 
-    /// Does what a notice of a process asks for.
+    /// Serves a notice of a process.
     pub(super) fn serve(&mut self, from: u32, notice: Notice) {
         match notice {
             Notice::Access(access) => self.serve_access(from, &access),
@@ -97,7 +97,7 @@ impl Process {
         }
     }
 
-    /// Does what a notice of a process asks for that is about a window's epochs.
+    /// Serves a notice of a process about a window's epochs.
     fn serve_window(&mut self, handle: usize, from: u32, notice: &Notice) {
         let Ok(window) = self.window_mut(handle) else {
             return;
@@ -266,7 +266,7 @@ impl Process {
         Err(Error::new(abi::ERR_PROC_ABORTED, text))
     }
 
-    /// Sees to it that the deaths of these ranks will be known.
+    /// Watches these ranks, so that their deaths are reported.
     pub(super) fn greet(&mut self, handle: usize, ranks: &[u32]) {
         let Ok(window) = self.window(handle) else {
             return;
@@ -281,7 +281,7 @@ impl Process {
         }
     }
 
-    /// Waits until `ready` returns something, and watches these ranks meanwhile.
+    /// Waits until `ready` returns a value, and watches these ranks meanwhile.
     pub(super) fn wait_on_window<T>(
         &mut self,
         handle: usize,

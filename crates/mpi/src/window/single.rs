@@ -22,7 +22,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Whether it is one of those that are done here.
+    /// Whether the access is one that this path does.
     #[inline]
     pub fn is_simple(self, basic: Option<Basic>) -> bool {
         let is_integer = |basic: Basic| {

@@ -61,7 +61,7 @@ pub struct Window {
     pub(super) peers: Arc<[Peer]>,
     /// Bytes of each process's memory.
     pub(super) sizes: Vec<u64>,
-    /// Bytes that one step of a displacement has, for each process's memory.
+    /// Bytes of one unit of displacement, for each process's memory.
     pub(super) units: Vec<u64>,
     pub(super) place: Place,
     pub(super) epoch: Epoch,
@@ -145,7 +145,7 @@ impl Windows {
 }
 
 impl Window {
-    /// The number that a process knows the window by: notices to it carry that one.
+    /// A process's number of the window, which notices to it carry.
     pub(super) fn number_at(&self, rank: u32) -> u32 {
         let peer = self.peers.get(rank as usize);
         peer.map_or(u32::MAX, |peer| peer.context / CONTEXTS)
@@ -166,7 +166,7 @@ impl Window {
         self.sizes[self.rank as usize]
     }
 
-    /// Bytes that one step of a displacement has in this process's memory.
+    /// Bytes of one unit of displacement in this process's memory.
     pub fn unit(&self) -> u64 {
         self.units[self.rank as usize]
     }

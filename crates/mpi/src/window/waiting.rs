@@ -1,4 +1,4 @@
-//! The lock of a process's own memory: its holders, and the queue of those that wait for it.
+//! The lock of a process's own memory: its holders, and the queue of waiting ranks.
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ impl Waiting {
         self.is_exclusive = false;
     }
 
-    /// Grants the lock to the first in the queue, if it is free for that one. Returns its rank.
+    /// Grants the lock to the first rank in the queue, if that rank can have it now. Returns the rank.
     pub(super) fn next(&mut self) -> Option<u32> {
         let &(rank, exclusive) = self.queue.front()?;
         if self.is_exclusive || exclusive && self.holders > 0 {

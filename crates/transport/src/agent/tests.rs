@@ -59,13 +59,25 @@ fn credentials(membership: Option<Membership>) -> Credentials {
     }
 }
 
-/// Of `io3`'s address, only `io3` may reply there.
+/// The same, with a rule that only `io3` may reply at its address.
 fn pinned(mut membership: Membership) -> Membership {
     membership.pin("tcp://127.0.0.1:7", "io3").unwrap();
     membership
 }
 
-/// Lets the three talk; `alter` sees each request before the agent does.
+/// A process without keys and a server, after both have sent their hellos: the process asks its agent next.
+fn greeted() -> (Handshake, Handshake) {
+    let (mut caller, mut server) = (calling(false), called(None));
+    server
+        .input(&caller.take_output(), &mut |_| Ok(()))
+        .unwrap();
+    caller
+        .input(&server.take_output(), &mut |_| Ok(()))
+        .unwrap();
+    (caller, server)
+}
+
+/// Carries out a handshake among the three; `alter` sees each request before the agent does.
 fn talk(
     [caller, server]: [&mut Handshake; 2],
     credentials: &Credentials,
@@ -88,7 +100,7 @@ fn talk(
             alter(&mut request);
             let request = Request::from_bytes(&request.to_bytes()).unwrap();
             let reply = speaker.on_request(credentials, &request);
-            outcome = caller.told(Reply::from_bytes(&reply.to_bytes()).unwrap());
+            outcome = caller.on_agent_reply(Reply::from_bytes(&reply.to_bytes()).unwrap());
             bytes.extend(caller.take_output());
         }
         agreed[0] = outcome.transpose().or(agreed[0].take());
@@ -104,7 +116,7 @@ fn refused(outcome: Result<Agreement, PeerError>) -> String {
 }
 
 #[test]
-fn a_server_knows_for_whom_alone_the_connection_speaks() {
+fn a_server_learns_the_one_user_for_whom_the_connection_speaks() {
     let cluster = Cluster::new();
     for nodes in [false, true] {
         let of = |member| nodes.then(|| pinned(cluster.knowing(member)));
@@ -118,7 +130,7 @@ fn a_server_knows_for_whom_alone_the_connection_speaks() {
         let name = |agreed: &Agreement| agreed.node.as_ref().map(|node| node.name.clone());
         assert_eq!(name(&server), nodes.then(|| "laptop".to_owned()));
         assert_eq!(name(&caller), nodes.then(|| "node3".to_owned()));
-        // What the process was given are the keys of this connection.
+        // The agent has given the process the keys of this connection.
         let ciphers = |agreed: Agreement| match agreed.protection {
             Some(Protection::Encrypted(ciphers)) => ciphers,
             other => panic!("{other:?}"),
@@ -136,7 +148,7 @@ fn a_server_knows_for_whom_alone_the_connection_speaks() {
 
 /// A process that holds the key speaks for all users, as before, to servers that take users.
 #[test]
-fn who_holds_the_key_speaks_for_all() {
+fn a_process_that_holds_the_key_speaks_for_all_users() {
     let cluster = Cluster::new();
     for nodes in [false, true] {
         let of = |member| nodes.then(|| pinned(cluster.knowing(member)));
@@ -156,9 +168,9 @@ fn who_holds_the_key_speaks_for_all() {
     }
 }
 
-/// A process changes what it shows to the agent: the handshake fails, or the agent does not begin it.
+/// If a process alters the hellos that it passes to the agent, the handshake fails, or the agent does not begin it.
 #[test]
-fn what_a_process_shows_to_the_agent_is_what_the_server_knows() {
+fn hellos_that_a_process_alters_for_the_agent_fail_the_handshake() {
     let cluster = Cluster::new();
     let older = |hello: &mut [u8; HELLO_BYTES], formats: Formats| {
         hello[8] = formats.lowest;
@@ -187,7 +199,7 @@ fn what_a_process_shows_to_the_agent_is_what_the_server_knows() {
                 }
             })
         };
-        // A format in which the server would take the connection for one that speaks for all.
+        // A format in which the server would take the connection for one that speaks for all users.
         for formats in [before, both] {
             let [caller, server] = attempt(&mut |open| older(&mut open.ours, formats));
             assert!(refused(caller).contains("agents need 8"));
@@ -196,17 +208,17 @@ fn what_a_process_shows_to_the_agent_is_what_the_server_knows() {
         let [caller, server] = attempt(&mut |open| older(&mut open.theirs, before));
         assert!(refused(caller).contains("agents need 8"));
         assert!(server.is_err());
-        // One that this agent does not know, where the user may have another place.
+        // A format newer than this agent's, in which the user's field may be in another place.
         let [caller, server] = attempt(&mut |open| {
             older(&mut open.ours, newer);
             older(&mut open.theirs, newer);
         });
         assert!(refused(caller).contains("upgrade the agent"));
         assert!(server.is_err());
-        // Nodes that are not shown.
+        // A hello that hides that nodes prove their identity.
         let [caller, server] = attempt(&mut |open| open.theirs[20] ^= 2);
         assert!(caller.is_err() && server.is_err());
-        // Another connection's number: both hellos are part of what the keys are made of.
+        // Another connection's number: the keys are derived from both hellos.
         for side in 0..2 {
             let [caller, server] = attempt(&mut |open| match side {
                 0 => open.ours[16] ^= 1,
@@ -269,13 +281,7 @@ fn requests_in_the_wrong_order_are_refused() {
     };
     let heard = Request::Heard(vec![0; 48]);
     wrong(&mut Speaker::new(user()), &heard);
-    let (mut caller, mut server) = (calling(false), called(None));
-    server
-        .input(&caller.take_output(), &mut |_| Ok(()))
-        .unwrap();
-    caller
-        .input(&server.take_output(), &mut |_| Ok(()))
-        .unwrap();
+    let (mut caller, _) = greeted();
     let open = caller.take_question().unwrap();
     let mut speaker = Speaker::new(user());
     assert!(matches!(speaker.on_request(&agent, &open), Reply::Say(_)));
@@ -299,38 +305,23 @@ fn replies_that_do_not_fit_are_refused() {
         })
     };
     let mut caller = calling(false);
-    assert!(caller.told(done()).is_err(), "it was not asked");
-    // While the server is waited for, the agent gives the call up.
-    let (mut caller, mut server) = (calling(false), called(None));
-    server
-        .input(&caller.take_output(), &mut |_| Ok(()))
-        .unwrap();
-    caller
-        .input(&server.take_output(), &mut |_| Ok(()))
-        .unwrap();
+    assert!(caller.on_agent_reply(done()).is_err(), "it was not asked");
+    // The agent gives up the call while the process waits for the server.
+    let (mut caller, _) = greeted();
     let open = caller.take_question().unwrap();
-    let said = Speaker::new(user()).on_request(&credentials(None), &open);
-    assert!(caller.told(said).unwrap().is_none());
-    let given_up = caller.told(Reply::Busy("others wait".to_owned()));
+    let reply = Speaker::new(user()).on_request(&credentials(None), &open);
+    assert!(caller.on_agent_reply(reply).unwrap().is_none());
+    let given_up = caller.on_agent_reply(Reply::Busy("others wait".to_owned()));
     assert!(matches!(given_up, Err(PeerError::Full(_))), "{given_up:?}");
-    let mut caller = calling(false);
-    let mut server = called(None);
-    server
-        .input(&caller.take_output(), &mut |_| Ok(()))
-        .unwrap();
-    caller
-        .input(&server.take_output(), &mut |_| Ok(()))
-        .unwrap();
-    assert!(caller.told(Reply::Refused("because".to_owned())).is_err());
-    // Keys of nothing: the server does not take what is made with them.
-    let (mut caller, mut server) = (calling(false), called(None));
-    server
-        .input(&caller.take_output(), &mut |_| Ok(()))
-        .unwrap();
-    caller
-        .input(&server.take_output(), &mut |_| Ok(()))
-        .unwrap();
-    assert!(caller.told(done()).unwrap().is_some());
+    let (mut caller, _) = greeted();
+    assert!(
+        caller
+            .on_agent_reply(Reply::Refused("because".to_owned()))
+            .is_err()
+    );
+    // Keys that no handshake has made: the server refuses records sealed with them.
+    let (mut caller, mut server) = greeted();
+    assert!(caller.on_agent_reply(done()).unwrap().is_some());
     assert!(
         server
             .input(&caller.take_output(), &mut |_| Ok(()))

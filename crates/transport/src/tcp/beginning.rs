@@ -376,7 +376,7 @@ impl Tcp {
         let socket = &link.socket;
         let owners = &mut self.owners;
         let outcome = match heard {
-            Heard::FromAgent(reply) => handshake.told(*reply),
+            Heard::FromAgent(reply) => handshake.on_agent_reply(*reply),
             Heard::FromPeer(bytes) => handshake.input(&bytes, &mut |holder| {
                 identity = Some(same_user(owners, socket, holder)?);
                 Ok(())

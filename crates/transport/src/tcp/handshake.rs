@@ -266,7 +266,7 @@ impl Handshake {
     }
 
     /// Takes what the agent replies. Returns an agreement when all is said.
-    pub fn told(&mut self, reply: Reply) -> Result<Option<Agreement>, PeerError> {
+    pub fn on_agent_reply(&mut self, reply: Reply) -> Result<Option<Agreement>, PeerError> {
         let State::Agent { is_asked } = self.state else {
             return Err(broken_agent("it replies to nothing"));
         };

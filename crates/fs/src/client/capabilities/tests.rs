@@ -1,4 +1,4 @@
-//! Calls to a peer that is metadata server and I/O server at once.
+//! Calls to a peer that is metadata server and I/O server in one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use super::*;
 use crate::config::{Configuration, Durability};
 use crate::error::failure;
 
-/// Nothing here lasts as long, except where something is wrong.
+/// Longer than any of these tests takes, unless there is a bug.
 const GENEROUS: Duration = Duration::from_secs(60);
 
 const CLOCK: Moment = Moment {
@@ -54,7 +54,7 @@ impl Peer {
         }
     }
 
-    /// A client of it, that has met it.
+    /// A client of it that has exchanged greetings with it.
     fn client(&self) -> Rpc {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let mut configuration =
@@ -111,14 +111,14 @@ fn serve(mut bmi: Bmi, until: &AtomicBool) {
             };
             let bytes = Reply { result }.to_bytes_with(&granted, FORMATS.highest);
             let memory = [Memory::from_vec(bytes)];
-            // A client that has ended needs none.
+            // A client that has ended needs no reply.
             let _ = bmi.post_send(message.from, &memory, request.reply_tag, context, 0);
             bmi.release(message.from);
         }
     }
 }
 
-/// Gives everybody the right to everything, and measures what it was shown the right to. The first punch is refused before it has begun, the second one in
+/// Gives every client all rights, and counts the rights that requests have proven. The first punch is refused before it begins, the second one in
 /// the middle.
 fn reply(request: &Request, punches: &mut u32) -> Result<(ReplyBody, Option<Capability>), Failure> {
     match request.operation {
@@ -128,7 +128,7 @@ fn reply(request: &Request, punches: &mut u32) -> Result<(ReplyBody, Option<Capa
         }
         Operation::StoredData { object } => match &request.capability {
             Some(shown) if shown.mac[..8] == object.0.to_le_bytes() => {
-                // With a capability that is worth nothing: a client takes none of an I/O server.
+                // A capability in an I/O server's reply, which a client must not keep.
                 let of_next = Capability {
                     object: ObjectId(object.0 + 1),
                     ..capability(object)
@@ -185,7 +185,7 @@ fn node(object: ObjectId) -> Node {
     }
 }
 
-/// One that is told from those of other objects by the code.
+/// A capability whose code identifies its object.
 fn capability(object: ObjectId) -> Capability {
     let mut mac = [0; MAC_BYTES];
     mac[..8].copy_from_slice(&object.0.to_le_bytes());

@@ -1,4 +1,4 @@
-//! The table against what is said of it, and against a model that keeps every handle in a list.
+//! The table against examples of its contract, and against a model that keeps every handle in a list.
 
 use causeway_wire::random::SplitMix64;
 
@@ -11,7 +11,7 @@ fn file(handle: u64, object: u64) -> OpenHandle {
     }
 }
 
-/// As the server does: the program is known, and the opening is under way until it is carried out.
+/// As the server does: the program has a connection, and the opening is in progress until it is carried out.
 fn register(
     opens: &Opens,
     session: u128,
@@ -40,7 +40,7 @@ fn an_opening_beside_a_removal_learns_of_it() {
     assert!(table.begin_removal(ObjectId(5), true));
     let late = |object| register(&table, 1, 1, object, Some(seen));
     assert!(matches!(late(5), Registered::Removing));
-    // Another object is there still, as the batch is not committed.
+    // The other object still exists, as the batch is not committed.
     assert!(matches!(late(6), Registered::Done));
     table.end_batch();
     assert!(matches!(
@@ -48,12 +48,12 @@ fn an_opening_beside_a_removal_learns_of_it() {
         Registered::Outdated
     ));
     opens(&table, 1, 2, 7);
-    // A batch that removes nothing makes nobody look again.
+    // After a batch that removes nothing, no opening has to look its file up again.
     let seen = table.epoch();
     assert!(!table.begin_removal(ObjectId(7), true));
     table.end_batch();
     assert_eq!(table.epoch(), seen);
-    // The batch's own openings come behind what it removes.
+    // The batch's own openings come after its removals.
     assert!(table.begin_removal(ObjectId(8), true));
     assert!(matches!(register(&table, 1, 3, 8, None), Registered::Done));
 }
@@ -75,7 +75,7 @@ fn what_lost_its_name_while_it_was_open_is_released_with_the_last_handle() {
     assert!(table.is_empty() && table.begin_removal(ObjectId(5), true));
 }
 
-/// A commit may come after the end of the program that has asked for it.
+/// A request may be committed after its program has ended.
 #[test]
 fn what_is_carried_out_after_the_end_of_a_program_opens_nothing() {
     let table = Opens::new(10);
@@ -89,12 +89,12 @@ fn what_is_carried_out_after_the_end_of_a_program_opens_nothing() {
     assert!(lock(&table.state).sessions.is_empty());
 }
 
-/// A program gives an opening up, and closes its handle, while that waits for its commit.
+/// A program gives up an opening, and closes its handle, while the opening waits for its commit.
 #[test]
 fn a_close_that_overtakes_its_opening_leaves_nothing() {
     let table = Opens::new(10);
     table.know(1);
-    // The request was repeated: one of the two settles before the other.
+    // The request was repeated: one of the two copies settles before the other.
     table.begin(1, 1);
     table.begin(1, 1);
     assert!(!table.is_empty());
@@ -104,7 +104,7 @@ fn a_close_that_overtakes_its_opening_leaves_nothing() {
     table.settle([(1, 1)]);
     assert!(table.is_empty() && table.begin_removal(ObjectId(5), true));
     table.end_batch();
-    // Another one, whose first copy fails, is open.
+    // Another opening, whose first copy fails, succeeds.
     table.begin(1, 2);
     table.begin(1, 2);
     table.settle([(1, 2)]);
@@ -119,16 +119,16 @@ fn a_close_that_overtakes_its_opening_leaves_nothing() {
 fn files_that_may_be_open_are_kept_until_programs_have_said() {
     let table = Opens::new(10);
     table.keep_all(true);
-    // Programs that have files open may not have said so yet.
+    // Programs that have files open may not have reported them yet.
     assert!(!table.is_empty());
     assert!(!table.begin_removal(ObjectId(5), true));
-    // On a full disk, only what is known to be open.
+    // On a full disk, only files are kept that were reported open.
     assert!(table.begin_removal(ObjectId(5), false));
     table.end_batch();
     opens(&table, 1, 1, 6);
     table.keep_all(false);
     table.close(1, &[1]);
-    // It may have lost its name before it was known to be open.
+    // The file may have lost its name before it was reported open.
     assert_eq!(table.take_released(9), [ObjectId(6)]);
 }
 
@@ -168,7 +168,7 @@ fn there_are_limits_and_errors_say_which() {
         matches!(&refused, Registered::Full(why) if why.errno == Errno::ENFILE),
         "{refused:?}"
     );
-    // Programs without files do not count.
+    // Programs without open files do not count.
     table.close(7, &[1]);
     opens(&table, 1 << 60, 1, 5);
 }

@@ -14,7 +14,7 @@ use crate::meta::opens::{Opens, Registered};
 use crate::meta::query::{Query, find_object};
 use crate::meta::store::Store;
 
-/// How often a file is looked for again that is opened while others are removed.
+/// How often an opening looks a file up again while other files are removed.
 const OPENING_TRIES: usize = 4;
 
 /// The store; empty only while a failed one cannot be opened again.
@@ -40,7 +40,7 @@ impl Reader {
         &self.opens
     }
 
-    /// The reply to a request that changes nothing; `None` if the request is the [`Service`](crate::meta::Service)'s.
+    /// The reply to a request that changes nothing; `None` if the [`Service`](crate::meta::Service) must carry out the request.
     pub fn answer(&self, request: &Request) -> Option<Reply> {
         let Some(opening) = &request.opening else {
             return self.read(request);
@@ -64,12 +64,12 @@ impl Reader {
                 Some(Registered::Removing) => break,
             }
         }
-        // It takes its place among the changes.
+        // The request must be carried out in order with the changes.
         None
     }
 
-    /// A program, which is known, has these files open, as it says; returns those that are gone. If some cannot be kept, the
-    /// rest is all the same, and the error is that of the first one.
+    /// Keeps the files that a program with a connection reports as open; returns those that do not exist any more. If some cannot be kept, the
+    /// others are nevertheless, and the error is that of the first one.
     pub(crate) fn keep(&self, session: u128, files: &[OpenHandle]) -> Outcome<Vec<ObjectId>> {
         let mut gone = Vec::new();
         let mut failed = None;
@@ -134,7 +134,7 @@ impl Reader {
             }
         };
         let result = match &request.operation {
-            // Most of a check is reading. Only repairs are changes, which the service carries out.
+            // A check mostly reads. Only repairs are changes, which the service carries out.
             Operation::Check { after, repair } => {
                 match check::inspect_batch(&*view, &request.caller, after.as_ref()) {
                     Ok(ReplyBody::Checked { findings, .. }) if *repair && !findings.is_empty() => {
@@ -153,7 +153,7 @@ impl Reader {
     }
 }
 
-/// Notes what a request has opened, if it has opened a file.
+/// Registers the file that a request has opened, if it has opened one.
 pub(super) fn register_opening(
     opens: &Opens,
     request: &Request,

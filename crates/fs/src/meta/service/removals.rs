@@ -23,8 +23,8 @@ pub struct Removal {
 }
 
 impl Service {
-    /// At most `limit` removed files behind `after` whose datafiles may still be there. Their removal is durable.
-    /// A damaged record is left out, and logged.
+    /// At most `limit` removed files behind `after` whose datafiles may still exist. Their removal is durable.
+    /// A damaged record is skipped, and logged.
     pub fn removals(
         &mut self,
         after: Option<ObjectId>,

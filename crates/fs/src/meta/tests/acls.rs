@@ -95,13 +95,13 @@ fn a_list_changes_the_mode_and_a_change_of_the_mode_the_list() {
     // User 0 is bound by none of that.
     bench.be(0, 0, &[]);
     bench.node(read(object));
-    // Without the list, the mode says it all.
+    // Without the list, only the mode counts.
     let node = bench.node(remove(object, AclKind::Access));
     assert_eq!((node.attributes.mode, node.acl), (0o604, None));
     bench.be(7, 7, &[]);
     bench.node(read(object));
     assert_eq!(get(&mut bench, object, AclKind::Access), None);
-    // One that the mode says as well is not kept.
+    // A list that only repeats the mode is not kept.
     bench.be(0, 0, &[]);
     let node = bench.node(set(object, AclKind::Access, &Acl::of_mode(0o751)));
     assert_eq!((node.attributes.mode, node.acl), (0o751, None));
@@ -140,7 +140,7 @@ fn new_entries_get_the_default_list_and_the_umask_does_not_count() {
     bench.node(read(deep.object));
     bench.be(8, 8, &[]);
     assert_eq!(bench.errno(lookup("/d/below/deep")), Errno::EACCES);
-    // A default list that a mode says as well gives that.
+    // A default list that only repeats a mode gives new entries that mode.
     bench.be(0, 0, &[]);
     bench.caller.umask = 0o077;
     bench.node(set(directory, AclKind::Default, &Acl::of_mode(0o705)));
@@ -208,7 +208,7 @@ fn lists_are_refused_where_they_mean_nothing() {
 fn a_list_that_cannot_be_read_permits_nothing() {
     let mut bench = Bench::new();
     let file = bench.node(create("/file")).object;
-    // The record says that there is one, and there is none.
+    // The record has the mark of a list, and there is none.
     let view = bench.store.snapshot().unwrap();
     let bytes = view.get(&object_key(file)).unwrap().unwrap();
     let mut record = ObjectRecord::from_bytes(&bytes).unwrap();

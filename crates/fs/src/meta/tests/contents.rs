@@ -346,7 +346,7 @@ fn removed_files_are_remembered_until_reclaimed() {
         (removals[0].object, &removals[0].servers),
         (file, &distribution.servers)
     );
-    // The seed may have arrived after the removal, and only its sender knows at which server.
+    // The seed may have arrived after the removal, at a server that only its sender can name.
     assert_eq!((removals[1].object, removals[1].servers.len()), (moving, 4));
     assert_eq!(bench.service.removals(None, 1).expect("lists").len(), 1);
     let status = |bench: &mut Bench| match bench.run(Operation::MetadataStatus) {

@@ -183,7 +183,7 @@ struct Known {
     open: std::collections::BTreeSet<String>,
 }
 
-/// Creates and removes files, in batches, and repeats what failed if `repeats` says so.
+/// Creates and removes files, in batches, and repeats failed operations if `repeats` is set.
 fn work(bench: &mut Bench, durability: Durability, repeats: bool) -> Known {
     let mut known = Known::default();
     let mut sequence = 0;

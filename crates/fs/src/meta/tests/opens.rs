@@ -162,7 +162,7 @@ fn a_replaced_file_stays_for_those_that_have_it_open() {
     assert_eq!(bench.content(old), Ok(b"old".to_vec()));
     bench.close(2, 7);
     assert_eq!(bench.content(old), Err(Errno::ESTALE));
-    // What nobody has open goes at once.
+    // A file that no program has open is removed at once.
     let new = bench.stat("/old").object;
     bench.done(unlink("/old"));
     assert_eq!(bench.content(new), Err(Errno::ESTALE));
@@ -251,7 +251,7 @@ fn files_that_cannot_be_kept_do_not_hinder_others() {
     assert!(bench.content(files[3].object).is_ok());
 }
 
-/// The record of an orphan lasts, so that a server that is started again knows what is left.
+/// The record of an orphan is durable, so that a restarted server finds the orphans.
 #[test]
 fn orphans_outlive_a_restart() {
     let mut bench = Bench::new();

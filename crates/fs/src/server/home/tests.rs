@@ -1,4 +1,4 @@
-//! Directories that may and may not be served from, and that a refusal changes nothing.
+//! Directories that are served from and directories that are refused; a refusal changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn formatted(entry: &ServerEntry, generation: u64) {
     draft.seal().unwrap();
 }
 
-/// All that lies in a directory, with modes and contents.
+/// Everything in a directory, with modes and contents.
 fn all(path: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(path).unwrap() {
@@ -46,7 +46,7 @@ fn all(path: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     found
 }
 
-/// The directory is refused with these words, and nothing in it changes.
+/// Checks that the directory is refused with these words, and that nothing in it changes.
 #[track_caller]
 fn refused(entry: &ServerEntry, words: &[&str]) {
     let before = all(&entry.directory);
@@ -176,7 +176,7 @@ fn a_formatting_that_was_interrupted_goes_on_as_the_same() {
     formatted(&io0, 10);
     let home = Home::open(&wanted(&io0)).unwrap();
     assert_eq!(home.identity().generation, Generation(9));
-    // A draft that was torn is the first thing that was written: it begins anew.
+    // The draft is the first file that formatting writes: when it is incomplete, formatting begins anew.
     let torn = entry(directory.path().join("torn"), "io0");
     std::fs::create_dir(&torn.directory).unwrap();
     std::fs::write(torn.directory.join(DRAFT), "causeway-ser").unwrap();

@@ -1,4 +1,4 @@
-//! The table of locks against a model that knows every byte of a few small files, and searches circles of waits by brute force.
+//! The table of locks against a model that has the state of every byte of a few small files, and searches circles of waits by brute force.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,11 +6,12 @@ use proptest::prelude::*;
 use super::*;
 
 const BYTES: usize = 10;
-const OWNERS: usize = 5;
-const FILES: usize = 2;
+pub(super) const OWNERS: usize = 5;
+pub(super) const FILES: usize = 2;
 
+/// A request, or the end of a wait or of a client. Requests for whole files leave `part` out of account.
 #[derive(Debug, Clone)]
-enum Event {
+pub(super) enum Event {
     Lock {
         owner: usize,
         file: usize,
@@ -27,7 +28,7 @@ fn any_part() -> impl Strategy<Value = (usize, usize)> {
     (0..BYTES, 0..BYTES).prop_map(|(one, other)| (one.min(other), one.max(other)))
 }
 
-fn any_event() -> impl Strategy<Value = Event> {
+pub(super) fn any_event() -> impl Strategy<Value = Event> {
     let lock = (0..OWNERS, 0..FILES, any::<bool>(), any_part(), 0..3u8);
     let lock = lock.prop_map(|(owner, file, exclusive, part, waits)| Event::Lock {
         owner,
@@ -45,7 +46,7 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 /// Two clients share the owners.
-fn owner(index: usize) -> Owner {
+pub(super) fn owner(index: usize) -> Owner {
     Owner {
         client: index as u128 % 2,
         number: index as u64 / 2,
@@ -78,7 +79,7 @@ struct Model {
 }
 
 impl Model {
-    /// Owners whose locks are in the way.
+    /// The owners of conflicting locks.
     fn in_the_way(&self, wait: &Wait) -> Vec<usize> {
         let (first, last) = wait.part;
         let blocks = |other: &usize| {
@@ -93,7 +94,7 @@ impl Model {
         self.held[wait.file][wait.owner][wait.part.0..=wait.part.1].fill(to);
     }
 
-    /// Whether the owner waits, over others, for itself.
+    /// Whether the owner waits for itself, through other owners.
     fn is_deadlock(&self, start: usize) -> bool {
         let mut reached = [false; OWNERS];
         for _ in 0..OWNERS {
@@ -115,7 +116,7 @@ impl Model {
             && range(one.part).overlaps(range(other.part))
     }
 
-    /// Takes over what the table has granted, all of which must be free.
+    /// Takes over what the table has granted; checks that no lock conflicts with it.
     fn granted(&mut self, locks: &mut Locks) -> Result<(), TestCaseError> {
         for (client, tag) in locks.take_granted() {
             let place = self.waits.iter().position(|wait| wait.tag == tag);
@@ -128,7 +129,7 @@ impl Model {
         Ok(())
     }
 
-    /// What the table has is what the model has, in as few parts as possible, and nobody waits in vain.
+    /// Checks that the table has the model's locks, in as few parts as possible, and that every wait has a reason.
     fn check(&self, locks: &Locks) -> Result<(), TestCaseError> {
         let mut count = 0;
         for file in 0..FILES {
@@ -243,7 +244,7 @@ proptest! {
             model.granted(&mut locks)?;
             model.check(&locks)?;
         }
-        // Once those that do not wait give everything back, the others get what they wait for, one after the other.
+        // Once the owners that do not wait release everything, the others get what they wait for, one after the other.
         while !model.waits.is_empty() {
             let before = model.waits.len();
             for index in 0..OWNERS {
@@ -274,7 +275,7 @@ fn lock(owner: u64, exclusive: bool, first: u64, last: u64) -> Lock {
     }
 }
 
-fn of(client: u128) -> Owner {
+pub(super) fn of(client: u128) -> Owner {
     Owner { client, number: 0 }
 }
 
@@ -288,12 +289,12 @@ fn an_exclusive_lock_is_not_kept_out_by_a_stream_of_shared_ones() {
         Outcome::Waits
     );
     assert_eq!(locks.lock(of(3), &shared, Some(1)), Outcome::Waits);
-    // What lies elsewhere waits for nobody.
+    // A lock of another range does not wait.
     assert_eq!(
         locks.lock(of(3), &lock(0, true, 10, 10), None),
         Outcome::Granted
     );
-    // One that has a part goes ahead, though somebody waits for it.
+    // An owner that has a part goes ahead, though another one waits for it.
     assert_eq!(
         locks.lock(of(1), &lock(0, false, 5, 9), None),
         Outcome::Granted
@@ -328,7 +329,7 @@ fn a_circle_through_the_queue_alone_is_no_deadlock() {
         locks.lock(of(1), &lock(0, false, 0, 9), Some(1)),
         Outcome::Granted
     );
-    // But for a lock that is not free it does.
+    // For a lock that conflicts with a held one, it would.
     assert_eq!(
         locks.lock(of(1), &lock(0, true, 0, 9), Some(2)),
         Outcome::Deadlock
@@ -343,7 +344,7 @@ fn those_that_a_long_chain_of_waits_lets_go_on_are_looked_at_a_part_at_a_time() 
     for owner in 0..=OWNERS {
         assert_eq!(locks.lock(of(owner), &byte(owner), None), Outcome::Granted);
     }
-    // Each waits for all that come behind it, and gives up its own exclusive lock once it has what it waits for.
+    // Each owner waits for all that come behind it, and releases its own exclusive lock once it has what it waits for.
     for owner in 0..OWNERS {
         let rest = lock(0, false, owner as u64, OWNERS as u64);
         assert_eq!(locks.lock(of(owner), &rest, Some(1)), Outcome::Waits);
@@ -352,7 +353,7 @@ fn those_that_a_long_chain_of_waits_lets_go_on_are_looked_at_a_part_at_a_time() 
     assert_eq!(locks.unlock(of(OWNERS), key, LockRange::ALL), Ok(()));
     let mut granted = locks.take_granted();
     assert!(locks.has_left() && granted.len() < OWNERS as usize / 10);
-    // Others do not come between.
+    // Other requests are not granted in between.
     assert!(matches!(
         locks.lock(of(OWNERS), &byte(1), None),
         Outcome::Taken(_)
@@ -383,7 +384,7 @@ fn locks_beyond_the_limits_are_refused_and_change_nothing() {
     }
     assert!(matches!(refused, Some(Outcome::Full(_))), "{refused:?}");
     assert_eq!(made, MAX_OF_FILE - 1);
-    // Neither by parting what there is.
+    // A release that would split a lock is refused as well; this makes room for a lock that can be split.
     assert_eq!(
         locks.unlock(of(1), key, LockRange { first: 0, last: 3 }),
         Ok(())
@@ -392,7 +393,7 @@ fn locks_beyond_the_limits_are_refused_and_change_nothing() {
         locks.lock(of(1), &lock(0, true, 0, 3), None),
         Outcome::Granted
     );
-    // The next one lay beside that.
+    // The lock of byte 4 was joined with this one.
     assert_eq!(locks.count, MAX_OF_FILE - 3);
     let apart = lock(0, true, 1 << 50, 1 << 50);
     assert_eq!(locks.lock(of(1), &apart, None), Outcome::Granted);

@@ -3,47 +3,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::tests::{Event, FILES, OWNERS, any_event, of, owner};
 use super::*;
-
-const OWNERS: usize = 5;
-const FILES: usize = 2;
-
-#[derive(Debug, Clone)]
-enum Event {
-    Lock {
-        owner: usize,
-        file: usize,
-        exclusive: bool,
-        waits: bool,
-    },
-    Unlock(usize, usize),
-    Interrupt(usize),
-    Forget(u128),
-}
-
-fn any_event() -> impl Strategy<Value = Event> {
-    let lock = (0..OWNERS, 0..FILES, any::<bool>(), 0..3u8);
-    let lock = lock.prop_map(|(owner, file, exclusive, waits)| Event::Lock {
-        owner,
-        file,
-        exclusive,
-        waits: waits > 0,
-    });
-    prop_oneof![
-        12 => lock,
-        4 => (0..OWNERS, 0..FILES).prop_map(|(owner, file)| Event::Unlock(owner, file)),
-        2 => (0..OWNERS).prop_map(Event::Interrupt),
-        1 => (0..2u128).prop_map(Event::Forget),
-    ]
-}
-
-/// Two clients share the owners.
-fn owner(index: usize) -> Owner {
-    Owner {
-        client: index as u128 % 2,
-        number: index as u64 / 2,
-    }
-}
 
 fn key(file: usize) -> Key {
     (ObjectId(file as u64), LockFamily::Whole)
@@ -65,7 +26,7 @@ struct Model {
 }
 
 impl Model {
-    /// Whether the lock of another owner is in the way.
+    /// Whether the lock of another owner conflicts.
     fn is_taken(&self, wait: &Wait) -> bool {
         let others = self.held[wait.file].iter().enumerate();
         let mut others = others.filter(|(other, _)| *other != wait.owner);
@@ -82,7 +43,7 @@ impl Model {
         other != wait.owner && held.is_some_and(|exclusive| exclusive || wait.exclusive)
     }
 
-    /// Owners that are part of a circle of locks, or wait for one that is.
+    /// Owners that are part of a circle of waits, or wait for one that is.
     fn stuck(&self) -> [bool; OWNERS] {
         let mut stuck: [bool; OWNERS] = std::array::from_fn(|index| self.waits(index));
         for _ in 0..OWNERS {
@@ -94,13 +55,13 @@ impl Model {
         stuck
     }
 
-    /// Whether one that waits gets what it waits for once those that do not wait are done.
+    /// Whether a waiting owner gets its lock once the owners that do not wait release theirs.
     fn goes_on(&self) -> bool {
         let stuck = self.stuck();
         self.waits.iter().any(|wait| !stuck[wait.owner])
     }
 
-    /// Takes over what the table has granted, all of which must be free.
+    /// Takes over what the table has granted; checks that no lock conflicts with it.
     fn granted(&mut self, locks: &mut Locks) -> Result<(), TestCaseError> {
         for (client, tag) in locks.take_granted() {
             let place = self.waits.iter().position(|wait| wait.tag == tag);
@@ -112,7 +73,7 @@ impl Model {
         Ok(())
     }
 
-    /// The table has what the model has, and nobody waits in vain.
+    /// Checks that the table has the model's locks, and that every wait has a reason.
     fn check(&self, locks: &Locks) -> Result<(), TestCaseError> {
         for (file, held) in self.held.iter().enumerate() {
             let known = locks.files.get(&key(file));
@@ -137,7 +98,7 @@ proptest! {
         let (mut locks, mut model, mut tag) = (Locks::default(), Model::default(), 0);
         for event in events {
             match event {
-                Event::Lock { owner: index, file, exclusive, waits } => {
+                Event::Lock { owner: index, file, exclusive, waits, part: _ } => {
                     if model.waits(index) {
                         continue;
                     }
@@ -146,7 +107,7 @@ proptest! {
                     let lock = whole(file, owner(index).number, exclusive);
                     let taken = model.is_taken(&wait);
                     if taken {
-                        // It had a shared one at most, which goes first.
+                        // The owner had a shared lock at most, which is released first.
                         model.held[file][index] = None;
                     }
                     match locks.lock(owner(index), &lock, waits.then_some(tag)) {
@@ -162,11 +123,11 @@ proptest! {
                         other => prop_assert!(false, "{other:?}"),
                     }
                 }
-                Event::Unlock(index, file) => {
+                Event::Unlock(index, file, _) => {
                     model.held[file][index] = None;
                     prop_assert_eq!(locks.unlock(owner(index), key(file), LockRange::ALL), Ok(()));
                 }
-                Event::Interrupt(index) => {
+                Event::Cancel(index) => {
                     let place = model.waits.iter().position(|wait| wait.owner == index);
                     if let Some(place) = place {
                         let wait = model.waits.remove(place);
@@ -189,7 +150,7 @@ proptest! {
             model.granted(&mut locks)?;
             model.check(&locks)?;
         }
-        // Those that do not wait give everything back. Who then still waits does so in a circle, until a signal comes.
+        // The owners that do not wait release everything. Owners that then still wait do so in a circle, until a signal interrupts one.
         while !model.waits.is_empty() {
             let (before, goes_on) = (model.waits.len(), model.goes_on());
             for index in (0..OWNERS).filter(|index| !model.waits(*index)).collect::<Vec<_>>() {
@@ -226,17 +187,16 @@ fn whole(file: usize, owner: u64, exclusive: bool) -> Lock {
 fn of_two_that_share_a_file_and_both_want_it_alone_one_gets_it_and_then_the_other() {
     let mut locks = Locks::default();
     let (shared, alone) = (whole(1, 0, false), whole(1, 0, true));
-    let of = |client| Owner { client, number: 0 };
     for client in [1, 2] {
         assert_eq!(locks.lock(of(client), &shared, None), Outcome::Granted);
     }
     assert_eq!(locks.lock(of(1), &alone, Some(1)), Outcome::Waits);
     assert_eq!(locks.lock(of(2), &alone, Some(1)), Outcome::Granted);
-    // Back to a shared one in one step, also where others wait.
+    // An owner gets from an exclusive lock to a shared one in one step, also while others wait.
     assert_eq!(locks.lock(of(2), &shared, None), Outcome::Granted);
     assert_eq!(locks.unlock(of(2), key(1), LockRange::ALL), Ok(()));
     assert_eq!(locks.take_granted(), [(1, 1)]);
-    // One that does not get it has lost what it had, too.
+    // An owner that does not get the exclusive lock has lost its shared one, too.
     assert_eq!(locks.lock(of(1), &shared, None), Outcome::Granted);
     assert_eq!(locks.lock(of(2), &shared, None), Outcome::Granted);
     assert!(matches!(locks.lock(of(2), &alone, None), Outcome::Taken(_)));
@@ -246,7 +206,6 @@ fn of_two_that_share_a_file_and_both_want_it_alone_one_gets_it_and_then_the_othe
 #[test]
 fn a_circle_of_whole_files_lasts_until_one_gives_up() {
     let mut locks = Locks::default();
-    let of = |client| Owner { client, number: 0 };
     for client in [1, 2] {
         let own = whole(client as usize, 0, true);
         assert_eq!(locks.lock(of(client), &own, None), Outcome::Granted);
@@ -276,7 +235,7 @@ fn shared_locks_of_a_whole_file_are_given_also_while_an_exclusive_one_is_waited_
         locks.lock(of(2), &whole(1, 2, true), Some(7)),
         Outcome::Waits
     );
-    // The child of a program that waits for it.
+    // The child of a program that waits for its child.
     assert_eq!(
         locks.lock(of(3), &whole(1, 3, false), Some(8)),
         Outcome::Granted
@@ -296,14 +255,13 @@ fn shared_locks_of_a_whole_file_are_given_also_while_an_exclusive_one_is_waited_
 fn clients_of_earlier_formats_keep_what_they_share_and_are_told_of_deadlocks() {
     let mut locks = Locks::default();
     let (shared, alone) = (whole(1, 0, false), whole(1, 0, true));
-    let of = |client| Owner { client, number: 0 };
     for client in [1, 2] {
         let granted = locks.lock_by_earlier_rules(of(client), &shared, None);
         assert_eq!(granted, Outcome::Granted);
     }
     let taken = locks.lock_by_earlier_rules(of(1), &alone, None);
     assert!(matches!(taken, Outcome::Taken(_)));
-    // It still shares the file.
+    // The client still shares the file.
     assert!(matches!(locks.lock(of(3), &alone, None), Outcome::Taken(_)));
     let waits = locks.lock_by_earlier_rules(of(1), &alone, Some(1));
     assert_eq!(waits, Outcome::Waits);

@@ -7,7 +7,7 @@ use super::*;
 
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// What may happen, with numbers of files and clients.
+/// An event, with numbers of files and clients.
 #[derive(Debug, Clone)]
 enum Event {
     Wait(u64, u128),
@@ -43,8 +43,8 @@ struct Model {
 }
 
 proptest! {
-    /// Turns come in the order in which they were asked for, one at a time in each file, with ascending numbers, and none of
-    /// those that wait is forgotten.
+    /// Turns are given in the order of the requests, one at a time in each file, with ascending numbers, and no waiting
+    /// client is forgotten.
     #[test]
     fn turns_are_those_of_a_model(events in vec(any_event(), 1..80)) {
         let mut now = Instant::now();
@@ -56,7 +56,7 @@ proptest! {
             match event {
                 Event::Wait(file, client) => {
                     let given_up = turns.wait(ObjectId(file), (client, client), number, now);
-                    // A client has one turn at a time, the one that it was given last.
+                    // A client has one turn at a time: the latest that it was given.
                     let expected = latest.get(&client).copied().filter(|&(turn, file)| {
                         let held = model.get(&file).and_then(|model| model.held);
                         held.is_some_and(|(held, _, _, is_ending)| held == turn && !is_ending)
@@ -272,7 +272,7 @@ fn a_turn_that_its_client_has_ended_is_known_until_it_ends_another_one() {
 fn there_is_an_end_to_what_is_remembered() {
     let now = Instant::now();
     let mut turns: Turns<u128, u64> = Turns::new(0, LONGEST);
-    // Clients that take a turn each, and never end it.
+    // Each client takes a turn, and never ends it.
     let begin = |turns: &mut Turns<u128, u64>, number: u64, now| {
         let client = u128::from(number);
         let waits = turns.wait(ObjectId(number), (client, client), number, now);
@@ -283,7 +283,7 @@ fn there_is_an_end_to_what_is_remembered() {
         assert!(begin(&mut turns, number, now));
     }
     assert!(!begin(&mut turns, 1 << 40, now));
-    // Once their time is over they are forgotten.
+    // They are forgotten once their time is over.
     assert!(begin(&mut turns, 1 << 40, now + LONGEST));
     assert_eq!((turns.files.len(), turns.held.len()), (1, 1));
     for number in 0..MAX_WAITING as u64 {
@@ -305,7 +305,7 @@ fn there_is_an_end_to_what_is_remembered() {
     assert_eq!(turns.waiting, 1);
 }
 
-/// A client that cannot wait keeps the turn that it has: nobody would give that to the next one.
+/// A client that cannot wait keeps the turn that it has: the next client would not get that.
 #[test]
 fn a_client_that_is_turned_away_keeps_its_turn() {
     let now = Instant::now();
