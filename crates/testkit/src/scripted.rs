@@ -396,6 +396,8 @@ fn honest_result(operation: &Operation) -> Result<ReplyBody, Failure> {
         | Operation::Unlock { .. }
         | Operation::CancelLock { .. }
         | Operation::CloseFiles { .. }
+        | Operation::HoldLeases { .. }
+        | Operation::EndLeases { .. }
         | Operation::Seed { .. }
         | Operation::TruncateData { .. }
         | Operation::ReserveData { .. }

@@ -15,6 +15,7 @@ use causeway_wire::fs::{
 use super::samples::{kind_of, samples, xattr_names};
 use super::*;
 
+mod holder;
 mod single;
 
 /// What a client does that sends the operation, and what the server replies to others for that.
@@ -45,6 +46,8 @@ enum Heard {
 /// Who sends an operation.
 enum Sender {
     Client(Asked),
+    /// The thread of a program that waits for recalls of its leases.
+    Holder,
     /// Servers alone do, to each other: clients have no call for it.
     Servers,
 }
@@ -230,6 +233,8 @@ operations! {
     });
     CloseFiles: unheard(Heard::Untold, hold, |_| None);
     KeepFiles: unheard(Heard::Untold, hold, |_| None);
+    HoldLeases: Sender::Holder;
+    EndLeases: Sender::Holder;
     ListStriped: asks(
         |client| client.check_striped(ObjectId(1)).map(drop),
         &[
@@ -513,6 +518,8 @@ struct Stand {
     lie: Arc<Mutex<Change>>,
     /// Replies to the operation.
     replies: Arc<AtomicUsize>,
+    /// Requests to hold leases.
+    holders: Arc<AtomicUsize>,
 }
 
 impl Stand {
@@ -522,7 +529,12 @@ impl Stand {
         let lie = Arc::new(Mutex::new(truth));
         let replies = Arc::new(AtomicUsize::new(0));
         let (told, seen) = (Arc::clone(&lie), Arc::clone(&replies));
+        let holders = Arc::new(AtomicUsize::new(0));
+        let held = Arc::clone(&holders);
         let script = move |operation: &Operation, honest: &ReplyBody| {
+            if matches!(operation, Operation::HoldLeases { .. }) {
+                held.fetch_add(1, Ordering::SeqCst);
+            }
             if name_of(operation) != name {
                 let is_over = seen.load(Ordering::SeqCst) > 0;
                 let other = beside(operation).filter(|_| !is_over);
@@ -537,14 +549,19 @@ impl Stand {
             server,
             lie,
             replies,
+            holders,
         }
     }
 
-    /// A client whose calls that get no reply end after this.
-    fn client(&self, timeout: Duration) -> Client {
+    /// Of clients whose calls that get no reply end after this.
+    fn configuration(&self, timeout: Duration) -> Configuration {
         let mut configuration = Configuration::load(self.server.config()).unwrap();
         configuration.timeout = timeout;
-        Client::connect(&configuration, ClientOptions::default()).unwrap()
+        configuration
+    }
+
+    fn client(&self, timeout: Duration) -> Client {
+        Client::connect(&self.configuration(timeout), ClientOptions::default()).unwrap()
     }
 
     fn tell(&self, lie: Change) {
@@ -552,13 +569,9 @@ impl Stand {
         self.replies.store(0, Ordering::SeqCst);
     }
 
-    /// Waits until the operation has come; for as long as the limit only if the test fails.
+    /// Waits until the operation has come.
     fn wait_until_seen(&self, what: &str) {
-        let limit = std::time::Instant::now() + PATIENT;
-        while !self.is_seen() {
-            assert!(std::time::Instant::now() < limit, "{what}: it was not sent");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until(what, || self.is_seen());
     }
 
     /// The outcome of the call, once the server has replied to the operation, which the client or one of its threads may send behind the call.
@@ -603,6 +616,15 @@ const BRIEF: Duration = Duration::from_millis(100);
 
 /// Places in a reply that are overwritten, one after the other.
 const PLACES: usize = 8;
+
+/// Waits for a request; for as long as the limit only if the test fails.
+fn wait_until(what: &str, is_seen: impl Fn() -> bool) {
+    let limit = std::time::Instant::now() + PATIENT;
+    while !is_seen() {
+        assert!(std::time::Instant::now() < limit, "{what}: it was not sent");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
 
 /// A lie with a name.
 fn lie(
@@ -757,6 +779,7 @@ fn no_reply_to_any_operation_misleads_a_client_that_can_know_better() {
                 while let Some((name, sender)) = next() {
                     match sender {
                         Sender::Client(asked) => check(name, &asked),
+                        Sender::Holder => holder::check(name),
                         Sender::Servers => {}
                     }
                 }

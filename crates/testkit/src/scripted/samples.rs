@@ -1,6 +1,6 @@
 //! Replies of every kind there is.
 
-use causeway_wire::fs::XattrName;
+use causeway_wire::fs::{Leased, XattrName};
 
 use super::*;
 
@@ -37,6 +37,8 @@ replies! {
     Turn: ReplyBody::Turn { turn: 1, node: Box::new(node(FILE).expect("a file")) };
     Pointer: ReplyBody::Pointer(5);
     LockWaits: ReplyBody::LockWaits;
+    NoEntry: ReplyBody::NoEntry;
+    Recall: ReplyBody::Recall { number: 1, leases: vec![Leased::Attributes(FILE)] };
     LockHolder: ReplyBody::LockHolder { holder: None };
     Scrubbed: ReplyBody::Scrubbed { next: None, bytes: 1, datafiles: 1, faults: Vec::new() };
     Checked: ReplyBody::Checked { next: None, records: 1, findings: Vec::new(), mended: 0 };

@@ -1,0 +1,47 @@
+//! Servers that lie to the thread of a program that waits for recalls of its leases.
+
+use causeway_fs::client::Leases;
+use causeway_wire::fs::Leased;
+
+use super::*;
+
+const HOLDER: Asked = Asked {
+    ask: |_| Ok(()),
+    beside: |_| None,
+    heard: Heard::Untold,
+    fits: &[],
+    lies: &[],
+};
+
+/// Whatever a server replies to the thread, a program's leases end when it ends them, and the next program gets leases.
+pub(super) fn check(name: &'static str) {
+    let stand = Stand::new(name, HOLDER.beside);
+    hold(&stand, name, name);
+    stand.wait_until_seen(name);
+    let honest = ReplyBody::Done;
+    let silence = lie("no reply", |_| Response::Silence);
+    let lies = misfits(&HOLDER, &honest)
+        .into_iter()
+        .chain(disturbances(name, &honest))
+        .chain([silence]);
+    for (what, lie) in lies {
+        let what = format!("{name}: {what}");
+        stand.tell(lie);
+        hold(&stand, name, &what);
+        stand.tell(Box::new(|_| Response::Honest));
+        hold(&stand, name, &format!("{what}, and the truth"));
+    }
+}
+
+/// A program that holds leases for a moment.
+fn hold(stand: &Stand, name: &str, what: &str) {
+    let before = stand.holders.load(Ordering::SeqCst);
+    let configuration = stand.configuration(BRIEF);
+    let leases = Leases::start(&configuration, &ClientOptions::default(), |_: &[Leased]| {});
+    let leases = leases.unwrap_or_else(|error| panic!("{what}: {error:?}"));
+    wait_until(what, || stand.holders.load(Ordering::SeqCst) > before);
+    leases.end();
+    if name == "HoldLeases" {
+        stand.wait_until_seen(what);
+    }
+}
