@@ -25,7 +25,7 @@
 //!
 //! An initiator without the key may have an agent of its node make the Noise messages ([`Agency`], `causeway_wire::agent`): the agent shows the
 //! node, says for which user the connection speaks, and gives this side the connection's keys. Then the handshake has questions for the agent, too
-//! ([`Handshake::take_question`], [`Handshake::told`]).
+//! ([`Handshake::take_question`], [`Handshake::on_agent_reply`]).
 
 use std::sync::Arc;
 
