@@ -13,8 +13,14 @@ const HOLDER: Asked = Asked {
     lies: &[],
 };
 
-/// Whatever a server replies to the thread, a program's leases end when it ends them, and the next program gets leases.
-pub(super) fn check(name: &'static str) {
+#[test]
+fn no_reply_to_a_holder_keeps_leases_from_ending_or_the_next_program_from_having_some() {
+    for name in ["HoldLeases", "EndLeases"] {
+        check(name);
+    }
+}
+
+fn check(name: &'static str) {
     let stand = Stand::new(name, HOLDER.beside);
     hold(&stand, name, name);
     stand.wait_until_seen(name);
