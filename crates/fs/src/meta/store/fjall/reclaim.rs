@@ -173,3 +173,45 @@ impl Engine {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::super::super::{Batch, Persist, Store};
+    use super::super::Fjall;
+    use super::REMOVED_RECORD_BYTES;
+
+    /// Fewer than the upkeep merges tables for.
+    const RECORDS: u32 = 200;
+
+    #[test]
+    fn removals_that_are_being_written_into_tables_are_garbage_all_the_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Fjall::open(directory.path()).unwrap();
+        let engine = &store.engine;
+        let commit = |value: Option<&[u8]>| {
+            let pair = |key: u32| (key.to_be_bytes().to_vec(), value.map(<[u8]>::to_vec));
+            let batch: Batch = (0..RECORDS).map(pair).collect();
+            store.commit(&batch, Persist::Process).unwrap();
+        };
+        commit(Some(b"value"));
+        engine.flush().unwrap();
+        commit(None);
+        let expected = u64::from(RECORDS) * REMOVED_RECORD_BYTES;
+        let is_flushed = AtomicBool::new(false);
+        let least = std::thread::scope(|scope| {
+            let watch = scope.spawn(|| {
+                let mut least = engine.garbage_bytes();
+                while !is_flushed.load(Ordering::Acquire) {
+                    least = least.min(engine.garbage_bytes());
+                }
+                least.min(engine.garbage_bytes())
+            });
+            engine.flush().unwrap();
+            is_flushed.store(true, Ordering::Release);
+            watch.join().unwrap()
+        });
+        assert!(least >= expected, "{least} of {expected} bytes");
+    }
+}
