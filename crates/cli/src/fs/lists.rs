@@ -6,52 +6,14 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use causeway_fs::Error;
-use causeway_fs::client::Client;
-use causeway_wire::fs::{ACCESS_ACL, Acl, AclKind, Errno, MAX_ACL_BYTES, Node};
+use causeway_wire::fs::{ACCESS_ACL, Acl, MAX_ACL_BYTES};
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 
 use crate::fs::engine::Lost;
-use crate::fs::store::Original;
 
 /// The mode of an object without its list that gives nobody more than both together do.
 pub(crate) fn mode_without(mode: u16, acl: Option<&Acl>) -> u16 {
     acl.map_or(mode, |acl| acl.mode_without(mode))
-}
-
-/// What has become of a copy's list.
-pub(crate) struct Listed {
-    /// The mode that the copy gets.
-    pub(crate) mode: u16,
-    /// Whether the list was set, and the mode with it.
-    pub(crate) is_changed: bool,
-}
-
-/// Gives a copy in the file system the list of its original, or none if the original has none.
-pub(crate) fn set_list(
-    client: &mut Client,
-    copy: &Node,
-    original: &Original<'_>,
-) -> Result<Listed, Error> {
-    if let Some(acl) = &original.acl {
-        let acl = acl.as_ref().clone().with_mode(original.mode);
-        match client.set_acl(copy.object, AclKind::Access, Some(&acl)) {
-            // Servers of an earlier build have no lists.
-            Err(error) if error.errno == Errno::EOPNOTSUPP => Lost::add(&original.lost.lists),
-            set => {
-                return set.map(|()| Listed {
-                    mode: original.mode,
-                    is_changed: true,
-                });
-            }
-        }
-    }
-    let mode = original.mode_without_list();
-    let is_changed = copy.acl.is_some() && !original.inherits;
-    if is_changed {
-        client.set_acl(copy.object, AclKind::Access, Some(&Acl::of_mode(mode)))?;
-    }
-    Ok(Listed { mode, is_changed })
 }
 
 /// The list of an open file or directory of this machine, if it has one beside its mode.

@@ -8,12 +8,13 @@ use causeway_command::remote::{exists_already, reading};
 use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions, File};
 use causeway_wire::fs::{
-    Acl, Attributes, Body, DistributionHint, Kind, MAX_STUFFED_BYTES, Node, ObjectId, SetAttributes,
+    Acl, AclKind, Attributes, Body, DistributionHint, Errno, Kind, MAX_STUFFED_BYTES, Node,
+    ObjectId, SetAttributes,
 };
 use clap::Args;
 
 use crate::fs::engine::Lost;
-use crate::fs::lists::{mode_without, set_list};
+use crate::fs::lists::mode_without;
 use crate::fs::local::safe_mode;
 use crate::fs::partial::Partial;
 use crate::fs::tree::RemoteName;
@@ -373,4 +374,35 @@ pub(crate) fn store_hard_link(client: &mut Client, object: ObjectId, to: &Remote
         partial.discard(client);
     }
     finished
+}
+
+/// What has become of a copy's list.
+struct Listed {
+    /// The mode that the copy gets.
+    mode: u16,
+    /// Whether the list was set, and the mode with it.
+    is_changed: bool,
+}
+
+/// Gives a copy in the file system the list of its original, or none if the original has none.
+fn set_list(client: &mut Client, copy: &Node, original: &Original<'_>) -> Result<Listed, Error> {
+    if let Some(acl) = &original.acl {
+        let acl = acl.as_ref().clone().with_mode(original.mode);
+        match client.set_acl(copy.object, AclKind::Access, Some(&acl)) {
+            // Servers of an earlier build have no lists.
+            Err(error) if error.errno == Errno::EOPNOTSUPP => Lost::add(&original.lost.lists),
+            set => {
+                return set.map(|()| Listed {
+                    mode: original.mode,
+                    is_changed: true,
+                });
+            }
+        }
+    }
+    let mode = original.mode_without_list();
+    let is_changed = copy.acl.is_some() && !original.inherits;
+    if is_changed {
+        client.set_acl(copy.object, AclKind::Access, Some(&Acl::of_mode(mode)))?;
+    }
+    Ok(Listed { mode, is_changed })
 }
