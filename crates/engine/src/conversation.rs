@@ -106,6 +106,8 @@ pub(crate) struct Conversation {
     pub(crate) phase: Phase,
     /// The present connection was up once: its end is not a failed attempt.
     pub(crate) was_up: bool,
+    /// The number of the last connection that came up, of all of the instance. A method may give its connections with one address the same handle.
+    pub(crate) connection: u64,
     /// The state of the greeting, and which instance the peer claims to be.
     pub(crate) greeting: Greeting,
     limits: LinkLimits,
@@ -210,6 +212,7 @@ impl Conversation {
             refs: 0,
             phase: Phase::Closed,
             was_up: false,
+            connection: 0,
             greeting: Greeting::default(),
             limits: LinkLimits::default(),
             eager_limit: None,

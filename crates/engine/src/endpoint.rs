@@ -230,9 +230,10 @@ impl<M: Matcher> Endpoint<M> {
     /// process. An operation that is posted now, before anything is tested or waited for, uses this connection or fails.
     pub fn connection(&self, addr: Addr) -> Option<ConnectionId> {
         let peer = self.find(addr)?;
-        let is_up = matches!(self.conversations.peers[peer].phase, Phase::Up);
-        let (method, handle) = self.connections.link(peer).filter(|_| is_up)?;
-        Some(ConnectionId(method, handle))
+        let conversation = &self.conversations.peers[peer];
+        let is_up =
+            matches!(conversation.phase, Phase::Up) && self.connections.link(peer).is_some();
+        is_up.then_some(ConnectionId(conversation.connection))
     }
 
     /// The scheme of the method by which a peer is connected.

@@ -86,6 +86,8 @@ pub(crate) struct Shared<M> {
     pub(crate) direct: Direct,
     /// Peers that have more to send, after other peers and after packets that arrive.
     pub(crate) postponed: Vec<u32>,
+    /// How many connections have come up.
+    pub(crate) connections: u64,
     /// How many operations have become done; a change shows that one has.
     pub(crate) completions: u64,
     /// How many messages came before their receives, likewise.
@@ -238,6 +240,7 @@ impl<M: Matcher> Shared<M> {
             takes: Takes::Some,
             direct: Direct::default(),
             postponed: Vec::new(),
+            connections: 0,
             completions: 0,
             arrivals: 0,
             losses: 0,

@@ -23,7 +23,7 @@ pub struct Addr(pub(crate) u64);
 /// A connection with a peer. It differs from every other connection, also from later ones with the
 /// same peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ConnectionId(pub(crate) usize, pub(crate) causeway_transport::Peer);
+pub struct ConnectionId(pub(crate) u64);
 
 /// A completion queue: operations posted to it are tested separately from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -274,7 +274,7 @@ fn nodes_with_their_roles_use_the_file_system_and_others_do_not() {
         for part in ["node a", "roles io0", "--role client"] {
             assert!(said.contains(part), "{said}");
         }
-        // Whoever has the cluster's key alone.
+        // A process that has the cluster's key alone.
         let text = cluster.text("causeway.toml");
         let from = text.find("# Each node proves").unwrap();
         let to = text.find("[[server]]").unwrap();

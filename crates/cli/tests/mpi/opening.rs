@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use causeway_engine::Memory;
 use causeway_mpi::abi;
-use causeway_mpi::buffer::OwnedBuffer;
+use causeway_mpi::buffer::{Buffer, OwnedBuffer};
 use causeway_mpi::caller::Caller;
 use causeway_mpi::collective::Blocks;
 use causeway_mpi::error::Result;
@@ -26,6 +26,9 @@ pub(crate) const DONE: &str = "all files are as expected";
 
 /// Lengths of descriptions: 464 bytes go with the numbers of the first process, more by themselves.
 const LENGTHS: [usize; 7] = [0, 1, 463, 464, 465, 5000, 300_000];
+
+/// Lengths of broadcasts that are short and long ones for the choice of how they are sent.
+const LONG: [usize; 3] = [(256 << 10) - 1, 256 << 10, 600_000];
 
 /// A rank of a test's own program.
 pub(crate) struct Rank(pub(crate) Process);
@@ -67,6 +70,26 @@ impl Rank {
             panic!("no whole numbers");
         };
         words.iter().map(|word| i64::from_ne_bytes(*word)).collect()
+    }
+
+    /// A broadcast of the program from one of its processes to all: its bytes depend on that process.
+    pub(crate) fn broadcast(&mut self, root: u32, len: usize) {
+        let world = self.0.communicator(abi::COMM_WORLD).expect("it is there");
+        let expected = Vec::from_iter((0..len).map(|at| byte(at + root as usize)));
+        let memory = match world.rank() == root {
+            true => Memory::from_vec(expected.clone()),
+            false => Memory::try_zeroed(len).expect("memory"),
+        };
+        let bytes = OwnedBuffer::bytes(memory.clone());
+        let buffer = Buffer {
+            memory: &bytes.memory,
+            count: bytes.count,
+            datatype: &bytes.datatype,
+        };
+        let steps = self.0.broadcast(buffer, root as i32, abi::COMM_WORLD);
+        let active = self.0.begin(steps.expect("steps")).expect("it begins");
+        self.wait(active).expect("all take part");
+        assert!(memory.to_vec() == expected, "{len} bytes from {root}");
     }
 }
 
@@ -215,6 +238,10 @@ fn program() -> Result<()> {
     };
     // One of the processes speaks the first format alone.
     let knows_no_files = std::env::var(PROGRAM).is_ok_and(|formats| formats == "1-1");
+    // The root sends long ones to each process, unless one of them speaks an earlier format.
+    for (root, len) in (0..size).flat_map(|root| LONG.map(|len| (root, len))) {
+        rank_of_it.broadcast(root, len);
+    }
     let mut calls = 0;
     let mut check = |it: &mut Rank| {
         calls += 1;
@@ -320,6 +347,7 @@ fn files_are_opened_together_with_processes_of_format_2() {
         run(processes, "1-2");
     }
     run(3, "2-3");
+    run(3, "1-4");
 }
 
 #[test]

@@ -230,6 +230,8 @@ impl Conversation {
     fn come_up<M: Matcher>(&mut self, shared: &mut Shared<M>, credit: u32) {
         self.phase = Phase::Up;
         self.was_up = true;
+        shared.connections += 1;
+        self.connection = shared.connections;
         // Most peers are idle after their greeting.
         self.control.shrink_to_fit();
         if !self.credit(shared, credit) {

@@ -112,7 +112,7 @@ impl Loop {
 
     /// Takes turns away that others have waited for too long, and has those ask again that have waited for as long as one request may.
     pub(super) fn take_overdue_turns(&mut self) {
-        self.send_tired_away();
+        self.have_clients_ask_again();
         if self
             .appends
             .turns
@@ -141,16 +141,20 @@ impl Loop {
         turns
             .next_due()
             .into_iter()
-            .chain(turns.next_tired(asks_again))
+            .chain(turns.next_to_ask_again(asks_again))
             .min()
     }
 
-    fn send_tired_away(&mut self) {
-        let due = self.appends.turns.next_tired(asks_again);
+    fn have_clients_ask_again(&mut self) {
+        let due = self.appends.turns.next_to_ask_again(asks_again);
         if due.is_none_or(|due| due > self.round_at) {
             return;
         }
-        for Waiting { to, .. } in self.appends.turns.take_tired(self.round_at, asks_again) {
+        for Waiting { to, .. } in self
+            .appends
+            .turns
+            .take_to_ask_again(self.round_at, asks_again)
+        {
             let result = Err(failure(
                 Errno::EAGAIN,
                 "others still have their turns before this client",

@@ -53,7 +53,7 @@ pub(super) struct Home {
     path: PathBuf,
     identity: DirectoryIdentity,
     enrolled: Option<Enrollment>,
-    _lock: File,
+    _lock: Lock,
 }
 
 /// A directory that is being formatted. It becomes a server's with [`Draft::seal`].
@@ -511,7 +511,18 @@ fn restrict_files(path: &Path, changed: Changed) -> Result<(), String> {
     Ok(())
 }
 
-fn lock(path: &Path) -> Result<File, String> {
+/// The lock on a directory, which ends when it is dropped.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file alone would not end it while a process that another thread has just started still has its copy.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+fn lock(path: &Path) -> Result<Lock, String> {
     let name = path.join(LOCK);
     let refused = |error: io::Error| format!("{} cannot be locked: {error}", name.display());
     let mut file = open_or_create(&name).map_err(refused)?;
@@ -540,7 +551,7 @@ fn lock(path: &Path) -> Result<File, String> {
         .and_then(|()| file.rewind())
         .and_then(|()| writeln!(file, "{}", std::process::id()))
         .map_err(refused)?;
-    Ok(file)
+    Ok(Lock(file))
 }
 
 /// Whether a process has ended. Waits for the end of one that was killed: its locks last until its last thread has ended.

@@ -260,7 +260,7 @@ impl<A: Copy, R> Turns<A, R> {
     }
 
     /// When the next client has waited for as long as one request may, of those that `may` ask again.
-    pub(super) fn next_tired(&self, may: impl Fn(&R) -> bool) -> Option<Instant> {
+    pub(super) fn next_to_ask_again(&self, may: impl Fn(&R) -> bool) -> Option<Instant> {
         let waiting = self.files.values().flat_map(|file| &file.waiting);
         let waiting = waiting.filter(|waiter| waiter.reply.as_ref().is_some_and(&may));
         waiting.map(|waiter| waiter.since + self.patience()).min()
@@ -271,22 +271,22 @@ impl<A: Copy, R> Turns<A, R> {
     }
 
     /// Sends those clients away; each keeps its place for a time.
-    pub(super) fn take_tired(&mut self, now: Instant, may: impl Fn(&R) -> bool) -> Vec<R> {
+    pub(super) fn take_to_ask_again(&mut self, now: Instant, may: impl Fn(&R) -> bool) -> Vec<R> {
         let (longest, patience) = (self.longest, self.patience());
-        let (mut tired, mut forgotten) = (Vec::new(), 0);
+        let (mut sent_away, mut forgotten) = (Vec::new(), 0);
         self.files.retain(|_, file| {
             forgotten += file.forget_places(longest, now);
             for waiter in &mut file.waiting {
                 let is_due = waiter.since + patience <= now;
                 if let Some(reply) = waiter.reply.take_if(|reply| is_due && may(reply)) {
                     waiter.since = now;
-                    tired.push(reply);
+                    sent_away.push(reply);
                 }
             }
             file.turn != 0 || !file.waiting.is_empty()
         });
         self.waiting -= forgotten;
-        tired
+        sent_away
     }
 
     /// The present turn, if others wait for it, and the connection of the client that has it.

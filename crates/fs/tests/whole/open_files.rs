@@ -1,4 +1,4 @@
-//! Files that programs have open stay, also without a name, until they are closed, and no longer: whoever removes the name, and
+//! Files that programs have open stay, also without a name, until they are closed, and no longer: whichever client removes the name, and
 //! whichever of the programs and servers is killed.
 
 use std::collections::BTreeMap;
@@ -137,7 +137,7 @@ fn all_is_gone(fixture: &Fixture, program: &Clients) {
 }
 
 #[test]
-fn an_open_file_stays_whoever_removes_or_replaces_its_names() {
+fn an_open_file_stays_whichever_client_removes_or_replaces_its_names() {
     for tcp in [false, true] {
         let fixture = Fixture::start(&Shape { tcp, ..patient() });
         let (one, other) = (program(&fixture), program(&fixture));

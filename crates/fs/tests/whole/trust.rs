@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use causeway_fs::client::{Client, CreateOptions, File};
+use causeway_fs::client::{Client, CreateOptions, File, Scrubbed};
 use causeway_wire::datafile::physical;
 use causeway_wire::fs::{Errno, ObjectId, ScrubPosition};
 use causeway_wire::random::SplitMix64;
@@ -16,6 +16,13 @@ fn store(client: &mut Client, path: &[u8], bytes: &[u8]) -> File {
     let mut file = client.create(path, &CreateOptions::default()).unwrap();
     client.write_at(&mut file, 0, bytes).unwrap();
     file
+}
+
+/// Scrubs all data of a server.
+fn scrub_all(client: &mut Client, server: usize) -> Scrubbed {
+    client
+        .scrub(server, Some(ScrubPosition::FRONT), 1 << 30)
+        .unwrap()
 }
 
 /// The datafiles of a server, in the order of their objects.
@@ -114,21 +121,13 @@ fn lost_and_damaged_data_are_errors_that_say_where() {
         assert!(fault.contains(text), "{fault}");
     }
     assert!(checked.found.iter().all(|found| found.server == 2));
-    let scrubbed = client
-        .scrub(2, Some(ScrubPosition::FRONT), 1 << 30)
-        .unwrap();
+    let scrubbed = scrub_all(&mut client, 2);
     assert!(scrubbed.next.is_none());
     let found = scrubbed.faults.iter();
     let damaged = found.filter(|fault| fault.text.contains("damaged on the disk"));
     // Among them the short datafile: the missing part of its last block.
     assert_eq!(damaged.count(), 2, "{:?}", scrubbed.faults);
-    assert!(
-        client
-            .scrub(1, Some(ScrubPosition::FRONT), 1 << 30)
-            .unwrap()
-            .faults
-            .is_empty()
-    );
+    assert!(scrub_all(&mut client, 1).faults.is_empty());
 
     // In each case, truncating to 0 and writing anew, or removing the file, repairs it.
     for (name, _, _) in &harms {
@@ -217,13 +216,7 @@ fn files_that_change_under_readers_are_no_losses() {
     });
     let mut client = fixture.client();
     assert_eq!(client.check_striped(ObjectId(0)).unwrap().found, []);
-    assert!(
-        client
-            .scrub(1, Some(ScrubPosition::FRONT), 1 << 30)
-            .unwrap()
-            .faults
-            .is_empty()
-    );
+    assert!(scrub_all(&mut client, 1).faults.is_empty());
     fixture.cluster.stop().unwrap();
 }
 
@@ -244,9 +237,7 @@ fn without_checksums_everything_else_stays_the_same() {
     wanted[100_001..100_008].copy_from_slice(b"patched");
     assert!(read[..600_000] == wanted);
     // There is nothing to verify, but lengths and headers still count.
-    let scrubbed = client
-        .scrub(1, Some(ScrubPosition::FRONT), 1 << 30)
-        .unwrap();
+    let scrubbed = scrub_all(&mut client, 1);
     assert_eq!(
         (scrubbed.bytes, scrubbed.datafiles, scrubbed.next.is_none()),
         (0, 1, true)

@@ -188,7 +188,7 @@ pub fn releasing_and_calling_again_loses_nothing<M: Medium>(medium: &M, _test: &
 }
 
 /// One of the two ends and begins anew at its address: it keeps its name, and whichever of the two calls first, there
-/// is one connection.
+/// is one connection, which is not taken for the one before.
 pub fn one_that_returns_keeps_its_name<M: Medium>(medium: &M, _test: &str) {
     for round in 0..6 {
         let mut pair = Pair::new(medium, "one that returns is found again");
@@ -199,6 +199,8 @@ pub fn one_that_returns_keeps_its_name<M: Medium>(medium: &M, _test: &str) {
         }
         pair.check(&sizes, round);
         let [own, address] = pair.addresses();
+        let before = pair.nodes[0].layer.connection(pair.peers[0]);
+        assert!(before.is_some(), "they are connected");
         let [mut stays, gone] = pair.nodes;
         std::thread::scope(|scope| {
             let ends = scope.spawn(|| drop(gone));
@@ -213,6 +215,7 @@ pub fn one_that_returns_keeps_its_name<M: Medium>(medium: &M, _test: &str) {
             nodes[0].step();
             patience.spend();
         }
+        assert_eq!(nodes[0].layer.connection(pair.peers[0]), None);
         let to = nodes[1].layer.lookup(&own).expect("well-formed");
         let mut pair = Pair {
             nodes,
@@ -226,6 +229,9 @@ pub fn one_that_returns_keeps_its_name<M: Medium>(medium: &M, _test: &str) {
             }
         }
         pair.check(&sizes, round);
+        let now = pair.nodes[0].layer.connection(pair.peers[0]);
+        assert!(now.is_some(), "they are connected");
+        assert_ne!(now, before, "another connection");
         pair.end();
     }
 }

@@ -197,7 +197,7 @@ fn each_claim_that_is_not_true_is_noticed() {
     }
 }
 
-/// What was said in one exchange is of no use in another one, whoever sends it.
+/// A proof from one exchange is of no use in another one, whichever peer sends it.
 #[test]
 fn a_recorded_exchange_shows_no_node() {
     let authority = Authority::draw().unwrap();

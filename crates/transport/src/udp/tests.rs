@@ -314,7 +314,7 @@ fn half_open_connections_are_few_and_end() {
 }
 
 #[test]
-fn whoever_breaks_the_protocol_is_dropped() {
+fn a_peer_that_breaks_the_protocol_is_dropped() {
     let ack = Ack {
         delay_us: 0,
         largest: 0,

@@ -121,7 +121,7 @@ fn an_open_file_outlives_its_names() {
     drop((again, big, replaced));
     // The kernel reports a close after it.
     until("the files are gone", || objects(&stand) == 2);
-    // Whoever else removes or replaces a file: another mount, or the command.
+    // Another party removes or replaces a file: another mount, or the command.
     let mut kept = File::create_new(other.at("kept")).unwrap();
     kept.write_all(b"kept").unwrap();
     stand.fs(&["rm", "/kept"]).ok();

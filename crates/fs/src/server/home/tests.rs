@@ -57,6 +57,19 @@ fn refused(entry: &ServerEntry, words: &[&str]) {
     assert_eq!(all(&entry.directory), before, "{error}");
 }
 
+/// Between a fork and the execution of a program, a process has copies of all descriptors.
+#[test]
+fn the_lock_ends_with_the_server_also_while_a_process_is_being_started() {
+    let directory = tempfile::tempdir().unwrap();
+    let io0 = entry(directory.path().join("io0"), "io0");
+    formatted(&io0, 9);
+    let home = Home::open(&wanted(&io0)).unwrap();
+    let copy = home._lock.0.try_clone().unwrap();
+    drop(home);
+    drop(Home::open(&wanted(&io0)).unwrap());
+    drop(copy);
+}
+
 #[test]
 fn a_directory_belongs_to_one_server_and_one_process() {
     let directory = tempfile::tempdir().unwrap();

@@ -127,21 +127,21 @@ proptest! {
                 asks_again.map(|_| waiting.2 + PATIENCE)
             };
             let waiting = model.values().flat_map(|model| &model.waiting);
-            prop_assert_eq!(turns.next_tired(asks_again), waiting.filter_map(due).min());
-            let mut tired = Vec::new();
+            prop_assert_eq!(turns.next_to_ask_again(asks_again), waiting.filter_map(due).min());
+            let mut sent_away = Vec::new();
             for model in model.values_mut() {
                 model.waiting.retain(|one| one.1.is_some() || one.2 + LONGEST > now);
                 for one in &mut model.waiting {
                     if due(one).is_some_and(|due| due <= now) {
-                        tired.extend(one.1.take());
+                        sent_away.extend(one.1.take());
                         one.2 = now;
                     }
                 }
             }
-            let mut found = turns.take_tired(now, asks_again);
-            tired.sort_unstable();
+            let mut found = turns.take_to_ask_again(now, asks_again);
+            sent_away.sort_unstable();
             found.sort_unstable();
-            prop_assert_eq!(found, tired);
+            prop_assert_eq!(found, sent_away);
             let mut overdue = Vec::new();
             for (file, model) in &mut model {
                 let object = ObjectId(*file);
@@ -195,10 +195,10 @@ proptest! {
             let (turn, client) = turns.next(object, now).expect("clients wait");
             prop_assert_eq!(Some(client), line.pop_front());
             let ends = now + Duration::from_millis(length);
-            while let Some(due) = turns.next_tired(|_| true).filter(|due| *due <= ends) {
+            while let Some(due) = turns.next_to_ask_again(|_| true).filter(|due| *due <= ends) {
                 now = due;
                 // They may come back in any order.
-                for client in turns.take_tired(now, |_| true).into_iter().rev() {
+                for client in turns.take_to_ask_again(now, |_| true).into_iter().rev() {
                     prop_assert!(turns.wait(object, (client, client), client, now).is_ok());
                 }
             }
@@ -224,7 +224,10 @@ fn a_place_is_kept_for_a_time() {
     }
     assert_eq!(turns.next(object, now), Some((1, 0)));
     now += PATIENCE;
-    assert_eq!(turns.take_tired(now, |client| *client != 3), [1, 2, 4]);
+    assert_eq!(
+        turns.take_to_ask_again(now, |client| *client != 3),
+        [1, 2, 4]
+    );
     assert!(turns.end(object, 1));
     assert_eq!(turns.next(object, now), Some((2, 3)));
     // Nobody that is there waits for its end.
@@ -243,7 +246,7 @@ fn a_place_is_kept_for_a_time() {
     }
     assert_eq!(order, [4, 5, 1]);
     assert!(turns.end(object, 6));
-    assert_eq!(turns.take_tired(now, |_| true), []);
+    assert_eq!(turns.take_to_ask_again(now, |_| true), []);
     assert_eq!((turns.waiting, turns.files.len()), (0, 0));
 }
 
@@ -298,7 +301,7 @@ fn there_is_an_end_to_what_is_remembered() {
     assert_eq!(refused, Err(7));
     // Those that were sent away and do not ask again lose their places.
     let now = now + LONGEST;
-    assert_eq!(turns.take_tired(now, |_| true).len(), MAX_WAITING);
+    assert_eq!(turns.take_to_ask_again(now, |_| true).len(), MAX_WAITING);
     let ask = |turns: &mut Turns<u128, u64>, now| turns.wait(ObjectId(5), (7, 7), 7, now);
     assert_eq!(ask(&mut turns, now), Err(7));
     assert_eq!(ask(&mut turns, now + LONGEST), Ok(None));

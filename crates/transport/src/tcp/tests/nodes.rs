@@ -97,7 +97,7 @@ fn a_client_s_node_cannot_be_a_server() {
 }
 
 #[test]
-fn nodes_of_another_authority_stay_outside_whoever_calls() {
+fn nodes_of_another_authority_stay_outside_whichever_side_calls() {
     let (cluster, others) = (Cluster::new(), Cluster::new());
     let why = refused(
         cluster.knowing(&cluster.client),
@@ -115,7 +115,7 @@ fn nodes_of_another_authority_stay_outside_whoever_calls() {
 }
 
 #[test]
-fn revoked_and_expired_nodes_stay_outside_whoever_calls() {
+fn revoked_and_expired_nodes_stay_outside_whichever_side_calls() {
     let cluster = Cluster::new();
     let both = [&cluster.client, &cluster.server];
     let revoking = |member| membership(member, &[&cluster.authority], &both);
