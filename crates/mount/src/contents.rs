@@ -1,8 +1,8 @@
 //! Content of files that the kernel has in its cache and may keep when they are opened again.
 //!
 //! The kernel drops what it has of a file whenever it is opened, unless the reply says that it may keep it. It may if all of it was read while the
-//! file's attributes were under one lease after another, without a gap: every write by another client ends these leases before it returns, whatever
-//! it changes of size and times. That takes two openings. At the first one the content is dropped, at some time after the reply; a read by the
+//! file's attributes were under leases without a gap: every write by another client ends these before it returns, whatever it changes of
+//! size and times. That takes two openings. At the first one the content is dropped, at some time after the reply; a read by the
 //! same handle shows that this is done. From then on all content is of the era of the leases that the first opening has seen, and later
 //! openings keep it while that era lasts. The mount's own changes end it, too.
 

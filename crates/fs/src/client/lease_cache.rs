@@ -36,8 +36,8 @@ pub struct Seen {
     ends: u64,
 }
 
-/// The time in which an object's attributes have been under leases without a gap, in each of which nobody else has changed anything of it: of two
-/// equal ones, the content that was read since the first one was seen is the content of now.
+/// A time in which an object's attributes have been under leases without a gap, so that no change by others has returned. If the same era is seen
+/// twice, content that was read in between is still the object's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Era(u64);
 

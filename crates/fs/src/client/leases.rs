@@ -58,13 +58,13 @@ impl Leases {
         self.cache.node(object, Instant::now())
     }
 
-    /// The era of an object that is cached. With it, whether [said](Self::note_content) to be true: that all that is kept of its content was read in
-    /// this era. Such content is what the object has now, but for writes by others that have not returned yet.
+    /// The present era of an object that is cached, and whether all content that the caller keeps was read in it, as the caller has
+    /// [noted](Self::note_content). Such content is what the object has now, but for writes by others that have not returned yet.
     pub fn content(&self, object: ObjectId) -> Option<(Era, bool)> {
         self.cache.content(object, Instant::now())
     }
 
-    /// Whatever was kept of an object's content before this era, or before it was [seen](Self::content), has been dropped.
+    /// Content that was kept before this era was [seen](Self::content) has been dropped.
     pub fn note_content(&self, object: ObjectId, era: Era) {
         self.cache.note_content(object, era);
     }
