@@ -274,9 +274,14 @@ impl LeaseCache {
         let new = Era(state.eras);
         // After a time without a lease nobody can have been told of changes: what is kept beside the attributes, as the kernel keeps access
         // control lists, may be old.
+        // A clock that has stood still, as that of a suspended host, does not show such a time; the time of the last change does.
         let (is_known, era, has_content) = match state.nodes.get(&node.object) {
-            Some(known) if known.until > now => (known.is_known, known.era, known.has_content),
-            _ => (false, new, false),
+            Some(known) if known.until <= now => (false, new, false),
+            Some(known) if known.node.attributes.changed == node.attributes.changed => {
+                (known.is_known, known.era, known.has_content)
+            }
+            Some(known) => (known.is_known, new, false),
+            None => (false, new, false),
         };
         let cached = CachedNode {
             node: node.clone(),

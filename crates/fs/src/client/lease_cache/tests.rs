@@ -411,4 +411,17 @@ fn content_that_is_kept_is_of_leases_without_a_gap() {
         assert_eq!(kept, Some(lasts), "{what}");
         assert_eq!(cache.content(X, later + TIME), None);
     }
+    // The clock has stood still while the lease expired, and somebody else has made a change.
+    let cache = filled(now);
+    let (era, _) = cache.content(X, now).expect("it is cached");
+    cache.note_content(X, era);
+    let mut changed = node(X, 1);
+    changed.attributes.changed.seconds = 1;
+    assert!(
+        cache
+            .fill_node(cache.ask(now), &changed, TIME, now)
+            .is_some()
+    );
+    let (next, has_content) = cache.content(X, now).expect("it is cached");
+    assert!(next != era && !has_content);
 }
