@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use causeway_fs::Error;
-use causeway_fs::client::{ClientOptions, Leases, Named, Seen};
+use causeway_fs::client::{ClientOptions, Era, Leases, Named, Seen};
 use causeway_fs::config::Configuration;
 use causeway_wire::fs::{Leased, Node, ObjectId};
 use fuser::{INodeNo, Notifier};
@@ -75,6 +75,16 @@ impl Caches {
     /// An object that the kernel knows.
     pub(crate) fn node(&self, object: ObjectId) -> Option<(Node, Seen)> {
         self.leases.node(object)
+    }
+
+    /// The era of a file's attributes, and whether all that the kernel has of its content was read in it.
+    pub(crate) fn content(&self, object: ObjectId) -> Option<(Era, bool)> {
+        self.leases.content(object)
+    }
+
+    /// The kernel has dropped what it had of a file's content after this era was seen.
+    pub(crate) fn note_content(&self, object: ObjectId, era: Era) {
+        self.leases.note_content(object, era);
     }
 
     /// The kernel knows this object, or has forgotten it. What it does not know yet it could not be told to forget, in the time

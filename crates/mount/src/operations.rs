@@ -13,6 +13,7 @@ use causeway_wire::fs::{
 use crate::attributes::{Failed, Outcome, Shown};
 use crate::caches::Caches;
 use crate::clients::{Clients, User};
+use crate::contents::Contents;
 use crate::forgotten::Forgotten;
 use crate::listing::Listing;
 use crate::lock_handles::LockHandles;
@@ -30,6 +31,7 @@ pub(crate) struct Mounted {
     /// Indices of the I/O servers in the configuration.
     io_servers: Vec<usize>,
     pub(crate) files: OpenFiles,
+    contents: Contents,
     stored: StoredBytes,
     directories: Mutex<Directories>,
     /// Programs that wait for locks.
@@ -62,6 +64,7 @@ impl Mounted {
             caches,
             io_servers,
             files: OpenFiles::default(),
+            contents: Contents::default(),
             stored: StoredBytes::default(),
             directories: Mutex::default(),
             waits: Arc::default(),
@@ -303,13 +306,27 @@ impl Mounted {
             })
         });
         if opened.is_err() {
-            self.close(object);
+            self.files.close(object);
         }
         opened
     }
 
+    /// Whether the kernel may keep what it has of the content of a file that has just been opened. If not, it drops that before it reads by this
+    /// handle.
+    pub(crate) fn keeps_content(&self, object: ObjectId, handle: u64) -> bool {
+        match self.caches.content(object) {
+            Some((_, true)) => true,
+            Some((era, false)) => {
+                self.contents.will_drop(handle, object, era);
+                false
+            }
+            None => false,
+        }
+    }
+
     /// Handles the last close of a handle.
-    pub(crate) fn close(&self, object: ObjectId) {
+    pub(crate) fn close(&self, object: ObjectId, handle: u64) {
+        self.contents.forget(handle);
         self.files.close(object);
     }
 
@@ -327,8 +344,17 @@ impl Mounted {
         })
     }
 
-    /// Reads into `into`; returns the number of bytes read.
-    pub(crate) fn read(&self, object: ObjectId, offset: u64, into: &mut [u8]) -> Outcome<usize> {
+    /// Reads into `into` by a handle; returns the number of bytes read.
+    pub(crate) fn read(
+        &self,
+        object: ObjectId,
+        handle: u64,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Outcome<usize> {
+        if let Some((object, era)) = self.contents.dropped(handle) {
+            self.caches.note_content(object, era);
+        }
         self.with_file(object, |client, file| client.read_at(file, offset, into))
     }
 

@@ -382,7 +382,10 @@ impl Filesystem for RequestHandler {
             .open(object(inode), truncate, may_lose_privileges(request))
         {
             Ok(()) => {
-                let (handle, kernel) = self.handle(flags.0);
+                let (handle, mut kernel) = self.handle(flags.0);
+                if kernel.is_empty() && self.mounted.keeps_content(object(inode), handle.0) {
+                    kernel = FopenFlags::FOPEN_KEEP_CACHE;
+                }
                 reply.opened(handle, kernel);
             }
             Err(failed) => reply.error(failed.into()),
@@ -393,7 +396,7 @@ impl Filesystem for RequestHandler {
         &self,
         _: &Request,
         inode: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         size: u32,
         _: OpenFlags,
@@ -401,7 +404,10 @@ impl Filesystem for RequestHandler {
         reply: ReplyData,
     ) {
         let mut buffer = vec![0; size.min(MAX_TRANSFER) as usize];
-        match self.mounted.read(object(inode), offset, &mut buffer) {
+        let read = self
+            .mounted
+            .read(object(inode), handle.0, offset, &mut buffer);
+        match read {
             Ok(count) => reply.data(buffer.get(..count).unwrap_or_default()),
             Err(failed) => reply.error(failed.into()),
         }
@@ -526,7 +532,7 @@ impl Filesystem for RequestHandler {
         let flock_owner = flock_owner.map(|owner| owner.0);
         self.mounted
             .end_locks_of_handle(object(inode), handle.0, flock_owner);
-        self.mounted.close(object(inode));
+        self.mounted.close(object(inode), handle.0);
         reply.ok();
     }
 

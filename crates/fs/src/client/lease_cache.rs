@@ -10,12 +10,14 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use causeway_wire::fs::{Leased, Node, ObjectId, Operation, Place};
+use causeway_wire::fs::{Acl, Body, Leased, Node, ObjectId, Operation, Place};
 
 use crate::locks::lock;
 
-/// Most names, and most objects, that are cached. Each takes some 300 bytes.
+/// Most names that are cached, and most units of objects. A name takes up to some 500 bytes.
 const MAX_CACHED: usize = 1 << 16;
+/// Of objects that are larger, each as many bytes count as one more. Beside that an object takes some 300.
+const UNIT_BYTES: usize = 256;
 /// Most users of a directory who are remembered.
 const MAX_SEARCHERS: usize = 16;
 /// Places in the table of ends.
@@ -33,6 +35,11 @@ pub(super) struct Asked {
 pub struct Seen {
     ends: u64,
 }
+
+/// A time in which an object's attributes have been under leases without a gap, so that no change by others has returned. If the same era is seen
+/// twice, content that was read in between is still the object's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Era(u64);
 
 /// What a name stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,9 +66,14 @@ struct State {
     ends: u64,
     /// The last end of a lease in each place.
     last: Vec<u64>,
-    /// The last end of all leases.
-    last_of_all: u64,
+    /// The last end of all leases on attributes, and of all on names.
+    last_of_nodes: u64,
+    last_of_names: u64,
+    /// The last era that has begun.
+    eras: u64,
     nodes: HashMap<ObjectId, CachedNode>,
+    /// Of all these.
+    units: usize,
     names: HashMap<ObjectId, HashMap<Vec<u8>, CachedName>>,
     name_count: usize,
     /// Until when attributes are good that were passed on.
@@ -71,13 +83,26 @@ struct State {
     is_stopping: bool,
 }
 
+/// A place in the table of ends, and what is there on.
+#[derive(Clone, Copy)]
+enum EndPlace {
+    OfAttributes(usize),
+    OfName(usize),
+}
+
 struct CachedNode {
     node: Node,
+    /// What it counts among all that are cached.
+    units: usize,
     /// When it was asked for.
     asked_at: Instant,
     until: Instant,
     /// Somebody has it beside the cache.
     is_known: bool,
+    /// Since when it has been under leases without a gap.
+    era: Era,
+    /// Somebody has kept nothing of its content but what was read in this era.
+    has_content: bool,
     /// Of a directory: for whom the server has looked up names since.
     searchers: Vec<Searcher>,
 }
@@ -179,8 +204,11 @@ impl LeaseCache {
                 holder,
                 ends: 1,
                 last: vec![0; PLACES],
-                last_of_all: 0,
+                last_of_nodes: 0,
+                last_of_names: 0,
+                eras: 0,
                 nodes: HashMap::new(),
+                units: 0,
                 names: HashMap::new(),
                 name_count: 0,
                 passed_on: HashMap::new(),
@@ -192,8 +220,12 @@ impl LeaseCache {
         }
     }
 
-    fn place(&self, on: &Leased) -> usize {
-        self.hasher.hash_one(on) as usize % PLACES
+    fn place(&self, on: &Leased) -> EndPlace {
+        let number = self.hasher.hash_one(on) as usize % PLACES;
+        match on {
+            Leased::Attributes(_) => EndPlace::OfAttributes(number),
+            Leased::Entry(..) => EndPlace::OfName(number),
+        }
     }
 
     /// The program, as the server knows it.
@@ -233,24 +265,38 @@ impl LeaseCache {
         if state.is_stopping || !state.is_current(asked.ends, place) {
             return None;
         }
-        if state.nodes.len() >= MAX_CACHED && !state.nodes.contains_key(&node.object) {
-            state.make_room_for_nodes(asked.at);
+        let units = units(node);
+        if state.units + units > MAX_CACHED && !state.nodes.contains_key(&node.object) {
+            state.make_room_for_nodes(asked.at, units);
         }
         let ends = state.ends;
+        state.eras += 1;
+        let new = Era(state.eras);
         // After a time without a lease nobody can have been told of changes: what is kept beside the attributes, as the kernel keeps access
         // control lists, may be old.
-        let is_known = state
-            .nodes
-            .get(&node.object)
-            .is_some_and(|known| known.is_known && known.until > now);
+        // A clock that has stood still, as that of a suspended host, does not show such a time; the time of the last change does.
+        let (is_known, era, has_content) = match state.nodes.get(&node.object) {
+            Some(known) if known.until <= now => (false, new, false),
+            Some(known) if known.node.attributes.changed == node.attributes.changed => {
+                (known.is_known, known.era, known.has_content)
+            }
+            Some(known) => (known.is_known, new, false),
+            None => (false, new, false),
+        };
         let cached = CachedNode {
             node: node.clone(),
+            units,
             asked_at: asked.at,
             until: asked.at + usable(time),
             is_known,
+            era,
+            has_content,
             searchers: Vec::new(),
         };
-        state.nodes.insert(node.object, cached);
+        state.units += units;
+        if let Some(former) = state.nodes.insert(node.object, cached) {
+            state.units -= former.units;
+        }
         Some(Seen { ends })
     }
 
@@ -326,6 +372,20 @@ impl LeaseCache {
     pub(super) fn note_known(&self, object: ObjectId, is_known: bool) {
         if let Some(cached) = lock(&self.state).nodes.get_mut(&object) {
             cached.is_known = is_known;
+        }
+    }
+
+    /// The present era of an object that is cached, and whether all that somebody has kept of its content was read in it.
+    pub(super) fn content(&self, object: ObjectId, now: Instant) -> Option<(Era, bool)> {
+        let state = lock(&self.state);
+        let cached = state.nodes.get(&object)?;
+        (cached.until > now).then_some((cached.era, cached.has_content))
+    }
+
+    /// Whatever was kept of an object's content before this era has been dropped.
+    pub(super) fn note_content(&self, object: ObjectId, era: Era) {
+        if let Some(cached) = lock(&self.state).nodes.get_mut(&object) {
+            cached.has_content |= cached.era == era;
         }
     }
 
@@ -429,11 +489,35 @@ fn usable(time: Duration) -> Duration {
     time - time / 16
 }
 
+/// What an object counts among all that are cached.
+fn units(node: &Node) -> usize {
+    let body = match &node.body {
+        Body::Directory(_) | Body::Special { .. } => 0,
+        Body::Link(target) => target.len(),
+        Body::Stuffed {
+            distribution,
+            content,
+            ..
+        } => distribution.servers.len() * 2 + content.as_ref().map_or(0, Vec::len),
+        Body::Striped {
+            distribution,
+            lengths,
+            ..
+        } => distribution.servers.len() * 2 + lengths.len() * 8,
+    };
+    let entries = |acl: &Acl| (acl.users.len() + acl.groups.len()) * size_of::<(u32, u8)>();
+    1 + (body + node.acl.as_deref().map_or(0, entries)) / UNIT_BYTES
+}
+
 impl State {
     /// Whether no lease in this place has ended since there had been this number of ends.
-    fn is_current(&self, ends: u64, place: usize) -> bool {
-        let last = self.last.get(place).copied().unwrap_or(u64::MAX);
-        last <= ends && self.last_of_all <= ends
+    fn is_current(&self, ends: u64, place: EndPlace) -> bool {
+        let (number, last_of_all) = match place {
+            EndPlace::OfAttributes(number) => (number, self.last_of_nodes),
+            EndPlace::OfName(number) => (number, self.last_of_names),
+        };
+        let last = self.last.get(number).copied().unwrap_or(u64::MAX);
+        last <= ends && last_of_all <= ends
     }
 
     fn node(&self, object: ObjectId, now: Instant) -> Option<(Node, Seen)> {
@@ -446,7 +530,7 @@ impl State {
         &mut self,
         object: ObjectId,
         seen: Seen,
-        place: usize,
+        place: EndPlace,
         now: Instant,
     ) -> Option<Duration> {
         if !self.is_current(seen.ends, place) {
@@ -469,14 +553,17 @@ impl State {
         Some(good - good / 8)
     }
 
-    fn end(&mut self, place: usize, on: &Leased) {
+    fn end(&mut self, place: EndPlace, on: &Leased) {
         self.ends += 1;
-        if let Some(last) = self.last.get_mut(place) {
+        let (EndPlace::OfAttributes(number) | EndPlace::OfName(number)) = place;
+        if let Some(last) = self.last.get_mut(number) {
             *last = self.ends;
         }
         match on {
             Leased::Attributes(object) => {
-                self.nodes.remove(object);
+                if let Some(cached) = self.nodes.remove(object) {
+                    self.units -= cached.units;
+                }
             }
             Leased::Entry(directory, name) => {
                 if let Some(names) = self.names.get_mut(directory) {
@@ -491,20 +578,24 @@ impl State {
 
     fn clear_nodes(&mut self) {
         self.ends += 1;
-        self.last_of_all = self.ends;
+        self.last_of_nodes = self.ends;
         self.nodes.clear();
+        self.units = 0;
     }
 
     fn clear(&mut self) {
         self.clear_nodes();
+        self.last_of_names = self.ends;
         self.names.clear();
         self.name_count = 0;
     }
 
-    fn make_room_for_nodes(&mut self, now: Instant) {
+    fn make_room_for_nodes(&mut self, now: Instant, units: usize) {
         self.nodes.retain(|_, cached| cached.until > now);
-        if self.nodes.len() >= MAX_CACHED {
+        self.units = self.nodes.values().map(|cached| cached.units).sum();
+        if self.units + units > MAX_CACHED {
             self.nodes.clear();
+            self.units = 0;
         }
     }
 

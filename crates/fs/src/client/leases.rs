@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use causeway_bmi::Waker;
 use causeway_wire::fs::{Leased, Node, ObjectId};
 
-use super::lease_cache::{Altered, LeaseCache, Named, Seen};
+use super::lease_cache::{Altered, Era, LeaseCache, Named, Seen};
 use super::numbers::random_number;
 use crate::locks::lock;
 use crate::threads::JoinOnDrop;
@@ -56,6 +56,17 @@ impl Leases {
     /// An object, if it is cached.
     pub fn node(&self, object: ObjectId) -> Option<(Node, Seen)> {
         self.cache.node(object, Instant::now())
+    }
+
+    /// The present era of an object that is cached, and whether all content that the caller keeps was read in it, as the caller has
+    /// [noted](Self::note_content). Such content is what the object has now, but for writes by others that have not returned yet.
+    pub fn content(&self, object: ObjectId) -> Option<(Era, bool)> {
+        self.cache.content(object, Instant::now())
+    }
+
+    /// Content that was kept before this era was [seen](Self::content) has been dropped.
+    pub fn note_content(&self, object: ObjectId, era: Era) {
+        self.cache.note_content(object, era);
     }
 
     /// Whoever attributes are passed on to has this object already, or no more: only what is known can be recalled.

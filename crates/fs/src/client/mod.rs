@@ -60,7 +60,7 @@ pub use connection::Client;
 pub(crate) use connection::Shared;
 pub use file::{CreateOptions, File};
 pub use identity::Layout;
-pub use lease_cache::{Named, Seen};
+pub use lease_cache::{Era, Named, Seen};
 pub use leases::Leases;
 pub use lock_state::LockOwner;
 pub use locks::{Locks, PendingLock};

@@ -20,6 +20,15 @@ pub(super) struct LeasesText {
     time: Option<Spanned<String>>,
 }
 
+/// For how long leases are good with this time-out, whatever time was asked for: half of it at most. Zero, for none, if that is too short for a lease.
+pub(super) fn good_for(asked: Duration, timeout: Duration) -> Duration {
+    let time = asked.min(timeout / 2);
+    match TIMES.contains(&time) {
+        true => time,
+        false => Duration::ZERO,
+    }
+}
+
 /// Reads the section.
 pub(super) fn time(source: &Source<'_>, text: Option<LeasesText>) -> Result<Duration, ConfigError> {
     let Some(given) = text.and_then(|text| text.time) else {
@@ -44,10 +53,30 @@ pub(super) fn print(time: Duration) -> String {
             "
 # Leases by which clients cache names and attributes (docs/coherence.md).
 [leases]
-# How long others wait at most for a client that does not reply; half of `timeout` if that is less.
+# How long others wait at most for a client that does not reply; half of `timeout` if that is less, and none if that is below 1 s.
 time = \"{}\"
 ",
             duration(time)
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_good_for_half_of_the_time_out_at_most_and_for_a_second_at_least() {
+        for (asked, timeout, expected) in [
+            (5000, 10_000, 5000),
+            (5000, 30_000, 5000),
+            (5000, 4000, 2000),
+            (60_000, 2000, 1000),
+            (1000, 1999, 0),
+            (5000, 200, 0),
+        ] {
+            let [asked, timeout, expected] = [asked, timeout, expected].map(Duration::from_millis);
+            assert_eq!(good_for(asked, timeout), expected, "{asked:?} {timeout:?}");
+        }
     }
 }

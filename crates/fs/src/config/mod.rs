@@ -184,9 +184,9 @@ impl Configuration {
     }
 
     /// How long a lease on names and attributes is good: half of the time-out at most, so that a change that waits for a client that
-    /// does not reply is made in time.
+    /// does not reply is made in time. Zero if there are none, as that is below the least time.
     pub fn lease_time(&self) -> Duration {
-        self.leases.min(self.timeout / 2)
+        leases::good_for(self.leases, self.timeout)
     }
 
     /// Index of the metadata server.

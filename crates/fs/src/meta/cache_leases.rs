@@ -30,7 +30,7 @@ const MAX_DOUBLINGS: u32 = 6;
 pub(crate) struct CacheLeases(Mutex<Table>);
 
 impl CacheLeases {
-    /// Leases that are good for this long.
+    /// Leases that are good for this long; none if that is zero.
     pub(crate) fn new(time: Duration) -> Self {
         Self(Mutex::new(Table::new(time)))
     }
@@ -190,8 +190,8 @@ impl Table {
         now: Instant,
     ) -> Option<Duration> {
         self.expire(now);
-        if self.batch == Some(false) {
-            // What is being changed was not noted.
+        // In a batch that is not noted, this may be what it changes.
+        if self.batch == Some(false) || self.time.is_zero() {
             return None;
         }
         let is_free = |on: &Leased| !self.changing.contains(on) && !self.awaited.contains_key(on);

@@ -95,7 +95,11 @@ impl Audit {
             object: object.0,
             name: escaped(place),
             to: escaped(second(&request.operation)),
-            always: self.level == AuditLevel::All || changes(&request.operation),
+            always: match &request.operation {
+                // About nothing that anybody asks for: one follows each recall.
+                Operation::HoldLeases { .. } | Operation::EndLeases { .. } => false,
+                operation => self.level == AuditLevel::All || changes(operation),
+            },
         };
         self.last += 1;
         self.open.insert(self.last, record);
@@ -303,6 +307,7 @@ fn verb(operation: &Operation) -> &'static str {
         Operation::Enroll { .. } => "enroll",
         Operation::EndCapabilities { .. } => "end capabilities",
         Operation::Authorize => "authorize",
+        Operation::HoldLeases { .. } | Operation::EndLeases { .. } => "leases",
         _ => "other",
     }
 }
@@ -332,6 +337,46 @@ mod tests {
         assert!(limit.allows(start + REPORT_INTERVAL));
     }
 
+    fn request(operation: Operation) -> Request {
+        Request {
+            reply_tag: 0,
+            target: Default::default(),
+            client: 0,
+            slot: 0,
+            sequence: 0,
+            caller: Caller::default(),
+            capability: None,
+            opening: None,
+            holder: None,
+            operation,
+        }
+    }
+
+    #[test]
+    fn replies_to_recalls_take_no_lines_from_requests() {
+        let mut audit = Audit::new(AuditLevel::All, Instant::now());
+        let (holder, object) = (1, ObjectId(1));
+        let leases = Operation::HoldLeases {
+            holder,
+            recalls: 1,
+            ended: 0,
+        };
+        let end = Operation::EndLeases { holder };
+        let stat = Operation::GetNode {
+            object,
+            content: false,
+        };
+        for (operation, expected) in [
+            (leases, ("leases", false)),
+            (end, ("leases", false)),
+            (stat, ("stat", true)),
+        ] {
+            let number = audit.begin(None, || None, &request(operation));
+            let record = &audit.open[&number];
+            assert_eq!((record.verb, record.always), expected);
+        }
+    }
+
     #[test]
     fn operations_on_two_names_are_noted_with_both() {
         let place = |path: &[u8]| Place::from(path);
@@ -346,20 +391,8 @@ mod tests {
             },
             Operation::Exchange { first, second },
         ] {
-            let request = Request {
-                reply_tag: 0,
-                target: Default::default(),
-                client: 0,
-                slot: 0,
-                sequence: 0,
-                caller: Caller::default(),
-                capability: None,
-                opening: None,
-                holder: None,
-                operation,
-            };
             let mut audit = Audit::new(AuditLevel::Changes, Instant::now());
-            let number = audit.begin(None, || None, &request);
+            let number = audit.begin(None, || None, &request(operation));
             let record = &audit.open[&number];
             let names = [record.name.as_str(), record.to.as_str()];
             assert_eq!(names, ["/old\\n", "/new"], "{record:?}");

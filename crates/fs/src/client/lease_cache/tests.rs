@@ -181,6 +181,72 @@ fn it_is_bounded() {
 }
 
 #[test]
+fn what_is_large_counts_more() {
+    let now = Instant::now();
+    let cache = filled(now);
+    let asked = cache.ask(now);
+    let large = |number: u64| Node {
+        body: Body::Link(vec![b'x'; 4096]),
+        ..node(ObjectId(number), 1)
+    };
+    for number in 10..10 + MAX_CACHED as u64 / 8 {
+        // Each is asked for twice, and counts once.
+        for _ in 0..2 {
+            assert!(cache.fill_node(asked, &large(number), TIME, now).is_some());
+        }
+        if number % 512 == 0 {
+            let state = lock(&cache.state);
+            assert_eq!(
+                state.units,
+                state.nodes.values().map(|cached| cached.units).sum()
+            );
+            assert!(state.units <= MAX_CACHED && state.nodes.len() <= MAX_CACHED / 17);
+        }
+    }
+    let last = ObjectId(9 + MAX_CACHED as u64 / 8);
+    assert!(cache.node(last, now).is_some());
+    cache.recall(&[Leased::Attributes(last)]);
+    let state = lock(&cache.state);
+    assert_eq!(state.units, state.nodes.len() * 17);
+}
+
+/// Otherwise each removal would have the next one empty the cache.
+#[test]
+fn names_that_are_looked_up_while_another_is_removed_that_was_not_cached_are_cached() {
+    let now = Instant::now();
+    let unlink = |path: &[u8]| {
+        Altered::of(&Operation::Unlink {
+            place: Place::from((ROOT, path)),
+            expected: None,
+        })
+        .expect("a change")
+    };
+    let cache = filled(now);
+    let asked = cache.ask(now);
+    let mut unknown = unlink(b"unknown");
+    cache.note_change(&mut unknown);
+    assert_eq!(cache.fill_node(asked, &node(X, 2), TIME, now), None);
+    cache.fill_name(asked, (ROOT, b"x"), Some(X), TIME);
+    let mut known = unlink(b"x");
+    cache.note_change(&mut known);
+    let asked = cache.ask(now);
+    let other = ObjectId(8);
+    assert!(cache.fill_node(asked, &node(other, 1), TIME, now).is_some());
+    cache.note_change(&mut known);
+    assert!(cache.node(other, now).is_some());
+    // Of names that have changed in whichever way nothing is known.
+    let asked = cache.ask(now);
+    cache.become_another(2);
+    cache.fill_name(asked, (ROOT, b"x"), Some(X), TIME);
+    assert_eq!(cache.find(ROOT, b"x", now), None);
+    let mut known = unlink(b"x");
+    let asked = cache.ask(now);
+    assert!(cache.fill_node(asked, &node(other, 1), TIME, now).is_some());
+    cache.note_change(&mut known);
+    assert!(cache.node(other, now).is_none());
+}
+
+#[test]
 fn own_changes_end_what_was_passed_on() {
     let now = Instant::now();
     let set = Operation::SetXattr {
@@ -300,4 +366,62 @@ fn a_directory_is_searched_only_for_whom_the_server_has_searched_it() {
         cache.note_search(later, X, (uid, 100));
     }
     assert!(cache.may_search(X, user, now) && !cache.may_search(X, (2031, 100), now));
+}
+
+#[test]
+fn content_that_is_kept_is_of_leases_without_a_gap() {
+    let now = Instant::now();
+    let refill = |cache: &LeaseCache, now| {
+        let asked = cache.ask(now);
+        assert!(cache.fill_node(asked, &node(X, 1), TIME, now).is_some());
+    };
+    let set = Operation::RemoveXattr {
+        object: X,
+        name: b"user.x".to_vec(),
+    };
+    type End = (&'static str, bool, fn(&LeaseCache, &Operation) -> Duration);
+    let ends: [End; 5] = [
+        ("it is renewed", true, |_, _| TIME / 2),
+        ("it has expired", false, |_, _| TIME),
+        ("it is recalled", false, |cache, _| {
+            cache.recall(&[Leased::Attributes(X)]);
+            Duration::ZERO
+        }),
+        ("a change of its own", false, |cache, set| {
+            cache.note_change(&mut Altered::of(set).expect("a change"));
+            Duration::ZERO
+        }),
+        ("the program is another one", false, |cache, _| {
+            cache.become_another(2);
+            Duration::ZERO
+        }),
+    ];
+    for (what, lasts, end) in ends {
+        let cache = filled(now);
+        let (era, has_content) = cache.content(X, now).expect("it is cached");
+        assert!(!has_content);
+        let later = now + end(&cache, &set);
+        refill(&cache, later);
+        // All of before is dropped only now.
+        cache.note_content(X, era);
+        let (_, has_content) = cache.content(X, later).expect("it is cached");
+        assert_eq!(has_content, lasts, "{what}");
+        refill(&cache, later);
+        let kept = cache.content(X, later).map(|(_, has_content)| has_content);
+        assert_eq!(kept, Some(lasts), "{what}");
+        assert_eq!(cache.content(X, later + TIME), None);
+    }
+    // The clock has stood still while the lease expired, and somebody else has made a change.
+    let cache = filled(now);
+    let (era, _) = cache.content(X, now).expect("it is cached");
+    cache.note_content(X, era);
+    let mut changed = node(X, 1);
+    changed.attributes.changed.seconds = 1;
+    assert!(
+        cache
+            .fill_node(cache.ask(now), &changed, TIME, now)
+            .is_some()
+    );
+    let (next, has_content) = cache.content(X, now).expect("it is cached");
+    assert!(next != era && !has_content);
 }
