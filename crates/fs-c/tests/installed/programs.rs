@@ -279,7 +279,7 @@ fn a_user_without_keys_uses_the_file_system_through_an_agent() {
     succeed(&mut example(put));
     succeed(&mut example(["get", "/copy", back.to_str().unwrap()]));
     assert!(std::fs::read(&back).unwrap() == vec![7; 2_000_000]);
-    assert_eq!(root.stat("/copy", false).unwrap().attributes.uid, USER);
+    assert_eq!(root.stat(b"/copy", false).unwrap().attributes.uid, USER);
     handle.stop();
     serving.join().unwrap();
 }

@@ -339,7 +339,7 @@ fn clients_outlive_an_agent_that_is_started_again_and_new_ones_are_told_at_once(
         let user = scope.spawn(move || {
             as_user(USER, move || {
                 let mut client = Client::connect(&configuration, ClientOptions::default()).unwrap();
-                client.stat("/", false).unwrap();
+                client.stat(b"/", false).unwrap();
                 says.send("connected").unwrap();
                 told.recv().unwrap();
                 // The agent is away, and no connection stands.
@@ -350,7 +350,7 @@ fn clients_outlive_an_agent_that_is_started_again_and_new_ones_are_told_at_once(
                     assert!(error.to_string().contains(part), "{error}");
                 }
                 says.send("calling").unwrap();
-                client.stat("/", false).unwrap();
+                client.stat(b"/", false).unwrap();
             });
         });
         assert_eq!(hears.recv_timeout(GENEROUS), Ok("connected"));

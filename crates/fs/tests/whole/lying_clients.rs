@@ -72,8 +72,9 @@ fn a_client_that_lies_about_leases_takes_none_from_others() {
     ] {
         assert!(liar.ask_with(1, operation, None, |_| {}).is_err());
     }
-    // A change is not held up by one that has no leases, whatever it has said.
-    honest.set_mode(ObjectId::ROOT, 0o755);
+    // Changes are made as before.
+    let object = store(&fixture, b"/file", OWNER, 0o600);
+    honest.set_mode(object, 0o644);
     fixture.cluster.stop().unwrap();
 }
 
