@@ -262,10 +262,10 @@ fn a_node_speaks_for_the_groups_of_its_rule_alone() {
     let arguments = ["mkdir", "--mode", "2770", "/team"];
     ok(stand.as_member(0, TEAM, "--clear-groups", &arguments));
     ok(member(&TEAM.to_string()));
-    refused(member("4"), "permission denied");
+    refused(member("4"), "may not read");
     // The rule names the user's own group, and not the team's.
     stand.rule(&format!("gids = {{ laptop = [{USER}, 4] }}"));
-    refused(member(&TEAM.to_string()), "permission denied");
+    refused(member(&TEAM.to_string()), "may not read");
     stand.user(USER, &["ls", "/open"]).ok();
     // Nor that of another user, by whichever way: through the agent, or with the node's keys.
     let said = stand.user(OTHER, &["ls", "/open"]).fails(1);
