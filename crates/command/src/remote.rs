@@ -24,6 +24,7 @@ pub fn is_fatal(errno: Errno) -> bool {
             | Errno::EHOSTUNREACH
             | Errno::ETIMEDOUT
             | Errno::ECONNRESET
+            | Errno::ENOKEY
             | Errno::EKEYREJECTED
             | Errno::WRONG_TARGET
             | Errno::ENOSPC

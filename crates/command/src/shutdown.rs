@@ -162,12 +162,20 @@ impl Drop for ScratchDirectory {
 
 /// Makes SIGINT, SIGTERM and SIGHUP end the command through [`exit`].
 pub fn on_signals() -> Outcome {
+    on(&[SIGINT, SIGTERM, SIGHUP])
+}
+
+/// Makes SIGINT and SIGTERM end the command through [`exit`]. SIGHUP has another meaning for it.
+pub fn on_signals_but_hangup() -> Outcome {
+    on(&[SIGINT, SIGTERM])
+}
+
+fn on(ends: &'static [i32]) -> Outcome {
     if INSTALLED.swap(true, Ordering::SeqCst) {
         return Ok(());
     }
     let doing = || "handling signals".to_owned();
-    let mut signals =
-        signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).doing(doing)?;
+    let mut signals = signal_hook::iterator::Signals::new(ends).doing(doing)?;
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
@@ -175,10 +183,10 @@ pub fn on_signals() -> Outcome {
                 ENDING.store(true, Ordering::Release);
                 let code = 128 + u8::try_from(signal).unwrap_or(0);
                 // A second signal ends the process without further cleaning up.
-                for signal in [SIGINT, SIGTERM, SIGHUP] {
+                for signal in ends {
                     let now = Arc::new(AtomicBool::new(true));
                     let _ = signal_hook::flag::register_conditional_shutdown(
-                        signal,
+                        *signal,
                         i32::from(code),
                         now,
                     );

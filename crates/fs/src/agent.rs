@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bmi::agent::{Credentials, Speaker};
 use causeway_sys::limits;
-use causeway_sys::process::is_overflow_user;
+use causeway_sys::process::{is_overflow_group, is_overflow_user};
 use causeway_sys::socket::{Accepted, Received, RecordListener, RecordSocket};
 use causeway_wire::agent::{MAX_MESSAGE_BYTES, Reply, Request};
 use causeway_wire::codec::Wire as _;
@@ -390,17 +390,34 @@ fn in_one_line(why: &str) -> String {
 fn user_of(socket: &RecordSocket) -> Result<User, String> {
     let unknown = |error: io::Error| format!("the kernel does not say whose call it is: {error}");
     let peer = socket.peer().map_err(unknown)?;
-    if is_overflow_user(peer.uid) {
-        return Err(format!(
-            "user {} has no number in the agent's user namespace, and may be anybody",
-            peer.uid
-        ));
-    }
-    Ok(User {
+    let user = User {
         uid: peer.uid,
         gid: peer.gid,
         groups: socket.peer_groups(MAX_GROUPS).map_err(unknown)?,
-    })
+    };
+    without_unknown(user, is_overflow_user, is_overflow_group)
+}
+
+/// The user without groups that have no number in the agent's user namespace: the number that the kernel puts in their place may be any group's.
+/// An error if the user, or their own group, has none.
+fn without_unknown(
+    mut user: User,
+    is_unknown_user: impl Fn(u32) -> bool,
+    is_unknown_group: impl Fn(u32) -> bool,
+) -> Result<User, String> {
+    let unknown = |what: &str, number| {
+        Err(format!(
+            "{what} {number} has no number in the agent's user namespace, and may be any: run the agent outside of it"
+        ))
+    };
+    if is_unknown_user(user.uid) {
+        return unknown("user", user.uid);
+    }
+    if is_unknown_group(user.gid) {
+        return unknown("group", user.gid);
+    }
+    user.groups.retain(|group| !is_unknown_group(*group));
+    Ok(user)
 }
 
 /// The index of the call that has to end so that this user gets one more; `None` if there is room. `calls` are the users, and whether they have sent
@@ -468,6 +485,33 @@ fn check_directory(directory: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_kernel_does_not_know_is_not_vouched_for() {
+        let user = User {
+            uid: 5,
+            gid: 6,
+            groups: vec![7, 65_534, 8, 65_534],
+        };
+        let overflow = |number| number == 65_534;
+        let of = |user: &User| without_unknown(user.clone(), overflow, overflow);
+        assert_eq!(of(&user).unwrap().groups, [7, 8]);
+        let why = of(&User {
+            uid: 65_534,
+            ..user.clone()
+        })
+        .unwrap_err();
+        assert!(why.contains("user 65534"), "{why}");
+        let why = of(&User {
+            gid: 65_534,
+            ..user.clone()
+        })
+        .unwrap_err();
+        assert!(why.contains("group 65534"), "{why}");
+        // Outside of such a namespace, the number is nobody's own.
+        let known = |_| false;
+        assert_eq!(without_unknown(user.clone(), known, known), Ok(user));
+    }
 
     #[test]
     fn a_new_caller_is_admitted_whatever_user_numbers_others_call_under() {

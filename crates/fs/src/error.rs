@@ -36,6 +36,9 @@ impl Error {
                 "see which server is where with `causeway fs ping`, and which belong to the file system with \
                  `causeway fs servers list`"
             }
+            Errno::ENOKEY => {
+                "see which keys the configuration names, and whether this process may read them, with `causeway info`"
+            }
             Errno::EKEYREJECTED => {
                 "use the cluster's key (`key_file`), or for a shared-memory address the user that the servers run as"
             }

@@ -33,25 +33,31 @@ pub fn is_stopped(pid: i32) -> bool {
 /// Whether `uid` may stand for any user: the kernel puts this number (65534, unless an administrator has changed it) in place of
 /// all users that have none in this process's user namespace. `false` where every user has one, as outside of such namespaces.
 pub fn is_overflow_user(uid: u32) -> bool {
-    uid == overflow_user() && !all_users_are_mapped()
+    static NUMBER: OnceLock<u32> = OnceLock::new();
+    uid == *NUMBER.get_or_init(|| overflow_number("/proc/sys/kernel/overflowuid"))
+        && !are_all_mapped("/proc/self/uid_map")
 }
 
-fn overflow_user() -> u32 {
-    const USUAL: u32 = 65_534;
+/// Whether `gid` may stand for any group, as [`is_overflow_user`] says of users.
+pub fn is_overflow_group(gid: u32) -> bool {
     static NUMBER: OnceLock<u32> = OnceLock::new();
-    *NUMBER.get_or_init(|| {
-        let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid");
-        let number = text.ok().and_then(|text| text.trim().parse().ok());
-        number.unwrap_or(USUAL)
-    })
+    gid == *NUMBER.get_or_init(|| overflow_number("/proc/sys/kernel/overflowgid"))
+        && !are_all_mapped("/proc/self/gid_map")
+}
+
+fn overflow_number(file: &str) -> u32 {
+    const USUAL: u32 = 65_534;
+    let text = std::fs::read_to_string(file);
+    let number = text.ok().and_then(|text| text.trim().parse().ok());
+    number.unwrap_or(USUAL)
 }
 
 /// A process can enter another namespace at any time, so that this is read each time.
-fn all_users_are_mapped() -> bool {
-    std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| maps_all(&map))
+fn are_all_mapped(file: &str) -> bool {
+    std::fs::read_to_string(file).is_ok_and(|map| maps_all(&map))
 }
 
-/// Whether a map of users (`user_namespaces(7)`) has a number for each: the last field of a line is how many it maps.
+/// Whether a map of users or groups (`user_namespaces(7)`) has a number for each: the last field of a line is how many it maps.
 fn maps_all(map: &str) -> bool {
     let counts = map.lines().filter_map(|line| {
         let count = line.split_ascii_whitespace().nth(2)?;
@@ -71,6 +77,6 @@ mod tests {
         assert!(!maps_all("         0       1000          1\n"));
         assert!(!maps_all("0 1000 1\n1 100000 65536\n"));
         assert!(!maps_all(""));
-        assert!(!is_overflow_user(0));
+        assert!(!is_overflow_user(0) && !is_overflow_group(0));
     }
 }

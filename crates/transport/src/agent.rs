@@ -37,6 +37,14 @@ pub struct Agent {
 }
 
 impl Agent {
+    /// Fails if nothing listens at the agent's socket, or another user's process does. An agent with more callers than it can take in is there.
+    pub fn check(&self) -> Result<(), PeerError> {
+        match Line::connect(&self.socket) {
+            Ok(_) | Err(PeerError::Full(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The error when the agent has not replied in time.
     pub(crate) fn silent(&self, within_ms: u64) -> PeerError {
         PeerError::Broken(format!(

@@ -11,7 +11,10 @@ use causeway_mount::options::{Options, UnknownOption};
 use causeway_mount::session::{self, Spec, default_threads};
 use clap::Args;
 use serde_json::json;
+use signal_hook::consts::SIGHUP;
+use signal_hook::iterator::Signals;
 
+use super::control::{Using, obey_hangup};
 use super::detached;
 use super::session::{Session, Target};
 
@@ -20,6 +23,9 @@ use super::session::{Session, Target};
 /// The command returns once the mount replies, and a process in the background serves it until it is unmounted: with
 /// `causeway fs umount` or `umount`. Root mounts for everybody with `-o allow_other`; other users need fusermount3
 /// (package fuse3).
+///
+/// With `[nodes]` in the configuration, SIGHUP to that process has it read again which authorities it accepts, which certificates were revoked, and its
+/// node's own. SIGHUP never ends a mount.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs mount /mnt
@@ -78,7 +84,10 @@ pub(crate) fn mount(arguments: MountArguments) -> Outcome {
     if !arguments.foreground && !arguments.background {
         return detach(&arguments, &session, &at.directory);
     }
-    shutdown::on_signals()?;
+    // SIGHUP is caught from the start: one that comes before the mount serves is handled when it does.
+    let doing = || "catching SIGHUP".to_owned();
+    let signals = Signals::new([SIGHUP]).doing(doing)?;
+    shutdown::on_signals_but_hangup()?;
     end_on_panic();
     let unmounter = at.unmounter();
     shutdown::clean_up_with(move || unmounter.unmount());
@@ -95,6 +104,11 @@ pub(crate) fn mount(arguments: MountArguments) -> Outcome {
         options: &options,
         threads: arguments.threads.map_or_else(default_threads, usize::from),
     })?;
+    let using = Using {
+        configuration: session.configuration.clone(),
+        file: file.clone(),
+    };
+    obey_hangup(signals, using).doing(doing)?;
     match arguments.background {
         true => detached::leave_terminal()?,
         false => {

@@ -395,7 +395,7 @@ fn revoke(desk: &Desk, name: &str, former: bool) -> Outcome {
         file.display()
     ));
     desk.output.line(
-        "next: copy that file to every node, and send SIGHUP to every server, which otherwise goes on accepting the certificates; mount file systems again that are mounted",
+        "next: copy that file to every node, and send SIGHUP to every server, agent and mount, which otherwise goes on accepting the certificates",
     );
     desk.output.object(&json!({
         "node": name, "serials": shown, "file": file.display().to_string() }));

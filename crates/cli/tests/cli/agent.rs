@@ -10,6 +10,8 @@ use crate::stand::{Run, send, until, write_as};
 /// A user with rights of their own, and another one.
 const USER: u32 = 61_234;
 const OTHER: u32 = 61_235;
+/// A group.
+const TEAM: u32 = 61_300;
 
 /// A cluster whose client's node `laptop` is also that of users without keys.
 struct Stand {
@@ -20,11 +22,16 @@ struct Stand {
 impl Stand {
     /// Starts a cluster with a directory `/open` in which all users may write, and an agent that listens.
     fn start() -> Option<Self> {
+        Self::start_with(str::to_owned)
+    }
+
+    /// The same, with configurations that are edited first.
+    fn start_with(edit: fn(&str) -> String) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("left out: only root can be several users");
             return None;
         }
-        let cluster = Cluster::running();
+        let cluster = Cluster::running_with(edit);
         let mut this = Self {
             cluster,
             agent: None,
@@ -56,6 +63,18 @@ impl Stand {
         self.agent = Some(agent);
     }
 
+    /// Adds a line to the section `[nodes]` of all servers, which read it again.
+    fn rule(&self, rule: &str) {
+        for name in ["m", "a", "b"] {
+            let name = format!("{name}.toml");
+            let text = self.cluster.text(&name);
+            let text = text.replacen("[nodes]\n", &format!("[nodes]\n{rule}\n"), 1);
+            assert!(text.contains(rule));
+            self.cluster.write(&name, &text);
+        }
+        self.cluster.reload();
+    }
+
     fn mode(&self, name: &str, mode: u32) {
         use std::os::unix::fs::PermissionsExt as _;
         let permissions = std::fs::Permissions::from_mode(mode);
@@ -64,6 +83,32 @@ impl Stand {
 
     fn home(&self, user: u32) -> PathBuf {
         self.cluster.path(&format!("home-{user}"))
+    }
+
+    /// `$PATH` with the command in front.
+    fn path(&self) -> std::ffi::OsString {
+        let own = PathBuf::from(env!("CARGO_BIN_EXE_causeway"));
+        let others = std::env::var_os("PATH").unwrap_or_default();
+        let own = std::iter::once(own.parent().unwrap().to_owned());
+        std::env::join_paths(own.chain(std::env::split_paths(&others))).unwrap()
+    }
+
+    /// Runs `causeway fs ARGUMENTS…` as a user with supplementary groups, as `setpriv` takes them.
+    fn as_member(
+        &self,
+        user: u32,
+        group: u32,
+        groups: &str,
+        arguments: &[&str],
+    ) -> std::process::Output {
+        std::process::Command::new("setpriv")
+            .args([&format!("--reuid={user}"), &format!("--regid={group}")])
+            .args([groups, env!("CARGO_BIN_EXE_causeway"), "fs"])
+            .args(arguments)
+            .current_dir(self.cluster.path(""))
+            .env("CAUSEWAY_CONFIG", self.cluster.path("laptop.toml"))
+            .output()
+            .unwrap()
     }
 
     /// Runs `causeway fs ARGUMENTS…` on the node as root, who may read the keys.
@@ -168,16 +213,8 @@ fn a_node_speaks_for_the_users_of_its_rule_alone() {
     let Some(mut stand) = Stand::start() else {
         return;
     };
-    let rule = format!("uids = {{ laptop = [{USER}] }}");
-    for name in ["m", "a", "b"] {
-        let name = format!("{name}.toml");
-        let text = stand.cluster.text(&name);
-        let text = text.replacen("[nodes]\n", &format!("[nodes]\n{rule}\n"), 1);
-        assert!(text.contains(&rule));
-        stand.cluster.write(&name, &text);
-    }
     stand.user(OTHER, &["ls", "/open"]).ok();
-    stand.cluster.reload();
+    stand.rule(&format!("uids = {{ laptop = [{USER}] }}"));
     stand.user(USER, &["ls", "/open"]).ok();
     // This holds for calls through the agent and for calls with the key.
     let said = stand.user(OTHER, &["ls", "/open"]).fails(1);
@@ -202,4 +239,162 @@ fn a_node_speaks_for_the_users_of_its_rule_alone() {
     send(pid, rustix::process::Signal::TERM);
     assert_eq!(listed.code, Some(0), "{listed:?}");
     until("the agent has ended", || !socket.exists());
+}
+
+/// A user's own group has to be named; other groups that the rule does not name give no rights.
+#[test]
+fn a_node_speaks_for_the_groups_of_its_rule_alone() {
+    let Some(stand) = Stand::start() else {
+        return;
+    };
+    let member = |groups: &str| {
+        let line = format!("--groups={groups}");
+        stand.as_member(USER, USER, &line, &["ls", "/team"])
+    };
+    let ok = |output: std::process::Output| {
+        assert!(output.status.success(), "{output:?}");
+    };
+    let refused = |output: std::process::Output, part: &str| {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(part), "{said}");
+    };
+    let arguments = ["mkdir", "--mode", "2770", "/team"];
+    ok(stand.as_member(0, TEAM, "--clear-groups", &arguments));
+    ok(member(&TEAM.to_string()));
+    refused(member("4"), "may not read");
+    // The rule names the user's own group, and not the team's.
+    stand.rule(&format!("gids = {{ laptop = [{USER}, 4] }}"));
+    refused(member(&TEAM.to_string()), "may not read");
+    stand.user(USER, &["ls", "/open"]).ok();
+    // Nor that of another user, by whichever way: through the agent, or with the node's keys.
+    let said = stand.user(OTHER, &["ls", "/open"]).fails(1);
+    for part in ["node laptop", &format!("group {OTHER}"), "`gids`"] {
+        assert!(said.contains(part), "{said}");
+    }
+    // Root is not confined: no rule about users squashes it, and it needs no groups.
+    stand.root(&["ls", "/team"]).ok();
+}
+
+/// Several connections with each server, and data that is authenticated alone: the agent makes the handshake of each.
+#[test]
+fn users_have_several_connections_and_unencrypted_ones_through_the_agent() {
+    let Some(stand) = Stand::start_with(|text| {
+        text.replace("encrypt = true", "encrypt = false\ntcp_connections = 3")
+    }) else {
+        return;
+    };
+    let file = stand.home(USER).join("large");
+    std::fs::write(&file, large()).unwrap();
+    std::os::unix::fs::chown(&file, Some(USER), Some(USER)).unwrap();
+    stand.user(USER, &["put", "large", "/open/large"]).ok();
+    assert!(stand.user(USER, &["cat", "/open/large"]).ok() == large());
+}
+
+/// Without its agent, a command or mount of a user is told so before it calls any server: the servers are stopped, so that a call would
+/// wait for them, and end with another error.
+#[test]
+fn a_missing_agent_is_told_without_a_call_to_any_server() {
+    let Some(mut stand) = Stand::start() else {
+        return;
+    };
+    stand.agent = None;
+    stand.cluster.stop_servers();
+    let directory = stand.home(USER).join("mounted");
+    std::fs::create_dir(&directory).unwrap();
+    std::os::unix::fs::chown(&directory, Some(USER), Some(USER)).unwrap();
+    for arguments in [
+        &["ls", "/open"][..],
+        &["mount", directory.to_str().unwrap()],
+    ] {
+        let said = stand.user(USER, arguments).fails(1);
+        for part in ["agent.sock", "start it as root with `causeway fs agent`"] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(!said.contains("after"), "it waited: {said}");
+    }
+}
+
+/// A user without keys mounts with fusermount3, which needs a user with a name.
+#[test]
+fn a_user_without_keys_mounts_the_file_system() {
+    const NOBODY: u32 = 65_534;
+    if !crate::mount::can_mount() || !crate::mount::program_exists("fusermount3") {
+        return;
+    }
+    let Some(stand) = Stand::start() else {
+        return;
+    };
+    let home = stand.cluster.path("mounted");
+    std::fs::create_dir(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
+    // In a namespace of mounts of its own, where every user may open the device.
+    let output = std::process::Command::new("unshare")
+        .args(["--mount", "sh", "-euc"])
+        .arg(
+            "mknod device c 10 229; chmod 666 device; mount --bind device /dev/fuse
+             exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -euc '
+                causeway fs mount \"$PWD/mounted\"
+                trap \"causeway fs umount --lazy $PWD/mounted\" EXIT
+                cd mounted
+                echo mine >open/file; cat open/file; stat -c %u:%g open/file
+                head -c 5000000 /dev/zero >open/large; wc -c <open/large
+                mkdir shut 2>/dev/null || echo refused
+                cd ..'",
+        )
+        .current_dir(stand.cluster.path(""))
+        .env("PATH", stand.path())
+        .env("CAUSEWAY_CONFIG", stand.cluster.path("laptop.toml"))
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        format!(
+            "{} is mounted; unmount it with `causeway fs umount {0}`\nmine\n65534:65534\n5000000\nrefused\n",
+            home.display()
+        ),
+        "{output:?}"
+    );
+    let stat = stand.root(&["stat", "--json", "/open/file"]).json();
+    assert_eq!(
+        stat["entries"][0]["uid"].as_u64(),
+        Some(NOBODY.into()),
+        "{stat}"
+    );
+}
+
+/// A process in a namespace of its own, in which root of the host has no number, is whoever it was: it believes no agent, and says why.
+#[test]
+fn users_in_namespaces_of_their_own_become_nobody_else() {
+    let Some(stand) = Stand::start() else {
+        return;
+    };
+    let text = stand.cluster.text("laptop.toml");
+    let own = stand.home(USER).join("own.toml");
+    write_as(&own, &text, 0o644, Some(USER));
+    let in_namespace = |map: &[&str], part: &str| {
+        let output = std::process::Command::new("setpriv")
+            .args([&format!("--reuid={USER}"), &format!("--regid={USER}")])
+            .args(["--clear-groups", "unshare", "--user"])
+            .args(map)
+            .args([env!("CARGO_BIN_EXE_causeway"), "fs", "ls", "/open"])
+            .current_dir(stand.home(USER))
+            .env("CAUSEWAY_CONFIG", &own)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if said.contains("unshare failed") {
+            eprintln!("left out: there are no user namespaces here");
+            return;
+        }
+        assert_ne!(output.status.code(), Some(0), "{said}");
+        assert!(said.contains(part), "{said}");
+    };
+    in_namespace(
+        &["--map-root-user"],
+        "root of this host has no number in this process's user namespace",
+    );
+    // Nor does it tell who has written a configuration, where its own user has none.
+    in_namespace(&[], "it is not used");
+    stand.user(USER, &["ls", "/open"]).ok();
 }

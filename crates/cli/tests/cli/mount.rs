@@ -43,7 +43,7 @@ pub(crate) fn can_mount() -> bool {
     false
 }
 
-fn program_exists(name: &str) -> bool {
+pub(crate) fn program_exists(name: &str) -> bool {
     let places = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&places).any(|place| place.join(name).is_file())
 }

@@ -104,6 +104,11 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     fn new() -> Self {
+        Self::new_with(str::to_owned)
+    }
+
+    /// With configurations that are edited first.
+    fn new_with(edit: fn(&str) -> String) -> Self {
         let directory = tempfile::tempdir().unwrap();
         // Taken all at once, so that they differ.
         let ports: Vec<TcpListener> = (0..3)
@@ -143,7 +148,7 @@ impl Cluster {
             this.node(&["add", name, "--role", role]).ok();
         }
         for name in ["m", "a", "b", "laptop"] {
-            let text = this.text("causeway.toml");
+            let text = edit(&this.text("causeway.toml"));
             this.write(&format!("{name}.toml"), &this.as_of(&text, name));
         }
         this
@@ -151,8 +156,13 @@ impl Cluster {
 
     /// With its servers running. Ports that were free may be taken by others before they listen: then there is another cluster.
     pub(crate) fn running() -> Self {
+        Self::running_with(str::to_owned)
+    }
+
+    /// The same, with configurations that are edited first.
+    pub(crate) fn running_with(edit: fn(&str) -> String) -> Self {
         for _ in 0..20 {
-            let mut this = Self::new();
+            let mut this = Self::new_with(edit);
             let started = [("io0", "a"), ("io1", "b"), ("meta", "m")]
                 .iter()
                 .try_for_each(|(server, node)| {
@@ -232,6 +242,13 @@ impl Cluster {
             let line = server.out.next();
             assert!(line.contains("read again"), "{line}");
         }
+    }
+
+    /// Stops all servers, which then reply nothing and are not told that they are called.
+    pub(crate) fn stop_servers(&self) {
+        self.servers
+            .iter()
+            .for_each(|server| server.signal(Signal::STOP));
     }
 
     fn pids(&self) -> Vec<u32> {
@@ -488,6 +505,69 @@ fn authority_and_nodes_get_new_keys_without_a_restart() {
     std::fs::copy(cluster.path("b.node"), cluster.path("a.node")).unwrap();
     refused(&["nothing is changed", "a.node", "roles io1 and not io0"]);
     works(&cluster);
+}
+
+/// A mount reads the node's files again at SIGHUP: it goes on with a new certificate when the former one is revoked, and believes a revoked server
+/// no more.
+#[test]
+fn a_mount_reads_again_which_node_it_is_and_which_are_revoked() {
+    if !crate::mount::can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let cluster = Cluster::running();
+    let at = cluster.path("mounted");
+    std::fs::create_dir(&at).unwrap();
+    let mount = Server::start(
+        "mount",
+        &cluster.fs(
+            "laptop.toml",
+            &["mount", "--foreground", at.to_str().unwrap()],
+        ),
+    );
+    let line = mount.out.next();
+    assert!(line.contains("is mounted"), "{line}{}", mount.err.rest());
+    let _unmounted = Unmounted(at.clone());
+    let read = |at: PathBuf| bounded(move || std::fs::read(at).map(|found| found == large()));
+    let write = |at: PathBuf| bounded(move || std::fs::write(at, large()));
+    let reload = || {
+        mount.signal(Signal::HUP);
+        let line = mount.out.next();
+        assert!(line.contains("read again"), "{line}");
+    };
+    write(at.join("file")).unwrap();
+    // A new certificate and key for the mount's node, and the former ones are revoked.
+    let renew = ["add", "laptop", "--renew", "--output", "renewed.node"];
+    cluster.node(&renew).ok();
+    std::fs::rename(cluster.path("renewed.node"), cluster.path("laptop.node")).unwrap();
+    reload();
+    cluster.node(&["revoke", "laptop", "--former"]).ok();
+    cluster.reload();
+    write(at.join("second")).unwrap();
+    assert!(read(at.join("file")).unwrap());
+    // A wrong list changes nothing, and the mount goes on.
+    let list = cluster.text("causeway.revoked");
+    std::fs::remove_file(cluster.path("causeway.revoked")).unwrap();
+    mount.signal(Signal::HUP);
+    let line = mount.err.with("SIGHUP");
+    assert!(line.contains("nothing is changed"), "{line}");
+    cluster.write("causeway.revoked", &list);
+    write(at.join("third")).unwrap();
+    // A server's node is revoked; the servers themselves are not told.
+    cluster.node(&["revoke", "a"]).ok();
+    write(at.join("fourth")).unwrap();
+    reload();
+    let failed = write(at.join("fifth"));
+    assert!(failed.is_err(), "a revoked server was believed");
+}
+
+/// Unmounts a directory at the end, also of a test that fails.
+struct Unmounted(PathBuf);
+
+impl Drop for Unmounted {
+    fn drop(&mut self) {
+        let at = self.0.to_str().unwrap();
+        Run::new(Path::new("/"), &["fs", "umount", "--lazy", at]).left();
+    }
 }
 
 /// Also without `[nodes]`: who sends it to all servers of a host does not look which is which.

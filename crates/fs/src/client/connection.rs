@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_bmi::{ConnectionId, Memory, PeerReport};
+use causeway_bmi::{ConnectionId, Memory, PeerError, PeerReport};
 use causeway_wire::fs::{Caller, Errno};
 
 use super::call_error::CallError;
@@ -44,10 +44,23 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Fails at once if the node's agent has to speak for this process and is not there: that is a fault of the node, which an operator
+    /// has to mend. Clients that run already repeat calls until their time-out, so that an agent can be started again.
     pub(crate) fn new(
         configuration: &Configuration,
         options: &ClientOptions,
     ) -> Result<Self, Error> {
+        if let Some(agent) = configuration.agent() {
+            agent.check().map_err(|error| {
+                let text = match error {
+                    // No server is concerned.
+                    PeerError::Refused(text) | PeerError::Unauthorised(text) => text,
+                    error => error.to_string(),
+                };
+                CallError::local(Errno::ENOKEY, text)
+                    .during("connect", configuration.name.as_bytes())
+            })?;
+        }
         let held = HeldFiles::new(configuration, options)
             .map_err(|error| error.during("connect", configuration.name.as_bytes()))?;
         Ok(Self {

@@ -12,6 +12,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::access::{self, AccessText};
+use super::id_text::{self, IdText};
+use super::ids::{IdRules, Kind, NodeLimits};
 use super::leases::{self, LeasesText};
 use super::nodes::{self, NodesEntry};
 use super::source::{Source, check_key_file};
@@ -19,7 +21,6 @@ use super::types::{
     CapabilityRule, ConfigError, Configuration, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE,
     DEFAULT_TIMEOUT, Durability, MAX_SERVERS, ServerEntry,
 };
-use super::uid_text::{self, UidText};
 use super::units::{parse_duration, parse_size};
 
 /// Longest path of a Unix socket that the kernel takes, in bytes, with room for a suffix.
@@ -72,8 +73,12 @@ struct NodesText {
     authorities: Spanned<Vec<Spanned<String>>>,
     node_file: Spanned<PathBuf>,
     revoked_file: Spanned<PathBuf>,
-    uids: Option<BTreeMap<String, Spanned<Vec<Spanned<UidText>>>>>,
+    uids: Option<IdsText>,
+    gids: Option<IdsText>,
 }
+
+/// For each node, the numbers for which it may speak.
+type IdsText = BTreeMap<String, Spanned<Vec<Spanned<IdText>>>>;
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -140,10 +145,13 @@ fn refuse_without_capabilities(
     agent: Option<&AgentText>,
     nodes: Option<&Spanned<NodesText>>,
 ) -> Result<(), ConfigError> {
-    let ruled = nodes.filter(|nodes| nodes.get_ref().uids.is_some());
+    let ruled = nodes.filter(|nodes| {
+        let text = nodes.get_ref();
+        text.uids.is_some() || text.gids.is_some()
+    });
     let (span, what) = match (agent, ruled) {
         (Some(agent), _) => (agent.socket.span(), "`[agent]`"),
-        (None, Some(nodes)) => (nodes.span(), "`uids`"),
+        (None, Some(nodes)) => (nodes.span(), "a rule about nodes (`uids` or `gids`)"),
         (None, None) => return Ok(()),
     };
     let message = format!(
@@ -223,9 +231,16 @@ fn nodes_entry(
         text.node_file.get_ref().clone(),
         text.revoked_file.get_ref().clone(),
     );
-    if let Some(text) = &text.uids {
-        entry.set_uids(Arc::new(uid_text::rules(source, text)?));
-    }
+    let rules = |kind, text: Option<&IdsText>| {
+        text.map_or_else(
+            || Ok(IdRules::none(kind)),
+            |text| id_text::rules(source, kind, text),
+        )
+    };
+    entry.set_limits(Arc::new(NodeLimits {
+        uids: rules(Kind::Users, text.uids.as_ref())?,
+        gids: rules(Kind::Groups, text.gids.as_ref())?,
+    }));
     Ok(entry)
 }
 

@@ -56,7 +56,7 @@ impl Configuration {
         }
         known.replace(membership);
         if let Some(own) = &self.nodes {
-            own.set_uids(entry.uids());
+            own.set_limits(entry.limits());
         }
         Ok(())
     }

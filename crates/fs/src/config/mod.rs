@@ -1,11 +1,13 @@
 //! The configuration: one short TOML file, the same on every node.
 //!
 //! [`Configuration`] (in `types`) is what every program works with; `file` reads and checks the text and gives every error its
-//! line; `text` writes it (`source`, `units`, `uid_text`, `uids`, `access` and `leases` are parts of both); `nodes` is what it says of nodes, and `membership` reads the files that it names for them; `layout` makes configurations from a list of hosts
+//! line; `text` writes it (`source`, `units`, `id_text`, `ids`, `access` and `leases` are parts of both); `nodes` is what it says of nodes, and `membership` reads the files that it names for them; `layout` makes configurations from a list of hosts
 //! or for one machine.
 
 mod access;
 mod file;
+mod id_text;
+mod ids;
 mod key;
 mod layout;
 mod leases;
@@ -14,8 +16,6 @@ mod nodes;
 mod source;
 mod text;
 mod types;
-mod uid_text;
-mod uids;
 mod units;
 
 #[cfg(test)]
@@ -30,6 +30,7 @@ use causeway_sys::secret::Secret;
 use causeway_sys::trusted_file::{self, Refused, Use};
 use causeway_wire::fs::DistributionHint;
 
+pub use ids::{IdRules, NodeLimits};
 pub use layout::{DEFAULT_PORT, Host};
 pub use membership::read_revoked;
 pub use nodes::{NodesEntry, parse_public_key, public_key_digits};
@@ -38,7 +39,6 @@ pub use types::{
     DEFAULT_CAPABILITY_LIFETIME, DEFAULT_LEASE_TIME, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE,
     DEFAULT_TIMEOUT, Durability, MAX_SERVERS, ServerEntry,
 };
-pub use uids::UidRules;
 
 /// The environment variable that names a configuration file.
 pub const VARIABLE: &str = "CAUSEWAY_CONFIG";

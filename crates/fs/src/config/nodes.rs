@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use causeway_bmi::nodes::files::{bytes_of_hex, hex};
 use causeway_bmi::nodes::{CLIENT, Nodes, PublicKey};
 
-use super::uids::UidRules;
+use super::ids::NodeLimits;
 
 /// The section `[nodes]`.
 #[derive(Debug, Clone)]
@@ -17,8 +17,8 @@ pub struct NodesEntry {
     pub node_file: PathBuf,
     /// The list of revoked certificates.
     pub revoked_file: PathBuf,
-    /// The users for which each node may speak, as last read; shared by all copies of the configuration.
-    pub(super) rules: Arc<Mutex<Arc<UidRules>>>,
+    /// The users and groups for which each node may speak, as last read; shared by all copies of the configuration.
+    pub(super) limits: Arc<Mutex<Arc<NodeLimits>>>,
     /// The content of the files, once it was read; shared by all copies of the configuration.
     pub(super) known: Arc<OnceLock<Nodes>>,
 }
@@ -27,7 +27,7 @@ impl PartialEq for NodesEntry {
     fn eq(&self, other: &Self) -> bool {
         let said = |entry: &Self| {
             let files = (entry.node_file.clone(), entry.revoked_file.clone());
-            (entry.authorities.clone(), files, entry.uids())
+            (entry.authorities.clone(), files, entry.limits())
         };
         said(self) == said(other)
     }
@@ -42,22 +42,22 @@ impl NodesEntry {
             authorities,
             node_file,
             revoked_file,
-            rules: Arc::default(),
+            limits: Arc::default(),
             known: Arc::default(),
         }
     }
 }
 
 impl NodesEntry {
-    /// The users for which each node may speak, as last read.
-    pub fn uids(&self) -> Arc<UidRules> {
-        let rules = self.rules.lock();
-        Arc::clone(&rules.unwrap_or_else(PoisonError::into_inner))
+    /// The users and groups for which each node may speak, as last read.
+    pub fn limits(&self) -> Arc<NodeLimits> {
+        let limits = self.limits.lock();
+        Arc::clone(&limits.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the rules, for all copies of the configuration.
-    pub(super) fn set_uids(&self, uids: Arc<UidRules>) {
-        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = uids;
+    /// Replaces them, for all copies of the configuration.
+    pub(super) fn set_limits(&self, limits: Arc<NodeLimits>) {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 }
 

@@ -87,6 +87,7 @@ start = {start}
 fn print_nodes(nodes: &NodesEntry) -> String {
     let digits = |key| quoted(&public_key_digits(key));
     let authorities: Vec<String> = nodes.authorities.iter().map(digits).collect();
+    let limits = nodes.limits();
     format!(
         "
 # Each node proves which it is: by its own key, which one of these authorities has signed.
@@ -96,11 +97,12 @@ authorities = [{}]
 node_file = {}
 # The same on every node.
 revoked_file = {}
-{}",
+{}{}",
         authorities.join(", "),
         quoted(&nodes.node_file.to_string_lossy()),
         quoted(&nodes.revoked_file.to_string_lossy()),
-        nodes.uids().print()
+        limits.uids.print(),
+        limits.gids.print()
     )
 }
 

@@ -8,7 +8,7 @@ use causeway_wire::fs::{
 
 use super::access::{Holder, Shown, distribution_of, node_number};
 use super::audit::is_refusal;
-use super::callers::{check_operator, check_spoken_for, leave_roots_group, squash};
+use super::callers::{check_operator, check_spoken_for, squash};
 use super::events::{EntryState, Loop};
 use super::follow_up::FollowUpKind;
 use super::identity;
@@ -66,11 +66,13 @@ impl Loop {
         if self.root_squash && !is_named {
             squash(identity, &mut request.caller);
         }
-        if is_ruled && !root_is_named {
-            // A rule names users, not groups: only root has root's group.
-            leave_roots_group(&mut request.caller);
+        match &self.node_rules {
+            Some(rules) => {
+                let node = self.bmi.node(from);
+                rules.confine_groups(node.as_deref(), speaks_for_user, request)
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Publishes to observers how many requests were refused, if the number has grown.

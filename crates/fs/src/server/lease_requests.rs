@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use causeway_bmi::Completion;
+use causeway_bmi::{Completion, Identity};
 use causeway_wire::fs::{
     Errno, Failure, Leased, MAX_NAME_BYTES, Operation, Reply, ReplyBody, Request,
 };
@@ -19,6 +19,8 @@ use crate::error::failure;
 
 /// Most programs that hold leases.
 const MAX_HOLDERS: usize = 4096;
+/// Most programs of one user, among those for which agents speak: an eighth. Holders of the key are trusted not to take all.
+const MAX_HOLDERS_OF_USER: usize = MAX_HOLDERS / 8;
 /// Most changes that wait.
 const MAX_WAITS: usize = 4096;
 
@@ -111,7 +113,11 @@ impl Loop {
         if let Some((&former, _)) = channels.find(|(_, known)| is_same(known)) {
             self.forget_channel(former);
         }
-        if self.leases.channels.len() >= MAX_HOLDERS {
+        let user = match self.bmi.identity(to.from) {
+            Some(Identity::OneUser { uid, .. }) => Some(uid),
+            _ => None,
+        };
+        if !has_room(self.leases.channels.values().map(|known| known.user), user) {
             return Err(too_many());
         }
         self.leases.last_watch = self.leases.last_watch.wrapping_add(1);
@@ -130,6 +136,7 @@ impl Loop {
             watch,
             receive,
             tag: None,
+            user,
         };
         self.leases.channels.insert(holder, channel);
         Ok(())
@@ -329,6 +336,35 @@ impl Loop {
     }
 }
 
+/// Whether one more program may hold leases, of this user if an agent speaks for it. `known` are the users of those that do.
+fn has_room(known: impl ExactSizeIterator<Item = Option<u32>>, user: Option<u32>) -> bool {
+    if known.len() >= MAX_HOLDERS {
+        return false;
+    }
+    user.is_none() || known.filter(|of| *of == user).count() < MAX_HOLDERS_OF_USER
+}
+
 fn too_many() -> Failure {
     failure(Errno::ENFILE, "too many programs hold leases")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_of_agents_does_not_hold_leases_as_all_programs() {
+        let of_user = vec![Some(5); MAX_HOLDERS_OF_USER];
+        let all_but_one = &of_user[1..];
+        assert!(has_room(all_but_one.iter().copied(), Some(5)));
+        assert!(!has_room(of_user.iter().copied(), Some(5)));
+        assert!(has_room(of_user.iter().copied(), Some(6)));
+        assert!(has_room(of_user.iter().copied(), None));
+        // Holders of the key have no share, and all together have an end.
+        let keyed = vec![None; MAX_HOLDERS - 1];
+        assert!(has_room(keyed.iter().copied(), None));
+        assert!(has_room(keyed.iter().copied(), Some(5)));
+        let full = vec![None; MAX_HOLDERS];
+        assert!(!has_room(full.iter().copied(), None));
+    }
 }

@@ -41,6 +41,8 @@ pub(super) struct Channel {
     pub(super) receive: OpId,
     /// Under which it waits for a recall.
     pub(super) tag: Option<u64>,
+    /// The one user for whom the connection speaks, if its node's agent has made it.
+    pub(super) user: Option<u32>,
 }
 
 /// A change that waits for leases to end.

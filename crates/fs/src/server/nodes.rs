@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use causeway_bmi::Waker;
 use causeway_bmi::nodes::{CLIENT, Certificate, Membership};
-use causeway_wire::fs::{Errno, Failure, Operation, Request};
+use causeway_wire::fs::{Caller, Errno, Failure, NOBODY, Operation, Request};
 
+use super::callers::leave_roots_group;
 use crate::config::{ConfigError, Configuration, NodesEntry};
 use crate::error::failure;
 
@@ -14,7 +15,7 @@ use crate::error::failure;
 pub(super) struct NodeRules {
     /// The name of the metadata server, the only server that makes requests.
     metadata: String,
-    /// The users for which each node may speak, as last read.
+    /// The users and groups for which each node may speak, as last read.
     entry: NodesEntry,
 }
 
@@ -51,8 +52,8 @@ impl NodeRules {
             return Ok(()); // it is a server that speaks for itself
         }
         if may {
-            let uids = self.entry.uids();
-            let checked = uids.check(&node.name, request.caller.uid);
+            let limits = self.entry.limits();
+            let checked = limits.uids.check(&node.name, request.caller.uid);
             return checked.map_err(|message| failure(Errno::EPERM, message));
         }
         let Certificate { name, roles, .. } = node;
@@ -70,15 +71,59 @@ impl NodeRules {
 impl NodeRules {
     /// Whether the rules name root for this node: its root is then not mapped to nobody, unlike root of other hosts.
     pub(super) fn name_root(&self, node: Option<&Certificate>) -> bool {
-        node.is_some_and(|node| self.entry.uids().names(&node.name, 0))
+        node.is_some_and(|node| self.entry.limits().uids.names(&node.name, 0))
     }
 
-    /// Whether a rule limits the users for whom this connection may speak; none does while the metadata server speaks for itself.
+    /// Whether a rule limits the users or groups for which this connection may speak; none does while the metadata server speaks for itself.
     pub(super) fn is_ruled(&self, node: Option<&Certificate>, speaks_for_user: bool) -> bool {
-        node.is_some_and(|node| {
-            (speaks_for_user || !node.has_role(&self.metadata))
-                && self.entry.uids().has_rule(&node.name)
+        let limits = self.entry.limits();
+        self.limited(node, speaks_for_user).is_some_and(|node| {
+            limits.uids.has_rule(&node.name) || limits.gids.has_rule(&node.name)
         })
+    }
+
+    /// Confines a caller, as squashed, to the groups for which the node at the other end of the connection may speak. One in whose own group the
+    /// caller cannot be, which new objects get, is refused. Other groups are left out: they give rights and nothing else, and users are in groups of
+    /// their host that the file system does not know. Root needs no group for its rights, and nobody's group gives none.
+    pub(super) fn confine_groups(
+        &self,
+        node: Option<&Certificate>,
+        speaks_for_user: bool,
+        request: &mut Request,
+    ) -> Result<(), Failure> {
+        let Some(node) = self.limited(node, speaks_for_user) else {
+            return Ok(());
+        };
+        let limits = self.entry.limits();
+        let is_greeting = matches!(request.operation, Operation::Hello { .. });
+        let Caller {
+            uid, gid, groups, ..
+        } = &mut request.caller;
+        if is_greeting || *uid == 0 {
+            return Ok(());
+        }
+        if !limits.gids.has_rule(&node.name) {
+            if limits.uids.has_rule(&node.name) && !limits.uids.names(&node.name, 0) {
+                // A rule about users alone takes root's group from all but root.
+                leave_roots_group(&mut request.caller);
+            }
+            return Ok(());
+        }
+        if *gid != NOBODY {
+            let checked = limits.gids.check(&node.name, *gid);
+            checked.map_err(|message| failure(Errno::EPERM, message))?;
+        }
+        groups.retain(|group| limits.gids.names(&node.name, *group));
+        Ok(())
+    }
+
+    /// The node at the other end, if rules about users and groups apply to what it says.
+    fn limited<'a>(
+        &self,
+        node: Option<&'a Certificate>,
+        speaks_for_user: bool,
+    ) -> Option<&'a Certificate> {
+        node.filter(|node| speaks_for_user || !node.has_role(&self.metadata))
     }
 }
 
@@ -132,7 +177,7 @@ impl ReloadHandle {
 
 #[cfg(test)]
 mod tests {
-    use causeway_wire::fs::{Caller, Incarnation};
+    use causeway_wire::fs::Incarnation;
 
     use super::*;
 
@@ -238,5 +283,64 @@ mod tests {
         assert!(rules.check(Some(&both), true, &query(1500)).is_ok());
         assert!(rules.is_ruled(Some(&both), true) && !rules.is_ruled(Some(&both), false));
         assert!(rules.is_ruled(Some(&client), false));
+    }
+
+    #[test]
+    fn a_node_speaks_for_the_groups_of_its_rule_alone() {
+        let confined =
+            |rules: &NodeRules, node: &Certificate, for_user, uid, gid, groups: &[u32]| {
+                let mut request = request(Operation::StorageStatus, uid);
+                request.caller.gid = gid;
+                request.caller.groups = groups.to_vec();
+                let checked = rules.confine_groups(Some(node), for_user, &mut request);
+                checked.map(|()| (request.caller.gid, request.caller.groups))
+            };
+        let by_gids = rules("gids = { somebody = [\"100-199\"] }");
+        let client = node(&["client"]);
+        assert!(by_gids.is_ruled(Some(&client), false));
+        // Groups that the rule does not name are left out, root's too; the own group has to be named.
+        assert_eq!(
+            confined(&by_gids, &client, false, 5, 150, &[0, 99, 100, 199, 200]),
+            Ok((150, vec![100, 199]))
+        );
+        for gid in [0, 99, 200] {
+            let failure = confined(&by_gids, &client, false, 5, gid, &[150]).unwrap_err();
+            assert_eq!(failure.errno, Errno::EPERM);
+            for part in ["node somebody", &format!("group {gid}"), "100-199"] {
+                assert!(failure.message.contains(part), "{}", failure.message);
+            }
+        }
+        assert_eq!(
+            confined(&by_gids, &client, false, NOBODY, NOBODY, &[150]),
+            Ok((NOBODY, vec![150]))
+        );
+        assert_eq!(
+            confined(&by_gids, &client, false, 0, 0, &[0, 7]),
+            Ok((0, vec![0, 7])),
+            "root, which is not squashed, may do everything anyway"
+        );
+        // No rule for this node.
+        let mut other = client.clone();
+        other.name = "another".to_owned();
+        assert!(!by_gids.is_ruled(Some(&other), false));
+        assert_eq!(
+            confined(&by_gids, &other, false, 5, 7, &[0]),
+            Ok((7, vec![0]))
+        );
+        // The metadata server speaks for itself; the agent on its host speaks for users.
+        let both = node(&["meta", "client"]);
+        assert!(confined(&by_gids, &both, false, 5, 7, &[0]).is_ok());
+        assert!(confined(&by_gids, &both, true, 5, 7, &[0]).is_err());
+        // A rule about users alone takes root's group, unless it names root.
+        let by_uids = rules("uids = { somebody = [5] }");
+        assert_eq!(
+            confined(&by_uids, &client, false, 5, 0, &[0, 7]),
+            Ok((NOBODY, vec![NOBODY, 7]))
+        );
+        let with_root = rules("uids = { somebody = [5, \"root\"] }");
+        assert_eq!(
+            confined(&with_root, &client, false, 5, 0, &[0]),
+            Ok((0, vec![0]))
+        );
     }
 }

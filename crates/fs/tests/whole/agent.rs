@@ -3,13 +3,15 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use causeway_bmi::Config;
 use causeway_bmi::agent as bmi_agent;
 use causeway_fs::agent::{Agent, AgentHandle};
+use causeway_fs::client::{Client, ClientOptions};
 use causeway_fs::config::{CapabilityRule, Configuration};
-use causeway_sys::socket::{Received, RecordSocket};
+use causeway_sys::socket::{Accepted, Received, RecordListener, RecordSocket};
 use causeway_wire::agent::{
     FORMATS as AGENT_FORMATS, MAX_MESSAGE_BYTES, Open, Reply, Request as AgentRequest,
 };
@@ -65,10 +67,9 @@ impl Stand {
             configuration.key_file = Some(key);
             configuration.agent_socket = Some(socket.clone());
             configuration.access.capabilities = capabilities;
+            configuration.timeout = GENEROUS;
         });
-        let agent = Agent::start(fixture.cluster.configuration()).unwrap();
-        let handle = agent.handle(&fixture.config_file()).unwrap();
-        let running = std::thread::spawn(|| agent.run().unwrap());
+        let (handle, running) = run_agent(&fixture);
         Some(Self {
             fixture,
             socket,
@@ -76,6 +77,20 @@ impl Stand {
             running: Some(running),
             _open: open,
         })
+    }
+
+    fn stop_agent(&mut self) {
+        self.handle.stop();
+        if let Some(running) = self.running.take() {
+            let ended = running.join();
+            assert!(ended.is_ok() || std::thread::panicking());
+        }
+    }
+
+    fn start_agent(&mut self) {
+        let (handle, running) = run_agent(&self.fixture);
+        self.handle = handle;
+        self.running = Some(running);
     }
 
     fn liar(&self, uid: u32) -> Liar {
@@ -96,12 +111,15 @@ impl Stand {
 
 impl Drop for Stand {
     fn drop(&mut self) {
-        self.handle.stop();
-        if let Some(running) = self.running.take() {
-            let ended = running.join();
-            assert!(ended.is_ok() || std::thread::panicking());
-        }
+        self.stop_agent();
     }
+}
+
+/// An agent for a file system's nodes, in a thread.
+fn run_agent(fixture: &Fixture) -> (AgentHandle, std::thread::JoinHandle<()>) {
+    let agent = Agent::start(fixture.cluster.configuration()).unwrap();
+    let handle = agent.handle(&fixture.config_file()).unwrap();
+    (handle, std::thread::spawn(|| agent.run().unwrap()))
 }
 
 /// Runs `act` on a thread of this user: in the kernel, users belong to threads.
@@ -305,4 +323,79 @@ fn a_user_who_floods_the_agent_does_not_stop_another() {
     });
     drop(calls);
     as_user(USER, || drop(stand.liar(USER)));
+}
+
+/// A client that runs repeats its calls while its node's agent is away; a new one is told at once.
+#[test]
+fn clients_outlive_an_agent_that_is_started_again_and_new_ones_are_told_at_once() {
+    let Some(mut stand) = Stand::start() else {
+        return;
+    };
+    let configuration = stand.fixture.cluster.configuration().clone();
+    let metadata = configuration.metadata_server();
+    std::thread::scope(|scope| {
+        let (says, hears) = channel();
+        let (tells, told) = channel();
+        let user = scope.spawn(move || {
+            as_user(USER, move || {
+                let mut client = Client::connect(&configuration, ClientOptions::default()).unwrap();
+                client.stat(b"/", false).unwrap();
+                says.send("connected").unwrap();
+                told.recv().unwrap();
+                // The agent is away, and no connection stands.
+                let refused = Client::connect(&configuration, ClientOptions::default());
+                let error = refused.map(|_| ()).unwrap_err();
+                assert_eq!(error.errno, Errno::ENOKEY, "{error}");
+                for part in ["agent.sock", "causeway fs agent"] {
+                    assert!(error.to_string().contains(part), "{error}");
+                }
+                says.send("calling").unwrap();
+                client.stat(b"/", false).unwrap();
+            });
+        });
+        assert_eq!(hears.recv_timeout(GENEROUS), Ok("connected"));
+        stand.stop_agent();
+        stand.fixture.cluster.kill(metadata).unwrap();
+        stand.fixture.cluster.restart(metadata).unwrap();
+        tells.send(()).unwrap();
+        assert_eq!(hears.recv_timeout(GENEROUS), Ok("calling"));
+        stand.start_agent();
+        user.join().unwrap();
+    });
+}
+
+/// What listens in the agent's place and is neither root's nor the caller's own is told nothing.
+#[test]
+fn a_process_of_another_user_is_no_agent() {
+    let Some(stand) = Stand::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("agent.sock");
+    std::os::unix::fs::chown(directory.path(), Some(OTHER), Some(OTHER)).unwrap();
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(directory.path(), 0o755);
+    let mut listener = as_user(OTHER, || RecordListener::bind(&path).unwrap());
+    mode(&path, 0o666);
+    let mut configuration = stand.fixture.cluster.configuration().clone();
+    configuration.agent_socket = Some(path);
+    let connect = || {
+        let connected = Client::connect(&configuration, ClientOptions::default());
+        connected.map(|_| ()).map_err(|error| error.to_string())
+    };
+    let said = as_user(USER, connect).unwrap_err();
+    for part in [
+        &format!("user {OTHER}"),
+        "in the place of this node's agent",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    // Nothing was sent to it.
+    let Ok(Accepted::Connection(socket)) = listener.accept(&[]) else {
+        panic!("nobody has called");
+    };
+    let mut room = [0; MAX_MESSAGE_BYTES];
+    assert!(matches!(socket.receive(&mut room), Ok(Received::Closed)));
+    // Its own user may well use it.
+    assert_eq!(as_user(OTHER, connect), Ok(()));
 }

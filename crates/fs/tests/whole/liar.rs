@@ -140,6 +140,24 @@ impl Liar {
         reply.result.map(|body| (body, granted.capability))
     }
 
+    /// Whether the reply to this request to the metadata server comes with a lease.
+    pub(crate) fn leased_with(
+        &mut self,
+        operation: Operation,
+        lie: impl FnOnce(&mut Request),
+    ) -> bool {
+        let (addr, target) = self.servers[0];
+        let mut request = self.request(target, operation, None);
+        lie(&mut request);
+        let Sent { receive, reply } = self.post(addr, &request.to_bytes(self.formats));
+        let done = self.bmi.test(receive, GENEROUS).unwrap().expect("a reply");
+        let len = done.result.unwrap() as usize;
+        let (reply, granted, _) =
+            Reply::from_bytes_with(&reply[0].to_vec()[..len]).expect("a reply");
+        reply.result.unwrap();
+        granted.lease_ms.is_some()
+    }
+
     /// Lets a server read this memory.
     pub(crate) fn export(&mut self, server: usize, memory: &Memory) -> RegionDescriptor {
         let (addr, _) = self.servers[server];

@@ -19,6 +19,7 @@ mod kills;
 mod leases;
 mod liar;
 mod locks;
+mod lying_clients;
 mod open_files;
 mod repeated;
 mod restored;

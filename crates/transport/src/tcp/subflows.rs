@@ -15,7 +15,7 @@ use super::handshake::Agreement;
 use super::link::{Link, Phase, broken};
 use super::slots::{Origin, PeerState};
 use crate::error::PeerError;
-use crate::method::{Peer, Silence, Sink};
+use crate::method::{Identity, Peer, Silence, Sink};
 use crate::session::Invitation;
 
 impl Tcp {
@@ -88,9 +88,7 @@ impl Tcp {
         let state = self.slots.shown(of)?;
         let has_place = state.subflows.len() + 1 < usize::from(self.config.connections);
         let subflow = self.slots.get(subflow)?;
-        let same = subflow.identity == state.identity
-            && subflow.node == state.node
-            && subflow.user == state.user;
+        let same = same_peer(subflow.identity, state.identity) && subflow.node == state.node;
         (has_place && same && state.is_up()).then_some(of)
     }
 
@@ -252,5 +250,38 @@ impl Tcp {
                 Err(error) => link.broken = Some(broken(&error.into())),
             }
         }
+    }
+}
+
+/// Whether a subflow is of the same peer as its first connection. A process whose groups have changed in between, which its agent tells of each
+/// connection, is the same one: what comes by a subflow counts as come by the first connection, with the groups of that.
+fn same_peer(subflow: Option<Identity>, first: Option<Identity>) -> bool {
+    match (subflow, first) {
+        (Some(Identity::OneUser { uid, .. }), Some(Identity::OneUser { uid: of_first, .. })) => {
+            uid == of_first
+        }
+        (subflow, first) => subflow == first,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_whose_groups_have_changed_is_the_same_peer() {
+        let user = |uid, gid| Some(Identity::OneUser { uid, gid });
+        assert!(same_peer(user(5, 6), user(5, 6)));
+        assert!(same_peer(user(5, 7), user(5, 6)));
+        for (subflow, first) in [
+            (user(6, 6), user(5, 6)),
+            (Some(Identity::Keyed), user(5, 6)),
+            (user(5, 6), Some(Identity::Keyed)),
+            (None, user(5, 6)),
+            (user(5, 6), None),
+        ] {
+            assert!(!same_peer(subflow, first), "{subflow:?} {first:?}");
+        }
+        assert!(same_peer(Some(Identity::Keyed), Some(Identity::Keyed)));
     }
 }

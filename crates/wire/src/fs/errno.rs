@@ -88,6 +88,7 @@ errnos! {
     ESTALE = 116, "stale handle: the object is gone";
     EDQUOT = 122, "quota exceeded";
     ECANCELED = 125, "cancelled";
+    ENOKEY = 126, "this process holds no key, and nobody speaks for it";
     EKEYREJECTED = 129, "the other side refused the credentials";
     /// The client requests the node again and then uses its datafiles.
     NOT_STUFFED = 1001, "the file's content is not (or no longer) stored beside its metadata";

@@ -89,7 +89,7 @@ proptest! {
                     (client, key, number, step, Ok(expected))
                 }
             };
-            let sender = from(client, connection, number);
+            let sender = Sender { user: 1, ..from(client, connection, number) };
             let found = pointers.step((FILE, key), sender, step, |_| true);
             prop_assert_eq!(found, expected, "{:?}", step);
             last.insert(client, (key, number, step, expected));
@@ -199,16 +199,47 @@ fn one_user_cannot_take_all_pointers() {
     // Nor all clients of one.
     let clients = MAX_SHARES_OF_USER - MAX_POINTERS_OF_USER;
     for client in 0..clients as u32 {
-        assert_eq!(put(&mut pointers, 7, (1 << 21) + client, 1 << 40), Ok(0));
+        assert_eq!(put(&mut pointers, 7, (1 << 21) + client, 0), Ok(0));
     }
-    assert!(is_refused(put(&mut pointers, 7, 1 << 22, 1 << 40)));
+    assert!(is_refused(put(&mut pointers, 7, 1 << 22, 0)));
     assert_eq!(put(&mut pointers, 8, 1 << 22, 1 << 40), Ok(0));
     // What ends makes room.
-    let end = |key: u64| (from(u128::from(key), key as u32, 2), (FILE, key));
-    let (sender, key) = end(3);
+    let sender = Sender {
+        user: 7,
+        ..from(3, 3, 2)
+    };
     assert_eq!(
-        pointers.step(key, sender, PointerStep::End, |_| true),
+        pointers.step((FILE, 3), sender, PointerStep::End, |_| true),
         Ok(0)
     );
     assert_eq!(put(&mut pointers, 7, 1 << 22, 9 << 40), Ok(0));
+}
+
+/// A pointer is its maker's user's: another user can neither move nor end it, nor learn that it exists.
+#[test]
+fn another_user_does_not_reach_a_pointer() {
+    let mut pointers = Pointers::default();
+    let key = (FILE, 7);
+    let sender = |user, client, number| Sender {
+        user,
+        ..from(client, client as u32, number)
+    };
+    let mut step = |sender, step| pointers.step(key, sender, step, |_| true);
+    assert_eq!(step(sender(5, 1, 1), PointerStep::Put(10)), Ok(10));
+    for (number, lie) in [
+        PointerStep::Put(1),
+        PointerStep::Add(1),
+        PointerStep::Get,
+        PointerStep::End,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let other = sender(6, 2, number as u64 + 1);
+        assert_eq!(step(other, lie), Err(Refused::Unknown), "{lie:?}");
+        // Nor by the number of its maker's client.
+        let other = sender(6, 1, number as u64 + 1);
+        assert_eq!(step(other, lie), Err(Refused::Unknown), "{lie:?}");
+    }
+    assert_eq!(step(sender(5, 3, 1), PointerStep::Add(1)), Ok(10));
 }

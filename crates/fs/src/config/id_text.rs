@@ -1,4 +1,4 @@
-//! `uids` in the section `[nodes]`: reading the rules about users for whom nodes may speak.
+//! `uids` and `gids` in the section `[nodes]`: reading the rules about users and groups for which nodes may speak.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -7,9 +7,9 @@ use causeway_bmi::nodes::is_name;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::ids::{IdRules, Kind, OTHERS};
 use super::source::Source;
 use super::types::ConfigError;
-use super::uids::{OTHERS, UidRules};
 
 /// Most nodes that have a rule, and most ranges in one.
 const MAX_RULES: usize = 1 << 16;
@@ -18,15 +18,15 @@ const MAX_RANGES: usize = 1024;
 /// One number, or a text with a range.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(super) enum UidText {
+pub(super) enum IdText {
     One(u32),
     Range(String),
 }
 
-impl UidText {
+impl IdText {
     fn range(&self) -> Option<RangeInclusive<u32>> {
         let text = match self {
-            Self::One(uid) => return Some(*uid..=*uid),
+            Self::One(id) => return Some(*id..=*id),
             Self::Range(text) if text == "root" => return Some(0..=0),
             Self::Range(text) => text,
         };
@@ -35,7 +35,7 @@ impl UidText {
             text.parse().ok().filter(|_| is_number)
         };
         let Some((first, last)) = text.split_once('-') else {
-            return number(text).map(|uid| uid..=uid);
+            return number(text).map(|id| id..=id);
         };
         let first = number(first)?;
         let last = match last {
@@ -49,8 +49,9 @@ impl UidText {
 /// Reads the rules.
 pub(super) fn rules(
     source: &Source<'_>,
-    text: &BTreeMap<String, Spanned<Vec<Spanned<UidText>>>>,
-) -> Result<UidRules, ConfigError> {
+    kind: Kind,
+    text: &BTreeMap<String, Spanned<Vec<Spanned<IdText>>>>,
+) -> Result<IdRules, ConfigError> {
     let mut by_node = BTreeMap::new();
     for (node, ranges) in text {
         if by_node.len() == MAX_RULES || ranges.get_ref().len() > MAX_RANGES {
@@ -64,9 +65,11 @@ pub(super) fn rules(
             );
             return Err(source.error(&ranges.span(), message));
         }
-        let range = |text: &Spanned<UidText>| {
-            let message =
-                "a user's number, \"root\" or a range such as \"1000-1999\" or \"1000-\" is needed";
+        let range = |text: &Spanned<IdText>| {
+            let message = format!(
+                "a {}'s number, \"root\" or a range such as \"1000-1999\" or \"1000-\" is needed",
+                kind.one()
+            );
             text.get_ref()
                 .range()
                 .ok_or_else(|| source.error(&text.span(), message))
@@ -74,21 +77,21 @@ pub(super) fn rules(
         let ranges: Result<Vec<_>, _> = ranges.get_ref().iter().map(range).collect();
         by_node.insert(node.clone(), ranges?);
     }
-    Ok(UidRules { by_node })
+    Ok(IdRules { kind, by_node })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn rules_of(text: &str) -> Result<UidRules, ConfigError> {
+    fn rules_of(text: &str) -> Result<IdRules, ConfigError> {
         #[derive(Deserialize)]
         struct Text {
-            uids: BTreeMap<String, Spanned<Vec<Spanned<UidText>>>>,
+            uids: BTreeMap<String, Spanned<Vec<Spanned<IdText>>>>,
         }
         let source = Source { text, file: "c" };
         let read: Text = toml::from_str(text).unwrap();
-        rules(&source, &read.uids)
+        rules(&source, Kind::Users, &read.uids)
     }
 
     #[test]
@@ -122,7 +125,44 @@ mod tests {
         // Without rules, or without one for a node, the node may speak for all users and none is named.
         let rules = rules_of("uids = { login = [5] }").unwrap();
         assert!(rules.check("other", 0).is_ok() && !rules.names("other", 0));
-        assert_eq!(UidRules::default().print(), "");
+        assert_eq!(IdRules::none(Kind::Users).print(), "");
+    }
+
+    /// Rules about groups are read, printed and quoted like those about users, under their own name.
+    #[test]
+    fn a_node_speaks_for_the_groups_of_its_rule() {
+        #[derive(Deserialize)]
+        struct Text {
+            gids: BTreeMap<String, Spanned<Vec<Spanned<IdText>>>>,
+        }
+        let read_rules = |text: &str| {
+            let source = Source { text, file: "c" };
+            let read: Text = toml::from_str(text).unwrap();
+            rules(&source, Kind::Groups, &read.gids)
+        };
+        let groups = read_rules("gids = { login = [\"100-199\", \"root\"], \"*\" = [] }").unwrap();
+        for (gid, may) in [
+            (0, true),
+            (99, false),
+            (100, true),
+            (199, true),
+            (200, false),
+        ] {
+            assert_eq!(groups.check("login", gid).is_ok(), may, "{gid}");
+            assert!(groups.check("other", gid).is_err(), "{gid}");
+        }
+        let why = groups.check("login", 99).unwrap_err();
+        for part in [
+            "node login",
+            "group 99",
+            "`gids` of \"login\"",
+            "\"100-199\"",
+        ] {
+            assert!(why.contains(part), "{why}");
+        }
+        assert_eq!(read_rules(&groups.print()), Ok(groups));
+        let error = read_rules("gids = { x = [\"5-4\"] }").unwrap_err();
+        assert!(error.message.contains("group's number"), "{error}");
     }
 
     #[test]
