@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use crate::memory::Memory;
+use crate::stream::{self, Word};
 
 /// The error of a requested part.
 const OUTSIDE: &str = "a part outside of a span";
@@ -26,6 +27,7 @@ pub struct Source<'a> {
 pub struct Target<'a> {
     base: NonNull<u8>,
     len: usize,
+    past_caches: bool,
     _of: PhantomData<&'a mut [u8]>,
 }
 
@@ -51,6 +53,7 @@ impl<'a> From<&'a mut [u8]> for Target<'a> {
         Self {
             len: bytes.len(),
             base: NonNull::from(bytes).cast(),
+            past_caches: false,
             _of: PhantomData,
         }
     }
@@ -140,7 +143,19 @@ impl Target<'_> {
         Self {
             base,
             len,
+            past_caches: false,
             _of: PhantomData,
+        }
+    }
+
+    /// Has blocks of whole words that lie on words' boundaries written past the caches, and others as usual. It is faster where
+    /// another processor, which is far, has read the lines last and will read them next. Before the caller says that they are
+    /// written, it calls [`stream::fence`].
+    #[must_use]
+    pub fn past_caches(self) -> Self {
+        Self {
+            past_caches: true,
+            ..self
         }
     }
 
@@ -177,8 +192,13 @@ impl Target<'_> {
     #[inline]
     pub fn part(&mut self, at: usize, len: usize) -> Target<'_> {
         assert!(at <= self.len && len <= self.len - at, "{OUTSIDE}");
-        // SAFETY: the part lies inside, which was just checked, and what is inside is valid, as who made the span promised.
-        unsafe { Target::from_raw(self.base.as_ptr().add(at), len) }
+        Target {
+            // SAFETY: the part lies inside, which was just checked.
+            base: unsafe { self.base.add(at) },
+            len,
+            past_caches: self.past_caches,
+            _of: PhantomData,
+        }
     }
 
     /// The first `len` bytes, or all if there are no more.
@@ -186,6 +206,7 @@ impl Target<'_> {
         Target {
             base: self.base,
             len: usize::try_from(len).map_or(self.len, |len| len.min(self.len)),
+            past_caches: self.past_caches,
             _of: PhantomData,
         }
     }
@@ -241,12 +262,16 @@ pub fn copy(to: &mut Target<'_>, at: Steps, from: Source<'_>, steps: Steps, bloc
         "blocks outside of a span"
     );
     // What lies between the pieces of a datatype need not be of one allocation.
+    let past_caches = to.past_caches;
     let to = to.base.as_ptr().wrapping_add(at.start);
+    let step = at.outer.unsigned_abs() | at.inner.unsigned_abs();
     let from = from.base.as_ptr().cast_const().wrapping_add(steps.start);
     // SAFETY: every block is inside its span, which was just checked; what is inside is valid, as who made the
     // span promised; each function is for the lengths that it is called for.
     unsafe {
         let copy_all = match blocks.len {
+            len if past_caches && are_words::<u64>(to, step | len) => each::<Streamed<u64>>,
+            len if past_caches && are_words::<u32>(to, step | len) => each::<Streamed<u32>>,
             1 => each::<Exact<1>>,
             2 => each::<Exact<2>>,
             3 => each::<Twice<2>>,
@@ -283,12 +308,15 @@ pub fn copy_one(to: &mut Target<'_>, at: usize, from: Source<'_>, start: usize, 
         is_inside(at, to.len) && is_inside(start, from.len),
         "a block outside of a span"
     );
+    let past_caches = to.past_caches;
     let to = to.base.as_ptr().wrapping_add(at);
     let from = from.base.as_ptr().cast_const().wrapping_add(start);
     // SAFETY: the block is inside both spans, which was just checked; what is inside is valid, as who made the span
     // promised; each way is for the lengths that it is used for.
     unsafe {
         match len {
+            _ if past_caches && are_words::<u64>(to, len) => Streamed::<u64>::copy(to, from, len),
+            _ if past_caches && are_words::<u32>(to, len) => Streamed::<u32>::copy(to, from, len),
             8 => Exact::<8>::copy(to, from, len),
             4..8 => Twice::<4>::copy(to, from, len),
             9..=16 => Twice::<8>::copy(to, from, len),
@@ -297,6 +325,13 @@ pub fn copy_one(to: &mut Target<'_>, at: usize, from: Source<'_>, start: usize, 
             _ => Any::copy(to, from, len),
         }
     }
+}
+
+/// Whether a block at `to`, and others at distances whose bits are among `steps`, consist of whole words on words' boundaries;
+/// `steps` also has the bits of their length.
+#[inline]
+fn are_words<W: Word>(to: *mut u8, steps: usize) -> bool {
+    (to.addr() | steps).is_multiple_of(size_of::<W>())
 }
 
 /// A way to copy one block.
@@ -314,6 +349,9 @@ struct Twice<const N: usize>;
 
 /// Any number of bytes.
 struct Any;
+
+/// Any number of whole words, on a word's boundary, past the caches.
+struct Streamed<W>(PhantomData<W>);
 
 impl<const N: usize> Block for Exact<N> {
     #[inline(always)]
@@ -344,6 +382,14 @@ impl Block for Any {
     unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
         // SAFETY: the caller's.
         unsafe { std::ptr::copy(from, to, len) };
+    }
+}
+
+impl<W: Word> Block for Streamed<W> {
+    #[inline(always)]
+    unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+        // SAFETY: the caller's; who chose this way has looked at boundaries and lengths.
+        unsafe { stream::copy_words::<W>(from, to, len) };
     }
 }
 
@@ -447,6 +493,43 @@ mod tests {
         };
         assert!(!fails(0, 1, 8) && !fails(8, 9, 0));
         assert!(fails(1, 1, 8) && fails(0, 2, 8) && fails(usize::MAX, 0, 2));
+    }
+
+    #[test]
+    fn blocks_are_the_same_past_the_caches() {
+        let from: Vec<u8> = (0..8000u32).map(|n| (n * 7 + n / 251) as u8).collect();
+        let source = || Source::from(&from[..]);
+        for len in (1..70).chain([120, 128, 132, 199, 256, 520]) {
+            for shift in [0, 1, 4, 8, 24] {
+                let blocks = Blocks {
+                    len,
+                    rows: 2,
+                    row: 3,
+                };
+                let packed = steps(shift, 3 * len as isize, len as isize);
+                let scattered = steps(3, 2000, 601);
+                // Words, so that the boundaries are known.
+                let mut there = [vec![0u64; 400], vec![0u64; 400]];
+                let mut one = there.clone();
+                for (past, (to, one)) in there.iter_mut().zip(&mut one).enumerate() {
+                    let target = |of: &mut Vec<u64>| {
+                        let (base, len) = (of.as_mut_ptr().cast(), of.len() * 8);
+                        // SAFETY: the vector has as many bytes, which nothing else uses meanwhile.
+                        let usual = unsafe { Target::from_raw(base, len) };
+                        if past == 1 {
+                            usual.past_caches()
+                        } else {
+                            usual
+                        }
+                    };
+                    copy(&mut target(to), packed, source(), scattered, blocks);
+                    copy_one(&mut target(one), shift, source(), 5, len);
+                    stream::fence();
+                }
+                assert!(there[0] == there[1], "{len} {shift}");
+                assert!(one[0] == one[1], "{len} {shift}");
+            }
+        }
     }
 
     #[test]

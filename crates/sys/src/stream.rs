@@ -42,3 +42,69 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's.
     unsafe { std::ptr::copy(from, to, len) };
 }
+
+/// A word that can be stored past the caches.
+pub(crate) trait Word: Copy {
+    /// Stores it at `to`.
+    ///
+    /// # Safety
+    /// `to` must be valid for writes, and a multiple of the word's size. The store becomes visible before later ones only by
+    /// [`fence`].
+    unsafe fn store(self, to: *mut Self);
+}
+
+impl Word for u64 {
+    #[inline(always)]
+    unsafe fn store(self, to: *mut Self) {
+        // SAFETY: the caller's; the instruction is in every processor of this kind.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            std::arch::x86_64::_mm_stream_si64(to.cast(), self.cast_signed());
+        };
+        // SAFETY: the caller's.
+        #[cfg(not(target_arch = "x86_64"))]
+        unsafe {
+            to.write(self);
+        };
+    }
+}
+
+impl Word for u32 {
+    #[inline(always)]
+    unsafe fn store(self, to: *mut Self) {
+        // SAFETY: the caller's; the instruction is in every processor of this kind.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            std::arch::x86_64::_mm_stream_si32(to.cast(), self.cast_signed());
+        };
+        // SAFETY: the caller's.
+        #[cfg(not(target_arch = "x86_64"))]
+        unsafe {
+            to.write(self);
+        };
+    }
+}
+
+/// Copies `len` bytes as words with [`Word::store`]. Parts of a line that are stored one after the other reach memory together, even by
+/// several calls, so that blocks that are shorter than a line, or lie across two, are copied as fast as whole lines.
+///
+/// # Safety
+/// `from` must be valid for reads and `to` for writes of `len` bytes; `to` and `len` must be multiples of the word's size.
+#[inline(always)]
+pub(crate) unsafe fn copy_words<W: Word>(from: *const u8, to: *mut u8, len: usize) {
+    let (from, to, count) = (from.cast::<W>(), to.cast::<W>(), len / size_of::<W>());
+    for at in 0..count {
+        // SAFETY: the word lies inside both, and a word's boundary is one of every word of them.
+        unsafe { from.add(at).read_unaligned().store(to.add(at)) };
+    }
+}
+
+/// Whatever was stored past the caches becomes visible to others before what the caller stores next.
+#[inline]
+pub fn fence() {
+    // SAFETY: the instruction is in every processor of this kind.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    };
+}

@@ -27,6 +27,10 @@ use crate::shared::Shared;
 /// time, unless parts would be smaller than a quarter of the largest packet.
 const PARTS: u64 = 16;
 
+/// Parts begin at multiples of this many bytes of the message, so that words and small pieces are not divided, and lie on words'
+/// boundaries in packets.
+const PART_STEP: usize = 64;
+
 impl Conversation {
     /// Whether the two sides have agreed on a format with parts.
     pub(super) fn takes_parts(&self) -> bool {
@@ -82,7 +86,12 @@ impl Conversation {
         let left = usize::try_from(entry.size - entry.moved).unwrap_or(usize::MAX);
         let mut header = Header::new(Kind::Part, receive);
         header.credit = self.grant.owed();
-        let len = left.min(wanted.clamp(most / 4, most).max(1));
+        let len = wanted.clamp(most / 4, most);
+        let len = match len % PART_STEP {
+            rest if rest < len => len - rest,
+            _ => len.max(1),
+        };
+        let len = left.min(len);
         Some(Transmit::Part { header, op, len })
     }
 

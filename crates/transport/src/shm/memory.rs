@@ -26,10 +26,10 @@ pub(super) trait Parts {
     /// during the call.
     fn each(&self, give: impl FnMut(*const u8, usize));
 
-    /// Whether all of them are copied here, so that the way of copying can be chosen.
+    /// Whether the caller writes some of them itself, in small pieces.
     #[inline]
-    fn is_copied(&self) -> bool {
-        true
+    fn is_filled(&self) -> bool {
+        false
     }
 
     /// Copies all of them.
@@ -153,8 +153,8 @@ pub(super) struct HeadAndFill<'a>(
 );
 
 impl Parts for HeadAndFill<'_> {
-    fn is_copied(&self) -> bool {
-        false
+    fn is_filled(&self) -> bool {
+        true
     }
 
     fn total(&self) -> usize {
@@ -168,21 +168,42 @@ impl Parts for HeadAndFill<'_> {
     }
 
     unsafe fn copy_to(&self, to: *mut u8, len: usize) {
-        let Self(head, behind, fill) = *self;
+        // SAFETY: the caller's promise.
+        let mut into = unsafe { self.copy_head_to(to, len) };
+        into.fetch_for_writing();
+        self.2(into);
+    }
+
+    unsafe fn copy_in_a_way_to(&self, to: *mut u8, len: usize, way: Way) {
+        match way {
+            Way::Streamed => {
+                // SAFETY: the caller's promise.
+                let into = unsafe { self.copy_head_to(to, len) };
+                self.2(into.past_caches());
+                stream::fence();
+            }
+            // SAFETY: the caller's promise.
+            Way::Usual | Way::Vectors => unsafe { self.copy_to(to, len) },
+        }
+    }
+}
+
+impl HeadAndFill<'_> {
+    /// Copies the head; returns what is behind it.
+    ///
+    /// # Safety
+    /// As [`Parts::copy_to`].
+    ///
+    /// # Panics
+    /// If all of it does not have `len` bytes.
+    unsafe fn copy_head_to<'a>(&self, to: *mut u8, len: usize) -> Target<'a> {
+        let Self(head, behind, _) = *self;
         assert!(len == head.len() + behind);
         // SAFETY: the caller's promise, and both fit.
         unsafe {
             small::copy(head.as_ptr(), to, head.len());
-            let mut into = Target::from_raw(to.add(head.len()), behind);
-            into.fetch_for_writing();
-            fill(into);
+            Target::from_raw(to.add(head.len()), behind)
         }
-    }
-
-    /// The caller writes its bytes in its own way.
-    unsafe fn copy_in_a_way_to(&self, to: *mut u8, len: usize, _: Way) {
-        // SAFETY: the caller's promise.
-        unsafe { self.copy_to(to, len) };
     }
 }
 
@@ -413,7 +434,19 @@ impl BellMemory for Bell {
 
 #[cfg(test)]
 mod tests {
+    use causeway_sys::blocks;
+
     use super::*;
+
+    /// Where pieces of so many bytes together begin, and their lengths, which take turns.
+    fn pieces(bytes: usize) -> impl Iterator<Item = (usize, usize)> {
+        let lens = [64, 8, 12, 3, 1, 200].into_iter().cycle();
+        lens.scan(0, move |at, len| {
+            let begin = *at;
+            *at += len.min(bytes - begin);
+            (begin < bytes).then_some((begin, *at - begin))
+        })
+    }
 
     #[test]
     fn the_parts_of_a_packet_are_the_same_in_every_way() {
@@ -430,16 +463,31 @@ mod tests {
                 for shift in [0, 1, 8, 63] {
                     let len = head + body;
                     let parts: &[&[u8]] = &[&bytes[shift..shift + head], &bytes[head..len]];
-                    let mut into = vec![0xee; len + 66];
-                    // SAFETY: `into` has as many bytes behind `shift`.
-                    unsafe { parts.copy_in_a_way_to(into.as_mut_ptr().add(shift), len, way) };
                     let expected = [parts[0], parts[1]].concat();
-                    assert!(
-                        into[shift..shift + len] == expected,
-                        "{way:?} {head} {body} {shift}"
-                    );
-                    let others = into[..shift].iter().chain(&into[shift + len..]);
-                    assert!(others.copied().all(|byte| byte == 0xee));
+                    let fill = |mut into: Target<'_>| {
+                        // Pieces of words, and of others.
+                        for (at, piece) in pieces(body) {
+                            blocks::copy_one(&mut into, at, parts[1].into(), at, piece);
+                        }
+                    };
+                    let filled = HeadAndFill(parts[0], body, &fill);
+                    for is_filled in [false, true] {
+                        let mut into = vec![0xee; len + 66];
+                        // SAFETY: `into` has as many bytes behind `shift`.
+                        unsafe {
+                            let to = into.as_mut_ptr().add(shift);
+                            match is_filled {
+                                false => parts.copy_in_a_way_to(to, len, way),
+                                true => filled.copy_in_a_way_to(to, len, way),
+                            }
+                        }
+                        assert!(
+                            into[shift..shift + len] == expected,
+                            "{way:?} {head} {body} {shift} {is_filled}"
+                        );
+                        let others = into[..shift].iter().chain(&into[shift + len..]);
+                        assert!(others.copied().all(|byte| byte == 0xee));
+                    }
                 }
             }
         }

@@ -274,9 +274,12 @@ impl Pair {
         parts: &(impl Parts + ?Sized),
         len: usize,
     ) -> bool {
-        let differs = Ways::differ(len) && parts.is_copied();
+        let differs = Ways::differ(len);
         let way = match differs {
-            true => self.ways.get_or_insert_default().next(len),
+            true => self
+                .ways
+                .get_or_insert_default()
+                .next(len, parts.is_filled()),
             false => Way::Usual,
         };
         let fill = |ring: &MappedRing, slot| ring.fill(slot, len, parts, way);
@@ -292,7 +295,7 @@ impl Pair {
             }
         }
         if differs && let Some(ways) = &mut self.ways {
-            ways.sent(len);
+            ways.sent(len, parts.is_filled());
         }
         true
     }

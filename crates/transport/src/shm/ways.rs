@@ -7,6 +7,10 @@
 //! where the receiver fetches them: between two processors without a common cache, that takes less
 //! time than fetching a line from the other's cache. Which is fastest depends on the size, the
 //! processor, and how far apart the two processors are; `docs/shm-engine.md` has measurements.
+//!
+//! For packets that the sender fills with many small pieces the choice is made for itself. Their stores wait for each line alone,
+//! so that it differs by more: non-temporal stores take a tenth of the time far, and somewhat more time near
+//! (`docs/mpi-messages.md`).
 
 use causeway_sys::aliasing;
 use causeway_sys::choice::ShortChoice;
@@ -49,12 +53,16 @@ enum Class {
     Few,
     Short,
     Long,
+    /// The sender fills them with small pieces.
+    Filled,
 }
 
 impl Class {
     #[inline]
-    fn of(len: usize) -> Self {
-        if len <= aliasing::STEP_BYTES {
+    fn of(len: usize, is_filled: bool) -> Self {
+        if is_filled {
+            Self::Filled
+        } else if len <= aliasing::STEP_BYTES {
             Self::Few
         } else if len <= SHORT_BYTES {
             Self::Short
@@ -64,7 +72,7 @@ impl Class {
     }
 }
 
-/// The alternatives for packets that the C library copies by vector instructions, and for longer ones.
+/// The alternatives for packets that the C library copies by vector instructions or that the sender fills, and for longer ones.
 const FOR_FEW: [Way; 2] = [Way::Usual, Way::Streamed];
 const FOR_MANY: [Way; 3] = [Way::Usual, Way::Vectors, Way::Streamed];
 
@@ -73,6 +81,7 @@ pub(super) struct Ways {
     few: ShortChoice<{ FOR_FEW.len() }>,
     short: ShortChoice<{ FOR_MANY.len() }>,
     long: ShortChoice<{ FOR_MANY.len() }>,
+    filled: ShortChoice<{ FOR_FEW.len() }>,
 }
 
 impl Default for Ways {
@@ -81,6 +90,7 @@ impl Default for Ways {
             few: ShortChoice::new(0),
             short: ShortChoice::new(1),
             long: ShortChoice::new(0),
+            filled: ShortChoice::new(1),
         }
     }
 }
@@ -94,8 +104,9 @@ impl Ways {
 
     /// The way in which to copy the next packet, of `len` bytes.
     #[inline]
-    pub(super) fn next(&self, len: usize) -> Way {
-        match Class::of(len) {
+    pub(super) fn next(&self, len: usize, is_filled: bool) -> Way {
+        match Class::of(len, is_filled) {
+            Class::Filled => FOR_FEW[self.filled.way()],
             Class::Few => FOR_FEW[self.few.way()],
             Class::Short => FOR_MANY[self.short.way()],
             Class::Long => FOR_MANY[self.long.way()],
@@ -104,9 +115,10 @@ impl Ways {
 
     /// Notes that this packet is in the ring.
     #[inline]
-    pub(super) fn sent(&mut self, len: usize) {
+    pub(super) fn sent(&mut self, len: usize, is_filled: bool) {
         let units = len as u64;
-        match Class::of(len) {
+        match Class::of(len, is_filled) {
+            Class::Filled => self.filled.did(units),
             Class::Few => self.few.did(units),
             Class::Short => self.short.did(units),
             Class::Long => self.long.did(units),

@@ -235,19 +235,59 @@ fn parts_that_were_not_requested_end_the_connection() {
     }
 }
 
+/// The announced send of the node's message.
+fn sent_by(node: &mut Node, raw: &mut RawPeer) -> u64 {
+    let mut send = None;
+    drive(&mut [node], |_| {
+        raw.poll();
+        let mut bodies = raw.received.bodies().into_iter();
+        send = bodies.find_map(|body| match body {
+            Body::Announcement(announcement) => Some(announcement.send),
+            _ => None,
+        });
+        send.is_some()
+    });
+    send.unwrap()
+}
+
+fn clears(send: u64, len: u64) -> Vec<u8> {
+    let clearance = Clearance {
+        receive: 1,
+        offset: 0,
+        len,
+        regions: Regions::new(),
+    };
+    wire::encode_clearance(Header::new(Kind::ClearToSend, send), &clearance, Vec::new())
+}
+
+#[test]
+fn parts_begin_where_no_word_is_divided() {
+    const NAME: &str = "pieces-words";
+    for size in [200_001, 1_000_003] {
+        let mut node = node_with(NAME, in_parts(), Options::default());
+        let (mut raw, from) = greets(&mut node, NAME, Formats::IN_PARTS);
+        node.send_pieces(from, &memory(1, 2 * size), 1);
+        let send = sent_by(&mut node, &mut raw);
+        raw.send(&clears(send, size as u64));
+        let mut lens = Vec::new();
+        drive(&mut [&mut node], |_| {
+            raw.poll();
+            let packets = raw.received.packets.iter();
+            let parts = packets.filter(|packet| {
+                wire::decode(packet).is_ok_and(|(header, _)| header.kind == Kind::Part)
+            });
+            lens = parts.map(|part| part.len() - wire::HEADER_BYTES).collect();
+            lens.iter().sum::<usize>() >= size
+        });
+        assert_eq!(lens.iter().sum::<usize>(), size);
+        assert!(lens.len() > 2, "{lens:?}");
+        let (_, others) = lens.split_last().unwrap();
+        assert!(others.iter().all(|len| len.is_multiple_of(64)), "{lens:?}");
+    }
+}
+
 #[test]
 fn other_invalid_parts_end_the_connection() {
-    let clearance = |len| {
-        let clearance = Clearance {
-            receive: 1,
-            offset: 0,
-            len,
-            regions: Regions::new(),
-        };
-        move |send| {
-            wire::encode_clearance(Header::new(Kind::ClearToSend, send), &clearance, Vec::new())
-        }
-    };
     // A message in parts, which the format of the connection does not have; a clearance of a part of a message.
     for (what, config, formats) in [
         ("old", Config::default(), Formats::OURS),
@@ -261,21 +301,9 @@ fn other_invalid_parts_end_the_connection() {
             raw.send(&announced(1000, FLAG_IN_PARTS));
         } else {
             node.send_pieces(from, &memory(1, 2000), 1);
-            let mut send = None;
-            drive(&mut [&mut node], |_| {
-                raw.poll();
-                send = raw
-                    .received
-                    .bodies()
-                    .into_iter()
-                    .find_map(|body| match body {
-                        Body::Announcement(announcement) => Some(announcement.send),
-                        _ => None,
-                    });
-                send.is_some()
-            });
+            let send = sent_by(&mut node, &mut raw);
             let len = if what == "half" { 500 } else { 1000 };
-            raw.send(&clearance(len)(send.unwrap()));
+            raw.send(&clears(send, len));
         }
         idle(&mut [&mut node]);
         raw.poll();
