@@ -134,6 +134,67 @@ fn a_process_that_blocks_leaves_its_processor_to_others() {
     assert!(blocking.jobs[0].spun < MILLISECOND);
 }
 
+/// A job whose process on node 0 waits for node 1, while a message of node 2 is there already.
+fn waits_beside_another_message() -> Program {
+    job(
+        &[
+            &[Op::Receive(1), Op::Receive(2)],
+            &[Op::Compute(SECOND), Op::Send(0, 8)],
+            &[Op::Send(0, 8)],
+        ],
+        1,
+    )
+}
+
+#[test]
+fn a_process_may_spin_on_while_it_has_a_message_that_it_does_not_wait_for() {
+    let jobs = [waits_beside_another_message()];
+    let mut costs = quiet();
+    let blocking = outcome(&costs, Strategy::SB, &jobs);
+    assert_eq!(blocking.counts.blocks, 1);
+    assert!(blocking.jobs[0].spun < MILLISECOND, "{blocking:?}");
+    costs.times.gives_up_without_any = true;
+    let spinning = outcome(&costs, Strategy::SB, &jobs);
+    assert_eq!(spinning.counts.blocks, 0);
+    assert!(spinning.jobs[0].spun > SECOND * 9 / 10, "{spinning:?}");
+    // A process without any message blocks as before.
+    let alone = job(
+        &[&[Op::Receive(1)], &[Op::Compute(SECOND), Op::Send(0, 8)]],
+        1,
+    );
+    assert_eq!(outcome(&costs, Strategy::SB, &[alone]).counts.blocks, 1);
+}
+
+#[test]
+fn timers_that_drift_change_how_often_nodes_call_their_periodic_function() {
+    let jobs: Vec<Program> = (0..NODES)
+        .map(|node| programs::sequential("s", node, 2 * SECOND))
+        .collect();
+    let mut costs = quiet();
+    costs.host.look = 100 * MICROSECOND;
+    // Each node's processor loses the time of the periodic function, which a slow timer calls less
+    // often.
+    let times = |costs: &Costs| -> Vec<Time> {
+        let outcome = outcome(costs, Strategy::PB, &jobs);
+        outcome
+            .jobs
+            .iter()
+            .map(|job| job.ended - job.began)
+            .collect()
+    };
+    let apart = |times: &[Time]| {
+        let (least, most) = (times.iter().min(), times.iter().max());
+        most.unwrap_or(&0) - least.unwrap_or(&0)
+    };
+    let same = apart(&times(&costs));
+    costs.host.drift = 1_000_000 / 4;
+    let different = apart(&times(&costs));
+    assert!(
+        different > same + 10 * MILLISECOND,
+        "{same} ps, {different} ps"
+    );
+}
+
 #[test]
 fn a_message_to_a_process_that_does_not_run_makes_it_run_soon() {
     // The second job's process on node 0 has to reply, while another computes there.

@@ -37,6 +37,8 @@ pub struct Host {
     pub process_skew: Time,
     /// Clocks differ by at most this.
     pub clock_error: Time,
+    /// Nodes' timers run fast or slow by at most this many millionths.
+    pub drift: u64,
 }
 
 /// Messages.
@@ -72,6 +74,9 @@ pub struct Times {
     pub spin: Time,
     /// Whether a process blocks again if it was woken by a message other than the awaited one.
     pub blocks_again: bool,
+    /// Whether a process whose spin has expired gives up only if no message is there for it, as opposed
+    /// to only not the awaited one.
+    pub gives_up_without_any: bool,
     /// How often the periodic function is called.
     pub period: Time,
     /// How often that of [`Pick::Share`] is.
@@ -179,6 +184,7 @@ fn host(section: &mut Section<'_>) -> Result<Host, FileError> {
         job_skew: positive(section, "job_skew")?,
         process_skew: positive(section, "process_skew")?,
         clock_error: positive(section, "clock_error")?,
+        drift: section.count("drift", 0, 1_000)?.value,
     })
 }
 
@@ -258,6 +264,15 @@ fn times(section: &mut Section<'_>) -> Result<Times, FileError> {
         spin: positive(section, "spin")?,
         blocks_again: section
             .word("woken", &[("spins", false), ("blocks again", true)])?
+            .value,
+        gives_up_without_any: section
+            .word(
+                "gives_up",
+                &[
+                    ("without the message", false),
+                    ("without any message", true),
+                ],
+            )?
             .value,
         period: positive(section, "period")?,
         share_period: positive(section, "share_period")?,

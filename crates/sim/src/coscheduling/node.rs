@@ -44,6 +44,8 @@ pub(super) struct Node {
     pub(super) phase: Time,
     /// How far its clock is ahead.
     pub(super) clock_ahead: Time,
+    /// How much longer than intended each of its timer's intervals is, in millionths.
+    pub(super) timer_slow: i64,
     /// Until when the card is sending, and receiving.
     pub(super) egress_until: Time,
     pub(super) ingress_until: Time,
@@ -67,14 +69,22 @@ impl Node {
             is_preempting: false,
             phase: 0,
             clock_ahead: 0,
+            timer_slow: 0,
             egress_until: 0,
             ingress_until: 0,
             counts: Counts::default(),
         }
     }
 
+    /// How long an interval of this node's timer really is.
+    pub(super) fn interval(&self, intended: Time) -> Time {
+        let millionth = i64::try_from(intended / 1_000_000).unwrap_or(i64::MAX);
+        intended.saturating_add_signed(millionth.saturating_mul(self.timer_slow))
+    }
+
     /// The first tick at or after a moment.
     pub(super) fn tick(&self, at: Time, tick: Time) -> Time {
+        let tick = self.interval(tick);
         let since = at.saturating_sub(self.phase);
         self.phase + since.div_ceil(tick) * tick
     }

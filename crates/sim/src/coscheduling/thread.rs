@@ -87,6 +87,11 @@ impl Thread {
         self.pending.iter().any(|&count| count > 0)
     }
 
+    /// Whether a message has arrived that no receive has consumed.
+    pub(super) fn has_unreceived(&self) -> bool {
+        self.inbox.iter().any(|&count| count > 0)
+    }
+
     /// Begins a step; sends and receives may have to wait first.
     pub(super) fn start(&mut self, op: Op, send: Time) {
         self.doing = match op {

@@ -196,6 +196,10 @@ impl<'a> World<'a> {
                 self.engine.at(first, Event::Period { node });
             }
         }
+        for node in &mut self.nodes {
+            let slow = random.below(2 * host.drift + 1);
+            node.timer_slow = slow.cast_signed() - host.drift.cast_signed();
+        }
         if let Some(interval) = self.probe {
             self.engine.at(interval, Event::Probe);
         }
@@ -265,6 +269,7 @@ impl<'a> World<'a> {
 
     fn raise(&mut self, node: u8) {
         let raise = self.costs.host.raise;
+        let raise = self.node(node).interval(raise);
         self.account(node);
         self.node(node).dispatcher.raise_all();
         self.plan_quantum(node);
@@ -273,6 +278,11 @@ impl<'a> World<'a> {
 
     fn period(&mut self, node: u8) {
         let period = self.settings.period_ns * NANOSECOND;
+        let period = match self.settings.strategy.arrival {
+            // Its clock is kept right by a time protocol.
+            Arrival::Periodic(Pick::Share) => period,
+            _ => self.node(node).interval(period),
+        };
         self.engine.after(period, Event::Period { node });
         let endpoints = self.node(node).jobs as u64;
         let host = self.costs.host;
@@ -594,12 +604,16 @@ impl<'a> World<'a> {
     }
 
     fn spin_expired(&mut self, node: u8, thread: u16) {
+        let gives_up_without_any = self.costs.times.gives_up_without_any;
         let of = self.node(node);
         let blocks = of.threads[usize::from(thread)].waiter.blocks();
         if blocks {
             of.card.register(thread);
         }
-        let views = of.views();
+        let mut views = of.views();
+        if gives_up_without_any && of.threads[usize::from(thread)].has_unreceived() {
+            views[usize::from(thread)].has_pending = true;
+        }
         let actions = of.driver.spin_expired(thread, &views);
         if let Some(wanted) = of.threads[usize::from(thread)].wanted.take() {
             of.threads[usize::from(thread)].spin(wanted);
