@@ -219,19 +219,20 @@ fn sizes_are_drawn_from_the_seed_that_is_printed() {
         sizes.iter().filter(|size| size.is_power_of_two()).count(),
         20
     );
-    let goals = said["goals"].as_array().unwrap();
-    let has = |what: &str| {
-        let mut goals = goals.iter();
-        goals.any(|goal| goal["goal"].as_str().unwrap().starts_with(what))
-    };
-    assert!(
-        has("largest step of latency between neighbouring sizes, shm"),
-        "{goals:?}"
-    );
-    assert!(
-        has("99th percentile of every size, shm: worst of 40"),
-        "{goals:?}"
-    );
+    // Without rows the distance between the processors has changed during every part: there is nothing to judge.
+    if !said["rows"].as_array().unwrap().is_empty() {
+        let goals = said["goals"].as_array().unwrap();
+        for what in [
+            "largest step of latency between neighbouring sizes, shm",
+            "99th percentile of every size, shm: worst of 40",
+        ] {
+            let mut goals = goals.iter();
+            assert!(
+                goals.any(|goal| goal["goal"].as_str().unwrap().starts_with(what)),
+                "{what} in {goals:?}"
+            );
+        }
+    }
     let notes = said["notes"].as_array().unwrap();
     let is_said = |note: &Value| {
         note.as_str()

@@ -5,9 +5,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use causeway_fs::config::Durability;
-use causeway_fs::dev::{DevCluster, ServerCommand};
+use causeway_fs::agent::Agent;
+use causeway_fs::client::{Client, ClientOptions};
+use causeway_fs::config::{Configuration, Durability};
+use causeway_fs::dev::{DevCluster, ServerCommand, random_identity};
 use causeway_testkit::installed::succeed;
+use causeway_wire::fs::{ObjectId, SetAttributes};
 
 use crate::prefix::LIBRARY;
 
@@ -33,6 +36,11 @@ struct Running {
 
 /// Starts a file system whose servers are this program: see `server_process`.
 fn start(servers: usize) -> Running {
+    start_with(servers, |_| {})
+}
+
+/// The same, with a configuration that is changed first.
+fn start_with(servers: usize, change: impl FnOnce(&mut Configuration)) -> Running {
     let directory = tempfile::tempdir().unwrap();
     let arguments = [
         "--exact",
@@ -48,7 +56,11 @@ fn start(servers: usize) -> Running {
         environment: vec![("CAUSEWAY_TEST_SERVER".to_owned(), "1".to_owned())],
     };
     let place = directory.path();
-    let cluster = DevCluster::start(place, servers, Durability::Relaxed, command).unwrap();
+    let id = random_identity().unwrap();
+    let mut made = Configuration::one_machine("dev", id, place, servers, Durability::Relaxed);
+    change(&mut made);
+    let file = place.join("causeway.toml");
+    let cluster = DevCluster::create(made, &file, command).unwrap();
     Running {
         cluster,
         _directory: directory,
@@ -201,4 +213,73 @@ fn uninstalling_removes_all_installed_files() {
     LIBRARY.make("uninstall", &settings);
     let left = succeed(Command::new("find").arg(&stage).args(["!", "-type", "d"]));
     assert_eq!(left, "");
+}
+
+/// A user who may not read the key: an agent speaks for the program, and without one it is told so at once. Only root can be several users.
+#[test]
+fn a_user_without_keys_uses_the_file_system_through_an_agent() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    const USER: u32 = 61_234;
+    if causeway_sys::process::user() != 0 {
+        eprintln!("left out: only root can be several users");
+        return;
+    }
+    let source = LIBRARY.root().join("examples/fs.c");
+    let program = LIBRARY.compile(&source, OPTIONS, "example-agent");
+    let key = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&key, "5a".repeat(32)).unwrap();
+    let sockets = tempfile::tempdir().unwrap();
+    let running = start_with(1, |configuration| {
+        configuration.key_file = Some(key.path().to_owned());
+        configuration.agent_socket = Some(sockets.path().join("agent.sock"));
+        for server in &mut configuration.servers {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            server.addresses = vec![format!("tcp://127.0.0.1:{port}")];
+        }
+    });
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(running.file().parent().unwrap(), 0o755);
+    mode(sockets.path(), 0o711);
+    let configuration = running.cluster.configuration();
+    let mut root = Client::connect(configuration, ClientOptions::default()).unwrap();
+    let set = SetAttributes {
+        mode: Some(0o1777),
+        ..SetAttributes::default()
+    };
+    root.set_attributes(ObjectId::ROOT, set).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(folder.path(), Some(USER), Some(USER)).unwrap();
+    let (from, back) = (folder.path().join("from"), folder.path().join("back"));
+    std::fs::write(&from, vec![7; 2_000_000]).unwrap();
+    mode(&from, 0o644);
+    let example = |arguments: [&str; 3]| {
+        let mut command = Command::new(&program);
+        command
+            .env("CAUSEWAY_CONFIG", running.file())
+            .uid(USER)
+            .gid(USER);
+        command.args(arguments);
+        command
+    };
+    let put = ["put", from.to_str().unwrap(), "/copy"];
+    let output = example(put).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(
+        said.contains("start it as root with `causeway fs agent`"),
+        "{said}"
+    );
+    let agent = Agent::start(configuration).unwrap();
+    let mut handle = agent.handle(running.file()).unwrap();
+    let serving = std::thread::spawn(|| agent.run().unwrap());
+    succeed(&mut example(put));
+    succeed(&mut example(["get", "/copy", back.to_str().unwrap()]));
+    assert!(std::fs::read(&back).unwrap() == vec![7; 2_000_000]);
+    assert_eq!(root.stat(b"/copy", false).unwrap().attributes.uid, USER);
+    handle.stop();
+    serving.join().unwrap();
 }
