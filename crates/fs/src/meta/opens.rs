@@ -6,7 +6,7 @@
 //! opening, which has found its object in a state that was committed before, learns whether the object is still there
 //! ([`Registered`]).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,6 +19,8 @@ use crate::locks::lock;
 const MAX_PROGRAMS: usize = 4096;
 /// All programs together have this many times as many files open as one program may.
 const PROGRAMS: usize = 16;
+/// Most replaced files that stay for a while.
+const MAX_REPLACED: usize = 256;
 
 /// The files that programs have open. Shared by the server's loop and the service.
 #[derive(Debug)]
@@ -46,6 +48,12 @@ struct State {
     keeps_all: bool,
     /// Orphans that may have been closed.
     released: Vec<ObjectId>,
+    /// Files that were replaced lately, the oldest first, each with the number of the period in which it was. They count as open.
+    replaced: VecDeque<(ObjectId, u64)>,
+    /// The present period.
+    period: u64,
+    /// Replaced files begin to wait, or had to make room for others.
+    has_news: bool,
 }
 
 /// The open files of a program.
@@ -243,6 +251,50 @@ impl Opens {
         }
         state.removing.insert(object);
         true
+    }
+
+    /// Has a file that is about to be replaced stay until the end of the next period, if any program opens files: one may have looked its name up
+    /// and be about to open it. Of more than [`MAX_REPLACED`] files the oldest one goes.
+    pub(crate) fn hold_replaced(&self, object: ObjectId) {
+        let mut state = lock(&self.state);
+        if state.sessions.is_empty() {
+            return;
+        }
+        state.has_news |= state.replaced.is_empty();
+        if state.replaced.len() >= MAX_REPLACED
+            && let Some((oldest, _)) = state.replaced.pop_front()
+        {
+            state.drop_handle(oldest);
+            state.has_news = true;
+        }
+        state.handles += 1;
+        state.files.entry(object).or_default().handles += 1;
+        let period = state.period;
+        state.replaced.push_back((object, period));
+    }
+
+    /// Ends a period: files that were replaced before it stay no longer. Returns whether others do.
+    pub(crate) fn end_period(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.period += 1;
+        let period = state.period;
+        while let Some(&(object, since)) = state.replaced.front()
+            && since + 1 < period
+        {
+            state.replaced.pop_front();
+            state.drop_handle(object);
+        }
+        !state.replaced.is_empty()
+    }
+
+    /// Whether replaced files stay.
+    pub(crate) fn has_replaced(&self) -> bool {
+        !lock(&self.state).replaced.is_empty()
+    }
+
+    /// Whether periods have to end from now on, or files are released, because files were replaced since the last call.
+    pub(crate) fn take_news(&self) -> bool {
+        std::mem::take(&mut lock(&self.state).has_news)
     }
 
     /// Notes that the batch is committed, or has failed.

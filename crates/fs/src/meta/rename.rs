@@ -12,6 +12,9 @@ use super::walk::{Budget, Resolved, missing, not_a_directory};
 /// Deepest directory that another directory can be moved into: finding a loop costs a step for each directory above.
 const MAX_DEPTH: usize = 8192;
 
+/// Largest file that stays for a while after it was replaced.
+const MAX_HELD_BYTES: u64 = 256 << 10;
+
 /// One end of a renaming.
 struct End {
     directory: Found,
@@ -175,6 +178,12 @@ impl Change<'_> {
     fn relink(&mut self, from: End, to: End, mut moved: Found) -> Outcome<()> {
         let kind = moved.record.kind();
         if let Some(victim) = to.found {
+            let is_held = victim.record.kind() == Kind::File
+                && victim.record.links <= 1
+                && victim.record.size <= MAX_HELD_BYTES;
+            if is_held && self.has_room {
+                self.opens.hold_replaced(victim.object);
+            }
             self.remove_entry(&to.directory, &to.name, victim)?;
         }
         self.state

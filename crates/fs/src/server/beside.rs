@@ -50,7 +50,12 @@ pub(super) fn apply(
     batch: Vec<(Ticket, Request)>,
 ) -> Vec<(Ticket, Finished)> {
     let (tickets, requests): (Vec<Ticket>, Vec<Request>) = batch.into_iter().unzip();
-    let executed = lock(service).execute_all(&requests, clock::now());
+    let mut locked = lock(service);
+    let executed = locked.execute_all(&requests, clock::now());
+    if locked.opens().take_news() {
+        wakeups.orphans.notify();
+    }
+    drop(locked);
     let mut done = requests.iter().zip(&executed);
     if done.any(|(request, executed)| removes(&request.operation, executed)) {
         wakeups.reclaimer.notify();

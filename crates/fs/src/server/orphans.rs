@@ -16,6 +16,9 @@ use crate::meta::opens::Opens;
 
 /// Length of the grace period, in time-outs of the configuration.
 const GRACE_TIMEOUTS: u32 = 3;
+/// A replaced file stays for one to two of these: longer than a program takes from looking a name up to opening what it has found, also where it
+/// waits for a processor. Nothing tells the server that an opening is under way.
+const REPLACED_PERIOD: Duration = Duration::from_secs(1);
 /// Orphans removed in one batch.
 const BATCH: usize = 512;
 /// Pause after the metadata could not be changed: no event shows when a change can succeed.
@@ -35,6 +38,7 @@ pub(super) fn start(
         service,
         opens,
         wakeups,
+        period_ends: None,
         grace_ends: has_grace.then(|| Instant::now() + timeout * GRACE_TIMEOUTS),
         left: (!has_grace).then_some(None),
     };
@@ -45,6 +49,8 @@ struct Orphans {
     service: SharedService,
     opens: Arc<Opens>,
     wakeups: Wakeups,
+    /// When the present period ends; `None` if no replaced files stay.
+    period_ends: Option<Instant>,
     /// When files are removed that no program has reported open; `None` if the grace period is over.
     grace_ends: Option<Instant>,
     /// Up to which object the files that an earlier run, or the grace period, has left were examined; `None` if none are left.
@@ -55,9 +61,12 @@ impl Orphans {
     fn run(mut self) {
         loop {
             let now = Instant::now();
-            let most = self
-                .grace_ends
-                .map(|end| end.saturating_duration_since(now));
+            if self.period_ends.is_none() && self.opens.has_replaced() {
+                self.period_ends = Some(now + REPLACED_PERIOD);
+            }
+            let ends = [self.grace_ends, self.period_ends];
+            let next = ends.into_iter().flatten().min();
+            let most = next.map(|end| end.saturating_duration_since(now));
             let is_at_work = self.left.is_some() || self.opens.has_released();
             let wake = match is_at_work {
                 true => self.wakeups.orphans.wait(Some(Duration::ZERO)),
@@ -66,7 +75,12 @@ impl Orphans {
             if wake == Wake::Stop {
                 return;
             }
-            if self.grace_ends.is_some_and(|end| Instant::now() >= end) {
+            let now = Instant::now();
+            if self.period_ends.is_some_and(|end| now >= end) {
+                let others = self.opens.end_period();
+                self.period_ends = others.then(|| now + REPLACED_PERIOD);
+            }
+            if self.grace_ends.is_some_and(|end| now >= end) {
                 self.grace_ends = None;
                 self.opens.keep_all(false);
                 self.left = Some(None);

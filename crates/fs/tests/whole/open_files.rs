@@ -179,6 +179,30 @@ fn an_open_file_stays_whichever_client_removes_or_replaces_its_names() {
     }
 }
 
+/// As a kernel does, which asks for a name first and opens what it has found then.
+#[test]
+fn what_was_looked_up_can_be_opened_though_it_has_been_replaced() {
+    let fixture = Fixture::start(&patient());
+    let (one, other) = (program(&fixture), program(&fixture));
+    let contents = |round: u32| format!("content {round}").into_bytes();
+    let make = |program, path, round| write(&open(program, path, MAKE).unwrap(), &contents(round));
+    make(&one, "/file", 0);
+    for round in 0..20 {
+        let found = call(&one, |client| client.stat(b"/file", false)).unwrap();
+        make(&other, "/new", round + 1);
+        call(&other, |client| client.rename(b"/new", b"/file", false)).unwrap();
+        let mut read = vec![0; 99];
+        let count = call(&one, |client| {
+            let mut file = client.open_object_held(found.object)?;
+            client.read_at(&mut file, 0, &mut read)
+        });
+        assert_eq!(read[..count.unwrap()], contents(round));
+    }
+    call(&other, |client| client.unlink(b"/file")).unwrap();
+    all_is_gone(&fixture, &other);
+    fixture.cluster.stop().unwrap();
+}
+
 /// What a file system must show: objects, names, and what is open.
 #[derive(Default)]
 struct Model {

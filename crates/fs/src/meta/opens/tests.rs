@@ -75,6 +75,48 @@ fn what_lost_its_name_while_it_was_open_is_released_with_the_last_handle() {
     assert!(table.is_empty() && table.begin_removal(ObjectId(5), true));
 }
 
+#[test]
+fn what_is_replaced_stays_for_one_period_and_a_part_of_another() {
+    let table = Opens::new(10);
+    // Nobody can be about to open it.
+    table.hold_replaced(ObjectId(5));
+    assert!(!table.has_replaced() && !table.take_news());
+    assert!(table.begin_removal(ObjectId(5), true));
+    table.end_batch();
+    table.know(1);
+    table.hold_replaced(ObjectId(6));
+    assert!(table.take_news() && !table.begin_removal(ObjectId(6), true));
+    assert!(table.end_period());
+    table.hold_replaced(ObjectId(7));
+    assert!(!table.take_news() && !table.begin_removal(ObjectId(7), true));
+    assert!(!table.has_released());
+    assert!(table.end_period());
+    assert_eq!(table.take_released(9), [ObjectId(6)]);
+    // Somebody has opened it in time.
+    opens(&table, 1, 1, 7);
+    assert!(!table.end_period() && !table.has_replaced() && !table.has_released());
+    table.close(1, &[1]);
+    assert_eq!(table.take_released(9), [ObjectId(7)]);
+    assert_eq!(lock(&table.state).handles, 0);
+    // A batch that failed has replaced nothing.
+    table.hold_replaced(ObjectId(8));
+    assert!(table.take_news() && table.end_period() && !table.end_period());
+    assert!(!table.has_released() && lock(&table.state).files.is_empty());
+}
+
+#[test]
+fn few_replaced_files_stay() {
+    let table = Opens::new(10);
+    table.know(1);
+    for number in 0..MAX_REPLACED as u64 + 2 {
+        table.hold_replaced(ObjectId(number));
+        assert!(!table.begin_removal(ObjectId(number), true));
+    }
+    assert!(table.take_news());
+    assert_eq!(table.take_released(9), [ObjectId(0), ObjectId(1)]);
+    assert_eq!(lock(&table.state).handles, MAX_REPLACED);
+}
+
 /// A request may be committed after its program has ended.
 #[test]
 fn what_is_carried_out_after_the_end_of_a_program_opens_nothing() {
