@@ -28,6 +28,7 @@ use crate::requests::RequestHandler;
 
 /// The type of Causeway's file systems in the table of mounts.
 const TYPE: &str = "fuse.causeway";
+const LIST_HINT: &str = "list the mounts of Causeway with `findmnt -t fuse.causeway`";
 
 /// The program that mounts and unmounts for users who are not root.
 const HELPER: &str = "fusermount3";
@@ -340,7 +341,7 @@ pub fn unmount(directory: &Path, lazy: bool) -> Outcome {
     let place = match directory.canonicalize() {
         Ok(place) => place,
         Err(error) if is_dead(&error) => absolute(directory).doing(what)?,
-        Err(error) => return Err(Failure::new(what(), error)),
+        Err(error) => return Err(Failure::new(what(), error).hint(LIST_HINT)),
     };
     unmount_place(directory, &place, lazy)
 }
@@ -364,8 +365,7 @@ fn unmount_place(directory: &Path, place: &Path, lazy: bool) -> Outcome {
         }
         None => {
             return Err(
-                Failure::new(what(), "no file system of Causeway is mounted there")
-                    .hint("list the mounts of Causeway with `findmnt -t fuse.causeway`"),
+                Failure::new(what(), "no file system of Causeway is mounted there").hint(LIST_HINT),
             );
         }
     }

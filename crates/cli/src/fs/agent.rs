@@ -29,9 +29,9 @@ use super::session::find;
 /// certificates were revoked, and its node's own.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  causeway fs agent --config /etc/causeway.toml               # in the foreground, as of a service manager
-  causeway fs agent --config /etc/causeway.toml --detach
-  kill -HUP PID                                               # read the node's files again; PID is shown by --detach and --json")]
+  causeway fs agent --config /etc/causeway.toml          # for a service manager
+  causeway fs agent --config /etc/causeway.toml --detach # says the process's number
+  kill -HUP PID                                          # reads the node's files again")]
 pub(crate) struct Arguments {
     /// The file system's configuration [default: $CAUSEWAY_CONFIG, ./causeway.toml,
     /// ./causeway-dev/causeway.toml]
