@@ -161,6 +161,12 @@ fn a_replaced_file_stays_for_those_that_have_it_open() {
     bench.close(1, 1);
     assert_eq!(bench.content(old), Ok(b"old".to_vec()));
     bench.close(2, 7);
+    // Somebody may have looked its name up before.
+    for others in [true, false] {
+        assert_eq!(bench.content(old), Ok(b"old".to_vec()));
+        assert_eq!(bench.service.opens().end_period(), others);
+        bench.sweep();
+    }
     assert_eq!(bench.content(old), Err(Errno::ESTALE));
     // A file that no program has open is removed at once.
     let new = bench.stat("/old").object;
