@@ -388,7 +388,7 @@ impl Block for Any {
 impl<W: Word> Block for Streamed<W> {
     #[inline(always)]
     unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
-        // SAFETY: the caller's; who chose this way has looked at boundaries and lengths.
+        // SAFETY: the caller's, which has looked at boundaries and lengths before it chose this way.
         unsafe { stream::copy_words::<W>(from, to, len) };
     }
 }

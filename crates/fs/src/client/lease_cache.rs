@@ -53,7 +53,7 @@ pub enum Named {
 /// The caches of a program. Its clients fill them; a thread ends what is recalled.
 pub(super) struct LeaseCache {
     state: Mutex<State>,
-    /// Held shared by whoever passes on what is cached, and exclusively to end a lease: what was passed on before is there when
+    /// Held shared by a thread that passes on what is cached, and exclusively to end a lease: what was passed on before is there when
     /// the lease ends.
     passing: RwLock<()>,
     hasher: RandomState,
@@ -549,7 +549,7 @@ impl State {
             }
         }
         self.passed_on.insert(object, until);
-        // Whoever gets them counts from when he has them.
+        // The kernel counts from when it has them.
         Some(good - good / 8)
     }
 

@@ -69,7 +69,7 @@ impl Leases {
         self.cache.note_content(object, era);
     }
 
-    /// Whoever attributes are passed on to has this object already, or no more: only what is known can be recalled.
+    /// The kernel has this object already, or no more: only what is known can be recalled.
     pub fn note_known(&self, object: ObjectId, is_known: bool) {
         self.cache.note_known(object, is_known);
     }
@@ -88,7 +88,7 @@ impl Leases {
             given = time;
             pass(time)
         });
-        // The program was stopped meanwhile: whoever has them counts from too late.
+        // The program was stopped meanwhile: the kernel counts from too late.
         if is_late(given, begun.elapsed()) {
             self.tell(&[object]);
         }

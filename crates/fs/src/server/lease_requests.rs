@@ -107,7 +107,7 @@ impl Loop {
             }
             _ => self.forget_channel(holder),
         }
-        // Who comes as another holder by the same connection is so no more: there is one for each.
+        // A program that comes as another holder by the same connection is the former one no more: each connection has one.
         let is_same = |known: &Channel| (known.from, known.connection) == (to.from, connection);
         let mut channels = self.leases.channels.iter();
         if let Some((&former, _)) = channels.find(|(_, known)| is_same(known)) {

@@ -50,7 +50,7 @@ pub(super) struct Wait {
     pub(super) ticket: Ticket,
     pub(super) request: Box<Request>,
     pub(super) alters: Vec<Leased>,
-    /// Not to be made before this instant, whoever holds leases: those of an earlier run of the server are not known.
+    /// Not to be made before this instant, also if no program is known to hold leases: those of an earlier run of the server are not known.
     pub(super) not_before: Option<Instant>,
     /// By when the leases of others have expired.
     pub(super) until: Instant,

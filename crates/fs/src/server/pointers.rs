@@ -144,7 +144,7 @@ impl<C: Copy + Eq + Hash> Pointers<C> {
             (None, PointerStep::End) => return Ok(0),
             (None, PointerStep::Add(_) | PointerStep::Get) => return Err(Refused::Unknown),
             (None, PointerStep::Put(_)) => self.make_room(&sender, true, is_alive)?,
-            // Who has made it had a right to the file; nothing says that of another user, who is not told that it exists.
+            // Its maker had a right to the file; nothing says that of another user, and the error does not tell that the pointer exists.
             (Some(pointer), _) if pointer.user != sender.user => return Err(Refused::Unknown),
             (Some(pointer), _) => match pointer.shares.get(&sender.client) {
                 Some(share) if share.number == sender.number => {
