@@ -13,7 +13,6 @@ use causeway_fs::config::Configuration;
 use causeway_wire::fs::{Leased, Node, ObjectId};
 use fuser::{INodeNo, Notifier};
 
-use crate::attributes::Shown;
 use crate::clients::User;
 
 /// See the module.
@@ -93,10 +92,16 @@ impl Caches {
         self.leases.note_known(object, is_known);
     }
 
-    /// Replies to the kernel, with the time for which it may cache the attributes.
-    pub(crate) fn reply_with(&self, shown: &Shown, reply: impl FnOnce(&Duration)) {
-        let seen = shown.seen.filter(|_| self.kernel.get().is_some());
-        self.leases.pass_on(shown.object, seen, |time| reply(&time));
+    /// Replies to the kernel, with the time for which it may cache the attributes: as long as the lease is good by which they are cached,
+    /// if they are.
+    pub(crate) fn reply_with(
+        &self,
+        object: ObjectId,
+        seen: Option<Seen>,
+        reply: impl FnOnce(&Duration),
+    ) {
+        let seen = seen.filter(|_| self.kernel.get().is_some());
+        self.leases.pass_on(object, seen, |time| reply(&time));
     }
 
     /// The mount itself has changed attributes, of which the kernel does not know.

@@ -10,12 +10,13 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use causeway_fs::Error;
 use causeway_fs::client::LockOwner;
 use causeway_wire::fs::{Errno, Lock, LockFamily, LockHolder, LockRange, ObjectId};
 
-use crate::attributes::{Failed, Outcome};
+use crate::attributes::{Failed, Outcome, Shown};
 use crate::forgotten::Forgotten;
 use crate::operations::Mounted;
 use crate::signals::Waiting;
@@ -130,7 +131,35 @@ pub(crate) fn watch_signals(mounted: &Arc<Mounted>) -> io::Result<()> {
     thread.spawn(watch).map(drop)
 }
 
+/// Has the kernel and the mount drop what they have of a file on which a program has lost its locks: nobody reads it before the program
+/// has unlocked it.
+pub(crate) fn forget_at_loss(mounted: &Arc<Mounted>) {
+    let told: Weak<Mounted> = Arc::downgrade(mounted);
+    mounted.clients.locks().on_loss(move |object| {
+        if let Some(mounted) = told.upgrade() {
+            mounted.forget_read(object, || {});
+        }
+    });
+}
+
 impl Mounted {
+    /// Fails if a program has lost its locks on a file.
+    pub(crate) fn check_locks(&self, object: ObjectId) -> Outcome {
+        Ok(self.clients.locks().check(object)?)
+    }
+
+    /// Replies to the kernel, with the time for which it may cache the attributes: none for a file on which locks are lost, as the mount has
+    /// to be asked before each time that somebody reads it.
+    pub(crate) fn reply_with(&self, shown: &Shown, reply: impl FnOnce(&Duration)) {
+        let has_lost = || self.clients.locks().has_lost(shown.object);
+        let seen = shown.seen.filter(|_| !has_lost());
+        self.caches.reply_with(shown.object, seen, reply);
+        if seen.is_some() && has_lost() {
+            // What was dropped for the loss came before this reply.
+            self.caches.forget(shown.object);
+        }
+    }
+
     /// Takes or releases a lock, and calls `reply` with the result. `waits` is the program's thread that waits, if the request may wait.
     pub(crate) fn set_lock(
         self: &Arc<Self>,

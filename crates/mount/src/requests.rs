@@ -95,7 +95,7 @@ fn reply_sized(outcome: Outcome<XattrReply>, reply: ReplyXattr) {
 impl RequestHandler {
     fn reply_entry(&self, outcome: Outcome<Shown>, reply: ReplyEntry) {
         match outcome {
-            Ok(shown) => self.mounted.caches.reply_with(&shown, |time| {
+            Ok(shown) => self.mounted.reply_with(&shown, |time| {
                 reply.entry_with_ttls(time, &NOT_KEPT, &for_kernel(&shown), Generation(0));
             }),
             Err(failed) => reply.error(failed.into()),
@@ -104,8 +104,9 @@ impl RequestHandler {
 
     fn reply_attributes(&self, outcome: Outcome<Shown>, reply: ReplyAttr) {
         match outcome {
-            Ok(shown) => (self.mounted.caches)
-                .reply_with(&shown, |time| reply.attr(time, &for_kernel(&shown))),
+            Ok(shown) => {
+                (self.mounted).reply_with(&shown, |time| reply.attr(time, &for_kernel(&shown)))
+            }
             Err(failed) => reply.error(failed.into()),
         }
     }
@@ -186,8 +187,11 @@ impl Filesystem for RequestHandler {
         self.mounted.caches.note_known(object(inode), false);
     }
 
-    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.reply_attributes(self.mounted.attributes(object(inode)), reply);
+    fn getattr(&self, _: &Request, inode: INodeNo, by: Option<FileHandle>, reply: ReplyAttr) {
+        // The kernel names a handle before it reads by it, and not for `stat` and `fstat`. It reads nothing behind the size.
+        let checked = by.map_or(Ok(()), |_| self.mounted.check_locks(object(inode)));
+        let attributes = checked.and_then(|()| self.mounted.attributes(object(inode)));
+        self.reply_attributes(attributes, reply);
     }
 
     fn setattr(

@@ -21,7 +21,7 @@ use crate::caches::Caches;
 use crate::clients::Clients;
 use crate::forgotten::forget_by;
 use crate::lock_flags::LockFlags;
-use crate::locks::watch_signals;
+use crate::locks::{forget_at_loss, watch_signals};
 use crate::operations::Mounted;
 use crate::options::Options;
 use crate::requests::RequestHandler;
@@ -209,6 +209,7 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     let io_servers = spec.configuration.io_servers();
     let mounted = Arc::new(Mounted::new(clients, caches, io_servers));
     watch_signals(&mounted).doing(what)?;
+    forget_at_loss(&mounted);
     let (sender, ended) = channel();
     let handler = RequestHandler {
         mounted: Arc::clone(&mounted),

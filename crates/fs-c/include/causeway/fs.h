@@ -288,7 +288,7 @@ int cwfs_fsync(cwfs_t *fs, cwfs_file_t file);
  *
  *     They belong to the open file, and end when it is closed or the process ends. The locks of cwfs_flock() and those of
  *     cwfs_fcntl() do not exclude each other. If the connection with the metadata server is lost, so are the locks: then calls with
- *     the file return -EIO until it has been unlocked as a whole, or closed. See docs/locks.md.
+ *     the file return -EIO until all that was locked has been unlocked, which succeeds, or the file is closed. See docs/locks.md.
  */
 
 /*

@@ -1,8 +1,8 @@
 //! Commands that a program's threads send to the thread of its locks, and the state that both share.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use causeway_wire::fs::{Errno, Lock, LockFamily, LockHolder, LockRange, ObjectId};
@@ -53,10 +53,14 @@ pub(super) struct Command {
     pub(super) done: Done,
 }
 
+/// Is told of a file on which an owner has lost its locks.
+type OnLoss = Box<dyn Fn(ObjectId) + Send + Sync>;
+
 /// State that the program's threads share with the thread of its locks.
 #[derive(Default)]
 pub(super) struct Shared {
     state: Mutex<State>,
+    on_loss: OnceLock<OnLoss>,
     /// Some owner has lost its locks.
     any_lost: AtomicBool,
 }
@@ -68,8 +72,8 @@ struct State {
     last_wait: u64,
     /// The locks that owners may have.
     held: HashMap<LockOwner, Vec<Held>>,
-    /// Owners that have lost their locks and have not released them since.
-    lost: HashSet<LockOwner>,
+    /// The locks that owners have lost and have not released since.
+    lost: HashMap<LockOwner, Vec<Held>>,
 }
 
 impl Shared {
@@ -93,13 +97,13 @@ impl Shared {
     /// Whether an owner may have locks, or has lost some.
     pub(super) fn is_known(&self, owner: &LockOwner) -> bool {
         let state = lock(&self.state);
-        state.held.contains_key(owner) || state.lost.contains(owner)
+        state.held.contains_key(owner) || state.lost.contains_key(owner)
     }
 
     /// Whether any owner has lost locks on a file.
     pub(super) fn has_lost(&self, object: ObjectId) -> bool {
         self.any_lost.load(Ordering::Acquire)
-            && (lock(&self.state).lost.iter()).any(|owner| owner.object == object)
+            && (lock(&self.state).lost.keys()).any(|owner| owner.object == object)
     }
 
     /// Returns the queued commands; `None` at the end.
@@ -139,22 +143,25 @@ impl Shared {
         set_part(held, part.owner, range, Some(part));
     }
 
-    /// Notes that an owner has released this part; releasing the whole file also ends the loss of locks. Returns whether they had been lost.
-    pub(super) fn note_unlocked(&self, owner: LockOwner, range: LockRange) -> bool {
+    /// Notes that an owner has released this part, whether it had the locks on it or had lost them.
+    pub(super) fn note_unlocked(&self, owner: LockOwner, range: LockRange) {
         let mut state = lock(&self.state);
-        if let Some(held) = state.held.get_mut(&owner) {
-            set_part(held, within(owner), range, None);
-            if held.is_empty() {
-                state.held.remove(&owner);
+        let State { held, lost, .. } = &mut *state;
+        for parts in [held, &mut *lost] {
+            if let Some(of_owner) = parts.get_mut(&owner) {
+                set_part(of_owner, within(owner), range, None);
+                if of_owner.is_empty() {
+                    parts.remove(&owner);
+                }
             }
         }
-        if range != LockRange::ALL {
-            return state.lost.contains(&owner);
-        }
-        let was_lost = state.lost.remove(&owner);
-        self.any_lost
-            .store(!state.lost.is_empty(), Ordering::Release);
-        was_lost
+        self.any_lost.store(!lost.is_empty(), Ordering::Release);
+    }
+
+    /// Sets what is told of the files on which locks are lost, once.
+    pub(super) fn set_on_loss(&self, on_loss: OnLoss) {
+        // A program has one.
+        let _ = self.on_loss.set(on_loss);
     }
 
     /// Notes that an owner has lost its shared lock: it has requested an exclusive one of the whole file and waits for it, or did not get it.
@@ -173,12 +180,22 @@ impl Shared {
             owners = held.len(),
             "locks were lost with the connection to the metadata server"
         );
-        state.lost.extend(held.into_keys());
+        let objects: HashSet<ObjectId> = held.keys().map(|owner| owner.object).collect();
+        for (owner, parts) in held {
+            let lost = state.lost.entry(owner).or_default();
+            for part in parts {
+                set_part(lost, part.owner, part.range, Some(part));
+            }
+        }
         self.any_lost.store(true, Ordering::Release);
+        drop(state);
+        if let Some(on_loss) = self.on_loss.get() {
+            objects.into_iter().for_each(on_loss);
+        }
     }
 
     pub(super) fn is_lost(&self, owner: &LockOwner) -> bool {
-        self.any_lost.load(Ordering::Acquire) && lock(&self.state).lost.contains(owner)
+        self.any_lost.load(Ordering::Acquire) && lock(&self.state).lost.contains_key(owner)
     }
 }
 

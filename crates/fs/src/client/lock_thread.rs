@@ -249,14 +249,10 @@ impl LockThread<'_> {
         };
         let reply = self.call(operation, deadline);
         // A file that is released as a whole counts as released, whatever the outcome of the request.
-        let is_lost = match range == LockRange::ALL || matches!(reply, Ok(ReplyBody::Done)) {
-            true => self.shared.note_unlocked(owner, range),
-            false => self.shared.is_lost(&owner),
-        };
-        match is_lost {
-            true => Err(lost()),
-            false => take_reply!(reply?, ReplyBody::Done => None),
+        if range == LockRange::ALL || matches!(reply, Ok(ReplyBody::Done)) {
+            self.shared.note_unlocked(owner, range);
         }
+        take_reply!(reply?, ReplyBody::Done => None)
     }
 
     fn test(&mut self, lock: Lock, deadline: Instant) -> Result<Option<LockHolder>, CallError> {

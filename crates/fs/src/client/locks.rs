@@ -126,7 +126,7 @@ impl Locks {
         self.submit(Ask::Test(*wanted), Box::new(done));
     }
 
-    /// Releases locks on a part of a file. On the whole file, it ends the loss of locks, and fails once more with that error.
+    /// Releases locks on a part of a file, also those that the owner has lost: that succeeds, as these need no release.
     pub fn unlock(&self, owner: LockOwner, range: LockRange) -> Result<(), Error> {
         self.call(Ask::Unlock(owner, range)).map(drop)
     }
@@ -154,10 +154,18 @@ impl Locks {
         if !self.shared.is_known(&owner) {
             return done(Ok(()));
         }
-        self.unlock_with(owner, LockRange::ALL, |result| match result {
-            Err(error) if error.errno == Errno::LOCK_LOST => done(Ok(())),
-            result => done(result),
-        });
+        self.unlock_with(owner, LockRange::ALL, done);
+    }
+
+    /// Has `on_loss` called with each file on which an owner loses locks, once its operations fail, on a thread that must not be
+    /// blocked. Only the first such callback counts.
+    pub fn on_loss(&self, on_loss: impl Fn(ObjectId) + Send + Sync + 'static) {
+        self.shared.set_on_loss(Box::new(on_loss));
+    }
+
+    /// Whether an owner has lost locks on a file, and has not released them since.
+    pub fn has_lost(&self, object: ObjectId) -> bool {
+        self.shared.has_lost(object)
     }
 
     /// Fails if an owner has lost locks on a file, and has not released them since.
@@ -167,7 +175,7 @@ impl Locks {
     }
 
     pub(super) fn check_object(&self, object: ObjectId) -> Result<(), CallError> {
-        match self.shared.has_lost(object) {
+        match self.has_lost(object) {
             true => Err(lost()),
             false => Ok(()),
         }

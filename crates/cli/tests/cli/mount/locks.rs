@@ -5,12 +5,12 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Mounted, can_mount, shell};
-use crate::stand::Stand;
+use crate::stand::{Stand, runs, send, until};
 
 pub(super) fn open(path: &Path) -> File {
     File::options().read(true).write(true).open(path).unwrap()
@@ -164,6 +164,52 @@ fn waiting_programs_can_be_killed_and_locks_of_killed_ones_pass_on() {
     next.wait().unwrap();
     let file = open(&one.at("file"));
     fcntl_lock(&file, FlockOperation::LockExclusive).unwrap();
+}
+
+/// A program that has locks when the metadata server is killed reads nothing more of these files, also where the kernel has all that there is to
+/// read, until it unlocks them. That is no error itself.
+#[test]
+fn lost_locks_fail_reads_and_not_unlocks() {
+    if !can_mount() {
+        return;
+    }
+    let mut stand = Stand::new();
+    let mounted = Mounted::new(&stand);
+    let locked = [("empty", ""), ("short", "read before"), ("whole", "")];
+    let files = locked.map(|(name, content)| {
+        std::fs::write(mounted.at(name), content).unwrap();
+        let mut file = open(&mounted.at(name));
+        let mut found = String::new();
+        file.read_to_string(&mut found).unwrap();
+        assert_eq!(found, content);
+        match name {
+            "whole" => flock(&file, FlockOperation::LockExclusive).unwrap(),
+            _ => fcntl_lock(&file, FlockOperation::LockExclusive).unwrap(),
+        }
+        file
+    });
+    send(stand.pids[0], Signal::KILL);
+    until("the server has ended", || !runs(stand.pids[0]));
+    let server = stand.fs(&["serve", "--server", "meta"]).start();
+    stand.pids[0] = server.id() as i32;
+    stand.others.push(server);
+    let read = |file: &File| rustix::io::pread(file, &mut [0; 9], 0);
+    for file in &files {
+        until("the program cannot read", || read(file) == Err(Errno::IO));
+        // Whatever others learn of the file.
+        file.metadata().unwrap();
+        assert_eq!(read(file), Err(Errno::IO));
+        assert_eq!(rustix::io::pwrite(file, b"x", 0), Err(Errno::IO));
+    }
+    let [empty, short, whole] = files;
+    fcntl_lock(&empty, FlockOperation::Unlock).unwrap();
+    flock(&whole, FlockOperation::Unlock).unwrap();
+    for file in [&empty, &whole] {
+        assert_eq!(read(file), Ok(0));
+    }
+    // Closing any handle of the file unlocks it, too.
+    drop(open(&mounted.at("short")));
+    assert_eq!(read(&short), Ok(9));
 }
 
 #[test]
