@@ -17,6 +17,8 @@ pub struct Failure {
     pub silent: bool,
     /// A server is out of reach or full: other items would fail in the same way.
     pub fatal: bool,
+    /// A server did not reply, or could not be reached.
+    pub no_reply: bool,
     /// The file being read has been removed meanwhile: its name may lead to another file.
     pub gone: bool,
     /// The file or other item that the failure is about, where there are many.
@@ -36,6 +38,7 @@ impl Failure {
             code: 1,
             silent: false,
             fatal: false,
+            no_reply: false,
             gone: false,
             item: None,
         }

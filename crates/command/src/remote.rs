@@ -16,20 +16,21 @@ pub const PIECE_BYTES: usize = 4 << 20;
 /// Entries of a directory that are requested at a time.
 const PAGE_ENTRIES: u32 = 1000;
 
-/// Whether other operations would fail the same way: a server is out of reach, or full.
-pub fn is_fatal(errno: Errno) -> bool {
+/// Whether a server did not reply, or could not be reached.
+fn is_silence(errno: Errno) -> bool {
     matches!(
         errno,
-        Errno::ECONNREFUSED
-            | Errno::EHOSTUNREACH
-            | Errno::ETIMEDOUT
-            | Errno::ECONNRESET
-            | Errno::ENOKEY
-            | Errno::EKEYREJECTED
-            | Errno::WRONG_TARGET
-            | Errno::ENOSPC
-            | Errno::EROFS
+        Errno::ECONNREFUSED | Errno::EHOSTUNREACH | Errno::ETIMEDOUT | Errno::ECONNRESET
     )
+}
+
+/// Whether other operations would fail the same way: a server is out of reach, or full.
+pub fn is_fatal(errno: Errno) -> bool {
+    let is_refused = matches!(
+        errno,
+        Errno::ENOKEY | Errno::EKEYREJECTED | Errno::WRONG_TARGET | Errno::ENOSPC | Errno::EROFS
+    );
+    is_refused || is_silence(errno)
 }
 
 impl From<Error> for Failure {
@@ -46,6 +47,7 @@ impl From<Error> for Failure {
         Self {
             hint,
             fatal: is_fatal(error.errno),
+            no_reply: is_silence(error.errno),
             item: Some(error.subject.clone()),
             ..Self::new(format!("{} {}", error.operation, error.subject), why)
         }

@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -26,6 +26,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Lines of a server's log that an error quotes.
 const QUOTED_LINES: usize = 5;
+/// Most bytes of these.
+const QUOTED_BYTES: u64 = 16 << 10;
 
 /// The reason why a cluster does not start, or has failed: a sentence with what to do.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +83,8 @@ pub struct DevCluster {
     command: ServerCommand,
     /// The servers, in the order of the configuration.
     servers: Vec<Option<Child>>,
+    /// For each, where its log stood when it was started last.
+    log_starts: Vec<u64>,
 }
 
 impl DevCluster {
@@ -138,12 +142,14 @@ impl DevCluster {
         let logs = file.with_file_name("log");
         std::fs::create_dir_all(&logs).map_err(at(&logs))?;
         let servers = configuration.servers.iter().map(|_| None).collect();
+        let log_starts = vec![0; configuration.servers.len()];
         let mut cluster = Self {
             configuration,
             file: file.to_owned(),
             logs,
             command,
             servers,
+            log_starts,
         };
         let all: Vec<usize> = (0..cluster.servers.len()).collect();
         for &index in &all {
@@ -275,6 +281,7 @@ impl DevCluster {
             .open(&log)
             .map_err(at(&log))?;
         let err = out.try_clone().map_err(at(&log))?;
+        self.log_starts[server] = out.metadata().map_err(at(&log))?.len();
         let child = self
             .command
             .command(&self.file, self.name(server))
@@ -347,14 +354,16 @@ impl DevCluster {
             .map_err(|error| DevError(error.to_string()))
     }
 
-    /// The end of a server's log.
+    /// The end of what a server has logged since it was started last.
     fn end_of_log(&self, server: usize) -> String {
         let log = self.log(server);
-        let text = std::fs::read(&log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let lines: Vec<&str> = text.lines().collect();
-        let last = lines.len().saturating_sub(QUOTED_LINES);
-        format!("{} (log: {})", lines[last..].join(" | "), log.display())
+        let start = self.log_starts.get(server).copied().unwrap_or_default();
+        let said = match last_lines(&log, start) {
+            Ok(lines) if lines.is_empty() => "it has logged nothing".to_owned(),
+            Ok(lines) => lines.join(" | "),
+            Err(error) => format!("its log cannot be read: {error}"),
+        };
+        format!("{said} (log: {})", log.display())
     }
 }
 
@@ -374,6 +383,22 @@ impl Drop for DevCluster {
             }
         }
     }
+}
+
+/// The last lines of a log behind its first `start` bytes.
+fn last_lines(log: &Path, start: u64) -> io::Result<Vec<String>> {
+    let mut file = File::open(log)?;
+    let len = file.metadata()?.len();
+    // A log that is shorter was begun anew.
+    let start = if start <= len { start } else { 0 };
+    let from = start.max(len.saturating_sub(QUOTED_BYTES));
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(QUOTED_BYTES).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    let last = lines.len().saturating_sub(QUOTED_LINES);
+    Ok(lines.into_iter().skip(last).map(str::to_owned).collect())
 }
 
 /// Formats the directories of a new file system and then writes its configuration, so that a configuration shows

@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::fs::engine::{ask_servers, conclude, each_operand};
+use crate::fs::ping::{failure_cell, failure_json};
 use crate::fs::session::{Session, Target};
 
 /// Show how full each server is
@@ -50,11 +51,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         match reply {
             Ok(reply) => shown.add(name, &reply),
             Err(failure) => {
-                shown.objects.push(json!({
-                    "server": name, "ok": false, "error": failure.to_string() }));
-                shown
-                    .table
-                    .row(vec![name.to_owned(), "no reply".to_owned()]);
+                shown.objects.push(failure_json(name, &failure));
+                let cell = failure_cell(&failure);
+                shown.table.row(vec![name.to_owned(), cell]);
                 failures.push(failure);
             }
         }

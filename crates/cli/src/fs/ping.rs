@@ -13,7 +13,10 @@ use serde_json::{Value, json};
 use crate::fs::engine::{ask_servers, conclude, each_operand};
 use crate::fs::session::{Session, Target};
 
-/// Ask every server whether it is there
+/// The beginning of the failure that another server is at the address.
+const OTHER_SERVER: &str = "asking server";
+
+/// Ask every server whether it is there, and has its directory
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs ping
@@ -91,7 +94,7 @@ fn check(session: &Session, index: usize, found: &ServerIdentity) -> Outcome {
         return Ok(());
     }
     Err(Failure::new(
-        format!("asking server {expected}"),
+        format!("{OTHER_SERVER} {expected}"),
         format!(
             "at its address is server {} of file system {:032x}, and the configuration has server {expected} \
              of file system {:032x} there",
@@ -134,8 +137,7 @@ fn show(session: &Session, replies: impl Iterator<Item = (usize, Outcome<PingRep
                 ]);
             }
             Err(failure) => {
-                objects.push(json!({
-                    "server": name, "ok": false, "error": failure.to_string() }));
+                objects.push(failure_json(name, &failure));
                 table.row(vec![name.to_owned(), failure_cell(&failure)]);
                 failures.push(failure);
             }
@@ -147,11 +149,18 @@ fn show(session: &Session, replies: impl Iterator<Item = (usize, Outcome<PingRep
 }
 
 /// The table's cell for a server that sent no proper reply.
-fn failure_cell(failure: &Failure) -> String {
-    match failure.what.starts_with("asking server") {
-        true => "another one".to_owned(),
-        false => "no reply".to_owned(),
-    }
+pub(crate) fn failure_cell(failure: &Failure) -> String {
+    let text = match failure.no_reply {
+        true => "no reply",
+        false if failure.what.starts_with(OTHER_SERVER) => "another one",
+        false => "an error",
+    };
+    text.to_owned()
+}
+
+/// The same for `--json`.
+pub(crate) fn failure_json(server: &str, failure: &Failure) -> Value {
+    json!({ "server": server, "ok": false, "replies": !failure.no_reply, "error": failure.to_string() })
 }
 
 /// The fact that names the method in use.

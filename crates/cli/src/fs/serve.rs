@@ -59,6 +59,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         None => server_of_this_host(&configuration)?,
     };
     let failed = |doing: &str, error: causeway_fs::server::ServerError| {
+        let error = error.with_configuration(&file);
         Failure::new(format!("{doing} {}", error.server), error.message)
     };
     if arguments.format {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::stand::{Run, Stand, runs, send, until};
+use super::stand::{Run, Stand, one_object, runs, send, until};
 
 #[test]
 fn an_interrupt_ends_every_server() {
@@ -75,6 +75,62 @@ fn a_dead_server_is_named_and_can_be_started_again() {
     assert!(stand.fs(&["cat", "/file"]).ok() == bytes);
     send(server.id() as i32, Signal::TERM);
     assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_server_whose_directory_is_gone_is_not_well() {
+    let mut stand = Stand::new();
+    let directory = stand.config.with_file_name("io1");
+    let away = stand.config.with_file_name("away");
+    stand.fs(&["ping"]).ok();
+    std::fs::rename(&directory, &away).unwrap();
+    for verb in ["ping", "df"] {
+        let said = stand.fs(&[verb]).fails(1);
+        assert!(said.contains("moved away or removed"), "{verb}: {said}");
+        let left = stand.fs(&[verb, "--json"]).left();
+        let found = one_object(&left.out);
+        let servers = found["servers"].as_array().unwrap();
+        let well = servers.iter().map(|server| &server["ok"]);
+        assert_eq!(well.collect::<Vec<_>>(), [true, true, false], "{verb}");
+        assert_eq!(servers[2]["replies"], true, "{verb}");
+        let shown = String::from_utf8(stand.fs(&[verb]).left().out).unwrap();
+        assert!(shown.contains("an error"), "{verb}: {shown}");
+        assert!(!shown.contains("no reply"), "{verb}: {shown}");
+    }
+    std::fs::rename(&away, &directory).unwrap();
+    stand.fs(&["ping"]).ok();
+    // It is lost for good.
+    std::fs::remove_dir_all(&directory).unwrap();
+    send(stand.pids[2], Signal::KILL);
+    until("the server is dead", || !runs(stand.pids[2]));
+    let left = stand.fs(&["ping", "--json"]).left();
+    let found = one_object(&left.out);
+    assert_eq!(found["servers"][2]["replies"], false);
+    let said = stand.fs(&["serve", "--server", "io1"]).fails(1);
+    // The commands that it recommends work.
+    let config = format!("--config {}", stand.config.display());
+    let commands: Vec<&str> = (said.split('`').skip(1).step_by(2))
+        .filter_map(|command| command.strip_prefix("causeway fs "))
+        .collect();
+    let [format, accept] = commands[..] else {
+        panic!("{said}");
+    };
+    assert!(
+        format.contains(&config) && accept.contains(&config),
+        "{said}"
+    );
+    let words = |command: &str| -> Vec<String> {
+        let fs = std::iter::once("fs").chain(command.split(' '));
+        fs.map(str::to_owned).collect()
+    };
+    let elsewhere = tempfile::tempdir().unwrap();
+    let server = Run::new(elsewhere.path(), &words(format)).start();
+    stand.others.push(server);
+    let accept = words(accept);
+    until("the server is taken back", || {
+        Run::new(elsewhere.path(), &accept).left().code == Some(0)
+    });
+    stand.fs(&["ping"]).ok();
 }
 
 #[test]

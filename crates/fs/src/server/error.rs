@@ -1,10 +1,15 @@
 //! Errors that keep a server from starting or end it, and the failures of its store as clients see them.
 
+use std::path::Path;
+
 use causeway_wire::fs::{Errno, Failure, ObjectId};
 
 use crate::config::{Configuration, ServerEntry};
 use crate::data::Fault;
 use crate::error::failure;
+
+/// The option in messages to operators that names the configuration; see [`ServerError::with_configuration`].
+pub(super) const CONFIG_OPTION: &str = "--config FILE";
 
 /// The error that kept a server from starting, or ended it: a sentence with what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +22,15 @@ pub struct ServerError {
 }
 
 impl ServerError {
+    /// The same, with this file as the configuration in the commands that it recommends.
+    pub fn with_configuration(self, file: &Path) -> Self {
+        let option = format!("--config {}", file.display());
+        Self {
+            message: self.message.replace(CONFIG_OPTION, &option),
+            ..self
+        }
+    }
+
     /// Makes errors of the server of this name.
     pub(super) fn of(name: &str) -> impl Fn(String) -> Self {
         |message| Self {

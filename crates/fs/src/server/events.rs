@@ -615,7 +615,7 @@ impl Loop {
                 if let Some(metadata) = &self.metadata {
                     metadata.kept_replies.extend(timeout_s)?;
                 }
-                Ok(Some(self.greet(layout_from)))
+                self.greet(layout_from).map(Some)
             }
             Operation::EndSession => {
                 if let Some(metadata) = &self.metadata {

@@ -7,9 +7,12 @@ use super::events::Loop;
 use crate::error::failure;
 
 impl Loop {
-    /// This server's identity.
-    pub(super) fn greet(&self, layout_from: u16) -> ReplyBody {
-        ReplyBody::Hello(Box::new(Greeting {
+    /// This server's identity, as long as the server has its directory: nobody begins to use one that cannot store anything.
+    pub(super) fn greet(&self, layout_from: u16) -> Result<ReplyBody, Failure> {
+        self.home
+            .check_place()
+            .map_err(|gone| failure(Errno::EIO, gone))?;
+        Ok(ReplyBody::Hello(Box::new(Greeting {
             identity: self.identity.clone(),
             pid: std::process::id(),
             uptime_ms: self.started.elapsed().as_millis() as u64,
@@ -17,7 +20,7 @@ impl Loop {
             failed_syncs: self.failed_syncs(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             layout: self.layout_part(layout_from),
-        }))
+        })))
     }
 
     /// Accepts a number from the metadata server, once, or again if an operator asks for it.

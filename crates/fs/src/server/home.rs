@@ -17,6 +17,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
+use super::error::CONFIG_OPTION;
 use crate::config::ServerEntry;
 use crate::files::{
     DIRECTORY_MODE, create_new, if_found, open_or_create, sync_directory, sync_name,
@@ -53,7 +54,7 @@ pub(super) struct Home {
     path: PathBuf,
     identity: DirectoryIdentity,
     enrolled: Option<Enrollment>,
-    _lock: Lock,
+    lock: Lock,
 }
 
 /// A directory that is being formatted. It becomes a server's with [`Draft::seal`].
@@ -82,15 +83,30 @@ impl Wanted<'_> {
 
     /// What an operator should do about a directory that contains nothing of this server.
     fn advice(&self) -> String {
+        let name = &self.entry.name;
+        let whose = match self.entry.metadata {
+            true => "is a new server",
+            false => "is a new server, or what it has stored is lost",
+        };
         format!(
-            "if the disk that belongs there is not mounted, mount it; if {name} is a new server, format the \
-             directory once with `causeway fs serve --server {name} --format`",
-            name = self.entry.name
+            "if the disk that belongs there is not mounted, mount it; if {name} {whose}, format the \
+             directory once with `causeway fs serve {CONFIG_OPTION} --server {name} --format`{}",
+            taking_back(name, self.entry.metadata)
         )
     }
 
     fn expected(&self) -> String {
         describe(&self.identity(Generation::NONE))
+    }
+}
+
+/// What is to be done besides about an I/O server whose directory was lost: its number in the layout is bound to that directory.
+fn taking_back(name: &str, metadata: bool) -> String {
+    match metadata {
+        true => String::new(),
+        false => format!(
+            "; if it was part of the file system before, take it back with `causeway fs servers accept {CONFIG_OPTION} {name}` once it runs"
+        ),
     }
 }
 
@@ -138,7 +154,7 @@ impl Home {
             path: path.to_owned(),
             enrolled: read_enrolled(path)?,
             identity,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -173,7 +189,7 @@ impl Home {
             path: path.to_owned(),
             identity,
             enrolled: None,
-            _lock: lock,
+            lock,
         }))
     }
 
@@ -191,6 +207,35 @@ impl Home {
     pub(super) fn enroll(&mut self, enrollment: Enrollment) -> io::Result<()> {
         write_durably(&self.path, ENROLLED, &enrollment.to_text())?;
         self.enrolled = Some(enrollment);
+        Ok(())
+    }
+
+    /// Fails, with a sentence, unless the directory and its parts are where they were when the server started: it may have been moved away or
+    /// removed since, or another file system mounted over it.
+    pub(super) fn check_place(&self) -> Result<(), String> {
+        let shown = self.path.display();
+        let remedy = "put it back where it was, or stop the server";
+        let gone = |what: &str, error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => format!(
+                "{what} is not there any more: it was moved away or removed while the server runs; {remedy}"
+            ),
+            _ => format!("{what} cannot be accessed any more: {error}"),
+        };
+        let home = || format!("the server's directory {shown}");
+        let found = self.path.join(LOCK).metadata();
+        let found = found.map_err(|error| gone(&home(), error))?;
+        let own = (self.lock.0.metadata()).map_err(|error| gone(&home(), error))?;
+        if (found.dev(), found.ino()) != (own.dev(), own.ino()) {
+            return Err(format!(
+                "another directory is at {shown} than the one that the server started on, which was moved away or covered by a mount; {remedy}"
+            ));
+        }
+        for part in parts(&self.identity) {
+            let directory = self.path.join(part.name());
+            let owner = directory.join(OWNER).metadata();
+            let what = || format!("the server's directory {}", directory.display());
+            owner.map_err(|error| gone(&what(), error))?;
+        }
         Ok(())
     }
 
@@ -275,7 +320,7 @@ fn unformatted(wanted: &Wanted<'_>) -> Result<String, String> {
     if path.join(DRAFT).exists() {
         return Ok(format!(
             "the directory {shown} was not formatted to the end; finish it with \
-             `causeway fs serve --server {} --format`",
+             `causeway fs serve {CONFIG_OPTION} --server {} --format`",
             wanted.entry.name
         ));
     }
@@ -317,9 +362,10 @@ fn check_part(path: &Path, part: Part, identity: &DirectoryIdentity) -> Result<(
         return Err(format!(
             "{} {what}; expected {expected}: mount the disk that belongs there, or restore it from a backup; \
              if it is lost, let the server begin anew in an empty directory with \
-             `causeway fs serve --server {} --format`, and see `causeway fs servers accept --help`",
+             `causeway fs serve {CONFIG_OPTION} --server {} --format`{}",
             directory.display(),
-            identity.server
+            identity.server,
+            taking_back(&identity.server, identity.metadata)
         ));
     };
     let found =

@@ -35,7 +35,8 @@ pub fn serve(
     let fail = ServerError::of(name);
     let file = configuration;
     let configuration = Configuration::load(file).map_err(|error| fail(error.to_string()))?;
-    let server = Server::start(&configuration, name)?;
+    let server =
+        Server::start(&configuration, name).map_err(|error| error.with_configuration(file))?;
     let stop = server.stop_handle();
     let handles = Handles {
         stop: stop.clone(),

@@ -1,12 +1,14 @@
 //! Servers killed at random moments under load: nothing acknowledged is lost.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use causeway_fs::client::{Client, CreateOptions, File};
 use causeway_fs::config::Durability;
 use causeway_wire::random::SplitMix64;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{Fixture, Shape, pattern};
 
@@ -267,6 +269,38 @@ fn killing(durability: Durability, rounds: u64) {
         }
     }
     assert!(workers.iter().all(|worker| worker.done > 0));
+    fixture.cluster.stop().unwrap();
+}
+
+#[test]
+fn the_reason_why_a_server_has_ended_is_of_its_last_run() {
+    let mut fixture = Fixture::start(&Shape::default());
+    let log = fixture.config_file().with_file_name("log/io0.log");
+    let io0 = 1;
+    let log_line = |line: &str| {
+        let mut file = std::fs::File::options().append(true).open(&log).unwrap();
+        file.write_all(line.as_bytes()).unwrap();
+    };
+    let ended = |fixture: &mut Fixture| {
+        let pid = fixture.cluster.pid(io0).unwrap() as i32;
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+        loop {
+            if let Some((index, words)) = fixture.cluster.ended() {
+                assert_eq!(index, io0);
+                return words;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    log_line("the reason of earlier\n");
+    fixture.cluster.restart(io0).unwrap();
+    let words = ended(&mut fixture);
+    assert!(!words.contains("earlier"), "{words}");
+    fixture.cluster.restart(io0).unwrap();
+    log_line("the reason of now\n");
+    let words = ended(&mut fixture);
+    assert!(words.contains("the reason of now"), "{words}");
+    assert!(!words.contains("earlier"), "{words}");
     fixture.cluster.stop().unwrap();
 }
 

@@ -64,10 +64,35 @@ fn the_lock_ends_with_the_server_also_while_a_process_is_being_started() {
     let io0 = entry(directory.path().join("io0"), "io0");
     formatted(&io0, 9);
     let home = Home::open(&wanted(&io0)).unwrap();
-    let copy = home._lock.0.try_clone().unwrap();
+    let copy = home.lock.0.try_clone().unwrap();
     drop(home);
     drop(Home::open(&wanted(&io0)).unwrap());
     drop(copy);
+}
+
+#[test]
+fn a_running_server_notices_that_its_directory_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let io0 = entry(directory.path().join("io0"), "io0");
+    formatted(&io0, 9);
+    let home = Home::open(&wanted(&io0)).unwrap();
+    home.check_place().unwrap();
+    let away = directory.path().join("away");
+    std::fs::rename(&io0.directory, &away).unwrap();
+    let says = |word: &str| {
+        let error = home.check_place().unwrap_err();
+        assert!(error.contains(word), "{word}: {error}");
+    };
+    says("moved away or removed");
+    // One that was formatted for the same server is another one all the same.
+    formatted(&io0, 10);
+    std::fs::write(io0.directory.join(LOCK), "").unwrap();
+    says("another directory");
+    std::fs::remove_dir_all(&io0.directory).unwrap();
+    std::fs::rename(&away, &io0.directory).unwrap();
+    home.check_place().unwrap();
+    std::fs::rename(home.data(), directory.path().join("data")).unwrap();
+    says("io0/data is not there");
 }
 
 #[test]
@@ -120,7 +145,13 @@ fn an_empty_directory_is_most_often_a_disk_that_is_not_mounted() {
     std::fs::create_dir(&io0.directory).unwrap();
     refused(
         &io0,
-        &["is empty", "mount", "--server io0 --format", "00000007"],
+        &[
+            "is empty",
+            "mount",
+            "serve --config FILE --server io0 --format",
+            "servers accept --config FILE io0",
+            "00000007",
+        ],
     );
     std::fs::create_dir(io0.directory.join("lost+found")).unwrap();
     refused(&io0, &["is empty", "mount"]);
