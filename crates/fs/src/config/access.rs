@@ -9,7 +9,8 @@ use toml::Spanned;
 
 use super::source::{Source, check_key_file};
 use super::types::{AccessRules, AuditLevel, CapabilityRule, ConfigError};
-use super::units::{duration, parse_duration, quoted};
+use super::unit_text::{UnitText, duration_within};
+use super::units::{duration, quoted};
 
 /// Shortest and longest sensible lifetime of capabilities: shorter ones are renewed all the time, and a capability that is good
 /// for a day is as good as one without end.
@@ -24,8 +25,8 @@ const TELL_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(10)..=Dura
 pub(super) struct AccessText {
     server_key_file: Option<Spanned<PathBuf>>,
     capabilities: Option<Spanned<String>>,
-    capability_lifetime: Option<Spanned<String>>,
-    tell_timeout: Option<Spanned<String>>,
+    capability_lifetime: Option<Spanned<UnitText>>,
+    tell_timeout: Option<Spanned<UnitText>>,
     root_squash: Option<Spanned<bool>>,
     audit: Option<Spanned<String>>,
 }
@@ -52,19 +53,8 @@ pub(super) fn rules(
             }
         };
     }
-    let time = |given: Option<Spanned<String>>, default, range: &RangeInclusive<Duration>, what| {
-        let Some(given) = given else {
-            return Ok(default);
-        };
-        let parsed = parse_duration(given.get_ref()).filter(|time| range.contains(time));
-        parsed.ok_or_else(|| {
-            let (least, most) = (duration(*range.start()), duration(*range.end()));
-            let message = format!(
-                "`{}` is not {what}: a whole number and `ms`, `s` or `min`, from \"{least}\" to \"{most}\"",
-                given.get_ref()
-            );
-            source.error(&given.span(), message)
-        })
+    let time = |given: Option<Spanned<UnitText>>, usual, range, what| {
+        duration_within(source, given.as_ref(), usual, range, what)
     };
     let lifetime = rules.capability_lifetime;
     rules.capability_lifetime = time(text.capability_lifetime, lifetime, &LIFETIMES, "a lifetime")?;

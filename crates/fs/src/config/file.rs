@@ -21,7 +21,7 @@ use super::types::{
     CapabilityRule, ConfigError, Configuration, DEFAULT_OPEN_FILES, DEFAULT_STRIP_SIZE,
     DEFAULT_TIMEOUT, Durability, MAX_SERVERS, ServerEntry,
 };
-use super::units::{parse_duration, parse_size};
+use super::unit_text::{UnitText, duration_within};
 
 /// Longest path of a Unix socket that the kernel takes, in bytes, with room for a suffix.
 const MAX_SOCKET_PATH: usize = 104;
@@ -38,7 +38,7 @@ struct FileText {
     name: Spanned<String>,
     id: Spanned<String>,
     durability: Option<Spanned<String>>,
-    timeout: Option<Spanned<String>>,
+    timeout: Option<Spanned<UnitText>>,
     key_file: Option<Spanned<PathBuf>>,
     encrypt: Option<bool>,
     checksums: Option<bool>,
@@ -56,7 +56,7 @@ struct FileText {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DistributionText {
-    strip_size: Option<Spanned<SizeText>>,
+    strip_size: Option<Spanned<UnitText>>,
     servers: Option<Spanned<u64>>,
     start: Option<Spanned<u64>>,
 }
@@ -79,13 +79,6 @@ struct NodesText {
 
 /// For each node, the numbers for which it may speak.
 type IdsText = BTreeMap<String, Spanned<Vec<Spanned<IdText>>>>;
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum SizeText {
-    Bytes(u64),
-    Text(String),
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -125,7 +118,13 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
         name: name(&source, &raw.name, "a file system's")?,
         id: identity(&source, &raw.id)?,
         durability: durability(&source, raw.durability.as_ref())?,
-        timeout: timeout(&source, raw.timeout.as_ref())?,
+        timeout: duration_within(
+            &source,
+            raw.timeout.as_ref(),
+            DEFAULT_TIMEOUT,
+            &TIMEOUTS,
+            "a timeout",
+        )?,
         distribution: distribution(&source, raw.distribution.as_ref(), io_servers)?,
         key_file: raw.key_file.map(Spanned::into_inner),
         encrypt: raw.encrypt.unwrap_or(true),
@@ -295,24 +294,6 @@ fn durability(
     }
 }
 
-fn timeout(source: &Source<'_>, text: Option<&Spanned<String>>) -> Result<Duration, ConfigError> {
-    let Some(text) = text else {
-        return Ok(DEFAULT_TIMEOUT);
-    };
-    parse_duration(text.get_ref())
-        .filter(|timeout| TIMEOUTS.contains(timeout))
-        .ok_or_else(|| {
-            source.error(
-                &text.span(),
-                format!(
-                    "`{}` is not a timeout: a whole number and `ms`, `s` or `min`, \
-                     from \"100 ms\" to \"60 min\", such as \"10 s\"",
-                    text.get_ref()
-                ),
-            )
-        })
-}
-
 fn open_files(source: &Source<'_>, most: Option<&Spanned<u64>>) -> Result<usize, ConfigError> {
     let Some(most) = most else {
         return Ok(DEFAULT_OPEN_FILES);
@@ -380,25 +361,19 @@ fn distribution(
     Ok(hint)
 }
 
-fn strip_size(source: &Source<'_>, size: &Spanned<SizeText>) -> Result<u32, ConfigError> {
-    let (bytes, shown) = match size.get_ref() {
-        SizeText::Bytes(bytes) => (Some(*bytes), bytes.to_string()),
-        SizeText::Text(text) => (parse_size(text), text.clone()),
-    };
+fn strip_size(source: &Source<'_>, size: &Spanned<UnitText>) -> Result<u32, ConfigError> {
+    let bytes = size.get_ref().bytes();
     bytes
         .and_then(|bytes| u32::try_from(bytes).ok())
         .filter(|&bytes| {
             bytes.is_multiple_of(4096) && bytes as usize >= MAX_STUFFED_BYTES && bytes <= 1 << 30
         })
         .ok_or_else(|| {
-            source.error(
-                &size.span(),
-                format!(
-                    "`{shown}` is not a strip size: a multiple of 4 KiB from \"{} KiB\" to \
-                     \"1 GiB\", such as \"1 MiB\" or 1048576",
-                    MAX_STUFFED_BYTES >> 10
-                ),
-            )
+            let allowed = format!(
+                "a multiple of 4 KiB from \"{} KiB\" to \"1 GiB\", such as \"1 MiB\" or 1048576",
+                MAX_STUFFED_BYTES >> 10
+            );
+            UnitText::refused(size, source, "a strip size", &allowed)
         })
 }
 

@@ -8,7 +8,8 @@ use toml::Spanned;
 
 use super::source::Source;
 use super::types::{ConfigError, DEFAULT_LEASE_TIME};
-use super::units::{duration, parse_duration};
+use super::unit_text::{UnitText, duration_within};
+use super::units::duration;
 
 /// Of shorter leases the part that is not made use of would be no longer than a thread waits for a processor; longer ones have others wait for too
 /// long for a client that is gone.
@@ -17,7 +18,7 @@ const TIMES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LeasesText {
-    time: Option<Spanned<String>>,
+    time: Option<Spanned<UnitText>>,
 }
 
 /// For how long leases are good with this time-out, whatever time was asked for: half of it at most. Zero, for none, if that is too short for a lease.
@@ -31,18 +32,9 @@ pub(super) fn good_for(asked: Duration, timeout: Duration) -> Duration {
 
 /// Reads the section.
 pub(super) fn time(source: &Source<'_>, text: Option<LeasesText>) -> Result<Duration, ConfigError> {
-    let Some(given) = text.and_then(|text| text.time) else {
-        return Ok(DEFAULT_LEASE_TIME);
-    };
-    let parsed = parse_duration(given.get_ref()).filter(|time| TIMES.contains(time));
-    parsed.ok_or_else(|| {
-        let (least, most) = (duration(*TIMES.start()), duration(*TIMES.end()));
-        let message = format!(
-            "`{}` is not the time of a lease: a whole number and `ms`, `s` or `min`, from \"{least}\" to \"{most}\"",
-            given.get_ref()
-        );
-        source.error(&given.span(), message)
-    })
+    let given = text.and_then(|text| text.time);
+    let what = "the time of a lease";
+    duration_within(source, given.as_ref(), DEFAULT_LEASE_TIME, &TIMES, what)
 }
 
 /// The section's text. Builds that do not know the section refuse it: as long as it says nothing new, it is left out.

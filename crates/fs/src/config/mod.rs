@@ -16,6 +16,7 @@ mod nodes;
 mod source;
 mod text;
 mod types;
+mod unit_text;
 mod units;
 
 #[cfg(test)]

@@ -127,6 +127,11 @@ fn every_mistake_is_pointed_at() {
     complains("\"64 KiB\"", "\"4 KiB\"", 7, "16 KiB");
     complains("\"64 KiB\"", "5000", 7, "multiple of 4 KiB");
     complains("\"64 KiB\"", "\"99999999999999 GiB\"", 7, "strip size");
+    for other in ["1.5", "-4096", "true", "[]"] {
+        complains("\"64 KiB\"", other, 7, "such as \"1 MiB\"");
+        complains("\"5 s\"", other, 3, "such as \"10 s\"");
+    }
+    complains("\"5 s\"", "61", 3, "`61` is not a timeout");
     complains("servers = 1", "servers = 2", 8, "1 I/O servers");
     complains("\"lab\"", "\"l/b\"", 1, "letters");
     complains(
@@ -170,8 +175,16 @@ fn every_mistake_is_pointed_at() {
         "`required`, `optional` and `off`",
     );
     access("capability_lifetime = \"1 ms\"", "lifetime");
+    access("capability_lifetime = 60", "such as \"60 s\"");
+    access("tell_timeout = 0.5", "such as \"500 ms\"");
     access("audit = \"some\"", "`off`, `changes` and `all`");
     access("root_squash = 1", "boolean");
+    let leases = |time: &str, word: &str| {
+        let section = format!("[leases]\ntime = {time}\n\n[distribution]");
+        complains("[distribution]", &section, 7, word);
+    };
+    leases("61", "`61` is not the time of a lease");
+    leases("\"61 s\"", "from \"1 s\" to \"60 s\", such as \"5 s\"");
     let off = "[access]\nroot_squash = true\ncapabilities = \"off\"\n\n[distribution]";
     complains("[distribution]", off, 7, "needs capabilities");
 }
