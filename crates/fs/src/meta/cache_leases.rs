@@ -53,10 +53,11 @@ pub(crate) struct Table {
     news: VecDeque<u128>,
     /// Numbers of leases that were given.
     given: u64,
-    /// Counts the ends of leases: what could not be made before may be made only after one.
-    ends: u64,
     /// What changes wait for, and how many.
     awaited: HashMap<Leased, usize>,
+    /// Of what changes wait for, that on which leases have ended so that some change may be made: at most one holder is left, who may be the
+    /// one that makes it.
+    freed: HashSet<Arc<Leased>>,
     /// A batch is being carried out; whether what it changes is noted.
     batch: Option<bool>,
     /// What the batch changes.
@@ -112,17 +113,17 @@ impl Table {
             holders: HashMap::new(),
             news: VecDeque::new(),
             given: 0,
-            ends: 0,
             awaited: HashMap::new(),
+            freed: HashSet::new(),
             batch: None,
             changing: HashSet::new(),
         }
     }
 
-    /// How many leases have ended by now.
-    pub(crate) fn ends(&mut self, now: Instant) -> u64 {
+    /// What changes wait for that may be made now, as leases on it have ended since the last call.
+    pub(crate) fn take_freed(&mut self, now: Instant) -> HashSet<Arc<Leased>> {
         self.expire(now);
-        self.ends
+        std::mem::take(&mut self.freed)
     }
 
     /// Whether nobody has a lease any more.
@@ -168,18 +169,26 @@ impl Table {
         known.due.clear();
         known.sent.clear();
         let leases = std::mem::take(&mut known.leases);
-        self.ends += leases.len() as u64;
         if !known.is_reachable {
             self.holders.remove(&holder);
         }
         for on in leases {
-            if let Some(holders) = self.leases.get_mut(&on) {
-                self.count -= usize::from(holders.remove(&holder).is_some());
-                if holders.is_empty() {
-                    self.leases.remove(&on);
-                }
-            }
+            self.remove(holder, &on);
         }
+    }
+
+    /// Removes a lease, and notes what may be made without it.
+    fn remove(&mut self, holder: u128, on: &Arc<Leased>) -> Option<Lease> {
+        let holders = self.leases.get_mut(on)?;
+        let removed = holders.remove(&holder)?;
+        self.count -= 1;
+        if holders.len() <= 1 && self.awaited.contains_key(on) {
+            self.freed.insert(Arc::clone(on));
+        }
+        if holders.is_empty() {
+            self.leases.remove(on);
+        }
+        Some(removed)
     }
 
     /// Grants a program leases on what was read under the same lock, all or none. Returns for how long they are good.
@@ -349,6 +358,7 @@ impl Table {
                 *count -= 1;
                 if *count == 0 {
                     self.awaited.remove(on);
+                    self.freed.remove(on);
                 }
             }
         }
@@ -436,19 +446,14 @@ impl Table {
     fn end(
         &mut self,
         holder: u128,
-        on: &Leased,
+        on: &Arc<Leased>,
         is_it: impl FnOnce(&Lease) -> bool,
     ) -> Option<Lease> {
-        let holders = self.leases.get_mut(on)?;
+        let holders = self.leases.get(on)?;
         if !holders.get(&holder).is_some_and(is_it) {
             return None;
         }
-        let ended = holders.remove(&holder);
-        if holders.is_empty() {
-            self.leases.remove(on);
-        }
-        self.count -= 1;
-        self.ends += 1;
+        let ended = self.remove(holder, on);
         if let Some(known) = self.holders.get_mut(&holder) {
             known.leases.remove(on);
             if known.leases.is_empty() && !known.is_reachable {

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use causeway_bmi::{Addr, OpId};
+use causeway_wire::fs::formats::POINTERS;
 use causeway_wire::fs::{ObjectId, Request};
 use causeway_wire::home::TurnsSetAside;
 
@@ -52,6 +53,11 @@ pub(super) struct Waiting {
     pub(super) request: Request,
 }
 
+/// Whether a client knows that it may have to ask again for its turn.
+fn asks_again(waiting: &Waiting) -> bool {
+    waiting.to.format >= POINTERS
+}
+
 /// The receive that completes when the client that has a turn disconnects.
 #[derive(Debug)]
 pub(super) struct Watched {
@@ -74,7 +80,7 @@ impl Appends {
     /// Turns are numbered above `first`. While other clients wait, none has its turn for longer than `longest`.
     pub(super) fn new(first: u64, longest: Duration) -> Self {
         Self {
-            turns: Turns::new(first, longest),
+            turns: Turns::new(first, longest, asks_again),
             endings: HashMap::new(),
             watched: HashMap::new(),
             last_watch: 0,

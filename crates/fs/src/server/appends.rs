@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use causeway_bmi::{Addr, Completion, END_OF_CONNECTION, Memory, OpId, Posted};
-use causeway_wire::fs::formats::POINTERS;
 use causeway_wire::fs::{Errno, Failure, ObjectId, Operation, Reply, ReplyBody, Request};
 
 use super::append_turns::{Waiting, Watched};
@@ -11,11 +10,6 @@ use super::events::Loop;
 use super::purpose::Purpose;
 use super::ticket::{ReplyTo, Ticket};
 use crate::error::failure;
-
-/// Whether a client knows that it may have to ask again for its turn.
-fn asks_again(waiting: &Waiting) -> bool {
-    waiting.to.format >= POINTERS
-}
 
 impl Loop {
     /// Handles a client's request for a turn; the reply is sent when the client gets it.
@@ -122,7 +116,7 @@ impl Loop {
             return;
         }
         // Those whose changes wait for leases go on as soon as they can.
-        for wait in &self.leases.waits {
+        for wait in self.leases.waits.iter() {
             let client = wait.request.client;
             self.appends.turns.keep_held(client, self.round_at);
         }
@@ -141,20 +135,16 @@ impl Loop {
         turns
             .next_due()
             .into_iter()
-            .chain(turns.next_to_ask_again(asks_again))
+            .chain(turns.next_to_ask_again())
             .min()
     }
 
     fn have_clients_ask_again(&mut self) {
-        let due = self.appends.turns.next_to_ask_again(asks_again);
+        let due = self.appends.turns.next_to_ask_again();
         if due.is_none_or(|due| due > self.round_at) {
             return;
         }
-        for Waiting { to, .. } in self
-            .appends
-            .turns
-            .take_to_ask_again(self.round_at, asks_again)
-        {
+        for Waiting { to, .. } in self.appends.turns.take_to_ask_again(self.round_at) {
             let result = Err(failure(
                 Errno::EAGAIN,
                 "others still have their turns before this client",

@@ -241,8 +241,7 @@ impl Loop {
 
     fn add_wait(&mut self, wait: Wait) {
         if self.leases.waits.len() < MAX_WAITS {
-            self.leases.seen_ends = None;
-            return self.leases.waits.push(wait);
+            return self.leases.waits.add(wait);
         }
         if let (Some(opening), Some(metadata)) = (&wait.request.opening, &self.metadata) {
             let opens = metadata.reader().opens();
@@ -266,16 +265,11 @@ impl Loop {
         let caches = Arc::clone(metadata.caches());
         let mut table = caches.lock();
         let now = Instant::now();
-        let ends = Some(table.ends(now));
-        let is_due = self.leases.waits.iter().any(|wait| wait.until <= now);
-        if std::mem::replace(&mut self.leases.seen_ends, ends) == ends && !is_due {
-            return;
-        }
-        let may_be_made = |wait: &mut Wait| {
+        let freed = table.take_freed(now);
+        let made = self.leases.waits.take(freed, now, |wait| {
             let is_late = wait.not_before.is_none_or(|not_before| not_before <= now);
             is_late && table.is_free(wait.request.holder, &wait.alters, now)
-        };
-        let made: Vec<Wait> = self.leases.waits.extract_if(.., may_be_made).collect();
+        });
         drop(table);
         for wait in made {
             // The client itself has lost no time.
@@ -297,7 +291,7 @@ impl Loop {
 
     /// When the next change need not wait any longer, if no holder says anything before.
     pub(super) fn next_lease_end(&self) -> Option<Instant> {
-        self.leases.waits.iter().map(|wait| wait.until).min()
+        self.leases.waits.next_end()
     }
 
     /// Sends recalls, as far as there is room for messages on their way.

@@ -8,6 +8,7 @@ use causeway_bmi::{Addr, ConnectionId, OpId};
 use causeway_wire::fs::{Leased, Request};
 
 use super::lease_mark::LeaseMark;
+use super::lease_waits::{Waiting, Waits};
 use super::ticket::Ticket;
 
 /// In the place of a ticket's slot: watches of programs that hold leases, beside those of open files, of locks and of turns to append.
@@ -21,9 +22,7 @@ pub(super) struct LeaseState {
     pub(super) watches: HashMap<u32, u128>,
     pub(super) last_watch: u32,
     /// Changes that wait.
-    pub(super) waits: Vec<Wait>,
-    /// How many leases had ended when it was seen last which of them need not wait any more; `None` if others have come since.
-    pub(super) seen_ends: Option<u64>,
+    pub(super) waits: Waits<Wait>,
     /// Changes that have waited and are being made: until they are, nobody gets leases on what they alter.
     pub(super) made: HashMap<Ticket, Vec<Leased>>,
     pub(super) mark: LeaseMark,
@@ -56,14 +55,23 @@ pub(super) struct Wait {
     pub(super) until: Instant,
 }
 
+impl Waiting for Wait {
+    fn alters(&self) -> &[Leased] {
+        &self.alters
+    }
+
+    fn until(&self) -> Instant {
+        self.until
+    }
+}
+
 impl LeaseState {
     pub(super) fn new(directory: Option<&Path>, time: Duration) -> Self {
         Self {
             channels: HashMap::new(),
             watches: HashMap::new(),
             last_watch: 0,
-            waits: Vec::new(),
-            seen_ends: None,
+            waits: Waits::new(),
             made: HashMap::new(),
             mark: LeaseMark::open(directory, time, Instant::now()),
             granted_ms: None,

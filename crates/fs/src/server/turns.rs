@@ -6,7 +6,7 @@
 //! No request waits for long: a client is sent away after [`PATIENCE`], and asks again. Its place is kept until then, so that it comes behind none
 //! that asked after it. While it is away, the turn goes to the next one that is there.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use causeway_wire::fs::ObjectId;
@@ -42,21 +42,18 @@ struct File<A, R> {
     since: Instant,
     /// A request that ends the turn is being carried out: the turn is not taken away.
     is_ending: bool,
-    waiting: VecDeque<Waiter<A, R>>,
+    /// By their places, in whose order they get the turn.
+    waiting: BTreeMap<u64, Waiter<A, R>>,
+    /// How many of these are there.
+    present: usize,
+    /// When the turn is to be taken away, as [`Turns::due`] has it.
+    due: Option<Instant>,
 }
 
 impl<A, R> File<A, R> {
     /// Whether a client waits that is there.
     fn is_wanted(&self) -> bool {
-        self.waiting.iter().any(|waiter| waiter.reply.is_some())
-    }
-
-    /// Forgets the places of clients that have been away for too long. Returns how many.
-    fn forget_places(&mut self, longest: Duration, now: Instant) -> usize {
-        let before = self.waiting.len();
-        self.waiting
-            .retain(|waiter| waiter.reply.is_some() || waiter.since + longest > now);
-        before - self.waiting.len()
+        self.present > 0
     }
 }
 
@@ -91,21 +88,35 @@ pub(super) struct Turns<A, R> {
     ended: Ended,
     /// Places in all files.
     waiting: usize,
+    /// Those of clients that are there and may be sent away, by when they have asked.
+    asking: BTreeMap<(Instant, u64), ObjectId>,
+    /// Those of clients that are away, by when they went.
+    away: BTreeMap<(Instant, u64), ObjectId>,
+    last_place: u64,
+    /// Files by when their turn is to be taken away.
+    due: BTreeSet<(Instant, ObjectId)>,
     last: u64,
     /// Where others wait, a client has its turn for no longer than this, and a place for no longer while it is away.
     longest: Duration,
+    /// Whether a client knows that it may be sent away.
+    asks_again: fn(&R) -> bool,
 }
 
 impl<A: Copy, R> Turns<A, R> {
-    /// All turns are numbered above `first`, which is above those of earlier runs of the server.
-    pub(super) fn new(first: u64, longest: Duration) -> Self {
+    /// All turns are numbered above `first`, which is above those of earlier runs of the server. Only clients that ask again are sent away.
+    pub(super) fn new(first: u64, longest: Duration, asks_again: fn(&R) -> bool) -> Self {
         Self {
             files: HashMap::new(),
             held: HashMap::new(),
             ended: Ended::default(),
             waiting: 0,
+            asking: BTreeMap::new(),
+            away: BTreeMap::new(),
+            last_place: 0,
+            due: BTreeSet::new(),
             last: first,
             longest,
+            asks_again,
         }
     }
 
@@ -126,7 +137,10 @@ impl<A: Copy, R> Turns<A, R> {
             waiter.client == client && waiter.reply.is_none() && waiter.since + longest > now
         };
         let file = self.files.get(&object);
-        let place = file.and_then(|file| file.waiting.iter().position(is_its));
+        let place = file.and_then(|file| {
+            let mut waiting = file.waiting.iter();
+            waiting.find_map(|(place, waiter)| is_its(waiter).then_some((*place, waiter.since)))
+        });
         let is_full = || {
             let no_file = file.is_none() && self.files.len() >= MAX_FILES;
             self.waiting >= MAX_WAITING || no_file
@@ -139,13 +153,29 @@ impl<A: Copy, R> Turns<A, R> {
             let turn = self.files.get(object).map_or(0, |file| file.turn);
             self.lose(*object, turn)
         });
+        let place = match place {
+            Some((place, since)) => {
+                self.away.remove(&(since, place));
+                place
+            }
+            None => {
+                self.waiting += 1;
+                self.last_place += 1;
+                self.last_place
+            }
+        };
+        if (self.asks_again)(&reply) {
+            self.asking.insert((now, place), object);
+        }
         let file = self.files.entry(object).or_insert_with(|| File {
             turn: 0,
             client,
             from,
             since: now,
             is_ending: false,
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            present: 0,
+            due: None,
         });
         let waiter = Waiter {
             client,
@@ -153,13 +183,9 @@ impl<A: Copy, R> Turns<A, R> {
             reply: Some(reply),
             since: now,
         };
-        match place.and_then(|place| file.waiting.get_mut(place)) {
-            Some(place) => *place = waiter,
-            None => {
-                file.waiting.push_back(waiter);
-                self.waiting += 1;
-            }
-        }
+        file.waiting.insert(place, waiter);
+        file.present += 1;
+        self.note_due(object);
         Ok(given_up)
     }
 
@@ -174,19 +200,22 @@ impl<A: Copy, R> Turns<A, R> {
             return None;
         }
         let mut waiting = file.waiting.iter();
-        let first = waiting.position(|waiter| waiter.reply.is_some())?;
+        let (&first, _) = waiting.find(|(_, waiter)| waiter.reply.is_some())?;
         let Waiter {
             client,
             from,
             reply,
-            ..
-        } = file.waiting.remove(first)?;
+            since,
+        } = file.waiting.remove(&first)?;
         let reply = reply?;
+        self.asking.remove(&(since, first));
+        file.present -= 1;
         self.waiting -= 1;
         self.last += 1;
         (file.turn, file.since) = (self.last, now);
         (file.client, file.from) = (client, from);
         self.held.insert(client, object);
+        self.note_due(object);
         Some((self.last, reply))
     }
 
@@ -203,7 +232,9 @@ impl<A: Copy, R> Turns<A, R> {
         if self.held.get(&client) == Some(&object) {
             self.held.remove(&client);
         }
-        if file.waiting.is_empty() {
+        let is_unused = file.waiting.is_empty();
+        self.note_due(object);
+        if is_unused {
             self.files.remove(&object);
         }
         true
@@ -222,6 +253,7 @@ impl<A: Copy, R> Turns<A, R> {
             Some(file) if turn != 0 && file.turn == turn && file.client == client => {
                 let is_first = !file.is_ending;
                 file.is_ending = true;
+                self.note_due(object);
                 is_first
             }
             _ => false,
@@ -235,6 +267,7 @@ impl<A: Copy, R> Turns<A, R> {
                 if turn != 0 && file.turn == turn && file.client == client && !file.is_ending =>
             {
                 file.since = now;
+                self.note_due(object);
                 true
             }
             _ => false,
@@ -243,9 +276,11 @@ impl<A: Copy, R> Turns<A, R> {
 
     /// What a client has the turn for had to wait for others: its turn lasts for as long again.
     pub(super) fn keep_held(&mut self, client: u128, now: Instant) {
-        let held = self.held.get(&client);
-        if let Some(file) = held.and_then(|object| self.files.get_mut(object)) {
+        if let Some(&object) = self.held.get(&client)
+            && let Some(file) = self.files.get_mut(&object)
+        {
             file.since = now;
+            self.note_due(object);
         }
     }
 
@@ -259,11 +294,10 @@ impl<A: Copy, R> Turns<A, R> {
         self.ended.of_clients.get(&client) == Some(&turn)
     }
 
-    /// When the next client has waited for as long as one request may, of those that `may` ask again.
-    pub(super) fn next_to_ask_again(&self, may: impl Fn(&R) -> bool) -> Option<Instant> {
-        let waiting = self.files.values().flat_map(|file| &file.waiting);
-        let waiting = waiting.filter(|waiter| waiter.reply.as_ref().is_some_and(&may));
-        waiting.map(|waiter| waiter.since + self.patience()).min()
+    /// When the next client has waited for as long as one request may, of those that may ask again.
+    pub(super) fn next_to_ask_again(&self) -> Option<Instant> {
+        let (first, _) = self.asking.first_key_value()?;
+        Some(first.0 + self.patience())
     }
 
     fn patience(&self) -> Duration {
@@ -271,22 +305,42 @@ impl<A: Copy, R> Turns<A, R> {
     }
 
     /// Sends those clients away; each keeps its place for a time.
-    pub(super) fn take_to_ask_again(&mut self, now: Instant, may: impl Fn(&R) -> bool) -> Vec<R> {
-        let (longest, patience) = (self.longest, self.patience());
-        let (mut sent_away, mut forgotten) = (Vec::new(), 0);
-        self.files.retain(|_, file| {
-            forgotten += file.forget_places(longest, now);
-            for waiter in &mut file.waiting {
-                let is_due = waiter.since + patience <= now;
-                if let Some(reply) = waiter.reply.take_if(|reply| is_due && may(reply)) {
-                    waiter.since = now;
-                    sent_away.push(reply);
+    pub(super) fn take_to_ask_again(&mut self, now: Instant) -> Vec<R> {
+        self.forget_places(now);
+        let mut sent_away = Vec::new();
+        while self.next_to_ask_again().is_some_and(|due| due <= now)
+            && let Some(((_, place), object)) = self.asking.pop_first()
+        {
+            let file = self.files.get_mut(&object);
+            let Some(file) = file else { continue };
+            let waiter = file.waiting.get_mut(&place);
+            if let Some(waiter) = waiter
+                && let Some(reply) = waiter.reply.take()
+            {
+                waiter.since = now;
+                file.present -= 1;
+                self.away.insert((now, place), object);
+                sent_away.push(reply);
+                self.note_due(object);
+            }
+        }
+        sent_away
+    }
+
+    /// Forgets places whose clients have been away for too long.
+    fn forget_places(&mut self, now: Instant) {
+        while let Some((&(since, _), _)) = self.away.first_key_value()
+            && since + self.longest <= now
+            && let Some(((_, place), object)) = self.away.pop_first()
+        {
+            self.waiting -= 1;
+            if let Some(file) = self.files.get_mut(&object) {
+                file.waiting.remove(&place);
+                if file.turn == 0 && file.waiting.is_empty() {
+                    self.files.remove(&object);
                 }
             }
-            file.turn != 0 || !file.waiting.is_empty()
-        });
-        self.waiting -= forgotten;
-        sent_away
+        }
     }
 
     /// The present turn, if others wait for it, and the connection of the client that has it.
@@ -300,28 +354,39 @@ impl<A: Copy, R> Turns<A, R> {
         is_due.then(|| file.since + self.longest)
     }
 
+    /// Notes when the turn of a file is to be taken away, after a change of what that depends on.
+    fn note_due(&mut self, object: ObjectId) {
+        let due = self.files.get(&object).and_then(|file| self.due(file));
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        let before = std::mem::replace(&mut file.due, due);
+        if before != due {
+            if let Some(before) = before {
+                self.due.remove(&(before, object));
+            }
+            self.due.extend(due.map(|due| (due, object)));
+        }
+    }
+
     /// When the next turn is to be taken away.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        match self.waiting {
-            0 => None,
-            _ => self.files.values().filter_map(|file| self.due(file)).min(),
-        }
+        self.due.first().map(|(due, _)| *due)
     }
 
     /// Files whose turn is to be taken away, with the turn.
     pub(super) fn overdue(&self, now: Instant) -> Vec<(ObjectId, u64)> {
-        let overdue = |file: &File<A, R>| self.due(file).is_some_and(|due| due <= now);
-        let files = self.files.iter().filter(|(_, file)| overdue(file));
-        files.map(|(object, file)| (*object, file.turn)).collect()
+        let overdue = self.due.iter().take_while(|(due, _)| *due <= now);
+        let turn = |object| self.files.get(object).map_or(0, |file| file.turn);
+        overdue.map(|(_, object)| (*object, turn(object))).collect()
     }
 
     /// Forgets places whose clients have been away for too long, and turns that nobody waits for and whose clients have had them for too long.
     fn forget(&mut self, now: Instant) {
+        self.forget_places(now);
         let longest = self.longest;
         let held = &mut self.held;
-        let waiting = &mut self.waiting;
         self.files.retain(|object, file| {
-            *waiting -= file.forget_places(longest, now);
             let is_kept = file.is_ending || !file.waiting.is_empty() || file.since + longest > now;
             if !is_kept && held.get(&file.client) == Some(object) {
                 held.remove(&file.client);

@@ -360,7 +360,13 @@ fn caching_process() {
     let arguments: Vec<String> = std::env::args().collect();
     let configuration = Configuration::load(arguments.last().unwrap().as_ref()).unwrap();
     let mut program = Program::start(&configuration);
-    for _ in std::io::stdin().lines() {
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        if let Ok(mode) = u16::from_str_radix(&line, 8) {
+            let object = program.look("file").unwrap().object;
+            program.set_mode(object, mode);
+            println!("has set it.");
+            continue;
+        }
         let mode = program.look("file").unwrap().attributes.mode;
         let again = program.look_at_cached("file").unwrap().attributes.mode;
         println!("sees {mode:o} {again:o}.");
@@ -402,6 +408,11 @@ impl Caching {
         let (mode, again) = line.split_once(' ').unwrap();
         assert_eq!(mode, again);
         u16::from_str_radix(mode, 8).unwrap()
+    }
+
+    /// Has it set the mode, and does not wait for that.
+    fn begin_to_set(&mut self, mode: u16) {
+        writeln!(self.process.stdin.as_mut().unwrap(), "{mode:o}").unwrap();
     }
 
     /// Returns once all its threads have stopped.
@@ -454,4 +465,79 @@ fn a_program_that_is_stopped_or_killed_delays_others_and_is_right_when_it_goes_o
         set(0o604);
         fixture.cluster.stop().unwrap();
     }
+}
+
+/// Waits until a change of an object's attributes waits for the leases of others.
+fn await_recall(watching: &Program, object: ObjectId) {
+    let begun = Instant::now();
+    while !watching.was_recalled(&Leased::Attributes(object)) {
+        assert!(begun.elapsed() < GENEROUS, "nothing changes it");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Of a program that is killed while its change waits, the change is made before later ones, or not at all.
+#[test]
+fn a_change_whose_client_is_killed_while_it_waits_undoes_no_later_one() {
+    let fixture = Fixture::start(&patient());
+    let mut own = fixture.client();
+    let file = own.create(b"file", &CreateOptions::default()).unwrap();
+    let object = file.node.object;
+    let mut watching = Program::start(fixture.cluster.configuration());
+    watching.look_at_cached("file").unwrap();
+    let [mut stopped, mut killed] = [(); 2].map(|()| Caching::start(&fixture));
+    stopped.look();
+    stopped.stop();
+    killed.begin_to_set(0o600);
+    await_recall(&watching, object);
+    killed.kill();
+    let setting = std::thread::spawn(move || {
+        let set = SetAttributes {
+            mode: Some(0o640),
+            ..SetAttributes::default()
+        };
+        own.set_attributes(object, set).unwrap();
+        own
+    });
+    stopped.kill();
+    let mut own = setting.join().unwrap();
+    let mode = |node: Node| node.attributes.mode;
+    assert_eq!(truth(&mut own, "file").map(mode), Some(0o640));
+    assert_eq!(watching.look("file").map(mode), Some(0o640));
+    // Nothing is left that keeps others from leases.
+    watching.look_at_cached("file").unwrap();
+    fixture.cluster.stop().unwrap();
+}
+
+/// The client sends its change again, which the next run of the server makes once no lease of the earlier one is good any more.
+#[test]
+fn a_change_that_waits_when_the_server_is_stopped_is_made_by_the_next_run() {
+    let mut fixture = Fixture::start(&patient());
+    let mut own = fixture.client();
+    let file = own.create(b"file", &CreateOptions::default()).unwrap();
+    let object = file.node.object;
+    let mut watching = Program::start(fixture.cluster.configuration());
+    watching.look_at_cached("file").unwrap();
+    let mut stopped = Caching::start(&fixture);
+    stopped.look();
+    stopped.stop();
+    let setting = std::thread::spawn(move || {
+        let set = SetAttributes {
+            mode: Some(0o600),
+            ..SetAttributes::default()
+        };
+        own.set_attributes(object, set).unwrap();
+        own
+    });
+    await_recall(&watching, object);
+    fixture.cluster.stop_server(0).unwrap();
+    fixture.cluster.restart(0).unwrap();
+    let mut own = setting.join().unwrap();
+    let mode = |node: Node| node.attributes.mode;
+    assert_eq!(truth(&mut own, "file").map(mode), Some(0o600));
+    stopped.go_on();
+    assert_eq!(stopped.look(), 0o600);
+    assert_eq!(watching.look("file").map(mode), Some(0o600));
+    stopped.kill();
+    fixture.cluster.stop().unwrap();
 }

@@ -243,21 +243,36 @@ fn nothing_is_granted_while_what_changes_is_not_noted() {
     assert!(table.grant(ONE, vec![attributes(5)], now).is_some());
 }
 
-/// Changes that wait are looked at again after each.
+/// A change that waits is looked at again when it may be made, and not with each lease that ends.
 #[test]
-fn every_end_of_a_lease_is_counted() {
+fn what_changes_wait_for_is_told_when_nobody_else_has_leases_on_it() {
+    const THIRD: u128 = 3;
     let (mut table, now) = table();
-    assert_eq!(table.ends(now), 0);
-    table.grant(ONE, vec![attributes(5), name("a")], now);
-    table.grant(OTHER, vec![attributes(5)], now);
-    table.begin_wait(None, &[name("a")], now);
+    assert!(table.reach(THIRD));
+    let freed = |table: &mut Table, now| {
+        let freed = table.take_freed(now).into_iter();
+        let mut freed: Vec<Leased> = freed.map(|on| Leased::clone(&on)).collect();
+        freed.sort_unstable_by_key(|on| matches!(on, Leased::Entry(..)));
+        freed
+    };
+    for holder in [ONE, OTHER, THIRD] {
+        table.grant(holder, vec![name("a"), attributes(5)], now);
+    }
+    // The second one makes it itself.
+    table.begin_wait(Some(OTHER), &[name("a")], now);
     assert!(table.next_recall(ONE, now).is_some());
-    assert_eq!(table.ends(now), 0);
     table.end_recall(ONE, 1);
-    assert_eq!(table.ends(now), 1);
-    table.end_all(ONE);
-    assert_eq!(table.ends(now), 2);
-    assert_eq!(table.ends(now + TIME), 3);
+    assert_eq!(freed(&mut table, now), []);
+    table.end_all(THIRD);
+    assert_eq!(freed(&mut table, now), [name("a")]);
+    assert!(table.is_free(Some(OTHER), &[name("a")], now));
+    assert_eq!(freed(&mut table, now), []);
+    // Also those that expire; on what nothing waits for, ends are not noted.
+    table.begin_wait(None, &[name("a")], now);
+    assert_eq!(freed(&mut table, now + TIME), [name("a")]);
+    table.end_wait(&[name("a")]);
+    table.end_wait(&[name("a")]);
+    assert!(table.freed.is_empty() && table.awaited.is_empty());
 }
 
 #[test]

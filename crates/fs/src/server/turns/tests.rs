@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ proptest! {
     #[test]
     fn turns_are_those_of_a_model(events in vec(any_event(), 1..80)) {
         let mut now = Instant::now();
-        let mut turns: Turns<u128, usize> = Turns::new(100, LONGEST);
+        let mut turns: Turns<u128, usize> = Turns::new(100, LONGEST, |number| number.is_multiple_of(2));
         let mut model: BTreeMap<u64, Model> = BTreeMap::new();
         let mut latest: BTreeMap<u128, (u64, u64)> = BTreeMap::new();
         let mut last = 100;
@@ -127,7 +127,7 @@ proptest! {
                 asks_again.map(|_| waiting.2 + PATIENCE)
             };
             let waiting = model.values().flat_map(|model| &model.waiting);
-            prop_assert_eq!(turns.next_to_ask_again(asks_again), waiting.filter_map(due).min());
+            prop_assert_eq!(turns.next_to_ask_again(), waiting.filter_map(due).min());
             let mut sent_away = Vec::new();
             for model in model.values_mut() {
                 model.waiting.retain(|one| one.1.is_some() || one.2 + LONGEST > now);
@@ -138,7 +138,7 @@ proptest! {
                     }
                 }
             }
-            let mut found = turns.take_to_ask_again(now, asks_again);
+            let mut found = turns.take_to_ask_again(now);
             sent_away.sort_unstable();
             found.sort_unstable();
             prop_assert_eq!(found, sent_away);
@@ -165,6 +165,13 @@ proptest! {
                     (!is_ending).then_some((since + LONGEST, object, turn))
                 }));
             }
+            let of_all = turns.files.values();
+            let waiters = || of_all.clone().flat_map(|file| file.waiting.values());
+            let (there, away): (Vec<_>, Vec<_>) = waiters().partition(|waiter| waiter.reply.is_some());
+            let asking = there.iter().filter(|waiter| waiter.reply.as_ref().is_some_and(asks_again));
+            prop_assert_eq!(turns.asking.len(), asking.count());
+            prop_assert_eq!(turns.away.len(), away.len());
+            prop_assert_eq!(turns.waiting, there.len() + away.len());
             let due = overdue.iter().map(|(due, ..)| *due).min();
             prop_assert_eq!(turns.next_due(), due);
             overdue.retain(|(due, ..)| *due <= now);
@@ -185,7 +192,7 @@ proptest! {
     ) {
         let object = ObjectId(1);
         let mut now = Instant::now();
-        let mut turns: Turns<u128, u128> = Turns::new(0, LONGEST);
+        let mut turns: Turns<u128, u128> = Turns::new(0, LONGEST, |_| true);
         // Those that wait, in order: a client that has had its turn asks for the next one.
         let mut line: VecDeque<u128> = (0..clients as u128).collect();
         for client in &line {
@@ -195,10 +202,10 @@ proptest! {
             let (turn, client) = turns.next(object, now).expect("clients wait");
             prop_assert_eq!(Some(client), line.pop_front());
             let ends = now + Duration::from_millis(length);
-            while let Some(due) = turns.next_to_ask_again(|_| true).filter(|due| *due <= ends) {
+            while let Some(due) = turns.next_to_ask_again().filter(|due| *due <= ends) {
                 now = due;
                 // They may come back in any order.
-                for client in turns.take_to_ask_again(now, |_| true).into_iter().rev() {
+                for client in turns.take_to_ask_again(now).into_iter().rev() {
                     prop_assert!(turns.wait(object, (client, client), client, now).is_ok());
                 }
             }
@@ -214,7 +221,7 @@ proptest! {
 #[test]
 fn a_place_is_kept_for_a_time() {
     let mut now = Instant::now();
-    let mut turns: Turns<(), u128> = Turns::new(0, LONGEST);
+    let mut turns: Turns<(), u128> = Turns::new(0, LONGEST, |client| *client != 3);
     let object = ObjectId(1);
     let ask = |turns: &mut Turns<(), u128>, client: u128, now| {
         turns.wait(object, (client, ()), client, now)
@@ -224,10 +231,7 @@ fn a_place_is_kept_for_a_time() {
     }
     assert_eq!(turns.next(object, now), Some((1, 0)));
     now += PATIENCE;
-    assert_eq!(
-        turns.take_to_ask_again(now, |client| *client != 3),
-        [1, 2, 4]
-    );
+    assert_eq!(turns.take_to_ask_again(now), [1, 2, 4]);
     assert!(turns.end(object, 1));
     assert_eq!(turns.next(object, now), Some((2, 3)));
     // Nobody that is there waits for its end.
@@ -246,13 +250,13 @@ fn a_place_is_kept_for_a_time() {
     }
     assert_eq!(order, [4, 5, 1]);
     assert!(turns.end(object, 6));
-    assert_eq!(turns.take_to_ask_again(now, |_| true), []);
+    assert_eq!(turns.take_to_ask_again(now), []);
     assert_eq!((turns.waiting, turns.files.len()), (0, 0));
 }
 
 #[test]
 fn a_turn_that_its_client_has_ended_is_known_until_it_ends_another_one() {
-    let mut turns: Turns<(), ()> = Turns::new(0, LONGEST);
+    let mut turns: Turns<(), ()> = Turns::new(0, LONGEST, |_| true);
     turns.note_own_end(5, 1);
     assert!(turns.has_ended(5, 1));
     assert!(!turns.has_ended(5, 2) && !turns.has_ended(6, 1) && !turns.has_ended(0, 3));
@@ -274,7 +278,7 @@ fn a_turn_that_its_client_has_ended_is_known_until_it_ends_another_one() {
 #[test]
 fn there_is_an_end_to_what_is_remembered() {
     let now = Instant::now();
-    let mut turns: Turns<u128, u64> = Turns::new(0, LONGEST);
+    let mut turns: Turns<u128, u64> = Turns::new(0, LONGEST, |_| true);
     // Each client takes a turn, and never ends it.
     let begin = |turns: &mut Turns<u128, u64>, number: u64, now| {
         let client = u128::from(number);
@@ -301,7 +305,7 @@ fn there_is_an_end_to_what_is_remembered() {
     assert_eq!(refused, Err(7));
     // Those that were sent away and do not ask again lose their places.
     let now = now + LONGEST;
-    assert_eq!(turns.take_to_ask_again(now, |_| true).len(), MAX_WAITING);
+    assert_eq!(turns.take_to_ask_again(now).len(), MAX_WAITING);
     let ask = |turns: &mut Turns<u128, u64>, now| turns.wait(ObjectId(5), (7, 7), 7, now);
     assert_eq!(ask(&mut turns, now), Err(7));
     assert_eq!(ask(&mut turns, now + LONGEST), Ok(None));
@@ -312,7 +316,7 @@ fn there_is_an_end_to_what_is_remembered() {
 #[test]
 fn a_client_that_is_turned_away_keeps_its_turn() {
     let now = Instant::now();
-    let mut turns: Turns<(), ()> = Turns::new(0, LONGEST);
+    let mut turns: Turns<(), ()> = Turns::new(0, LONGEST, |_| true);
     let held = ObjectId(0);
     for client in 0..MAX_WAITING as u128 + 1 {
         assert_eq!(turns.wait(held, (client, ()), (), now), Ok(None));
