@@ -412,7 +412,7 @@ impl Mounted {
         let listing = self.lock_directories().open.get(&handle).map(Arc::clone);
         let listing = listing.ok_or(Failed(Errno::EBADF))?;
         let mut listing = listing.lock().unwrap_or_else(PoisonError::into_inner);
-        listing.seek(position);
+        listing.seek(directory, position);
         let mut position = position;
         let mut taken = false;
         loop {

@@ -1,5 +1,5 @@
 //! The last steps of `get`, `put` and `cp`, after everything else is copied: further names of
-//! files, and attributes of directories, the deepest first.
+//! files, and attributes and default lists of directories, the deepest first.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,10 +8,13 @@ use std::sync::{Arc, OnceLock};
 use causeway_command::failure::{Failure, Outcome};
 use causeway_command::output::{printable, report_item};
 use causeway_command::progress::Progress;
+use causeway_command::remote::reading;
+use causeway_fs::Error;
 use causeway_fs::client::Client;
-use causeway_wire::fs::{Node, ObjectId};
+use causeway_wire::fs::{Acl, Node, ObjectId};
 
 use crate::fs::engine::Lost;
+use crate::fs::lists::set_default_list;
 use crate::fs::store::{Original, is_foreign, set_copy_attributes, store_hard_link};
 use crate::fs::tree::RemoteName;
 
@@ -112,6 +115,7 @@ pub(crate) fn conclude_stored<'a, Key: Eq + Hash, Known>(
     at_end: StoredAtEnd<Key, Known>,
     (progress, lost): (&Progress, &Lost),
     original: impl Fn(&Known) -> Original<'a>,
+    default_list: impl Fn(&mut Client, &Known) -> Result<Option<Acl>, Error>,
     sync: bool,
 ) -> u64 {
     let shared = std::cell::RefCell::new(client);
@@ -126,7 +130,11 @@ pub(crate) fn conclude_stored<'a, Key: Eq + Hash, Known>(
                 Lost::add(&lost.attributes);
                 return Ok(());
             }
-            set_copy_attributes(&mut shared.borrow_mut(), (&node, &path), &original(&known))
+            let client = &mut shared.borrow_mut();
+            default_list(client, &known)
+                .and_then(|acl| set_default_list(client, node.object, acl.as_ref(), lost))
+                .map_err(|error| reading(&path, error))?;
+            set_copy_attributes(client, (&node, &path), &original(&known))
         },
     );
     if sync {

@@ -15,6 +15,7 @@ use crate::fs::at_end::{Stored, StoredAtEnd, conclude_stored};
 use crate::fs::engine::{
     Lost, Part, Queue, Worker, conclude_copy, default_threads, jobs, parallel_over,
 };
+use crate::fs::lists::default_list;
 use crate::fs::session::{RemotePath, Session, Target, base_names, remote_name};
 use crate::fs::source::Source;
 use crate::fs::store::{Original, Storing, Writing, store_link};
@@ -25,7 +26,7 @@ use crate::fs::{partial, sparse};
 ///
 /// A file is written under a temporary name beside its own, and replaces what has the name once it is
 /// whole and on the servers' disks. Holes stay holes, and names of one file are names of one copy. A copy
-/// has the mode and the access control list of its original, but not the default list of a directory.
+/// has the mode and the access control lists of its original.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs cp /runs/42/a.bin /runs/43/
@@ -108,6 +109,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         later,
         (&progress, &copy.lost),
         |node| copy.original(node),
+        |client, node| default_list(client, node.object),
         !copy.writing.no_sync,
     );
     conclude_copy(&session, &progress, started, failures, &copy.lost)

@@ -14,7 +14,7 @@ use causeway_command::progress::Progress;
 use causeway_command::remote::{about, base_name, reading};
 use causeway_command::shutdown;
 use causeway_fs::client::{Client, File};
-use causeway_wire::fs::{Attributes, Kind, Node, ObjectId};
+use causeway_wire::fs::{Acl, Attributes, Kind, Node, ObjectId};
 use clap::Args;
 use rustix::fs::OFlags;
 
@@ -25,15 +25,15 @@ use crate::fs::engine::{
 use crate::fs::local::{
     CopyAttributes, Known, PendingFile, Tree, make_hard_link, make_link, safe_mode,
 };
-use crate::fs::partial;
 use crate::fs::session::{RemotePath, Session, Target, base_names, remote_name};
 use crate::fs::source::Source;
 use crate::fs::tree::{Visited, is_directory, link_target, refuse_equal_names};
+use crate::fs::{lists, partial};
 
 /// Copy files and directories out of the file system
 ///
 /// Directories are copied with everything in them: modes, modification times, symbolic links, hard
-/// links, holes, access control lists (but not default lists of directories); as root also owners. A file appears under its name only once it is complete, and symbolic
+/// links, holes, access control lists; as root also owners. A file appears under its name only once it is complete, and symbolic
 /// links in the destination are never followed. `-` writes to standard output.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -90,7 +90,7 @@ struct FirstName {
 }
 
 /// The steps that the thread that finds files defers to the end.
-type Later = AtEnd<ObjectId, FirstName, Vec<u8>, (Vec<u8>, Node)>;
+type Later = AtEnd<ObjectId, FirstName, Vec<u8>, (Vec<u8>, Node, Option<Acl>)>;
 
 struct Get<'a> {
     progress: &'a Progress,
@@ -314,7 +314,9 @@ impl Get<'_> {
                 let node = client
                     .stat_object(visited.object)
                     .map_err(|error| about(visited.path, error))?;
-                later.directory((below.to_vec(), node));
+                let default = lists::default_list(client, visited.object)
+                    .map_err(|error| about(visited.path, error))?;
+                later.directory((below.to_vec(), node, default));
                 self.progress.advance(0, 1);
                 Ok(())
             }
@@ -488,13 +490,14 @@ impl Get<'_> {
                 true => make_hard_link(&self.tree, &first.below, below),
                 false => Err(first_name_failed(&self.tree.shown(below))),
             },
-            |(below, node)| {
+            |(below, node, default)| {
                 let finished = self.tree.open_below(&below, flags).and_then(|directory| {
                     let owner = Known::of(&directory)?.uid;
                     if !self.keep_owner && owner != rustix::process::geteuid().as_raw() {
                         Lost::add(&self.lost.attributes);
                         return Ok(());
                     }
+                    lists::set_local_default(&directory, default.as_ref(), &self.lost)?;
                     self.wanted(&node).apply_to(&directory)
                 });
                 finished.doing(|| format!("finishing {}", self.tree.shown(&below)))

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_command::shutdown;
-use causeway_wire::fs::{ACCESS_ACL, Acl, SetAttributes, Timestamp};
+use causeway_wire::fs::{ACCESS_ACL, Acl, DEFAULT_ACL, SetAttributes, Timestamp};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, Uid,
 };
@@ -48,6 +48,8 @@ pub(crate) struct Known {
     pub(crate) sparse: bool,
     /// Its access control list, as far as it has been read.
     pub(crate) acl: Option<Box<Acl>>,
+    /// The default list of a directory.
+    pub(crate) default_acl: Option<Box<Acl>>,
     accessed: Timestamp,
     modified: Timestamp,
 }
@@ -72,6 +74,7 @@ impl Known {
                 .saturating_mul(512)
                 < size,
             acl: None,
+            default_acl: None,
             accessed: time(stat.st_atime, stat.st_atime_nsec),
             modified: time(stat.st_mtime, stat.st_mtime_nsec),
         }
@@ -82,11 +85,17 @@ impl Known {
         Ok(Self::new(&rustix::fs::fstat(file)?))
     }
 
-    /// The same with its access control list.
+    /// The same with its access control lists.
     pub(crate) fn with_list(file: impl AsFd) -> std::io::Result<Self> {
+        let known = Self::of(&file)?;
+        let default_acl = match known.kind {
+            FileType::Directory => lists::read_local_default(&file)?,
+            _ => None,
+        };
         Ok(Self {
             acl: lists::read_local(&file)?,
-            ..Self::of(file)?
+            default_acl,
+            ..known
         })
     }
 
@@ -509,7 +518,10 @@ pub(crate) fn has_extended_attributes(file: impl AsFd) -> bool {
             .get(..count)
             .unwrap_or_default()
             .split(|byte| *byte == 0)
-            .any(|name| !name.is_empty() && name != b"security.selinux" && name != ACCESS_ACL),
+            .any(|name| {
+                let is_copied = [ACCESS_ACL, DEFAULT_ACL].contains(&name);
+                !name.is_empty() && !is_copied && name != b"security.selinux"
+            }),
         // The file system has no extended attributes.
         Err(Errno::OPNOTSUPP) => false,
         // There are more names than fit, or they cannot be listed: the copy may lack some.

@@ -31,7 +31,7 @@ use crate::fs::{partial, sparse};
 /// Copy local files and directories into the file system
 ///
 /// Directories are copied with everything in them: modes, modification times, symbolic links, hard
-/// links, holes, access control lists (but not default lists of directories); as root also owners. A file is written under a temporary name beside its own, and
+/// links, holes, access control lists; as root also owners. A file is written under a temporary name beside its own, and
 /// replaces what has the name once it is whole and on the servers' disks. `-` reads standard input.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -184,6 +184,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         later.at_end,
         (&progress, &put.lost),
         |known| put.original(known),
+        |_, known| Ok(known.default_acl.as_deref().cloned()),
         put.sync(),
     );
     conclude_copy(&session, &progress, started, failures, &put.lost)

@@ -43,6 +43,16 @@ fn local(path: &Path) -> (u32, Option<Acl>) {
     }
 }
 
+/// The default list of a local directory, if it has one.
+fn local_default(path: &Path) -> Option<Acl> {
+    let mut bytes = [0_u8; 4096];
+    match getxattr(path, DEFAULT_ACL, &mut bytes) {
+        Ok(count) => Acl::from_xattr(&bytes[..count]).unwrap(),
+        Err(Errno::NODATA) => None,
+        Err(error) => panic!("{}: {error}", path.display()),
+    }
+}
+
 fn client(stand: &Stand) -> Client {
     let configuration = Configuration::load(&stand.config).unwrap();
     Client::connect(&configuration, ClientOptions::default()).unwrap()
@@ -112,6 +122,10 @@ fn copies_have_the_lists_of_their_originals_and_no_others() {
         .set_acl(into.object, AclKind::Default, Some(&default))
         .unwrap();
 
+    // One of the directories that are copied has one, too.
+    let own = list(7, 5);
+    set(&here.join("tree"), DEFAULT_ACL, &own);
+
     stand.fs(&["put", "tree", "/into/put"]).ok();
     stand.fs(&["cp", "-r", "/into/put", "/into/cp"]).ok();
     // Copies that replace files, and that are written into them.
@@ -127,6 +141,16 @@ fn copies_have_the_lists_of_their_originals_and_no_others() {
         }
         let path = here.join("into/get").join(name);
         assert_eq!(local(&path), expected, "{}", path.display());
+    }
+    for (name, expected) in [("", Some(&own)), ("/d", None)] {
+        for copy in ["put", "cp"] {
+            let path = format!("/into/{copy}{name}");
+            let object = client.stat(path.as_bytes(), false).unwrap().object;
+            let found = client.acl(object, AclKind::Default).unwrap();
+            assert_eq!(found.as_ref(), expected, "{path}");
+        }
+        let path = here.join(format!("into/get{name}"));
+        assert_eq!(local_default(&path).as_ref(), expected, "get{name}");
     }
     for (from, to) in [("small", "plain"), ("plain", "small")] {
         let from = here.join("tree").join(from);

@@ -9,8 +9,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::fs::{
-    AtFlags, CWD, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, renameat_with,
-    utimensat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
+    renameat_with, utimensat,
 };
 use rustix::io::Errno;
 
@@ -399,4 +399,52 @@ fn readers_of_a_file_that_is_replaced_see_the_old_or_the_new_one() {
         done.store(true, Ordering::Relaxed);
     });
     assert!(reads.into_inner() > 0);
+}
+
+/// What programs expect of directories, and errors of what the file system does not have.
+#[test]
+fn directories_are_as_local_ones_and_what_is_missing_is_refused_as_elsewhere() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let mounted = Mounted::new(&stand);
+    std::fs::create_dir_all(mounted.at("d/e")).unwrap();
+    std::fs::write(mounted.at("d/x"), "").unwrap();
+    for (path, expected) in [
+        (mounted.at("d"), &[".", "..", "e", "x"][..]),
+        (mounted.at("d/e"), &[".", ".."]),
+        (mounted.path().to_owned(), &[".", "..", "d"]),
+    ] {
+        let directory = File::open(&path).unwrap();
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&directory).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_name() == c"." {
+                assert_eq!(entry.ino(), directory.metadata().unwrap().ino());
+            }
+            names.push(entry.file_name().to_str().unwrap().to_owned());
+        }
+        names.sort();
+        assert_eq!(names, expected, "{}", path.display());
+    }
+    let links = |name: &str| mounted.at(name).metadata().unwrap().nlink();
+    assert_eq!((links(""), links("d"), links("d/e")), (3, 3, 2));
+    // A file without a name, and a device in the place of a name that goes.
+    let unnamed = rustix::fs::open(
+        mounted.at("d"),
+        OFlags::TMPFILE | OFlags::RDWR,
+        Mode::from_raw_mode(0o600),
+    );
+    assert_eq!(unnamed.err(), Some(Errno::OPNOTSUPP));
+    for flags in [
+        RenameFlags::WHITEOUT,
+        RenameFlags::WHITEOUT | RenameFlags::NOREPLACE,
+        RenameFlags::EXCHANGE | RenameFlags::NOREPLACE,
+    ] {
+        let (from, to) = (mounted.at("d/x"), mounted.at("d/y"));
+        let renamed = rustix::fs::renameat_with(CWD, &from, CWD, &to, flags);
+        assert_eq!(renamed, Err(Errno::INVAL), "{flags:?}");
+        assert!(from.exists() && !to.exists());
+    }
 }
