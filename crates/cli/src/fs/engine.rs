@@ -548,13 +548,20 @@ pub(crate) fn conclude_copy(
     lost.report();
     let (bytes, items) = progress.done();
     let time = started.elapsed();
-    session.output.line(&format!(
-        "{} items, {} in {} ({})",
-        count_text(items),
-        bytes_text(bytes),
-        duration_text(time),
-        rate_text(bytes, time)
-    ));
+    let failed = match failures {
+        0 => String::new(),
+        count => format!("; {} failed", count_text(count)),
+    };
+    // If nothing but failures came of it, the errors say all.
+    if items > 0 || failures == 0 {
+        session.output.line(&format!(
+            "{} items, {} in {} ({}){failed}",
+            count_text(items),
+            bytes_text(bytes),
+            duration_text(time),
+            rate_text(bytes, time)
+        ));
+    }
     session.output.object(&json!({
         "items": items, "bytes": bytes, "seconds": time.as_secs_f64(), "failures": failures,
         "skipped": Lost::count(&lost.skipped), "unfinished_skipped": Lost::count(&lost.unfinished),

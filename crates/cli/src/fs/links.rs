@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::source::with_current;
+use crate::fs::text::object_json;
 use crate::fs::tree::is_directory;
 
 /// Give a file one more name, or make a symbolic link
@@ -74,6 +75,6 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     };
     session
         .output
-        .object(&json!({ "object": node.object.0, "links": node.attributes.links }));
+        .object(&json!({ "object": object_json(node.object), "links": node.attributes.links }));
     Ok(())
 }

@@ -24,6 +24,8 @@ use super::session::{Session, Target};
 /// `causeway fs umount` or `umount`. Root mounts for everybody with `-o allow_other`; other users need fusermount3
 /// (package fuse3).
 ///
+/// `mount -t causeway` and /etc/fstab need the helper /sbin/mount.causeway, which `make install` installs.
+///
 /// With `[nodes]` in the configuration, SIGHUP to that process has it read again which authorities it accepts, which certificates were revoked, and its
 /// node's own. SIGHUP never ends a mount.
 #[derive(Debug, Args)]

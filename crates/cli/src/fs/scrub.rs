@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::fs::engine::ask_servers;
 use crate::fs::session::{Session, Target};
+use crate::fs::text::object_json;
 
 /// Verify the checksums of everything that is stored, while the file system is in use
 ///
@@ -217,7 +218,7 @@ fn show(session: &Session, result: &Findings) {
         output.line(&format!("{name}: {}: {}", found.path, found.fault.text));
         let mut object = serde_json::Map::new();
         object.insert("server".to_owned(), name.into());
-        object.insert("object".to_owned(), found.fault.object.0.into());
+        object.insert("object".to_owned(), object_json(found.fault.object));
         if let Some(path) = &found.raw_path {
             json_name(&mut object, "path", path);
         }

@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 
 use crate::fs::engine::conclude;
 use crate::fs::session::{RemotePath, Session, Target, remote_path};
-use crate::fs::text::{attributes_json, kind_text, mode_text, placement_text, time_text};
+use crate::fs::text::{
+    attributes_json, kind_text, mode_text, object_json, placement_text, time_text,
+};
 use crate::fs::tree::link_target;
 
 /// Show a file's attributes and on which servers its bytes lie
@@ -137,7 +139,7 @@ fn object(
 ) -> Value {
     let mut object = attributes_json(&node.attributes);
     json_name(&mut object, "path", path);
-    object.insert("object".to_owned(), node.object.0.into());
+    object.insert("object".to_owned(), object_json(node.object));
     if !xattrs.is_empty() {
         let names: Vec<String> = xattrs.iter().map(|name| printable(name)).collect();
         object.insert("extended_attributes".to_owned(), names.into());

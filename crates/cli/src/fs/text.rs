@@ -2,7 +2,7 @@
 
 use causeway_report::units::bytes_text;
 use causeway_watch::text::date_and_time;
-use causeway_wire::fs::{Attributes, Body, Distribution, Kind, Node, Timestamp};
+use causeway_wire::fs::{Attributes, Body, Distribution, Kind, Node, ObjectId, Timestamp};
 use serde_json::{Value, json};
 
 /// `-rw-r--r--`.
@@ -73,6 +73,12 @@ pub(crate) fn attributes_json(attributes: &Attributes) -> serde_json::Map<String
     object
 }
 
+/// An object's number for `--json`: a text, as are other identifiers. Readers that take each number for a floating-point one, as
+/// JavaScript and jq do, would round it.
+pub(crate) fn object_json(object: ObjectId) -> Value {
+    object.0.to_string().into()
+}
+
 /// Where a file's bytes are stored, as text.
 pub(crate) fn placement_text(node: &Node, server_name: impl Fn(u16) -> String) -> String {
     let striped = |distribution: &Distribution| {
@@ -113,6 +119,12 @@ pub(crate) fn placement_text(node: &Node, server_name: impl Fn(u16) -> String) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn objects_are_told_exactly() {
+        let object = ObjectId((1 << 54) + 1);
+        assert_eq!(object_json(object), "18014398509481985");
+    }
 
     #[test]
     fn modes_look_as_ls_shows_them() {

@@ -75,7 +75,7 @@ pub(crate) fn scrub(config: &Path) -> Result<Scrubbed, String> {
         None => serde_json::Value::Null,
     };
     let damaged = found["damaged"].as_array();
-    let object = |one: &serde_json::Value| one["object"].as_u64();
+    let object = |one: &serde_json::Value| one["object"].as_str()?.parse().ok();
     Ok(Scrubbed {
         code: left.code,
         damaged: damaged.into_iter().flatten().filter_map(object).collect(),
