@@ -181,7 +181,7 @@ impl Change<'_> {
             let is_held = victim.record.kind() == Kind::File
                 && victim.record.links <= 1
                 && victim.record.size <= MAX_HELD_BYTES;
-            if is_held && self.has_room {
+            if is_held {
                 self.opens.hold_replaced(victim.object);
             }
             self.remove_entry(&to.directory, &to.name, victim)?;

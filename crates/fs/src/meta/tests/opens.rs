@@ -1,8 +1,10 @@
 //! Files that are open while they lose their names.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use causeway_wire::store::{OrphanRecord, object_key, orphan_key};
 
-use super::super::store::{Batch, Persist};
+use super::super::store::{Batch, Persist, Room, View};
 use super::*;
 use causeway_wire::codec::Wire as _;
 
@@ -172,6 +174,81 @@ fn a_replaced_file_stays_for_those_that_have_it_open() {
     let new = bench.stat("/old").object;
     bench.done(unlink("/old"));
     assert_eq!(bench.content(new), Err(Errno::ESTALE));
+    assert_eq!(bench.check(true), [""; 0]);
+}
+
+/// A store on a disk that may be nearly full: then there is room for removals alone.
+struct Tight {
+    inner: Arc<Memory>,
+    is_full: Arc<AtomicBool>,
+}
+
+impl Store for Tight {
+    fn name(&self) -> &'static str {
+        "tight"
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn View>, StoreError> {
+        self.inner.snapshot()
+    }
+
+    fn commit(&self, batch: &Batch, persist: Persist) -> Result<(), StoreError> {
+        self.inner.commit(batch, persist)
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.inner.sync()
+    }
+
+    fn room(&self, _reserve: u64) -> Room {
+        match self.is_full.load(Ordering::Relaxed) {
+            true => Room::Removals("nearly full".to_owned()),
+            false => Room::Enough,
+        }
+    }
+}
+
+/// So no file that was replaced stays there; what stayed before goes when it would have, which frees its space.
+#[test]
+fn nothing_is_replaced_where_the_disk_is_nearly_full() {
+    let mut bench = Bench::new();
+    let is_full = Arc::new(AtomicBool::new(false));
+    let (inner, shared) = (bench.store.clone(), is_full.clone());
+    let open = move || -> Result<Arc<dyn Store>, StoreError> {
+        Ok(Arc::new(Tight {
+            inner: inner.clone(),
+            is_full: shared.clone(),
+        }))
+    };
+    bench.service = Service::with_opener(Box::new(open), Settings::default()).expect("opens");
+    // It may be about to open what is replaced.
+    bench.service.opens().know(1);
+    bench.node(with_content("/name", b"old"));
+    bench.node(with_content("/new", b"new"));
+    bench.node(with_content("/newer", b"newer"));
+    let old = bench.stat("/name").object;
+    let rename = |from: &str| Operation::Rename {
+        from: at(from),
+        to: at("/name"),
+        no_replace: false,
+    };
+    bench.done(rename("/new"));
+    assert_eq!(bench.content(old), Ok(b"old".to_vec()));
+    is_full.store(true, Ordering::Relaxed);
+    let new = bench.stat("/name").object;
+    assert_eq!(bench.errno(rename("/newer")), Errno::ENOSPC);
+    assert_eq!(bench.stat("/name").object, new);
+    let objects = bench.objects();
+    assert!(bench.service.opens().end_period());
+    assert!(!bench.service.opens().end_period());
+    assert_eq!(bench.sweep(), 1);
+    assert_eq!(bench.content(old), Err(Errno::ESTALE));
+    // What is removed goes at once.
+    bench.done(unlink("/name"));
+    assert_eq!(bench.content(new), Err(Errno::ESTALE));
+    assert_eq!(bench.objects(), objects - 2);
+    is_full.store(false, Ordering::Relaxed);
+    bench.done(rename("/newer"));
     assert_eq!(bench.check(true), [""; 0]);
 }
 
