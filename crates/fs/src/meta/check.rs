@@ -475,12 +475,23 @@ fn inspect_acls(
         named.any(|xattr| matches!(Acl::from_xattr(&xattr.value), Ok(Some(_))))
     };
     let lost = kinds.filter(|kind| !has(kind));
-    let finding = |kind| Finding {
-        text: format!(
-            "the {kind:?} access control list of object {} is lost",
-            object.0
-        ),
-        fix: Fix::DropAcl(object, kind),
+    let finding = |kind| {
+        let text = match kind {
+            // Nobody knows what the list permitted, so capabilities by it are not ended.
+            AclKind::Access => format!(
+                "the access control list of object {} is lost; what it has permitted to clients they may do until their capabilities end, \
+                 after the configuration's `capability_lifetime`",
+                object.0
+            ),
+            AclKind::Default => {
+                format!(
+                    "the default access control list of object {} is lost",
+                    object.0
+                )
+            }
+        };
+        let fix = Fix::DropAcl(object, kind);
+        Finding { text, fix }
     };
     Ok(lost.map(finding).collect())
 }

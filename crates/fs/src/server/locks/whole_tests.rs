@@ -223,6 +223,81 @@ fn a_circle_of_whole_files_lasts_until_one_gives_up() {
     assert_eq!(locks.take_granted(), [(2, 8)]);
 }
 
+fn part(file: usize, owner: u64) -> Lock {
+    Lock {
+        family: LockFamily::Record,
+        range: LockRange { first: 0, last: 9 },
+        ..whole(file, owner, true)
+    }
+}
+
+fn part_key(file: usize) -> Key {
+    (ObjectId(file as u64), LockFamily::Record)
+}
+
+/// Waits for whole files count for nothing where deadlocks between ranges are looked for, and a search that comes to one ends.
+#[test]
+fn a_circle_with_a_range_and_a_whole_file_lasts_until_one_gives_up() {
+    for first_is_whole in [true, false] {
+        let mut locks = Locks::default();
+        assert_eq!(locks.lock(of(1), &part(1, 0), None), Outcome::Granted);
+        assert_eq!(
+            locks.lock(of(2), &whole(2, 0, true), None),
+            Outcome::Granted
+        );
+        let mut wait = |client: u128| {
+            let wanted = match client {
+                1 => whole(2, 0, true),
+                _ => part(1, 0),
+            };
+            assert_eq!(locks.lock(of(client), &wanted, Some(7)), Outcome::Waits);
+        };
+        match first_is_whole {
+            true => [1, 2].map(&mut wait),
+            false => [2, 1].map(&mut wait),
+        };
+        // A third one that waits for a range of the circle is no part of it.
+        assert_eq!(locks.lock(of(3), &part(1, 0), Some(9)), Outcome::Waits);
+        assert!(locks.cancel(1, 7));
+        assert_eq!(locks.unlock(of(1), part_key(1), LockRange::ALL), Ok(()));
+        assert_eq!(locks.take_granted(), [(2, 7)]);
+        assert_eq!(locks.unlock(of(2), part_key(1), LockRange::ALL), Ok(()));
+        assert_eq!(locks.take_granted(), [(3, 9)]);
+    }
+}
+
+/// An owner may wait in several threads. A deadlock is found by any of these waits, and each ends by itself.
+#[test]
+fn an_owner_that_waits_in_several_threads_waits_for_all_of_it() {
+    let mut locks = Locks::default();
+    for client in [1, 2, 3] {
+        let own = part(client as usize, 0);
+        assert_eq!(locks.lock(of(client), &own, None), Outcome::Granted);
+    }
+    assert_eq!(
+        locks.lock(of(2), &whole(4, 0, true), None),
+        Outcome::Granted
+    );
+    // For a whole file, and for two ranges.
+    for (tag, wanted) in [(1, whole(4, 0, true)), (2, part(2, 0)), (3, part(3, 0))] {
+        assert_eq!(locks.lock(of(1), &wanted, Some(tag)), Outcome::Waits);
+    }
+    for client in [2, 3] {
+        let refused = locks.lock(of(client), &part(1, 0), Some(4));
+        assert_eq!(refused, Outcome::Deadlock);
+    }
+    assert!(locks.cancel(1, 3));
+    // Only by the second one now.
+    assert_eq!(locks.lock(of(3), &part(1, 0), Some(4)), Outcome::Waits);
+    assert_eq!(locks.lock(of(2), &part(1, 0), Some(4)), Outcome::Deadlock);
+    assert_eq!(locks.unlock(of(2), key(4), LockRange::ALL), Ok(()));
+    assert_eq!(locks.take_granted(), [(1, 1)]);
+    assert_eq!(locks.unlock(of(2), part_key(2), LockRange::ALL), Ok(()));
+    assert_eq!(locks.take_granted(), [(1, 2)]);
+    assert_eq!(locks.unlock(of(1), part_key(1), LockRange::ALL), Ok(()));
+    assert_eq!(locks.take_granted(), [(3, 4)]);
+}
+
 #[test]
 fn shared_locks_of_a_whole_file_are_given_also_while_an_exclusive_one_is_waited_for() {
     let mut locks = Locks::default();
