@@ -8,7 +8,7 @@ use causeway_fs::client::{Allocation, AtomicAccess, Client, File, TurnWait};
 use causeway_mpi::io::storage::{Atomic, Extent, PointerStep, Storage};
 use causeway_sys::memory::Memory;
 use causeway_wire::codec::Wire;
-use causeway_wire::fs::{Body, Errno, Node, ObjectId, PointerStep as Step, Region};
+use causeway_wire::fs::{Body, Errno, Node, ObjectId, Region};
 
 use crate::connection::{Connection, as_io, lock};
 use crate::hints;
@@ -165,12 +165,6 @@ impl Storage for FsFile {
     }
 
     fn move_pointer(&self, number: u64, step: PointerStep) -> io::Result<u64> {
-        let step = match step {
-            PointerStep::Put(at) => Step::Put(at),
-            PointerStep::Add(many) => Step::Add(many),
-            PointerStep::Get => Step::Get,
-            PointerStep::End => Step::End,
-        };
         self.call(|client, _| client.move_pointer(self.object, number, step))
     }
 

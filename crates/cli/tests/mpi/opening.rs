@@ -15,9 +15,11 @@ use causeway_mpi::error::Result;
 use causeway_mpi::info::Info;
 use causeway_mpi::io::opening;
 use causeway_mpi::io::posix::PosixFiles;
-use causeway_mpi::io::storage::{Atomic, Extent, FileSystem, Opening, PointerStep, Storage};
+use causeway_mpi::io::storage::{FileSystem, Opening, Storage};
 use causeway_mpi::process::{Active, Process, Waited};
 use causeway_mpi::status::Status;
+
+use crate::double::Double;
 
 /// The variable by which a process knows that it is a rank of the program: the formats that rank 1 speaks, or nothing if those are all.
 const PROGRAM: &str = "CAUSEWAY_TEST_OPENING";
@@ -121,7 +123,7 @@ impl FileSystem for Scripted {
     fn open(&self, name: &Path, _how: Opening, _hints: &Info) -> io::Result<Arc<dyn Storage>> {
         match script(name, self.rank) {
             (_, true) => Err(io::Error::from(io::ErrorKind::StorageFull)),
-            (len, false) => Ok(Arc::new(Described((0..len).map(byte).collect()))),
+            (len, false) => Ok(Arc::new(Double::described((0..len).map(byte).collect()))),
         }
     }
 
@@ -137,82 +139,12 @@ impl FileSystem for Scripted {
         assert!(told == expected, "{} bytes of {len}", told.len());
         match fails {
             true => Err(io::Error::from(io::ErrorKind::StorageFull)),
-            false => Ok(Arc::new(Described(expected))),
+            false => Ok(Arc::new(Double::described(expected))),
         }
     }
 
     fn remove(&self, _name: &Path, _hints: &Info) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// Storage with a description and no bytes.
-#[derive(Debug)]
-struct Described(Vec<u8>);
-
-impl Storage for Described {
-    fn read(&self, _extents: &[Extent], _into: &[Memory]) -> io::Result<u64> {
-        Ok(0)
-    }
-
-    fn write(&self, _extents: &[Extent], _from: &[Memory]) -> io::Result<()> {
-        Err(io::Error::from(io::ErrorKind::StorageFull))
-    }
-
-    fn size(&self) -> io::Result<u64> {
-        Ok(0)
-    }
-
-    fn resize(&self, _size: u64) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn allocate(&self, _size: u64) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn small_piece(&self, _writes: bool) -> u64 {
-        0
-    }
-
-    fn least_fragment(&self) -> u64 {
-        1
-    }
-
-    fn extents_at_a_time(&self) -> usize {
-        1
-    }
-
-    fn told(&self) -> Vec<u8> {
-        self.0.clone()
-    }
-
-    fn learn(&self, _told: &[u8]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn hints(&self) -> Vec<(&'static str, String)> {
-        Vec::new()
-    }
-
-    fn has_locks(&self) -> bool {
-        false
-    }
-
-    fn move_pointer(&self, _number: u64, _step: PointerStep) -> io::Result<u64> {
-        Err(io::Error::from(io::ErrorKind::Unsupported))
-    }
-
-    fn check_atomic(&self) -> io::Result<()> {
-        Err(io::Error::from(io::ErrorKind::Unsupported))
-    }
-
-    fn atomic(&self, _writes: bool) -> io::Result<Box<dyn Atomic + '_>> {
-        Err(io::Error::from(io::ErrorKind::Unsupported))
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use causeway_engine::Memory;
 use causeway_mpi::abi;
@@ -13,11 +13,12 @@ use causeway_mpi::datatype::Basic;
 use causeway_mpi::error::Result;
 use causeway_mpi::info::Info;
 use causeway_mpi::io::access::{Place, What, access};
-use causeway_mpi::io::storage::{Atomic, Extent, FileSystem, Opening, PointerStep, Storage};
+use causeway_mpi::io::storage::{FileSystem, Opening, Storage};
 use causeway_mpi::io::view::{Representation, View};
 use causeway_mpi::io::{opening, setting};
 use causeway_mpi::process::Process;
 
+use crate::double::Double;
 use crate::opening::{DONE, Rank, run_ranks};
 
 /// The variable by which a process knows that it is a rank of the program: whether a storage keeps the pointer.
@@ -25,27 +26,9 @@ const PROGRAM: &str = "CAUSEWAY_TEST_POINTERS";
 const STORED: &str = "stored";
 const SHARED: &str = "shared";
 
-/// A file that notes what is written to it, and keeps a pointer: in this process, as the first process alone moves it.
-#[derive(Debug, Default)]
-struct Noted {
-    written: Mutex<Vec<(u64, u64)>>,
-    at: AtomicU64,
-    /// Steps of the pointer.
-    steps: AtomicU64,
-    /// The pointer cannot be moved now.
-    fails: AtomicBool,
-}
-
-impl Noted {
-    /// What was written since the last call: offsets and lengths.
-    fn take_written(&self) -> Vec<(u64, u64)> {
-        std::mem::take(&mut self.written.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 /// The only file of a file system.
 #[derive(Debug)]
-struct OneFile(Arc<Noted>);
+struct OneFile(Arc<Double>);
 
 impl FileSystem for OneFile {
     fn prefix(&self) -> &'static str {
@@ -71,90 +54,12 @@ impl FileSystem for OneFile {
     }
 }
 
-impl Storage for Noted {
-    fn read(&self, _extents: &[Extent], _into: &[Memory]) -> io::Result<u64> {
-        Ok(0)
-    }
-
-    fn write(&self, extents: &[Extent], _from: &[Memory]) -> io::Result<()> {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        written.extend(extents.iter().map(|extent| (extent.offset, extent.len)));
-        Ok(())
-    }
-
-    fn size(&self) -> io::Result<u64> {
-        Ok(0)
-    }
-
-    fn resize(&self, _size: u64) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn allocate(&self, _size: u64) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn small_piece(&self, _writes: bool) -> u64 {
-        0
-    }
-
-    fn least_fragment(&self) -> u64 {
-        1
-    }
-
-    fn extents_at_a_time(&self) -> usize {
-        1
-    }
-
-    fn told(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn learn(&self, _told: &[u8]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn hints(&self) -> Vec<(&'static str, String)> {
-        Vec::new()
-    }
-
-    fn has_locks(&self) -> bool {
-        false
-    }
-
-    fn move_pointer(&self, _number: u64, step: PointerStep) -> io::Result<u64> {
-        self.steps.fetch_add(1, Ordering::SeqCst);
-        if self.fails.load(Ordering::SeqCst) {
-            return Err(io::Error::other("the server is away"));
-        }
-        Ok(match step {
-            PointerStep::Put(at) => {
-                self.at.store(at, Ordering::SeqCst);
-                at
-            }
-            PointerStep::Add(many) => self.at.fetch_add(many, Ordering::SeqCst),
-            PointerStep::Get | PointerStep::End => self.at.load(Ordering::SeqCst),
-        })
-    }
-
-    fn check_atomic(&self) -> io::Result<()> {
-        Err(io::Error::from(io::ErrorKind::Unsupported))
-    }
-
-    fn atomic(&self, _writes: bool) -> io::Result<Box<dyn Atomic + '_>> {
-        Err(io::Error::from(io::ErrorKind::Unsupported))
-    }
-}
-
 /// Writes in order, and sets views, where the pointer fails in between. Behind each a collective operation of the program is as it would be
 /// without it.
 fn program(is_stored: bool) -> Result<()> {
     let mut process = Process::start()?;
-    let file = Arc::new(Noted::default());
+    let file = Arc::new(Double::noting());
+    let notes = file.notes().expect("it keeps some");
     process.add_file_system(Arc::new(OneFile(Arc::clone(&file))));
     let world = process.communicator(abi::COMM_WORLD)?;
     let (rank, size) = (u64::from(world.rank()), u64::from(world.size()));
@@ -195,35 +100,35 @@ fn program(is_stored: bool) -> Result<()> {
     for round in 0..3 {
         write(&mut it, Place::Ordered)?;
         let expected = [(round * total + before, rank + 1)];
-        assert_eq!(file.take_written(), expected, "round {round}");
+        assert_eq!(notes.take_written(), expected, "round {round}");
         check(&mut it);
     }
     write(&mut it, Place::Pointer)?;
-    assert_eq!(file.take_written(), [(0, rank + 1)]);
+    assert_eq!(notes.take_written(), [(0, rank + 1)]);
     if is_stored {
-        file.fails.store(true, Ordering::SeqCst);
+        notes.fails.store(true, Ordering::SeqCst);
         let error = write(&mut it, Place::Ordered).expect_err("the pointer fails");
         assert_eq!(error.code(), abi::ERR_IO, "{}", error.text());
         check(&mut it);
         let error = setting::set_view(&mut it, opened, view_from(1000)).expect_err("it fails");
         assert_eq!(error.code(), abi::ERR_IO, "{}", error.text());
         check(&mut it);
-        file.fails.store(false, Ordering::SeqCst);
+        notes.fails.store(false, Ordering::SeqCst);
         // View and pointers are those of before.
         write(&mut it, Place::Pointer)?;
-        assert_eq!(file.take_written(), [(rank + 1, rank + 1)]);
+        assert_eq!(notes.take_written(), [(rank + 1, rank + 1)]);
         write(&mut it, Place::Ordered)?;
-        assert_eq!(file.take_written(), [(3 * total + before, rank + 1)]);
+        assert_eq!(notes.take_written(), [(3 * total + before, rank + 1)]);
         check(&mut it);
     }
     setting::set_view(&mut it, opened, view_from(2000))?;
     write(&mut it, Place::Ordered)?;
-    assert_eq!(file.take_written(), [(2000 + before, rank + 1)]);
+    assert_eq!(notes.take_written(), [(2000 + before, rank + 1)]);
     write(&mut it, Place::Pointer)?;
-    assert_eq!(file.take_written(), [(2000, rank + 1)]);
+    assert_eq!(notes.take_written(), [(2000, rank + 1)]);
     opening::close(&mut it, opened)?;
     check(&mut it);
-    let steps = file.steps.load(Ordering::SeqCst);
+    let steps = notes.steps.load(Ordering::SeqCst);
     assert_eq!(steps != 0, is_stored && rank == 0, "{steps} steps");
     it.0.finish()
 }

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use causeway_engine::Memory;
+/// A step of a pointer that processes share.
+pub use causeway_wire::fs::PointerStep;
 
 use crate::abi;
 use crate::error::Error;
@@ -82,19 +84,6 @@ impl<L> Atomic for Guarded<'_, L> {
     fn end(self: Box<Self>) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// A step of a pointer that processes share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PointerStep {
-    /// Makes it, or sets it.
-    Put(u64),
-    /// Moves it on by so many.
-    Add(u64),
-    /// Leaves it where it is.
-    Get,
-    /// Ends it.
-    End,
 }
 
 /// A kind of storage: opens files, and removes them. Calls may come from several threads at a time.

@@ -1,6 +1,6 @@
 //! Which part of a change carries which operation out.
 
-use causeway_wire::fs::{Errno, Operation, ReplyBody};
+use causeway_wire::fs::{Errno, Operation, Reach, ReplyBody, Timestamp};
 
 use crate::meta::change::Change;
 use crate::meta::check;
@@ -57,14 +57,7 @@ pub(super) fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcom
             reached,
             from,
         } => {
-            let (end, modified, version) = (*end, *modified, *version);
-            let written = Written {
-                end,
-                modified,
-                version,
-                reached,
-                from: *from,
-            };
+            let written = written((*end, *modified, *version), reached, *from);
             change.extend(*object, &written)
         }
         Operation::EndAppend {
@@ -75,15 +68,8 @@ pub(super) fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcom
             version,
             reached,
         } => {
-            let (end, modified, version) = (*end, *modified, *version);
-            let written = Written {
-                end,
-                modified,
-                version,
-                reached,
-                // Behind the end: no hole in between.
-                from: 0,
-            };
+            // Behind the end: no hole in between.
+            let written = written((*end, *modified, *version), reached, 0);
             change.end_append(*object, *turn, &written)
         }
         Operation::WriteStuffed {
@@ -111,5 +97,20 @@ pub(super) fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcom
             Errno::WRONG_SERVER,
             "the metadata server keeps no datafiles",
         ),
+    }
+}
+
+/// What a client says that it has written: up to where, when, and in which version of the content.
+fn written(
+    (end, modified, version): (u64, Timestamp, u64),
+    reached: &[Reach],
+    from: u64,
+) -> Written<'_> {
+    Written {
+        end,
+        modified,
+        version,
+        reached,
+        from,
     }
 }
