@@ -311,3 +311,28 @@ fn errors_of_copying_name_the_obstacle() {
     assert_eq!(left.code, Some(1));
     assert_eq!(stand.fs(&["cat", "/d/two"]).ok(), b"2");
 }
+
+/// A copy that fails reports its errors and nothing else, and one that fails in part says so.
+#[test]
+fn copies_that_fail_say_what_came_of_them() {
+    let stand = Stand::new();
+    std::fs::write(stand.directory.path().join("file"), "content").unwrap();
+    for copy in [
+        &["put", "missing", "/x"][..],
+        &["cp", "/missing", "/x"],
+        &["get", "/missing", "x"],
+    ] {
+        let left = stand.fs(copy).left();
+        assert_eq!(left.code, Some(1), "{copy:?}");
+        assert!(left.err.contains("missing"), "{copy:?}: {}", left.err);
+        assert_eq!(String::from_utf8_lossy(&left.out), "", "{copy:?}");
+    }
+    let left = stand.fs(&["put", "missing", "file", "/"]).left();
+    let said = String::from_utf8_lossy(&left.out);
+    assert!(left.code == Some(1) && said.contains("1 items"), "{said}");
+    assert!(said.contains("; 1 failed"), "{said}");
+    // The number of an object is a text, which no reader rounds.
+    let found = stand.fs(&["stat", "--json", "/file"]).json();
+    let object = found["entries"][0]["object"].as_str().unwrap();
+    assert!(object.parse::<u64>().unwrap() > 1 << 53, "{object}");
+}
