@@ -13,6 +13,11 @@ const PREFERRED_BYTES: u32 = 1 << 20;
 /// The unit of `st_blocks`.
 const SECTOR_BYTES: u64 = 512;
 
+const NO_TIME: Timestamp = Timestamp {
+    seconds: 0,
+    nanoseconds: 0,
+};
+
 /// A failed operation, as a program sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Failed(pub(crate) Errno);
@@ -59,6 +64,27 @@ pub(crate) struct Shown {
     pub(crate) stored: u64,
     /// If all of that is cached, by which lease.
     pub(crate) seen: Option<Seen>,
+}
+
+impl Shown {
+    /// No object.
+    pub(crate) const NOTHING: Self = Self {
+        object: ObjectId(0),
+        attributes: Attributes {
+            kind: Kind::File,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            links: 0,
+            size: 0,
+            accessed: NO_TIME,
+            modified: NO_TIME,
+            changed: NO_TIME,
+        },
+        device: 0,
+        stored: 0,
+        seen: None,
+    };
 }
 
 /// An object's attributes in the kernel's form.

@@ -1,57 +1,84 @@
 //! What this mount and the kernel cache of names and attributes, by leases.
 //!
-//! The kernel caches attributes, for as long as their lease is good, and is told when it ends. Names are cached in this process: the kernel
-//! asks for them each time, which costs no request to a server. It could be told to forget a name only while nobody changes the
-//! directory on this mount, and such a change may itself wait for another mount to forget something.
+//! The kernel caches attributes and names for as long as their leases are good, and is told when one ends. It cannot always be told in time: of an object that
+//! it may be about to learn of, and of a name that it may be looking up again. These it gets only with a reply with which it deals under the lock of the
+//! directory, as it does with the first one about a name, with that about a missing one, and with that to a change; then it is told under the same lock.
+//! All other names are cached in this process: the kernel asks for them each time, which costs no request to a server.
 
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use causeway_fs::Error;
-use causeway_fs::client::{ClientOptions, Era, Leases, Named, Seen};
+use causeway_fs::client::{
+    ClientOptions, EntryTimes, Era, Leases, Named, Passed, PassedEntry, Seen,
+};
 use causeway_fs::config::Configuration;
-use causeway_wire::fs::{Leased, Node, ObjectId};
-use fuser::{INodeNo, Notifier};
+use causeway_wire::fs::{Node, ObjectId, Place};
+use fuser::Notifier;
 
 use crate::clients::User;
+use crate::inodes::Inodes;
+use crate::kernel_cache::KernelCache;
 
 /// See the module.
 pub(crate) struct Caches {
     leases: Arc<Leases>,
     /// Once the file system is mounted.
-    kernel: Arc<OnceLock<Notifier>>,
+    kernel: Arc<OnceLock<KernelCache>>,
+    inodes: Inodes,
+    /// The kernel keeps all but the one user away for whom it is mounted.
+    is_private: bool,
+    ended: Ended,
 }
 
-/// Has the kernel forget an object's attributes. That waits for nothing: no lock of the object is taken, as none of its content is
-/// forgotten.
-fn forget_attributes(kernel: &Notifier, object: ObjectId) {
-    if let Err(error) = kernel.inval_inode(INodeNo(object.0), -1, 0) {
-        // The mount is at its end.
-        tracing::debug!(%error, "the kernel forgets nothing");
+/// Whether nothing is cached any more.
+#[derive(Default)]
+struct Ended {
+    is_ended: Mutex<bool>,
+    end: Condvar,
+}
+
+impl Ended {
+    fn end(&self) {
+        *self.is_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.end.notify_all();
+    }
+
+    /// Waits until then, or until the end.
+    fn wait_until(&self, until: Instant) {
+        let mut is_ended = self.is_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*is_ended {
+            let time = until.saturating_duration_since(Instant::now());
+            if time.is_zero() {
+                return;
+            }
+            let waited = self.end.wait_timeout(is_ended, time);
+            (is_ended, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
     }
 }
 
 impl Caches {
+    /// Connects in the background. `is_private`: the kernel keeps all but the one user away for whom it is mounted.
     pub(crate) fn start(
         configuration: &Configuration,
         options: &ClientOptions,
+        is_private: bool,
     ) -> Result<Self, Error> {
-        let kernel = Arc::new(OnceLock::<Notifier>::new());
+        let kernel = Arc::new(OnceLock::<KernelCache>::new());
         let told = Arc::clone(&kernel);
-        let recalled = move |leases: &[Leased]| {
-            let Some(kernel) = told.get() else {
-                return;
-            };
-            for lease in leases {
-                if let Leased::Attributes(object) = lease {
-                    forget_attributes(kernel, *object);
-                }
+        let recalled = move |passed: &[Passed]| {
+            if let Some(kernel) = told.get() {
+                kernel.forget(passed);
             }
         };
         let leases = Leases::start(configuration, options, recalled)?;
         Ok(Self {
             leases: Arc::new(leases),
             kernel,
+            inodes: Inodes::default(),
+            is_private,
+            ended: Ended::default(),
         })
     }
 
@@ -63,7 +90,7 @@ impl Caches {
     /// The file system is mounted.
     pub(crate) fn set_kernel(&self, kernel: Notifier) {
         // It is the first one.
-        let _ = self.kernel.set(kernel);
+        let _ = self.kernel.set(KernelCache::new(kernel));
     }
 
     /// What a name stands for, if that is cached and this user may search the directory for all the server says.
@@ -86,10 +113,17 @@ impl Caches {
         self.leases.note_content(object, era);
     }
 
-    /// The kernel knows this object, or has forgotten it. What it does not know yet it could not be told to forget, in the time
+    /// The kernel has this object, and makes a request about it. What it does not know yet it could not be told to forget, in the time
     /// between a reply and when it has dealt with that.
-    pub(crate) fn note_known(&self, object: ObjectId, is_known: bool) {
-        self.leases.note_known(object, is_known);
+    pub(crate) fn note_known(&self, object: ObjectId) {
+        self.inodes
+            .note_request(object, || self.leases.note_known(object, true));
+    }
+
+    /// The kernel has forgotten as many names of an object.
+    pub(crate) fn note_forgotten(&self, object: ObjectId, count: u64) {
+        self.inodes
+            .forget(object, count, || self.leases.note_known(object, false));
     }
 
     /// Replies to the kernel, with the time for which it may cache the attributes: as long as the lease is good by which they are cached,
@@ -104,15 +138,62 @@ impl Caches {
         self.leases.pass_on(object, seen, |time| reply(&time));
     }
 
+    /// Replies to the kernel with what a name stands for, and with the times for which it may cache that. `is_changed`: the reply is to a request that has made the
+    /// name, with which the kernel deals under the directory's lock.
+    pub(crate) fn reply_with_entry(
+        &self,
+        (directory, name): (ObjectId, &[u8]),
+        target: Option<(ObjectId, Option<Seen>)>,
+        is_changed: bool,
+        reply: impl FnOnce(&EntryTimes),
+    ) {
+        let is_new = target.is_none_or(|(object, _)| self.inodes.give(object));
+        if self.kernel.get().is_none() {
+            return reply(&EntryTimes::default());
+        }
+        let entry = PassedEntry {
+            directory,
+            name,
+            target,
+            is_locked: is_new || is_changed,
+            is_private: self.is_private,
+        };
+        self.leases.pass_on_entry(&entry, |times| reply(&times));
+    }
+
+    /// Replies to the kernel that the first name of each pair is the second one now. It goes by the new name for as long as it would have by the former one: if
+    /// the new one is under no such lease even when `look_up` has asked for one, the reply waits until that time is over.
+    pub(crate) fn reply_renamed(
+        &self,
+        names: &[(Place, Place)],
+        look_up: impl FnOnce(),
+        reply: impl FnOnce(),
+    ) {
+        let mut reply = Some(reply);
+        let mut look_up = Some(look_up);
+        // At the end of the mount the kernel goes by nothing any more.
+        while let Err(until) = self.leases.pass_on_renamed(names, || {
+            if let Some(reply) = reply.take() {
+                reply();
+            }
+        }) {
+            match look_up.take() {
+                Some(look_up) => look_up(),
+                None => self.ended.wait_until(until),
+            }
+        }
+    }
+
     /// The mount itself has changed attributes, of which the kernel does not know.
     pub(crate) fn forget(&self, object: ObjectId) {
         if let Some(kernel) = self.kernel.get() {
-            forget_attributes(kernel, object);
+            kernel.forget_attributes(object);
         }
     }
 
     /// Nothing is cached any more.
     pub(crate) fn end(&self) {
+        self.ended.end();
         self.leases.end();
     }
 }

@@ -19,6 +19,8 @@ mod caches;
 mod clients;
 mod contents;
 mod forgotten;
+mod inodes;
+mod kernel_cache;
 mod listing;
 mod lock_flags;
 mod lock_handles;

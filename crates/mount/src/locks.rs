@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use causeway_fs::Error;
-use causeway_fs::client::LockOwner;
+use causeway_fs::client::{EntryTimes, LockOwner};
 use causeway_wire::fs::{Errno, Lock, LockFamily, LockHolder, LockRange, ObjectId};
 
 use crate::attributes::{Failed, Outcome, Shown};
@@ -156,6 +156,27 @@ impl Mounted {
         self.caches.reply_with(shown.object, seen, reply);
         if seen.is_some() && has_lost() {
             // What was dropped for the loss came before this reply.
+            self.caches.forget(shown.object);
+        }
+    }
+
+    /// The same with a name and what it stands for; see [`Caches::reply_with_entry`](crate::caches::Caches::reply_with_entry).
+    pub(crate) fn reply_with_entry(
+        &self,
+        name: (ObjectId, &[u8]),
+        shown: Option<&Shown>,
+        is_changed: bool,
+        reply: impl FnOnce(&EntryTimes),
+    ) {
+        let Some(shown) = shown else {
+            return self.caches.reply_with_entry(name, None, is_changed, reply);
+        };
+        let has_lost = || self.clients.locks().has_lost(shown.object);
+        let seen = shown.seen.filter(|_| !has_lost());
+        let target = Some((shown.object, seen));
+        self.caches
+            .reply_with_entry(name, target, is_changed, reply);
+        if seen.is_some() && has_lost() {
             self.caches.forget(shown.object);
         }
     }

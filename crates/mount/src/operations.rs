@@ -136,7 +136,7 @@ impl Mounted {
     /// An object with how much of its content is stored.
     pub(crate) fn attributes(&self, object: ObjectId) -> Outcome<Shown> {
         let (node, seen) = self.node(object)?;
-        self.caches.note_known(object, true);
+        self.caches.note_known(object);
         let has_holes = matches!(node.body, Body::Striped { sparse: true, .. });
         let stored = match has_holes {
             true => self
@@ -223,7 +223,15 @@ impl Mounted {
                 New::Link { target } => client.symbolic_link(target, at()),
                 New::Name { of } => client.hard_link_object(of, at()),
             })?;
-        Ok(self.shown(&node))
+        Ok(self.made(&node))
+    }
+
+    /// An object that has just been made, as it is by now if that is cached.
+    fn made(&self, node: &Node) -> Shown {
+        match self.caches.node(node.object) {
+            Some((now, seen)) => self.looked_up(&now, Some(seen)),
+            None => self.looked_up(node, None),
+        }
     }
 
     /// Makes a file and opens it. If another client has just made it, returns [`Errno::ESTALE`]: the kernel then looks up the
@@ -247,7 +255,7 @@ impl Mounted {
         });
         match made {
             Ok(file) => {
-                let shown = self.shown(&file.node);
+                let shown = self.made(&file.node);
                 *self.files.open(shown.object).lock() = Some(file);
                 Ok(shown)
             }
@@ -280,6 +288,18 @@ impl Mounted {
             .for_user(user, false, |client| client.rename(from, to, no_replace))
     }
 
+    /// Looks up what names have become, each the second one of a pair, to have leases on them.
+    pub(crate) fn look_up_again(&self, names: &[(Place, Place)]) {
+        for (_, name) in names {
+            let found = self
+                .clients
+                .own(|client| client.stat_cached(name.base, &name.path).map(drop));
+            if let Err(Failed(errno)) = found {
+                tracing::debug!(?errno, "a name has changed since it was renamed");
+            }
+        }
+    }
+
     /// Swaps the objects of two names.
     pub(crate) fn exchange(
         &self,
@@ -294,6 +314,7 @@ impl Mounted {
     /// Opens a file, and truncates it if `truncate` is set. `drop_privileges` clears the set-user-ID and set-group-ID bits of a file that is
     /// truncated.
     pub(crate) fn open(&self, object: ObjectId, truncate: bool, drop_privileges: bool) -> Outcome {
+        self.caches.note_known(object);
         let shared = self.files.open(object);
         let opened = self.clients.of_file(object, |client| {
             let mut known = shared.lock();

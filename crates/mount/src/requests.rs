@@ -7,9 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use causeway_wire::fs::{Kind, LockFamily, MAX_NAME_BYTES, ObjectId, Region, SetAttributes};
+use causeway_fs::client::EntryTimes;
+use causeway_wire::fs::{
+    Errno as WireErrno, Kind, LockFamily, MAX_NAME_BYTES, ObjectId, Place, Region, SetAttributes,
+};
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -17,7 +20,7 @@ use fuser::{
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use crate::attributes::{Outcome, Shown, file_type, for_kernel, timestamp};
+use crate::attributes::{Failed, Outcome, Shown, file_type, for_kernel, timestamp};
 use crate::clients::User;
 use crate::lock_flags::LockFlags;
 use crate::locks::KernelLock;
@@ -28,8 +31,6 @@ use crate::xattrs::XattrReply;
 const MAX_TRANSFER: u32 = 1 << 20;
 /// Bytes of a block, in which the kernel counts space.
 const BLOCK_BYTES: u32 = 4096;
-/// The kernel keeps no names, and no attributes that are not under a lease, since other clients may have changed them.
-const NOT_KEPT: Duration = Duration::ZERO;
 const O_EXCL: i32 = rustix::fs::OFlags::EXCL.bits() as i32;
 const O_TRUNC: i32 = rustix::fs::OFlags::TRUNC.bits() as i32;
 const O_APPEND: i32 = rustix::fs::OFlags::APPEND.bits() as i32;
@@ -64,6 +65,12 @@ fn maker(request: &Request, umask: u32) -> User {
     }
 }
 
+/// A name and the one that it becomes.
+fn places(from: (INodeNo, &OsStr), to: (INodeNo, &OsStr)) -> (Place, Place) {
+    let place = |(parent, name): (INodeNo, &OsStr)| Place::from((object(parent), name.as_bytes()));
+    (place(from), place(to))
+}
+
 /// Whether the file that this request changes loses its set-user-ID and set-group-ID bits. For writes, the kernel marks the request.
 fn may_lose_privileges(request: &Request) -> bool {
     request.uid() != 0
@@ -75,6 +82,15 @@ fn object(inode: INodeNo) -> ObjectId {
 
 fn mode_bits(mode: u32) -> u16 {
     (mode & 0o7777) as u16
+}
+
+fn entry(times: &EntryTimes, shown: &Shown, reply: ReplyEntry) {
+    reply.entry_with_ttls(
+        &times.attributes,
+        &times.name,
+        &for_kernel(shown),
+        Generation(0),
+    );
 }
 
 fn reply_empty(outcome: Outcome, reply: ReplyEmpty) {
@@ -93,11 +109,21 @@ fn reply_sized(outcome: Outcome<XattrReply>, reply: ReplyXattr) {
 }
 
 impl RequestHandler {
-    fn reply_entry(&self, outcome: Outcome<Shown>, reply: ReplyEntry) {
+    /// Replies with what has got a name.
+    fn reply_made(
+        &self,
+        (parent, name): (INodeNo, &OsStr),
+        outcome: Outcome<Shown>,
+        reply: ReplyEntry,
+    ) {
+        let name = (object(parent), name.as_bytes());
         match outcome {
-            Ok(shown) => self.mounted.reply_with(&shown, |time| {
-                reply.entry_with_ttls(time, &NOT_KEPT, &for_kernel(&shown), Generation(0));
-            }),
+            Ok(shown) => {
+                self.mounted
+                    .reply_with_entry(name, Some(&shown), true, |times| {
+                        entry(times, &shown, reply);
+                    });
+            }
             Err(failed) => reply.error(failed.into()),
         }
     }
@@ -106,6 +132,18 @@ impl RequestHandler {
         match outcome {
             Ok(shown) => {
                 (self.mounted).reply_with(&shown, |time| reply.attr(time, &for_kernel(&shown)))
+            }
+            Err(failed) => reply.error(failed.into()),
+        }
+    }
+
+    /// Replies to a request that has given objects other names.
+    fn reply_renamed(&self, names: &[(Place, Place)], outcome: Outcome, reply: ReplyEmpty) {
+        match outcome {
+            Ok(()) => {
+                let look_up = || self.mounted.look_up_again(names);
+                let caches = &self.mounted.caches;
+                caches.reply_renamed(names, look_up, || reply.ok());
             }
             Err(failed) => reply.error(failed.into()),
         }
@@ -177,14 +215,25 @@ impl Filesystem for RequestHandler {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self
-            .mounted
-            .lookup(user(request), object(parent), name.as_bytes());
-        self.reply_entry(found, reply);
+        let name = (object(parent), name.as_bytes());
+        let mounted = &self.mounted;
+        match mounted.lookup(user(request), name.0, name.1) {
+            Ok(shown) => mounted.reply_with_entry(name, Some(&shown), false, |times| {
+                entry(times, &shown, reply);
+            }),
+            Err(Failed(errno)) if errno == WireErrno::ENOENT => {
+                mounted.reply_with_entry(name, None, false, |times| match times.name.is_zero() {
+                    true => reply.error(Errno::ENOENT),
+                    // An entry without an object is that of a missing name.
+                    false => entry(times, &Shown::NOTHING, reply),
+                });
+            }
+            Err(failed) => reply.error(failed.into()),
+        }
     }
 
-    fn forget(&self, _: &Request, inode: INodeNo, _: u64) {
-        self.mounted.caches.note_known(object(inode), false);
+    fn forget(&self, _: &Request, inode: INodeNo, count: u64) {
+        self.mounted.caches.note_forgotten(object(inode), count);
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, by: Option<FileHandle>, reply: ReplyAttr) {
@@ -255,7 +304,7 @@ impl Filesystem for RequestHandler {
         let made = self
             .mounted
             .make(maker(request, umask), object(parent), name.as_bytes(), &new);
-        self.reply_entry(made, reply);
+        self.reply_made((parent, name), made, reply);
     }
 
     fn mkdir(
@@ -273,7 +322,7 @@ impl Filesystem for RequestHandler {
         let made = self
             .mounted
             .make(maker(request, umask), object(parent), name.as_bytes(), &new);
-        self.reply_entry(made, reply);
+        self.reply_made((parent, name), made, reply);
     }
 
     fn symlink(
@@ -289,7 +338,7 @@ impl Filesystem for RequestHandler {
         let made = self
             .mounted
             .make(user(request), object(parent), name.as_bytes(), &new);
-        self.reply_entry(made, reply);
+        self.reply_made((parent, name), made, reply);
     }
 
     fn link(
@@ -304,7 +353,7 @@ impl Filesystem for RequestHandler {
         let made = self
             .mounted
             .make(user(request), object(parent), name.as_bytes(), &new);
-        self.reply_entry(made, reply);
+        self.reply_made((parent, name), made, reply);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -337,7 +386,9 @@ impl Filesystem for RequestHandler {
                 (object(parent), name.as_bytes()),
                 (object(new_parent), new_name.as_bytes()),
             );
-            return reply_empty(exchanged, reply);
+            let places = places((parent, name), (new_parent, new_name));
+            let back = (places.1.clone(), places.0.clone());
+            return self.reply_renamed(&[places, back], exchanged, reply);
         }
         // The error of `rename` for flags that the file system does not support.
         if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
@@ -349,7 +400,8 @@ impl Filesystem for RequestHandler {
             (object(new_parent), new_name.as_bytes()),
             flags.contains(RenameFlags::RENAME_NOREPLACE),
         );
-        reply_empty(renamed, reply);
+        let places = places((parent, name), (new_parent, new_name));
+        self.reply_renamed(&[places], renamed, reply);
     }
 
     fn create(
@@ -373,7 +425,12 @@ impl Filesystem for RequestHandler {
             Ok(shown) => {
                 let (handle, kernel) = self.handle(flags);
                 let attributes = for_kernel(&shown);
-                reply.created(&NOT_KEPT, &attributes, Generation(0), handle, kernel);
+                let name = (object(parent), name.as_bytes());
+                let mounted = &self.mounted;
+                mounted.reply_with_entry(name, Some(&shown), true, |times| {
+                    let time = times.name.min(times.attributes);
+                    reply.created(&time, &attributes, Generation(0), handle, kernel);
+                });
             }
             Err(failed) => reply.error(failed.into()),
         }
@@ -450,6 +507,7 @@ impl Filesystem for RequestHandler {
         owner: LockOwner,
         reply: ReplyEmpty,
     ) {
+        self.mounted.caches.note_known(object(inode));
         self.mounted
             .end_locks(object(inode), owner.0, |ended| reply_empty(ended, reply));
     }

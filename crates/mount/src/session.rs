@@ -203,7 +203,8 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     let mut probe = causeway_fs::client::Client::connect(spec.configuration, spec.client.clone())?;
     probe.stat_object(ObjectId::ROOT)?;
     drop(probe);
-    let caches = Caches::start(spec.configuration, &spec.client)?;
+    let is_private = !spec.options.allow_other && !spec.options.allow_root;
+    let caches = Caches::start(spec.configuration, &spec.client, is_private)?;
     let leases = caches.leases();
     let clients = Clients::connect(spec.configuration, &spec.client, spec.threads, leases)?;
     let io_servers = spec.configuration.io_servers();

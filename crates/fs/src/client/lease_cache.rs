@@ -10,9 +10,15 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use causeway_wire::fs::{Acl, Body, Leased, Node, ObjectId, Operation, Place};
+use causeway_wire::fs::formats::GrantedLease;
+use causeway_wire::fs::{Acl, Body, Kind, Leased, Node, ObjectId};
 
+use super::altered::{Altered, Left};
+use super::cached::{CachedName, CachedNode, Era, Named, Searcher, Seen};
+use super::contention::Contention;
 use crate::locks::lock;
+
+pub(super) mod passing;
 
 /// Most names that are cached, and most units of objects. A name takes up to some 500 bytes.
 const MAX_CACHED: usize = 1 << 16;
@@ -28,26 +34,6 @@ const PLACES: usize = 1 << 12;
 pub(super) struct Asked {
     at: Instant,
     ends: u64,
-}
-
-/// Attributes that were cached when they were read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
-    ends: u64,
-}
-
-/// A time in which an object's attributes have been under leases without a gap, so that no change by others has returned. If the same era is seen
-/// twice, content that was read in between is still the object's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Era(u64);
-
-/// What a name stands for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Named {
-    /// This object, with attributes that are cached.
-    Node(Box<Node>, Seen),
-    /// Nothing.
-    Nothing,
 }
 
 /// The caches of a program. Its clients fill them; a thread ends what is recalled.
@@ -78,6 +64,12 @@ struct State {
     name_count: usize,
     /// Until when attributes are good that were passed on.
     passed_on: HashMap<ObjectId, Instant>,
+    /// Of those among them that may not have been dealt with yet, the directory under whose lock they are.
+    unsettled: HashMap<ObjectId, ObjectId>,
+    /// Until when names are good that were passed on.
+    passed_names: HashMap<ObjectId, HashMap<Vec<u8>, Instant>>,
+    passed_name_count: usize,
+    contention: Contention,
     /// Holders that the program was before, and what it had passed on as such.
     former: Vec<Former>,
     is_stopping: bool,
@@ -90,111 +82,13 @@ enum EndPlace {
     OfName(usize),
 }
 
-struct CachedNode {
-    node: Node,
-    /// What it counts among all that are cached.
-    units: usize,
-    /// When it was asked for.
-    asked_at: Instant,
-    until: Instant,
-    /// Somebody has it beside the cache.
-    is_known: bool,
-    /// Since when it has been under leases without a gap.
-    era: Era,
-    /// Somebody has kept nothing of its content but what was read in this era.
-    has_content: bool,
-    /// Of a directory: for whom the server has looked up names since.
-    searchers: Vec<Searcher>,
-}
-
-/// A user and group for whom names are looked up. The server may know a user as somebody else (`root_squash`), or serve none from this node (`uids`).
-pub(super) type Searcher = (u32, u32);
-
-#[derive(Clone, Copy)]
-struct CachedName {
-    target: Option<ObjectId>,
-    until: Instant,
-}
-
 /// A holder that the program was before.
 pub(super) struct Former {
     pub(super) holder: u128,
     /// Objects whose attributes were passed on.
     pub(super) passed_on: Vec<ObjectId>,
-}
-
-/// What a change of the program's own may alter.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Altered {
-    /// Names in directories.
-    names: Vec<(ObjectId, Vec<u8>)>,
-    /// Those among them of which what they stand for is altered, too, as long as that is not known.
-    targets: Vec<(ObjectId, Vec<u8>)>,
-    objects: Vec<ObjectId>,
-    /// All objects.
-    all_objects: bool,
-    /// Everything.
-    all: bool,
-    /// Of names with targets: how many leases had ended when the change began.
-    begun: Option<u64>,
-}
-
-impl Altered {
-    /// What the operation may alter, if it is a change.
-    pub(super) fn of(operation: &Operation) -> Option<Self> {
-        let mut altered = Self::default();
-        match operation {
-            Operation::Create { place, .. }
-            | Operation::MakeDirectory { place, .. }
-            | Operation::SymbolicLink { place, .. }
-            | Operation::MakeSpecial { place, .. } => altered.add(place, false),
-            Operation::HardLink { object, place } => {
-                altered.add(place, false);
-                altered.objects.push(*object);
-            }
-            Operation::Rename { from, to, .. } => {
-                altered.add(from, true);
-                altered.add(to, true);
-            }
-            Operation::Exchange { first, second } => {
-                altered.add(first, true);
-                altered.add(second, true);
-            }
-            Operation::Unlink { place, .. } | Operation::RemoveDirectory { place, .. } => {
-                altered.add(place, true);
-            }
-            Operation::SetAttributes { object, .. }
-            | Operation::Grow { object, .. }
-            | Operation::Truncate { object, .. }
-            | Operation::FinishTruncate { object, .. }
-            | Operation::Extend { object, .. }
-            | Operation::Filled { object, .. }
-            | Operation::WriteStuffed { object, .. }
-            | Operation::BeginUnstuff { object }
-            | Operation::FinishUnstuff { object }
-            | Operation::SetXattr { object, .. }
-            | Operation::RemoveXattr { object, .. }
-            | Operation::Append { object, .. }
-            | Operation::EndAppend { object, .. } => altered.objects.push(*object),
-            // A repair may alter anything.
-            Operation::Check { repair: true, .. } => altered.all = true,
-            _ => return None,
-        }
-        Some(altered)
-    }
-
-    fn add(&mut self, place: &Place, with_target: bool) {
-        if place.path.contains(&b'/') {
-            // Which directory it is is not known.
-            self.all = true;
-            return;
-        }
-        self.objects.push(place.base);
-        self.names.push((place.base, place.path.clone()));
-        if with_target {
-            self.targets.push((place.base, place.path.clone()));
-        }
-    }
+    /// Until when names are good that were passed on.
+    pub(super) names_until: Option<Instant>,
 }
 
 impl LeaseCache {
@@ -212,6 +106,10 @@ impl LeaseCache {
                 names: HashMap::new(),
                 name_count: 0,
                 passed_on: HashMap::new(),
+                unsettled: HashMap::new(),
+                passed_names: HashMap::new(),
+                passed_name_count: 0,
+                contention: Contention::default(),
                 former: Vec::new(),
                 is_stopping: false,
             }),
@@ -257,7 +155,7 @@ impl LeaseCache {
         &self,
         asked: Asked,
         node: &Node,
-        time: Duration,
+        lease: &GrantedLease,
         now: Instant,
     ) -> Option<Seen> {
         let place = self.place(&Leased::Attributes(node.object));
@@ -265,39 +163,7 @@ impl LeaseCache {
         if state.is_stopping || !state.is_current(asked.ends, place) {
             return None;
         }
-        let units = units(node);
-        if state.units + units > MAX_CACHED && !state.nodes.contains_key(&node.object) {
-            state.make_room_for_nodes(asked.at, units);
-        }
-        let ends = state.ends;
-        state.eras += 1;
-        let new = Era(state.eras);
-        // After a time without a lease nobody can have been told of changes: what is kept beside the attributes, as the kernel keeps access
-        // control lists, may be old.
-        // A clock that has stood still, as that of a suspended host, does not show such a time; the time of the last change does.
-        let (is_known, era, has_content) = match state.nodes.get(&node.object) {
-            Some(known) if known.until <= now => (false, new, false),
-            Some(known) if known.node.attributes.changed == node.attributes.changed => {
-                (known.is_known, known.era, known.has_content)
-            }
-            Some(known) => (known.is_known, new, false),
-            None => (false, new, false),
-        };
-        let cached = CachedNode {
-            node: node.clone(),
-            units,
-            asked_at: asked.at,
-            until: asked.at + usable(time),
-            is_known,
-            era,
-            has_content,
-            searchers: Vec::new(),
-        };
-        state.units += units;
-        if let Some(former) = state.nodes.insert(node.object, cached) {
-            state.units -= former.units;
-        }
-        Some(Seen { ends })
+        Some(state.keep_node(asked.at, node, lease, now))
     }
 
     /// The same of a name.
@@ -306,20 +172,14 @@ impl LeaseCache {
         asked: Asked,
         (directory, name): (ObjectId, &[u8]),
         target: Option<ObjectId>,
-        time: Duration,
+        lease: &GrantedLease,
     ) {
         let place = self.place(&Leased::Entry(directory, name.to_vec()));
         let mut state = lock(&self.state);
         if state.is_stopping || !state.is_current(asked.ends, place) {
             return;
         }
-        if state.name_count >= MAX_CACHED {
-            state.make_room_for_names(asked.at);
-        }
-        let until = asked.at + usable(time);
-        let names = state.names.entry(directory).or_default();
-        let known = names.insert(name.to_vec(), CachedName { target, until });
-        state.name_count += usize::from(known.is_none());
+        state.keep_name((directory, name), target, lease, asked.at);
     }
 
     /// The server has looked up a name that was asked for, or that it does not exist, for this user.
@@ -350,11 +210,7 @@ impl LeaseCache {
     /// What a name stands for, if that is cached.
     pub(super) fn find(&self, directory: ObjectId, name: &[u8], now: Instant) -> Option<Named> {
         let state = lock(&self.state);
-        let cached = *state.names.get(&directory)?.get(name)?;
-        if cached.until <= now {
-            return None;
-        }
-        match cached.target {
+        match state.known_name(directory, name, now)?.target {
             None => Some(Named::Nothing),
             Some(object) => {
                 let (node, seen) = state.node(object, now)?;
@@ -370,9 +226,11 @@ impl LeaseCache {
 
     /// From now on, attributes of this object are passed on to somebody who has it already.
     pub(super) fn note_known(&self, object: ObjectId, is_known: bool) {
-        if let Some(cached) = lock(&self.state).nodes.get_mut(&object) {
+        let mut state = lock(&self.state);
+        if let Some(cached) = state.nodes.get_mut(&object) {
             cached.is_known = is_known;
         }
+        state.unsettled.remove(&object);
     }
 
     /// The present era of an object that is cached, and whether all that somebody has kept of its content was read in it.
@@ -389,53 +247,101 @@ impl LeaseCache {
         }
     }
 
-    /// Passes attributes on that were `seen`, with the time for which they are good: 0 if their lease has ended since, or if nobody has
-    /// said that the object [is known](Self::note_known) and so could be told when it does. A recall of the lease waits until `pass` has returned.
-    pub(super) fn pass_on<T>(
+    /// The program is about to make a change itself: its leases stay, but what it has cached may be old. What names stand for is
+    /// determined before.
+    pub(super) fn begin_change(&self, altered: &mut Altered, now: Instant) {
+        let _passing = self.passing.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
+        for (directory, name) in &altered.names {
+            state.contention.note_own(*directory, now);
+            altered
+                .stood_for
+                .push(state.known_name(*directory, name, now));
+        }
+        if let Some(directory) = altered.directory() {
+            let known = state.nodes.get(&directory);
+            altered.before = known.filter(|known| known.until > now).cloned();
+        }
+        altered.find_targets();
+        self.end_altered(&mut state, altered);
+        altered.begun = Some((now, state.ends));
+    }
+
+    /// The program has made a change, and `left` is what it is told of that, by leases. Returns objects whose attributes were passed on, and may be
+    /// old.
+    pub(super) fn end_change(
         &self,
-        object: ObjectId,
-        seen: Option<Seen>,
+        altered: &mut Altered,
+        left: Option<Left<'_>>,
         now: Instant,
-        pass: impl FnOnce(Duration) -> T,
-    ) -> T {
-        let _passing = self.passing.read().unwrap_or_else(PoisonError::into_inner);
-        let place = self.place(&Leased::Attributes(object));
-        let good = seen.and_then(|seen| lock(&self.state).good_for(object, seen, place, now));
-        pass(good.unwrap_or_default())
-    }
-
-    /// Leases are recalled. What was passed on is to be recalled, too, before the server is told.
-    pub(super) fn recall(&self, leases: &[Leased]) {
+    ) -> Vec<ObjectId> {
         let _passing = self.passing.write().unwrap_or_else(PoisonError::into_inner);
         let mut state = lock(&self.state);
-        for on in leases {
-            state.end(self.place(on), on);
-            if let Leased::Attributes(object) = on {
-                state.passed_on.remove(object);
-            }
-        }
-    }
-
-    /// The program is about to make a change itself, or has made it: its leases stay, but what it has cached may be old. What names
-    /// stand for is determined before. Returns objects whose attributes were passed on: these may be old, too.
-    pub(super) fn note_change(&self, altered: &mut Altered) -> Vec<ObjectId> {
-        let _passing = self.passing.write().unwrap_or_else(PoisonError::into_inner);
-        let mut state = lock(&self.state);
+        let Some((begun, ends)) = altered.begun else {
+            return Vec::new();
+        };
+        let is_current = |state: &State, on: &Leased| state.is_current(ends, self.place(on));
+        let entry =
+            |(directory, name): &(ObjectId, Vec<u8>)| Leased::Entry(*directory, name.clone());
         // Somebody else may have had a name stand for something else meanwhile.
-        if let Some(begun) = altered.begun {
-            let named = altered.names.iter();
-            let mut places = named.map(|(at, name)| Leased::Entry(*at, name.clone()));
-            altered.all_objects |= places.any(|on| !state.is_current(begun, self.place(&on)));
-        }
-        let has_targets = !altered.targets.is_empty();
-        for (directory, name) in std::mem::take(&mut altered.targets) {
-            let names = state.names.get(&directory);
-            match names.and_then(|names| names.get(&name)) {
-                Some(cached) => altered.objects.extend(cached.target),
-                // It may be known by another name.
-                None => altered.all_objects = true,
+        let names_stay = altered
+            .names
+            .iter()
+            .all(|name| is_current(&state, &entry(name)));
+        altered.all_objects |= altered.has_targets && !names_stay;
+        let left = left.filter(|_| names_stay && !altered.all && !altered.all_objects);
+        let node = left
+            .as_ref()
+            .and_then(|left| left.node)
+            .filter(|node| is_current(&state, &Leased::Attributes(node.object)));
+        let directory = altered
+            .directory()
+            .filter(|object| is_current(&state, &Leased::Attributes(*object)));
+        self.end_altered(&mut state, altered);
+        if let Some(left) = left
+            && !state.is_stopping
+        {
+            let names = altered.left_names(left.node, now);
+            let are_known = names.len() == altered.left_count();
+            for ((directory, name), target) in names {
+                state.keep_name((directory, name), Some(target), left.lease, begun);
+            }
+            if let Some(node) = node {
+                state.keep_node(begun, node, left.lease, now);
+                if let Some(cached) = state.nodes.get_mut(&node.object) {
+                    cached.is_complete |= altered.is_new_directory;
+                }
+            }
+            // What the reply does not say of the directory has stayed as it was, under one lease after the other.
+            if let (Some(_), Some(attributes), Some(before)) =
+                (directory, left.lease.directory, altered.before.take())
+                && before.until > now
+            {
+                let until = begun + usable(left.lease);
+                state.put_back(CachedNode {
+                    node: Node {
+                        attributes,
+                        ..before.node
+                    },
+                    until,
+                    is_complete: before.is_complete && are_known,
+                    ..before
+                });
             }
         }
+        if altered.all || altered.all_objects {
+            state.unsettled.clear();
+            return std::mem::take(&mut state.passed_on).into_keys().collect();
+        }
+        let objects = altered.objects.iter().copied();
+        let passed_on = &mut state.passed_on;
+        objects
+            .filter(|object| passed_on.remove(object).is_some())
+            .collect()
+    }
+
+    /// What a change alters, as far as it is known, is cached no more.
+    fn end_altered(&self, state: &mut State, altered: &Altered) {
         for (directory, name) in &altered.names {
             let on = Leased::Entry(*directory, name.clone());
             state.end(self.place(&on), &on);
@@ -449,17 +355,6 @@ impl LeaseCache {
         } else if altered.all_objects {
             state.clear_nodes();
         }
-        if has_targets {
-            altered.begun = Some(state.ends);
-        }
-        if altered.all || altered.all_objects {
-            return std::mem::take(&mut state.passed_on).into_keys().collect();
-        }
-        let objects = altered.objects.iter().copied();
-        let passed_on = &mut state.passed_on;
-        objects
-            .filter(|object| passed_on.remove(object).is_some())
-            .collect()
     }
 
     /// It is not known whether a change of the program's own is carried out, now or later: from now on, the program is another
@@ -469,9 +364,13 @@ impl LeaseCache {
         let mut state = lock(&self.state);
         state.clear();
         let passed_on = std::mem::take(&mut state.passed_on).into_keys();
+        state.unsettled.clear();
+        state.passed_name_count = 0;
+        let names = std::mem::take(&mut state.passed_names);
         let former = Former {
             holder: std::mem::replace(&mut state.holder, holder),
             passed_on: passed_on.collect(),
+            names_until: names.values().flat_map(HashMap::values).max().copied(),
         };
         let passed_on = former.passed_on.clone();
         state.former.push(former);
@@ -485,7 +384,8 @@ impl LeaseCache {
 }
 
 /// The part of a lease's time that is made use of: clocks of different hosts run at slightly different rates.
-fn usable(time: Duration) -> Duration {
+fn usable(lease: &GrantedLease) -> Duration {
+    let time = Duration::from_millis(lease.time_ms.into());
     time - time / 16
 }
 
@@ -526,34 +426,99 @@ impl State {
         (cached.until > now).then(|| (cached.node.clone(), seen))
     }
 
-    fn good_for(
+    /// Caches an object that was asked for then, with this lease.
+    fn keep_node(
         &mut self,
-        object: ObjectId,
-        seen: Seen,
-        place: EndPlace,
+        asked_at: Instant,
+        node: &Node,
+        lease: &GrantedLease,
         now: Instant,
-    ) -> Option<Duration> {
-        if !self.is_current(seen.ends, place) {
-            return None;
+    ) -> Seen {
+        let units = units(node);
+        if self.units + units > MAX_CACHED && !self.nodes.contains_key(&node.object) {
+            self.make_room_for_nodes(asked_at, units);
         }
-        let cached = self.nodes.get(&object)?;
-        let good = cached.until.saturating_duration_since(now);
-        if !cached.is_known || good.is_zero() {
-            return None;
+        let ends = self.ends;
+        self.eras += 1;
+        let new = Era(self.eras);
+        // After a time without a lease nobody can have been told of changes: what is kept beside the attributes, as the kernel keeps access
+        // control lists, may be old.
+        // A clock that has stood still, as that of a suspended host, does not show such a time; the time of the last change does.
+        let (is_known, era, has_content, is_complete) = match self.nodes.get(&node.object) {
+            Some(known) if known.until <= now => (false, new, false, false),
+            Some(known) if known.node.attributes.changed == node.attributes.changed => (
+                known.is_known,
+                known.era,
+                known.has_content,
+                known.is_complete,
+            ),
+            Some(known) => (known.is_known, new, false, false),
+            None => (false, new, false, false),
+        };
+        let cached = CachedNode {
+            node: node.clone(),
+            units,
+            asked_at,
+            until: asked_at + usable(lease),
+            is_known,
+            era,
+            has_content,
+            searchers: Vec::new(),
+            is_complete,
+        };
+        self.units += units;
+        if let Some(former) = self.nodes.insert(node.object, cached) {
+            self.units -= former.units;
         }
-        let until = cached.until;
-        if self.passed_on.len() >= MAX_CACHED && !self.passed_on.contains_key(&object) {
-            self.passed_on.retain(|_, until| *until > now);
-            if self.passed_on.len() >= MAX_CACHED {
-                return None;
-            }
-        }
-        self.passed_on.insert(object, until);
-        // The kernel counts from when it has them.
-        Some(good - good / 8)
+        Seen { ends }
     }
 
-    fn end(&mut self, place: EndPlace, on: &Leased) {
+    /// Caches an object again.
+    fn put_back(&mut self, cached: CachedNode) {
+        self.units += cached.units;
+        if let Some(former) = self.nodes.insert(cached.node.object, cached) {
+            self.units -= former.units;
+        }
+    }
+
+    /// Caches a name that was asked for then, with this lease.
+    fn keep_name(
+        &mut self,
+        (directory, name): (ObjectId, &[u8]),
+        target: Option<ObjectId>,
+        lease: &GrantedLease,
+        asked_at: Instant,
+    ) {
+        if self.name_count >= MAX_CACHED {
+            self.make_room_for_names(asked_at);
+        }
+        let cached = CachedName {
+            target,
+            until: asked_at + usable(lease),
+            for_all_users: lease.for_all_users,
+        };
+        let names = self.names.entry(directory).or_default();
+        let known = names.insert(name.to_vec(), cached);
+        self.name_count += usize::from(known.is_none());
+    }
+
+    /// What a name stands for, if that is cached or follows from what is.
+    fn known_name(&self, directory: ObjectId, name: &[u8], now: Instant) -> Option<CachedName> {
+        let names = self.names.get(&directory);
+        let Some(cached) = names.and_then(|names| names.get(name)) else {
+            let all = self.nodes.get(&directory).filter(|all| all.is_complete)?;
+            let missing = CachedName {
+                target: None,
+                until: all.until,
+                for_all_users: false,
+            };
+            return (all.until > now).then_some(missing);
+        };
+        (cached.until > now).then_some(*cached)
+    }
+
+    /// Ends what is cached on this. Returns whether that was a directory.
+    fn end(&mut self, place: EndPlace, on: &Leased) -> bool {
         self.ends += 1;
         let (EndPlace::OfAttributes(number) | EndPlace::OfName(number)) = place;
         if let Some(last) = self.last.get_mut(number) {
@@ -561,17 +526,24 @@ impl State {
         }
         match on {
             Leased::Attributes(object) => {
-                if let Some(cached) = self.nodes.remove(object) {
-                    self.units -= cached.units;
-                }
+                let Some(cached) = self.nodes.remove(object) else {
+                    return false;
+                };
+                self.units -= cached.units;
+                cached.node.attributes.kind == Kind::Directory
             }
             Leased::Entry(directory, name) => {
+                // What it stands for is not known now, or that it is gone.
+                if let Some(cached) = self.nodes.get_mut(directory) {
+                    cached.is_complete = false;
+                }
                 if let Some(names) = self.names.get_mut(directory) {
                     self.name_count -= usize::from(names.remove(name).is_some());
                     if names.is_empty() {
                         self.names.remove(directory);
                     }
                 }
+                false
             }
         }
     }
@@ -600,6 +572,9 @@ impl State {
     }
 
     fn make_room_for_names(&mut self, now: Instant) {
+        for cached in self.nodes.values_mut() {
+            cached.is_complete = false;
+        }
         self.names.retain(|_, names| {
             names.retain(|_, cached| cached.until > now);
             !names.is_empty()

@@ -1,13 +1,14 @@
 //! The thread that has a program's connection for its leases: it waits for recalls, and says when they have been carried out.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Completion, ConnectionId, END_OF_CONNECTION, Memory, Posted};
-use causeway_wire::fs::{Errno, Leased, MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody};
+use causeway_wire::fs::{Errno, MAX_MESSAGE_BYTES, Operation, Reply, ReplyBody};
 
 use super::call::Call;
 use super::call_error::{CallError, done, unexpected_reply};
-use super::lease_cache::{Former, LeaseCache};
+use super::lease_cache::LeaseCache;
+use super::lease_cache::passing::Passed;
 use super::rpc::{EVENT, Rpc};
 
 /// Pause after the server could not be told where recalls reach the program: a call has tried for its whole time, or was refused.
@@ -18,7 +19,7 @@ const CALL_TIME: Duration = Duration::from_secs(1);
 const WATCH: u64 = 0;
 
 /// Serves until the end.
-pub(super) fn run(mut rpc: Rpc, cache: &LeaseCache, recalled: &impl Fn(&[Leased])) {
+pub(super) fn run(mut rpc: Rpc, cache: &LeaseCache, recalled: &impl Fn(&[Passed])) {
     rpc.timeout = rpc.timeout.min(CALL_TIME);
     let mut thread = LeaseThread {
         rpc,
@@ -61,7 +62,7 @@ struct LeaseThread<'a, F> {
     has_failed: bool,
 }
 
-impl<F: Fn(&[Leased])> LeaseThread<'_, F> {
+impl<F: Fn(&[Passed])> LeaseThread<'_, F> {
     fn addr(&mut self) -> Result<Addr, CallError> {
         self.rpc.addr(self.rpc.metadata)
     }
@@ -175,8 +176,8 @@ impl<F: Fn(&[Leased])> LeaseThread<'_, F> {
         })?;
         match reply.result {
             Ok(ReplyBody::Recall { number, leases }) => {
-                self.cache.recall(&leases);
-                (self.recalled)(&leases);
+                let passed = self.cache.recall(&leases, Instant::now());
+                (self.recalled)(&passed);
                 self.wait_for_recall(number)
             }
             Ok(other) => Err(unexpected_reply(&other)),
@@ -186,10 +187,24 @@ impl<F: Fn(&[Leased])> LeaseThread<'_, F> {
 
     /// Ends the leases of holders that the program was before.
     fn end_former(&mut self) {
-        for Former { holder, passed_on } in self.cache.take_former() {
-            let leases: Vec<Leased> = passed_on.into_iter().map(Leased::Attributes).collect();
-            (self.recalled)(&leases);
-            self.end_leases(holder);
+        for former in self.cache.take_former() {
+            let until = Instant::now();
+            let attributes = former
+                .passed_on
+                .into_iter()
+                .map(|object| Passed::Attributes {
+                    object,
+                    behind: None,
+                    until,
+                });
+            (self.recalled)(&attributes.collect::<Vec<_>>());
+            // Names that were passed on are good until their time is over, and so are all leases of that holder.
+            if former
+                .names_until
+                .is_none_or(|names_until| names_until <= until)
+            {
+                self.end_leases(former.holder);
+            }
             self.connection = None;
         }
     }

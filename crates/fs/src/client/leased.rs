@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use causeway_wire::fs::{Leased, Node, ObjectId, Operation, Place};
+use causeway_wire::fs::{Node, ObjectId, Operation, Place, ReplyBody};
 
+use super::altered::{Altered, Left};
+use super::cached::Seen;
 use super::call::{Body, Call};
 use super::call_error::{CallError, object_name};
 use super::connection::Client;
-use super::lease_cache::{Altered, Asked, LeaseCache, Seen};
+use super::lease_cache::passing::Passed;
+use super::lease_cache::{Asked, LeaseCache};
 use super::leases::{Leases, Recalled};
 use super::nodes::{node, node_of};
 use super::numbers::random_number;
@@ -21,13 +24,13 @@ use crate::config::Configuration;
 use crate::threads::JoinOnDrop;
 
 impl Leases {
-    /// Connects to the metadata server, in the background. When leases are recalled whose attributes were
-    /// [passed on](Self::pass_on), `recalled` is called with them on another thread, and must see to it that nobody goes by them any more;
-    /// also when the program changes them itself, on the thread that does.
+    /// Connects to the metadata server, in the background. When leases are recalled on what was
+    /// [passed on](Self::pass_on), `recalled` is called with that on another thread, and must see to it that nobody goes by it any more;
+    /// also when the program changes attributes itself, on the thread that does, or has passed something on too late.
     pub fn start(
         configuration: &Configuration,
         options: &ClientOptions,
-        recalled: impl Fn(&[Leased]) + Send + Sync + 'static,
+        recalled: impl Fn(&[Passed]) + Send + Sync + 'static,
     ) -> Result<Self, Error> {
         let failed = |error: CallError| error.during("connect", configuration.name.as_bytes());
         let rpc = held_thread::connect(configuration, options).map_err(failed)?;
@@ -38,7 +41,7 @@ impl Leases {
         let recalled: Recalled = Arc::new(recalled);
         let told = Arc::clone(&recalled);
         let thread = JoinOnDrop::spawn("leases", move || {
-            lease_thread::run(rpc, &shared, &|leases: &[Leased]| told(leases));
+            lease_thread::run(rpc, &shared, &|passed: &[Passed]| told(passed));
         });
         let thread = thread.map_err(|error| failed(held_thread::not_started(error)))?;
         Ok(Self::new(cache, waker, recalled, thread))
@@ -65,12 +68,13 @@ impl Client {
             Err(_) => None,
         };
         let mut seen = None;
-        if let (Some(asked), Some(time), Some(leases)) = (asked, self.rpc.lease, &self.rpc.leases) {
+        if let (Some(asked), Some(lease), Some(leases)) = (asked, &self.rpc.lease, &self.rpc.leases)
+        {
             let cache = leases.cache();
             if let Ok(found) = &found {
-                seen = cache.fill_node(asked, found, time, Instant::now());
+                seen = cache.fill_node(asked, found, lease, Instant::now());
             }
-            cache.fill_name(asked, (directory, name), target, time);
+            cache.fill_name(asked, (directory, name), target, lease);
             let caller = self.rpc.caller();
             cache.note_search(asked, directory, (caller.uid, caller.gid));
         }
@@ -90,11 +94,11 @@ impl Client {
             .ask_leased(operation)
             .and_then(|found| node_of(object, found))
             .map_err(|error| error.during("stat", &object_name(object)))?;
-        let seen = match (asked, self.rpc.lease, &self.rpc.leases) {
-            (Some(asked), Some(time), Some(leases)) => {
+        let seen = match (asked, &self.rpc.lease, &self.rpc.leases) {
+            (Some(asked), Some(lease), Some(leases)) => {
                 leases
                     .cache()
-                    .fill_node(asked, &found, time, Instant::now())
+                    .fill_node(asked, &found, lease, Instant::now())
             }
             _ => None,
         };
@@ -126,21 +130,41 @@ impl Rpc {
         let Some(leases) = &self.leases else {
             return Vec::new();
         };
-        let altered = calls.iter().filter_map(|call| match &call.body {
-            Body::Plain(operation) if call.slot.is_some() => Altered::of(operation),
-            _ => None,
+        let altered = calls.iter().enumerate().filter_map(|(index, call)| {
+            let Body::Plain(operation) = &call.body else {
+                return None;
+            };
+            call.slot?;
+            let mut altered = Altered::of(operation)?;
+            altered.call = index;
+            Some(altered)
         });
         let mut altered: Vec<Altered> = altered.collect();
-        leases.note_changes(&mut altered);
+        leases.begin_changes(&mut altered);
         altered
     }
 
-    /// The calls have been made: nor is what was read meanwhile.
+    /// The calls have been made: nor is what was read meanwhile, but what the replies say by leases.
     pub(super) fn end_changes(&self, altered: &mut [Altered], calls: &[PendingCall]) {
         let Some(leases) = &self.leases else {
             return;
         };
-        leases.note_changes(altered);
+        for altered in altered {
+            let pending = calls.get(altered.call);
+            let left = pending.and_then(|pending| {
+                let State::Done(Ok(body)) = &pending.state else {
+                    return None;
+                };
+                Some(Left {
+                    node: match body {
+                        ReplyBody::Node(node) => Some(node),
+                        _ => None,
+                    },
+                    lease: pending.lease.as_ref()?,
+                })
+            });
+            leases.end_change(altered, left);
+        }
         let is_unknown = |pending: &PendingCall| {
             let has_failed = matches!(pending.state, State::Done(Err(_)));
             pending.call.slot.is_some() && pending.unfinished && has_failed

@@ -7,15 +7,18 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use causeway_bmi::Waker;
-use causeway_wire::fs::{Leased, Node, ObjectId};
+use causeway_wire::fs::{Node, ObjectId, Place};
 
-use super::lease_cache::{Altered, Era, LeaseCache, Named, Seen};
+use super::altered::{Altered, Left};
+use super::cached::{Era, Named, Seen};
+use super::lease_cache::LeaseCache;
+use super::lease_cache::passing::{EntryTimes, Passed, PassedEntry};
 use super::numbers::random_number;
 use crate::locks::lock;
 use crate::threads::JoinOnDrop;
 
-/// Is called with leases that end and whose attributes were [passed on](Leases::pass_on).
-pub(super) type Recalled = Arc<dyn Fn(&[Leased]) + Send + Sync>;
+/// Is called with what was passed on ([`Leases::pass_on`], [`Leases::pass_on_entry`]) and whose leases end.
+pub(super) type Recalled = Arc<dyn Fn(&[Passed]) + Send + Sync>;
 
 /// The leases of a program, which its threads share.
 pub struct Leases {
@@ -95,11 +98,46 @@ impl Leases {
         passed
     }
 
+    /// As [`Leases::pass_on`], with a name and what it stands for.
+    pub fn pass_on_entry<T>(
+        &self,
+        entry: &PassedEntry<'_>,
+        pass: impl FnOnce(EntryTimes) -> T,
+    ) -> T {
+        let begun = Instant::now();
+        let mut given = EntryTimes::default();
+        let passed = self.cache.pass_on_entry(entry, begun, |times| {
+            given = times;
+            pass(times)
+        });
+        let gone = begun.elapsed();
+        let is_late = is_late(given.name, gone) || is_late(given.attributes, gone);
+        if is_late {
+            (self.recalled)(&self.cache.take_back(entry, Instant::now()));
+        }
+        passed
+    }
+
+    /// Tells somebody to whom names were passed on that the first of each pair has become the second, which stands for the same from now on. If a new name is
+    /// not under a lease for as long as the former one is good, fails with when that time is over.
+    pub fn pass_on_renamed<T>(
+        &self,
+        names: &[(Place, Place)],
+        pass: impl FnOnce() -> T,
+    ) -> Result<T, Instant> {
+        self.cache.pass_on_renamed(names, Instant::now(), pass)
+    }
+
     /// Attributes of these objects were passed on that are old.
     fn tell(&self, objects: &[ObjectId]) {
         if !objects.is_empty() {
-            let leases = objects.iter().copied().map(Leased::Attributes);
-            (self.recalled)(&leases.collect::<Vec<_>>());
+            let until = Instant::now();
+            let attributes = |object: &ObjectId| Passed::Attributes {
+                object: *object,
+                behind: None,
+                until,
+            };
+            (self.recalled)(&objects.iter().map(attributes).collect::<Vec<_>>());
         }
     }
 
@@ -112,12 +150,18 @@ impl Leases {
         drop(thread);
     }
 
-    /// Changes of the program's own begin or end, which the server does not tell it of.
-    pub(super) fn note_changes(&self, altered: &mut [Altered]) {
+    /// Changes of the program's own begin, which the server does not tell it of.
+    pub(super) fn begin_changes(&self, altered: &mut [Altered]) {
+        let now = Instant::now();
         for altered in altered {
-            let passed_on = self.cache.note_change(altered);
-            self.tell(&passed_on);
+            self.cache.begin_change(altered, now);
         }
+    }
+
+    /// A change of the program's own has ended.
+    pub(super) fn end_change(&self, altered: &mut Altered, left: Option<Left<'_>>) {
+        let passed_on = self.cache.end_change(altered, left, Instant::now());
+        self.tell(&passed_on);
     }
 
     /// A change may or may not be carried out.

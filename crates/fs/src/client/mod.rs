@@ -7,16 +7,19 @@
 //! Reading order: `connection` (what a client is), `call`, `call_error`, `numbers`, `rpc`, `pending` and `replies` (requests, replies,
 //! repetition), `session`, `link`, `introduce` and `identity` (which server is at an address), `file`, `nodes`, `names` and
 //! `xattrs` (the name space), `transfer` (which bytes go where), `io` (reading and writing), `append` (writing behind the end), `atomic` (access that nothing comes between), `pointer` (pointers that clients share),
-//! `locks`, `lock_state` and `lock_thread` (locks that exclude other clients), `held`, `held_state` and `held_thread` (files that are kept while they are open), `leases`, `lease_cache`, `leased` and `lease_thread` (names and attributes that are cached), `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing),
+//! `locks`, `lock_state` and `lock_thread` (locks that exclude other clients), `held`, `held_state` and `held_thread` (files that are kept while they are open), `leases`, `lease_cache`, `cached`, `altered`, `contention`, `leased` and `lease_thread` (names and attributes that are cached), `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing),
 //! `verifiers` and `losses` (writes that were lost before a sync), `maintain` (for operators), `stages` (where the time goes).
 
 mod allocation;
+mod altered;
 mod append;
 mod atomic;
+mod cached;
 mod call;
 mod call_error;
 mod capabilities;
 mod connection;
+mod contention;
 mod file;
 mod held;
 mod held_capabilities;
@@ -56,11 +59,12 @@ mod xattrs;
 
 pub use allocation::Allocation;
 pub use atomic::AtomicAccess;
+pub use cached::{Era, Named, Seen};
 pub use connection::Client;
 pub(crate) use connection::Shared;
 pub use file::{CreateOptions, File};
 pub use identity::Layout;
-pub use lease_cache::{Era, Named, Seen};
+pub use lease_cache::passing::{EntryTimes, Passed, PassedEntry};
 pub use leases::Leases;
 pub use lock_state::LockOwner;
 pub use locks::{Locks, PendingLock};

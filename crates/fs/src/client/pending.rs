@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Memory, OpError, OpId, PeerError, RegionDescriptor};
-use causeway_wire::fs::formats::Granted;
+use causeway_wire::fs::formats::{Granted, GrantedLease};
 use causeway_wire::fs::{Capability, Errno, Failure, Reply, ReplyBody, Target};
 
 use super::call::{Body, Call};
@@ -38,6 +38,8 @@ pub(super) struct PendingCall {
     pub(super) was_renewed: bool,
     /// It was sent again in a higher format than at first.
     pub(super) raised: bool,
+    /// The leases that came with its reply.
+    pub(super) lease: Option<GrantedLease>,
     /// An attempt ended without a reply: the server may still be carrying it out.
     pub(super) unfinished: bool,
 }
@@ -97,6 +99,7 @@ impl PendingCall {
             silent: false,
             was_renewed: false,
             raised: false,
+            lease: None,
             unfinished: false,
         }
     }

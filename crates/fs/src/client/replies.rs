@@ -1,6 +1,6 @@
 //! The outcomes of calls: replies, failures after which a call is repeated, and the time-out.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use causeway_bmi::{Completion, OpError, PeerError};
 use causeway_wire::formats::Formats;
@@ -65,7 +65,8 @@ impl Rpc {
                 if server == self.metadata {
                     self.keep_capability(granted.capability, attempt.sent);
                 }
-                self.lease = granted.lease_ms.map(|ms| Duration::from_millis(ms.into()));
+                self.lease = granted.lease;
+                pending.lease = granted.lease.filter(|_| server == self.metadata);
                 pending.state = State::Done(match reply {
                     ReplyBody::NoEntry => Err(self.error_at(server, Errno::ENOENT, "")),
                     reply => Ok(reply),

@@ -14,7 +14,7 @@ use causeway_bmi::{
     Access, Addr, Bmi, Completion, Config, Context, Memory, Posted, RegionDescriptor, Waker,
 };
 use causeway_wire::datafile::Binding;
-use causeway_wire::fs::formats::{FORMATS, NUMBERED_WRITES, lacking_text};
+use causeway_wire::fs::formats::{FORMATS, GrantedLease, NUMBERED_WRITES, lacking_text};
 use causeway_wire::fs::{
     Caller, Errno, Generation, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, ReplyBody, Request,
     Target,
@@ -99,8 +99,8 @@ pub(crate) struct Rpc {
     pub(super) spare_replies: Vec<Memory>,
     /// By which the program caches names and attributes, if it does.
     pub(super) leases: Option<Arc<Leases>>,
-    /// The time of the lease that the last reply has given, if any.
-    pub(super) lease: Option<Duration>,
+    /// The leases that came with the last reply, if any.
+    pub(super) lease: Option<GrantedLease>,
 }
 
 impl Rpc {

@@ -60,8 +60,12 @@ pub(crate) struct Table {
     freed: HashSet<Arc<Leased>>,
     /// A batch is being carried out; whether what it changes is noted.
     batch: Option<bool>,
-    /// What the batch changes.
-    changing: HashSet<Leased>,
+    /// What the batch changes, with the number of the last change of it.
+    changing: HashMap<Leased, u64>,
+    /// Changes of the batch that were noted.
+    changes: u64,
+    /// It is on record that there may be leases, for when the server is started anew.
+    is_on_record: bool,
 }
 
 /// A lease of one holder.
@@ -116,8 +120,15 @@ impl Table {
             awaited: HashMap::new(),
             freed: HashSet::new(),
             batch: None,
-            changing: HashSet::new(),
+            changing: HashMap::new(),
+            changes: 0,
+            is_on_record: false,
         }
+    }
+
+    /// It is on record that there may be leases, for when the server is started anew: leases may also come with changes.
+    pub(crate) fn note_record(&mut self) {
+        self.is_on_record = true;
     }
 
     /// What changes wait for that may be made now, as leases on it have ended since the last call.
@@ -198,12 +209,39 @@ impl Table {
         on: Vec<Leased>,
         now: Instant,
     ) -> Option<Duration> {
+        // So each is among the expiries a few times at most.
+        self.grant_all(holder, on, now, self.time * 3 / 4)
+    }
+
+    /// Grants a program leases on what its own change has left, right behind the end of the batch and under the same lock, all or none, for the whole
+    /// time: none ends before one that the program has had on what it has renamed.
+    pub(crate) fn grant_made(
+        &mut self,
+        holder: u128,
+        on: Vec<Leased>,
+        now: Instant,
+    ) -> Option<Duration> {
+        match self.is_on_record {
+            true => self.grant_all(holder, on, now, self.time),
+            false => None,
+        }
+    }
+
+    /// Grants leases; those of the holder that are good for at least the time `enough` are not renewed.
+    fn grant_all(
+        &mut self,
+        holder: u128,
+        on: Vec<Leased>,
+        now: Instant,
+        enough: Duration,
+    ) -> Option<Duration> {
         self.expire(now);
         // In a batch that is not noted, this may be what it changes.
         if self.batch == Some(false) || self.time.is_zero() {
             return None;
         }
-        let is_free = |on: &Leased| !self.changing.contains(on) && !self.awaited.contains_key(on);
+        let is_free =
+            |on: &Leased| !self.changing.contains_key(on) && !self.awaited.contains_key(on);
         let known = self.holders.get(&holder)?;
         let lease_on = |on: &Leased| self.leases.get(on)?.get(&holder);
         // The holder is about to end it.
@@ -223,11 +261,11 @@ impl Table {
             return None;
         }
         on.into_iter()
-            .map(|on| self.grant_one(holder, on, now))
+            .map(|on| self.grant_one(holder, on, now, enough))
             .min()
     }
 
-    fn grant_one(&mut self, holder: u128, on: Leased, now: Instant) -> Duration {
+    fn grant_one(&mut self, holder: u128, on: Leased, now: Instant, enough: Duration) -> Duration {
         let on = match self.leases.get_key_value(&on) {
             Some((known, _)) => Arc::clone(known),
             None => Arc::new(on),
@@ -236,8 +274,7 @@ impl Table {
         let known = holders.get(&holder).copied();
         if let Some(lease) = known {
             let left = lease.until.saturating_duration_since(now);
-            // So each is among the expiries a few times at most.
-            if left >= self.time * 3 / 4 {
+            if left >= enough {
                 return left;
             }
         }
@@ -266,37 +303,47 @@ impl Table {
     }
 
     /// Notes that the batch makes a change, on behalf of a program that may itself hold leases. Fails with what it alters if others have
-    /// leases on some of that: then it must not be made.
+    /// leases on some of that: then it must not be made. Returns the change's number in the batch, 0 if it is not noted.
     pub(crate) fn admit(
         &mut self,
         changer: Option<u128>,
         alters: impl Iterator<Item = Leased>,
         now: Instant,
-    ) -> Result<(), Vec<Leased>> {
+    ) -> Result<u64, Vec<Leased>> {
         if self.batch != Some(true) {
-            return Ok(());
+            return Ok(0);
         }
         self.expire(now);
         let alters: Vec<Leased> = alters.collect();
         match self.has_others(changer, &alters) {
             true => Err(alters),
             false => {
-                self.changing.extend(alters);
-                Ok(())
+                self.changes += 1;
+                let number = self.changes;
+                self.changing
+                    .extend(alters.into_iter().map(|on| (on, number)));
+                Ok(number)
             }
         }
+    }
+
+    /// Whether no change of the batch behind the one with this number has altered this.
+    pub(crate) fn was_last(&self, number: u64, on: &Leased) -> bool {
+        self.changing.get(on).is_none_or(|last| *last <= number)
     }
 
     /// Changes are made that are not noted, or may have been: until the [end of a batch](Self::end_batch) nobody gets leases.
     pub(crate) fn suspend(&mut self) {
         self.batch = Some(false);
         self.changing.clear();
+        self.changes = 0;
     }
 
     /// The batch is committed, or has failed.
     pub(crate) fn end_batch(&mut self) {
         self.batch = None;
         self.changing.clear();
+        self.changes = 0;
     }
 
     fn has_others(&self, changer: Option<u128>, alters: &[Leased]) -> bool {

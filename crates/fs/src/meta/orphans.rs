@@ -94,7 +94,7 @@ impl Service {
         self.recover()?;
         self.caches().lock().suspend();
         let removed = self.try_remove_orphans(objects, now);
-        self.end_caches_batch();
+        self.end_caches_batch(Vec::new());
         self.opens().end_batch();
         removed
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use causeway_wire::codec::Wire;
+use causeway_wire::fs::formats::GrantedLease;
 use causeway_wire::fs::{
     Body, Caller, DistributionHint, Errno, Failure, Generation, Incarnation, Leased,
     MAX_STUFFED_BYTES, ObjectId, Operation, Reply, ReplyBody, Request, Target, Timestamp,
@@ -19,6 +20,7 @@ use super::cache_leases::CacheLeases;
 use super::change::Change;
 use super::fault::{Outcome, corrupt, fail};
 use super::layout::{self, Layout};
+use super::made::Made;
 use super::opens::{Opens, Registered};
 use super::overlay::Overlay;
 use super::query::{Query, read_counters, read_record};
@@ -72,7 +74,8 @@ fn binds_datafiles(request: &Request) -> bool {
 /// What has become of a request.
 #[derive(Clone)]
 pub(crate) enum Executed {
-    Reply(Reply),
+    /// The reply, and leases that come with it.
+    Reply(Reply, Option<GrantedLease>),
     /// Nothing: it would alter this, and clients have leases on some of it.
     Waits(Vec<Leased>),
 }
@@ -270,7 +273,7 @@ impl Service {
     /// clients have leases on fails with [`Errno::RETRY`].
     pub fn apply(&mut self, requests: &[Request], now: Timestamp) -> Vec<Reply> {
         let reply = |executed| match executed {
-            Executed::Reply(reply) => reply,
+            Executed::Reply(reply, _) => reply,
             Executed::Waits(_) => Reply {
                 result: fail(Errno::RETRY, "clients have leases on what it changes"),
             },
@@ -295,7 +298,7 @@ impl Service {
         }
         // The others open files later.
         let executed = requests.iter().zip(&replies);
-        let executed = executed.filter(|(_, executed)| matches!(executed, Executed::Reply(_)));
+        let executed = executed.filter(|(_, executed)| matches!(executed, Executed::Reply(..)));
         let openings = executed.filter_map(|(request, _)| request.opening.as_ref());
         self.opens
             .settle(openings.map(|opening| (opening.session, opening.handle)));
@@ -304,10 +307,8 @@ impl Service {
 
     fn apply_batch(&mut self, requests: &[Request], now: Timestamp) -> Vec<Executed> {
         if let Err(failure) = self.recover() {
-            let reply = Executed::Reply(Reply {
-                result: Err(failure),
-            });
-            return vec![reply; requests.len()];
+            let result = Err(failure);
+            return vec![Executed::Reply(Reply { result }, None); requests.len()];
         }
         if requests
             .iter()
@@ -316,40 +317,70 @@ impl Service {
             self.make_room();
         }
         self.caches.lock().begin_batch();
-        let replies = match self.try_apply(requests, now) {
-            Ok(replies) => {
+        let mut made = Vec::new();
+        let mut executed = match self.try_apply(requests, now, &mut made) {
+            Ok(executed) => {
                 self.trim_journals();
-                replies
+                executed
             }
             Err(failure) => {
+                made.clear();
                 let replies = self.replies_after_failure(requests, failure).into_iter();
-                replies.map(Executed::Reply).collect()
+                let executed = replies.map(|reply| Executed::Reply(reply, None));
+                executed.collect()
             }
         };
-        self.end_caches_batch();
+        for (index, granted) in self.end_caches_batch(made) {
+            if let Some(Executed::Reply(_, lease)) = executed.get_mut(index) {
+                *lease = Some(granted);
+            }
+        }
         self.opens.end_batch();
-        replies
+        executed
     }
 
     /// A batch is committed, or has failed. If it cannot be told what a failed one has left, nobody gets leases on what is read meanwhile.
-    pub(super) fn end_caches_batch(&self) {
+    /// Returns the leases on what it has `made`, each with its request's place in the batch.
+    pub(super) fn end_caches_batch(&self, mut made: Vec<Made>) -> Vec<(usize, GrantedLease)> {
         let mut caches = self.caches.lock();
-        match self.has_failed {
-            true => caches.suspend(),
-            false => caches.end_batch(),
+        if self.has_failed {
+            caches.suspend();
+            return Vec::new();
         }
+        for made in &mut made {
+            made.note_later_changes(&caches);
+        }
+        caches.end_batch();
+        let now = Instant::now();
+        let granted = made.into_iter().filter_map(|made| {
+            let index = made.index;
+            Some((index, made.grant(&mut caches, now)?))
+        });
+        granted.collect()
     }
 
-    fn try_apply(&mut self, requests: &[Request], now: Timestamp) -> Outcome<Vec<Executed>> {
+    fn try_apply(
+        &mut self,
+        requests: &[Request],
+        now: Timestamp,
+        made: &mut Vec<Made>,
+    ) -> Outcome<Vec<Executed>> {
         let store = self.store()?;
         let mut state = Overlay::new(store.snapshot()?);
         let before = self.counters;
         let room = store.room(self.settings.reserve_bytes);
         let mut commit = false;
         let mut replies = Vec::with_capacity(requests.len());
-        for request in requests {
+        for (index, request) in requests.iter().enumerate() {
             commit |= request.operation == Operation::Commit;
-            replies.push(self.execute(&mut state, request, now, &room));
+            let mut number = 0;
+            let executed = self.execute(&mut state, request, now, &room, &mut number);
+            if number > 0
+                && let Executed::Reply(reply, _) = &executed
+            {
+                made.extend(Made::of((index, number), request, reply, &state));
+            }
+            replies.push(executed);
         }
         if self.has_failed {
             return fail(
@@ -379,13 +410,15 @@ impl Service {
         Ok(replies)
     }
 
-    /// Executes one request; its changes are in `state` only if it succeeds.
+    /// Executes one request; its changes are in `state` only if it succeeds, and then `number` is set to the change's number in the batch, if that
+    /// is noted.
     fn execute(
         &mut self,
         state: &mut Overlay,
         request: &Request,
         now: Timestamp,
         room: &Room,
+        number: &mut u64,
     ) -> Executed {
         let query = Query {
             view: &*state,
@@ -393,14 +426,14 @@ impl Service {
         };
         if let Some(result) = query.execute(&request.operation) {
             let result = result.and_then(|reply| self.opened(request, reply));
-            return Executed::Reply(Reply { result });
+            return Executed::Reply(Reply { result }, None);
         }
         let admitted = self
             .sessions
             .admit(&*state, request, self.settings.max_sessions);
         if let Verdict::Done(Reply { result }) = admitted {
             let result = result.and_then(|reply| self.opened(request, reply));
-            return Executed::Reply(Reply { result });
+            return Executed::Reply(Reply { result }, None);
         }
         state.begin();
         let before = self.counters;
@@ -412,12 +445,15 @@ impl Service {
             Room::Removals(_) | Room::Enough => {
                 let has_room = *room == Room::Enough;
                 let changed = self.change(state, request, has_room, now);
-                if changed.is_ok()
-                    && let Err(alters) = self.admit(state, request)
-                {
-                    state.roll_back();
-                    self.counters = before;
-                    return Executed::Waits(alters);
+                if changed.is_ok() {
+                    match self.admit(state, request) {
+                        Ok(noted) => *number = noted,
+                        Err(alters) => {
+                            state.roll_back();
+                            self.counters = before;
+                            return Executed::Waits(alters);
+                        }
+                    }
                 }
                 changed.and_then(|reply| self.opened(request, reply))
             }
@@ -433,11 +469,11 @@ impl Service {
         };
         let reply = Reply { result };
         self.sessions.remember(state, request, &reply);
-        Executed::Reply(reply)
+        Executed::Reply(reply, None)
     }
 
-    /// Notes what a request has changed in `state`, unless clients other than its own have leases on that.
-    fn admit(&self, state: &Overlay, request: &Request) -> Result<(), Vec<Leased>> {
+    /// Notes what a request has changed in `state`, unless clients other than its own have leases on that. Returns the change's number.
+    fn admit(&self, state: &Overlay, request: &Request) -> Result<u64, Vec<Leased>> {
         let alters = state.changed().filter_map(|key| match Key::parse(key) {
             Ok(Key::Object(object)) => Some(Leased::Attributes(object)),
             Ok(Key::Entry(directory, name)) => Some(Leased::Entry(directory, name)),

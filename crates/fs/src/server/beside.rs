@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use causeway_wire::fs::formats::GrantedLease;
 use causeway_wire::fs::{Errno, Failure, Leased, Operation, Reply, Request};
 
 use super::background::Wakeup;
@@ -25,7 +26,8 @@ pub(super) type Deliver = Arc<dyn Fn(Vec<(Ticket, Finished)>) + Send + Sync>;
 
 /// What has become of a request.
 pub(super) enum Finished {
-    Reply(Reply),
+    /// The reply, and leases that come with it.
+    Reply(Reply, Option<GrantedLease>),
     /// It would alter this, on which clients have leases, and is to be carried out once these have ended.
     Waits(Box<Request>, Vec<Leased>),
 }
@@ -68,7 +70,7 @@ pub(super) fn apply(
     }
     let finished = requests.into_iter().zip(executed);
     let finished = finished.map(|(request, executed)| match executed {
-        Executed::Reply(reply) => Finished::Reply(reply),
+        Executed::Reply(reply, lease) => Finished::Reply(reply, lease),
         Executed::Waits(alters) => Finished::Waits(Box::new(request), alters),
     });
     tickets.into_iter().zip(finished).collect()
@@ -76,7 +78,7 @@ pub(super) fn apply(
 
 /// Whether datafiles may have to be removed afterwards.
 fn removes(operation: &Operation, executed: &Executed) -> bool {
-    let Executed::Reply(reply) = executed else {
+    let Executed::Reply(reply, _) = executed else {
         return false;
     };
     match operation {

@@ -179,7 +179,7 @@ impl Loop {
             let result = punched
                 .map(|next| ReplyBody::Punched { next })
                 .map_err(failed);
-            let finished = Finished::Reply(Reply { result });
+            let finished = Finished::Reply(Reply { result }, None);
             mailbox.put(Done::Requests(vec![(ticket, finished)]));
         });
         Ok(None)
@@ -209,7 +209,7 @@ impl Loop {
         let mailbox = self.mailbox();
         self.pool.run(move |scratch| {
             let result = task(&store, scratch);
-            let finished = Finished::Reply(Reply { result });
+            let finished = Finished::Reply(Reply { result }, None);
             mailbox.put(Done::Requests(vec![(ticket, finished)]));
         });
         Ok(None)

@@ -498,12 +498,11 @@ impl Loop {
         }
         self.note_finished(ticket);
         self.note_made(ticket);
-        let granted = Granted {
-            capability: self.capability_of(ticket, &reply),
-            lease_ms: None,
-        };
+        let capability = self.capability_of(ticket, &reply);
+        let lease = self.leases.granted_later.remove(&ticket);
         if let Some(entry) = self.close_entry(ticket) {
-            self.respond_with(entry.to, &reply, &granted);
+            let lease = lease.map(|lease| self.lease_for(entry.to.from, lease));
+            self.respond_with(entry.to, &reply, &Granted { capability, lease });
         }
     }
 
@@ -564,7 +563,7 @@ impl Loop {
         };
         let granted = Granted {
             capability: self.access.granted.take(),
-            lease_ms: self.leases.granted_ms.take(),
+            lease: (self.leases.granted.take()).map(|lease| self.lease_for(from, lease)),
         };
         if let Some(result) = result.transpose() {
             self.respond_with(to, &Reply { result }, &granted);
@@ -747,7 +746,12 @@ impl Loop {
     fn finish_all(&mut self, finished: Vec<(Ticket, Finished)>) {
         for (ticket, finished) in finished {
             match finished {
-                Finished::Reply(reply) => self.finish(ticket, reply),
+                Finished::Reply(reply, lease) => {
+                    self.leases
+                        .granted_later
+                        .extend(lease.map(|lease| (ticket, lease)));
+                    self.finish(ticket, reply);
+                }
                 Finished::Waits(request, alters) => self.wait_for_leases(ticket, request, alters),
             }
         }

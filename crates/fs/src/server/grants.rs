@@ -75,6 +75,21 @@ impl Loop {
         }
     }
 
+    /// Whether the server replies to all users in the same way for whom the peer there may speak, but for what the permissions of objects say.
+    pub(super) fn serves_all_users(&self, from: Addr) -> bool {
+        match self.bmi.identity(from) {
+            Some(Identity::Keyed) => {
+                let rules = self.node_rules.as_ref();
+                let is_ruled = rules
+                    .is_some_and(|rules| rules.is_ruled(self.bmi.node(from).as_deref(), false));
+                !self.root_squash && !is_ruled
+            }
+            // The kernel of this host vouches for its root.
+            Some(Identity::Local { uid: 0, .. }) => self.node_rules.is_none(),
+            _ => false,
+        }
+    }
+
     /// Publishes to observers how many requests were refused, if the number has grown.
     pub(super) fn show_refused(&mut self) {
         if self.access.shown_refused == self.access.refused {

@@ -6,16 +6,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use causeway_bmi::{Completion, Identity};
-use causeway_wire::fs::{
-    Errno, Failure, Leased, MAX_NAME_BYTES, Operation, Reply, ReplyBody, Request,
-};
+use causeway_bmi::{Addr, Completion, Identity};
+use causeway_wire::fs::formats::GrantedLease;
+use causeway_wire::fs::{Errno, Failure, Leased, Operation, Reply, ReplyBody, Request};
 
 use super::events::Loop;
 use super::lease_state::{Channel, WATCHES_HOLDERS, Wait};
 use super::scans::is_scan;
 use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
 use crate::error::failure;
+use crate::meta::single_name;
 
 /// Most programs that hold leases.
 const MAX_HOLDERS: usize = 4096;
@@ -23,14 +23,6 @@ const MAX_HOLDERS: usize = 4096;
 const MAX_HOLDERS_OF_USER: usize = MAX_HOLDERS / 8;
 /// Most changes that wait.
 const MAX_WAITS: usize = 4096;
-
-/// The one name that a lookup is of, and on which there can be a lease.
-fn single_name(path: &[u8]) -> Option<&[u8]> {
-    let is_one = !matches!(path, b"" | b"." | b"..")
-        && path.len() <= MAX_NAME_BYTES
-        && !path.contains(&b'/');
-    is_one.then_some(path)
-}
 
 /// What a program may cache of the reply to an operation.
 fn leasable(operation: &Operation, reply: &Reply) -> Option<Vec<Leased>> {
@@ -177,16 +169,27 @@ impl Loop {
         };
         let caches = Arc::clone(metadata.caches());
         let mut table = caches.lock();
+        table.note_record();
         let mut reply = metadata.reply_to(request)?;
         let granted = leasable(&request.operation, &reply)
             // Not since the round began: the request may have been sent later.
             .and_then(|on| table.grant(holder, on, Instant::now()));
-        self.leases.granted_ms =
-            granted.map(|time| u32::try_from(time.as_millis()).unwrap_or(u32::MAX));
+        self.leases.granted = granted.map(|time| GrantedLease {
+            time_ms: u32::try_from(time.as_millis()).unwrap_or(u32::MAX),
+            ..GrantedLease::default()
+        });
         if granted.is_some() && reply.result.is_err() {
             reply.result = Ok(ReplyBody::NoEntry);
         }
         Some(reply)
+    }
+
+    /// A lease as the client gets it that is connected there.
+    pub(super) fn lease_for(&self, from: Addr, lease: GrantedLease) -> GrantedLease {
+        GrantedLease {
+            for_all_users: self.serves_all_users(from),
+            ..lease
+        }
     }
 
     /// Until when a change has to wait since leases may be good that an earlier run of the server has given, if it has to.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, ConnectionId, OpId};
+use causeway_wire::fs::formats::GrantedLease;
 use causeway_wire::fs::{Leased, Request};
 
 use super::lease_mark::LeaseMark;
@@ -27,7 +28,9 @@ pub(super) struct LeaseState {
     pub(super) made: HashMap<Ticket, Vec<Leased>>,
     pub(super) mark: LeaseMark,
     /// Granted with the reply that is about to be sent.
-    pub(super) granted_ms: Option<u32>,
+    pub(super) granted: Option<GrantedLease>,
+    /// Granted with replies to changes that are not sent yet.
+    pub(super) granted_later: HashMap<Ticket, GrantedLease>,
 }
 
 /// The way to a program that holds leases.
@@ -74,7 +77,8 @@ impl LeaseState {
             waits: Waits::new(),
             made: HashMap::new(),
             mark: LeaseMark::open(directory, time, Instant::now()),
-            granted_ms: None,
+            granted: None,
+            granted_later: HashMap::new(),
         }
     }
 }

@@ -65,7 +65,7 @@ impl Work {
                     let revocations = self.revoker.take();
                     self.send(&revocations);
                     let replies = revocations.into_iter();
-                    let replies = replies.map(|one| (one.ticket, Finished::Reply(one.reply)));
+                    let replies = replies.map(|one| (one.ticket, Finished::Reply(one.reply, None)));
                     deliver(replies.collect());
                 }
             }

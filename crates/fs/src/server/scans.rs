@@ -37,7 +37,7 @@ impl Scanner {
             let _guard = AbortOnPanic("scan");
             for (ticket, request) in arrived {
                 let finished = match reader.answer(&request) {
-                    Some(reply) => vec![(ticket, Finished::Reply(reply))],
+                    Some(reply) => vec![(ticket, Finished::Reply(reply, None))],
                     // A check that has found what must be repaired.
                     None => apply(&service, &wakeups, vec![(ticket, request)]),
                 };

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use causeway_fs::Error;
-use causeway_fs::client::{Client, ClientOptions, CreateOptions, Leases, Named};
+use causeway_fs::client::{Client, ClientOptions, CreateOptions, Leases, Named, Passed};
 use causeway_fs::config::Configuration;
 use causeway_fs::pool::Clients;
 use causeway_wire::fs::{Errno, Leased, Node, ObjectId, SetAttributes, SetXattrMode};
@@ -42,8 +42,14 @@ impl Program {
         let options = ClientOptions::default();
         let recalled = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&recalled);
-        let leases = Leases::start(configuration, &options, move |leases: &[Leased]| {
-            told.lock().unwrap().extend_from_slice(leases);
+        let leases = Leases::start(configuration, &options, move |passed: &[Passed]| {
+            let leases = passed.iter().map(|passed| match passed {
+                Passed::Attributes { object, .. } => Leased::Attributes(*object),
+                Passed::Name {
+                    directory, name, ..
+                } => Leased::Entry(*directory, name.clone()),
+            });
+            told.lock().unwrap().extend(leases);
         });
         let leases = Arc::new(leases.unwrap());
         let clients =

@@ -155,7 +155,7 @@ impl Liar {
         let (reply, granted, _) =
             Reply::from_bytes_with(&reply[0].to_vec()[..len]).expect("a reply");
         reply.result.unwrap();
-        granted.lease_ms.is_some()
+        granted.lease.is_some()
     }
 
     /// Lets a server read this memory.

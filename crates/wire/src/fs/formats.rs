@@ -30,9 +30,10 @@ use crate::formats::Formats;
 /// | 12 | capabilities, in requests and behind the bodies of replies |
 /// | 13 | capabilities in requests without what the request says itself; [`super::Errno::REVOKED`]; access control lists: extended attributes of their names, [`Node::acl`], [`Caller::umask`] |
 /// | 14 | leases: [`Request::holder`], the time of a lease behind the bodies of replies, [`Operation::HoldLeases`], [`Operation::EndLeases`]; pointers that several clients share: [`Operation::MovePointer`]; turns that clients ask after: [`Operation::CheckTurn`] |
+/// | 15 | leases with the replies to changes; beside a lease, whether it is good for all users of the client's host, and the changed directory's attributes: [`GrantedLease`] |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
-    highest: POINTERS,
+    highest: LEASES_OF_CHANGES,
 };
 
 /// The first format in which writes have numbers and servers report their clocks.
@@ -67,6 +68,8 @@ pub const ACLS: u8 = 13;
 pub const LEASES: u8 = 14;
 /// The first format whose metadata servers keep pointers that clients share, and tell clients whether they still have a turn.
 pub const POINTERS: u8 = 14;
+/// The first format whose metadata servers give leases on what changes have left.
+pub const LEASES_OF_CHANGES: u8 = 15;
 
 /// The name of this protocol in errors.
 const PROTOCOL: &str = "the file system's protocol";
@@ -86,9 +89,50 @@ const OPENING: u8 = 120;
 pub struct Granted {
     /// The right to an object's datafiles.
     pub capability: Option<Capability>,
-    /// The time in milliseconds, from when the request was sent, for which the client has a lease: of a [`Operation::GetNode`] on the
-    /// object's attributes; of a [`Operation::Lookup`] of one name on the name and on the attributes of what it stands for.
-    pub lease_ms: Option<u32>,
+    /// Leases on what the reply says.
+    pub lease: Option<GrantedLease>,
+}
+
+/// Leases that come with a reply: with that to [`Operation::GetNode`], on the object's attributes; with that to [`Operation::Lookup`] of one name, on
+/// the name and on the attributes of what it stands for. With the reply to an operation that makes an object, or a name of one, in a directory, on the
+/// same; with that to [`Operation::Rename`], on the new name; with that to [`Operation::Exchange`], on both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GrantedLease {
+    /// For how long they are good, in milliseconds, from when the request was sent.
+    pub time_ms: u32,
+    /// The server would have replied in the same way to all users for whom the client's host may speak, but for the permissions that the directories'
+    /// modes and lists say. `false` in formats before [`LEASES_OF_CHANGES`].
+    pub for_all_users: bool,
+    /// Of a change in one directory, the attributes that it has left that with, on which there is such a lease, too.
+    pub directory: Option<Attributes>,
+}
+
+impl GrantedLease {
+    fn encode(&self, out: &mut Writer, format: u8) {
+        out.u32(self.time_ms);
+        if format >= LEASES_OF_CHANGES {
+            out.bool(self.for_all_users);
+            put_option(&self.directory, out, Wire::encode);
+        }
+    }
+
+    fn decode(input: &mut Reader<'_>, format: u8) -> Result<Self, Malformed> {
+        let time_ms = input.u32("time of a lease")?;
+        if format < LEASES_OF_CHANGES {
+            return Ok(Self {
+                time_ms,
+                ..Self::default()
+            });
+        }
+        Ok(Self {
+            time_ms,
+            for_all_users: input.bool("users of a lease")?,
+            directory: match input.bool("attributes of a directory")? {
+                true => Some(Attributes::decode(input)?),
+                false => None,
+            },
+        })
+    }
 }
 
 impl Operation {
@@ -320,7 +364,9 @@ impl Reply {
                     put_option(&granted.capability, &mut out, Wire::encode);
                 }
                 if format >= LEASES {
-                    put_option(&granted.lease_ms, &mut out, |ms, out| out.u32(*ms));
+                    put_option(&granted.lease, &mut out, |lease, out| {
+                        lease.encode(out, format);
+                    });
                 }
                 if format >= ACLS
                     && let ReplyBody::Node(node) | ReplyBody::Turn { node, .. } = result
@@ -351,8 +397,8 @@ impl Reply {
                 let mut body = ReplyBody::decode(&mut input)?;
                 granted = Granted {
                     capability: take_optional(format >= CAPABILITIES, &mut input)?,
-                    lease_ms: match format >= LEASES && input.bool("lease")? {
-                        true => Some(input.u32("time of a lease")?),
+                    lease: match format >= LEASES && input.bool("lease")? {
+                        true => Some(GrantedLease::decode(&mut input, format)?),
                         false => None,
                     },
                 };

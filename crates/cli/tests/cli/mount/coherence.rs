@@ -154,7 +154,37 @@ fn what_was_just_seen_needs_no_server() {
     });
 }
 
-/// What is done while these servers are stopped, if that ends.
+/// Nor the process that serves the mount: names and attributes are in the kernel, also of what has just been made or renamed, and that there is none.
+#[test]
+fn what_was_just_seen_or_made_needs_no_request() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let mount = Mounted::new(&stand);
+    fs::create_dir(mount.at("sub")).unwrap();
+    let names = ["sub/seen", "sub/renamed", "sub/missing"].map(|name| mount.at(name));
+    let mut round = 0;
+    crate::stand::until("names are seen while the mount is stopped", || {
+        round += 1;
+        let [seen, renamed, missing] = &names;
+        fs::write(seen, "x").unwrap();
+        fs::write(mount.at("sub/new"), "y").unwrap();
+        fs::rename(mount.at("sub/new"), renamed).unwrap();
+        let missing = missing.with_extension(round.to_string());
+        let paths = [seen.clone(), renamed.clone(), missing];
+        let looks = move || paths.each_ref().map(|path| look(path));
+        let expected = looks();
+        assert!(expected[2].is_none());
+        // If not, a lease has expired before, and the next round shows it.
+        let seen = while_stopped(&[mount.pid()], looks) == Some(expected);
+        fs::remove_file(&names[0]).unwrap();
+        fs::remove_file(&names[1]).unwrap();
+        seen
+    });
+}
+
+/// What is done while these processes are stopped, if that ends.
 fn while_stopped<T: Send + 'static>(
     pids: &[i32],
     doing: impl FnOnce() -> T + Send + 'static,

@@ -107,7 +107,7 @@ fn serve(mut bmi: Bmi, until: &AtomicBool) {
             };
             let granted = Granted {
                 capability,
-                lease_ms: None,
+                lease: None,
             };
             let bytes = Reply { result }.to_bytes_with(&granted, FORMATS.highest);
             let memory = [Memory::from_vec(bytes)];

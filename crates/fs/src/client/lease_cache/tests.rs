@@ -1,8 +1,17 @@
-use causeway_wire::fs::{Attributes, Body, DistributionHint, Kind, Timestamp};
+use causeway_wire::fs::{Attributes, Body, DistributionHint, Kind, Operation, Place, Timestamp};
 
+use super::passing::{EntryTimes, MAX_PASSED_NAMES, Passed, PassedEntry};
 use super::*;
 
+mod left;
+mod passed;
+
 const TIME: Duration = Duration::from_secs(16);
+const LEASE: GrantedLease = GrantedLease {
+    time_ms: 16_000,
+    for_all_users: false,
+    directory: None,
+};
 const ROOT: ObjectId = ObjectId::ROOT;
 const X: ObjectId = ObjectId(7);
 
@@ -30,10 +39,17 @@ fn node(object: ObjectId, mode: u16) -> Node {
 fn filled(now: Instant) -> LeaseCache {
     let cache = LeaseCache::new(1);
     let asked = cache.ask(now);
-    assert!(cache.fill_node(asked, &node(X, 1), TIME, now).is_some());
-    cache.fill_name(asked, (ROOT, b"x"), Some(X), TIME);
-    cache.fill_name(asked, (ROOT, b"none"), None, TIME);
+    assert!(cache.fill_node(asked, &node(X, 1), &LEASE, now).is_some());
+    cache.fill_name(asked, (ROOT, b"x"), Some(X), &LEASE);
+    cache.fill_name(asked, (ROOT, b"none"), None, &LEASE);
     cache
+}
+
+/// A change that has begun.
+fn begin(cache: &LeaseCache, operation: &Operation, now: Instant) -> Altered {
+    let mut altered = Altered::of(operation).expect("a change");
+    cache.begin_change(&mut altered, now);
+    altered
 }
 
 fn mode(found: Option<Named>) -> Option<u16> {
@@ -62,14 +78,17 @@ fn a_reply_that_a_recall_has_overtaken_is_not_cached() {
     let now = Instant::now();
     let cache = filled(now);
     let asked = cache.ask(now);
-    cache.recall(&[Leased::Attributes(X), Leased::Entry(ROOT, b"x".into())]);
+    cache.recall(
+        &[Leased::Attributes(X), Leased::Entry(ROOT, b"x".into())],
+        now,
+    );
     assert!(cache.node(X, now).is_none() && cache.find(ROOT, b"x", now).is_none());
     assert_eq!(mode(cache.find(ROOT, b"none", now)), Some(0));
-    assert_eq!(cache.fill_node(asked, &node(X, 2), TIME, now), None);
-    cache.fill_name(asked, (ROOT, b"x"), Some(X), TIME);
+    assert_eq!(cache.fill_node(asked, &node(X, 2), &LEASE, now), None);
+    cache.fill_name(asked, (ROOT, b"x"), Some(X), &LEASE);
     assert!(cache.node(X, now).is_none() && cache.find(ROOT, b"x", now).is_none());
     let asked = cache.ask(now);
-    assert!(cache.fill_node(asked, &node(X, 3), TIME, now).is_some());
+    assert!(cache.fill_node(asked, &node(X, 3), &LEASE, now).is_some());
     assert!(cache.node(X, now).is_some());
 }
 
@@ -83,22 +102,21 @@ fn own_changes_end_what_they_may_alter() {
     };
     // The object that the name stands for, too; what was read meanwhile as well.
     let cache = filled(now);
-    let mut altered = Altered::of(&unlink(b"x")).expect("a change");
-    cache.note_change(&mut altered);
+    let mut altered = begin(&cache, &unlink(b"x"), now);
     assert!(cache.node(X, now).is_none() && cache.find(ROOT, b"x", now).is_none());
     let asked = cache.ask(now);
-    assert!(cache.fill_node(asked, &node(X, 2), TIME, now).is_some());
-    cache.note_change(&mut altered);
+    assert!(cache.fill_node(asked, &node(X, 2), &LEASE, now).is_some());
+    cache.end_change(&mut altered, None, now);
     assert!(cache.node(X, now).is_none());
-    assert_eq!(cache.fill_node(asked, &node(X, 2), TIME, now), None);
+    assert_eq!(cache.fill_node(asked, &node(X, 2), &LEASE, now), None);
     assert_eq!(mode(cache.find(ROOT, b"none", now)), Some(0));
     // A name that is not cached may be another one of any object.
     let cache = filled(now);
-    cache.note_change(&mut Altered::of(&unlink(b"y")).expect("a change"));
+    begin(&cache, &unlink(b"y"), now);
     assert!(cache.node(X, now).is_none());
     // Nothing is known of longer paths.
     let cache = filled(now);
-    cache.note_change(&mut Altered::of(&unlink(b"y/z")).expect("a change"));
+    begin(&cache, &unlink(b"y/z"), now);
     assert!(cache.find(ROOT, b"none", now).is_none());
     // Names that were found missing are made.
     let cache = filled(now);
@@ -107,10 +125,10 @@ fn own_changes_end_what_they_may_alter() {
         mode: 0,
         distribution: None,
     };
-    cache.note_change(&mut Altered::of(&make).expect("a change"));
+    begin(&cache, &make, now);
     assert_eq!(cache.find(ROOT, b"none", now), None);
     assert_eq!(mode(cache.find(ROOT, b"x", now)), Some(1));
-    assert_eq!(Altered::of(&Operation::Commit), None);
+    assert!(Altered::of(&Operation::Commit).is_none());
 }
 
 #[test]
@@ -125,11 +143,11 @@ fn only_what_can_be_recalled_is_passed_on() {
     assert_eq!(good(Some(seen), now + TIME / 2), TIME * 7 / 16 * 7 / 8);
     assert_eq!(good(None, now), Duration::ZERO);
     assert_eq!(good(Some(seen), now + TIME), Duration::ZERO);
-    cache.recall(&[Leased::Attributes(X)]);
+    cache.recall(&[Leased::Attributes(X)], now);
     assert_eq!(good(Some(seen), now), Duration::ZERO);
     // Nor after it was read again: what was seen before is old.
     let asked = cache.ask(now);
-    let again = cache.fill_node(asked, &node(X, 2), TIME, now);
+    let again = cache.fill_node(asked, &node(X, 2), &LEASE, now);
     cache.note_known(X, true);
     assert_eq!(good(Some(seen), now), Duration::ZERO);
     assert_eq!(good(again, now), TIME * 15 / 16 * 7 / 8);
@@ -146,7 +164,7 @@ fn after_a_change_of_unknown_outcome_the_program_is_another_one() {
     assert_eq!(cache.become_another(2), [X]);
     assert_eq!(cache.holder(), 2);
     assert!(cache.find(ROOT, b"none", now).is_none() && cache.node(X, now).is_none());
-    assert_eq!(cache.fill_node(asked, &node(X, 2), TIME, now), None);
+    assert_eq!(cache.fill_node(asked, &node(X, 2), &LEASE, now), None);
     let former = cache.take_former();
     assert_eq!((former[0].holder, &former[0].passed_on[..]), (1, &[X][..]));
     assert!(cache.take_former().is_empty());
@@ -161,11 +179,11 @@ fn it_is_bounded() {
         let object = ObjectId(number + 10);
         assert!(
             cache
-                .fill_node(asked, &node(object, 1), TIME, now)
+                .fill_node(asked, &node(object, 1), &LEASE, now)
                 .is_some()
         );
         let name = number.to_le_bytes();
-        cache.fill_name(asked, (ObjectId(number % 3), &name), Some(object), TIME);
+        cache.fill_name(asked, (ObjectId(number % 3), &name), Some(object), &LEASE);
         if number % 4096 == 0 || number % 4096 == 4095 {
             let state = lock(&cache.state);
             let names: usize = state.names.values().map(HashMap::len).sum();
@@ -192,7 +210,11 @@ fn what_is_large_counts_more() {
     for number in 10..10 + MAX_CACHED as u64 / 8 {
         // Each is asked for twice, and counts once.
         for _ in 0..2 {
-            assert!(cache.fill_node(asked, &large(number), TIME, now).is_some());
+            assert!(
+                cache
+                    .fill_node(asked, &large(number), &LEASE, now)
+                    .is_some()
+            );
         }
         if number % 512 == 0 {
             let state = lock(&cache.state);
@@ -205,7 +227,7 @@ fn what_is_large_counts_more() {
     }
     let last = ObjectId(9 + MAX_CACHED as u64 / 8);
     assert!(cache.node(last, now).is_some());
-    cache.recall(&[Leased::Attributes(last)]);
+    cache.recall(&[Leased::Attributes(last)], now);
     let state = lock(&cache.state);
     assert_eq!(state.units, state.nodes.len() * 17);
 }
@@ -214,35 +236,37 @@ fn what_is_large_counts_more() {
 #[test]
 fn names_that_are_looked_up_while_another_is_removed_that_was_not_cached_are_cached() {
     let now = Instant::now();
-    let unlink = |path: &[u8]| {
-        Altered::of(&Operation::Unlink {
-            place: Place::from((ROOT, path)),
-            expected: None,
-        })
-        .expect("a change")
+    let unlink = |path: &[u8]| Operation::Unlink {
+        place: Place::from((ROOT, path)),
+        expected: None,
     };
     let cache = filled(now);
     let asked = cache.ask(now);
-    let mut unknown = unlink(b"unknown");
-    cache.note_change(&mut unknown);
-    assert_eq!(cache.fill_node(asked, &node(X, 2), TIME, now), None);
-    cache.fill_name(asked, (ROOT, b"x"), Some(X), TIME);
-    let mut known = unlink(b"x");
-    cache.note_change(&mut known);
+    begin(&cache, &unlink(b"unknown"), now);
+    assert_eq!(cache.fill_node(asked, &node(X, 2), &LEASE, now), None);
+    cache.fill_name(asked, (ROOT, b"x"), Some(X), &LEASE);
+    let mut known = begin(&cache, &unlink(b"x"), now);
     let asked = cache.ask(now);
     let other = ObjectId(8);
-    assert!(cache.fill_node(asked, &node(other, 1), TIME, now).is_some());
-    cache.note_change(&mut known);
+    assert!(
+        cache
+            .fill_node(asked, &node(other, 1), &LEASE, now)
+            .is_some()
+    );
+    cache.end_change(&mut known, None, now);
     assert!(cache.node(other, now).is_some());
     // Of names that have changed in whichever way nothing is known.
     let asked = cache.ask(now);
     cache.become_another(2);
-    cache.fill_name(asked, (ROOT, b"x"), Some(X), TIME);
+    cache.fill_name(asked, (ROOT, b"x"), Some(X), &LEASE);
     assert_eq!(cache.find(ROOT, b"x", now), None);
-    let mut known = unlink(b"x");
     let asked = cache.ask(now);
-    assert!(cache.fill_node(asked, &node(other, 1), TIME, now).is_some());
-    cache.note_change(&mut known);
+    assert!(
+        cache
+            .fill_node(asked, &node(other, 1), &LEASE, now)
+            .is_some()
+    );
+    begin(&cache, &unlink(b"x"), now);
     assert!(cache.node(other, now).is_none());
 }
 
@@ -272,14 +296,17 @@ fn own_changes_end_what_was_passed_on() {
             assert!(!cache.pass_on(X, Some(seen), now, |good| good).is_zero());
         };
         pass_on();
-        let mut altered = Altered::of(&operation).expect("a change");
+        let mut altered = begin(&cache, &operation, now);
         let expected: &[ObjectId] = if ends { &[X] } else { &[] };
-        assert_eq!(cache.note_change(&mut altered), expected, "{operation:?}");
         // It was read and passed on while the change was made.
         let asked = cache.ask(now);
-        assert!(cache.fill_node(asked, &node(X, 2), TIME, now).is_some());
+        assert!(cache.fill_node(asked, &node(X, 2), &LEASE, now).is_some());
         pass_on();
-        assert_eq!(cache.note_change(&mut altered), expected, "{operation:?}");
+        assert_eq!(
+            cache.end_change(&mut altered, None, now),
+            expected,
+            "{operation:?}"
+        );
         assert_eq!(cache.node(X, now).is_none(), ends);
     }
 }
@@ -294,16 +321,19 @@ fn what_a_name_has_come_to_stand_for_during_a_change_is_old_too() {
         expected: None,
     };
     for is_renamed in [false, true] {
-        let mut altered = Altered::of(&unlink).expect("a change");
         let asked = cache.ask(now);
-        cache.fill_name(asked, (ROOT, b"x"), Some(X), TIME);
-        cache.note_change(&mut altered);
+        cache.fill_name(asked, (ROOT, b"x"), Some(X), &LEASE);
+        let mut altered = begin(&cache, &unlink, now);
         if is_renamed {
-            cache.recall(&[Leased::Entry(ROOT, b"x".into())]);
+            cache.recall(&[Leased::Entry(ROOT, b"x".into())], now);
         }
         let asked = cache.ask(now);
-        assert!(cache.fill_node(asked, &node(other, 1), TIME, now).is_some());
-        cache.note_change(&mut altered);
+        assert!(
+            cache
+                .fill_node(asked, &node(other, 1), &LEASE, now)
+                .is_some()
+        );
+        cache.end_change(&mut altered, None, now);
         assert_eq!(cache.node(other, now).is_none(), is_renamed);
     }
 }
@@ -317,7 +347,7 @@ fn after_a_time_without_a_lease_an_object_is_to_be_asked_for_again() {
     for (step, is_known) in [(TIME / 2, true), (TIME, false)] {
         later += step;
         let asked = cache.ask(later);
-        let seen = cache.fill_node(asked, &node(X, 1), TIME, later);
+        let seen = cache.fill_node(asked, &node(X, 1), &LEASE, later);
         assert_eq!(
             cache.pass_on(X, seen, later, |good| !good.is_zero()),
             is_known
@@ -332,7 +362,11 @@ fn a_directory_is_searched_only_for_whom_the_server_has_searched_it() {
     let (root, user) = ((0, 0), (1000, 100));
     let fill = |mode| {
         let asked = cache.ask(now);
-        assert!(cache.fill_node(asked, &node(X, mode), TIME, now).is_some());
+        assert!(
+            cache
+                .fill_node(asked, &node(X, mode), &LEASE, now)
+                .is_some()
+        );
         asked
     };
     let asked = cache.ask(now);
@@ -347,7 +381,7 @@ fn a_directory_is_searched_only_for_whom_the_server_has_searched_it() {
     assert!(!cache.may_search(X, root, now) && !cache.may_search(X, (1000, 0), now));
     assert!(!cache.may_search(X, user, now + TIME));
     // The mode may have changed since: it is the server's to say, and not by a reply of before.
-    cache.recall(&[Leased::Attributes(X)]);
+    cache.recall(&[Leased::Attributes(X)], now);
     assert!(!cache.may_search(X, user, now));
     let later = fill(2);
     cache.note_search(asked, X, user);
@@ -357,7 +391,11 @@ fn a_directory_is_searched_only_for_whom_the_server_has_searched_it() {
     // A look-up that was permitted under an earlier lease, which has expired since, says nothing.
     let renewed = now + TIME;
     let fresh = cache.ask(renewed);
-    assert!(cache.fill_node(fresh, &node(X, 3), TIME, renewed).is_some());
+    assert!(
+        cache
+            .fill_node(fresh, &node(X, 3), &LEASE, renewed)
+            .is_some()
+    );
     cache.note_search(later, X, user);
     assert!(!cache.may_search(X, user, renewed));
     fill(2);
@@ -373,7 +411,7 @@ fn content_that_is_kept_is_of_leases_without_a_gap() {
     let now = Instant::now();
     let refill = |cache: &LeaseCache, now| {
         let asked = cache.ask(now);
-        assert!(cache.fill_node(asked, &node(X, 1), TIME, now).is_some());
+        assert!(cache.fill_node(asked, &node(X, 1), &LEASE, now).is_some());
     };
     let set = Operation::RemoveXattr {
         object: X,
@@ -384,11 +422,11 @@ fn content_that_is_kept_is_of_leases_without_a_gap() {
         ("it is renewed", true, |_, _| TIME / 2),
         ("it has expired", false, |_, _| TIME),
         ("it is recalled", false, |cache, _| {
-            cache.recall(&[Leased::Attributes(X)]);
+            cache.recall(&[Leased::Attributes(X)], Instant::now());
             Duration::ZERO
         }),
         ("a change of its own", false, |cache, set| {
-            cache.note_change(&mut Altered::of(set).expect("a change"));
+            begin(cache, set, Instant::now());
             Duration::ZERO
         }),
         ("the program is another one", false, |cache, _| {
@@ -419,7 +457,7 @@ fn content_that_is_kept_is_of_leases_without_a_gap() {
     changed.attributes.changed.seconds = 1;
     assert!(
         cache
-            .fill_node(cache.ask(now), &changed, TIME, now)
+            .fill_node(cache.ask(now), &changed, &LEASE, now)
             .is_some()
     );
     let (next, has_content) = cache.content(X, now).expect("it is cached");

@@ -1,7 +1,10 @@
 //! Requests and replies about leases.
 
-use causeway_wire::fs::formats::Granted;
-use causeway_wire::fs::{Capability, Leased, MAC_BYTES, ObjectId, Operation, ReplyBody, Rights};
+use causeway_wire::fs::formats::{Granted, GrantedLease};
+use causeway_wire::fs::{
+    Attributes, Capability, Kind, Leased, MAC_BYTES, ObjectId, Operation, ReplyBody, Rights,
+    Timestamp,
+};
 
 pub(super) fn operations() -> [Operation; 2] {
     let holder = 5;
@@ -28,7 +31,21 @@ pub(super) fn replies() -> [ReplyBody; 2] {
 pub(super) fn granted() -> Granted {
     Granted {
         capability: Some(capability()),
-        lease_ms: Some(5000),
+        lease: Some(GrantedLease {
+            time_ms: 5000,
+            for_all_users: true,
+            directory: Some(Attributes {
+                kind: Kind::Directory,
+                mode: 0o755,
+                uid: 1000,
+                gid: 100,
+                links: 2,
+                size: 0,
+                accessed: Timestamp::default(),
+                modified: Timestamp::default(),
+                changed: Timestamp::default(),
+            }),
+        }),
     }
 }
 

@@ -112,7 +112,7 @@ fn messages_have_capabilities_from_format_12_on() {
     };
     let given = Granted {
         capability: Some(capability()),
-        lease_ms: None,
+        lease: None,
     };
     let bytes = done.to_bytes_with(&given, FORMATS.highest);
     let expected = Ok((done.clone(), given.clone(), FORMATS.highest));

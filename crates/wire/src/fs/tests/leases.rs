@@ -73,7 +73,10 @@ fn messages_have_leases_from_format_14_on() {
     };
     let granted = Granted {
         capability: None,
-        lease_ms: Some(5000),
+        lease: Some(GrantedLease {
+            time_ms: 5000,
+            ..GrantedLease::default()
+        }),
     };
     let bytes = done.to_bytes_with(&granted, LEASES);
     assert_eq!(hex(&bytes), "0e0001000188130000");
@@ -83,6 +86,54 @@ fn messages_have_leases_from_format_14_on() {
         assert!(Reply::from_bytes_with(&bytes[..end]).is_err());
     }
     assert_eq!(hex(&done.to_bytes_with(&granted, LEASES - 1)), "0d000100");
+}
+
+/// From format 15 on, a lease says for whom it is good, and how a change has left its directory.
+#[test]
+fn leases_say_more_from_format_15_on() {
+    let done = Reply {
+        result: Ok(ReplyBody::Done),
+    };
+    let lease = GrantedLease {
+        time_ms: 5000,
+        for_all_users: true,
+        directory: None,
+    };
+    let granted = |lease| Granted {
+        capability: None,
+        lease: Some(lease),
+    };
+    let bytes = done.to_bytes_with(&granted(lease), LEASES_OF_CHANGES);
+    assert_eq!(hex(&bytes), "0f00010001881300000100");
+    let directory = Attributes {
+        kind: Kind::Directory,
+        mode: 0o755,
+        uid: 1,
+        gid: 2,
+        links: 3,
+        size: 4,
+        accessed: Timestamp::default(),
+        modified: Timestamp::default(),
+        changed: Timestamp::default(),
+    };
+    let whole = GrantedLease {
+        directory: Some(directory),
+        ..lease
+    };
+    let bytes = done.to_bytes_with(&granted(whole), LEASES_OF_CHANGES);
+    let attributes = hex(&directory.to_bytes());
+    assert_eq!(
+        hex(&bytes),
+        format!("0f000100018813000001 01{attributes}").replace(' ', "")
+    );
+    let expected = Ok((done.clone(), granted(whole), LEASES_OF_CHANGES));
+    assert_eq!(Reply::from_bytes_with(&bytes), expected);
+    for end in 0..bytes.len() {
+        assert!(Reply::from_bytes_with(&bytes[..end]).is_err());
+    }
+    // Earlier clients learn of the time alone.
+    let earlier = done.to_bytes_with(&granted(whole), LEASES);
+    assert_eq!(hex(&earlier), "0e0001000188130000");
 }
 
 /// The longest message that recalls leases fits.

@@ -1,0 +1,174 @@
+//! What changes of a program's own alter of what it caches, and what they leave.
+
+use std::time::Instant;
+
+use causeway_wire::fs::formats::GrantedLease;
+use causeway_wire::fs::{Node, ObjectId, Operation, Place};
+
+use super::cached::{CachedName, CachedNode};
+
+/// What a change of the program's own may alter.
+#[derive(Debug, Default)]
+pub(super) struct Altered {
+    /// The call that makes the change, by its place among those that are made at once.
+    pub(super) call: usize,
+    /// Names in directories.
+    pub(super) names: Vec<(ObjectId, Vec<u8>)>,
+    /// What each of them stood for when the change began, if that was cached.
+    pub(super) stood_for: Vec<Option<CachedName>>,
+    /// What these names stand for is altered, too.
+    pub(super) has_targets: bool,
+    names_after: NamesAfter,
+    /// It makes a directory, which is empty.
+    pub(super) is_new_directory: bool,
+    pub(super) objects: Vec<ObjectId>,
+    /// All objects.
+    pub(super) all_objects: bool,
+    /// Everything.
+    pub(super) all: bool,
+    /// The one directory whose names it alters, as it was before, if that was cached.
+    pub(super) before: Option<CachedNode>,
+    /// When the change began, and how many leases had ended then.
+    pub(super) begun: Option<(Instant, u64)>,
+}
+
+/// What the names of a change stand for after it.
+#[derive(Debug, Default, Clone, Copy)]
+enum NamesAfter {
+    /// They are gone, or nothing is known of them.
+    #[default]
+    Unknown,
+    /// The object that the reply says.
+    New,
+    /// The second name for what the first one stood for.
+    Renamed,
+    /// Each for what the other one stood for.
+    Exchanged,
+}
+
+/// What a change has left, as its reply says, with the leases on that.
+pub(super) struct Left<'a> {
+    pub(super) node: Option<&'a Node>,
+    pub(super) lease: &'a GrantedLease,
+}
+
+impl Altered {
+    /// What the operation may alter, if it is a change.
+    pub(super) fn of(operation: &Operation) -> Option<Self> {
+        let mut altered = Self::default();
+        altered.names_after = match operation {
+            Operation::Create { .. }
+            | Operation::MakeDirectory { .. }
+            | Operation::SymbolicLink { .. }
+            | Operation::MakeSpecial { .. }
+            | Operation::HardLink { .. } => NamesAfter::New,
+            Operation::Rename { .. } => NamesAfter::Renamed,
+            Operation::Exchange { .. } => NamesAfter::Exchanged,
+            _ => NamesAfter::Unknown,
+        };
+        altered.is_new_directory = matches!(operation, Operation::MakeDirectory { .. });
+        match operation {
+            Operation::Create { place, .. }
+            | Operation::MakeDirectory { place, .. }
+            | Operation::SymbolicLink { place, .. }
+            | Operation::MakeSpecial { place, .. } => altered.add(place, false),
+            Operation::HardLink { object, place } => {
+                altered.add(place, false);
+                altered.objects.push(*object);
+            }
+            Operation::Rename { from, to, .. } => {
+                altered.add(from, true);
+                altered.add(to, true);
+            }
+            Operation::Exchange { first, second } => {
+                altered.add(first, true);
+                altered.add(second, true);
+            }
+            Operation::Unlink { place, .. } | Operation::RemoveDirectory { place, .. } => {
+                altered.add(place, true);
+            }
+            Operation::SetAttributes { object, .. }
+            | Operation::Grow { object, .. }
+            | Operation::Truncate { object, .. }
+            | Operation::FinishTruncate { object, .. }
+            | Operation::Extend { object, .. }
+            | Operation::Filled { object, .. }
+            | Operation::WriteStuffed { object, .. }
+            | Operation::BeginUnstuff { object }
+            | Operation::FinishUnstuff { object }
+            | Operation::SetXattr { object, .. }
+            | Operation::RemoveXattr { object, .. }
+            | Operation::Append { object, .. }
+            | Operation::EndAppend { object, .. } => altered.objects.push(*object),
+            // A repair may alter anything.
+            Operation::Check { repair: true, .. } => altered.all = true,
+            _ => return None,
+        }
+        Some(altered)
+    }
+
+    fn add(&mut self, place: &Place, with_target: bool) {
+        if place.path.contains(&b'/') {
+            // Which directory it is is not known.
+            self.all = true;
+            return;
+        }
+        self.objects.push(place.base);
+        self.names.push((place.base, place.path.clone()));
+        self.has_targets |= with_target;
+    }
+
+    /// The one directory whose names it alters.
+    pub(super) fn directory(&self) -> Option<ObjectId> {
+        let (first, _) = self.names.first()?;
+        let is_one = self.names.iter().all(|(directory, _)| directory == first);
+        is_one.then_some(*first)
+    }
+
+    /// What its names stand for is altered, too: notes which objects these are.
+    pub(super) fn find_targets(&mut self) {
+        if !self.has_targets {
+            return;
+        }
+        for known in &self.stood_for {
+            match known {
+                Some(known) => self.objects.extend(known.target),
+                // It may be known by another name.
+                None => self.all_objects = true,
+            }
+        }
+    }
+
+    /// How many names it leaves.
+    pub(super) fn left_count(&self) -> usize {
+        match self.names_after {
+            NamesAfter::Unknown => 0,
+            NamesAfter::New | NamesAfter::Renamed => 1,
+            NamesAfter::Exchanged => 2,
+        }
+    }
+
+    /// The names that the change has left under leases, with what they stand for: a new one for `node`, others for what the former names stood for, by
+    /// leases that are still good.
+    pub(super) fn left_names(
+        &self,
+        node: Option<&Node>,
+        now: Instant,
+    ) -> Vec<((ObjectId, &[u8]), ObjectId)> {
+        let former = |index: usize| {
+            let known = (*self.stood_for.get(index)?)?;
+            known.target.filter(|_| known.until > now)
+        };
+        let targets = match self.names_after {
+            NamesAfter::New => [node.map(|node| node.object), None],
+            NamesAfter::Renamed => [None, former(0)],
+            NamesAfter::Exchanged => [former(1), former(0)],
+            NamesAfter::Unknown => [None, None],
+        };
+        let names = self.names.iter().map(|(at, name)| (*at, name.as_slice()));
+        let named = names.zip(targets);
+        named
+            .filter_map(|(name, target)| Some((name, target?)))
+            .collect()
+    }
+}

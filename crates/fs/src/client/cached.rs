@@ -1,0 +1,59 @@
+//! What a program caches of a name and of an object, and what it says of that.
+
+use std::time::Instant;
+
+use causeway_wire::fs::{Node, ObjectId};
+
+/// Attributes that were cached when they were read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    pub(super) ends: u64,
+}
+
+/// A time in which an object's attributes have been under leases without a gap, so that no change by others has returned. If the same era is seen
+/// twice, content that was read in between is still the object's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Era(pub(super) u64);
+
+/// What a name stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Named {
+    /// This object, with attributes that are cached.
+    Node(Box<Node>, Seen),
+    /// Nothing.
+    Nothing,
+}
+
+/// An object that is cached.
+#[derive(Debug, Clone)]
+pub(super) struct CachedNode {
+    pub(super) node: Node,
+    /// What it counts among all that are cached.
+    pub(super) units: usize,
+    /// When it was asked for.
+    pub(super) asked_at: Instant,
+    pub(super) until: Instant,
+    /// Somebody has it beside the cache.
+    pub(super) is_known: bool,
+    /// Since when it has been under leases without a gap.
+    pub(super) era: Era,
+    /// Somebody has kept nothing of its content but what was read in this era.
+    pub(super) has_content: bool,
+    /// Of a directory: for whom the server has looked up names since.
+    pub(super) searchers: Vec<Searcher>,
+    /// Of a directory: names that are not cached do not exist. So it is with one that the program has made, as any change by others ends the lease on its
+    /// attributes.
+    pub(super) is_complete: bool,
+}
+
+/// A user and group for whom names are looked up. The server may know a user as somebody else (`root_squash`), or serve none from this node (`uids`).
+pub(super) type Searcher = (u32, u32);
+
+/// A name that is cached.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CachedName {
+    pub(super) target: Option<ObjectId>,
+    pub(super) until: Instant,
+    /// The server looks it up for all users of this host.
+    pub(super) for_all_users: bool,
+}

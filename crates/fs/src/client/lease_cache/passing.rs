@@ -1,0 +1,292 @@
+//! Names and attributes that are passed on to somebody who caches them, as the kernel does, for as long as their leases are good.
+
+use std::collections::HashMap;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use causeway_wire::fs::{Leased, ObjectId, Place};
+
+use super::{EndPlace, LeaseCache, MAX_CACHED, State};
+use crate::client::cached::Seen;
+use crate::locks::lock;
+
+/// Most names that are passed on at a time. Each takes up to some 350 bytes.
+pub(super) const MAX_PASSED_NAMES: usize = 1 << 16;
+
+/// Somewhere to pass a name on to, with what it stands for.
+#[derive(Debug, Clone, Copy)]
+pub struct PassedEntry<'a> {
+    /// The directory.
+    pub directory: ObjectId,
+    /// The name in it.
+    pub name: &'a [u8],
+    /// What the name stands for, and whether its attributes were cached when they were read; `None` if it stands for nothing.
+    pub target: Option<(ObjectId, Option<Seen>)>,
+    /// The receiver holds the directory's lock until it has dealt with what is passed on: so it can be told to forget that, under the same lock.
+    pub is_locked: bool,
+    /// Nobody but the user for whom the name was looked up goes by what is passed on.
+    pub is_private: bool,
+}
+
+/// The times for which a name, and the attributes of what it stands for, are good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EntryTimes {
+    /// Of the name.
+    pub name: Duration,
+    /// Of the attributes.
+    pub attributes: Duration,
+}
+
+/// Something that was passed on, and that nobody may go by any more once its lease has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Passed {
+    /// An object's attributes.
+    Attributes {
+        /// The object.
+        object: ObjectId,
+        /// The receiver may not have dealt with them yet: it does so under the lock of this directory.
+        behind: Option<ObjectId>,
+        /// Then they are good no more in any case.
+        until: Instant,
+    },
+    /// A name in a directory.
+    Name {
+        /// The directory.
+        directory: ObjectId,
+        /// The name.
+        name: Vec<u8>,
+        /// Then it is good no more in any case.
+        until: Instant,
+    },
+}
+
+impl LeaseCache {
+    /// Passes attributes on that were `seen`, with the time for which they are good: 0 if their lease has ended since, or if nobody has
+    /// said that the object [is known](Self::note_known) and so could be told when it does. A recall of the lease waits until `pass` has returned.
+    pub(in crate::client) fn pass_on<T>(
+        &self,
+        object: ObjectId,
+        seen: Option<Seen>,
+        now: Instant,
+        pass: impl FnOnce(Duration) -> T,
+    ) -> T {
+        let _passing = self.passing.read().unwrap_or_else(PoisonError::into_inner);
+        let place = self.place(&Leased::Attributes(object));
+        let good = seen.and_then(|seen| lock(&self.state).good_for(object, seen, place, now));
+        pass(good.unwrap_or_default())
+    }
+
+    /// As [`LeaseCache::pass_on`], with a name and what it stands for. A name that is good for some time is one that is cached, in a directory that not both
+    /// this program and others change.
+    pub(in crate::client) fn pass_on_entry<T>(
+        &self,
+        entry: &PassedEntry<'_>,
+        now: Instant,
+        pass: impl FnOnce(EntryTimes) -> T,
+    ) -> T {
+        let _passing = self.passing.read().unwrap_or_else(PoisonError::into_inner);
+        let attributes = entry.target.and_then(|(object, seen)| {
+            let place = self.place(&Leased::Attributes(object));
+            let behind = entry.is_locked.then_some(entry.directory);
+            lock(&self.state).good_behind(object, seen?, place, behind, now)
+        });
+        let name = lock(&self.state).good_name(entry, now);
+        pass(EntryTimes {
+            name: name.unwrap_or_default(),
+            attributes: attributes.unwrap_or_default(),
+        })
+    }
+
+    /// What was passed on too late is to be forgotten; whoever says so does not wait for it.
+    pub(in crate::client) fn take_back(
+        &self,
+        entry: &PassedEntry<'_>,
+        now: Instant,
+    ) -> Vec<Passed> {
+        let mut state = lock(&self.state);
+        let name = state.take_passed_name(entry.directory, entry.name);
+        let mut passed = Vec::new();
+        passed.extend(name.map(|_| Passed::Name {
+            directory: entry.directory,
+            name: entry.name.to_vec(),
+            until: now,
+        }));
+        passed.extend(entry.target.map(|(object, _)| Passed::Attributes {
+            object,
+            behind: state.unsettled.remove(&object),
+            until: now,
+        }));
+        passed
+    }
+
+    /// Passes on that a name which was passed on is another one now, whose time is the former one's. If this is not under a lease for as long, fails with when
+    /// that time is over.
+    pub(in crate::client) fn pass_on_renamed<T>(
+        &self,
+        names: &[(Place, Place)],
+        now: Instant,
+        pass: impl FnOnce() -> T,
+    ) -> Result<T, Instant> {
+        let _passing = self.passing.read().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
+        let mut moved = Vec::new();
+        for (from, to) in names {
+            let Some(until) = state.passed_until(from).filter(|until| *until > now) else {
+                continue;
+            };
+            let held = state
+                .names
+                .get(&to.base)
+                .and_then(|names| names.get(&to.path));
+            if held.is_none_or(|held| held.until < until) {
+                return Err(until);
+            }
+            moved.push((to, until));
+        }
+        for (to, until) in moved {
+            if !state.note_passed(to.base, &to.path, until, now) {
+                return Err(until);
+            }
+        }
+        drop(state);
+        Ok(pass())
+    }
+
+    /// Leases are recalled. Returns what nobody may go by any more before the server is told.
+    pub(in crate::client) fn recall(&self, leases: &[Leased], now: Instant) -> Vec<Passed> {
+        let _passing = self.passing.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
+        let mut passed = Vec::new();
+        for on in leases {
+            let is_directory = state.end(self.place(on), on);
+            match on {
+                Leased::Attributes(object) => {
+                    if is_directory {
+                        state.contention.note_others(*object, now);
+                    }
+                    let until = state.passed_on.remove(object);
+                    passed.push(Passed::Attributes {
+                        object: *object,
+                        behind: state.unsettled.remove(object),
+                        until: until.unwrap_or(now),
+                    });
+                }
+                Leased::Entry(directory, name) => {
+                    state.contention.note_others(*directory, now);
+                    if let Some(until) = state.take_passed_name(*directory, name) {
+                        passed.push(Passed::Name {
+                            directory: *directory,
+                            name: name.clone(),
+                            until,
+                        });
+                    }
+                }
+            }
+        }
+        passed
+    }
+}
+
+impl State {
+    /// For how long a name is good that is passed on.
+    fn good_name(&mut self, entry: &PassedEntry<'_>, now: Instant) -> Option<Duration> {
+        if !entry.is_locked || self.contention.is_contended(entry.directory, now) {
+            return None;
+        }
+        let cached = *self.names.get(&entry.directory)?.get(entry.name)?;
+        let good = cached.until.saturating_duration_since(now);
+        let is_for_user = cached.for_all_users || entry.is_private;
+        let is_same = cached.target == entry.target.map(|(object, _)| object);
+        if good.is_zero() || !is_for_user || !is_same {
+            return None;
+        }
+        self.note_passed(entry.directory, entry.name, cached.until, now)
+            .then(|| good - good / 8)
+    }
+
+    fn passed_until(&self, place: &Place) -> Option<Instant> {
+        self.passed_names
+            .get(&place.base)?
+            .get(&place.path)
+            .copied()
+    }
+
+    /// Notes that a name is passed on. Returns whether there is room for it.
+    fn note_passed(
+        &mut self,
+        directory: ObjectId,
+        name: &[u8],
+        until: Instant,
+        now: Instant,
+    ) -> bool {
+        if self.passed_name_count >= MAX_PASSED_NAMES {
+            self.passed_names.retain(|_, names| {
+                names.retain(|_, until| *until > now);
+                !names.is_empty()
+            });
+            self.passed_name_count = self.passed_names.values().map(HashMap::len).sum();
+            if self.passed_name_count >= MAX_PASSED_NAMES {
+                return false;
+            }
+        }
+        let names = self.passed_names.entry(directory).or_default();
+        let known = names.insert(name.to_vec(), until);
+        self.passed_name_count += usize::from(known.is_none());
+        true
+    }
+
+    /// Returns until when a name is good that was passed on: it is no longer.
+    fn take_passed_name(&mut self, directory: ObjectId, name: &[u8]) -> Option<Instant> {
+        let names = self.passed_names.get_mut(&directory)?;
+        let until = names.remove(name)?;
+        self.passed_name_count -= 1;
+        if names.is_empty() {
+            self.passed_names.remove(&directory);
+        }
+        Some(until)
+    }
+
+    fn good_for(
+        &mut self,
+        object: ObjectId,
+        seen: Seen,
+        place: EndPlace,
+        now: Instant,
+    ) -> Option<Duration> {
+        self.good_behind(object, seen, place, None, now)
+    }
+
+    /// For how long attributes are good that are passed on. They are not if the receiver could not be told to forget them: it can if it knows
+    /// the object, or deals with what it gets under the lock of the directory `behind` which it does.
+    fn good_behind(
+        &mut self,
+        object: ObjectId,
+        seen: Seen,
+        place: EndPlace,
+        behind: Option<ObjectId>,
+        now: Instant,
+    ) -> Option<Duration> {
+        if !self.is_current(seen.ends, place) {
+            return None;
+        }
+        let cached = self.nodes.get(&object)?;
+        let good = cached.until.saturating_duration_since(now);
+        let is_known = cached.is_known;
+        if good.is_zero() || (!is_known && behind.is_none()) {
+            return None;
+        }
+        let until = cached.until;
+        if self.passed_on.len() >= MAX_CACHED && !self.passed_on.contains_key(&object) {
+            self.passed_on.retain(|_, until| *until > now);
+            if self.passed_on.len() >= MAX_CACHED {
+                return None;
+            }
+        }
+        self.passed_on.insert(object, until);
+        if let Some(behind) = behind.filter(|_| !is_known) {
+            self.unsettled.insert(object, behind);
+        }
+        // The kernel counts from when it has them.
+        Some(good - good / 8)
+    }
+}

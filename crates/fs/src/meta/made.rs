@@ -1,0 +1,140 @@
+//! Leases on what changes have left, which come with the replies to them: a client that makes a file and then asks for it, or makes
+//! another one beside it, asks the server for nothing that it has just been told.
+
+use std::time::Instant;
+
+use causeway_wire::fs::formats::GrantedLease;
+use causeway_wire::fs::{
+    Attributes, Leased, MAX_NAME_BYTES, ObjectId, Operation, Reply, ReplyBody, Request,
+};
+
+use super::cache_leases::Table;
+use super::overlay::Overlay;
+use super::query::{attributes, find_object};
+
+/// What one change of a batch has left, and who may cache it once the batch is committed.
+pub(super) struct Made {
+    /// The request's place in the batch.
+    pub(super) index: usize,
+    holder: u128,
+    /// The change's number in the batch.
+    number: u64,
+    on: Vec<Leased>,
+    directory: Option<(ObjectId, Attributes)>,
+    /// A later change of the batch has altered some of it.
+    is_overtaken: bool,
+}
+
+/// The one name that a path is, and on which there can be a lease.
+pub(crate) fn single_name(path: &[u8]) -> Option<&[u8]> {
+    let is_one = !matches!(path, b"" | b"." | b"..")
+        && path.len() <= MAX_NAME_BYTES
+        && !path.contains(&b'/');
+    is_one.then_some(path)
+}
+
+/// On what there can be leases with this reply to a change, and the one directory that it has changed.
+fn left_by(operation: &Operation, reply: &Reply) -> Option<(Vec<Leased>, Option<ObjectId>)> {
+    let body = reply.result.as_ref().ok()?;
+    let name = |place: &causeway_wire::fs::Place| {
+        Some(Leased::Entry(
+            place.base,
+            single_name(&place.path)?.to_vec(),
+        ))
+    };
+    match (operation, body) {
+        (
+            Operation::Create {
+                place,
+                exclusive: true,
+                ..
+            }
+            | Operation::MakeDirectory { place, .. }
+            | Operation::SymbolicLink { place, .. }
+            | Operation::MakeSpecial { place, .. }
+            | Operation::HardLink { place, .. },
+            ReplyBody::Node(node),
+        ) => {
+            let on = vec![name(place)?, Leased::Attributes(node.object)];
+            Some((on, Some(place.base)))
+        }
+        (Operation::SetAttributes { object, .. }, ReplyBody::Node(_)) => {
+            Some((vec![Leased::Attributes(*object)], None))
+        }
+        (Operation::Unlink { place, .. } | Operation::RemoveDirectory { place, .. }, _) => {
+            single_name(&place.path)?;
+            Some((Vec::new(), Some(place.base)))
+        }
+        (Operation::Rename { from, to, .. }, _) => {
+            let directory = (from.base == to.base).then_some(to.base);
+            single_name(&from.path)?;
+            Some((vec![name(to)?], directory))
+        }
+        (Operation::Exchange { first, second }, _) => {
+            let directory = (first.base == second.base).then_some(first.base);
+            Some((vec![name(first)?, name(second)?], directory))
+        }
+        _ => None,
+    }
+}
+
+impl Made {
+    /// What the change with this `number` in its batch has left in `state`, if a client may cache it.
+    pub(super) fn of(
+        (index, number): (usize, u64),
+        request: &Request,
+        reply: &Reply,
+        state: &Overlay,
+    ) -> Option<Self> {
+        let holder = request.holder?;
+        let (on, directory) = left_by(&request.operation, reply)?;
+        let directory = directory.and_then(|object| {
+            let record = find_object(state, object).ok()??;
+            Some((object, attributes(&record)))
+        });
+        Some(Self {
+            index,
+            holder,
+            number,
+            on,
+            directory,
+            is_overtaken: false,
+        })
+    }
+
+    /// Notes what later changes of the same batch have changed again.
+    pub(super) fn note_later_changes(&mut self, table: &Table) {
+        let is_left = |on: &Leased| table.was_last(self.number, on);
+        self.is_overtaken = !self.on.iter().all(is_left);
+        let directory = self.directory.take();
+        self.directory = directory.filter(|(object, _)| is_left(&Leased::Attributes(*object)));
+    }
+
+    /// Grants the leases. All that is left is committed, and nobody has changed it since.
+    pub(super) fn grant(self, table: &mut Table, now: Instant) -> Option<GrantedLease> {
+        if self.is_overtaken {
+            return None;
+        }
+        let mut grant = |on: Vec<Leased>| match on.is_empty() {
+            true => None,
+            false => table.grant_made(self.holder, on, now),
+        };
+        let has_others = !self.on.is_empty();
+        let granted = grant(self.on);
+        // The reply has one lease, on all or nothing beside the directory.
+        if has_others && granted.is_none() {
+            return None;
+        }
+        let of_directory = self.directory.and_then(|(object, attributes)| {
+            let time = grant(vec![Leased::Attributes(object)])?;
+            Some((time, attributes))
+        });
+        let times = [granted, of_directory.map(|(time, _)| time)];
+        let time = times.into_iter().flatten().min()?;
+        Some(GrantedLease {
+            time_ms: u32::try_from(time.as_millis()).unwrap_or(u32::MAX),
+            for_all_users: false,
+            directory: of_directory.map(|(_, attributes)| attributes),
+        })
+    }
+}

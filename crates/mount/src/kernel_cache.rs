@@ -1,0 +1,216 @@
+//! Has the kernel forget what it caches of attributes and names.
+//!
+//! It forgets attributes at once. It forgets a name under the lock of the name's directory, which a request of this mount may hold that itself
+//! waits for another mount to forget something: so threads do that which nobody else waits for, and whoever wants a name to be forgotten waits
+//! no longer than the kernel would go by it anyway.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use causeway_fs::client::Passed;
+use causeway_wire::fs::ObjectId;
+use fuser::{INodeNo, Notifier};
+
+/// Most threads: one for each directory whose lock is held.
+const MAX_THREADS: usize = 16;
+/// A name that no object has. That the kernel has nothing to forget of it shows only that it could take the lock of the directory.
+const NO_NAME: &[u8] = b"\x01 no such name";
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct KernelCache {
+    notifier: Notifier,
+    queue: Arc<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+    is_ended: bool,
+}
+
+/// Something that the kernel forgets under the lock of a directory.
+#[derive(Debug)]
+struct Job {
+    directory: ObjectId,
+    what: What,
+    batch: Arc<Batch>,
+}
+
+#[derive(Debug)]
+enum What {
+    Name(Vec<u8>),
+    /// The attributes of an object that the kernel may be about to learn of.
+    Attributes(ObjectId),
+}
+
+/// Jobs of one recall.
+#[derive(Debug, Default)]
+struct Batch {
+    left: Mutex<usize>,
+    done: Condvar,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl KernelCache {
+    pub(crate) fn new(notifier: Notifier) -> Self {
+        Self {
+            notifier,
+            queue: Arc::default(),
+        }
+    }
+
+    /// Has the kernel forget an object's attributes. That waits for nothing: no lock of the object is taken, as none of its content is
+    /// forgotten.
+    pub(crate) fn forget_attributes(&self, object: ObjectId) {
+        forget_attributes(&self.notifier, object);
+    }
+
+    /// Has the kernel forget what was passed on to it. Returns once it has, or goes by none of that any more.
+    pub(crate) fn forget(&self, passed: &[Passed]) {
+        let batch = Arc::new(Batch::default());
+        let mut jobs = Vec::new();
+        let mut last: Option<Instant> = None;
+        for passed in passed {
+            let (directory, what, until) = match passed {
+                Passed::Attributes {
+                    object,
+                    behind: None,
+                    ..
+                } => {
+                    self.forget_attributes(*object);
+                    continue;
+                }
+                Passed::Attributes {
+                    object,
+                    behind: Some(directory),
+                    until,
+                } => (directory, What::Attributes(*object), until),
+                Passed::Name {
+                    directory,
+                    name,
+                    until,
+                } => (directory, What::Name(name.clone()), until),
+            };
+            last = last.max(Some(*until));
+            jobs.push(Job {
+                directory: *directory,
+                what,
+                batch: Arc::clone(&batch),
+            });
+        }
+        let Some(until) = last else {
+            return;
+        };
+        *lock(&batch.left) = jobs.len();
+        self.put(jobs);
+        batch.wait(until);
+    }
+
+    fn put(&self, jobs: Vec<Job>) {
+        let mut state = lock(&self.queue.state);
+        state.jobs.extend(jobs);
+        let wanted = state.jobs.len().saturating_sub(state.idle);
+        for _ in 0..wanted.min(MAX_THREADS - state.threads.min(MAX_THREADS)) {
+            let (notifier, queue) = (self.notifier.clone(), Arc::clone(&self.queue));
+            let thread = std::thread::Builder::new().name("forgets-names".to_owned());
+            match thread.spawn(move || queue.run(&notifier)) {
+                Ok(_) => state.threads += 1,
+                Err(error) => {
+                    tracing::warn!(%error, "the kernel goes by names until their time is over");
+                }
+            }
+        }
+        drop(state);
+        self.queue.work.notify_all();
+    }
+}
+
+impl Drop for KernelCache {
+    fn drop(&mut self) {
+        lock(&self.queue.state).is_ended = true;
+        self.queue.work.notify_all();
+    }
+}
+
+impl Queue {
+    fn run(&self, notifier: &Notifier) {
+        while let Some(job) = self.next() {
+            let name = match &job.what {
+                What::Name(name) => name,
+                What::Attributes(_) => NO_NAME,
+            };
+            let directory = INodeNo(job.directory.0);
+            if let Err(error) = notifier.inval_entry(directory, OsStr::from_bytes(name)) {
+                // The mount is at its end.
+                tracing::debug!(%error, "the kernel forgets nothing");
+            }
+            if let What::Attributes(object) = job.what {
+                forget_attributes(notifier, object);
+            }
+            job.batch.end_one();
+        }
+    }
+
+    /// Waits for a job; `None` at the end of the mount.
+    fn next(&self) -> Option<Job> {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
+            }
+            if state.is_ended {
+                return None;
+            }
+            state.idle += 1;
+            state = self
+                .work
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+    }
+}
+
+impl Batch {
+    fn end_one(&self) {
+        let mut left = lock(&self.left);
+        *left -= 1;
+        if *left == 0 {
+            self.done.notify_all();
+        }
+    }
+
+    fn wait(&self, until: Instant) {
+        let mut left = lock(&self.left);
+        while *left > 0 {
+            let time = until.saturating_duration_since(Instant::now());
+            if time.is_zero() {
+                return;
+            }
+            let waited = self.done.wait_timeout(left, time);
+            (left, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn forget_attributes(notifier: &Notifier, object: ObjectId) {
+    if let Err(error) = notifier.inval_inode(INodeNo(object.0), -1, 0) {
+        // The mount is at its end.
+        tracing::debug!(%error, "the kernel forgets nothing");
+    }
+}
