@@ -28,6 +28,14 @@ fn texts(pid: i32) -> Vec<String> {
     texts.collect()
 }
 
+/// The lines of the audit that a server has logged.
+pub(crate) fn audit_of(pid: i32) -> Vec<String> {
+    texts(pid)
+        .into_iter()
+        .filter(|text| text.contains("audit") && text.contains("verb"))
+        .collect()
+}
+
 #[test]
 fn refusals_are_counted_and_the_audit_tells_who_did_what() {
     let user = rustix::process::geteuid().is_root().then_some(65_534);
@@ -48,10 +56,7 @@ fn refusals_are_counted_and_the_audit_tells_who_did_what() {
             .as_u64()
             .is_some_and(|refused| refused > 0)
     });
-    let lines: Vec<String> = texts(metadata)
-        .into_iter()
-        .filter(|text| text.contains("audit") && text.contains("verb"))
-        .collect();
+    let lines = audit_of(metadata);
     let tells = |verb: &str, outcome: &str| {
         let user = format!("uid={uid}");
         lines.iter().any(|line| {

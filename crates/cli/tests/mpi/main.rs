@@ -2,6 +2,7 @@
 //! `causeway run`.
 
 mod abuse;
+mod agent;
 mod files;
 mod installed;
 mod observed;

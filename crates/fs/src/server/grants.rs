@@ -7,7 +7,7 @@ use causeway_wire::fs::{
 };
 
 use super::access::{Holder, Shown, distribution_of, node_number};
-use super::audit::is_refusal;
+use super::audit::{self, is_refusal};
 use super::callers::{check_operator, check_spoken_for, squash};
 use super::events::{EntryState, Loop};
 use super::follow_up::FollowUpKind;
@@ -201,19 +201,13 @@ impl Loop {
         if !self.audit.is_on() {
             return 0;
         }
-        let identity = self.bmi.identity(from);
-        // The record of a request that claims to be another user's names the real user.
-        let address = || {
-            let mut from_where = self.bmi.reverse_lookup(from)?;
-            if let Some(node) = self.bmi.node(from) {
-                from_where.push_str(&format!(", node {}", node.name));
-            }
-            if let Some(Identity::OneUser { uid, .. }) = identity {
-                from_where.push_str(&format!(", whose agent speaks for user {uid}"));
-            }
-            Some(from_where)
-        };
-        self.audit.begin(identity, address, request)
+        let node = self.bmi.node(from);
+        let origin = audit::origin(
+            self.bmi.identity(from),
+            || self.bmi.reverse_lookup(from),
+            node.as_ref().map(|node| node.name.as_str()),
+        );
+        self.audit.begin(origin, request)
     }
 
     /// Counts a refusal, and ends the record of a request.
