@@ -7,24 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::pending::{PendingCall, State};
 use super::rpc::{BATCH, Rpc};
-use crate::config::{Configuration, LOOK_INTERVAL};
-
-/// The files about nodes, and when to look at them again.
-pub(super) struct NodeFiles {
-    configuration: Configuration,
-    next: Instant,
-}
-
-impl NodeFiles {
-    /// Those of a configuration that has a section `[nodes]`, unless an agent has them, which speaks for this process.
-    pub(super) fn of(configuration: &Configuration, is_spoken_for: bool) -> Option<Self> {
-        let has_files = configuration.nodes.is_some() && !is_spoken_for;
-        has_files.then(|| Self {
-            configuration: configuration.clone(),
-            next: Instant::now(),
-        })
-    }
-}
+use crate::config::LOOK_INTERVAL;
 
 impl Rpc {
     /// Reads the files about nodes again if they have changed and it is time to look at them: some has passed, or calls are to be sent now for
@@ -36,14 +19,12 @@ impl Rpc {
         if now < files.next && !self.has_to_connect(pending_calls, now) {
             return;
         }
-        let has_changed = files.configuration.read_changed_nodes();
+        files.configuration.read_changed_nodes();
         if let Some(files) = &mut self.node_files {
             files.next = now + LOOK_INTERVAL;
         }
-        if !has_changed {
-            return;
-        }
-        // The method that a connection is made by notices the change when it is polled, which happens once no completion is left.
+        // The methods by which connections are made notice the change, also one that another thread has read, when they are polled. That happens
+        // once no completion is left.
         let mut completions = Vec::new();
         loop {
             let tested =

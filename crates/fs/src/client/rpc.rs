@@ -22,11 +22,11 @@ use causeway_wire::fs::{
 
 use super::call::{Body, Call};
 use super::call_error::CallError;
-use super::changed_nodes::NodeFiles;
 use super::held_capabilities::Capabilities;
 use super::identity::Layout;
 use super::leases::Leases;
 use super::link::{Known, Link};
+use super::node_files::NodeFiles;
 use super::numbers::random_number;
 use super::pending::{Attempt, PendingCall, State, results};
 use super::transfer::{IoKind, Piece};

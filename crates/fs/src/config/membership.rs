@@ -83,22 +83,22 @@ impl Configuration {
         Ok(())
     }
 
-    /// Reads the files about nodes again if they may have changed since they were last read, as [`Configuration::reload_nodes`] does. Returns whether
-    /// that was done. What is wrong is logged, and they are read again with the next call.
+    /// Reads the files about nodes again if they may have changed since they were last read, as [`Configuration::reload_nodes`] does. What
+    /// is wrong is logged, and they are read again with the next call.
     ///
     /// Nothing happens for a configuration that was not loaded from a file, and while another thread does this.
-    pub(crate) fn read_changed_nodes(&self) -> bool {
+    pub(crate) fn read_changed_nodes(&self) {
         let Some(entry) = &self.nodes else {
-            return false;
+            return;
         };
         // No thread waits here: after a fork, the one that has the lock may not exist.
         let mut watched = match entry.watched.try_lock() {
             Ok(watched) => watched,
             Err(TryLockError::Poisoned(watched)) => PoisonError::into_inner(watched),
-            Err(TryLockError::WouldBlock) => return false,
+            Err(TryLockError::WouldBlock) => return,
         };
         let Some(watched) = watched.as_mut().filter(|watched| watched.have_changed()) else {
-            return false;
+            return;
         };
         let stamp = Stamp::of(&watched.file);
         let read = Self::load_alone(&watched.file).and_then(|now| {
@@ -110,7 +110,6 @@ impl Configuration {
                 let file = watched.file.display();
                 tracing::debug!(%file, "the files about nodes were read again");
                 (watched.read, watched.complaint) = (read, None);
-                true
             }
             Err(error) => {
                 let complaint = Some(error.to_string());
@@ -118,7 +117,6 @@ impl Configuration {
                     tracing::error!(%error, "the files about nodes have changed, and cannot be used: nothing is changed");
                 }
                 watched.complaint = complaint;
-                false
             }
         }
     }

@@ -13,7 +13,8 @@ use super::events::{EntryState, Loop};
 use super::follow_up::FollowUpKind;
 use super::identity;
 use super::revocation::Revocation;
-use super::ticket::{ReplyTo, Ticket};
+use super::staging::spoken_for;
+use super::ticket::{CROWDED, MAX_REQUESTS, ReplyTo, SHARE_OF_USER, Ticket, UNREAD};
 use crate::error::failure;
 
 impl Loop {
@@ -32,6 +33,7 @@ impl Loop {
             Some(Identity::OneUser { .. }) => self.bmi.user(from),
             _ => None,
         };
+        self.check_share(from, &request.operation)?;
         self.callers
             .verify(from, identity, user.as_deref(), &request.caller)
             .and_then(|()| check_spoken_for(identity, &request.operation))
@@ -194,6 +196,40 @@ impl Loop {
             let granted = self.access.grant(node, holder);
             self.access.granted = granted;
         }
+    }
+
+    /// Refuses one more read or write of a user for whom agents speak where many requests are in progress and that user has their share of them: the
+    /// client makes it again after a pause. Other requests do not last, unless their replies are not read.
+    fn check_share(&mut self, from: Addr, operation: &Operation) -> Result<(), Failure> {
+        if self.busy() < CROWDED {
+            return Ok(());
+        }
+        let Some(user) = spoken_for(&self.bmi, from) else {
+            return Ok(());
+        };
+        let (mut own, mut unread) = (0, 0);
+        for entry in self.entries.iter().flatten() {
+            let is_own = spoken_for(&self.bmi, entry.to.from) == Some(user);
+            own += usize::from(is_own);
+            let is_reply = matches!(entry.state, EntryState::Replying);
+            unread += usize::from(is_reply && entry.to.from == from);
+        }
+        if own < SHARE_OF_USER {
+            return Ok(());
+        }
+        if unread >= UNREAD {
+            // Refusals would wait for it, too.
+            if self.lies_told.allows(self.round_at) {
+                tracing::warn!(user, "a client that reads no replies is disconnected");
+            }
+            self.bmi.disconnect(from);
+        } else if !matches!(operation, Operation::Read { .. } | Operation::Write { .. }) {
+            return Ok(());
+        }
+        let message = format!(
+            "user {user} has {own} of the {MAX_REQUESTS} requests in progress that this server carries out at a time, and others need some"
+        );
+        Err(failure(Errno::RETRY, message))
     }
 
     /// Begins the record of a request that has come, and returns the record's number; 0 if the audit is off.

@@ -3,13 +3,16 @@
 //! A buffer that goes from one client to another is cleared first: where a client's transfer leaves bytes out (a
 //! process that helps with copying within a host counts its parts itself), it must not find another client's data.
 
-use causeway_bmi::{Addr, Bmi, Memory};
+use causeway_bmi::{Addr, Bmi, Identity, Memory};
 
 /// Bytes of a buffer: large enough to pay for a transfer, small enough to stay in the cache between
 /// the transfer and the file.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
 /// Most buffers in use at once.
 const MAX_BUFFERS: usize = 64;
+/// Most buffers in use at once for one user for whom agents speak: half. Such a user may hold buffers as long as they like, by requests whose data
+/// they do not send.
+const MAX_BUFFERS_OF_USER: usize = MAX_BUFFERS / 2;
 /// Most idle buffers that are kept.
 const KEEP: usize = 16;
 
@@ -19,13 +22,38 @@ pub(super) struct Staging {
     /// Idle buffers, each with the client whose data it may contain.
     idle: Vec<(Addr, Memory)>,
     /// Buffers in use, by the address of their first byte.
-    used: Vec<(usize, Addr)>,
+    used: Vec<Used>,
+}
+
+#[derive(Debug)]
+struct Used {
+    at: usize,
+    client: Addr,
+    /// The user for whom an agent speaks on the client's connection, if one does.
+    user: Option<u32>,
+}
+
+/// The user for whom an agent speaks on this connection, if one does.
+pub(super) fn spoken_for(bmi: &Bmi, client: Addr) -> Option<u32> {
+    match bmi.identity(client) {
+        Some(Identity::OneUser { uid, .. }) => Some(uid),
+        _ => None,
+    }
 }
 
 impl Staging {
     /// Whether a buffer can be taken now.
     pub(super) fn may_take(&self) -> bool {
         self.used.len() < MAX_BUFFERS
+    }
+
+    /// Whether this client's user may have another buffer.
+    pub(super) fn may_take_for(&self, bmi: &Bmi, client: Addr) -> bool {
+        let Some(user) = spoken_for(bmi, client) else {
+            return true;
+        };
+        let own = self.used.iter().filter(|used| used.user == Some(user));
+        own.count() < MAX_BUFFERS_OF_USER
     }
 
     /// Returns a buffer, if one can be taken now. The error is the reason why none can be allocated.
@@ -46,19 +74,23 @@ impl Staging {
                 .memalloc(addr, BUFFER_BYTES)
                 .map_err(|error| error.to_string())?,
         };
-        self.used.push((buffer.as_ptr().addr(), addr));
+        self.used.push(Used {
+            at: buffer.as_ptr().addr(),
+            client: addr,
+            user: spoken_for(bmi, addr),
+        });
         Ok(Some(buffer))
     }
 
     /// Puts a buffer back among the idle ones.
     pub(super) fn give(&mut self, buffer: Memory) {
         let at = buffer.as_ptr().addr();
-        let Some(place) = self.used.iter().position(|(used, _)| *used == at) else {
+        let Some(place) = self.used.iter().position(|used| used.at == at) else {
             return;
         };
-        let (_, client) = self.used.swap_remove(place);
+        let used = self.used.swap_remove(place);
         if self.idle.len() < KEEP {
-            self.idle.push((client, buffer));
+            self.idle.push((used.client, buffer));
         }
     }
 

@@ -7,25 +7,29 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_bmi::Config;
 use causeway_bmi::agent as bmi_agent;
 use causeway_fs::agent::{Agent, AgentHandle};
 use causeway_fs::client::{Client, ClientOptions};
 use causeway_fs::config::{CapabilityRule, Configuration};
+use causeway_fs::server::MAX_REQUESTS;
+use causeway_sys::memory::Memory;
 use causeway_sys::socket::{Accepted, Received, RecordListener, RecordSocket};
 use causeway_wire::agent::{
     FORMATS as AGENT_FORMATS, MAX_MESSAGE_BYTES, Open, Reply, Request as AgentRequest,
 };
 use causeway_wire::codec::Wire as _;
 use causeway_wire::formats::Formats;
-use causeway_wire::fs::{Errno, ObjectId, Operation, Request};
+use causeway_wire::fs::formats::FORMATS;
+use causeway_wire::fs::{Errno, ObjectId, Operation, ReplyBody, Request};
 use causeway_wire::tcp::{Auth, FORMATS as TCP_FORMATS, Hello, Holder, Purpose};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Gid, Uid};
 
-use crate::cluster::{Fixture, Shape};
+use crate::capabilities::{here, store};
+use crate::cluster::{Fixture, Shape, pattern};
 use crate::liar::{GENEROUS, Liar};
 
 /// Users as whom these tests act.
@@ -47,6 +51,11 @@ impl Stand {
     }
 
     fn start_with(capabilities: CapabilityRule) -> Option<Self> {
+        Self::start_patient(capabilities, GENEROUS)
+    }
+
+    /// With this time-out.
+    fn start_patient(capabilities: CapabilityRule, timeout: Duration) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("left out: only root can be several users");
             return None;
@@ -70,7 +79,7 @@ impl Stand {
             configuration.key_file = Some(key);
             configuration.agent_socket = Some(socket.clone());
             configuration.access.capabilities = capabilities;
-            configuration.timeout = GENEROUS;
+            configuration.timeout = timeout;
         });
         let (handle, running) = run_agent(&fixture);
         Some(Self {
@@ -97,6 +106,11 @@ impl Stand {
     }
 
     fn liar(&self, uid: u32) -> Liar {
+        self.liar_of(77, uid)
+    }
+
+    /// One with this client's number.
+    fn liar_of(&self, client: u128, uid: u32) -> Liar {
         let config = Config {
             agent: Some(bmi_agent::Agent {
                 socket: self.socket.clone(),
@@ -104,7 +118,7 @@ impl Stand {
             }),
             ..Config::default()
         };
-        Liar::with(&self.fixture, config, 77, uid)
+        Liar::with(&self.fixture, config, client, uid)
     }
 
     fn call(&self) -> RecordSocket {
@@ -329,6 +343,71 @@ fn a_user_who_floods_the_agent_does_not_stop_another() {
     });
     drop(calls);
     as_user(USER, || drop(stand.liar(USER)));
+}
+
+/// A user makes more writes than a server carries out at a time, by many connections, and sends no data for them: another user is served
+/// nevertheless, while the first one's writes last.
+#[test]
+fn a_user_who_lets_requests_last_does_not_stop_another() {
+    const BYTES: usize = 2 << 20;
+    const TIMEOUT: Duration = Duration::from_secs(3000);
+    let Some(stand) = Stand::start_patient(CapabilityRule::Required, TIMEOUT) else {
+        return;
+    };
+    let object = store(&stand.fixture, b"/one", USER, 0o600);
+    store(&stand.fixture, b"/another", OTHER, 0o600);
+    let mut asking = Liar::new(&stand.fixture, 78, 0);
+    let mut in_progress = || {
+        let status = asking.ask_with(1, Operation::StorageStatus, None, |_| {});
+        match status {
+            Ok((ReplyBody::StorageStatus { busy, .. }, _)) => busy as usize,
+            other => panic!("{other:?}"),
+        }
+    };
+    let memory = Memory::zeroed(1 << 20);
+    let clients = as_user(USER, || {
+        let write = |liar: &mut Liar, number| Operation::Write {
+            object,
+            number,
+            repeated: None,
+            at_least: 0,
+            regions: here(0, memory.len() as u64),
+            memory: vec![liar.export(1, &memory)],
+            inline: Vec::new(),
+            turn: 0,
+        };
+        let stall = |client: u128| {
+            let mut liar = stand.liar_of(100 + client, USER);
+            let shown = liar.capability(object);
+            for number in 0..10 {
+                let operation = write(&mut liar, number);
+                let (server, target) = liar.servers[1];
+                let request = liar.request(target, operation, Some(shown.clone()));
+                // No client makes progress after this.
+                liar.post(server, &request.to_bytes(FORMATS));
+            }
+            liar
+        };
+        (0..30).map(stall).collect::<Vec<_>>()
+    });
+    let begun = Instant::now();
+    while in_progress() < MAX_REQUESTS / 2 {
+        assert!(begun.elapsed() < GENEROUS, "they never begin");
+    }
+    as_user(OTHER, || {
+        let configuration = stand.fixture.cluster.configuration();
+        let mut client = Client::connect(configuration, ClientOptions::default()).unwrap();
+        client.limit(GENEROUS);
+        let mut file = client.open(b"/another".as_slice()).unwrap();
+        let content = pattern(9, BYTES);
+        client.write_at(&mut file, 0, &content).unwrap();
+        client.fsync(&mut file).unwrap();
+        let mut back = vec![0; BYTES];
+        let count = client.read_at(&mut file, 0, &mut back).unwrap();
+        assert!(count == BYTES && back == content);
+    });
+    assert!(in_progress() >= MAX_REQUESTS / 2, "they have not lasted");
+    drop(clients);
 }
 
 /// A client that runs repeats its calls while its node's agent is away; a new one is told at once.

@@ -229,6 +229,42 @@ fn slots_are_bounded() {
     assert_eq!(errno(refused), Err(Errno::EINVAL));
 }
 
+/// A client that takes other numbers all the time, as one that wants to hinder others may, gets half of the slots; also by changes that fail.
+#[test]
+fn one_user_does_not_take_all_slots() {
+    let mut bench = Bench::with(Settings {
+        max_sessions: 16,
+        ..Settings::default()
+    });
+    let as_user = |bench: &mut Bench, client: u128, uid: u32| {
+        let mut request = Request {
+            client,
+            slot: 0,
+            sequence: 1,
+            ..bench.request(create("refused"))
+        };
+        request.caller.uid = uid;
+        let time = bench.time();
+        errno(bench.service.apply(&[request], time).remove(0))
+    };
+    for client in 0..8 {
+        assert_eq!(as_user(&mut bench, client, 1234), Err(Errno::EACCES));
+    }
+    for client in 8..100 {
+        assert_eq!(as_user(&mut bench, client, 1234), Err(Errno::RETRY));
+    }
+    // Others share the rest, and root may have any.
+    for (client, uid) in [(100, 1235), (101, 1235), (102, 0), (103, 0), (104, 0)] {
+        assert_ne!(as_user(&mut bench, client, uid), Err(Errno::RETRY), "{uid}");
+    }
+    assert_eq!(as_user(&mut bench, 105, 1235), Err(Errno::RETRY));
+    assert_eq!(as_user(&mut bench, 106, 1236), Err(Errno::EACCES));
+    // What is no longer kept counts no more.
+    bench.service.pass_time(10_000);
+    assert_eq!(as_user(&mut bench, 107, 1236), Err(Errno::EACCES));
+    assert_eq!(as_user(&mut bench, 108, 1234), Err(Errno::EACCES));
+}
+
 /// Clients against a model: each repeats its changes for as long as its time-out lets it, among so many others
 /// that slots are scarce, while time passes, the host's clock jumps and the server starts again.
 #[test]
