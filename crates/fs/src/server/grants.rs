@@ -14,7 +14,7 @@ use super::follow_up::FollowUpKind;
 use super::identity;
 use super::revocation::Revocation;
 use super::staging::spoken_for;
-use super::ticket::{CROWDED, MAX_REQUESTS, ReplyTo, SHARE_OF_USER, Ticket, UNREAD};
+use super::ticket::{MAX_REQUESTS, OfUser, ReplyTo, Share, Ticket, is_crowded, share};
 use crate::error::failure;
 
 impl Loop {
@@ -201,31 +201,35 @@ impl Loop {
     /// Refuses one more read or write of a user for whom agents speak where many requests are in progress and that user has their share of them: the
     /// client makes it again after a pause. Other requests do not last, unless their replies are not read.
     fn check_share(&mut self, from: Addr, operation: &Operation) -> Result<(), Failure> {
-        if self.busy() < CROWDED {
+        let busy = self.busy();
+        if !is_crowded(busy) {
             return Ok(());
         }
         let Some(user) = spoken_for(&self.bmi, from) else {
             return Ok(());
         };
-        let (mut own, mut unread) = (0, 0);
+        let mut of_user = OfUser::default();
         for entry in self.entries.iter().flatten() {
             let is_own = spoken_for(&self.bmi, entry.to.from) == Some(user);
-            own += usize::from(is_own);
+            of_user.requests += usize::from(is_own);
             let is_reply = matches!(entry.state, EntryState::Replying);
-            unread += usize::from(is_reply && entry.to.from == from);
+            of_user.unread += usize::from(is_reply && entry.to.from == from);
         }
-        if own < SHARE_OF_USER {
-            return Ok(());
-        }
-        if unread >= UNREAD {
-            // Refusals would wait for it, too.
-            if self.lies_told.allows(self.round_at) {
-                tracing::warn!(user, "a client that reads no replies is disconnected");
+        match share(busy, of_user) {
+            Share::Within => return Ok(()),
+            Share::Taken => {
+                if !matches!(operation, Operation::Read { .. } | Operation::Write { .. }) {
+                    return Ok(());
+                }
             }
-            self.bmi.disconnect(from);
-        } else if !matches!(operation, Operation::Read { .. } | Operation::Write { .. }) {
-            return Ok(());
+            Share::Unread => {
+                if self.lies_told.allows(self.round_at) {
+                    tracing::warn!(user, "a client that reads no replies is disconnected");
+                }
+                self.bmi.disconnect(from);
+            }
         }
+        let own = of_user.requests;
         let message = format!(
             "user {user} has {own} of the {MAX_REQUESTS} requests in progress that this server carries out at a time, and others need some"
         );
