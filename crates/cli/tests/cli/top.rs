@@ -79,6 +79,26 @@ fn refusals_are_counted_and_the_audit_tells_who_did_what() {
     );
 }
 
+/// What is recorded has names of users' files in it.
+#[test]
+fn other_users_processes_show_nothing_and_their_records_are_not_read() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("left out: only root can be several users");
+        return;
+    }
+    let stand = Stand::new();
+    let pid = stand.pids[0].to_string();
+    for arguments in [
+        &["log", &pid, "--dump"][..],
+        &["top", "--once", "--pid", &pid],
+    ] {
+        let left = Run::new(here(), arguments).user(Some(61_234)).left();
+        assert_ne!(left.code, Some(0), "{left:?}");
+        assert!(left.out.is_empty(), "{left:?}");
+        assert!(left.err.contains("another user"), "{left:?}");
+    }
+}
+
 #[test]
 fn servers_and_what_they_do_can_be_seen_without_their_help() {
     let stand = Stand::new();
