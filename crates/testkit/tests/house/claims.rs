@@ -33,7 +33,7 @@ fn tests_of(file: &File) -> Vec<&str> {
     let mut found = Vec::new();
     for line in file.text.lines().map(str::trim) {
         match line.split_once("fn ").or(line.split_once("def ")) {
-            Some((before, rest)) if before.is_empty() => {
+            Some(("", rest)) => {
                 let name = rest.split(['(', '<']).next().unwrap_or_default();
                 if is_test {
                     found.push(name);
