@@ -10,9 +10,10 @@ use causeway_bmi::{Addr, Bmi, Identity, Memory};
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
 /// Most buffers in use at once.
 const MAX_BUFFERS: usize = 64;
-/// Most buffers in use at once for one user for whom agents speak: half. Such a user may hold buffers as long as they like, by requests whose data
-/// they do not send.
-const MAX_BUFFERS_OF_USER: usize = MAX_BUFFERS / 2;
+/// From so many buffers in use on, one user for whom agents speak gets no more than [`SHARE_OF_USER`]: such a user may hold buffers as long as they
+/// like, by requests whose data they do not send.
+const CROWDED: usize = MAX_BUFFERS / 2;
+const SHARE_OF_USER: usize = MAX_BUFFERS / 8;
 /// Most idle buffers that are kept.
 const KEEP: usize = 16;
 
@@ -31,6 +32,11 @@ struct Used {
     client: Addr,
     /// The user for whom an agent speaks on the client's connection, if one does.
     user: Option<u32>,
+}
+
+/// Whether a user who has `own` of the buffers in use may have another one.
+fn has_share(used: usize, own: usize) -> bool {
+    used < CROWDED || own < SHARE_OF_USER
 }
 
 /// The user for whom an agent speaks on this connection, if one does.
@@ -53,7 +59,7 @@ impl Staging {
             return true;
         };
         let own = self.used.iter().filter(|used| used.user == Some(user));
-        own.count() < MAX_BUFFERS_OF_USER
+        has_share(self.used.len(), own.count())
     }
 
     /// Returns a buffer, if one can be taken now. The error is the reason why none can be allocated.
@@ -129,6 +135,23 @@ mod tests {
             assert!(!secret(&buffer));
             staging.give(buffer);
         }
+    }
+
+    #[test]
+    fn users_get_half_of_the_buffers_together_and_then_each_a_share() {
+        let most = |mut used: usize| {
+            let before = used;
+            while has_share(used, used - before) {
+                used += 1;
+            }
+            used - before
+        };
+        assert_eq!(most(0), CROWDED);
+        // After one who has taken all that one may have, four others get a share.
+        for user in 0..4 {
+            assert_eq!(most(CROWDED + user * SHARE_OF_USER), SHARE_OF_USER);
+        }
+        assert_eq!(CROWDED + 4 * SHARE_OF_USER, MAX_BUFFERS);
     }
 
     #[test]
