@@ -5,7 +5,7 @@
 //! ```
 //! prints, for each round, microseconds per read and per write. To compare two builds, run both in turns. With `compare` behind that, two clusters
 //! are measured in short turns, one with capabilities and one without, and the medians and what capabilities take come last; with `off` there are
-//! no capabilities.
+//! no capabilities. With `control`, both clusters have capabilities: by how much two that are the same differ here is what `compare` cannot resolve.
 
 use std::error::Error;
 use std::path::Path;
@@ -42,7 +42,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         None => &[CapabilityRule::Required],
         Some("off") => &[CapabilityRule::Off],
         Some("compare") => &[CapabilityRule::Required, CapabilityRule::Off],
-        Some(other) => return Err(format!("{other}: neither `compare` nor `off`").into()),
+        Some("control") => &[CapabilityRule::Required, CapabilityRule::Required],
+        Some(other) => {
+            return Err(format!("{other}: none of `compare`, `control` and `off`").into());
+        }
     };
     let make = |rule: &CapabilityRule| Stand::start(method, *rule);
     let mut stands = rules.iter().map(make).collect::<Result<Vec<_>, _>>()?;
@@ -66,7 +69,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (kind, what) in ["read", "write"].into_iter().enumerate() {
             let (with, without) = (with[kind], without[kind]);
             let part = (with / without - 1.0) * 100.0;
-            println!("{what}: {with:.3} with capabilities, {without:.3} without: {part:+.1} %");
+            let second = match rules {
+                [_, CapabilityRule::Off] => "without",
+                _ => "with them, too",
+            };
+            println!("{what}: {with:.3} with capabilities, {without:.3} {second}: {part:+.1} %");
         }
     }
     stands

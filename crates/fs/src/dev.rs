@@ -5,8 +5,9 @@
 //! the pipe ends, and so do the servers.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -140,7 +141,12 @@ impl DevCluster {
         command: ServerCommand,
     ) -> Result<Self, DevError> {
         let logs = file.with_file_name("log");
-        std::fs::create_dir_all(&logs).map_err(at(&logs))?;
+        // Names of users' files are in what servers log.
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&logs)
+            .map_err(at(&logs))?;
         let servers = configuration.servers.iter().map(|_| None).collect();
         let log_starts = vec![0; configuration.servers.len()];
         let mut cluster = Self {
@@ -278,6 +284,7 @@ impl DevCluster {
         let out = File::options()
             .create(true)
             .append(true)
+            .mode(0o600)
             .open(&log)
             .map_err(at(&log))?;
         let err = out.try_clone().map_err(at(&log))?;

@@ -165,13 +165,18 @@ fn has_ended(process: &OwnedFd) -> bool {
 #[cfg(test)]
 mod tests {
     use std::io::{Read as _, Write as _};
+    use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::process::CommandExt as _;
     use std::process::{Child, Command, Stdio};
 
     use super::*;
+    use crate::process;
     use crate::socket::{Accepted, Received, RecordListener};
 
     const PATH: &str = "CAUSEWAY_SYS_TEST_CHANGELING";
+    const PROGRAM: &str = "CAUSEWAY_SYS_TEST_PROGRAM";
+    /// A user with rights of their own.
+    const USER: u32 = 61_234;
 
     /// The child of the tests below: sends the address of its mark, waits for a record, and starts another program that keeps its socket.
     #[test]
@@ -186,7 +191,8 @@ mod tests {
         socket.send(&said, &[]).unwrap();
         wait_for_record(&socket);
         rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::empty()).unwrap();
-        panic!("{}", Command::new("cat").exec());
+        let program = std::env::var_os(PROGRAM).expect("a program");
+        panic!("{}", Command::new(program).exec());
     }
 
     fn wait_for_record(socket: &RecordSocket) -> Vec<u8> {
@@ -199,18 +205,30 @@ mod tests {
         }
     }
 
-    /// A child, the socket to it, and its mark.
+    /// A child that will start `cat`, the socket to it, and its mark.
     fn changeling() -> (Child, RecordSocket, Mark) {
+        changeling_of(None, "cat")
+    }
+
+    /// The same of another user, or with another program.
+    fn changeling_of(user: Option<u32>, program: &str) -> (Child, RecordSocket, Mark) {
         let path = std::env::temp_dir().join(format!(
             "causeway-changeling-{}-{:?}",
             std::process::id(),
             std::thread::current().id()
         ));
         let mut listener = RecordListener::bind(&path).unwrap();
-        let child = Command::new(std::env::current_exe().unwrap())
+        let anybody = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(&path, anybody).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        if let Some(user) = user {
+            command.uid(user).gid(user).current_dir("/");
+        }
+        let child = command
             .args(["--exact", "pinned::tests::a_changeling_plays_its_role"])
             .arg("--nocapture")
             .env(PATH, &path)
+            .env(PROGRAM, program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -247,7 +265,43 @@ mod tests {
 
     #[test]
     fn a_process_that_starts_another_program_is_not_the_pinned_one() {
-        let (mut child, socket, mark) = changeling();
+        end(starts_another_program(None, "cat"));
+    }
+
+    /// The kernel lets this process, which is root's, into the memory of both programs.
+    #[test]
+    fn a_process_that_starts_a_setuid_program_of_roots_is_not_the_pinned_one() {
+        if process::user() != 0 {
+            eprintln!("left out: only root makes setuid programs of root's");
+            return;
+        }
+        let folder = std::env::temp_dir().join(format!("causeway-setuid-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let program = folder.join("cat");
+        std::fs::copy("/bin/cat", &program).unwrap();
+        for (path, mode) in [(&folder, 0o755), (&program, 0o4755)] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let child = starts_another_program(Some(USER), program.to_str().unwrap());
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let users = status.lines().find(|line| line.starts_with("Uid:"));
+        let users: Vec<&str> = users.unwrap().split_whitespace().collect();
+        match users[2] {
+            "0" => {}
+            _ => eprintln!("less is tested: setuid programs have no effect in {folder:?}"),
+        }
+        end(child);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    fn end(mut child: Child) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Returns the child, which runs the program.
+    fn starts_another_program(user: Option<u32>, program: &str) -> Child {
+        let (mut child, socket, mark) = changeling_of(user, program);
         let pid = child.id() as i32;
         let pinned = all_ways(&socket, mark);
         assert!(matches!(pinned[0].handle, Handle::Memory(_)));
@@ -273,8 +327,7 @@ mod tests {
             pinned.checked_at.set((0, 0));
             assert_eq!(pinned.number(), None, "{pinned:?}");
         }
-        child.kill().unwrap();
-        child.wait().unwrap();
+        child
     }
 
     #[test]
@@ -288,5 +341,68 @@ mod tests {
             assert!(!pinned.is_same(), "{pinned:?}");
         }
         assert!(Pinned::new(&socket, mark).is_err());
+    }
+
+    /// In namespaces of users and of process numbers of its own, where this process chooses the next number: the test below.
+    #[test]
+    fn a_process_with_a_used_number_plays_its_role() {
+        if std::env::var_os(PATH).is_none() || std::env::var_os(PROGRAM).is_some() {
+            return;
+        }
+        let (child, socket, mark) = changeling();
+        let pinned = all_ways(&socket, mark);
+        let pid = child.id();
+        assert!(
+            pinned
+                .iter()
+                .all(|pinned| pinned.number() == Some(pid as i32))
+        );
+        end(child);
+        let again = loop {
+            let next = (pid - 1).to_string();
+            if let Err(error) = std::fs::write("/proc/sys/kernel/ns_last_pid", next) {
+                println!("left out: numbers cannot be chosen: {error}");
+                return;
+            }
+            let other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+            if other.id() == pid {
+                break other;
+            }
+            end(other);
+        };
+        for pinned in &pinned {
+            pinned.checked_at.set((0, 0));
+            assert_eq!(pinned.number(), None, "{pinned:?}");
+        }
+        assert!(Pinned::new(&socket, mark).is_err());
+        println!("process {} has the number", again.id());
+        end(again);
+    }
+
+    #[test]
+    fn another_process_with_the_number_of_one_that_has_ended_is_not_the_pinned_one() {
+        let output = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--pid", "--fork"])
+            .args(["--mount-proc", "--kill-child"])
+            .arg(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "pinned::tests::a_process_with_a_used_number_plays_its_role",
+            ])
+            .args(["--nocapture", "--test-threads=1"])
+            .env(PATH, "chosen by each")
+            .env_remove(PROGRAM)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        if errors.contains("unshare") || said.contains("left out") {
+            eprintln!(
+                "left out: there are no namespaces here whose numbers can be chosen: {errors}{said}"
+            );
+            return;
+        }
+        assert!(output.status.success(), "{said}{errors}");
+        assert!(said.contains("has the number"), "{said}{errors}");
     }
 }

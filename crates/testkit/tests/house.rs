@@ -1,8 +1,10 @@
 //! A test for style and structure; each rule says what to do instead.
 //!
-//! [`tree`] reads the repository, [`rust`] knows just enough of Rust's syntax, [`imports`] which files use which; the
-//! rules are here.
+//! [`tree`] reads the repository, [`rust`] knows just enough of Rust's syntax, [`imports`] which files use which, [`claims`] which tests a page
+//! names; the rules are here.
 
+#[path = "house/claims.rs"]
+mod claims;
 #[path = "house/imports.rs"]
 mod imports;
 #[path = "house/rust.rs"]
@@ -653,4 +655,14 @@ fn links_and_make_targets_in_pages_exist() {
         }
     }
     fail_if_any("pages", &found);
+}
+
+/// The page of what attackers can and cannot do names tests that exist, each in the file that it says, and each row of its tables names one.
+#[test]
+fn the_page_about_security_names_tests_that_exist() {
+    let tree = Tree::read();
+    let page = tree.get("docs/security.md").expect("the page");
+    let mut found = claims::wrong(&tree, &page.text);
+    found.extend(claims::without_test(&page.text));
+    fail_if_any("docs/security.md", &found);
 }

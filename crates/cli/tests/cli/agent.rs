@@ -4,8 +4,14 @@
 use std::io::Read as _;
 use std::path::PathBuf;
 
+use causeway_fs::client::{Client, ClientOptions};
+use causeway_fs::config::Configuration;
+use causeway_wire::fs::{Caller, Errno};
+use rustix::process::{Gid, Uid};
+
 use crate::nodes::{Cluster, Lines, Server, bounded, large};
 use crate::stand::{Run, send, until, write_as};
+use crate::top::audit_of;
 
 /// A user with rights of their own, and another one.
 const USER: u32 = 61_234;
@@ -123,6 +129,20 @@ impl Stand {
             .config(&self.cluster.path("laptop.toml"))
             .user(Some(user))
     }
+}
+
+/// Runs `act` on a thread of this user: in the kernel, users belong to threads.
+fn as_user<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(uid));
+            rustix::thread::set_thread_groups(&[]).unwrap();
+            rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            act()
+        });
+        thread.join().unwrap()
+    })
 }
 
 #[test]
@@ -397,4 +417,52 @@ fn users_in_namespaces_of_their_own_become_nobody_else() {
     // Nor does it tell who has written a configuration, where its own user has none.
     in_namespace(&[], "it is not used");
     stand.user(USER, &["ls", "/open"]).ok();
+}
+
+/// A client that claims to act for another user, by its node's agent and with its node's keys. Names that look like other fields of a line are no
+/// fields.
+#[test]
+fn the_audit_tells_the_proven_node_and_user_beside_what_is_claimed() {
+    let Some(stand) =
+        Stand::start_with(|text| text.replace("audit = \"off\"", "audit = \"changes\""))
+    else {
+        return;
+    };
+    let file = stand.cluster.path("laptop.toml");
+    let claims = |uid| {
+        let caller = Caller {
+            uid,
+            gid: uid,
+            ..Caller::default()
+        };
+        let configuration = Configuration::load(&file).unwrap();
+        let options = ClientOptions {
+            caller: Some(caller),
+            ..ClientOptions::default()
+        };
+        let mut client = Client::connect(&configuration, options).unwrap();
+        client.make_directory("/open/claimed".as_bytes(), 0o755, None)
+    };
+    let refused = as_user(USER, || claims(OTHER)).unwrap_err();
+    assert_eq!(refused.errno, Errno::EPERM, "{refused}");
+    // The holder of the node's keys may act for all, as there is no rule.
+    claims(OTHER).unwrap();
+    let name = "/fake to=\"\" outcome=done left_out=0 uid=0";
+    stand.user(USER, &["mkdir", name]).fails(1);
+
+    let lines = audit_of(stand.cluster.pid("meta"));
+    let line = |parts: &[&str]| {
+        let has = |line: &&String| parts.iter().all(|part| line.contains(part));
+        let found = lines.iter().find(has);
+        assert!(found.is_some(), "{parts:?}: {lines:#?}");
+        found.unwrap()
+    };
+    let of = |uid| format!(" uid={uid} ");
+    let agent = format!(", node laptop, whose agent speaks for user {USER}\"");
+    line(&[&agent, &of(OTHER), "outcome=EPERM"]);
+    let line_of_holder = line(&[", node laptop\"", &of(OTHER), "mkdir", "outcome=done"]);
+    assert!(!line_of_holder.contains("agent"), "{line_of_holder}");
+    let faked = line(&[&agent, &of(USER), "mkdir", "/fake"]);
+    let end = format!(" name={name:?} to=\"\" outcome=EACCES left_out=0");
+    assert!(faked.ends_with(&end), "{faked}\n{end}");
 }

@@ -14,6 +14,7 @@ mod many;
 mod mount;
 mod nodes;
 mod replaced;
+mod running;
 mod safety;
 mod scrub;
 mod servers;

@@ -28,6 +28,14 @@ fn texts(pid: i32) -> Vec<String> {
     texts.collect()
 }
 
+/// The lines of the audit that a server has logged.
+pub(crate) fn audit_of(pid: i32) -> Vec<String> {
+    texts(pid)
+        .into_iter()
+        .filter(|text| text.contains("audit") && text.contains("verb"))
+        .collect()
+}
+
 #[test]
 fn refusals_are_counted_and_the_audit_tells_who_did_what() {
     let user = rustix::process::geteuid().is_root().then_some(65_534);
@@ -48,10 +56,7 @@ fn refusals_are_counted_and_the_audit_tells_who_did_what() {
             .as_u64()
             .is_some_and(|refused| refused > 0)
     });
-    let lines: Vec<String> = texts(metadata)
-        .into_iter()
-        .filter(|text| text.contains("audit") && text.contains("verb"))
-        .collect();
+    let lines = audit_of(metadata);
     let tells = |verb: &str, outcome: &str| {
         let user = format!("uid={uid}");
         lines.iter().any(|line| {
@@ -72,6 +77,26 @@ fn refusals_are_counted_and_the_audit_tells_who_did_what() {
         !lines.iter().any(|line| line.contains("lookup")),
         "{lines:?}"
     );
+}
+
+/// What is recorded has names of users' files in it.
+#[test]
+fn other_users_processes_show_nothing_and_their_records_are_not_read() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("left out: only root can be several users");
+        return;
+    }
+    let stand = Stand::new();
+    let pid = stand.pids[0].to_string();
+    for arguments in [
+        &["log", &pid, "--dump"][..],
+        &["top", "--once", "--pid", &pid],
+    ] {
+        let left = Run::new(here(), arguments).user(Some(61_234)).left();
+        assert_ne!(left.code, Some(0), "{left:?}");
+        assert!(left.out.is_empty(), "{left:?}");
+        assert!(left.err.contains("another user"), "{left:?}");
+    }
 }
 
 #[test]

@@ -18,13 +18,18 @@ const ARRAY: (usize, usize) = (96, 5040);
 /// Servers with datafiles.
 const SERVERS: usize = 3;
 
-struct Running {
+pub(crate) struct Running {
     cluster: DevCluster,
     directory: TempDir,
 }
 
 /// Starts a file system whose operations fail after this time.
 fn start(timeout: Duration) -> Running {
+    start_with(timeout, |_| {})
+}
+
+/// The same, with a configuration that is changed first.
+pub(crate) fn start_with(timeout: Duration, change: impl FnOnce(&mut Configuration)) -> Running {
     let directory = tempfile::tempdir().expect("a directory");
     let arguments = [
         "fs", "serve", "--config", "{config}", "--server", "{server}",
@@ -38,6 +43,7 @@ fn start(timeout: Duration) -> Running {
     let id = random_identity().expect("a number");
     let mut made = Configuration::one_machine("dev", id, place, SERVERS, Durability::Relaxed);
     made.timeout = timeout;
+    change(&mut made);
     let cluster = DevCluster::create(made, &place.join("causeway.toml"), command);
     Running {
         cluster: cluster.expect("it starts"),
@@ -46,12 +52,16 @@ fn start(timeout: Duration) -> Running {
 }
 
 impl Running {
-    fn config(&self) -> String {
+    pub(crate) fn configuration(&self) -> &Configuration {
+        self.cluster.configuration()
+    }
+
+    pub(crate) fn config(&self) -> String {
         self.cluster.configuration_file().display().to_string()
     }
 
     /// A file's content, read by the client library.
-    fn content(&self, path: &str) -> Vec<u8> {
+    pub(crate) fn content(&self, path: &str) -> Vec<u8> {
         let configuration = self.cluster.configuration();
         let client = Client::connect(configuration, ClientOptions::default());
         let mut client = client.expect("a client");
@@ -124,7 +134,7 @@ fn shared_pointers_and_atomic_mode_on_several_hosts() {
 }
 
 /// The array that the program writes.
-fn array() -> Vec<u8> {
+pub(crate) fn array() -> Vec<u8> {
     (0..ARRAY.0 * ARRAY.1)
         .map(|n| (n * 7 + n / 251) as u8)
         .collect()

@@ -2,6 +2,7 @@
 //! `causeway run`.
 
 mod abuse;
+mod agent;
 mod double;
 mod files;
 mod installed;

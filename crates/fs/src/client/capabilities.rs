@@ -41,9 +41,11 @@ fn comes_with_one(reply: &ReplyBody) -> bool {
 }
 
 impl Rpc {
-    /// Makes the capabilities that it needs itself from now on, as a metadata server's own client.
+    /// Makes the capabilities that it needs itself from now on, as a metadata server's own client. The server reads files about nodes again when
+    /// it is asked to, and checks first that it may still be that server.
     pub(super) fn act_as_server(&mut self, signer: Signer) {
         self.capabilities.signer = Some(signer);
+        self.node_files = None;
     }
 
     /// The capability to send with a call's operation, if the operation needs one and the client has it.

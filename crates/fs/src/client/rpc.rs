@@ -26,6 +26,7 @@ use super::held_capabilities::Capabilities;
 use super::identity::Layout;
 use super::leases::Leases;
 use super::link::{Known, Link};
+use super::node_files::NodeFiles;
 use super::numbers::random_number;
 use super::pending::{Attempt, PendingCall, State, results};
 use super::transfer::{IoKind, Piece};
@@ -68,6 +69,8 @@ pub(crate) struct Rpc {
     pub(super) links: Vec<Link>,
     /// An agent makes its handshakes for it.
     is_spoken_for: bool,
+    /// The files about nodes, if it proves itself which node it is.
+    pub(super) node_files: Option<NodeFiles>,
     /// Index of the metadata server in the configuration.
     pub(super) metadata: usize,
     /// The file system's identity, as the configuration has it.
@@ -142,6 +145,7 @@ impl Rpc {
             bmi,
             context,
             links,
+            node_files: NodeFiles::of(configuration, is_spoken_for),
             is_spoken_for,
             metadata: configuration.metadata_server(),
             file_system: configuration.id,
@@ -407,6 +411,7 @@ impl Rpc {
             if now >= deadline || self.interrupted.load(Ordering::Acquire) {
                 return self.give_up(pending_calls);
             }
+            self.look_at_nodes(pending_calls, now);
             let mut next = deadline;
             let mut open = false;
             for (index, pending) in pending_calls.iter_mut().enumerate() {

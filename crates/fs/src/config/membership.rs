@@ -3,12 +3,14 @@
 //! All copies of a configuration share what was read from the files, so that reading them again ([`Configuration::reload_nodes`]) affects
 //! every connection that was made with one of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, TryLockError};
 
 use causeway_bmi::nodes::files::Revoked;
 use causeway_bmi::nodes::{Member, Membership, Nodes, Rejected, member};
 use causeway_sys::trusted_file::Refused;
 
+use super::changed::{Read, Stamp, Watched};
 use super::nodes::NodesEntry;
 use super::types::{ConfigError, Configuration};
 
@@ -59,6 +61,73 @@ impl Configuration {
             own.set_limits(entry.limits());
         }
         Ok(())
+    }
+
+    /// Reads the files about nodes, and has [`Configuration::read_changed_nodes`] notice their changes. This configuration was read from `file`, which
+    /// had this stamp before.
+    pub(super) fn watch_nodes(
+        &self,
+        file: PathBuf,
+        stamp: Option<Stamp>,
+    ) -> Result<(), ConfigError> {
+        let Some(entry) = &self.nodes else {
+            return Ok(());
+        };
+        let read = self.with_named(&file, stamp);
+        self.nodes()?;
+        entry.watch(Watched {
+            file,
+            read,
+            complaint: None,
+        });
+        Ok(())
+    }
+
+    /// Reads the files about nodes again if they may have changed since they were last read, as [`Configuration::reload_nodes`] does. What
+    /// is wrong is logged, and they are read again with the next call.
+    ///
+    /// Nothing happens for a configuration that was not loaded from a file, and while another thread does this.
+    pub(crate) fn read_changed_nodes(&self) {
+        let Some(entry) = &self.nodes else {
+            return;
+        };
+        // No thread waits here: after a fork, the one that has the lock may not exist.
+        let mut watched = match entry.watched.try_lock() {
+            Ok(watched) => watched,
+            Err(TryLockError::Poisoned(watched)) => PoisonError::into_inner(watched),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let Some(watched) = watched.as_mut().filter(|watched| watched.have_changed()) else {
+            return;
+        };
+        let stamp = Stamp::of(&watched.file);
+        let read = Self::load_alone(&watched.file).and_then(|now| {
+            let read = now.with_named(&watched.file, stamp);
+            self.reload_nodes(&watched.file, |_| Ok(())).map(|()| read)
+        });
+        match read {
+            Ok(read) => {
+                let file = watched.file.display();
+                tracing::debug!(%file, "the files about nodes were read again");
+                (watched.read, watched.complaint) = (read, None);
+            }
+            Err(error) => {
+                let complaint = Some(error.to_string());
+                if watched.complaint != complaint {
+                    tracing::error!(%error, "the files about nodes have changed, and cannot be used: nothing is changed");
+                }
+                watched.complaint = complaint;
+            }
+        }
+    }
+
+    /// `file`, with its stamp, and the files that this configuration names for nodes, with theirs.
+    fn with_named(&self, file: &Path, stamp: Option<Stamp>) -> Read {
+        let named = self.nodes.iter();
+        let named = named.flat_map(|entry| [&entry.node_file, &entry.revoked_file]);
+        let named = named.map(|path| (path.clone(), Stamp::of(path)));
+        let first = std::iter::once((file.to_owned(), stamp));
+        first.chain(named).collect()
     }
 
     fn membership(&self, entry: &NodesEntry) -> Result<Membership, ConfigError> {

@@ -1,10 +1,11 @@
 //! The configuration: one short TOML file, the same on every node.
 //!
 //! [`Configuration`] (in `types`) is what every program works with; `file` reads and checks the text and gives every error its
-//! line; `text` writes it (`source`, `units`, `id_text`, `ids`, `access` and `leases` are parts of both); `nodes` is what it says of nodes, and `membership` reads the files that it names for them; `layout` makes configurations from a list of hosts
+//! line; `text` writes it (`source`, `units`, `id_text`, `ids`, `access` and `leases` are parts of both); `nodes` is what it says of nodes, `membership` reads the files that it names for them, and `changed` notices that they have changed; `layout` makes configurations from a list of hosts
 //! or for one machine.
 
 mod access;
+mod changed;
 mod file;
 mod id_text;
 mod ids;
@@ -31,6 +32,9 @@ use causeway_sys::secret::Secret;
 use causeway_sys::trusted_file::{self, Refused, Use};
 use causeway_wire::fs::DistributionHint;
 
+use changed::Stamp;
+
+pub(crate) use changed::INTERVAL as LOOK_INTERVAL;
 pub use ids::{IdRules, NodeLimits};
 pub use layout::{DEFAULT_PORT, Host};
 pub use membership::read_revoked;
@@ -65,11 +69,17 @@ pub fn usual_file() -> Result<Option<PathBuf>, ConfigError> {
 impl Configuration {
     /// Reads and checks a file, and the files with keys that it names.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        Self::load_text(path, &Self::read(path)?)
+        let stamp = Stamp::of(path);
+        Self::load_read(path, &Self::read(path)?, stamp)
     }
 
     /// Checks the text of a file, and the files with keys that it names.
     pub fn load_text(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        Self::load_read(path, text, None)
+    }
+
+    /// The same for a text before whose reading the file had this stamp.
+    fn load_read(path: &Path, text: &str, stamp: Option<Stamp>) -> Result<Self, ConfigError> {
         let (configuration, key_line) = file::parse(text, &path.display().to_string())?;
         let is_spoken_for = configuration.agent().is_some();
         if let Some(key_file) = configuration.key_file.as_ref().filter(|_| !is_spoken_for) {
@@ -79,10 +89,10 @@ impl Configuration {
                 message,
             })?;
         }
-        if !is_spoken_for {
-            configuration.nodes()?;
-        }
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        if !is_spoken_for {
+            configuration.watch_nodes(path.clone(), stamp)?;
+        }
         tracing::debug!(file = %path.display(), key_file = ?configuration.key_file, "the configuration was read");
         Ok(configuration)
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use causeway_bmi::nodes::files::{bytes_of_hex, hex};
 use causeway_bmi::nodes::{CLIENT, Nodes, PublicKey};
 
+use super::changed::Watched;
 use super::ids::NodeLimits;
 
 /// The section `[nodes]`.
@@ -21,6 +22,8 @@ pub struct NodesEntry {
     pub(super) limits: Arc<Mutex<Arc<NodeLimits>>>,
     /// The content of the files, once it was read; shared by all copies of the configuration.
     pub(super) known: Arc<OnceLock<Nodes>>,
+    /// The files as they were read, if the configuration was loaded from one; shared by all copies of the configuration.
+    pub(super) watched: Arc<Mutex<Option<Watched>>>,
 }
 
 impl PartialEq for NodesEntry {
@@ -44,6 +47,7 @@ impl NodesEntry {
             revoked_file,
             limits: Arc::default(),
             known: Arc::default(),
+            watched: Arc::default(),
         }
     }
 }
@@ -53,6 +57,11 @@ impl NodesEntry {
     pub fn limits(&self) -> Arc<NodeLimits> {
         let limits = self.limits.lock();
         Arc::clone(&limits.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Has programs notice that the files have changed.
+    pub(super) fn watch(&self, watched: Watched) {
+        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = Some(watched);
     }
 
     /// Replaces them, for all copies of the configuration.

@@ -95,6 +95,8 @@ pub(super) struct Slot {
     /// When it was used last, by the clock of [`Sessions`].
     used: u64,
     last: Last,
+    /// The user who made the last change; `None` if that was before a restart.
+    uid: Option<u32>,
 }
 
 #[derive(Debug, Clone)]
@@ -107,6 +109,10 @@ pub(super) enum Last {
     Repeatable,
 }
 
+/// Of how many parts of all slots one user's slots may be one, once half of all slots are in use: without a bound, one user could have all
+/// changes of others refused.
+const USERS: usize = 8;
+
 /// Slots by client and number.
 pub(super) type Slots = HashMap<(u128, u16), Slot>;
 
@@ -115,6 +121,8 @@ pub(super) type Slots = HashMap<(u128, u16), Slot>;
 #[derive(Debug)]
 pub(super) struct Sessions {
     slots: Slots,
+    /// How many of them each user has.
+    of_user: HashMap<u32, usize>,
     pub(super) leases: Leases,
     started: Instant,
     /// Seconds by which tests have advanced the clock.
@@ -126,6 +134,7 @@ impl Default for Sessions {
     fn default() -> Self {
         Self {
             slots: Slots::default(),
+            of_user: HashMap::new(),
             leases: Leases::default(),
             started: Instant::now(),
             passed: 0,
@@ -178,11 +187,13 @@ impl Sessions {
                 sequence: record.sequence,
                 used: now,
                 last: Last::Stored,
+                uid: None,
             };
             self.leases.keep(record.lease_s);
             slots.insert((client, slot), slot_state);
         }
         self.slots = slots;
+        self.of_user.clear();
         Ok(())
     }
 
@@ -197,6 +208,10 @@ impl Sessions {
 
     /// Puts back the slots that were taken out.
     pub(super) fn put_slots(&mut self, slots: Slots) {
+        self.of_user.clear();
+        for uid in slots.values().filter_map(|slot| slot.uid) {
+            *self.of_user.entry(uid).or_default() += 1;
+        }
         self.slots = slots;
     }
 
@@ -222,6 +237,9 @@ impl Sessions {
         }
         let now = self.now();
         let Some(slot) = self.slots.get_mut(&(request.client, request.slot)) else {
+            if let Err(failure) = self.check_share(request.caller.uid, max_sessions) {
+                return done(Err(failure));
+            }
             if self.slots.len() >= max_sessions {
                 // Idle slots make room at the end of this batch.
                 self.next_sweep = 0;
@@ -258,6 +276,23 @@ impl Sessions {
         }
     }
 
+    /// Refuses a user one more slot who has their share of them, where half of all are in use. Root has no share: nobody acts for root who may not do
+    /// everything.
+    fn check_share(&mut self, uid: u32, max_sessions: usize) -> Outcome<()> {
+        let own = self.of_user.get(&uid).copied().unwrap_or(0);
+        if uid == 0 || self.slots.len() < max_sessions / 2 || own < max_sessions / USERS {
+            return Ok(());
+        }
+        self.next_sweep = 0;
+        fail(
+            Errno::RETRY,
+            format!(
+                "user {uid} has {own} slots of clients in use, each of which is kept for {} s after its last change, and others need some",
+                self.leases.seconds()
+            ),
+        )
+    }
+
     /// Remembers a reply, and stores it with the request's changes if it is not a failure.
     pub(super) fn remember(&mut self, state: &mut Overlay, request: &Request, reply: &Reply) {
         if request.sequence == 0 {
@@ -277,12 +312,16 @@ impl Sessions {
                 Last::Stored
             }
         };
+        let uid = request.caller.uid;
         let slot = Slot {
             sequence: request.sequence,
             used: now,
             last,
+            uid: Some(uid),
         };
-        self.slots.insert((request.client, request.slot), slot);
+        *self.of_user.entry(uid).or_default() += 1;
+        let former = self.slots.insert((request.client, request.slot), slot);
+        self.release(former);
     }
 
     /// Whether the store has a change, even if its batch was reported as failed. Returns its reply
@@ -326,8 +365,23 @@ impl Sessions {
     }
 
     fn forget(&mut self, key: (u128, u16), state: &mut Overlay) {
-        if self.slots.remove(&key).is_some() {
+        let former = self.slots.remove(&key);
+        if former.is_some() {
             state.remove(session_key(key.0, key.1));
+        }
+        self.release(former);
+    }
+
+    /// Counts a slot no more as its user's.
+    fn release(&mut self, former: Option<Slot>) {
+        let Some(uid) = former.and_then(|slot| slot.uid) else {
+            return;
+        };
+        if let Some(own) = self.of_user.get_mut(&uid) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                self.of_user.remove(&uid);
+            }
         }
     }
 

@@ -70,31 +70,23 @@ impl Audit {
         self.level != AuditLevel::Off
     }
 
-    /// Begins the record of a request, with the identity that its caller claims, and returns the record's number.
-    pub(super) fn begin(
-        &mut self,
-        identity: Option<Identity>,
-        address: impl FnOnce() -> Option<String>,
-        request: &Request,
-    ) -> u64 {
+    /// Begins the record of a request, with the identity that its caller claims, and returns the record's number. `origin` is where the request came
+    /// from, according to [`origin`].
+    pub(super) fn begin(&mut self, origin: String, request: &Request) -> u64 {
         let (object, place) = subject(&request.operation);
         let Caller { uid, gid, .. } = request.caller;
-        let node = match identity {
-            Some(Identity::Local { pid, .. }) => format!("here, process {pid}"),
-            _ => address().unwrap_or_default(),
-        };
         if self.open.len() >= MOST_OPEN {
             self.left_out += self.open.len() as u64;
             self.open.clear();
         }
         let record = Record {
-            node,
+            node: origin,
             uid,
             gid,
             verb: verb(&request.operation),
             object: object.0,
-            name: escaped(place),
-            to: escaped(second(&request.operation)),
+            name: text_of(place),
+            to: text_of(second(&request.operation)),
             always: match &request.operation {
                 // About nothing that anybody asks for: one follows each recall.
                 Operation::HoldLeases { .. } | Operation::EndLeases { .. } => false,
@@ -140,8 +132,18 @@ impl Audit {
                 .map_or_else(|| errno.0.to_string(), str::to_owned),
         };
         let left_out = std::mem::take(&mut self.left_out);
+        // In quotes: clients choose names, and no part of a name may pass for another field.
         tracing::info!(
-            node, uid, gid, verb, object, name, to, outcome, left_out, "audit"
+            ?node,
+            uid,
+            gid,
+            verb,
+            object,
+            ?name,
+            ?to,
+            outcome,
+            left_out,
+            "audit"
         );
     }
 
@@ -253,12 +255,37 @@ fn second(operation: &Operation) -> Option<&Place> {
     }
 }
 
-/// A name as a line of the log has it: characters that could end the line are escaped.
-fn escaped(place: Option<&Place>) -> String {
+/// The path of a place, as far as it is text.
+fn text_of(place: Option<&Place>) -> String {
     place.map_or_else(String::new, |place| {
-        let name = String::from_utf8_lossy(&place.path);
-        name.escape_debug().collect()
+        String::from_utf8_lossy(&place.path).into_owned()
     })
+}
+
+/// Where a request came from, as far as the connection proves that, whatever the request claims: the process of this host or the address at the other
+/// end, the node, and the user whose connection it is, if it is no key holder's.
+pub(super) fn origin(
+    identity: Option<Identity>,
+    address: impl FnOnce() -> Option<String>,
+    node: Option<&str>,
+) -> String {
+    let mut origin = match identity {
+        Some(Identity::Local { pid, uid, .. }) => format!("here, process {pid} of user {uid}"),
+        _ => address().unwrap_or_default(),
+    };
+    if let Some(node) = node {
+        origin.push_str(&format!(", node {node}"));
+    }
+    match identity {
+        Some(Identity::OneUser { uid, .. }) => {
+            origin.push_str(&format!(", whose agent speaks for user {uid}"));
+        }
+        Some(Identity::SocketOf { uid, .. }) => {
+            origin.push_str(&format!(", by a socket of user {uid}"));
+        }
+        Some(Identity::Keyed | Identity::Local { .. }) | None => {}
+    }
+    origin
 }
 
 /// The name of an operation in a line of the log.
@@ -371,7 +398,7 @@ mod tests {
             (end, ("leases", false)),
             (stat, ("stat", true)),
         ] {
-            let number = audit.begin(None, || None, &request(operation));
+            let number = audit.begin(String::new(), &request(operation));
             let record = &audit.open[&number];
             assert_eq!((record.verb, record.always), expected);
         }
@@ -392,10 +419,36 @@ mod tests {
             Operation::Exchange { first, second },
         ] {
             let mut audit = Audit::new(AuditLevel::Changes, Instant::now());
-            let number = audit.begin(None, || None, &request(operation));
+            let number = audit.begin(String::new(), &request(operation));
             let record = &audit.open[&number];
             let names = [record.name.as_str(), record.to.as_str()];
-            assert_eq!(names, ["/old\\n", "/new"], "{record:?}");
+            assert_eq!(names, ["/old\n", "/new"], "{record:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_comes_from_where_its_connection_proves() {
+        let here = || Some("tcp://127.0.0.1:5".to_owned());
+        let (pid, uid, gid) = (7, 1234, 5);
+        for (identity, node, expected) in [
+            (
+                Identity::Local { pid, uid, gid },
+                Some("m"),
+                "here, process 7 of user 1234, node m",
+            ),
+            (
+                Identity::OneUser { uid, gid },
+                Some("laptop"),
+                "tcp://127.0.0.1:5, node laptop, whose agent speaks for user 1234",
+            ),
+            (
+                Identity::SocketOf { pid, uid, gid },
+                None,
+                "tcp://127.0.0.1:5, by a socket of user 1234",
+            ),
+            (Identity::Keyed, None, "tcp://127.0.0.1:5"),
+        ] {
+            assert_eq!(origin(Some(identity), here, node), expected);
         }
     }
 

@@ -109,7 +109,7 @@ pub(super) struct Loop {
 /// A request in progress.
 pub(super) struct Entry {
     pub(super) to: ReplyTo,
-    generation: u32,
+    pub(super) generation: u32,
     /// When it last made progress.
     pub(super) moved: Instant,
     pub(super) state: EntryState,
@@ -327,7 +327,7 @@ impl Loop {
         stop_by: Option<Instant>,
         completions: &mut Vec<Completion>,
     ) -> Result<(), String> {
-        let can_run = !self.starved.is_empty() && self.staging.may_take();
+        let can_run = self.next_starved().is_some();
         if can_run || !self.runnable.is_empty() || self.locks.table.has_left() {
             return self.wait(takes_more, Duration::ZERO, completions);
         }

@@ -7,13 +7,14 @@ use causeway_wire::fs::{
 };
 
 use super::access::{Holder, Shown, distribution_of, node_number};
-use super::audit::is_refusal;
+use super::audit::{self, is_refusal};
 use super::callers::{check_operator, check_spoken_for, squash};
 use super::events::{EntryState, Loop};
 use super::follow_up::FollowUpKind;
 use super::identity;
 use super::revocation::Revocation;
-use super::ticket::{ReplyTo, Ticket};
+use super::staging::spoken_for;
+use super::ticket::{MAX_REQUESTS, OfUser, ReplyTo, Share, Ticket, is_crowded, share};
 use crate::error::failure;
 
 impl Loop {
@@ -32,6 +33,7 @@ impl Loop {
             Some(Identity::OneUser { .. }) => self.bmi.user(from),
             _ => None,
         };
+        self.check_share(from, &request.operation)?;
         self.callers
             .verify(from, identity, user.as_deref(), &request.caller)
             .and_then(|()| check_spoken_for(identity, &request.operation))
@@ -211,24 +213,56 @@ impl Loop {
         }
     }
 
+    /// Refuses one more read or write of a user for whom agents speak where many requests are in progress and that user has their share of them: the
+    /// client makes it again after a pause. Other requests do not last, unless their replies are not read.
+    fn check_share(&mut self, from: Addr, operation: &Operation) -> Result<(), Failure> {
+        let busy = self.busy();
+        if !is_crowded(busy) {
+            return Ok(());
+        }
+        let Some(user) = spoken_for(&self.bmi, from) else {
+            return Ok(());
+        };
+        let mut of_user = OfUser::default();
+        for entry in self.entries.iter().flatten() {
+            let is_own = spoken_for(&self.bmi, entry.to.from) == Some(user);
+            of_user.requests += usize::from(is_own);
+            let is_reply = matches!(entry.state, EntryState::Replying);
+            of_user.unread += usize::from(is_reply && entry.to.from == from);
+        }
+        match share(busy, of_user) {
+            Share::Within => return Ok(()),
+            Share::Taken => {
+                if !matches!(operation, Operation::Read { .. } | Operation::Write { .. }) {
+                    return Ok(());
+                }
+            }
+            Share::Unread => {
+                if self.lies_told.allows(self.round_at) {
+                    tracing::warn!(user, "a client that reads no replies is disconnected");
+                }
+                self.bmi.disconnect(from);
+            }
+        }
+        let own = of_user.requests;
+        let message = format!(
+            "user {user} has {own} of the {MAX_REQUESTS} requests in progress that this server carries out at a time, and others need some"
+        );
+        Err(failure(Errno::RETRY, message))
+    }
+
     /// Begins the record of a request that has come, and returns the record's number; 0 if the audit is off.
     pub(super) fn begin_audit(&mut self, from: Addr, request: &Request) -> u64 {
         if !self.audit.is_on() {
             return 0;
         }
-        let identity = self.bmi.identity(from);
-        // The record of a request that claims to be another user's names the real user.
-        let address = || {
-            let mut from_where = self.bmi.reverse_lookup(from)?;
-            if let Some(node) = self.bmi.node(from) {
-                from_where.push_str(&format!(", node {}", node.name));
-            }
-            if let Some(Identity::OneUser { uid, .. }) = identity {
-                from_where.push_str(&format!(", whose agent speaks for user {uid}"));
-            }
-            Some(from_where)
-        };
-        self.audit.begin(identity, address, request)
+        let node = self.bmi.node(from);
+        let origin = audit::origin(
+            self.bmi.identity(from),
+            || self.bmi.reverse_lookup(from),
+            node.as_ref().map(|node| node.name.as_str()),
+        );
+        self.audit.begin(origin, request)
     }
 
     /// Counts a refusal, and ends the record of a request.

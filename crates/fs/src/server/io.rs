@@ -367,8 +367,22 @@ impl Loop {
 
     fn next_job(&mut self) -> Option<Ticket> {
         self.runnable.pop_front().or_else(|| {
-            let starved = self.staging.may_take();
-            starved.then(|| self.starved.pop_front()).flatten()
+            let at = self.next_starved()?;
+            self.starved.remove(at)
+        })
+    }
+
+    /// The place of the first job in the queue for buffers that can have one now.
+    pub(super) fn next_starved(&self) -> Option<usize> {
+        if !self.staging.may_take() {
+            return None;
+        }
+        self.starved.iter().position(|ticket| {
+            // A request that has ended meanwhile is taken out of the queue.
+            let entry = self.entries.get(usize::from(ticket.slot));
+            let entry = entry.and_then(Option::as_ref);
+            let entry = entry.filter(|entry| entry.generation == ticket.generation);
+            entry.is_none_or(|entry| self.staging.may_take_for(&self.bmi, entry.to.from))
         })
     }
 
@@ -514,7 +528,12 @@ impl Loop {
 
     /// Returns a buffer, or puts the job into the queue of those that wait for one.
     pub(super) fn buffer(&mut self, job: &mut Job) -> Option<Memory> {
-        match self.staging.take(&mut self.bmi, job.requester.to.from) {
+        let client = job.requester.to.from;
+        if !self.staging.may_take_for(&self.bmi, client) {
+            self.starved.push_back(job.ticket);
+            return None;
+        }
+        match self.staging.take(&mut self.bmi, client) {
             Ok(Some(buffer)) => Some(buffer),
             Ok(None) => {
                 self.starved.push_back(job.ticket);

@@ -3,13 +3,17 @@
 //! A buffer that goes from one client to another is cleared first: where a client's transfer leaves bytes out (a
 //! process that helps with copying within a host counts its parts itself), it must not find another client's data.
 
-use causeway_bmi::{Addr, Bmi, Memory};
+use causeway_bmi::{Addr, Bmi, Identity, Memory};
 
 /// Bytes of a buffer: large enough to pay for a transfer, small enough to stay in the cache between
 /// the transfer and the file.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
 /// Most buffers in use at once.
 const MAX_BUFFERS: usize = 64;
+/// From so many buffers in use on, one user for whom agents speak gets no more than [`SHARE_OF_USER`]: such a user may hold buffers as long as they
+/// like, by requests whose data they do not send.
+const CROWDED: usize = MAX_BUFFERS / 2;
+const SHARE_OF_USER: usize = MAX_BUFFERS / 8;
 /// Most idle buffers that are kept.
 const KEEP: usize = 16;
 
@@ -19,13 +23,43 @@ pub(super) struct Staging {
     /// Idle buffers, each with the client whose data it may contain.
     idle: Vec<(Addr, Memory)>,
     /// Buffers in use, by the address of their first byte.
-    used: Vec<(usize, Addr)>,
+    used: Vec<Used>,
+}
+
+#[derive(Debug)]
+struct Used {
+    at: usize,
+    client: Addr,
+    /// The user for whom an agent speaks on the client's connection, if one does.
+    user: Option<u32>,
+}
+
+/// Whether a user who has `own` of the buffers in use may have another one.
+fn has_share(used: usize, own: usize) -> bool {
+    used < CROWDED || own < SHARE_OF_USER
+}
+
+/// The user for whom an agent speaks on this connection, if one does.
+pub(super) fn spoken_for(bmi: &Bmi, client: Addr) -> Option<u32> {
+    match bmi.identity(client) {
+        Some(Identity::OneUser { uid, .. }) => Some(uid),
+        _ => None,
+    }
 }
 
 impl Staging {
     /// Whether a buffer can be taken now.
     pub(super) fn may_take(&self) -> bool {
         self.used.len() < MAX_BUFFERS
+    }
+
+    /// Whether this client's user may have another buffer.
+    pub(super) fn may_take_for(&self, bmi: &Bmi, client: Addr) -> bool {
+        let Some(user) = spoken_for(bmi, client) else {
+            return true;
+        };
+        let own = self.used.iter().filter(|used| used.user == Some(user));
+        has_share(self.used.len(), own.count())
     }
 
     /// Returns a buffer, if one can be taken now. The error is the reason why none can be allocated.
@@ -46,19 +80,23 @@ impl Staging {
                 .memalloc(addr, BUFFER_BYTES)
                 .map_err(|error| error.to_string())?,
         };
-        self.used.push((buffer.as_ptr().addr(), addr));
+        self.used.push(Used {
+            at: buffer.as_ptr().addr(),
+            client: addr,
+            user: spoken_for(bmi, addr),
+        });
         Ok(Some(buffer))
     }
 
     /// Puts a buffer back among the idle ones.
     pub(super) fn give(&mut self, buffer: Memory) {
         let at = buffer.as_ptr().addr();
-        let Some(place) = self.used.iter().position(|(used, _)| *used == at) else {
+        let Some(place) = self.used.iter().position(|used| used.at == at) else {
             return;
         };
-        let (_, client) = self.used.swap_remove(place);
+        let used = self.used.swap_remove(place);
         if self.idle.len() < KEEP {
-            self.idle.push((client, buffer));
+            self.idle.push((used.client, buffer));
         }
     }
 
@@ -97,6 +135,23 @@ mod tests {
             assert!(!secret(&buffer));
             staging.give(buffer);
         }
+    }
+
+    #[test]
+    fn users_get_half_of_the_buffers_together_and_then_each_a_share() {
+        let most = |mut used: usize| {
+            let before = used;
+            while has_share(used, used - before) {
+                used += 1;
+            }
+            used - before
+        };
+        assert_eq!(most(0), CROWDED);
+        // After one who has taken all that one may have, four others get a share.
+        for user in 0..4 {
+            assert_eq!(most(CROWDED + user * SHARE_OF_USER), SHARE_OF_USER);
+        }
+        assert_eq!(CROWDED + 4 * SHARE_OF_USER, MAX_BUFFERS);
     }
 
     #[test]

@@ -4,6 +4,48 @@ use causeway_bmi::Addr;
 
 /// Most requests in progress.
 pub const MAX_REQUESTS: usize = 256;
+/// From so many requests in progress on, each user for whom agents speak may have an eighth of all. Such a user may let requests last, by not
+/// sending their data, and not reading replies.
+const CROWDED: usize = MAX_REQUESTS / 2;
+const SHARE_OF_USER: usize = MAX_REQUESTS / 8;
+/// Most replies that a client does not read which has made more requests than its user's share, before it is disconnected.
+const UNREAD: usize = 16;
+
+/// What a user for whom agents speak has of the requests in progress.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct OfUser {
+    /// Requests of the user, by all connections.
+    pub(super) requests: usize,
+    /// Replies by the connection that makes one more, which its client does not read.
+    pub(super) unread: usize,
+}
+
+/// What becomes of one more request of such a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    /// It is carried out.
+    Within,
+    /// It is refused for now, if it may last.
+    Taken,
+    /// Its client is disconnected: refusals that it does not read would be in progress, too.
+    Unread,
+}
+
+/// Whether a user has a share left, with so many requests in progress of all users.
+pub(super) fn share(busy: usize, of_user: OfUser) -> Share {
+    if busy < CROWDED || of_user.requests < SHARE_OF_USER {
+        return Share::Within;
+    }
+    match of_user.unread {
+        0..UNREAD => Share::Taken,
+        _ => Share::Unread,
+    }
+}
+
+/// Whether a server with so many requests in progress looks at what users have of them.
+pub(super) fn is_crowded(busy: usize) -> bool {
+    busy >= CROWDED
+}
 
 /// Names a request in progress. The name is never used again for another request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,4 +63,26 @@ pub(super) struct ReplyTo {
     pub(super) format: u8,
     /// The number of the request's audit record; 0 if it has none.
     pub(super) record: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_half_of_the_requests_and_then_a_share() {
+        let of = |busy, requests, unread| share(busy, OfUser { requests, unread });
+        assert_eq!(of(CROWDED - 1, CROWDED - 1, 100), Share::Within);
+        assert_eq!(of(CROWDED, CROWDED, 0), Share::Taken);
+        assert_eq!(of(CROWDED, CROWDED, UNREAD), Share::Unread);
+        // Another user gets a share of what is left.
+        assert_eq!(of(CROWDED, 0, 0), Share::Within);
+        let last = SHARE_OF_USER - 1;
+        assert_eq!(of(CROWDED + last, last, 0), Share::Within);
+        assert_eq!(of(CROWDED + last + 1, last + 1, 0), Share::Taken);
+        // So do all who fit.
+        let users = (MAX_REQUESTS - CROWDED) / SHARE_OF_USER;
+        assert!(users >= 4);
+        assert!(!is_crowded(CROWDED - 1) && is_crowded(CROWDED));
+    }
 }

@@ -1,28 +1,34 @@
 //! The agent of a node, and the limits of processes for which it speaks: a hostile client sends any request, by connections that the agent
 //! has made for it. Only root can be several users; without that the tests are left out.
 
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_bmi::Config;
 use causeway_bmi::agent as bmi_agent;
 use causeway_fs::agent::{Agent, AgentHandle};
 use causeway_fs::client::{Client, ClientOptions};
 use causeway_fs::config::{CapabilityRule, Configuration};
+use causeway_sys::memory::Memory;
 use causeway_sys::socket::{Accepted, Received, RecordListener, RecordSocket};
 use causeway_wire::agent::{
     FORMATS as AGENT_FORMATS, MAX_MESSAGE_BYTES, Open, Reply, Request as AgentRequest,
 };
 use causeway_wire::codec::Wire as _;
 use causeway_wire::formats::Formats;
-use causeway_wire::fs::{Errno, ObjectId, Operation, Request};
+use causeway_wire::fs::formats::FORMATS;
+use causeway_wire::fs::{Errno, ObjectId, Operation, ReplyBody, Request};
 use causeway_wire::tcp::{Auth, FORMATS as TCP_FORMATS, Hello, Holder, Purpose};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Gid, Uid};
 
-use crate::cluster::{Fixture, Shape};
+use crate::capabilities::{here, store};
+use crate::cluster::{Fixture, Shape, pattern};
 use crate::liar::{GENEROUS, Liar};
 
 /// Users as whom these tests act.
@@ -44,6 +50,11 @@ impl Stand {
     }
 
     fn start_with(capabilities: CapabilityRule) -> Option<Self> {
+        Self::start_patient(capabilities, GENEROUS)
+    }
+
+    /// With this time-out.
+    fn start_patient(capabilities: CapabilityRule, timeout: Duration) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("left out: only root can be several users");
             return None;
@@ -67,7 +78,7 @@ impl Stand {
             configuration.key_file = Some(key);
             configuration.agent_socket = Some(socket.clone());
             configuration.access.capabilities = capabilities;
-            configuration.timeout = GENEROUS;
+            configuration.timeout = timeout;
         });
         let (handle, running) = run_agent(&fixture);
         Some(Self {
@@ -94,6 +105,11 @@ impl Stand {
     }
 
     fn liar(&self, uid: u32) -> Liar {
+        self.liar_of(77, uid)
+    }
+
+    /// One with this client's number.
+    fn liar_of(&self, client: u128, uid: u32) -> Liar {
         let config = Config {
             agent: Some(bmi_agent::Agent {
                 socket: self.socket.clone(),
@@ -101,7 +117,7 @@ impl Stand {
             }),
             ..Config::default()
         };
-        Liar::with(&self.fixture, config, 77, uid)
+        Liar::with(&self.fixture, config, client, uid)
     }
 
     fn call(&self) -> RecordSocket {
@@ -284,31 +300,34 @@ fn garbage_ends_the_call_that_it_comes_in_and_no_other() {
     assert!(!waiting.is_hung_up());
 }
 
+/// Calls the agent until it admits no more calls of this process's user, and returns them with its last reply.
+fn flood(socket: &Path) -> (Vec<RecordSocket>, Option<Reply>) {
+    let mut calls = Vec::new();
+    loop {
+        let call = match RecordSocket::connect(socket) {
+            Ok(call) => call,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                // The agent has to admit some calls first.
+                std::thread::yield_now();
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        assert!(calls.len() < 2000, "there is no end of calls");
+        // The call may have been refused already.
+        let _ = call.send(&open().to_bytes(), &[]);
+        match reply(&call) {
+            Some(Reply::Say(_)) => calls.push(call),
+            said => return (calls, said),
+        }
+    }
+}
+
 /// One user takes all calls that a user may have, and goes on calling; another user is served nevertheless.
 #[test]
 fn a_user_who_floods_the_agent_does_not_stop_another() {
     let Some(stand) = Stand::start() else { return };
-    let (calls, said) = as_user(USER, || {
-        let mut calls = Vec::new();
-        loop {
-            let call = match RecordSocket::connect(&stand.socket) {
-                Ok(call) => call,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    // The agent has to admit some calls first.
-                    std::thread::yield_now();
-                    continue;
-                }
-                Err(error) => panic!("{error}"),
-            };
-            assert!(calls.len() < 2000, "there is no end of calls");
-            // The call may have been refused already.
-            let _ = call.send(&open().to_bytes(), &[]);
-            match reply(&call) {
-                Some(Reply::Say(_)) => calls.push(call),
-                said => return (calls, said),
-            }
-        }
-    });
+    let (calls, said) = as_user(USER, || flood(&stand.socket));
     let why = format!("user {USER}");
     assert!(
         matches!(&said, Some(Reply::Busy(busy)) if busy.contains(&why)),
@@ -323,6 +342,73 @@ fn a_user_who_floods_the_agent_does_not_stop_another() {
     });
     drop(calls);
     as_user(USER, || drop(stand.liar(USER)));
+}
+
+/// A user makes more writes than a server has buffers for, by many connections, and sends no data for them: another user is served nevertheless,
+/// while the first one's writes last.
+#[test]
+fn a_user_who_lets_requests_last_does_not_stop_another() {
+    const BYTES: usize = 2 << 20;
+    /// Each write takes four of the 64 buffers.
+    const CLIENTS: usize = 40;
+    const TIMEOUT: Duration = Duration::from_secs(3000);
+    let Some(stand) = Stand::start_patient(CapabilityRule::Required, TIMEOUT) else {
+        return;
+    };
+    let object = store(&stand.fixture, b"/one", USER, 0o600);
+    store(&stand.fixture, b"/another", OTHER, 0o600);
+    let mut asking = Liar::new(&stand.fixture, 78, 0);
+    let mut in_progress = || {
+        let status = asking.ask_with(1, Operation::StorageStatus, None, |_| {});
+        match status {
+            Ok((ReplyBody::StorageStatus { busy, .. }, _)) => busy as usize,
+            other => panic!("{other:?}"),
+        }
+    };
+    let memory = Memory::zeroed(1 << 20);
+    let clients = as_user(USER, || {
+        let write = |liar: &mut Liar, number| Operation::Write {
+            object,
+            number,
+            repeated: None,
+            at_least: 0,
+            regions: here(0, memory.len() as u64),
+            memory: vec![liar.export(1, &memory)],
+            inline: Vec::new(),
+            turn: 0,
+        };
+        let stall = |client: u128| {
+            let mut liar = stand.liar_of(100 + client, USER);
+            let shown = liar.capability(object);
+            let operation = write(&mut liar, 1);
+            let (server, target) = liar.servers[1];
+            let request = liar.request(target, operation, Some(shown));
+            // The client makes no progress after this.
+            liar.post(server, &request.to_bytes(FORMATS));
+            liar
+        };
+        (0..CLIENTS as u128).map(stall).collect::<Vec<_>>()
+    });
+    let begun = Instant::now();
+    let mut count = 0;
+    while count < CLIENTS {
+        assert!(begun.elapsed() < GENEROUS, "{count} alone begin");
+        count = in_progress();
+    }
+    as_user(OTHER, || {
+        let configuration = stand.fixture.cluster.configuration();
+        let mut client = Client::connect(configuration, ClientOptions::default()).unwrap();
+        client.limit(GENEROUS);
+        let mut file = client.open(b"/another".as_slice()).unwrap();
+        let content = pattern(9, BYTES);
+        client.write_at(&mut file, 0, &content).unwrap();
+        client.fsync(&mut file).unwrap();
+        let mut back = vec![0; BYTES];
+        let count = client.read_at(&mut file, 0, &mut back).unwrap();
+        assert!(count == BYTES && back == content);
+    });
+    assert!(in_progress() >= CLIENTS, "they have not lasted");
+    drop(clients);
 }
 
 /// A client that runs repeats its calls while its node's agent is away; a new one is told at once.
@@ -398,4 +484,89 @@ fn a_process_of_another_user_is_no_agent() {
     assert!(matches!(socket.receive(&mut room), Ok(Received::Closed)));
     // Its own user may well use it.
     assert_eq!(as_user(OTHER, connect), Ok(()));
+}
+
+/// Names the agent's socket to the process of the test below.
+const CALLED: &str = "CAUSEWAY_TEST_CALLED_AGENT";
+
+/// The process of the test below: calls until the agent says for which user it has called too often.
+#[test]
+fn a_process_in_a_namespace_plays_its_role() {
+    let Some(socket) = std::env::var_os(CALLED) else {
+        return;
+    };
+    causeway_sys::limits::raise_open_files();
+    let (_calls, said) = flood(Path::new(&socket));
+    println!("replied: {said:?}");
+}
+
+/// A user namespace that lasts as long as this value, made by a process of [`USER`] and mapped by root: 0 is the user, 1 to 100 are numbers from
+/// [`RANGE`] on, as with a range in `/etc/subuid`.
+struct Namespace(Child);
+
+/// The first number of the range.
+const RANGE: u32 = 700_000;
+
+impl Namespace {
+    fn new() -> Option<Self> {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "sh", "-c", "echo made; read end"]);
+        command.uid(USER).gid(USER).current_dir("/");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut made = Self(command.spawn().ok()?);
+        let mut said = [0; 5];
+        let read = made.0.stdout.as_mut()?.read_exact(&mut said);
+        if read.is_err() {
+            eprintln!("left out: there are no user namespaces here");
+            return None;
+        }
+        for map in ["uid_map", "gid_map"] {
+            let path = format!("/proc/{}/{map}", made.0.id());
+            let text = format!("0 {USER} 1\n1 {RANGE} 100\n");
+            std::fs::write(path, text).unwrap();
+        }
+        Some(made)
+    }
+
+    /// What the agent says at last to a process that has this number in the namespace.
+    fn call(&self, socket: &Path, number: u32) -> String {
+        let output = Command::new("nsenter")
+            .args(["--user", "--target", &self.0.id().to_string()])
+            .args([format!("--setuid={number}"), format!("--setgid={number}")])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "agent::a_process_in_a_namespace_plays_its_role"])
+            .args(["--nocapture", "--test-threads=1"])
+            .current_dir("/")
+            .env(CALLED, socket)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{output:?}");
+        said
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // It ends with its input, too.
+        let _ = self.0.stdin.take().map(|mut input| input.write_all(b"\n"));
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Root of a user namespace is its user for the agent, and the numbers of a range are those of the host.
+#[test]
+fn the_agent_speaks_for_the_numbers_of_the_host_whatever_a_namespace_calls_them() {
+    let Some(stand) = Stand::start() else { return };
+    let Some(namespace) = Namespace::new() else {
+        return;
+    };
+    for (number, on_host) in [(0, USER), (1, RANGE), (5, RANGE + 4), (100, RANGE + 99)] {
+        let said = namespace.call(&stand.socket, number);
+        let expected = format!("Busy(\"user {on_host} has");
+        assert!(said.contains(&expected), "{number}: {said}");
+    }
+    // The user is served as ever.
+    as_user(OTHER, || drop(stand.liar(OTHER)));
 }

@@ -559,6 +559,8 @@ fn everything_that_server_processes_make_is_closed_to_others() {
     for server in &fixture.cluster.configuration().servers {
         check(&server.directory);
     }
+    // Names of users' files are in what servers log.
+    check(&fixture.config_file().with_file_name("log"));
 }
 
 #[test]

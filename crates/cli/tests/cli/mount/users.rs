@@ -23,6 +23,29 @@ fn may(mounted: &Mounted, user: u32, groups: &str, script: &str) -> bool {
     status.success()
 }
 
+/// A program that would run as root elsewhere does not on a mount, also on one of root's: those who can pose as servers, or act for everybody, would be
+/// root of each node otherwise.
+#[test]
+fn set_user_id_bits_and_devices_have_no_effect_on_mounts() {
+    if !can_mount() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SET-USER-ID BITS ARE NOT TESTED: that needs root");
+        return;
+    }
+    let stand = Stand::new();
+    let mounted = Mounted::with(&stand, &stand.config, &["-o", "allow_other"]);
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(mounted.path(), open).unwrap();
+    shell(
+        mounted.path(),
+        "cp /usr/bin/id id; chmod 4755 id; test -u id; mknod null c 1 3; chmod 666 null",
+    );
+    assert!(may(&mounted, 1001, "1001", "test $(./id -u) = 1001"));
+    assert!(may(&mounted, 1001, "1001", "! echo x >null"));
+}
+
 #[test]
 fn users_have_their_own_files_and_no_others() {
     if !can_mount() {

@@ -161,3 +161,54 @@ fn a_list_that_has_become_shorter_lets_nobody_in_again() {
     assert!(error.contains("was revoked"), "{error}");
     assert_eq!(place.own_serial(), newest.serial);
 }
+
+/// A program with the client library, which is sent no signal.
+#[test]
+fn a_loaded_configuration_takes_what_has_changed_and_nothing_that_is_wrong() {
+    let place = Place::new();
+    place.write("key", &"5a".repeat(32), 0o600);
+    let loaded = Configuration::load(&place.file()).unwrap();
+    let copy = loaded.clone();
+    let knows = |serial: u64| {
+        let nodes = copy.nodes().unwrap().unwrap();
+        format!("{nodes:?}").contains(&serial.to_string())
+    };
+    place.revoke(&[7_777_777]);
+    assert!(!knows(7_777_777));
+    loaded.read_changed_nodes();
+    assert!(knows(7_777_777));
+    // A list of another user's, or that others may write, is not used; what was known stays.
+    place.revoke(&[7_777_777, 8_888_888]);
+    let list = place.directory.path().join("revoked");
+    let mode = |mode| {
+        std::fs::set_permissions(&list, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(0o666);
+    loaded.read_changed_nodes();
+    assert!(knows(7_777_777) && !knows(8_888_888));
+    mode(0o644);
+    if causeway_sys::process::user() == 0 {
+        std::os::unix::fs::chown(place.file(), Some(61_234), None).unwrap();
+        loaded.read_changed_nodes();
+        assert!(!knows(8_888_888));
+        std::os::unix::fs::chown(place.file(), Some(0), None).unwrap();
+    } else {
+        eprintln!("less is tested: only root can have files of other users");
+    }
+    std::fs::rename(&list, place.directory.path().join("away")).unwrap();
+    loaded.read_changed_nodes();
+    assert!(knows(7_777_777) && !knows(8_888_888));
+    std::fs::rename(place.directory.path().join("away"), &list).unwrap();
+    loaded.read_changed_nodes();
+    assert!(knows(8_888_888));
+    // The new certificate of the node, also for all copies.
+    let renewed = place.write_node("io0");
+    loaded.read_changed_nodes();
+    let known = copy.nodes().unwrap().unwrap().current();
+    assert_eq!(known.member().certificate().serial, renewed.serial);
+    // A configuration that was made in memory watches no file.
+    place.known();
+    place.revoke(&[9_999_999]);
+    place.configuration.read_changed_nodes();
+    assert!(!place.known().contains("9999999"));
+}

@@ -229,6 +229,49 @@ fn slots_are_bounded() {
     assert_eq!(errno(refused), Err(Errno::EINVAL));
 }
 
+/// A client that takes other numbers all the time, as one that wants to hinder others may, gets half of the slots; also by changes that fail.
+#[test]
+fn one_user_does_not_take_all_slots() {
+    let mut bench = Bench::with(Settings {
+        max_sessions: 16,
+        ..Settings::default()
+    });
+    let is_refused = |bench: &mut Bench, client: u128, uid: u32| {
+        let mut request = Request {
+            client,
+            slot: 0,
+            sequence: 1,
+            ..bench.request(create("made"))
+        };
+        request.caller.uid = uid;
+        let time = bench.time();
+        let reply = errno(bench.service.apply(&[request], time).remove(0));
+        assert_ne!(reply, Ok(()), "it is there, or this user may not make it");
+        reply == Err(Errno::RETRY)
+    };
+    bench.node(create("made"));
+    for client in 0..100 {
+        assert_eq!(is_refused(&mut bench, client, 1234), client >= 8);
+    }
+    // Others share the rest, and root may have any.
+    for (client, uid, expected) in [
+        (100, 1235, false),
+        (101, 1235, false),
+        (102, 1235, true),
+        (103, 0, false),
+        (104, 0, false),
+        (105, 0, false),
+        (106, 1236, false),
+        (107, 1234, true),
+    ] {
+        assert_eq!(is_refused(&mut bench, client, uid), expected, "{client}");
+    }
+    // What is no longer kept counts no more.
+    bench.service.pass_time(10_000);
+    assert!(!is_refused(&mut bench, 108, 1236));
+    assert!(!is_refused(&mut bench, 109, 1234));
+}
+
 /// Clients against a model: each repeats its changes for as long as its time-out lets it, among so many others
 /// that slots are scarce, while time passes, the host's clock jumps and the server starts again.
 #[test]
