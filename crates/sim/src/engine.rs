@@ -132,13 +132,40 @@ impl<E: Copy> Engine<E> {
     /// Returns the next event, whose time becomes the present; `None` when none is left.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<E> {
+        self.next_by(Time::MAX)
+    }
+
+    /// Returns the next event, if it happens by `end`.
+    #[inline]
+    pub fn next_by(&mut self, end: Time) -> Option<E> {
         self.fill_hole();
-        let first = self.first()?;
+        let first = self.first().filter(|first| first.at <= end)?;
         let (at, event) = (first.at, first.event);
         self.has_hole = true;
         self.now = at;
         self.handled += 1;
         Some(event)
+    }
+
+    /// Advances to `at` without an event from the queue, if all pending events happen later; returns whether it did. It counts as an
+    /// event that was scheduled for then, and was the next.
+    #[inline]
+    pub fn step_to(&mut self, at: Time) -> bool {
+        let at = at.max(self.now);
+        let is_first = match (self.has_hole, self.first()) {
+            // The children of the empty place; places without an entry come after all times but the last.
+            (true, _) => {
+                let children = self.groups.get(1);
+                children.is_none_or(|children| children.0.iter().all(|child| child.at > at))
+            }
+            (false, first) => first.is_none_or(|first| first.at > at),
+        };
+        if is_first {
+            self.now = at;
+            self.next_sequence += 1;
+            self.handled += 1;
+        }
+        is_first
     }
 
     fn first(&self) -> Option<&Entry<E>> {
@@ -312,6 +339,48 @@ mod tests {
         assert!(trail.is_sorted_by_key(|&(at, _)| at));
         assert_eq!(trail[1..3], [(15, 10), (15, 1)]);
         assert_eq!(trail.len(), 13);
+    }
+
+    /// An event that is the next anyway may be handled without the queue: nothing differs.
+    #[test]
+    fn steps_are_what_scheduled_events_would_have_been() {
+        let mut random = causeway_wire::random::SplitMix64::new(7);
+        let (mut queued, mut stepped) = (Engine::new(), Engine::new());
+        let (mut steps, mut others) = (0, 0);
+        for number in 0..40_u64 {
+            let at = random.below(64);
+            queued.at(at, number);
+            stepped.at(at, number);
+        }
+        while let Some(event) = queued.next() {
+            assert_eq!(stepped.next(), Some(event));
+            assert_eq!(stepped.now(), queued.now());
+            for _ in 0..random.below(3) {
+                let number = queued.handled() * 100 + random.below(100);
+                let after = random.below(64);
+                if queued.handled() < 2_000 {
+                    queued.after(after, number);
+                    stepped.after(after, number);
+                }
+            }
+            let own = u64::MAX - queued.handled();
+            let at = queued.now() + random.below(4);
+            queued.at(at, own);
+            if stepped.step_to(at) {
+                steps += 1;
+                assert_eq!(queued.next(), Some(own));
+                assert_eq!(stepped.now(), queued.now());
+            } else {
+                others += 1;
+                stepped.at(at, own);
+            }
+            assert_eq!(stepped.handled(), queued.handled());
+            assert_eq!(stepped.pending(), queued.pending());
+            if queued.handled() > 4_000 {
+                break;
+            }
+        }
+        assert!(steps > 20 && others > 20, "{steps} and {others}");
     }
 
     #[test]
