@@ -480,24 +480,16 @@ mod tests {
         let mut random = causeway_wire::random::SplitMix64::new(7);
         let (mut queued, mut stepped) = (Engine::new(), Engine::new());
         let (mut steps, mut others) = (0, 0);
-        for number in 0..40_u64 {
-            let at = random.below(64);
-            queued.at(at, number);
-            stepped.at(at, number);
-        }
-        while let Some(event) = queued.next() {
-            assert_eq!(stepped.next(), Some(event));
-            assert_eq!(stepped.now(), queued.now());
-            for _ in 0..random.below(3) {
-                let number = queued.handled() * 100 + random.below(100);
-                let after = random.below(64);
-                if queued.handled() < 2_000 {
-                    queued.after(after, number);
-                    stepped.after(after, number);
-                }
+        for round in 0..4_000_u64 {
+            // Few events and many, so that the heap is used and is not.
+            while queued.pending() as u64 <= round / 50 % 20 {
+                let (after, number) = (random.below(64), random.below(1_000));
+                queued.after(after, number);
+                stepped.after(after, number);
             }
-            let own = u64::MAX - queued.handled();
-            let at = queued.now() + random.below(4);
+            assert_eq!(stepped.next(), queued.next());
+            assert_eq!(stepped.now(), queued.now());
+            let (at, own) = (queued.now() + random.below(8), 1_000 + round);
             queued.at(at, own);
             if stepped.step_to(at) {
                 steps += 1;
@@ -509,11 +501,8 @@ mod tests {
             }
             assert_eq!(stepped.handled(), queued.handled());
             assert_eq!(stepped.pending(), queued.pending());
-            if queued.handled() > 4_000 {
-                break;
-            }
         }
-        assert!(steps > 20 && others > 20, "{steps} and {others}");
+        assert!(steps > 200 && others > 200, "{steps} and {others}");
     }
 
     #[test]
