@@ -24,9 +24,13 @@ pub(crate) struct Polled {
     /// Which doorbells are rung.
     rung: Vec<u64>,
     count: u32,
-    /// The next doorbell to be polled is the first served one from here on.
+    /// The next doorbell to be polled is the first served one from here on, and how many are served before it.
     cursor: usize,
+    passed: u32,
 }
+
+/// How many words are looked at one by one before all are searched.
+const NEAR: usize = 6;
 
 fn place(vi: u32, side: Side) -> usize {
     vi as usize * 2 + usize::from(side == Side::Receive)
@@ -53,6 +57,7 @@ impl Bells {
                 rung: vec![0; (vis * 2).div_ceil(64)],
                 count: 0,
                 cursor: 0,
+                passed: 0,
             }),
         }
     }
@@ -68,6 +73,7 @@ impl Bells {
             for before in &mut polled.before[at / 64 + 1..] {
                 *before += 1;
             }
+            polled.passed += u32::from(at < polled.cursor);
         }
     }
 
@@ -81,6 +87,7 @@ impl Bells {
             for before in &mut polled.before[at / 64 + 1..] {
                 *before -= 1;
             }
+            polled.passed -= u32::from(at < polled.cursor);
         }
     }
 
@@ -115,7 +122,19 @@ impl Polled {
 
     /// The place of the served doorbell that has this many before it; there must be more than that.
     fn place_of(&self, rank: u32) -> usize {
-        let word = self.before.partition_point(|before| *before <= rank) - 1;
+        // Mostly it is in the cursor's word or one of the next ones.
+        let cursor = self.cursor / 64;
+        let from = match self.before[cursor] <= rank {
+            true => cursor,
+            false => 0,
+        };
+        let not_after = |before: &&u32| **before <= rank;
+        let near = self.before[from..].iter().take(NEAR).take_while(not_after);
+        let near = near.count();
+        let word = match near {
+            NEAR => self.before.partition_point(|before| *before <= rank) - 1,
+            _ => from + near - 1,
+        };
         word * 64 + nth_bit(self.declared[word], rank - self.before[word])
     }
 
@@ -140,15 +159,26 @@ impl Polled {
         if self.count == 0 {
             return None;
         }
-        let silent = self.rank(self.next_rung()?) + self.count - self.rank(self.cursor);
-        Some(silent % self.count)
+        let rank = self.rank(self.next_rung()?);
+        Some(match rank.checked_sub(self.passed) {
+            Some(silent) => silent,
+            None => rank + self.count - self.passed,
+        })
     }
 
     /// Advances the cursor by this many doorbells.
     pub(crate) fn skip(&mut self, polls: u32) {
         if self.count > 0 {
-            let rank = self.rank(self.cursor) + polls % self.count;
-            self.cursor = self.place_of(rank % self.count);
+            let polls = match polls < self.count {
+                true => polls,
+                false => polls % self.count,
+            };
+            let rank = self.passed + polls;
+            self.passed = match rank < self.count {
+                true => rank,
+                false => rank - self.count,
+            };
+            self.cursor = self.place_of(self.passed);
         }
     }
 
@@ -162,7 +192,11 @@ impl Polled {
             .rung
             .get(at / 64)
             .is_some_and(|word| word >> (at % 64) & 1 == 1);
-        self.cursor = (at + 1) % (self.rung.len() * 64);
+        self.cursor = at + 1;
+        self.passed += u32::from(self.count > 0);
+        if self.cursor == self.rung.len() * 64 {
+            (self.cursor, self.passed) = (0, 0);
+        }
         rung.then(|| owner(at))
     }
 

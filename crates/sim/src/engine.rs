@@ -9,6 +9,8 @@
 //! are compared on the way down lie next to each other, in two cache lines. The place of the event that was returned last
 //! stays empty until the next call: most events cause another one, which then takes that place, so that the heap is put in order
 //! once instead of twice.
+//!
+//! While only a few events are pending, as with one node, they are kept in order beside the heap.
 
 /// A moment or a span of virtual time, in picoseconds.
 pub type Time = u64;
@@ -53,8 +55,75 @@ impl<E: Copy> Entry<E> {
 #[repr(align(64))]
 struct Group<E>([Entry<E>; WIDTH]);
 
+/// How many events are kept in order at most.
+const FEW: usize = 8;
+/// How many pending events are taken out of the heap again: less, so that this happens rarely.
+const FEW_AGAIN: usize = 3;
+
+/// A few entries, which stay where they are: their order is a number with a byte for each, so that none is ever copied.
+struct Few<E> {
+    entries: Vec<Entry<E>>,
+    /// The places of entries, the next one in the lowest byte.
+    order: u64,
+    len: usize,
+    /// Places without an entry, as bits.
+    free: u64,
+}
+
+impl<E: Copy> Few<E> {
+    fn new() -> Self {
+        Self {
+            entries: Vec::with_capacity(FEW),
+            order: 0,
+            len: 0,
+            free: (1 << FEW) - 1,
+        }
+    }
+
+    fn first(&self) -> Option<&Entry<E>> {
+        match self.len {
+            0 => None,
+            _ => self.entries.get((self.order & 0xff) as usize),
+        }
+    }
+
+    /// Adds an entry, which was made after all others; there must be room.
+    #[inline]
+    fn insert(&mut self, at: Time, sequence: u64, event: E) {
+        let place = self.free.trailing_zeros() as usize;
+        self.free &= self.free - 1;
+        let entry = Entry {
+            at,
+            sequence,
+            event,
+        };
+        match self.entries.get_mut(place) {
+            Some(empty) => *empty = entry,
+            None => self.entries.push(entry),
+        }
+        let (mut before, mut rest) = (0, self.order);
+        while before < self.len && self.entries[(rest & 0xff) as usize].at <= at {
+            before += 1;
+            rest >>= 8;
+        }
+        let below = (1_u64 << (8 * before)) - 1;
+        self.order = self.order & below | (place as u64 | rest << 8) << (8 * before);
+        self.len += 1;
+    }
+
+    /// Takes out the first entry; there must be one.
+    #[inline]
+    fn remove_first(&mut self) {
+        self.free |= 1 << (self.order & 0xff);
+        self.order >>= 8;
+        self.len -= 1;
+    }
+}
+
 /// The queue of future events, and the present.
 pub struct Engine<E> {
+    /// All pending events, while the heap is empty.
+    few: Few<E>,
     /// The children of place *n* are group *n + 1*; the first group has the root, at its end.
     groups: Vec<Group<E>>,
     /// The number of places in use.
@@ -83,6 +152,7 @@ impl<E: Copy> Engine<E> {
     /// An engine at time 0 without events.
     pub fn new() -> Self {
         Self {
+            few: Few::new(),
             groups: Vec::new(),
             len: 0,
             has_hole: false,
@@ -104,22 +174,32 @@ impl<E: Copy> Engine<E> {
 
     /// How many events are pending.
     pub fn pending(&self) -> usize {
-        self.len - usize::from(self.has_hole)
-    }
-
-    /// When the next event will happen.
-    pub fn next_time(&mut self) -> Option<Time> {
-        self.fill_hole();
-        self.first().map(|entry| entry.at)
+        self.few.len + self.len - usize::from(self.has_hole)
     }
 
     /// Schedules `event` at `at`; a time in the past means now.
     pub fn at(&mut self, at: Time, event: E) {
         let (at, sequence) = (at.max(self.now), self.next_sequence);
         self.next_sequence += 1;
-        if std::mem::take(&mut self.has_hole) {
+        if self.len == 0 && self.few.len < FEW {
+            self.few.insert(at, sequence, event);
+        } else if std::mem::take(&mut self.has_hole) {
             self.sink(at, sequence, event);
         } else {
+            self.spill();
+            self.rise(at, sequence, event);
+        }
+    }
+
+    /// Moves the few events into the heap.
+    fn spill(&mut self) {
+        while let Some(&Entry {
+            at,
+            sequence,
+            event,
+        }) = self.few.first()
+        {
+            self.few.remove_first();
             self.rise(at, sequence, event);
         }
     }
@@ -132,26 +212,79 @@ impl<E: Copy> Engine<E> {
     /// Returns the next event, whose time becomes the present; `None` when none is left.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<E> {
+        self.next_by(Time::MAX)
+    }
+
+    /// Returns the next event, if it happens by `end`.
+    #[inline]
+    pub fn next_by(&mut self, end: Time) -> Option<E> {
         self.fill_hole();
-        let first = self.first()?;
+        let first = self.first().filter(|first| first.at <= end)?;
         let (at, event) = (first.at, first.event);
-        self.has_hole = true;
+        match self.len {
+            0 => self.few.remove_first(),
+            _ => self.has_hole = true,
+        }
         self.now = at;
         self.handled += 1;
         Some(event)
     }
 
-    fn first(&self) -> Option<&Entry<E>> {
-        let (group, entry) = position(0);
-        let first = self.groups.get(group)?;
-        (self.len > 0).then_some(&first.0[entry])
+    /// Advances to `at` without an event from the queue, if all pending events happen later; returns whether it did. It counts as an
+    /// event that was scheduled for then, and was the next.
+    #[inline]
+    pub fn step_to(&mut self, at: Time) -> bool {
+        let at = at.max(self.now);
+        let is_first = match (self.has_hole, self.first()) {
+            // The children of the empty place; places without an entry come after all times but the last.
+            (true, _) => {
+                let children = self.groups.get(1);
+                children.is_none_or(|children| children.0.iter().all(|child| child.at > at))
+            }
+            (false, first) => first.is_none_or(|first| first.at > at),
+        };
+        if is_first {
+            self.now = at;
+            self.next_sequence += 1;
+            self.handled += 1;
+        }
+        is_first
     }
 
-    /// Puts the last entry into the first place, if that is empty.
+    /// The next entry; the heap must not have a hole.
+    #[inline]
+    fn first(&self) -> Option<&Entry<E>> {
+        if self.len == 0 {
+            return self.few.first();
+        }
+        let (group, entry) = position(0);
+        Some(&self.groups.get(group)?.0[entry])
+    }
+
+    /// Puts the last entry into the first place, if that is empty. A heap that has become small is emptied.
+    #[inline]
     fn fill_hole(&mut self) {
         if !std::mem::take(&mut self.has_hole) {
             return;
         }
+        self.remove_hole();
+        if self.len > FEW_AGAIN {
+            return;
+        }
+        while self.len > 0
+            && let Some(&Entry {
+                at,
+                sequence,
+                event,
+            }) = self.first()
+        {
+            self.few.insert(at, sequence, event);
+            self.remove_hole();
+        }
+    }
+
+    /// Replaces the first entry by the last, which is moved down to its place.
+    fn remove_hole(&mut self) {
         self.len -= 1;
         let (group, entry) = position(self.len);
         let last = &mut self.groups[group].0[entry];
@@ -297,6 +430,33 @@ mod tests {
         assert_eq!(engine.handled(), 2_000);
     }
 
+    /// Around the number up to which events are kept in order beside the heap, growing and shrinking.
+    #[test]
+    fn few_events_and_many_have_the_same_order() {
+        let mut random = causeway_wire::random::SplitMix64::new(3);
+        let mut engine = Engine::new();
+        let mut pending = std::collections::BTreeSet::new();
+        let mut most = 0;
+        for number in 0..20_000_u64 {
+            let wanted = 1 + number / 100 % 14;
+            while (pending.len() as u64) < wanted {
+                let at = engine.now() + random.below(6);
+                let key = (at, number * 100 + pending.len() as u64);
+                engine.at(at, key.1);
+                assert!(pending.insert(key));
+            }
+            most = most.max(engine.pending());
+            assert_eq!(engine.pending(), pending.len());
+            for _ in 0..1 + random.below(3) {
+                let event = engine.next();
+                let wanted = pending.pop_first();
+                assert_eq!(event, wanted.map(|wanted| wanted.1));
+                assert!(wanted.is_none_or(|wanted| wanted.0 == engine.now()));
+            }
+        }
+        assert!(most > FEW);
+    }
+
     #[test]
     fn events_put_in_on_the_way_keep_the_order() {
         let mut engine = Engine::new();
@@ -312,6 +472,37 @@ mod tests {
         assert!(trail.is_sorted_by_key(|&(at, _)| at));
         assert_eq!(trail[1..3], [(15, 10), (15, 1)]);
         assert_eq!(trail.len(), 13);
+    }
+
+    /// An event that is the next anyway may be handled without the queue: nothing differs.
+    #[test]
+    fn steps_are_what_scheduled_events_would_have_been() {
+        let mut random = causeway_wire::random::SplitMix64::new(7);
+        let (mut queued, mut stepped) = (Engine::new(), Engine::new());
+        let (mut steps, mut others) = (0, 0);
+        for round in 0..4_000_u64 {
+            // Few events and many, so that the heap is used and is not.
+            while queued.pending() as u64 <= round / 50 % 20 {
+                let (after, number) = (random.below(64), random.below(1_000));
+                queued.after(after, number);
+                stepped.after(after, number);
+            }
+            assert_eq!(stepped.next(), queued.next());
+            assert_eq!(stepped.now(), queued.now());
+            let (at, own) = (queued.now() + random.below(8), 1_000 + round);
+            queued.at(at, own);
+            if stepped.step_to(at) {
+                steps += 1;
+                assert_eq!(queued.next(), Some(own));
+                assert_eq!(stepped.now(), queued.now());
+            } else {
+                others += 1;
+                stepped.at(at, own);
+            }
+            assert_eq!(stepped.handled(), queued.handled());
+            assert_eq!(stepped.pending(), queued.pending());
+        }
+        assert!(steps > 200 && others > 200, "{steps} and {others}");
     }
 
     #[test]

@@ -572,15 +572,23 @@ impl State {
     }
 
     fn make_room_for_names(&mut self, now: Instant) {
-        for cached in self.nodes.values_mut() {
-            cached.is_complete = false;
-        }
-        self.names.retain(|_, names| {
+        let nodes = &mut self.nodes;
+        let mut forget_names_of = |directory: &ObjectId| {
+            if let Some(cached) = nodes.get_mut(directory) {
+                cached.is_complete = false;
+            }
+        };
+        self.names.retain(|directory, names| {
+            let count = names.len();
             names.retain(|_, cached| cached.until > now);
+            if names.len() < count {
+                forget_names_of(directory);
+            }
             !names.is_empty()
         });
         self.name_count = self.names.values().map(HashMap::len).sum();
         if self.name_count >= MAX_CACHED {
+            self.names.keys().for_each(forget_names_of);
             self.names.clear();
             self.name_count = 0;
         }

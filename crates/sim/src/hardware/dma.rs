@@ -112,28 +112,47 @@ struct Active {
     step: Step,
 }
 
+impl Active {
+    /// Returns when the channel continues after a burst that its own side has moved at `own_side`, that left the bus at `end`, and
+    /// is in memory at `landed`.
+    fn put_away(&mut self, own_side: Time, end: Time, bytes: u64, landed: Time) -> Time {
+        self.left -= bytes;
+        self.moving = bytes;
+        if self.left == 0 {
+            self.step = Step::Settle;
+            landed.max(own_side)
+        } else {
+            self.step = Step::Ask;
+            end.max(own_side)
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Channel {
+    active: Option<Active>,
+    /// How long it has been busy.
+    busy: Time,
+}
+
 /// A host DMA engine with its queue.
 #[derive(Clone, Debug)]
 pub struct HostDma {
     spec: HostDmaSpec,
     /// Of its own side.
     rate: Rate,
-    channels: Vec<Option<Active>>,
+    channels: Vec<Channel>,
     queue: VecDeque<Job>,
     jobs: u64,
-    /// How long each channel has been busy.
-    busy: Vec<Time>,
 }
 
 impl HostDma {
     /// An idle engine.
     pub fn new(spec: HostDmaSpec) -> Self {
-        let channels = vec![None; spec.channels.count()];
         Self {
-            busy: vec![0; channels.len()],
+            channels: vec![Channel::default(); spec.channels.count()],
             rate: Rate::new(spec.bytes_per_second),
             spec,
-            channels,
             queue: VecDeque::new(),
             jobs: 0,
         }
@@ -156,13 +175,14 @@ impl HostDma {
 
     /// Whether no job is in progress.
     pub fn is_idle(&self) -> bool {
-        self.channels.iter().all(Option::is_none)
+        self.channels.iter().all(|channel| channel.active.is_none())
     }
 
     /// Accepts `job`, at once or into the queue. Returns the first call of [`Self::advance`] if it starts at once.
     pub fn start(&mut self, now: Time, job: Job) -> Result<Option<Wake>, DmaFull> {
         let free = (0..self.channels.len()).find(|&channel| {
-            self.channels[channel].is_none() && self.spec.channels.takes(channel, job.direction)
+            self.channels[channel].active.is_none()
+                && self.spec.channels.takes(channel, job.direction)
         });
         if let Some(channel) = free {
             return Ok(Some(self.begin(now, channel, job)));
@@ -181,13 +201,13 @@ impl HostDma {
 
     /// The bytes of this job, and how many of them have not been transferred, if a channel has started it.
     pub fn left(&self, token: u64) -> Option<(u64, u64)> {
-        let mut active = self.channels.iter().flatten();
+        let mut active = self.channels.iter().filter_map(|of| of.active.as_ref());
         let active = active.find(|active| active.job.token == token)?;
         Some((active.job.bytes, active.left + active.moving))
     }
 
     fn begin(&mut self, now: Time, channel: usize, job: Job) -> Wake {
-        self.channels[channel] = Some(Active {
+        self.channels[channel].active = Some(Active {
             job,
             left: job.bytes,
             moving: 0,
@@ -207,65 +227,48 @@ impl HostDma {
         bus: &mut IoBus,
         memory: &mut Memory,
     ) -> Advance {
-        let Some(mut active) = self.channels.get(channel).copied().flatten() else {
+        let Self { channels, rate, .. } = self;
+        let Some(Channel {
+            active: Some(active),
+            busy,
+        }) = channels.get_mut(channel)
+        else {
             return Advance {
                 finished: None,
                 wake: None,
             };
         };
+        let job = active.job;
         let bytes = active.left.min(bus.spec().burst_bytes);
         active.moving = 0;
         let at = match active.step {
-            Step::Settle => return self.finish(now, channel, active.job),
-            Step::Ask if active.left == 0 => return self.finish(now, channel, active.job),
-            Step::Ask => match active.job.direction {
+            Step::Settle => return self.finish(now, channel, job),
+            Step::Ask if active.left == 0 => return self.finish(now, channel, job),
+            Step::Ask => match job.direction {
                 Direction::FromHost => {
                     active.step = Step::Fetch { asked: now, bytes };
                     bus.burst_read_refused(now, bytes, memory)
                 }
                 Direction::ToHost => {
                     let end = bus.burst_write(now, bytes, memory).end;
-                    self.put_away(&mut active, now, end, bytes, bus.landed(end))
+                    active.put_away(now + rate.duration(bytes), end, bytes, bus.landed(end))
                 }
             },
             Step::Fetch { asked, bytes } => {
                 let end = bus.burst_read(now, bytes).end;
-                self.put_away(&mut active, asked, end, bytes, end)
+                active.put_away(asked + rate.duration(bytes), end, bytes, end)
             }
         };
-        self.busy[channel] += at - now;
-        self.channels[channel] = Some(active);
+        *busy += at - now;
         Advance {
             finished: None,
             wake: Some(Wake { at, channel }),
         }
     }
 
-    /// Returns when the channel continues after a burst that was requested at `asked`, left the bus at `end`, and is
-    /// in memory at `landed`.
-    fn put_away(
-        &mut self,
-        active: &mut Active,
-        asked: Time,
-        end: Time,
-        bytes: u64,
-        landed: Time,
-    ) -> Time {
-        let own_side = asked + self.rate.duration(bytes);
-        active.left -= bytes;
-        active.moving = bytes;
-        if active.left == 0 {
-            active.step = Step::Settle;
-            landed.max(own_side)
-        } else {
-            active.step = Step::Ask;
-            end.max(own_side)
-        }
-    }
-
     fn finish(&mut self, now: Time, channel: usize, job: Job) -> Advance {
         self.jobs += 1;
-        self.channels[channel] = None;
+        self.channels[channel].active = None;
         let next = self
             .queue
             .iter()
@@ -279,11 +282,11 @@ impl HostDma {
 
     /// How long the channels have been busy, taken together.
     pub fn busy(&self) -> Time {
-        self.busy.iter().sum()
+        self.channels_busy().sum()
     }
 
     /// How long each channel has been busy.
     pub fn channels_busy(&self) -> impl Iterator<Item = Time> + '_ {
-        self.busy.iter().copied()
+        self.channels.iter().map(|channel| channel.busy)
     }
 }

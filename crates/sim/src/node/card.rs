@@ -6,24 +6,23 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 use causeway_firmware::{
     BufferId, Card, Discipline, DmaQueue, DmaRequest, Doorbells, Engine as DmaEngine, Firmware,
-    Input, NodeId, Piece, Processor, ReceiveDescriptors, Report, Settings, Side, Step, Token,
-    Transfer,
+    Input, NodeId, Processor, ReceiveDescriptors, Report, Settings, Side, Step, Token, Transfer,
 };
-use causeway_wire::vi::{Completion, FRAME_HEADER_BYTES};
+use causeway_wire::vi::FRAME_HEADER_BYTES;
 
 use super::events::{Event, Events, engine_name};
 use super::host::Armed;
 use super::record::{Mark, Record, Slice, Stage, Track, Unnoticed};
+use super::transfer::{HostTransfer, Purpose, transfer};
 use crate::engine::{Time, duration_at};
-use crate::hardware::{Direction, HostDma, IoBus, Job, Memory};
+use crate::hardware::{Direction, HostDma, IoBus, Job, Memory, Wake};
 use crate::profile::Profile;
 use crate::slab::Slab;
 
-/// Longest status or entry.
-const SHORT_BYTES: usize = 16;
 /// Most messages whose numbers are remembered at a time.
 const MOST_REMEMBERED: usize = 1 << 14;
 
@@ -69,42 +68,6 @@ pub(crate) struct Coming {
     pub(crate) ends: Time,
 }
 
-/// The purpose of a host transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    ReadDescriptor,
-    ReadData,
-    WriteData,
-    WriteStatus,
-    WriteCompletion,
-}
-
-/// A host transfer in progress.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HostTransfer {
-    pub(crate) token: Token,
-    pub(crate) purpose: Purpose,
-    pub(crate) side: Side,
-    pub(crate) vi: u32,
-    pub(crate) message: u64,
-    pub(crate) stamp: Time,
-    pub(crate) pieces_left: u32,
-    /// The frame's data without the descriptor read after it: pieces and bytes that have not arrived.
-    pub(crate) data_pieces: u32,
-    pub(crate) data_bytes: u64,
-    /// The frame that follows this transfer.
-    pub(crate) follower: Option<u32>,
-    /// The buffer whose frame this transfer follows. (Frames' numbers are reused before it is over.)
-    pub(crate) follows: Option<BufferId>,
-    pub(crate) started: Time,
-    /// The span that the program reads: its beginning and length. Descriptors are on contiguous pages.
-    pub(crate) read_at: u64,
-    pub(crate) read_bytes: u32,
-    /// The bytes to write.
-    pub(crate) written: [u8; SHORT_BYTES],
-    pub(crate) written_bytes: u8,
-}
-
 /// The activity of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Activity {
@@ -130,6 +93,14 @@ struct ProcessorState {
     worked: Time,
 }
 
+/// How long each step takes. All cards of a world have the same, which the caches hold once.
+pub(crate) type Costs = [Time; Step::ALL.len()];
+
+/// How long each step takes on a card of this profile.
+pub(crate) fn costs(profile: &Profile) -> Costs {
+    Step::ALL.map(|step| profile.card.cycles(profile.card.steps.cycles(step)))
+}
+
 /// The driver's side of a card.
 pub(crate) struct CardState {
     pub(crate) node: u32,
@@ -151,7 +122,7 @@ pub(crate) struct CardState {
     pub(crate) unnoticed: Unnoticed,
     /// When doorbells were rung of sends whose transfers have not begun, by interface.
     rung: Vec<VecDeque<Time>>,
-    costs: [Time; Step::ALL.len()],
+    costs: Rc<Costs>,
     processors: Vec<ProcessorState>,
     polled: bool,
     /// Whether doorbells of receives are noticed without a step of the program.
@@ -172,7 +143,13 @@ pub(crate) struct CardState {
 }
 
 impl CardState {
-    pub(crate) fn new(node: u32, profile: &Profile, settings: &Settings, vis: usize) -> Self {
+    pub(crate) fn new(
+        node: u32,
+        profile: &Profile,
+        costs: &Rc<Costs>,
+        settings: &Settings,
+        vis: usize,
+    ) -> Self {
         let length = |queue: DmaQueue| match queue {
             DmaQueue::Software => 1,
             DmaQueue::Hardware(entries) => entries as usize,
@@ -200,7 +177,7 @@ impl CardState {
             short: Vec::new(),
             unnoticed: Unnoticed::default(),
             rung: vec![VecDeque::new(); vis],
-            costs: Step::ALL.map(|step| profile.card.cycles(profile.card.steps.cycles(step))),
+            costs: costs.clone(),
             processors: vec![processor; 1 + usize::from(settings.two_processors)],
             polled: settings.doorbells == Doorbells::Polled,
             silent_receives: settings.doorbells == Doorbells::Polled
@@ -239,13 +216,11 @@ impl CardState {
 
     /// Schedules a turn at `at`.
     fn schedule(&mut self, events: &mut Events, processor: usize, at: Time, doing: Activity) {
-        let state = &mut self.processors[processor];
-        state.generation = state.generation.wrapping_add(1);
-        state.doing = doing;
+        let generation = self.settle(processor, doing);
         let turn = Event::Turn {
             node: self.node,
             processor: processor as u32,
-            generation: state.generation,
+            generation,
         };
         events.at(at, turn);
     }
@@ -284,7 +259,8 @@ impl CardState {
         polls
     }
 
-    /// Carries out a turn of `processor`.
+    /// Carries out a turn of `processor`. Returns when its next turn is due, and of which generation that is, if it has anything
+    /// to do until then.
     pub(crate) fn turn(
         &mut self,
         firmware: &mut Firmware,
@@ -292,7 +268,7 @@ impl CardState {
         frames: &mut Slab<Frame>,
         record: &mut Record,
         processor: u32,
-    ) {
+    ) -> Option<(Time, u32)> {
         use causeway_firmware::Turn as Outcome;
         let now = events.now();
         let polling = self.processors[processor as usize].doing;
@@ -335,21 +311,29 @@ impl CardState {
         self.processors[index].worked += charged;
         match outcome {
             // A turn without cost must still let time advance.
-            Outcome::Worked => self.schedule(events, index, end.max(now + 1), Activity::Due),
-            Outcome::Waiting(engine) => self.settle(index, Activity::Spinning(engine)),
-            Outcome::Idle => self.settle(index, Activity::Idle(end)),
+            Outcome::Worked => Some((end.max(now + 1), self.settle(index, Activity::Due))),
+            Outcome::Waiting(engine) => {
+                self.settle(index, Activity::Spinning(engine));
+                None
+            }
+            Outcome::Idle => {
+                self.settle(index, Activity::Idle(end));
+                None
+            }
             Outcome::Polling { ahead } => {
-                let at = end + Time::from(ahead) * self.poll_time();
+                let at = end + Time::from(ahead) * poll_time;
                 record.sums.idle_polls += u64::from(ahead);
-                self.schedule(events, index, at.max(now + 1), Activity::Polling(end));
+                Some((at.max(now + 1), self.settle(index, Activity::Polling(end))))
             }
         }
     }
 
-    fn settle(&mut self, processor: usize, doing: Activity) {
+    /// Makes the turns of a processor that are scheduled void; returns the generation of the next.
+    fn settle(&mut self, processor: usize, doing: Activity) -> u32 {
         let state = &mut self.processors[processor];
         state.generation = state.generation.wrapping_add(1);
         state.doing = doing;
+        state.generation
     }
 
     /// The message that a transfer of this node belongs to, if there is one.
@@ -463,6 +447,11 @@ impl CardState {
         Some(now + between + duration_at(bytes, spec.bytes_per_second))
     }
 
+    /// Whether frames wait although the net send engine is idle.
+    pub(crate) fn holds_frames(&self) -> bool {
+        !self.sending && !self.net_queue.is_empty()
+    }
+
     /// Puts a frame into the net send engine's queue, by its stamp.
     pub(crate) fn queue_frame(&mut self, frames: &Slab<Frame>, frame: u32) {
         let stamp = |number: u32| frames.get(number).map_or(0, |frame| frame.stamp);
@@ -477,12 +466,9 @@ impl CardState {
         self.net_queue.insert(place, frame);
     }
 
-    /// Starts a piece on the host DMA engine.
-    pub(crate) fn start_piece(&mut self, events: &mut Events, number: u32, bytes: u32) {
-        let now = events.now();
-        let Some(transfer) = self.transfers.get_mut(number) else {
-            return;
-        };
+    /// Passes a piece to the host DMA engine; returns when that continues, if it starts the piece at once.
+    pub(crate) fn start_piece(&mut self, now: Time, number: u32, bytes: u32) -> Option<Wake> {
+        let transfer = self.transfers.get_mut(number)?;
         transfer.started = transfer.started.min(now);
         let direction = match transfer.purpose {
             Purpose::ReadDescriptor | Purpose::ReadData => Direction::FromHost,
@@ -494,11 +480,7 @@ impl CardState {
             bytes: u64::from(bytes),
             stamp: transfer.stamp,
         };
-        if let Ok(Some(wake)) = self.host_dma.start(now, job) {
-            let channel = wake.channel as u32;
-            let node = self.node;
-            events.at(wake.at, Event::HostDma { node, channel });
-        }
+        self.host_dma.start(now, job).ok().flatten()
     }
 }
 
@@ -611,83 +593,6 @@ impl TurnCard<'_> {
             self.record.sums.overcommitted += 1;
         }
     }
-}
-
-/// The host transfer of a request, with its pieces, and those of the descriptor read after a frame's data.
-fn transfer<'r>(request: &DmaRequest<'r>) -> (HostTransfer, &'r [Piece], &'r [Piece]) {
-    let mut transfer = HostTransfer {
-        token: request.token,
-        purpose: Purpose::ReadData,
-        side: Side::Send,
-        vi: request.vi.0,
-        message: request.message,
-        stamp: request.stamp,
-        pieces_left: 0,
-        data_pieces: 0,
-        data_bytes: 0,
-        follower: None,
-        follows: None,
-        started: Time::MAX,
-        read_at: 0,
-        read_bytes: 0,
-        written: [0; SHORT_BYTES],
-        written_bytes: 0,
-    };
-    let (pieces, tail): (&[Piece], &[Piece]) = match request.transfer {
-        Transfer::ReadDescriptor { side, pieces } => {
-            (transfer.purpose, transfer.side) = (Purpose::ReadDescriptor, side);
-            read_later(&mut transfer, pieces);
-            (pieces, &[])
-        }
-        Transfer::ReadData { pieces, tail, .. } => {
-            transfer.data_pieces = pieces.len() as u32;
-            transfer.data_bytes = pieces.iter().map(|piece| u64::from(piece.bytes)).sum();
-            read_later(&mut transfer, tail);
-            (pieces, tail)
-        }
-        Transfer::WriteData { pieces, .. } => {
-            (transfer.purpose, transfer.side) = (Purpose::WriteData, Side::Receive);
-            (pieces, &[])
-        }
-        Transfer::WriteStatus {
-            side,
-            pieces,
-            status,
-            ..
-        } => {
-            (transfer.purpose, transfer.side) = (Purpose::WriteStatus, side);
-            write_later(&mut transfer, status);
-            (pieces, &[])
-        }
-        Transfer::WriteCompletion { pieces, entry, .. } => {
-            transfer.purpose = Purpose::WriteCompletion;
-            if Completion::decode(entry).is_ok_and(|entry| entry.receive) {
-                transfer.side = Side::Receive;
-            }
-            write_later(&mut transfer, entry);
-            (pieces, &[])
-        }
-        Transfer::Transmit { .. } | Transfer::Receive { .. } => {
-            unreachable!("the network engines have these")
-        }
-    };
-    (transfer, pieces, tail)
-}
-
-fn read_later(transfer: &mut HostTransfer, pieces: &[Piece]) {
-    transfer.read_at = pieces.first().map_or(0, |first| first.bus);
-    for piece in pieces {
-        debug_assert_eq!(piece.bus, transfer.read_at + u64::from(transfer.read_bytes));
-        transfer.read_bytes += piece.bytes;
-    }
-}
-
-fn write_later(transfer: &mut HostTransfer, bytes: &[u8]) {
-    let bytes = bytes
-        .get(..bytes.len().min(SHORT_BYTES))
-        .unwrap_or_default();
-    transfer.written[..bytes.len()].copy_from_slice(bytes);
-    transfer.written_bytes = bytes.len() as u8;
 }
 
 impl Card for TurnCard<'_> {

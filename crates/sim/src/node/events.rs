@@ -128,38 +128,52 @@ events! {
 
 /// The queue of a world's events.
 #[derive(Default)]
-pub(crate) struct Events(Engine<Packed>);
+pub(crate) struct Events {
+    queue: Engine<Packed>,
+    /// Until when events may be handled without coming from the queue.
+    until: Time,
+}
 
 impl Events {
     #[inline]
     pub(crate) fn at(&mut self, at: Time, event: Event) {
-        self.0.at(at, event.into());
+        self.queue.at(at, event.into());
     }
 
     #[inline]
     pub(crate) fn after(&mut self, after: Time, event: Event) {
-        self.0.after(after, event.into());
+        self.queue.after(after, event.into());
     }
 
     /// Advances to the next event, if it happens by `end`.
     #[inline]
     pub(crate) fn next_by(&mut self, end: Time) -> Option<Event> {
-        match self.0.next_time() {
-            Some(at) if at <= end => self.0.next().map(Event::from),
-            _ => None,
-        }
+        self.until = end;
+        self.queue.next_by(end).map(Event::from)
+    }
+
+    /// Advances to `at`, as though to an event that was scheduled for then, if that would be the next: its handler continues
+    /// without the queue. Returns whether it does.
+    #[inline]
+    pub(crate) fn goes_on(&mut self, at: Time) -> bool {
+        at <= self.until && self.queue.step_to(at)
+    }
+
+    /// Has an event at `at` or later come from the queue, until the next one has.
+    pub(crate) fn stop_before(&mut self, at: Time) {
+        self.until = self.until.min(at.saturating_sub(1));
     }
 
     pub(crate) fn now(&self) -> Time {
-        self.0.now()
+        self.queue.now()
     }
 
     pub(crate) fn handled(&self) -> u64 {
-        self.0.handled()
+        self.queue.handled()
     }
 
     pub(crate) fn pending(&self) -> usize {
-        self.0.pending()
+        self.queue.pending()
     }
 }
 

@@ -4,17 +4,19 @@ mod observe;
 mod receive;
 
 use std::fmt;
+use std::rc::Rc;
 
 use causeway_firmware::{BufferId, Engine as DmaEngine, Firmware, Input, Processor, Side};
 use causeway_wire::vi::Completion;
 
-use super::card::{Begun, CardState, Frame, HostTransfer, Purpose};
+use super::card::{self, Begun, CardState, Frame};
 use super::events::{Event, Events};
 use super::host::{Armed, Host, Next, Polling, State, Vi};
 use super::plan::{BuildError, Plan};
 use super::record::{Mark, Record, Slice, Stage, Track};
+use super::transfer::{HostTransfer, Purpose};
 use crate::engine::Time;
-use crate::hardware::{HostCpu, Network};
+use crate::hardware::{Advance, HostCpu, Network, Wake};
 use crate::profile::{Profile, Waits};
 use crate::slab::Slab;
 
@@ -80,6 +82,7 @@ impl World {
         let settings = plan.settings.clone();
         let (profile, network, built) = plan.build()?;
         let mut events = Events::default();
+        let costs = Rc::new(card::costs(&profile));
         let mut nodes = Vec::with_capacity(built.len());
         for (number, built) in built.into_iter().enumerate() {
             let node = number as u32;
@@ -87,7 +90,7 @@ impl World {
                 events.at(0, Event::Process { node, process });
             }
             nodes.push(Node {
-                card: CardState::new(node, &profile, &settings, built.host.vis.len()),
+                card: CardState::new(node, &profile, &costs, &settings, built.host.vis.len()),
                 firmware: built.firmware,
                 host: built.host,
                 cpus: (0..profile.host.processors)
@@ -194,14 +197,15 @@ impl World {
                 transfer,
                 bytes,
             } => {
-                let Self { nodes, events, .. } = self;
-                nodes[node as usize]
-                    .card
-                    .start_piece(events, transfer, bytes);
+                let card = &mut self.nodes[node as usize].card;
+                let wake = card.start_piece(self.events.now(), transfer, bytes);
+                if let Some(wake) = wake {
+                    self.wake_host_dma(node, wake);
+                }
                 self.send_if_idle(node);
             }
             Event::HostDma { node, channel } => {
-                self.host_dma(node, channel);
+                self.host_dma(node, channel as usize);
                 self.send_if_idle(node);
             }
             Event::NetSend { node, frame } => {
@@ -299,17 +303,32 @@ impl World {
         if !card.wants_turn(processor, generation) {
             return;
         }
-        card.turn(firmware, events, frames, record, processor);
-        for armed in std::mem::take(&mut card.ready) {
-            if let Some(process) = host.process_of(armed) {
-                events.after(0, Event::Interrupt { node, process });
+        loop {
+            let next = card.turn(firmware, events, frames, record, processor);
+            let earlier = firmware
+                .deadline()
+                .filter(|at| deadline.is_none_or(|known| *at < known));
+            if let Some((at, generation)) = next {
+                if card.ready.is_empty() && earlier.is_none() && events.goes_on(at) {
+                    continue;
+                }
+                let turn = Event::Turn {
+                    node,
+                    processor,
+                    generation,
+                };
+                events.at(at, turn);
             }
-        }
-        if let Some(at) = firmware.deadline()
-            && deadline.is_none_or(|known| at < known)
-        {
-            *deadline = Some(at);
-            events.at(at, Event::Deadline { node });
+            for armed in card.ready.drain(..) {
+                if let Some(process) = host.process_of(armed) {
+                    events.after(0, Event::Interrupt { node, process });
+                }
+            }
+            if let Some(at) = earlier {
+                *deadline = Some(at);
+                events.at(at, Event::Deadline { node });
+            }
+            return;
         }
     }
 
@@ -337,18 +356,34 @@ impl World {
         place.firmware.input(now, doorbell);
     }
 
-    fn host_dma(&mut self, node: u32, channel: u32) {
-        let now = self.events.now();
-        let card = &mut self.nodes[node as usize].card;
-        let advance = card
-            .host_dma
-            .advance(now, channel as usize, &mut card.bus, &mut card.memory);
-        if let Some(wake) = advance.wake {
+    /// Has the host DMA engine continue at a later time: at once, if nothing happens before and no frame waits for its data.
+    fn wake_host_dma(&mut self, node: u32, wake: Wake) {
+        if !self.nodes[node as usize].card.holds_frames() && self.events.goes_on(wake.at) {
+            self.host_dma(node, wake.channel);
+        } else {
             let channel = wake.channel as u32;
             self.events.at(wake.at, Event::HostDma { node, channel });
         }
-        let Some(job) = advance.finished else {
-            return;
+    }
+
+    fn host_dma(&mut self, node: u32, channel: usize) {
+        let card = &mut self.nodes[node as usize].card;
+        let holds_frames = card.holds_frames();
+        let job = loop {
+            let now = self.events.now();
+            let (bus, memory) = (&mut card.bus, &mut card.memory);
+            let Advance { finished, wake } = card.host_dma.advance(now, channel, bus, memory);
+            if let Some(Wake { at, channel }) = wake {
+                if finished.is_none() && !holds_frames && self.events.goes_on(at) {
+                    continue;
+                }
+                let channel = channel as u32;
+                self.events.at(at, Event::HostDma { node, channel });
+            }
+            match finished {
+                Some(job) => break job,
+                None => return,
+            }
         };
         let number = job.token as u32;
         if let Some(frame) = card.piece_done(number, job.bytes) {
@@ -454,8 +489,7 @@ impl World {
     /// Frames may wait although the engine is idle: for data that by now arrives fast enough, or
     /// does not.
     fn send_if_idle(&mut self, node: u32) {
-        let card = &self.nodes[node as usize].card;
-        if !card.sending && !card.net_queue.is_empty() {
+        if self.nodes[node as usize].card.holds_frames() {
             self.send(node);
         }
     }

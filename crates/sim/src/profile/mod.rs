@@ -81,7 +81,8 @@ pub enum Waits {
 pub struct CardSpec {
     /// Cycles per second.
     pub clock_hz: u64,
-    /// Bytes of memory.
+    /// Bytes of memory: a description of the card. No model is limited by it; runs have as many buffers as their settings state,
+    /// as the thesis's simulator has "infinite sized buffers" (§5.4.2).
     pub memory_bytes: u64,
     /// Cycles that one round of the idle program's loop takes; an event is noticed half of it later
     /// on average. This is the loop of the event-driven programs, which poll every engine.

@@ -90,6 +90,7 @@ impl World {
                     due = next(&self.record.statistics);
                 }
             }
+            self.events.stop_before(due);
             self.handle(event);
         }
     }

@@ -1,7 +1,6 @@
 //! Servers that lie to the thread of a program that waits for recalls of its leases.
 
-use causeway_fs::client::Leases;
-use causeway_wire::fs::Leased;
+use causeway_fs::client::{Leases, Passed};
 
 use super::*;
 
@@ -43,7 +42,7 @@ fn check(name: &'static str) {
 fn hold(stand: &Stand, name: &str, what: &str) {
     let before = stand.holders.load(Ordering::SeqCst);
     let configuration = stand.configuration(BRIEF);
-    let leases = Leases::start(&configuration, &ClientOptions::default(), |_: &[Leased]| {});
+    let leases = Leases::start(&configuration, &ClientOptions::default(), |_: &[Passed]| {});
     let leases = leases.unwrap_or_else(|error| panic!("{what}: {error:?}"));
     wait_until(what, || stand.holders.load(Ordering::SeqCst) > before);
     leases.end();
