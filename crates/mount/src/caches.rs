@@ -44,17 +44,18 @@ impl Ended {
         self.end.notify_all();
     }
 
-    /// Waits until then, or until the end.
-    fn wait_until(&self, until: Instant) {
+    /// Waits until then, or until the end. Returns whether it is the end, when the kernel goes by nothing any more.
+    fn wait_until(&self, until: Instant) -> bool {
         let mut is_ended = self.is_ended.lock().unwrap_or_else(PoisonError::into_inner);
         while !*is_ended {
             let time = until.saturating_duration_since(Instant::now());
             if time.is_zero() {
-                return;
+                return false;
             }
             let waited = self.end.wait_timeout(is_ended, time);
             (is_ended, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
+        true
     }
 }
 
@@ -171,15 +172,16 @@ impl Caches {
     ) {
         let mut reply = Some(reply);
         let mut look_up = Some(look_up);
-        // At the end of the mount the kernel goes by nothing any more.
-        while let Err(until) = self.leases.pass_on_renamed(names, || {
+        let mut reply = || {
             if let Some(reply) = reply.take() {
                 reply();
             }
-        }) {
+        };
+        while let Err(until) = self.leases.pass_on_renamed(names, &mut reply) {
             match look_up.take() {
                 Some(look_up) => look_up(),
-                None => self.ended.wait_until(until),
+                None if self.ended.wait_until(until) => return reply(),
+                None => {}
             }
         }
     }

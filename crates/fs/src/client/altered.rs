@@ -28,6 +28,8 @@ pub(super) struct Altered {
     pub(super) all: bool,
     /// The one directory whose names it alters, as it was before, if that was cached.
     pub(super) before: Option<CachedNode>,
+    /// How often names had been dropped from the cache when the change began.
+    pub(super) evictions: u64,
     /// When the change began, and how many leases had ended then.
     pub(super) begun: Option<(Instant, u64)>,
 }

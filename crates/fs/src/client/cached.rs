@@ -56,4 +56,6 @@ pub(super) struct CachedName {
     pub(super) until: Instant,
     /// The server looks it up for all users of this host.
     pub(super) for_all_users: bool,
+    /// What renames leave comes with leases.
+    pub(super) may_be_renamed: bool,
 }

@@ -62,12 +62,14 @@ struct State {
     units: usize,
     names: HashMap<ObjectId, HashMap<Vec<u8>, CachedName>>,
     name_count: usize,
+    /// Counts the times that names were dropped to make room.
+    evictions: u64,
     /// Until when attributes are good that were passed on.
     passed_on: HashMap<ObjectId, Instant>,
     /// Of those among them that may not have been dealt with yet, the directory under whose lock they are.
     unsettled: HashMap<ObjectId, ObjectId>,
     /// Until when names are good that were passed on.
-    passed_names: HashMap<ObjectId, HashMap<Vec<u8>, Instant>>,
+    passed_names: HashMap<ObjectId, HashMap<Vec<u8>, passing::PassedName>>,
     passed_name_count: usize,
     contention: Contention,
     /// Holders that the program was before, and what it had passed on as such.
@@ -105,6 +107,7 @@ impl LeaseCache {
                 units: 0,
                 names: HashMap::new(),
                 name_count: 0,
+                evictions: 0,
                 passed_on: HashMap::new(),
                 unsettled: HashMap::new(),
                 passed_names: HashMap::new(),
@@ -262,6 +265,7 @@ impl LeaseCache {
             let known = state.nodes.get(&directory);
             altered.before = known.filter(|known| known.until > now).cloned();
         }
+        altered.evictions = state.evictions;
         altered.find_targets();
         self.end_altered(&mut state, altered);
         altered.begun = Some((now, state.ends));
@@ -318,13 +322,14 @@ impl LeaseCache {
                 && before.until > now
             {
                 let until = begun + usable(left.lease);
+                let has_all = are_known && state.evictions == altered.evictions;
                 state.put_back(CachedNode {
                     node: Node {
                         attributes,
                         ..before.node
                     },
                     until,
-                    is_complete: before.is_complete && are_known,
+                    is_complete: before.is_complete && has_all,
                     ..before
                 });
             }
@@ -370,7 +375,9 @@ impl LeaseCache {
         let former = Former {
             holder: std::mem::replace(&mut state.holder, holder),
             passed_on: passed_on.collect(),
-            names_until: names.values().flat_map(HashMap::values).max().copied(),
+            names_until: (names.values().flat_map(HashMap::values))
+                .map(|passed| passed.until)
+                .max(),
         };
         let passed_on = former.passed_on.clone();
         state.former.push(former);
@@ -496,6 +503,7 @@ impl State {
             target,
             until: asked_at + usable(lease),
             for_all_users: lease.for_all_users,
+            may_be_renamed: lease.of_changes,
         };
         let names = self.names.entry(directory).or_default();
         let known = names.insert(name.to_vec(), cached);
@@ -511,6 +519,7 @@ impl State {
                 target: None,
                 until: all.until,
                 for_all_users: false,
+                may_be_renamed: false,
             };
             return (all.until > now).then_some(missing);
         };
@@ -572,6 +581,7 @@ impl State {
     }
 
     fn make_room_for_names(&mut self, now: Instant) {
+        self.evictions += 1;
         let nodes = &mut self.nodes;
         let mut forget_names_of = |directory: &ObjectId| {
             if let Some(cached) = nodes.get_mut(directory) {

@@ -178,6 +178,7 @@ impl<F: Fn(&[Passed])> LeaseThread<'_, F> {
             Ok(ReplyBody::Recall { number, leases }) => {
                 let passed = self.cache.recall(&leases, Instant::now());
                 (self.recalled)(&passed);
+                self.cache.forgotten(&passed);
                 self.wait_for_recall(number)
             }
             Ok(other) => Err(unexpected_reply(&other)),

@@ -133,6 +133,7 @@ impl Made {
         let time = times.into_iter().flatten().min()?;
         Some(GrantedLease {
             time_ms: u32::try_from(time.as_millis()).unwrap_or(u32::MAX),
+            of_changes: true,
             for_all_users: false,
             directory: of_directory.map(|(_, attributes)| attributes),
         })

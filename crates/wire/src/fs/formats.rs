@@ -100,6 +100,8 @@ pub struct Granted {
 pub struct GrantedLease {
     /// For how long they are good, in milliseconds, from when the request was sent.
     pub time_ms: u32,
+    /// Changes bring leases, too, in this format: it is from [`LEASES_OF_CHANGES`] on.
+    pub of_changes: bool,
     /// The server would have replied in the same way to all users for whom the client's host may speak, but for the permissions that the directories'
     /// modes and lists say. `false` in formats before [`LEASES_OF_CHANGES`].
     pub for_all_users: bool,
@@ -126,6 +128,7 @@ impl GrantedLease {
         }
         Ok(Self {
             time_ms,
+            of_changes: true,
             for_all_users: input.bool("users of a lease")?,
             directory: match input.bool("attributes of a directory")? {
                 true => Some(Attributes::decode(input)?),

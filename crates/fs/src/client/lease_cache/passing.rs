@@ -60,6 +60,14 @@ pub enum Passed {
     },
 }
 
+/// A name that was passed on.
+#[derive(Clone, Copy)]
+pub(super) struct PassedName {
+    target: Option<ObjectId>,
+    /// Until when it is good.
+    pub(super) until: Instant,
+}
+
 impl LeaseCache {
     /// Passes attributes on that were `seen`, with the time for which they are good: 0 if their lease has ended since, or if nobody has
     /// said that the object [is known](Self::note_known) and so could be told when it does. A recall of the lease waits until `pass` has returned.
@@ -87,10 +95,19 @@ impl LeaseCache {
         let _passing = self.passing.read().unwrap_or_else(PoisonError::into_inner);
         let attributes = entry.target.and_then(|(object, seen)| {
             let place = self.place(&Leased::Attributes(object));
-            let behind = entry.is_locked.then_some(entry.directory);
-            lock(&self.state).good_behind(object, seen?, place, behind, now)
+            let mut state = lock(&self.state);
+            let is_behind = entry.is_locked && !state.contention.is_contended(entry.directory, now);
+            let behind = is_behind.then_some(entry.directory);
+            state.good_behind(object, seen?, place, behind, now)
         });
-        let name = lock(&self.state).good_name(entry, now);
+        let name = {
+            let mut state = lock(&self.state);
+            let name = state.good_name(entry, now);
+            if name.is_none() {
+                state.note_target(entry);
+            }
+            name
+        };
         pass(EntryTimes {
             name: name.unwrap_or_default(),
             attributes: attributes.unwrap_or_default(),
@@ -103,8 +120,8 @@ impl LeaseCache {
         entry: &PassedEntry<'_>,
         now: Instant,
     ) -> Vec<Passed> {
-        let mut state = lock(&self.state);
-        let name = state.take_passed_name(entry.directory, entry.name);
+        let state = lock(&self.state);
+        let name = state.passed_name(entry.directory, entry.name);
         let mut passed = Vec::new();
         passed.extend(name.map(|_| Passed::Name {
             directory: entry.directory,
@@ -113,7 +130,7 @@ impl LeaseCache {
         }));
         passed.extend(entry.target.map(|(object, _)| Passed::Attributes {
             object,
-            behind: state.unsettled.remove(&object),
+            behind: state.unsettled.get(&object).copied(),
             until: now,
         }));
         passed
@@ -131,28 +148,33 @@ impl LeaseCache {
         let mut state = lock(&self.state);
         let mut moved = Vec::new();
         for (from, to) in names {
-            let Some(until) = state.passed_until(from).filter(|until| *until > now) else {
+            let passed = state.passed_name(from.base, &from.path).copied();
+            let Some(passed) = passed.filter(|passed| passed.until > now) else {
                 continue;
             };
             let held = state
                 .names
                 .get(&to.base)
                 .and_then(|names| names.get(&to.path));
-            if held.is_none_or(|held| held.until < until) {
-                return Err(until);
+            // Others may have changed it again, and what it stands for now may be under a lease instead.
+            let is_held =
+                held.is_some_and(|held| held.until >= passed.until && held.target == passed.target);
+            if !is_held {
+                return Err(passed.until);
             }
-            moved.push((to, until));
+            moved.push((to, passed));
         }
-        for (to, until) in moved {
-            if !state.note_passed(to.base, &to.path, until, now) {
-                return Err(until);
+        for (to, passed) in moved {
+            if !state.note_passed(to.base, &to.path, passed, now) {
+                return Err(passed.until);
             }
         }
         drop(state);
         Ok(pass())
     }
 
-    /// Leases are recalled. Returns what nobody may go by any more before the server is told.
+    /// Leases are recalled. Returns what nobody may go by any more before the server is told. Until all that is [forgotten](Self::forgotten), names may still be
+    /// renamed that somebody goes by.
     pub(in crate::client) fn recall(&self, leases: &[Leased], now: Instant) -> Vec<Passed> {
         let _passing = self.passing.write().unwrap_or_else(PoisonError::into_inner);
         let mut state = lock(&self.state);
@@ -164,26 +186,45 @@ impl LeaseCache {
                     if is_directory {
                         state.contention.note_others(*object, now);
                     }
-                    let until = state.passed_on.remove(object);
                     passed.push(Passed::Attributes {
                         object: *object,
-                        behind: state.unsettled.remove(object),
-                        until: until.unwrap_or(now),
+                        behind: state.unsettled.get(object).copied(),
+                        until: state.passed_on.get(object).copied().unwrap_or(now),
                     });
                 }
                 Leased::Entry(directory, name) => {
                     state.contention.note_others(*directory, now);
-                    if let Some(until) = state.take_passed_name(*directory, name) {
+                    if let Some(known) = state.passed_name(*directory, name) {
                         passed.push(Passed::Name {
                             directory: *directory,
                             name: name.clone(),
-                            until,
+                            until: known.until,
                         });
                     }
                 }
             }
         }
         passed
+    }
+
+    /// Nobody goes any more by what was [recalled](Self::recall).
+    pub(in crate::client) fn forgotten(&self, passed: &[Passed]) {
+        let mut state = lock(&self.state);
+        for passed in passed {
+            match passed {
+                Passed::Attributes { object, until, .. } => {
+                    if state.passed_on.get(object) == Some(until) {
+                        state.passed_on.remove(object);
+                        state.unsettled.remove(object);
+                    }
+                }
+                Passed::Name {
+                    directory,
+                    name,
+                    until,
+                } => state.forget_passed_name(*directory, name, *until),
+            }
+        }
     }
 }
 
@@ -195,20 +236,29 @@ impl State {
         }
         let cached = *self.names.get(&entry.directory)?.get(entry.name)?;
         let good = cached.until.saturating_duration_since(now);
-        let is_for_user = cached.for_all_users || entry.is_private;
+        let is_for_user = cached.for_all_users || (entry.is_private && cached.may_be_renamed);
         let is_same = cached.target == entry.target.map(|(object, _)| object);
         if good.is_zero() || !is_for_user || !is_same {
             return None;
         }
-        self.note_passed(entry.directory, entry.name, cached.until, now)
+        let passed = PassedName {
+            target: cached.target,
+            until: cached.until,
+        };
+        self.note_passed(entry.directory, entry.name, passed, now)
             .then(|| good - good / 8)
     }
 
-    fn passed_until(&self, place: &Place) -> Option<Instant> {
-        self.passed_names
-            .get(&place.base)?
-            .get(&place.path)
-            .copied()
+    /// A name is passed on without any time: it may have had some, and stood for something else.
+    fn note_target(&mut self, entry: &PassedEntry<'_>) {
+        let names = self.passed_names.get_mut(&entry.directory);
+        if let Some(known) = names.and_then(|names| names.get_mut(entry.name)) {
+            known.target = entry.target.map(|(object, _)| object);
+        }
+    }
+
+    fn passed_name(&self, directory: ObjectId, name: &[u8]) -> Option<&PassedName> {
+        self.passed_names.get(&directory)?.get(name)
     }
 
     /// Notes that a name is passed on. Returns whether there is room for it.
@@ -216,12 +266,12 @@ impl State {
         &mut self,
         directory: ObjectId,
         name: &[u8],
-        until: Instant,
+        passed: PassedName,
         now: Instant,
     ) -> bool {
         if self.passed_name_count >= MAX_PASSED_NAMES {
             self.passed_names.retain(|_, names| {
-                names.retain(|_, until| *until > now);
+                names.retain(|_, passed| passed.until > now);
                 !names.is_empty()
             });
             self.passed_name_count = self.passed_names.values().map(HashMap::len).sum();
@@ -230,20 +280,32 @@ impl State {
             }
         }
         let names = self.passed_names.entry(directory).or_default();
-        let known = names.insert(name.to_vec(), until);
-        self.passed_name_count += usize::from(known.is_none());
+        match names.get_mut(name) {
+            Some(known) => {
+                // Until the receiver has dealt with the later time it goes by the earlier one.
+                known.until = known.until.max(passed.until);
+                known.target = passed.target;
+            }
+            None => {
+                names.insert(name.to_vec(), passed);
+                self.passed_name_count += 1;
+            }
+        }
         true
     }
 
-    /// Returns until when a name is good that was passed on: it is no longer.
-    fn take_passed_name(&mut self, directory: ObjectId, name: &[u8]) -> Option<Instant> {
-        let names = self.passed_names.get_mut(&directory)?;
-        let until = names.remove(name)?;
-        self.passed_name_count -= 1;
+    /// Nobody goes by a name any more that was good until then.
+    fn forget_passed_name(&mut self, directory: ObjectId, name: &[u8], until: Instant) {
+        let Some(names) = self.passed_names.get_mut(&directory) else {
+            return;
+        };
+        if names.get(name).is_some_and(|known| known.until == until) {
+            names.remove(name);
+            self.passed_name_count -= 1;
+        }
         if names.is_empty() {
             self.passed_names.remove(&directory);
         }
-        Some(until)
     }
 
     fn good_for(

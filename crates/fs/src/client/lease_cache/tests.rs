@@ -9,6 +9,7 @@ mod passed;
 const TIME: Duration = Duration::from_secs(16);
 const LEASE: GrantedLease = GrantedLease {
     time_ms: 16_000,
+    of_changes: true,
     for_all_users: false,
     directory: None,
 };

@@ -33,6 +33,7 @@ pub(super) fn granted() -> Granted {
         capability: Some(capability()),
         lease: Some(GrantedLease {
             time_ms: 5000,
+            of_changes: true,
             for_all_users: true,
             directory: Some(Attributes {
                 kind: Kind::Directory,

@@ -96,6 +96,7 @@ fn leases_say_more_from_format_15_on() {
     };
     let lease = GrantedLease {
         time_ms: 5000,
+        of_changes: true,
         for_all_users: true,
         directory: None,
     };

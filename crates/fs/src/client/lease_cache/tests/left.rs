@@ -241,4 +241,27 @@ fn all_names_in_a_new_directory_are_known() {
     let mut altered = begin(&cache, &unlink, now);
     cache.end_change(&mut altered, None, now);
     assert!(!is_known(&cache), "whether it is gone is not known");
+    // Names that are dropped to make room for others, also for the one that is being made.
+    let fill = |cache: &LeaseCache| {
+        let asked = cache.ask(now);
+        for number in 0..MAX_CACHED as u64 {
+            let name = number.to_le_bytes();
+            cache.fill_name(asked, (ObjectId(3), &name), None, &LEASE);
+        }
+    };
+    let cache = made();
+    make_inside(&cache, b"one", ObjectId(20));
+    fill(&cache);
+    assert!(!is_known(&cache));
+    let cache = LeaseCache::new(1);
+    fill(&cache);
+    let mut altered = begin(&cache, &make(b"new"), now);
+    end(&cache, &mut altered, Some(&node(Y, 5)), now);
+    assert!(is_known(&cache), "it is made after that");
+    let cache = made();
+    make_inside(&cache, b"one", ObjectId(20));
+    let mut altered = begin(&cache, &rename, now);
+    fill(&cache);
+    end(&cache, &mut altered, None, now);
+    assert!(!is_known(&cache));
 }

@@ -67,7 +67,9 @@ fn names_are_good_for_as_long_as_their_leases() {
     let leases = [Leased::Entry(ROOT, b"x".into()), Leased::Attributes(X)];
     assert_eq!(cache.recall(&leases, now), expected);
     assert_eq!(times(&cache, &x, now), none);
-    // What is not passed on needs not be forgotten.
+    // What is not passed on needs not be forgotten; what was is until it is forgotten.
+    assert_eq!(cache.recall(&leases, now), expected);
+    cache.forgotten(&expected);
     assert_eq!(cache.recall(&leases[..1], now), []);
 }
 
@@ -204,6 +206,56 @@ fn a_name_that_is_renamed_takes_its_time_along() {
         until,
     };
     assert_eq!(recalled, [expected]);
+}
+
+#[test]
+fn a_name_that_others_have_changed_again_does_not_take_a_time_along() {
+    let now = Instant::now();
+    let (cache, seen) = shared(now);
+    times(&cache, &entry(b"x", Some((X, seen))), now);
+    let place = |name: &[u8]| Place::from((ROOT, name));
+    let names = [(place(b"x"), place(b"y"))];
+    let until = now + TIME * 15 / 16;
+    for target in [Some(ObjectId(8)), None] {
+        let asked = cache.ask(now);
+        cache.fill_name(asked, (ROOT, b"y"), target, &ALL);
+        assert_eq!(cache.pass_on_renamed(&names, now, || ()), Err(until));
+    }
+}
+
+/// The kernel takes its time along as long as it has not forgotten the former name.
+#[test]
+fn a_name_that_is_being_recalled_takes_its_time_along() {
+    let now = Instant::now();
+    let (cache, seen) = shared(now);
+    times(&cache, &entry(b"x", Some((X, seen))), now);
+    let recalled = cache.recall(&[Leased::Entry(ROOT, b"x".into())], now);
+    let place = |name: &[u8]| Place::from((ROOT, name));
+    let names = [(place(b"x"), place(b"y"))];
+    let until = now + TIME * 15 / 16;
+    assert_eq!(cache.pass_on_renamed(&names, now, || ()), Err(until));
+    cache.forgotten(&recalled);
+    assert_eq!(cache.pass_on_renamed(&names, now, || ()), Ok(()));
+}
+
+/// A server that gives no leases with renames would have each wait until the former name's time is over.
+#[test]
+fn names_are_passed_on_by_leases_of_servers_that_give_some_with_renames() {
+    let now = Instant::now();
+    let cache = LeaseCache::new(1);
+    let asked = cache.ask(now);
+    let earlier = GrantedLease {
+        of_changes: false,
+        ..LEASE
+    };
+    let is_private = PassedEntry {
+        is_private: true,
+        ..entry(b"none", None)
+    };
+    cache.fill_name(asked, (ROOT, b"none"), None, &earlier);
+    assert_eq!(times(&cache, &is_private, now), EntryTimes::default());
+    cache.fill_name(asked, (ROOT, b"none"), None, &LEASE);
+    assert_eq!(times(&cache, &is_private, now).name, GOOD);
 }
 
 #[test]
