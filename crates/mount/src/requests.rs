@@ -1,5 +1,6 @@
 //! The kernel's requests, and the replies to them.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -36,6 +37,11 @@ const O_TRUNC: i32 = rustix::fs::OFlags::TRUNC.bits() as i32;
 const O_APPEND: i32 = rustix::fs::OFlags::APPEND.bits() as i32;
 /// A bit of the handles of files that are open to append.
 const APPENDS: u64 = 1;
+
+thread_local! {
+    /// What a thread has read last: a new buffer for each read would be mapped and cleared each time.
+    static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// The receiver of the kernel's requests.
 pub(crate) struct RequestHandler {
@@ -464,14 +470,17 @@ impl Filesystem for RequestHandler {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let mut buffer = vec![0; size.min(MAX_TRANSFER) as usize];
-        let read = self
-            .mounted
-            .read(object(inode), handle.0, offset, &mut buffer);
-        match read {
-            Ok(count) => reply.data(buffer.get(..count).unwrap_or_default()),
-            Err(failed) => reply.error(failed.into()),
-        }
+        READ.with_borrow_mut(|kept| {
+            let size = size.min(MAX_TRANSFER) as usize;
+            if kept.len() < size {
+                kept.resize(size, 0);
+            }
+            let into = kept.get_mut(..size).unwrap_or_default();
+            match self.mounted.read(object(inode), handle.0, offset, into) {
+                Ok(count) => reply.data(into.get(..count).unwrap_or_default()),
+                Err(failed) => reply.error(failed.into()),
+            }
+        });
     }
 
     fn write(
