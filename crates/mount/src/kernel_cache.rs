@@ -4,7 +4,7 @@
 //! waits for another mount to forget something: so threads do that which nobody else waits for, and whoever wants a name to be forgotten waits
 //! no longer than the kernel would go by it anyway.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -35,6 +35,8 @@ struct Queue {
 #[derive(Debug, Default)]
 struct State {
     jobs: VecDeque<Job>,
+    /// Directories under whose locks threads are working.
+    busy: HashSet<ObjectId>,
     threads: usize,
     idle: usize,
     is_ended: bool,
@@ -163,14 +165,24 @@ impl Queue {
                 forget_attributes(notifier, object);
             }
             job.batch.end_one();
+            self.end_job(job.directory);
         }
     }
 
-    /// Waits for a job; `None` at the end of the mount.
+    /// Others may work under the same directory's lock now.
+    fn end_job(&self, directory: ObjectId) {
+        lock(&self.state).busy.remove(&directory);
+        self.work.notify_all();
+    }
+
+    /// Waits for a job under a lock that no other thread waits for; `None` at the end of the mount.
     fn next(&self) -> Option<Job> {
         let mut state = lock(&self.state);
         loop {
-            if let Some(job) = state.jobs.pop_front() {
+            let is_free = |job: &Job| !state.busy.contains(&job.directory);
+            let free = state.jobs.iter().position(is_free);
+            if let Some(job) = free.and_then(|free| state.jobs.remove(free)) {
+                state.busy.insert(job.directory);
                 return Some(job);
             }
             if state.is_ended {

@@ -223,7 +223,12 @@ impl Mounted {
                 New::Link { target } => client.symbolic_link(target, at()),
                 New::Name { of } => client.hard_link_object(of, at()),
             })?;
-        Ok(self.made(&node))
+        let made = self.made(&node);
+        Ok(match new {
+            // Requests about the object, which the kernel knows, are no sign that it has dealt with this reply.
+            New::Name { .. } => Shown { seen: None, ..made },
+            _ => made,
+        })
     }
 
     /// An object that has just been made, as it is by now if that is cached.

@@ -203,7 +203,9 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     let mut probe = causeway_fs::client::Client::connect(spec.configuration, spec.client.clone())?;
     probe.stat_object(ObjectId::ROOT)?;
     drop(probe);
-    let is_private = !spec.options.allow_other && !spec.options.allow_root;
+    // The server may take root for nobody, whom it refuses what this kernel permits root.
+    let is_root = rustix::process::geteuid().is_root();
+    let is_private = !spec.options.allow_other && !spec.options.allow_root && !is_root;
     let caches = Caches::start(spec.configuration, &spec.client, is_private)?;
     let leases = caches.leases();
     let clients = Clients::connect(spec.configuration, &spec.client, spec.threads, leases)?;

@@ -16,6 +16,8 @@ pub(super) struct Altered {
     pub(super) names: Vec<(ObjectId, Vec<u8>)>,
     /// What each of them stood for when the change began, if that was cached.
     pub(super) stood_for: Vec<Option<CachedName>>,
+    /// What one of them stood for followed from what is known of its directory.
+    pub(super) by_directory: bool,
     /// What these names stand for is altered, too.
     pub(super) has_targets: bool,
     names_after: NamesAfter,

@@ -62,7 +62,7 @@ struct State {
     units: usize,
     names: HashMap<ObjectId, HashMap<Vec<u8>, CachedName>>,
     name_count: usize,
-    /// Counts the times that names were dropped to make room.
+    /// Counts the times that names were dropped, to make room or by a recall.
     evictions: u64,
     /// Until when attributes are good that were passed on.
     passed_on: HashMap<ObjectId, Instant>,
@@ -89,8 +89,8 @@ pub(super) struct Former {
     pub(super) holder: u128,
     /// Objects whose attributes were passed on.
     pub(super) passed_on: Vec<ObjectId>,
-    /// Until when names are good that were passed on.
-    pub(super) names_until: Option<Instant>,
+    /// Until when names are good that were passed on, and attributes that may not have been dealt with yet.
+    pub(super) unforgotten_until: Option<Instant>,
 }
 
 impl LeaseCache {
@@ -257,9 +257,9 @@ impl LeaseCache {
         let mut state = lock(&self.state);
         for (directory, name) in &altered.names {
             state.contention.note_own(*directory, now);
-            altered
-                .stood_for
-                .push(state.known_name(*directory, name, now));
+            let known = state.known_name(*directory, name, now);
+            altered.by_directory |= known.is_some() && !state.has_name(*directory, name);
+            altered.stood_for.push(known);
         }
         if let Some(directory) = altered.directory() {
             let known = state.nodes.get(&directory);
@@ -288,10 +288,11 @@ impl LeaseCache {
         let entry =
             |(directory, name): &(ObjectId, Vec<u8>)| Leased::Entry(*directory, name.clone());
         // Somebody else may have had a name stand for something else meanwhile.
-        let names_stay = altered
-            .names
-            .iter()
-            .all(|name| is_current(&state, &entry(name)));
+        let directories = altered.names.iter().map(|(directory, _)| *directory);
+        let mut directories = directories.filter(|_| altered.by_directory);
+        let mut names = altered.names.iter();
+        let names_stay = names.all(|name| is_current(&state, &entry(name)))
+            && directories.all(|object| is_current(&state, &Leased::Attributes(object)));
         altered.all_objects |= altered.has_targets && !names_stay;
         let left = left.filter(|_| names_stay && !altered.all && !altered.all_objects);
         let node = left
@@ -368,16 +369,17 @@ impl LeaseCache {
         let _passing = self.passing.write().unwrap_or_else(PoisonError::into_inner);
         let mut state = lock(&self.state);
         state.clear();
-        let passed_on = std::mem::take(&mut state.passed_on).into_keys();
-        state.unsettled.clear();
+        let passed_on = std::mem::take(&mut state.passed_on);
+        let unsettled = std::mem::take(&mut state.unsettled);
+        let unsettled = unsettled.keys().filter_map(|object| passed_on.get(object));
         state.passed_name_count = 0;
         let names = std::mem::take(&mut state.passed_names);
+        let names = names.values().flat_map(HashMap::values);
+        let unforgotten_until = names.map(|passed| &passed.until).chain(unsettled).max();
         let former = Former {
             holder: std::mem::replace(&mut state.holder, holder),
-            passed_on: passed_on.collect(),
-            names_until: (names.values().flat_map(HashMap::values))
-                .map(|passed| passed.until)
-                .max(),
+            unforgotten_until: unforgotten_until.copied(),
+            passed_on: passed_on.into_keys().collect(),
         };
         let passed_on = former.passed_on.clone();
         state.former.push(former);
@@ -508,6 +510,11 @@ impl State {
         let names = self.names.entry(directory).or_default();
         let known = names.insert(name.to_vec(), cached);
         self.name_count += usize::from(known.is_none());
+    }
+
+    fn has_name(&self, directory: ObjectId, name: &[u8]) -> bool {
+        let names = self.names.get(&directory);
+        names.is_some_and(|names| names.contains_key(name))
     }
 
     /// What a name stands for, if that is cached or follows from what is.

@@ -199,11 +199,8 @@ impl<F: Fn(&[Passed])> LeaseThread<'_, F> {
                     until,
                 });
             (self.recalled)(&attributes.collect::<Vec<_>>());
-            // Names that were passed on are good until their time is over, and so are all leases of that holder.
-            if former
-                .names_until
-                .is_none_or(|names_until| names_until <= until)
-            {
+            // What cannot be forgotten now is good until its time is over, and so are all leases of that holder.
+            if former.unforgotten_until.is_none_or(|last| last <= until) {
                 self.end_leases(former.holder);
             }
             self.connection = None;

@@ -21,6 +21,8 @@ use crate::locks::lock;
 const MAX_LEASES: usize = 1 << 18;
 /// Most leases of one program.
 const MAX_OF_HOLDER: usize = 1 << 16;
+/// Leases that renames may have beyond these limits.
+const RESERVE: usize = 1 << 13;
 /// Most programs that hold leases.
 const MAX_HOLDERS: usize = 1 << 13;
 /// How often the pause of a program that carries out no recalls doubles.
@@ -82,6 +84,8 @@ struct Lease {
 struct Holder {
     /// Recalls reach it.
     is_reachable: bool,
+    /// It keeps leases that come with the replies to changes.
+    keeps_made: bool,
     leases: HashSet<Arc<Leased>>,
     /// Leases to be recalled.
     due: VecDeque<(Arc<Leased>, u64)>,
@@ -162,6 +166,13 @@ impl Table {
         true
     }
 
+    /// Whether a program keeps leases that come with the replies to changes.
+    pub(crate) fn note_keeping(&mut self, holder: u128, keeps_made: bool) {
+        if let Some(known) = self.holders.get_mut(&holder) {
+            known.keeps_made = keeps_made;
+        }
+    }
+
     /// Recalls do not reach a program any more. Its leases stay: it may still go by them.
     pub(crate) fn lose(&mut self, holder: u128) {
         if let Some(known) = self.holders.get_mut(&holder) {
@@ -210,30 +221,34 @@ impl Table {
         now: Instant,
     ) -> Option<Duration> {
         // So each is among the expiries a few times at most.
-        self.grant_all(holder, on, now, self.time * 3 / 4)
+        self.grant_all(holder, on, now, (self.time * 3 / 4, 0))
     }
 
     /// Grants a program leases on what its own change has left, right behind the end of the batch and under the same lock, all or none, for the whole
-    /// time: none ends before one that the program has had on what it has renamed.
+    /// time: none ends before one that the program has had on what it has renamed. Without one, the program would have to wait for the end of that: renames
+    /// have a reserve.
     pub(crate) fn grant_made(
         &mut self,
         holder: u128,
         on: Vec<Leased>,
+        is_rename: bool,
         now: Instant,
     ) -> Option<Duration> {
-        match self.is_on_record {
-            true => self.grant_all(holder, on, now, self.time),
-            false => None,
+        let keeps = self.holders.get(&holder)?.keeps_made;
+        if !self.is_on_record || !keeps {
+            return None;
         }
+        let reserve = if is_rename { RESERVE } else { 0 };
+        self.grant_all(holder, on, now, (self.time, reserve))
     }
 
-    /// Grants leases; those of the holder that are good for at least the time `enough` are not renewed.
+    /// Grants leases; those of the holder that are good for at least the time `enough` are not renewed, and there may be `reserve` more of them than of others.
     fn grant_all(
         &mut self,
         holder: u128,
         on: Vec<Leased>,
         now: Instant,
-        enough: Duration,
+        (enough, reserve): (Duration, usize),
     ) -> Option<Duration> {
         self.expire(now);
         // In a batch that is not noted, this may be what it changes.
@@ -247,8 +262,8 @@ impl Table {
         // The holder is about to end it.
         let is_recalled = |on: &Leased| lease_on(on).is_some_and(|lease| lease.is_recalled);
         let new = on.iter().filter(|on| lease_on(on).is_none()).count();
-        let has_room = self.count + new <= self.most
-            && known.leases.len() + new <= MAX_OF_HOLDER
+        let has_room = self.count + new <= self.most + reserve
+            && known.leases.len() + new <= MAX_OF_HOLDER + reserve
             && self.expiries.len() < self.most.saturating_mul(4);
         // It has not begun to be late with the recall under way, whatever the leases are worth.
         let replies = known.sent.is_empty() || !known.had_time(now, self.time);

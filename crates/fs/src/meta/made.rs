@@ -20,6 +20,7 @@ pub(super) struct Made {
     /// The change's number in the batch.
     number: u64,
     on: Vec<Leased>,
+    is_rename: bool,
     directory: Option<(ObjectId, Attributes)>,
     /// A later change of the batch has altered some of it.
     is_overtaken: bool,
@@ -97,6 +98,10 @@ impl Made {
             holder,
             number,
             on,
+            is_rename: matches!(
+                request.operation,
+                Operation::Rename { .. } | Operation::Exchange { .. }
+            ),
             directory,
             is_overtaken: false,
         })
@@ -117,7 +122,7 @@ impl Made {
         }
         let mut grant = |on: Vec<Leased>| match on.is_empty() {
             true => None,
-            false => table.grant_made(self.holder, on, now),
+            false => table.grant_made(self.holder, on, self.is_rename, now),
         };
         let has_others = !self.on.is_empty();
         let granted = grant(self.on);

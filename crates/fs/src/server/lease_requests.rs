@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use causeway_bmi::{Addr, Completion, Identity};
-use causeway_wire::fs::formats::GrantedLease;
+use causeway_wire::fs::formats::{GrantedLease, LEASES_OF_CHANGES};
 use causeway_wire::fs::{Errno, Failure, Leased, Operation, Reply, ReplyBody, Request};
 
 use super::events::Loop;
@@ -69,6 +69,7 @@ impl Loop {
         let mut table = metadata.caches().lock();
         table.end_recall(holder, ended);
         let is_known = table.reach(holder);
+        table.note_keeping(holder, to.format >= LEASES_OF_CHANGES);
         drop(table);
         match is_known {
             true => Ok(ReplyBody::Done),

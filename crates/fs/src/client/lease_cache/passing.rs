@@ -66,6 +66,8 @@ pub(super) struct PassedName {
     target: Option<ObjectId>,
     /// Until when it is good.
     pub(super) until: Instant,
+    /// The receiver may still go by it, once it has dealt with the last reply about it.
+    has_time: bool,
 }
 
 impl LeaseCache {
@@ -149,7 +151,7 @@ impl LeaseCache {
         let mut moved = Vec::new();
         for (from, to) in names {
             let passed = state.passed_name(from.base, &from.path).copied();
-            let Some(passed) = passed.filter(|passed| passed.until > now) else {
+            let Some(passed) = passed.filter(|passed| passed.has_time && passed.until > now) else {
                 continue;
             };
             let held = state
@@ -193,6 +195,7 @@ impl LeaseCache {
                     });
                 }
                 Leased::Entry(directory, name) => {
+                    state.evictions += 1;
                     state.contention.note_others(*directory, now);
                     if let Some(known) = state.passed_name(*directory, name) {
                         passed.push(Passed::Name {
@@ -244,6 +247,7 @@ impl State {
         let passed = PassedName {
             target: cached.target,
             until: cached.until,
+            has_time: true,
         };
         self.note_passed(entry.directory, entry.name, passed, now)
             .then(|| good - good / 8)
@@ -254,6 +258,7 @@ impl State {
         let names = self.passed_names.get_mut(&entry.directory);
         if let Some(known) = names.and_then(|names| names.get_mut(entry.name)) {
             known.target = entry.target.map(|(object, _)| object);
+            known.has_time &= !entry.is_locked;
         }
     }
 
@@ -285,6 +290,7 @@ impl State {
                 // Until the receiver has dealt with the later time it goes by the earlier one.
                 known.until = known.until.max(passed.until);
                 known.target = passed.target;
+                known.has_time = passed.has_time;
             }
             None => {
                 names.insert(name.to_vec(), passed);

@@ -241,6 +241,15 @@ fn all_names_in_a_new_directory_are_known() {
     let mut altered = begin(&cache, &unlink, now);
     cache.end_change(&mut altered, None, now);
     assert!(!is_known(&cache), "whether it is gone is not known");
+    // That a name is missing follows from the directory's attributes: if these change, it may have been made, and be another name of any object.
+    let cache = made();
+    make_inside(&cache, b"one", ObjectId(20));
+    let mut altered = begin(&cache, &rename, now);
+    cache.recall(&[Leased::Attributes(Y)], now);
+    let asked = cache.ask(now);
+    assert!(cache.fill_node(asked, &node(X, 1), &LEASE, now).is_some());
+    end(&cache, &mut altered, None, now);
+    assert!(cache.node(X, now).is_none());
     // Names that are dropped to make room for others, also for the one that is being made.
     let fill = |cache: &LeaseCache| {
         let asked = cache.ask(now);

@@ -238,6 +238,27 @@ fn a_name_that_is_being_recalled_takes_its_time_along() {
     assert_eq!(cache.pass_on_renamed(&names, now, || ()), Ok(()));
 }
 
+/// The kernel has dealt with the last reply before it renames anything there.
+#[test]
+fn a_name_that_was_made_without_a_lease_has_no_time() {
+    let now = Instant::now();
+    let (cache, _) = shared(now);
+    times(&cache, &entry(b"none", None), now);
+    cache.recall(&[Leased::Entry(ROOT, b"none".into())], now);
+    let place = |name: &[u8]| Place::from((ROOT, name));
+    let names = [(place(b"none"), place(b"y"))];
+    let until = now + TIME * 15 / 16;
+    let made = entry(b"none", Some((X, None)));
+    let looked_up_again = PassedEntry {
+        is_locked: false,
+        ..made
+    };
+    assert!(times(&cache, &looked_up_again, now).name.is_zero());
+    assert_eq!(cache.pass_on_renamed(&names, now, || ()), Err(until));
+    assert!(times(&cache, &made, now).name.is_zero());
+    assert_eq!(cache.pass_on_renamed(&names, now, || ()), Ok(()));
+}
+
 /// A server that gives no leases with renames would have each wait until the former name's time is over.
 #[test]
 fn names_are_passed_on_by_leases_of_servers_that_give_some_with_renames() {
@@ -283,7 +304,7 @@ fn another_holder_knows_until_when_names_are_good() {
     times(&cache, &entry(b"none", None), now);
     cache.become_another(2);
     let former = cache.take_former();
-    assert_eq!(former[0].names_until, Some(now + TIME * 15 / 16));
+    assert_eq!(former[0].unforgotten_until, Some(now + TIME * 15 / 16));
     cache.become_another(3);
-    assert_eq!(cache.take_former()[0].names_until, None);
+    assert_eq!(cache.take_former()[0].unforgotten_until, None);
 }
