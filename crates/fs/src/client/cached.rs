@@ -59,3 +59,13 @@ pub(super) struct CachedName {
     /// What renames leave comes with leases.
     pub(super) may_be_renamed: bool,
 }
+
+/// A name that was passed on.
+#[derive(Clone, Copy)]
+pub(super) struct PassedName {
+    pub(super) target: Option<ObjectId>,
+    /// Until when it is good.
+    pub(super) until: Instant,
+    /// The receiver may still go by it, once it has dealt with the last reply about it.
+    pub(super) has_time: bool,
+}

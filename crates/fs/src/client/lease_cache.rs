@@ -14,7 +14,7 @@ use causeway_wire::fs::formats::GrantedLease;
 use causeway_wire::fs::{Acl, Body, Kind, Leased, Node, ObjectId};
 
 use super::altered::{Altered, Left};
-use super::cached::{CachedName, CachedNode, Era, Named, Searcher, Seen};
+use super::cached::{CachedName, CachedNode, Era, Named, PassedName, Searcher, Seen};
 use super::contention::Contention;
 use crate::locks::lock;
 
@@ -69,7 +69,7 @@ struct State {
     /// Of those among them that may not have been dealt with yet, the directory under whose lock they are.
     unsettled: HashMap<ObjectId, ObjectId>,
     /// Until when names are good that were passed on.
-    passed_names: HashMap<ObjectId, HashMap<Vec<u8>, passing::PassedName>>,
+    passed_names: HashMap<ObjectId, HashMap<Vec<u8>, PassedName>>,
     passed_name_count: usize,
     contention: Contention,
     /// Holders that the program was before, and what it had passed on as such.

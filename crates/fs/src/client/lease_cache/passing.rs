@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use causeway_wire::fs::{Leased, ObjectId, Place};
 
 use super::{EndPlace, LeaseCache, MAX_CACHED, State};
-use crate::client::cached::Seen;
+use crate::client::cached::{PassedName, Seen};
 use crate::locks::lock;
 
 /// Most names that are passed on at a time. Each takes up to some 350 bytes.
@@ -58,16 +58,6 @@ pub enum Passed {
         /// Then it is good no more in any case.
         until: Instant,
     },
-}
-
-/// A name that was passed on.
-#[derive(Clone, Copy)]
-pub(super) struct PassedName {
-    target: Option<ObjectId>,
-    /// Until when it is good.
-    pub(super) until: Instant,
-    /// The receiver may still go by it, once it has dealt with the last reply about it.
-    has_time: bool,
 }
 
 impl LeaseCache {
