@@ -38,6 +38,10 @@ impl JoinOnDrop {
 impl Drop for JoinOnDrop {
     fn drop(&mut self) {
         if let Some(thread) = self.0.take() {
+            // What the thread itself was the last to hold is dropped by it.
+            if thread.thread().id() == std::thread::current().id() {
+                return;
+            }
             // Joining only fails by a panic, which was reported when it happened.
             let _ = thread.join();
         }

@@ -157,6 +157,7 @@ impl Caches {
             name,
             target,
             is_locked: is_new || is_changed,
+            is_made: is_changed,
             is_private: self.is_private,
         };
         self.leases.pass_on_entry(&entry, |times| reply(&times));

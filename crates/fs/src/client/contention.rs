@@ -43,6 +43,11 @@ impl Contention {
         self.changes(directory, now).others = Some(now);
     }
 
+    /// Whether this is a directory that somebody has changed lately, as far as is remembered.
+    pub(super) fn knows(&self, object: ObjectId) -> bool {
+        self.directories.contains_key(&object)
+    }
+
     /// Whether both do.
     pub(super) fn is_contended(&self, directory: ObjectId, now: Instant) -> bool {
         let changes = self.directories.get(&directory);

@@ -162,26 +162,23 @@ fn what_was_just_seen_or_made_needs_no_request() {
     }
     let stand = Stand::new();
     let mount = Mounted::new(&stand);
-    fs::create_dir(mount.at("sub")).unwrap();
-    // Of what is missing in a directory that the mount has made its process knows more than the kernel.
-    let names = ["sub/seen", "sub/renamed", "missing"].map(|name| mount.at(name));
     let mut round = 0;
     crate::stand::until("names are seen while the mount is stopped", || {
+        // The kernel goes by a name of a directory that it has for as long as its first lease is good.
         round += 1;
-        let [seen, renamed, missing] = &names;
-        fs::write(seen, "x").unwrap();
-        fs::write(mount.at("sub/new"), "y").unwrap();
-        fs::rename(mount.at("sub/new"), renamed).unwrap();
-        let missing = missing.with_extension(round.to_string());
-        let paths = [seen.clone(), renamed.clone(), missing];
+        let sub = mount.at(&format!("sub-{round}"));
+        fs::create_dir(&sub).unwrap();
+        // Of what is missing in a directory that the mount has made its process knows more than the kernel.
+        let missing = mount.at(&format!("missing-{round}"));
+        let paths = [sub.join("seen"), sub.join("renamed"), missing];
+        fs::write(&paths[0], "x").unwrap();
+        fs::write(sub.join("new"), "y").unwrap();
+        fs::rename(sub.join("new"), &paths[1]).unwrap();
         let looks = move || paths.each_ref().map(|path| look(path));
         let expected = looks();
         assert!(expected[2].is_none());
         // If not, a lease has expired before, and the next round shows it.
-        let seen = while_stopped(&[mount.pid()], looks) == Some(expected);
-        fs::remove_file(&names[0]).unwrap();
-        fs::remove_file(&names[1]).unwrap();
-        seen
+        while_stopped(&[mount.pid()], looks) == Some(expected)
     });
 }
 

@@ -24,6 +24,8 @@ pub struct PassedEntry<'a> {
     pub target: Option<(ObjectId, Option<Seen>)>,
     /// The receiver holds the directory's lock until it has dealt with what is passed on: so it can be told to forget that, under the same lock.
     pub is_locked: bool,
+    /// The receiver holds it since it makes the name.
+    pub is_made: bool,
     /// Nobody but the user for whom the name was looked up goes by what is passed on.
     pub is_private: bool,
 }
@@ -175,7 +177,7 @@ impl LeaseCache {
             let is_directory = state.end(self.place(on), on);
             match on {
                 Leased::Attributes(object) => {
-                    if is_directory {
+                    if is_directory || state.contention.knows(*object) {
                         state.contention.note_others(*object, now);
                     }
                     passed.push(Passed::Attributes {
@@ -248,7 +250,7 @@ impl State {
         let names = self.passed_names.get_mut(&entry.directory);
         if let Some(known) = names.and_then(|names| names.get_mut(entry.name)) {
             known.target = entry.target.map(|(object, _)| object);
-            known.has_time &= !entry.is_locked;
+            known.has_time &= !entry.is_made;
         }
     }
 
