@@ -59,8 +59,7 @@ pub(super) struct Left<'a> {
 impl Altered {
     /// What the operation may alter, if it is a change.
     pub(super) fn of(operation: &Operation) -> Option<Self> {
-        let mut altered = Self::default();
-        altered.names_after = match operation {
+        let names_after = match operation {
             Operation::Create { .. }
             | Operation::MakeDirectory { .. }
             | Operation::SymbolicLink { .. }
@@ -70,7 +69,11 @@ impl Altered {
             Operation::Exchange { .. } => NamesAfter::Exchanged,
             _ => NamesAfter::Unknown,
         };
-        altered.is_new_directory = matches!(operation, Operation::MakeDirectory { .. });
+        let mut altered = Self {
+            names_after,
+            is_new_directory: matches!(operation, Operation::MakeDirectory { .. }),
+            ..Self::default()
+        };
         match operation {
             Operation::Create { place, .. }
             | Operation::MakeDirectory { place, .. }

@@ -69,7 +69,7 @@ pub(super) struct Attempt {
 /// The outcome of an attempt.
 pub(super) enum Outcome {
     /// The server has carried the request out, and has granted the client this.
-    Reply(ReplyBody, Granted),
+    Reply(ReplyBody, Box<Granted>),
     /// The server has refused the request, for this reason.
     Failed(Failure),
     /// The server does not speak the request's format; this one is its highest.
@@ -184,7 +184,7 @@ impl Attempt {
             Ok((_, _, format)) if format != self.format => {
                 malformed(format!("it has format {format}, not its request's"))
             }
-            Ok((Reply { result: Ok(body) }, granted, _)) => Outcome::Reply(body, granted),
+            Ok((Reply { result: Ok(body) }, granted, _)) => Outcome::Reply(body, Box::new(granted)),
             Ok((
                 Reply {
                     result: Err(failure),
