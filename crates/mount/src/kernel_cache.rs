@@ -1,8 +1,8 @@
 //! Has the kernel forget what it caches of attributes and names.
 //!
 //! It forgets attributes at once. It forgets a name under the lock of the name's directory, which a request of this mount may hold that itself
-//! waits for another mount to forget something: so threads do that which nobody else waits for, and whoever wants a name to be forgotten waits
-//! no longer than the kernel would go by it anyway.
+//! waits for another mount to forget something: so threads of their own do that, and the caller waits
+//! for them no longer than the kernel would go by the name anyway.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;

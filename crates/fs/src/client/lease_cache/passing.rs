@@ -74,7 +74,8 @@ impl LeaseCache {
     ) -> T {
         let _passing = self.passing.read().unwrap_or_else(PoisonError::into_inner);
         let place = self.place(&Leased::Attributes(object));
-        let good = seen.and_then(|seen| lock(&self.state).good_for(object, seen, place, now));
+        let good =
+            seen.and_then(|seen| lock(&self.state).good_behind(object, seen, place, None, now));
         pass(good.unwrap_or_default())
     }
 
@@ -108,7 +109,7 @@ impl LeaseCache {
         })
     }
 
-    /// What was passed on too late is to be forgotten; whoever says so does not wait for it.
+    /// What was passed on too late is to be forgotten; the caller need not wait for that.
     pub(in crate::client) fn take_back(
         &self,
         entry: &PassedEntry<'_>,
@@ -304,16 +305,6 @@ impl State {
         if names.is_empty() {
             self.passed_names.remove(&directory);
         }
-    }
-
-    fn good_for(
-        &mut self,
-        object: ObjectId,
-        seen: Seen,
-        place: EndPlace,
-        now: Instant,
-    ) -> Option<Duration> {
-        self.good_behind(object, seen, place, None, now)
     }
 
     /// For how long attributes are good that are passed on. They are not if the receiver could not be told to forget them: it can if it knows
