@@ -1,11 +1,12 @@
-//! What a request for 4 KiB costs: one client, one I/O server, shared memory or loopback TCP.
+//! What a request for 4 KiB costs: one client on one processor, its servers on another, shared memory or loopback TCP.
 //!
 //! ```sh
 //! cargo run --release -p causeway-fs --example small_requests -- shm 5
 //! ```
-//! prints, for each round, microseconds per read and per write. To compare two builds, run both in turns. With `compare` behind that, two clusters
-//! are measured in short turns, one with capabilities and one without, and the medians and what capabilities take come last; with `off` there are
-//! no capabilities. With `control`, both clusters have capabilities: by how much two that are the same differ here is what `compare` cannot resolve.
+//! prints, for each round, microseconds per read and per write. To compare two builds, run both in turns. With `off` behind that there are no
+//! capabilities. With `compare`, each round starts two new clusters, one with capabilities and one without, and measures them in short turns: where
+//! the memory of a cluster lies changes its times by more than capabilities do, so only many clusters tell what those cost. The medians and quartiles of
+//! all rounds come last. With `control`, both clusters have capabilities: by how much two that are the same differ here is what `compare` cannot resolve.
 
 use std::error::Error;
 use std::path::Path;
@@ -29,57 +30,103 @@ type Times = [f64; 2];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
+    let processors = causeway_sys::pin::allowed_cpus()?;
     if std::env::var_os(SERVES).is_some() {
         let [_, configuration, server] = &arguments[..] else {
             return Err("a configuration and a server are needed".into());
         };
+        if let Some(last) = processors.last() {
+            causeway_sys::pin::pin_to_cpu(*last)?;
+        }
         causeway_fs::server::serve(Path::new(configuration), server, |_| Ok(()))?;
         return Ok(());
     }
     let method = arguments.get(1).map_or("shm", String::as_str);
     let rounds: u32 = arguments.get(2).map_or(Ok(5), |text| text.parse())?;
-    let rules: &[_] = match arguments.get(3).map(String::as_str) {
-        None => &[CapabilityRule::Required],
-        Some("off") => &[CapabilityRule::Off],
-        Some("compare") => &[CapabilityRule::Required, CapabilityRule::Off],
-        Some("control") => &[CapabilityRule::Required, CapabilityRule::Required],
+    let second = match arguments.get(3).map(String::as_str) {
+        None => return alone(method, rounds, CapabilityRule::Required, &processors),
+        Some("off") => return alone(method, rounds, CapabilityRule::Off, &processors),
+        Some("compare") => CapabilityRule::Off,
+        Some("control") => CapabilityRule::Required,
         Some(other) => {
             return Err(format!("{other}: none of `compare`, `control` and `off`").into());
         }
     };
-    let make = |rule: &CapabilityRule| Stand::start(method, *rule);
-    let mut stands = rules.iter().map(make).collect::<Result<Vec<_>, _>>()?;
-    if let [one] = &mut stands[..] {
-        for _ in 0..rounds {
-            let [read, write] = one.measure(REQUESTS)?;
-            println!("read {read:.3} write {write:.3}");
-        }
+    compare(method, rounds, second, &processors)
+}
+
+/// Prints what each round of one cluster takes.
+fn alone(
+    method: &str,
+    rounds: u32,
+    rule: CapabilityRule,
+    processors: &[usize],
+) -> Result<(), Box<dyn Error>> {
+    let mut stand = Stand::start(method, rule, processors)?;
+    for _ in 0..rounds {
+        let [read, write] = stand.measure(REQUESTS)?;
+        println!("read {read:.3} write {write:.3}");
     }
-    if let [with, without] = &mut stands[..] {
-        for turn in 0..rounds * (REQUESTS / REQUESTS_IN_TURN) {
-            // Neither is always the first.
-            let (first, second) = match turn % 2 {
-                0 => (&mut *with, &mut *without),
-                _ => (&mut *without, &mut *with),
+    Ok(stand.cluster.stop()?)
+}
+
+/// Prints what a cluster with capabilities takes beside one by the rule `second`, for each of `rounds` pairs of new clusters and for all of them.
+fn compare(
+    method: &str,
+    rounds: u32,
+    second: CapabilityRule,
+    processors: &[usize],
+) -> Result<(), Box<dyn Error>> {
+    let name = match second {
+        CapabilityRule::Off => "without",
+        _ => "with them, too",
+    };
+    let mut parts = [Vec::new(), Vec::new()];
+    for round in 1..=rounds {
+        // Neither is always the one that was started first.
+        let rules = match round % 2 {
+            0 => [CapabilityRule::Required, second],
+            _ => [second, CapabilityRule::Required],
+        };
+        let [one, other] = rules.map(|rule| Stand::start(method, rule, processors));
+        let (mut one, mut other) = (one?, other?);
+        for turn in 0..REQUESTS / REQUESTS_IN_TURN {
+            let (first, last) = match turn % 2 {
+                0 => (&mut one, &mut other),
+                _ => (&mut other, &mut one),
             };
             first.measure(REQUESTS_IN_TURN)?;
-            second.measure(REQUESTS_IN_TURN)?;
+            last.measure(REQUESTS_IN_TURN)?;
         }
-        let (with, without) = (with.medians(), without.medians());
-        for (kind, what) in ["read", "write"].into_iter().enumerate() {
-            let (with, without) = (with[kind], without[kind]);
-            let part = (with / without - 1.0) * 100.0;
-            let second = match rules {
-                [_, CapabilityRule::Off] => "without",
-                _ => "with them, too",
-            };
-            println!("{what}: {with:.3} with capabilities, {without:.3} {second}: {part:+.1} %");
+        let (with, beside) = match round % 2 {
+            0 => (one.medians(), other.medians()),
+            _ => (other.medians(), one.medians()),
+        };
+        one.cluster.stop()?;
+        other.cluster.stop()?;
+        let part = [0, 1].map(|kind| (with[kind] / beside[kind] - 1.0) * 100.0);
+        println!(
+            "round {round}: read {:.3} with, {:.3} {name}: {:+.1} %; write {:.3}, {:.3}: {:+.1} %",
+            with[0], beside[0], part[0], with[1], beside[1], part[1]
+        );
+        for (all, part) in parts.iter_mut().zip(part) {
+            all.push(part);
         }
     }
-    stands
-        .into_iter()
-        .try_for_each(|stand| stand.cluster.stop())?;
+    for (what, all) in ["reads", "writes"].into_iter().zip(&mut parts) {
+        let [lower, median, upper] = [0.25, 0.5, 0.75].map(|share| quantile(all, share));
+        println!(
+            "{what} of {rounds} rounds: median {median:+.1} %, quartiles {lower:+.1} and {upper:+.1} %"
+        );
+    }
     Ok(())
+}
+
+/// The value below which `share` of `values` lies, NaN if there are none.
+fn quantile(values: &mut [f64], share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let at = (values.len().saturating_sub(1) as f64 * share).round() as usize;
+    values.get(at).copied().unwrap_or(f64::NAN)
 }
 
 /// A cluster, and a client with a file in it.
@@ -94,7 +141,14 @@ struct Stand {
 }
 
 impl Stand {
-    fn start(method: &str, rule: CapabilityRule) -> Result<Self, Box<dyn Error>> {
+    /// A cluster whose servers run on the last of `processors`; the calling thread goes to the first.
+    fn start(
+        method: &str,
+        rule: CapabilityRule,
+        processors: &[usize],
+    ) -> Result<Self, Box<dyn Error>> {
+        // Servers must not inherit the client's one processor as the only one that they may choose.
+        causeway_sys::pin::pin_to_cpus(processors)?;
         let directory = tempfile::tempdir_in("/dev/shm")?;
         let mut configuration = Configuration::one_machine(
             "small",
@@ -117,6 +171,9 @@ impl Stand {
         };
         let file = directory.path().join("causeway.toml");
         let cluster = DevCluster::create(configuration, &file, command)?;
+        if let Some(first) = processors.first() {
+            causeway_sys::pin::pin_to_cpu(*first)?;
+        }
         let mut client = Client::connect(cluster.configuration(), ClientOptions::default())?;
         let mut file = client.create(b"/file" as &[u8], &CreateOptions::default())?;
         let mut random = SplitMix64::new(1);
@@ -163,8 +220,7 @@ impl Stand {
     fn medians(&self) -> Times {
         [0, 1].map(|kind| {
             let mut all: Vec<f64> = self.measured.iter().map(|times| times[kind]).collect();
-            all.sort_by(f64::total_cmp);
-            all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
+            quantile(&mut all, 0.5)
         })
     }
 }
