@@ -10,6 +10,7 @@ use causeway_wire::fs::{
     Attributes, Body, Entry, Errno, Kind, Node, ObjectId, Place, SetAttributes,
 };
 
+use crate::ahead::Ahead;
 use crate::attributes::{Failed, Outcome, Shown};
 use crate::caches::Caches;
 use crate::clients::{Clients, User};
@@ -34,6 +35,7 @@ pub(crate) struct Mounted {
     contents: Contents,
     stored: StoredBytes,
     directories: Mutex<Directories>,
+    ahead: Ahead,
     /// Programs that wait for locks.
     pub(crate) waits: Arc<Waits>,
     /// The handles by which programs have taken locks.
@@ -67,6 +69,7 @@ impl Mounted {
             contents: Contents::default(),
             stored: StoredBytes::default(),
             directories: Mutex::default(),
+            ahead: Ahead::default(),
             waits: Arc::default(),
             lock_handles: LockHandles::default(),
             forgets: OnceLock::new(),
@@ -122,7 +125,38 @@ impl Mounted {
                 }
             })?
             .ok_or(Failed(Errno::ENOENT))?;
+        if let Some(count) = self.ahead.begin(parent, name) {
+            let next = self.look_up_behind(user, parent, name, count);
+            self.ahead.end(parent, next.unwrap_or_default());
+        }
         Ok(self.looked_up(&found, seen))
+    }
+
+    /// Looks up as many names behind this one, so that they are cached when the kernel asks for them, and returns the name behind these. Errors are for the
+    /// requests to report that the kernel makes then.
+    fn look_up_behind(
+        &self,
+        user: User,
+        directory: ObjectId,
+        name: &[u8],
+        count: u32,
+    ) -> Outcome<Option<Vec<u8>>> {
+        // Permission to read the directory was checked when a program listed it.
+        let (mut entries, _) = (self.clients)
+            .own(|client| client.read_directory(directory, name, count + 1, false))?;
+        let next = entries.get(count as usize).map(|entry| entry.name.clone());
+        entries.truncate(count as usize);
+        // Names are found in the cache by users who have looked some up while the directory was cached.
+        self.node(directory)?;
+        let unknown = |entry: &Entry| self.caches.find(user, directory, &entry.name).is_none();
+        let names = entries.into_iter().filter(unknown);
+        let names: Vec<Vec<u8>> = names.map(|entry| entry.name).collect();
+        if !names.is_empty() {
+            self.clients.for_user(user, false, |client| {
+                client.stat_all_cached(directory, &names)
+            })?;
+        }
+        Ok(next)
     }
 
     /// An object's node, which may be cached.
@@ -439,6 +473,9 @@ impl Mounted {
         let listing = listing.ok_or(Failed(Errno::EBADF))?;
         let mut listing = listing.lock().unwrap_or_else(PoisonError::into_inner);
         listing.seek(directory, position);
+        if position == 0 {
+            self.ahead.note_listing(directory);
+        }
         let mut position = position;
         let mut taken = false;
         loop {

@@ -8,13 +8,18 @@ use crate::operations::Mounted;
 
 /// Kernels request this attribute before writes. It has no effect here: mounts are `nosuid`.
 const CAPABILITY: &[u8] = b"security.capability";
+/// `ls -l` requests this one of each file until it is told that there are none. Hosts with SELinux give all files of a FUSE mount one label, and refuse
+/// others themselves.
+const LABEL: &[u8] = b"security.selinux";
 /// Flags of `setxattr`.
 const CREATE: i32 = 1;
 const REPLACE: i32 = 2;
 
 /// Whether the servers keep no such attribute: programs request many that are outside the name space of users.
 fn is_refused(name: &[u8]) -> bool {
-    name == CAPABILITY || name.starts_with(b"system.") && AclKind::of_xattr(name).is_none()
+    name == CAPABILITY
+        || name == LABEL
+        || name.starts_with(b"system.") && AclKind::of_xattr(name).is_none()
 }
 
 /// The reply to a request that has room for `size` bytes.

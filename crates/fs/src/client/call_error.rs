@@ -27,6 +27,14 @@ impl CallError {
         }
     }
 
+    /// A call that has no result.
+    pub(crate) fn vanished() -> Self {
+        Self::local(
+            Errno::EIO,
+            "a call vanished, which is a defect of the client",
+        )
+    }
+
     /// Names the operation and its subject.
     pub(crate) fn during(self, operation: &'static str, subject: &[u8]) -> Error {
         let message = match self.message.is_empty() {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use causeway_wire::fs::{Node, ObjectId, Operation, Place, ReplyBody};
+use causeway_wire::fs::formats::GrantedLease;
+use causeway_wire::fs::{Errno, Node, ObjectId, Operation, Place, ReplyBody};
 
 use super::altered::{Altered, Left};
 use super::cached::Seen;
@@ -13,6 +14,7 @@ use super::connection::Client;
 use super::lease_cache::passing::Passed;
 use super::lease_cache::{Asked, LeaseCache};
 use super::leases::{Leases, Recalled};
+use super::names::LOOKUPS;
 use super::nodes::{node, node_of};
 use super::numbers::random_number;
 use super::options::ClientOptions;
@@ -57,30 +59,35 @@ impl Client {
         name: &[u8],
     ) -> Result<(Node, Option<Seen>), Error> {
         let asked = self.rpc.ask();
-        let operation = Operation::Lookup {
-            place: Place::from((directory, name)),
-            follow: false,
-            content: false,
-        };
-        let found = self.ask_leased(operation);
-        let target = match &found {
-            Ok(found) => Some(found.object),
-            Err(_) => None,
-        };
-        let mut seen = None;
-        if let (Some(asked), Some(lease), Some(leases)) = (asked, &self.rpc.lease, &self.rpc.leases)
-        {
-            let cache = leases.cache();
-            if let Ok(found) = &found {
-                seen = cache.fill_node(asked, found, lease, Instant::now());
-            }
-            cache.fill_name(asked, (directory, name), target, lease);
-            let caller = self.rpc.caller();
-            cache.note_search(asked, directory, (caller.uid, caller.gid));
-        }
+        let (found, lease) = self.ask_leased(look_up(directory, name));
+        let seen = self.keep_name(asked, (directory, name), &found, lease.as_ref());
         found
             .map(|found| (found, seen))
             .map_err(|error| error.during("stat", name))
+    }
+
+    /// Looks names in a directory up as [`Client::stat_cached`] does, with many requests in flight, so that they are cached. One that does not exist
+    /// is no error; if others cannot be looked up, the error is the first one's.
+    pub fn stat_all_cached(&mut self, directory: ObjectId, names: &[Vec<u8>]) -> Result<(), Error> {
+        for names in names.chunks(LOOKUPS) {
+            let asked = self.rpc.ask();
+            let calls = names.iter().map(|name| {
+                let mut call = Call::query(self.metadata, look_up(directory, name));
+                call.asks_lease = true;
+                call
+            });
+            let replies = self.rpc.call_all_leased(calls.collect());
+            for ((reply, lease), name) in replies.into_iter().zip(names) {
+                let found = reply.and_then(node);
+                self.keep_name(asked, (directory, name), &found, lease.as_ref());
+                if let Err(error) = found
+                    && error.errno != Errno::ENOENT
+                {
+                    return Err(error.during("stat", name));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// As [`Client::stat_object`], and caches the object in the same way.
@@ -90,11 +97,11 @@ impl Client {
             object,
             content: false,
         };
-        let found = self
-            .ask_leased(operation)
+        let (found, lease) = self.ask_leased(operation);
+        let found = found
             .and_then(|found| node_of(object, found))
             .map_err(|error| error.during("stat", &object_name(object)))?;
-        let seen = match (asked, &self.rpc.lease, &self.rpc.leases) {
+        let seen = match (asked, &lease, &self.rpc.leases) {
             (Some(asked), Some(lease), Some(leases)) => {
                 leases
                     .cache()
@@ -105,10 +112,49 @@ impl Client {
         Ok((found, seen))
     }
 
-    fn ask_leased(&mut self, operation: Operation) -> Result<Node, CallError> {
+    fn ask_leased(
+        &mut self,
+        operation: Operation,
+    ) -> (Result<Node, CallError>, Option<GrantedLease>) {
         let mut call = Call::query(self.metadata, operation);
         call.asks_lease = true;
-        self.rpc.call(call).and_then(node)
+        match self.rpc.call_all_leased(vec![call]).pop() {
+            Some((reply, lease)) => (reply.and_then(node), lease),
+            None => (Err(CallError::vanished()), None),
+        }
+    }
+
+    /// Caches what a name was found to stand for, if that was asked for with leases, and came with one.
+    fn keep_name(
+        &self,
+        asked: Option<Asked>,
+        (directory, name): (ObjectId, &[u8]),
+        found: &Result<Node, CallError>,
+        lease: Option<&GrantedLease>,
+    ) -> Option<Seen> {
+        let (Some(asked), Some(lease), Some(leases)) = (asked, lease, &self.rpc.leases) else {
+            return None;
+        };
+        if matches!(found, Err(error) if error.errno != Errno::ENOENT) {
+            return None;
+        }
+        let cache = leases.cache();
+        let found = found.as_ref().ok();
+        let seen = found.and_then(|found| cache.fill_node(asked, found, lease, Instant::now()));
+        let target = found.map(|found| found.object);
+        cache.fill_name(asked, (directory, name), target, lease);
+        let caller = self.rpc.caller();
+        cache.note_search(asked, directory, (caller.uid, caller.gid));
+        seen
+    }
+}
+
+/// Looks one name up in a directory, without following a link.
+fn look_up(directory: ObjectId, name: &[u8]) -> Operation {
+    Operation::Lookup {
+        place: Place::from((directory, name)),
+        follow: false,
+        content: false,
     }
 }
 

@@ -18,8 +18,8 @@ use crate::Error;
 /// server commits changes that arrive together with one sync.
 pub const MANY: usize = 32;
 
-/// Lookups that [`Client::open_many`] keeps in flight.
-const LOOKUPS: usize = 64;
+/// Most lookups of a client that are in flight at a time.
+pub(super) const LOOKUPS: usize = 64;
 
 /// Refuses a page of a listing, of at most `limit` entries, that does not advance, or has what no directory has.
 fn check_page(

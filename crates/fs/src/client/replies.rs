@@ -65,7 +65,6 @@ impl Rpc {
                 if server == self.metadata {
                     self.keep_capability(granted.capability, attempt.sent);
                 }
-                self.lease = granted.lease;
                 pending.lease = granted.lease.filter(|_| server == self.metadata);
                 pending.state = State::Done(match reply {
                     ReplyBody::NoEntry => Err(self.error_at(server, Errno::ENOENT, "")),

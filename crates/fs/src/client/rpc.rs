@@ -102,8 +102,6 @@ pub(crate) struct Rpc {
     pub(super) spare_replies: Vec<Memory>,
     /// By which the program caches names and attributes, if it does.
     pub(super) leases: Option<Arc<Leases>>,
-    /// The leases that came with the last reply, if any.
-    pub(super) lease: Option<GrantedLease>,
 }
 
 impl Rpc {
@@ -165,7 +163,6 @@ impl Rpc {
             interrupted: Arc::default(),
             spare_replies: Vec::new(),
             leases: None,
-            lease: None,
         })
     }
 
@@ -298,12 +295,9 @@ impl Rpc {
 
     /// Makes one call.
     pub(crate) fn call(&mut self, call: Call) -> Result<ReplyBody, CallError> {
-        self.call_all(vec![call]).pop().unwrap_or_else(|| {
-            Err(CallError::local(
-                Errno::EIO,
-                "a call vanished, which is a defect of the client",
-            ))
-        })
+        self.call_all(vec![call])
+            .pop()
+            .unwrap_or_else(|| Err(CallError::vanished()))
     }
 
     /// Makes calls at once and returns all of their results, in order. When it returns, none of them is in flight
@@ -312,9 +306,26 @@ impl Rpc {
     /// The identities of unknown servers are requested first. The identity of a server that refuses a
     /// call as meant for another server is requested again, as long as it has changed.
     pub(crate) fn call_all(&mut self, calls: Vec<Call>) -> Vec<Result<ReplyBody, CallError>> {
+        results(self.complete(calls))
+    }
+
+    /// The same, with the leases that came with the replies.
+    pub(super) fn call_all_leased(
+        &mut self,
+        calls: Vec<Call>,
+    ) -> Vec<(Result<ReplyBody, CallError>, Option<GrantedLease>)> {
+        let mut completed = self.complete(calls);
+        let leases: Vec<_> = completed
+            .iter_mut()
+            .map(|completed| completed.lease.take())
+            .collect();
+        results(completed).into_iter().zip(leases).collect()
+    }
+
+    /// Makes calls at once and returns when all of them are done.
+    fn complete(&mut self, calls: Vec<Call>) -> Vec<PendingCall> {
         let mut now = Instant::now();
         let deadline = now + self.timeout;
-        self.lease = None;
         let mut altered = self.begin_changes(&calls);
         let mut pending_calls = self.start_calls(calls, None, now);
         loop {
@@ -332,7 +343,7 @@ impl Rpc {
                 self.note_unconfirmed(&pending_calls);
                 self.end_changes(&mut altered, &pending_calls);
                 self.was_unfinished = pending_calls.iter().any(|pending| pending.unfinished);
-                return results(pending_calls);
+                return pending_calls;
             }
             now = Instant::now();
         }

@@ -182,6 +182,41 @@ fn what_was_just_seen_or_made_needs_no_request() {
     });
 }
 
+/// Who looks at the first object of a listing mostly looks at the others, too: these were looked up along with it.
+#[test]
+fn what_follows_in_a_listing_needs_no_server() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let [lister, other] = [Mounted::new(&stand), Mounted::new(&stand)];
+    let mut round = 0;
+    crate::stand::until("listed names are seen while no server runs", || {
+        round += 1;
+        let sub = format!("sub-{round}");
+        fs::create_dir(other.at(&sub)).unwrap();
+        for number in 0..10 {
+            fs::write(other.at(&format!("{sub}/{number}")), vec![b'x'; number]).unwrap();
+        }
+        let listed = fs::read_dir(lister.at(&sub)).unwrap();
+        let paths: Vec<_> = listed.map(|entry| entry.unwrap().path()).collect();
+        look(&paths[0]);
+        let looked = paths.clone();
+        let looks = move || -> Vec<_> { looked.iter().map(|path| look(path)).collect() };
+        // If not, a lease has expired before, and the next round shows it.
+        let seen = while_stopped(&stand.pids, looks);
+        let names = paths.iter().map(|path| path.file_name().unwrap());
+        let expected: Vec<_> = names.map(|name| look(&other.at(&sub).join(name))).collect();
+        // They are under leases, as what the kernel has asked for.
+        fs::remove_file(other.at(&format!("{sub}/7"))).unwrap();
+        assert_eq!(look(&lister.at(&format!("{sub}/7"))), None);
+        fs::set_permissions(other.at(&format!("{sub}/8")), Permissions::from_mode(0o600)).unwrap();
+        let seen_now = look(&lister.at(&format!("{sub}/8"))).unwrap();
+        assert_eq!(seen_now.mode & 0o7777, 0o600);
+        seen == Some(expected)
+    });
+}
+
 /// What is done while these processes are stopped, if that ends.
 fn while_stopped<T: Send + 'static>(
     pids: &[i32],
