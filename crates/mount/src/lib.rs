@@ -15,6 +15,7 @@
 
 mod allocation;
 mod attributes;
+mod buffers;
 mod caches;
 mod clients;
 mod contents;

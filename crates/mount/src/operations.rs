@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions, File, Named, Seen, Space};
 use causeway_wire::fs::{
-    Attributes, Body, Entry, Errno, Kind, Node, ObjectId, Place, SetAttributes,
+    Attributes, Body, Entry, Errno, Kind, Node, ObjectId, Place, Region, SetAttributes,
 };
 
 use crate::attributes::{Failed, Outcome, Shown};
+use crate::buffers::{Buffer, Buffers};
 use crate::caches::Caches;
 use crate::clients::{Clients, User};
 use crate::contents::Contents;
@@ -31,6 +32,7 @@ pub(crate) struct Mounted {
     /// Indices of the I/O servers in the configuration.
     io_servers: Vec<usize>,
     pub(crate) files: OpenFiles,
+    buffers: Buffers,
     contents: Contents,
     stored: StoredBytes,
     directories: Mutex<Directories>,
@@ -60,6 +62,7 @@ pub(crate) enum New<'a> {
 impl Mounted {
     pub(crate) fn new(clients: Clients, caches: Caches, io_servers: Vec<usize>) -> Self {
         Self {
+            buffers: Buffers::new(clients.count()),
             clients,
             caches,
             io_servers,
@@ -370,18 +373,27 @@ impl Mounted {
         })
     }
 
-    /// Reads into `into` by a handle; returns the number of bytes read.
+    /// Reads up to `len` bytes by a handle; returns a buffer that begins with them, and their number.
     pub(crate) fn read(
         &self,
         object: ObjectId,
         handle: u64,
         offset: u64,
-        into: &mut [u8],
-    ) -> Outcome<usize> {
+        len: usize,
+    ) -> Outcome<(Buffer<'_>, usize)> {
         if let Some((object, era)) = self.contents.dropped(handle) {
             self.caches.note_content(object, era);
         }
-        self.with_file(object, |client, file| client.read_at(file, offset, into))
+        let number = self.clients.number(object);
+        self.with_file(object, |client, file| {
+            let buffer = self.buffers.take(number, client, len)?;
+            let region = Region {
+                offset,
+                len: len as u64,
+            };
+            let count = client.read_list(file, &[region], &[buffer.first(len)])?;
+            Ok((buffer, count as usize))
+        })
     }
 
     /// Writes at an offset or, without one, at the end, wherever other clients move that to. `drop_privileges` clears the set-user-ID and
@@ -393,10 +405,13 @@ impl Mounted {
         data: &[u8],
         drop_privileges: bool,
     ) -> Outcome {
+        let number = self.clients.number(object);
         self.with_file(object, |client, file| {
-            self.changing(drop_privileges, client, file, |client, file| match offset {
-                Some(offset) => client.write_at(file, offset, data),
-                None => client.append(file, data).map(|_| ()),
+            let buffer = self.buffers.take(number, client, data.len())?;
+            let memory = buffer.first(data.len());
+            memory.write_at(0, data);
+            self.changing(drop_privileges, client, file, |client, file| {
+                client.write_memory(file, offset, &[memory]).map(|_| ())
             })
         })
     }

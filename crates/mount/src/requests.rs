@@ -1,6 +1,5 @@
 //! The kernel's requests, and the replies to them.
 
-use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -22,6 +21,7 @@ use fuser::{
 };
 
 use crate::attributes::{Failed, Outcome, Shown, file_type, for_kernel, timestamp};
+use crate::buffers::BUFFER_BYTES;
 use crate::clients::User;
 use crate::lock_flags::LockFlags;
 use crate::locks::KernelLock;
@@ -29,7 +29,7 @@ use crate::operations::{Mounted, New};
 use crate::xattrs::XattrReply;
 
 /// Most bytes of one read or write.
-const MAX_TRANSFER: u32 = 1 << 20;
+const MAX_TRANSFER: u32 = BUFFER_BYTES as u32;
 /// Bytes of a block, in which the kernel counts space.
 const BLOCK_BYTES: u32 = 4096;
 const O_EXCL: i32 = rustix::fs::OFlags::EXCL.bits() as i32;
@@ -37,11 +37,6 @@ const O_TRUNC: i32 = rustix::fs::OFlags::TRUNC.bits() as i32;
 const O_APPEND: i32 = rustix::fs::OFlags::APPEND.bits() as i32;
 /// A bit of the handles of files that are open to append.
 const APPENDS: u64 = 1;
-
-thread_local! {
-    /// What a thread has read last: a new buffer for each read would be mapped and cleared each time.
-    static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// The receiver of the kernel's requests.
 pub(crate) struct RequestHandler {
@@ -470,17 +465,11 @@ impl Filesystem for RequestHandler {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        READ.with_borrow_mut(|kept| {
-            let size = size.min(MAX_TRANSFER) as usize;
-            if kept.len() < size {
-                kept.resize(size, 0);
-            }
-            let into = kept.get_mut(..size).unwrap_or_default();
-            match self.mounted.read(object(inode), handle.0, offset, into) {
-                Ok(count) => reply.data(into.get(..count).unwrap_or_default()),
-                Err(failed) => reply.error(failed.into()),
-            }
-        });
+        let size = size.min(MAX_TRANSFER) as usize;
+        match self.mounted.read(object(inode), handle.0, offset, size) {
+            Ok((buffer, count)) => buffer.pass_on(count, |bytes| reply.data(bytes)),
+            Err(failed) => reply.error(failed.into()),
+        }
     }
 
     fn write(
