@@ -18,9 +18,10 @@ use crate::contents::Contents;
 use crate::forgotten::Forgotten;
 use crate::listing::Listing;
 use crate::lock_handles::LockHandles;
-use crate::open_files::{OpenFiles, Shared};
+use crate::open_files::{Access, Handle, OpenFiles, Shared};
 use crate::signals::Waits;
 use crate::stored::StoredBytes;
+use crate::uncached::Droppers;
 
 /// Most entries of a directory in one request.
 const PAGE: u32 = 1000;
@@ -42,6 +43,8 @@ pub(crate) struct Mounted {
     pub(crate) lock_handles: LockHandles,
     /// Sends files to the thread that has the kernel drop cached pages, once the file system is mounted.
     pub(crate) forgets: OnceLock<Sender<Forgotten>>,
+    /// Threads that have it drop the pages of a part that is written, from then on, too.
+    pub(crate) droppers: OnceLock<Droppers>,
 }
 
 #[derive(Default)]
@@ -73,6 +76,7 @@ impl Mounted {
             waits: Arc::default(),
             lock_handles: LockHandles::default(),
             forgets: OnceLock::new(),
+            droppers: OnceLock::new(),
         }
     }
 
@@ -242,16 +246,16 @@ impl Mounted {
         }
     }
 
-    /// Makes a file and opens it. If another client has just made it, returns [`Errno::ESTALE`]: the kernel then looks up the
+    /// Makes a file and opens it, as [`OpenFiles::open`] does. If another client has just made it, returns [`Errno::ESTALE`]: the kernel then looks up the
     /// name, and so checks permissions.
     pub(crate) fn create(
         &self,
         user: User,
         parent: ObjectId,
         name: &[u8],
-        mode: u16,
-        exclusive: bool,
-    ) -> Outcome<Shown> {
+        (mode, exclusive): (u16, bool),
+        (access, may_skip): (Access, bool),
+    ) -> Outcome<(Shown, bool)> {
         let at = || Place::from((parent, name));
         let options = CreateOptions {
             exclusive: true,
@@ -264,8 +268,9 @@ impl Mounted {
         match made {
             Ok(file) => {
                 let shown = self.made(&file.node);
-                *self.files.open(shown.object).lock() = Some(file);
-                Ok(shown)
+                let (shared, is_uncached) = self.files.open(shown.object, access, may_skip);
+                *shared.lock() = Some(file);
+                Ok((shown, is_uncached))
             }
             Err(Failed(Errno::EEXIST)) if !exclusive => Err(Failed(Errno::ESTALE)),
             Err(failed) => Err(failed),
@@ -319,11 +324,17 @@ impl Mounted {
             .for_user(user, false, |client| client.exchange(first, second))
     }
 
-    /// Opens a file, and truncates it if `truncate` is set. `drop_privileges` clears the set-user-ID and set-group-ID bits of a file that is
-    /// truncated.
-    pub(crate) fn open(&self, object: ObjectId, truncate: bool, drop_privileges: bool) -> Outcome {
+    /// Opens a file, as [`OpenFiles::open`] does, and truncates it if `truncate` is set. `drop_privileges` clears the set-user-ID and
+    /// set-group-ID bits of a file that is truncated.
+    pub(crate) fn open(
+        &self,
+        object: ObjectId,
+        (access, may_skip): (Access, bool),
+        truncate: bool,
+        drop_privileges: bool,
+    ) -> Outcome<bool> {
         self.caches.note_known(object);
-        let shared = self.files.open(object);
+        let (shared, is_uncached) = self.files.open(object, access, may_skip);
         let opened = self.clients.of_file(object, |client| {
             let mut known = shared.lock();
             let file = known_file(client, &mut known, object, true)?;
@@ -335,14 +346,18 @@ impl Mounted {
             })
         });
         if opened.is_err() {
-            self.files.close(object);
+            self.files.close(object, access.reads, is_uncached);
         }
-        opened
+        opened.map(|()| is_uncached)
     }
 
     /// Whether the kernel may keep what it has of the content of a file that has just been opened. If not, it drops that before it reads by this
     /// handle.
     pub(crate) fn keeps_content(&self, object: ObjectId, handle: u64) -> bool {
+        // A write past its cache may make old what it keeps.
+        if self.files.get(object).is_some_and(|file| file.is_uncached()) {
+            return false;
+        }
         match self.caches.content(object) {
             Some((_, true)) => true,
             Some((era, false)) => {
@@ -354,9 +369,10 @@ impl Mounted {
     }
 
     /// Handles the last close of a handle.
-    pub(crate) fn close(&self, object: ObjectId, handle: u64) {
-        self.contents.forget(handle);
-        self.files.close(object);
+    pub(crate) fn close(&self, object: ObjectId, handle: Handle) {
+        self.contents.forget(handle.0);
+        self.files
+            .close(object, handle.reads(), handle.is_uncached());
     }
 
     /// Makes a call about a file's content with the file's client.
@@ -366,6 +382,15 @@ impl Mounted {
         work: impl FnOnce(&mut Client, &mut File) -> Result<T, Error>,
     ) -> Outcome<T> {
         let shared: Shared = self.files.get(object).unwrap_or_default();
+        self.with_shared(object, &shared, work)
+    }
+
+    fn with_shared<T>(
+        &self,
+        object: ObjectId,
+        shared: &Shared,
+        work: impl FnOnce(&mut Client, &mut File) -> Result<T, Error>,
+    ) -> Outcome<T> {
         self.clients.of_file(object, |client| {
             let mut known = shared.lock();
             let file = known_file(client, &mut known, object, false)?;
@@ -385,7 +410,9 @@ impl Mounted {
             self.caches.note_content(object, era);
         }
         let number = self.clients.number(object);
-        self.with_file(object, |client, file| {
+        let shared: Shared = self.files.get(object).unwrap_or_default();
+        let _order = shared.begin_read();
+        self.with_shared(object, &shared, |client, file| {
             let buffer = self.buffers.take(number, client, len)?;
             let region = Region {
                 offset,

@@ -24,7 +24,9 @@ use crate::lock_flags::LockFlags;
 use crate::locks::{forget_at_loss, watch_signals};
 use crate::operations::Mounted;
 use crate::options::Options;
+use crate::read_ahead;
 use crate::requests::RequestHandler;
+use crate::uncached::Droppers;
 
 /// The type of Causeway's file systems in the table of mounts.
 const TYPE: &str = "fuse.causeway";
@@ -218,6 +220,7 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
         mounted: Arc::clone(&mounted),
         opened: AtomicU64::new(0),
         lock_flags: known_lock_flags(),
+        drops_written: false,
         ended: sender,
     };
     let mut config = fuser::Config::default();
@@ -227,21 +230,27 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     config.clone_fd = true;
     let session = {
         let mut serving = lock(&spec.at.serving);
-        let session = fuser::Session::new(handler, directory, &config)
-            .and_then(fuser::Session::spawn)
-            .map_err(|error| refused(what(), &error))?;
-        mounted.caches.set_kernel(session.notifier());
-        // It is the first one.
-        let _ = mounted
-            .forgets
-            .set(forget_by(session.notifier()).doing(what)?);
+        let refused = |error| refused(what(), &error);
+        let session = fuser::Session::new(handler, directory, &config).map_err(refused)?;
+        let kernel = session.notifier();
+        // These are the first ones.
+        let _ = mounted.droppers.set(Droppers::start(&kernel).doing(what)?);
+        let _ = mounted.forgets.set(forget_by(kernel.clone()).doing(what)?);
+        mounted.caches.set_kernel(kernel);
+        let session = session.spawn().map_err(refused)?;
         *serving = Some(Served { entry: None });
         session
     };
     match directory.metadata() {
         Ok(_) => {
+            let entry = mounted_at(directory);
+            if let Some(entry) = entry.as_ref().filter(|_| is_root)
+                && let Err(error) = read_ahead::set(&entry.numbers)
+            {
+                tracing::debug!(%error, "the kernel reads ahead in small requests");
+            }
             if let Some(served) = lock(&spec.at.serving).as_mut() {
-                served.entry = mounted_at(directory);
+                served.entry = entry;
             }
             Ok(Mount {
                 serving: Arc::clone(&spec.at.serving),
