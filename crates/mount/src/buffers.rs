@@ -77,10 +77,7 @@ impl Buffers {
 
 impl<'a> Buffer<'a> {
     /// A buffer of the client, or `None` if it has too many in use, or none can be allocated.
-    fn shared(
-        owner: &'a Mutex<Owned>,
-        allocate: impl FnOnce() -> Option<Memory>,
-    ) -> Option<Self> {
+    fn shared(owner: &'a Mutex<Owned>, allocate: impl FnOnce() -> Option<Memory>) -> Option<Self> {
         let idle = {
             let mut owned = lock(owner);
             if owned.used >= MOST {

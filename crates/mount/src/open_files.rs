@@ -3,9 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use causeway_fs::client::File;
 use causeway_wire::fs::ObjectId;
@@ -116,15 +114,13 @@ impl SharedFile {
     }
 
     fn add(&self, reads: bool, is_uncached: bool) {
-        self.readers
-            .fetch_add(usize::from(reads), Ordering::AcqRel);
+        self.readers.fetch_add(usize::from(reads), Ordering::AcqRel);
         self.uncached
             .fetch_add(usize::from(is_uncached), Ordering::AcqRel);
     }
 
     fn remove(&self, reads: bool, is_uncached: bool) {
-        self.readers
-            .fetch_sub(usize::from(reads), Ordering::AcqRel);
+        self.readers.fetch_sub(usize::from(reads), Ordering::AcqRel);
         self.uncached
             .fetch_sub(usize::from(is_uncached), Ordering::AcqRel);
     }
@@ -238,7 +234,10 @@ mod tests {
             let handle = Handle::new(77, Access { reads, appends }, is_uncached);
             let found = (handle.appends(), handle.reads(), handle.is_uncached());
             assert_eq!(found, (appends, reads, is_uncached));
-            assert_ne!(handle, Handle::new(78, Access { reads, appends }, is_uncached));
+            assert_ne!(
+                handle,
+                Handle::new(78, Access { reads, appends }, is_uncached)
+            );
         }
     }
 }

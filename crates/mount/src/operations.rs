@@ -355,7 +355,11 @@ impl Mounted {
     /// handle.
     pub(crate) fn keeps_content(&self, object: ObjectId, handle: u64) -> bool {
         // A write past its cache may make old what it keeps.
-        if self.files.get(object).is_some_and(|file| file.is_uncached()) {
+        if self
+            .files
+            .get(object)
+            .is_some_and(|file| file.is_uncached())
+        {
             return false;
         }
         match self.caches.content(object) {

@@ -520,7 +520,9 @@ impl Filesystem for RequestHandler {
             };
             return self.mounted.write_uncached(write, data, reply);
         }
-        let written = self.mounted.write(object, Some(offset), data, drop_privileges);
+        let written = self
+            .mounted
+            .write(object, Some(offset), data, drop_privileges);
         reply(written);
     }
 

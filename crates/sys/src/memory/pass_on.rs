@@ -11,11 +11,7 @@ impl Memory {
     ///
     /// # Panics
     /// If `range` is not inside the span.
-    pub fn pass_on<R>(
-        &self,
-        range: Range<usize>,
-        system_call: impl FnOnce(IoSlice<'_>) -> R,
-    ) -> R {
+    pub fn pass_on<R>(&self, range: Range<usize>, system_call: impl FnOnce(IoSlice<'_>) -> R) -> R {
         let span = self.slice(range);
         // SAFETY: the span is valid while `span` lives, which is longer than the slice. Nothing but the kernel reads the slice, as the caller
         // vouches, and the kernel does not mind that the bytes change.

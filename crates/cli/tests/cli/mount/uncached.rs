@@ -68,10 +68,13 @@ fn bytes_written_past_the_cache_and_bytes_of_mapped_pages_are_all_kept() {
     if !can_mount() {
         return;
     }
+    const ROUNDS: usize = 500;
     let stand = Stand::new();
     for (number, mounted) in mounts(&stand).iter().enumerate() {
         let files = (0..2).map(|file| mounted.at(&format!("file-{number}-{file}")));
-        let programs: Vec<_> = files.map(|path| program("slots", &path, &[40])).collect();
+        let programs: Vec<_> = files
+            .map(|path| program("slots", &path, &[ROUNDS]))
+            .collect();
         succeed(mounted, programs);
     }
 }

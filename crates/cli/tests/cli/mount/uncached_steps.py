@@ -35,38 +35,45 @@ def compare(path, seed, count):
     assert os.pread(reader, size, 0) == model
 
 def slots(path, count):
-    """One program writes the even slots, another one stores into the odd slots of the same mapped pages."""
-    pages = 8
+    """One program writes the even slots of a page, another one stores into the odd slots of the same page, which it has mapped, all the time."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     writer = os.open(path, os.O_WRONLY)
-    os.pwrite(writer, bytes(pages * PAGE), 0)
-    # It is opened while the other handle goes past the cache.
-    mapper = os.open(path, os.O_RDWR)
+    os.pwrite(writer, bytes(PAGE), 0)
+    # These are opened while the other handle goes past the cache.
+    mapper, reader = os.open(path, os.O_RDWR), os.open(path, os.O_RDONLY)
+    filled = lambda round: struct.pack('<Q', round) * (SLOT // 8)
+    every = range(0, PAGE, 2 * SLOT)
     child = os.fork()
-    every = range(0, pages * PAGE, 2 * SLOT)
     if child == 0:
+        lost = 0
         for round in range(1, count + 1):
             for at in every:
-                os.pwrite(writer, struct.pack('<Q', round) * (SLOT // 8), at)
-        os._exit(0)
-    mapped = mmap.mmap(mapper, pages * PAGE)
+                os.pwrite(writer, filled(round), at)
+            for at in every:
+                lost += os.pread(reader, SLOT, at) != filled(round)
+        if lost:
+            print(f'{lost} of {count * len(every)} writes were lost', file=sys.stderr, flush=True)
+        os._exit(lost != 0)
+    mapped = mmap.mmap(mapper, PAGE)
     round = 0
-    while os.waitpid(child, os.WNOHANG) == (0, 0):
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        for at in every:
+            assert mapped[at + SLOT:at + 2 * SLOT] == filled(round), f'round {round} is lost'
         round += 1
         for at in every:
-            mapped[at + SLOT:at + 2 * SLOT] = struct.pack('<Q', round) * (SLOT // 8)
-        if round % 3 == 0:
-            mapped.flush()
+            mapped[at + SLOT:at + 2 * SLOT] = filled(round)
+    assert status == 0
     mapped.flush()
     mapped.close()
-    for handle in (writer, mapper):
+    for handle in (writer, mapper, reader):
         os.close(handle)
     with open(path, 'rb') as file:
         found = file.read()
     for at in every:
-        for at, expected in ((at, count), (at + SLOT, round)):
-            stored = set(struct.unpack(f'<{SLOT // 8}Q', found[at:at + SLOT]))
-            assert stored == {expected}, f'byte {at}: {stored} instead of {expected}'
+        assert found[at:at + SLOT] == filled(count) and found[at + SLOT:at + 2 * SLOT] == filled(round)
 
 def appends(path, number, count):
     """Appends to a file, the beginning of which is mapped and changed, and locks it."""
