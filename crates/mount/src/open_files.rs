@@ -2,17 +2,19 @@
 //! fsync by any of them makes durable what all of them wrote. The metadata server keeps the file while it is open here.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_fs::client::File;
 use causeway_wire::fs::ObjectId;
 
 /// How a program has opened a file.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Access {
     /// It may read, and map what it reads.
     pub(crate) reads: bool,
+    /// It may write.
+    pub(crate) writes: bool,
     /// It writes behind the end.
     pub(crate) appends: bool,
 }
@@ -24,8 +26,9 @@ pub(crate) struct Handle(pub(crate) u64);
 impl Handle {
     const APPENDS: u64 = 1;
     const READS: u64 = 2;
-    const UNCACHED: u64 = 4;
-    const BITS: u32 = 3;
+    const WRITES: u64 = 4;
+    const UNCACHED: u64 = 8;
+    const BITS: u32 = 4;
 
     /// The handle with this number.
     pub(crate) fn new(number: u64, access: Access, is_uncached: bool) -> Self {
@@ -34,18 +37,18 @@ impl Handle {
             number << Self::BITS
                 | bit(access.appends, Self::APPENDS)
                 | bit(access.reads, Self::READS)
+                | bit(access.writes, Self::WRITES)
                 | bit(is_uncached, Self::UNCACHED),
         )
     }
 
-    /// Whether the program writes behind the end.
-    pub(crate) fn appends(self) -> bool {
-        self.0 & Self::APPENDS != 0
-    }
-
-    /// Whether the program may read.
-    pub(crate) fn reads(self) -> bool {
-        self.0 & Self::READS != 0
+    /// How the program has opened the file.
+    pub(crate) fn access(self) -> Access {
+        Access {
+            reads: self.0 & Self::READS != 0,
+            writes: self.0 & Self::WRITES != 0,
+            appends: self.0 & Self::APPENDS != 0,
+        }
     }
 
     /// Whether reads and writes go past the kernel's cache.
@@ -55,10 +58,24 @@ impl Handle {
 }
 
 /// An open file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Open {
     handles: u64,
+    /// Handles among these by which programs may read through the kernel's cache.
+    readers: u64,
+    /// Handles by which they may write past it, but for those that append.
+    writers: u64,
     file: Shared,
+}
+
+impl Open {
+    /// The count of which handles of this kind are a part, if any is.
+    fn count(&mut self, access: Access, is_uncached: bool) -> Option<&mut u64> {
+        match is_uncached {
+            false => access.reads.then_some(&mut self.readers),
+            true => (access.writes && !access.appends).then_some(&mut self.writers),
+        }
+    }
 }
 
 /// All open files.
@@ -75,56 +92,9 @@ pub(crate) type Shared = Arc<SharedFile>;
 pub(crate) struct SharedFile {
     file: Mutex<Option<File>>,
     is_stale: AtomicBool,
-    /// Handles that may read.
-    readers: AtomicUsize,
-    /// Handles that are uncached.
-    uncached: AtomicUsize,
-    /// The number of reads so far.
-    reads: AtomicU64,
-    /// Held by reads, and by each write past the kernel's cache: what is read during that may be old, and the kernel would keep it.
-    order: RwLock<()>,
 }
 
 impl SharedFile {
-    /// Begins to read: that is counted, and no write past the kernel's cache is carried out meanwhile.
-    pub(crate) fn begin_read(&self) -> RwLockReadGuard<'_, ()> {
-        let order = self.order.read().unwrap_or_else(PoisonError::into_inner);
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        order
-    }
-
-    /// Begins to write past the kernel's cache: nothing is read meanwhile.
-    pub(crate) fn begin_uncached(&self) -> RwLockWriteGuard<'_, ()> {
-        self.order.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How often the file has been read. Does not change while an uncached write is carried out.
-    pub(crate) fn reads(&self) -> u64 {
-        self.reads.load(Ordering::Relaxed)
-    }
-
-    /// Whether a program has it open that may read.
-    pub(crate) fn has_readers(&self) -> bool {
-        self.readers.load(Ordering::Acquire) > 0
-    }
-
-    /// Whether a program has it open whose writes go past the kernel's cache.
-    pub(crate) fn is_uncached(&self) -> bool {
-        self.uncached.load(Ordering::Acquire) > 0
-    }
-
-    fn add(&self, reads: bool, is_uncached: bool) {
-        self.readers.fetch_add(usize::from(reads), Ordering::AcqRel);
-        self.uncached
-            .fetch_add(usize::from(is_uncached), Ordering::AcqRel);
-    }
-
-    fn remove(&self, reads: bool, is_uncached: bool) {
-        self.readers.fetch_sub(usize::from(reads), Ordering::AcqRel);
-        self.uncached
-            .fetch_sub(usize::from(is_uncached), Ordering::AcqRel);
-    }
-
     /// Drops content that was read before and may be old by now. Does not wait for threads that use the file.
     pub(crate) fn forget_content(&self) {
         self.is_stale.store(true, Ordering::Release);
@@ -147,29 +117,34 @@ impl OpenFiles {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a handle; `may_skip` says that its reads and writes may go past the kernel's cache. They do if it appends, and
-    /// otherwise unless it or another one may read: the bytes that a program has written to a mapped page must not be lost.
-    /// Returns whether they do, too.
+    /// Adds a handle. Returns whether its reads and writes go past the kernel's cache, too. They do if it appends, as the kernel does not know where the end
+    /// is. If `may_skip`, those of a program that only writes do while nobody reads through the cache: the next opening would drop what the kernel
+    /// keeps of its bytes. Then those of programs that open the file to read meanwhile also do, which see such writes at once.
     pub(crate) fn open(&self, object: ObjectId, access: Access, may_skip: bool) -> (Shared, bool) {
         let mut known = self.lock();
-        let open = known.entry(object).or_insert_with(|| Open {
-            handles: 0,
-            file: Arc::default(),
-        });
+        let open = known.entry(object).or_default();
+        let is_uncached = access.appends
+            || may_skip
+                && match access.reads {
+                    true => open.writers > 0,
+                    false => open.readers == 0,
+                };
         open.handles += 1;
-        let is_read = access.reads || open.file.has_readers();
-        let is_uncached = access.appends || may_skip && !is_read;
-        open.file.add(access.reads, is_uncached);
+        if let Some(count) = open.count(access, is_uncached) {
+            *count += 1;
+        }
         (Arc::clone(&open.file), is_uncached)
     }
 
     /// Removes a handle. With the last one, the file is closed.
-    pub(crate) fn close(&self, object: ObjectId, reads: bool, is_uncached: bool) {
+    pub(crate) fn close(&self, object: ObjectId, access: Access, is_uncached: bool) {
         let mut known = self.lock();
         let Some(open) = known.get_mut(&object) else {
             return;
         };
-        open.file.remove(reads, is_uncached);
+        if let Some(count) = open.count(access, is_uncached) {
+            *count = count.saturating_sub(1);
+        }
         open.handles = open.handles.saturating_sub(1);
         if open.handles == 0 {
             known.remove(&object);
@@ -190,15 +165,21 @@ mod tests {
     const OBJECT: ObjectId = ObjectId(5);
     const WRITES: Access = Access {
         reads: false,
+        writes: true,
         appends: false,
     };
     const READS: Access = Access {
         reads: true,
+        writes: false,
         appends: false,
     };
+    const BOTH: Access = Access {
+        reads: true,
+        ..WRITES
+    };
     const APPENDS: Access = Access {
-        reads: false,
         appends: true,
+        ..WRITES
     };
 
     #[test]
@@ -207,37 +188,55 @@ mod tests {
         let open = || files.open(OBJECT, READS, true).0;
         let (one, other) = (open(), open());
         assert!(Arc::ptr_eq(&one, &other));
-        files.close(OBJECT, true, false);
+        files.close(OBJECT, READS, false);
         assert!(files.get(OBJECT).is_some());
-        files.close(OBJECT, true, false);
+        files.close(OBJECT, READS, false);
         assert!(files.get(OBJECT).is_none());
-        files.close(OBJECT, true, false);
+        files.close(OBJECT, READS, false);
         assert!(!Arc::ptr_eq(&one, &open()));
     }
 
     #[test]
-    fn writes_go_past_the_cache_where_nobody_may_read() {
+    fn nobody_reads_through_the_cache_what_is_written_past_it() {
         let files = OpenFiles::default();
         let open = |access| files.open(OBJECT, access, true).1;
-        assert!(open(WRITES) && open(WRITES) && open(APPENDS));
-        assert!(!open(READS), "it may map the file");
-        assert!(!open(WRITES) && open(APPENDS));
-        files.close(OBJECT, true, false);
-        assert!(open(WRITES), "nobody may read any more");
-        assert!(!files.open(OBJECT, WRITES, false).1, "the kernel cannot");
+        assert!(!open(READS));
+        assert!(!open(WRITES), "the reader's pages would be old");
+        assert!(open(APPENDS));
+        files.close(OBJECT, READS, false);
+        assert!(open(WRITES) && open(WRITES), "nobody reads any more");
+        assert!(open(READS) && open(READS));
+        files.close(OBJECT, WRITES, true);
+        assert!(open(READS));
+        assert!(open(BOTH));
+        files.close(OBJECT, WRITES, true);
+        assert!(open(READS), "another program writes");
+        files.close(OBJECT, BOTH, true);
+        assert!(
+            !open(READS) && !open(BOTH),
+            "nobody else writes but to append"
+        );
+        assert!(
+            !files.open(ObjectId(6), WRITES, false).1,
+            "the kernel cannot"
+        );
     }
 
     #[test]
     fn handles_say_how_files_were_opened() {
-        for bits in 0..8 {
-            let (appends, reads, is_uncached) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
-            let handle = Handle::new(77, Access { reads, appends }, is_uncached);
-            let found = (handle.appends(), handle.reads(), handle.is_uncached());
-            assert_eq!(found, (appends, reads, is_uncached));
-            assert_ne!(
-                handle,
-                Handle::new(78, Access { reads, appends }, is_uncached)
+        for bits in 0..16 {
+            let [appends, reads, writes, is_uncached] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+            let access = Access {
+                reads,
+                writes,
+                appends,
+            };
+            let handle = Handle::new(77, access, is_uncached);
+            assert_eq!(
+                (handle.access(), handle.is_uncached()),
+                (access, is_uncached)
             );
+            assert_ne!(handle, Handle::new(78, access, is_uncached));
         }
     }
 }

@@ -21,7 +21,6 @@ use crate::lock_handles::LockHandles;
 use crate::open_files::{Access, Handle, OpenFiles, Shared};
 use crate::signals::Waits;
 use crate::stored::StoredBytes;
-use crate::uncached::Droppers;
 
 /// Most entries of a directory in one request.
 const PAGE: u32 = 1000;
@@ -43,8 +42,6 @@ pub(crate) struct Mounted {
     pub(crate) lock_handles: LockHandles,
     /// Sends files to the thread that has the kernel drop cached pages, once the file system is mounted.
     pub(crate) forgets: OnceLock<Sender<Forgotten>>,
-    /// Threads that have it drop the pages of a part that is written, from then on, too.
-    pub(crate) droppers: OnceLock<Droppers>,
 }
 
 #[derive(Default)]
@@ -76,7 +73,6 @@ impl Mounted {
             waits: Arc::default(),
             lock_handles: LockHandles::default(),
             forgets: OnceLock::new(),
-            droppers: OnceLock::new(),
         }
     }
 
@@ -346,7 +342,7 @@ impl Mounted {
             })
         });
         if opened.is_err() {
-            self.files.close(object, access.reads, is_uncached);
+            self.files.close(object, access, is_uncached);
         }
         opened.map(|()| is_uncached)
     }
@@ -354,14 +350,6 @@ impl Mounted {
     /// Whether the kernel may keep what it has of the content of a file that has just been opened. If not, it drops that before it reads by this
     /// handle.
     pub(crate) fn keeps_content(&self, object: ObjectId, handle: u64) -> bool {
-        // A write past its cache may make old what it keeps.
-        if self
-            .files
-            .get(object)
-            .is_some_and(|file| file.is_uncached())
-        {
-            return false;
-        }
         match self.caches.content(object) {
             Some((_, true)) => true,
             Some((era, false)) => {
@@ -376,7 +364,7 @@ impl Mounted {
     pub(crate) fn close(&self, object: ObjectId, handle: Handle) {
         self.contents.forget(handle.0);
         self.files
-            .close(object, handle.reads(), handle.is_uncached());
+            .close(object, handle.access(), handle.is_uncached());
     }
 
     /// Makes a call about a file's content with the file's client.
@@ -386,15 +374,6 @@ impl Mounted {
         work: impl FnOnce(&mut Client, &mut File) -> Result<T, Error>,
     ) -> Outcome<T> {
         let shared: Shared = self.files.get(object).unwrap_or_default();
-        self.with_shared(object, &shared, work)
-    }
-
-    fn with_shared<T>(
-        &self,
-        object: ObjectId,
-        shared: &Shared,
-        work: impl FnOnce(&mut Client, &mut File) -> Result<T, Error>,
-    ) -> Outcome<T> {
         self.clients.of_file(object, |client| {
             let mut known = shared.lock();
             let file = known_file(client, &mut known, object, false)?;
@@ -414,9 +393,7 @@ impl Mounted {
             self.caches.note_content(object, era);
         }
         let number = self.clients.number(object);
-        let shared: Shared = self.files.get(object).unwrap_or_default();
-        let _order = shared.begin_read();
-        self.with_shared(object, &shared, |client, file| {
+        self.with_file(object, |client, file| {
             let buffer = self.buffers.take(number, client, len)?;
             let region = Region {
                 offset,

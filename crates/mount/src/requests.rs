@@ -27,7 +27,6 @@ use crate::lock_flags::LockFlags;
 use crate::locks::KernelLock;
 use crate::open_files::{Access, Handle};
 use crate::operations::{Mounted, New};
-use crate::uncached::UncachedWrite;
 use crate::xattrs::XattrReply;
 
 /// Most bytes of one read or write.
@@ -37,7 +36,10 @@ const BLOCK_BYTES: u32 = 4096;
 const O_EXCL: i32 = rustix::fs::OFlags::EXCL.bits() as i32;
 const O_TRUNC: i32 = rustix::fs::OFlags::TRUNC.bits() as i32;
 const O_APPEND: i32 = rustix::fs::OFlags::APPEND.bits() as i32;
+/// A part of `O_SYNC`, too.
+const O_DSYNC: i32 = rustix::fs::OFlags::DSYNC.bits() as i32;
 const O_ACCMODE: i32 = rustix::fs::OFlags::RWMODE.bits() as i32;
+const O_RDONLY: i32 = rustix::fs::OFlags::RDONLY.bits() as i32;
 const O_WRONLY: i32 = rustix::fs::OFlags::WRONLY.bits() as i32;
 
 /// The receiver of the kernel's requests.
@@ -47,7 +49,7 @@ pub(crate) struct RequestHandler {
     pub(crate) opened: AtomicU64,
     /// `None` if the flags of locks cannot be read on this host.
     pub(crate) lock_flags: Option<LockFlags>,
-    /// Whether the kernel drops pages of what is written past its cache, before it sends the request (Linux 6.6).
+    /// Whether the kernel drops pages of what is written past its cache, and maps files that are read past it (Linux 6.6).
     pub(crate) drops_written: bool,
     /// Gets a message when the kernel sends no more requests.
     pub(crate) ended: Sender<()>,
@@ -154,11 +156,11 @@ impl RequestHandler {
         }
     }
 
-    /// How a file is opened with these flags, and whether its content may go past the kernel's cache. A file that is appended to does, as
-    /// the kernel does not know where its end is.
+    /// How a file is opened with these flags, and whether its content may go past the kernel's cache.
     fn access(&self, flags: i32) -> (Access, bool) {
         let access = Access {
             reads: flags & O_ACCMODE != O_WRONLY,
+            writes: flags & O_ACCMODE != O_RDONLY,
             appends: flags & O_APPEND != 0,
         };
         (access, self.drops_written)
@@ -503,27 +505,22 @@ impl Filesystem for RequestHandler {
     ) {
         let object = object(inode);
         let handle = Handle(handle.0);
+        // What the kernel writes back of mapped pages may go through any handle, to its own place. The program may have cleared the flag since it
+        // opened the file.
+        let is_own = handle.is_uncached() && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let appends = is_own && handle.access().appends && flags.0 & O_APPEND != 0;
+        let offset = (!appends).then_some(offset);
         let drop_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let count = data.len() as u32;
-        let reply = move |written: Outcome| match written {
-            Ok(()) => reply.written(count),
+        let written = self.mounted.write(object, offset, data, drop_privileges);
+        // Of what goes past its cache the kernel requests no sync.
+        let written = written.and_then(|()| match is_own && flags.0 & O_DSYNC != 0 {
+            true => self.mounted.sync(object),
+            false => Ok(()),
+        });
+        match written {
+            Ok(()) => reply.written(data.len() as u32),
             Err(failed) => reply.error(failed.into()),
-        };
-        // What the kernel writes back of mapped pages may go through any handle.
-        if handle.is_uncached() && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
-            let write = UncachedWrite {
-                object,
-                offset,
-                // The program may have cleared the flag since it opened the file.
-                appends: handle.appends() && flags.0 & O_APPEND != 0,
-                drop_privileges,
-            };
-            return self.mounted.write_uncached(write, data, reply);
         }
-        let written = self
-            .mounted
-            .write(object, Some(offset), data, drop_privileges);
-        reply(written);
     }
 
     // All data is at the servers when `write` returns; only the locks of a process that closes a file must be released.

@@ -26,7 +26,6 @@ use crate::operations::Mounted;
 use crate::options::Options;
 use crate::read_ahead;
 use crate::requests::RequestHandler;
-use crate::uncached::Droppers;
 
 /// The type of Causeway's file systems in the table of mounts.
 const TYPE: &str = "fuse.causeway";
@@ -233,8 +232,7 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
         let refused = |error| refused(what(), &error);
         let session = fuser::Session::new(handler, directory, &config).map_err(refused)?;
         let kernel = session.notifier();
-        // These are the first ones.
-        let _ = mounted.droppers.set(Droppers::start(&kernel).doing(what)?);
+        // It is the first one.
         let _ = mounted.forgets.set(forget_by(kernel.clone()).doing(what)?);
         mounted.caches.set_kernel(kernel);
         let session = session.spawn().map_err(refused)?;

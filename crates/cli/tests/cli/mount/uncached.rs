@@ -36,7 +36,6 @@ fn succeed(mounted: &Mounted, programs: impl IntoIterator<Item = Child>) {
             if Instant::now() > deadline {
                 send(mounted.pid(), Signal::KILL);
                 program.kill().unwrap();
-                program.wait().unwrap();
                 panic!("a program on the mount has not ended after {PATIENCE:?}");
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -64,7 +63,19 @@ fn readers_see_what_was_written_past_the_cache_when_the_write_returns() {
 }
 
 #[test]
-fn bytes_written_past_the_cache_and_bytes_of_mapped_pages_are_all_kept() {
+fn readers_beside_a_writer_see_what_it_has_written() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    for (number, mounted) in mounts(&stand).iter().enumerate() {
+        let path = mounted.at(&format!("file-{number}"));
+        succeed(mounted, [program("beside", &path, &[300])]);
+    }
+}
+
+#[test]
+fn bytes_that_are_written_and_bytes_of_mapped_pages_are_all_kept() {
     if !can_mount() {
         return;
     }
