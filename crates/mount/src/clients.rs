@@ -71,8 +71,17 @@ impl Clients {
         object: ObjectId,
         call: impl FnOnce(&mut Client) -> Result<T, Error>,
     ) -> Outcome<T> {
-        let index = (object.0 % self.pool.count() as u64) as usize;
-        self.call(Some(index), self.own.clone(), call)
+        self.call(Some(self.number(object)), self.own.clone(), call)
+    }
+
+    /// The number of a file's client.
+    pub(crate) fn number(&self, object: ObjectId) -> usize {
+        (object.0 % self.pool.count() as u64) as usize
+    }
+
+    /// How many clients there are.
+    pub(crate) fn count(&self) -> usize {
+        self.pool.count()
     }
 
     /// Makes a call for a user. The kernel does not pass on the user's supplementary groups: they are

@@ -8,11 +8,74 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use causeway_fs::client::File;
 use causeway_wire::fs::ObjectId;
 
+/// How a program has opened a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// It may read, and map what it reads.
+    pub(crate) reads: bool,
+    /// It may write.
+    pub(crate) writes: bool,
+    /// It writes behind the end.
+    pub(crate) appends: bool,
+}
+
+/// The number of an open file, which no other has, with how the file was opened in its lowest bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Handle(pub(crate) u64);
+
+impl Handle {
+    const APPENDS: u64 = 1;
+    const READS: u64 = 2;
+    const WRITES: u64 = 4;
+    const UNCACHED: u64 = 8;
+    const BITS: u32 = 4;
+
+    /// The handle with this number.
+    pub(crate) fn new(number: u64, access: Access, is_uncached: bool) -> Self {
+        let bit = |is_set, bit| if is_set { bit } else { 0 };
+        Self(
+            number << Self::BITS
+                | bit(access.appends, Self::APPENDS)
+                | bit(access.reads, Self::READS)
+                | bit(access.writes, Self::WRITES)
+                | bit(is_uncached, Self::UNCACHED),
+        )
+    }
+
+    /// How the program has opened the file.
+    pub(crate) fn access(self) -> Access {
+        Access {
+            reads: self.0 & Self::READS != 0,
+            writes: self.0 & Self::WRITES != 0,
+            appends: self.0 & Self::APPENDS != 0,
+        }
+    }
+
+    /// Whether reads and writes go past the kernel's cache.
+    pub(crate) fn is_uncached(self) -> bool {
+        self.0 & Self::UNCACHED != 0
+    }
+}
+
 /// An open file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Open {
     handles: u64,
+    /// Handles among these by which programs may read through the kernel's cache.
+    readers: u64,
+    /// Handles by which they may write past it, but for those that append.
+    writers: u64,
     file: Shared,
+}
+
+impl Open {
+    /// The count of which handles of this kind are a part, if any is.
+    fn count(&mut self, access: Access, is_uncached: bool) -> Option<&mut u64> {
+        match is_uncached {
+            false => access.reads.then_some(&mut self.readers),
+            true => (access.writes && !access.appends).then_some(&mut self.writers),
+        }
+    }
 }
 
 /// All open files.
@@ -54,23 +117,34 @@ impl OpenFiles {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a handle.
-    pub(crate) fn open(&self, object: ObjectId) -> Shared {
+    /// Adds a handle. Returns whether its reads and writes go past the kernel's cache, too. They do if it appends, as the kernel does not know where the end
+    /// is. If `may_skip`, those of a program that only writes do while nobody reads through the cache: the next opening would drop what the kernel
+    /// keeps of its bytes. Then those of programs that open the file to read meanwhile also do, which see such writes at once.
+    pub(crate) fn open(&self, object: ObjectId, access: Access, may_skip: bool) -> (Shared, bool) {
         let mut known = self.lock();
-        let open = known.entry(object).or_insert_with(|| Open {
-            handles: 0,
-            file: Arc::default(),
-        });
+        let open = known.entry(object).or_default();
+        let is_uncached = access.appends
+            || may_skip
+                && match access.reads {
+                    true => open.writers > 0,
+                    false => open.readers == 0,
+                };
         open.handles += 1;
-        Arc::clone(&open.file)
+        if let Some(count) = open.count(access, is_uncached) {
+            *count += 1;
+        }
+        (Arc::clone(&open.file), is_uncached)
     }
 
     /// Removes a handle. With the last one, the file is closed.
-    pub(crate) fn close(&self, object: ObjectId) {
+    pub(crate) fn close(&self, object: ObjectId, access: Access, is_uncached: bool) {
         let mut known = self.lock();
         let Some(open) = known.get_mut(&object) else {
             return;
         };
+        if let Some(count) = open.count(access, is_uncached) {
+            *count = count.saturating_sub(1);
+        }
         open.handles = open.handles.saturating_sub(1);
         if open.handles == 0 {
             known.remove(&object);
@@ -88,17 +162,81 @@ impl OpenFiles {
 mod tests {
     use super::*;
 
+    const OBJECT: ObjectId = ObjectId(5);
+    const WRITES: Access = Access {
+        reads: false,
+        writes: true,
+        appends: false,
+    };
+    const READS: Access = Access {
+        reads: true,
+        writes: false,
+        appends: false,
+    };
+    const BOTH: Access = Access {
+        reads: true,
+        ..WRITES
+    };
+    const APPENDS: Access = Access {
+        appends: true,
+        ..WRITES
+    };
+
     #[test]
     fn a_file_is_open_until_its_last_handle_is_closed() {
         let files = OpenFiles::default();
-        let object = ObjectId(5);
-        let (one, other) = (files.open(object), files.open(object));
+        let open = || files.open(OBJECT, READS, true).0;
+        let (one, other) = (open(), open());
         assert!(Arc::ptr_eq(&one, &other));
-        files.close(object);
-        assert!(files.get(object).is_some());
-        files.close(object);
-        assert!(files.get(object).is_none());
-        files.close(object);
-        assert!(!Arc::ptr_eq(&one, &files.open(object)));
+        files.close(OBJECT, READS, false);
+        assert!(files.get(OBJECT).is_some());
+        files.close(OBJECT, READS, false);
+        assert!(files.get(OBJECT).is_none());
+        files.close(OBJECT, READS, false);
+        assert!(!Arc::ptr_eq(&one, &open()));
+    }
+
+    #[test]
+    fn nobody_reads_through_the_cache_what_is_written_past_it() {
+        let files = OpenFiles::default();
+        let open = |access| files.open(OBJECT, access, true).1;
+        assert!(!open(READS));
+        assert!(!open(WRITES), "the reader's pages would be old");
+        assert!(open(APPENDS));
+        files.close(OBJECT, READS, false);
+        assert!(open(WRITES) && open(WRITES), "nobody reads any more");
+        assert!(open(READS) && open(READS));
+        files.close(OBJECT, WRITES, true);
+        assert!(open(READS));
+        assert!(open(BOTH));
+        files.close(OBJECT, WRITES, true);
+        assert!(open(READS), "another program writes");
+        files.close(OBJECT, BOTH, true);
+        assert!(
+            !open(READS) && !open(BOTH),
+            "nobody else writes but to append"
+        );
+        assert!(
+            !files.open(ObjectId(6), WRITES, false).1,
+            "the kernel cannot"
+        );
+    }
+
+    #[test]
+    fn handles_say_how_files_were_opened() {
+        for bits in 0..16 {
+            let [appends, reads, writes, is_uncached] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+            let access = Access {
+                reads,
+                writes,
+                appends,
+            };
+            let handle = Handle::new(77, access, is_uncached);
+            assert_eq!(
+                (handle.access(), handle.is_uncached()),
+                (access, is_uncached)
+            );
+            assert_ne!(handle, Handle::new(78, access, is_uncached));
+        }
     }
 }

@@ -7,18 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions, File, Named, Seen, Space};
 use causeway_wire::fs::{
-    Attributes, Body, Entry, Errno, Kind, Node, ObjectId, Place, SetAttributes,
+    Attributes, Body, Entry, Errno, Kind, Node, ObjectId, Place, Region, SetAttributes,
 };
 
 use crate::ahead::Ahead;
 use crate::attributes::{Failed, Outcome, Shown};
+use crate::buffers::{Buffer, Buffers};
 use crate::caches::Caches;
 use crate::clients::{Clients, User};
 use crate::contents::Contents;
 use crate::forgotten::Forgotten;
 use crate::listing::Listing;
 use crate::lock_handles::LockHandles;
-use crate::open_files::{OpenFiles, Shared};
+use crate::open_files::{Access, Handle, OpenFiles, Shared};
 use crate::signals::Waits;
 use crate::stored::StoredBytes;
 
@@ -32,6 +33,7 @@ pub(crate) struct Mounted {
     /// Indices of the I/O servers in the configuration.
     io_servers: Vec<usize>,
     pub(crate) files: OpenFiles,
+    buffers: Buffers,
     contents: Contents,
     stored: StoredBytes,
     directories: Mutex<Directories>,
@@ -62,6 +64,7 @@ pub(crate) enum New<'a> {
 impl Mounted {
     pub(crate) fn new(clients: Clients, caches: Caches, io_servers: Vec<usize>) -> Self {
         Self {
+            buffers: Buffers::new(clients.count()),
             clients,
             caches,
             io_servers,
@@ -273,16 +276,16 @@ impl Mounted {
         }
     }
 
-    /// Makes a file and opens it. If another client has just made it, returns [`Errno::ESTALE`]: the kernel then looks up the
+    /// Makes a file and opens it, as [`OpenFiles::open`] does. If another client has just made it, returns [`Errno::ESTALE`]: the kernel then looks up the
     /// name, and so checks permissions.
     pub(crate) fn create(
         &self,
         user: User,
         parent: ObjectId,
         name: &[u8],
-        mode: u16,
-        exclusive: bool,
-    ) -> Outcome<Shown> {
+        (mode, exclusive): (u16, bool),
+        (access, may_skip): (Access, bool),
+    ) -> Outcome<(Shown, bool)> {
         let at = || Place::from((parent, name));
         let options = CreateOptions {
             exclusive: true,
@@ -295,8 +298,9 @@ impl Mounted {
         match made {
             Ok(file) => {
                 let shown = self.made(&file.node);
-                *self.files.open(shown.object).lock() = Some(file);
-                Ok(shown)
+                let (shared, is_uncached) = self.files.open(shown.object, access, may_skip);
+                *shared.lock() = Some(file);
+                Ok((shown, is_uncached))
             }
             Err(Failed(Errno::EEXIST)) if !exclusive => Err(Failed(Errno::ESTALE)),
             Err(failed) => Err(failed),
@@ -350,11 +354,17 @@ impl Mounted {
             .for_user(user, false, |client| client.exchange(first, second))
     }
 
-    /// Opens a file, and truncates it if `truncate` is set. `drop_privileges` clears the set-user-ID and set-group-ID bits of a file that is
-    /// truncated.
-    pub(crate) fn open(&self, object: ObjectId, truncate: bool, drop_privileges: bool) -> Outcome {
+    /// Opens a file, as [`OpenFiles::open`] does, and truncates it if `truncate` is set. `drop_privileges` clears the set-user-ID and
+    /// set-group-ID bits of a file that is truncated.
+    pub(crate) fn open(
+        &self,
+        object: ObjectId,
+        (access, may_skip): (Access, bool),
+        truncate: bool,
+        drop_privileges: bool,
+    ) -> Outcome<bool> {
         self.caches.note_known(object);
-        let shared = self.files.open(object);
+        let (shared, is_uncached) = self.files.open(object, access, may_skip);
         let opened = self.clients.of_file(object, |client| {
             let mut known = shared.lock();
             let file = known_file(client, &mut known, object, true)?;
@@ -366,9 +376,9 @@ impl Mounted {
             })
         });
         if opened.is_err() {
-            self.files.close(object);
+            self.files.close(object, access, is_uncached);
         }
-        opened
+        opened.map(|()| is_uncached)
     }
 
     /// Whether the kernel may keep what it has of the content of a file that has just been opened. If not, it drops that before it reads by this
@@ -385,9 +395,10 @@ impl Mounted {
     }
 
     /// Handles the last close of a handle.
-    pub(crate) fn close(&self, object: ObjectId, handle: u64) {
-        self.contents.forget(handle);
-        self.files.close(object);
+    pub(crate) fn close(&self, object: ObjectId, handle: Handle) {
+        self.contents.forget(handle.0);
+        self.files
+            .close(object, handle.access(), handle.is_uncached());
     }
 
     /// Makes a call about a file's content with the file's client.
@@ -404,18 +415,27 @@ impl Mounted {
         })
     }
 
-    /// Reads into `into` by a handle; returns the number of bytes read.
+    /// Reads up to `len` bytes by a handle; returns a buffer that begins with them, and their number.
     pub(crate) fn read(
         &self,
         object: ObjectId,
         handle: u64,
         offset: u64,
-        into: &mut [u8],
-    ) -> Outcome<usize> {
+        len: usize,
+    ) -> Outcome<(Buffer<'_>, usize)> {
         if let Some((object, era)) = self.contents.dropped(handle) {
             self.caches.note_content(object, era);
         }
-        self.with_file(object, |client, file| client.read_at(file, offset, into))
+        let number = self.clients.number(object);
+        self.with_file(object, |client, file| {
+            let buffer = self.buffers.take(number, client, len)?;
+            let region = Region {
+                offset,
+                len: len as u64,
+            };
+            let count = client.read_list(file, &[region], &[buffer.first(len)])?;
+            Ok((buffer, count as usize))
+        })
     }
 
     /// Writes at an offset or, without one, at the end, wherever other clients move that to. `drop_privileges` clears the set-user-ID and
@@ -427,10 +447,13 @@ impl Mounted {
         data: &[u8],
         drop_privileges: bool,
     ) -> Outcome {
+        let number = self.clients.number(object);
         self.with_file(object, |client, file| {
-            self.changing(drop_privileges, client, file, |client, file| match offset {
-                Some(offset) => client.write_at(file, offset, data),
-                None => client.append(file, data).map(|_| ()),
+            let buffer = self.buffers.take(number, client, data.len())?;
+            let memory = buffer.first(data.len());
+            memory.write_at(0, data);
+            self.changing(drop_privileges, client, file, |client, file| {
+                client.write_memory(file, offset, &[memory]).map(|_| ())
             })
         })
     }

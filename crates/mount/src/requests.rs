@@ -1,6 +1,5 @@
 //! The kernel's requests, and the replies to them.
 
-use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -22,26 +21,26 @@ use fuser::{
 };
 
 use crate::attributes::{Failed, Outcome, Shown, file_type, for_kernel, timestamp};
+use crate::buffers::BUFFER_BYTES;
 use crate::clients::User;
 use crate::lock_flags::LockFlags;
 use crate::locks::KernelLock;
+use crate::open_files::{Access, Handle};
 use crate::operations::{Mounted, New};
 use crate::xattrs::XattrReply;
 
 /// Most bytes of one read or write.
-const MAX_TRANSFER: u32 = 1 << 20;
+const MAX_TRANSFER: u32 = BUFFER_BYTES as u32;
 /// Bytes of a block, in which the kernel counts space.
 const BLOCK_BYTES: u32 = 4096;
 const O_EXCL: i32 = rustix::fs::OFlags::EXCL.bits() as i32;
 const O_TRUNC: i32 = rustix::fs::OFlags::TRUNC.bits() as i32;
 const O_APPEND: i32 = rustix::fs::OFlags::APPEND.bits() as i32;
-/// A bit of the handles of files that are open to append.
-const APPENDS: u64 = 1;
-
-thread_local! {
-    /// What a thread has read last: a new buffer for each read would be mapped and cleared each time.
-    static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
+/// A part of `O_SYNC`, too.
+const O_DSYNC: i32 = rustix::fs::OFlags::DSYNC.bits() as i32;
+const O_ACCMODE: i32 = rustix::fs::OFlags::RWMODE.bits() as i32;
+const O_RDONLY: i32 = rustix::fs::OFlags::RDONLY.bits() as i32;
+const O_WRONLY: i32 = rustix::fs::OFlags::WRONLY.bits() as i32;
 
 /// The receiver of the kernel's requests.
 pub(crate) struct RequestHandler {
@@ -50,6 +49,8 @@ pub(crate) struct RequestHandler {
     pub(crate) opened: AtomicU64,
     /// `None` if the flags of locks cannot be read on this host.
     pub(crate) lock_flags: Option<LockFlags>,
+    /// Whether the kernel drops pages of what is written past its cache, and maps files that are read past it (Linux 6.6).
+    pub(crate) drops_written: bool,
     /// Gets a message when the kernel sends no more requests.
     pub(crate) ended: Sender<()>,
 }
@@ -155,14 +156,24 @@ impl RequestHandler {
         }
     }
 
-    /// A handle that no other open file has, of a file that is opened with these flags. A file that is appended to does not go through the
-    /// kernel's cache, as the kernel does not know where its end is.
-    fn handle(&self, flags: i32) -> (FileHandle, FopenFlags) {
-        let number = self.opened.fetch_add(1, Ordering::Relaxed) << 1;
-        match flags & O_APPEND != 0 {
-            true => (FileHandle(number | APPENDS), FopenFlags::FOPEN_DIRECT_IO),
-            false => (FileHandle(number), FopenFlags::empty()),
-        }
+    /// How a file is opened with these flags, and whether its content may go past the kernel's cache.
+    fn access(&self, flags: i32) -> (Access, bool) {
+        let access = Access {
+            reads: flags & O_ACCMODE != O_WRONLY,
+            writes: flags & O_ACCMODE != O_RDONLY,
+            appends: flags & O_APPEND != 0,
+        };
+        (access, self.drops_written)
+    }
+
+    /// A handle that no other open file has, and how the kernel has to use it.
+    fn handle(&self, access: Access, is_uncached: bool) -> (Handle, FopenFlags) {
+        let number = self.opened.fetch_add(1, Ordering::Relaxed);
+        let kernel = match is_uncached {
+            true => FopenFlags::FOPEN_DIRECT_IO,
+            false => FopenFlags::empty(),
+        };
+        (Handle::new(number, access, is_uncached), kernel)
     }
 }
 
@@ -174,7 +185,6 @@ impl Filesystem for RequestHandler {
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_POSIX_LOCKS,
             InitFlags::FUSE_ASYNC_DIO,
-            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             // A default list takes the place of the umask, so the metadata server applies that.
             InitFlags::FUSE_DONT_MASK,
             // Otherwise the kernel requests `security.capability` before each write.
@@ -184,6 +194,8 @@ impl Filesystem for RequestHandler {
                 tracing::debug!(?wanted, "the kernel does not have it");
             }
         }
+        let maps_uncached = InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
+        self.drops_written = config.add_capabilities(maps_uncached).is_ok();
         // It asks for access control lists, and checks permissions by them.
         if config.add_capabilities(InitFlags::FUSE_POSIX_ACL).is_err() {
             // What it lets users look up may be what the server refuses them by a list.
@@ -420,16 +432,18 @@ impl Filesystem for RequestHandler {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let access = self.access(flags);
         let created = self.mounted.create(
             maker(request, umask),
             object(parent),
             name.as_bytes(),
-            mode_bits(mode),
-            flags & O_EXCL != 0,
+            (mode_bits(mode), flags & O_EXCL != 0),
+            access,
         );
         match created {
-            Ok(shown) => {
-                let (handle, kernel) = self.handle(flags);
+            Ok((shown, is_uncached)) => {
+                let (handle, kernel) = self.handle(access.0, is_uncached);
+                let handle = FileHandle(handle.0);
                 let attributes = for_kernel(&shown);
                 let name = (object(parent), name.as_bytes());
                 let mounted = &self.mounted;
@@ -444,16 +458,16 @@ impl Filesystem for RequestHandler {
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let truncate = flags.0 & O_TRUNC != 0;
-        match self
-            .mounted
-            .open(object(inode), truncate, may_lose_privileges(request))
-        {
-            Ok(()) => {
-                let (handle, mut kernel) = self.handle(flags.0);
-                if kernel.is_empty() && self.mounted.keeps_content(object(inode), handle.0) {
+        let access = self.access(flags.0);
+        let drop_privileges = may_lose_privileges(request);
+        let object = object(inode);
+        match self.mounted.open(object, access, truncate, drop_privileges) {
+            Ok(is_uncached) => {
+                let (handle, mut kernel) = self.handle(access.0, is_uncached);
+                if kernel.is_empty() && self.mounted.keeps_content(object, handle.0) {
                     kernel = FopenFlags::FOPEN_KEEP_CACHE;
                 }
-                reply.opened(handle, kernel);
+                reply.opened(FileHandle(handle.0), kernel);
             }
             Err(failed) => reply.error(failed.into()),
         }
@@ -470,17 +484,11 @@ impl Filesystem for RequestHandler {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        READ.with_borrow_mut(|kept| {
-            let size = size.min(MAX_TRANSFER) as usize;
-            if kept.len() < size {
-                kept.resize(size, 0);
-            }
-            let into = kept.get_mut(..size).unwrap_or_default();
-            match self.mounted.read(object(inode), handle.0, offset, into) {
-                Ok(count) => reply.data(into.get(..count).unwrap_or_default()),
-                Err(failed) => reply.error(failed.into()),
-            }
-        });
+        let size = size.min(MAX_TRANSFER) as usize;
+        match self.mounted.read(object(inode), handle.0, offset, size) {
+            Ok((buffer, count)) => buffer.pass_on(count, |bytes| reply.data(bytes)),
+            Err(failed) => reply.error(failed.into()),
+        }
     }
 
     fn write(
@@ -496,11 +504,19 @@ impl Filesystem for RequestHandler {
         reply: ReplyWrite,
     ) {
         let object = object(inode);
-        // The program may have cleared the flag since it opened the file.
-        let appends = handle.0 & APPENDS != 0 && flags.0 & O_APPEND != 0;
+        let handle = Handle(handle.0);
+        // What the kernel writes back of mapped pages may go through any handle, to its own place. The program may have cleared the flag since it
+        // opened the file.
+        let is_own = handle.is_uncached() && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let appends = is_own && handle.access().appends && flags.0 & O_APPEND != 0;
         let offset = (!appends).then_some(offset);
         let drop_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let written = self.mounted.write(object, offset, data, drop_privileges);
+        // Of what goes past its cache the kernel requests no sync.
+        let written = written.and_then(|()| match is_own && flags.0 & O_DSYNC != 0 {
+            true => self.mounted.sync(object),
+            false => Ok(()),
+        });
         match written {
             Ok(()) => reply.written(data.len() as u32),
             Err(failed) => reply.error(failed.into()),
@@ -603,7 +619,7 @@ impl Filesystem for RequestHandler {
         let flock_owner = flock_owner.map(|owner| owner.0);
         self.mounted
             .end_locks_of_handle(object(inode), handle.0, flock_owner);
-        self.mounted.close(object(inode), handle.0);
+        self.mounted.close(object(inode), Handle(handle.0));
         reply.ok();
     }
 

@@ -24,6 +24,7 @@ use crate::lock_flags::LockFlags;
 use crate::locks::{forget_at_loss, watch_signals};
 use crate::operations::Mounted;
 use crate::options::Options;
+use crate::read_ahead;
 use crate::requests::RequestHandler;
 
 /// The type of Causeway's file systems in the table of mounts.
@@ -218,6 +219,7 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
         mounted: Arc::clone(&mounted),
         opened: AtomicU64::new(0),
         lock_flags: known_lock_flags(),
+        drops_written: false,
         ended: sender,
     };
     let mut config = fuser::Config::default();
@@ -227,21 +229,26 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     config.clone_fd = true;
     let session = {
         let mut serving = lock(&spec.at.serving);
-        let session = fuser::Session::new(handler, directory, &config)
-            .and_then(fuser::Session::spawn)
-            .map_err(|error| refused(what(), &error))?;
-        mounted.caches.set_kernel(session.notifier());
+        let refused = |error| refused(what(), &error);
+        let session = fuser::Session::new(handler, directory, &config).map_err(refused)?;
+        let kernel = session.notifier();
         // It is the first one.
-        let _ = mounted
-            .forgets
-            .set(forget_by(session.notifier()).doing(what)?);
+        let _ = mounted.forgets.set(forget_by(kernel.clone()).doing(what)?);
+        mounted.caches.set_kernel(kernel);
+        let session = session.spawn().map_err(refused)?;
         *serving = Some(Served { entry: None });
         session
     };
     match directory.metadata() {
         Ok(_) => {
+            let entry = mounted_at(directory);
+            if let Some(entry) = entry.as_ref().filter(|_| is_root)
+                && let Err(error) = read_ahead::set(&entry.numbers)
+            {
+                tracing::debug!(%error, "the kernel reads ahead in small requests");
+            }
             if let Some(served) = lock(&spec.at.serving).as_mut() {
-                served.entry = mounted_at(directory);
+                served.entry = entry;
             }
             Ok(Mount {
                 serving: Arc::clone(&spec.at.serving),

@@ -20,6 +20,7 @@ use crate::mapping::keep_from_children;
 mod append;
 mod foreign;
 mod held;
+mod pass_on;
 
 pub use foreign::{BorrowedSpan, ForeignMemory};
 pub use held::{HeldSpan, HeldSpans};

@@ -38,7 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("python", &["fs", "watch", "wire", "sys"]),
     ("report", &["watch"]),
     ("command", &["report", "fs", "watch", "wire"]),
-    ("mount", &["command", "fs", "wire"]),
+    ("mount", &["command", "fs", "wire", "sys"]),
     (
         "bench",
         &[

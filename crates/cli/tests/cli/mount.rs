@@ -13,6 +13,7 @@ mod holes;
 mod locks;
 mod programs;
 mod special;
+mod uncached;
 mod users;
 mod xattrs;
 
