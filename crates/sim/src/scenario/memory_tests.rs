@@ -112,6 +112,20 @@ values = [\"{memory}\"]
     assert!(run(&interfaces("2 MiB", few)).is_ok());
 }
 
+/// The cards of MU-Net and pSNOW have 256 KiB.
+#[test]
+fn small_cards_need_few_and_short_buffers() {
+    let few = "[settings]\nbuffers = 16\nframe = \"4 KiB\"";
+    for profile in ["munet", "psnow"] {
+        let on = |settings| {
+            let text = ping_pong("256 KiB", settings);
+            text.replace("\"qos\"", &format!("{profile:?}"))
+        };
+        assert_eq!(refused(&on("")).has_bytes, 256 << 10);
+        assert!(run(&on(few)).is_ok(), "{profile}");
+    }
+}
+
 #[test]
 fn wrong_values_name_their_key() {
     for (settings, wanted) in [
