@@ -35,7 +35,7 @@
 //! `descriptor`, `send` to frames, `net` onto the wire; `receive` and `rdma` take a frame to host memory, `completion`
 //! reports its completion. `host` and `net` are the programs of the two engines that have queues (`engines`), `reliability` that of
 //! the reliable levels, `breaking` the end of a connection, `calls` and `admission` what the driver requests. `memory`,
-//! `buffers`, `clock`, `doorbells`, `stamped`, `timers` and `pool` are tools.
+//! `buffers`, `clock`, `doorbells`, `stamped`, `timers` and `pool` are tools. `footprint` counts what all of it takes on a card.
 //!
 //! # Guarantees
 //!
@@ -59,6 +59,7 @@ mod descriptor;
 mod doorbells;
 mod engines;
 mod events;
+mod footprint;
 mod host;
 pub mod input;
 mod memory;
@@ -77,6 +78,7 @@ mod timers;
 mod vi;
 
 pub use card::{Body, Breakage, Card, DmaRequest, Engine, Piece, Report, Step, Token, Transfer};
+pub use footprint::MemoryUse;
 pub use input::{Input, Turn};
 pub use settings::{
     BestEffort, Capacity, Discipline, DmaQueue, Doorbells, Limits, MAX_WINDOW, ReceiveDescriptors,

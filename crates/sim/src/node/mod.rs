@@ -7,6 +7,7 @@
 //! | part | task |
 //! |---|---|
 //! | [`plan`] | lists processes, virtual interfaces and connections |
+//! | `card_full` | refuses what a card's memory has no room for |
 //! | [`card`] | runs the program's turns, charges its steps, feeds the DMA engines |
 //! | [`host`] | lets processes post, ring, poll and sleep |
 //! | [`record`] | notes when each message reached each stage, and how much everything was used |
@@ -18,6 +19,7 @@
 //! time at which the loop would have found it is computed.
 
 pub mod card;
+mod card_full;
 mod events;
 pub mod host;
 pub mod plan;
@@ -26,6 +28,7 @@ mod transfer;
 mod vi_plan;
 pub mod world;
 
+pub use card_full::CardFull;
 pub use host::{Action, Await, Completed, Process};
 pub use plan::{BuildError, Plan, Room};
 pub use record::{Mark, Record, Stage};

@@ -8,6 +8,7 @@ use causeway_firmware::{
 };
 use causeway_wire::vi::{COMPLETION_BYTES, CONTROL_BYTES, DESCRIPTOR_ALIGN, SEGMENT_BYTES};
 
+use super::card_full::CardFull;
 use super::host::{DESCRIPTORS_AT, Host, Process, ProcessState, Vi};
 use super::vi_plan::{Queues, ViPlan};
 use crate::hardware::{Network, Topology};
@@ -49,6 +50,9 @@ pub enum BuildError {
     /// The card refuses the set-up.
     #[error("setting the card up: {0}")]
     SetUp(#[from] SetUpError),
+    /// The card's memory is too small.
+    #[error(transparent)]
+    CardFull(#[from] CardFull),
     /// The plan names something that it does not contain.
     #[error("the plan: {0}")]
     Plan(&'static str),
@@ -206,6 +210,12 @@ impl NodeBuild<'_> {
             let vis = settings.limits.vis;
             room.limit(&mut settings.limits, vis);
         }
+        if let Some(buffers) = self.profile.card.buffers {
+            let limits = &mut settings.limits;
+            limits.buffers = buffers;
+            limits.receive_buffers = buffers / 2;
+            limits.frames = limits.frames.min(buffers);
+        }
         settings.limits.regions = 2;
         settings.limits.pages = pages;
         settings.limits.completion_queues = queues as u32;
@@ -235,6 +245,7 @@ impl NodeBuild<'_> {
         let page = self.profile.memory.page_bytes;
         let pages = (memory.div_ceil(page) + data.div_ceil(page) + 2) as u32;
         let settings = self.settings_of(node, mine.len(), pages, with_queue.len());
+        CardFull::check(node, &settings, self.profile.card.memory_bytes)?;
         let mut firmware = Firmware::new(settings)?;
         let descriptors = register(&mut firmware, DESCRIPTORS_AT, memory, page)?;
         let data_handle = register(&mut firmware, DATA_AT, data, page)?;

@@ -81,9 +81,13 @@ pub enum Waits {
 pub struct CardSpec {
     /// Cycles per second.
     pub clock_hz: u64,
-    /// Bytes of memory: a description of the card. No model is limited by it; runs have as many buffers as their settings state,
-    /// as the thesis's simulator has "infinite sized buffers" (§5.4.2).
-    pub memory_bytes: u64,
+    /// Bytes of memory, which have to be enough for what a card's settings state ([`Settings::memory`]); `None` if it is unlimited, as
+    /// the thesis's simulator has "infinite sized buffers" (§5.4.2).
+    ///
+    /// [`Settings::memory`]: causeway_firmware::Settings::memory
+    pub memory_bytes: Option<u64>,
+    /// How many buffers a card has; `None` for as many as the workload can use. Not a value of profiles: scenarios set it.
+    pub buffers: Option<u32>,
     /// Cycles that one round of the idle program's loop takes; an event is noticed half of it later
     /// on average. This is the loop of the event-driven programs, which poll every engine.
     pub idle_loop_cycles: u64,

@@ -160,7 +160,7 @@ fn io_bus(section: &mut Section<'_>) -> Result<IoBusSpec, FileError> {
 
 fn card(section: &mut Section<'_>) -> Result<CardSpec, FileError> {
     let clock_hz = section.positive("clock", Kind::Frequency)?.value;
-    let memory_bytes = section.positive("memory", Kind::Size)?.value;
+    let memory_bytes = section.limit("memory", Kind::Size)?;
     let idle_loop_cycles = section.quantity("idle_loop", Kind::Cycles)?.value;
     let sequential_idle_loop_cycles = section
         .quantity("sequential_idle_loop", Kind::Cycles)?
@@ -175,6 +175,7 @@ fn card(section: &mut Section<'_>) -> Result<CardSpec, FileError> {
     Ok(CardSpec {
         clock_hz,
         memory_bytes,
+        buffers: None,
         idle_loop_cycles,
         sequential_idle_loop_cycles,
         steps: StepCosts::new(|step| costs.get(step as usize).copied().unwrap_or(0)),

@@ -218,6 +218,22 @@ impl<'a> Section<'a> {
         Ok(found)
     }
 
+    /// A quantity with its source that must not be 0, or `None` for "unlimited".
+    pub(crate) fn limit(&mut self, key: &str, kind: Kind) -> Result<Option<u64>, FileError> {
+        let value = self.sourced(key)?;
+        if value.get_ref().as_str() == Some("unlimited") {
+            return Ok(None);
+        }
+        let found = self.as_quantity(key, &value, kind)?;
+        let (_, most, allowed) = kind.of_hardware();
+        if found.value == 0 || found.value > most {
+            let path = self.path(key);
+            let wrong = format!("`{path}` must be more than 0 and {allowed}, or \"unlimited\"");
+            return Err(self.error(&found.span, wrong));
+        }
+        Ok(Some(found.value))
+    }
+
     fn as_quantity(
         &self,
         key: &str,

@@ -143,7 +143,7 @@ fn what_would_not_fit_in_picoseconds_is_refused() {
             "at most 65536 B",
         ),
         (
-            "memory = { value = \"2 MiB\"",
+            "memory = { value = \"unlimited\"",
             "memory = { value = \"99999 GiB\"",
             "at most 1024 GiB",
         ),

@@ -22,6 +22,8 @@ mod jobs;
 mod jobs_tests;
 mod keys;
 mod measure;
+#[cfg(test)]
+mod memory_tests;
 mod network;
 #[cfg(test)]
 mod network_tests;

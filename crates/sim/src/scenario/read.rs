@@ -282,6 +282,7 @@ fn cards(
     let mut profile = profile(root, files)?;
     let design = root.own_word("design", DESIGNS)?;
     let settings = changes(root)?;
+    profile.card.buffers = settings.buffers;
     settings
         .apply(design.value.settings())
         .check()
@@ -362,9 +363,22 @@ fn changes(root: &mut Section<'_>) -> Result<Changes, FileError> {
         cut_through: flag("cut_through")?,
         receive_cut_through: flag("receive_cut_through")?,
         net_send_queue: None,
+        frame_bytes: None,
+        buffers: None,
     };
     if section.has("net_send_queue") {
         changes.net_send_queue = Some(section.own_count("net_send_queue", 1, 4_096)?.value as u32);
+    }
+    if section.has("frame") {
+        let frame = section.own_quantity("frame", Unit::Size)?;
+        if !(64..=1 << 20).contains(&frame.value) {
+            let wrong = "`settings.frame` must be from 64 B to 1 MiB";
+            return Err(section.error(&frame.span, wrong));
+        }
+        changes.frame_bytes = Some(frame.value as u32);
+    }
+    if section.has("buffers") {
+        changes.buffers = Some(section.own_count("buffers", 8, 1 << 20)?.value as u32);
     }
     section.finish()?;
     Ok(changes)

@@ -76,6 +76,10 @@ pub struct Changes {
     pub receive_cut_through: Option<bool>,
     /// Entries of the network send engine's queue.
     pub net_send_queue: Option<u32>,
+    /// Bytes of a message that a frame carries at most, and that a card's buffer has room for.
+    pub frame_bytes: Option<u32>,
+    /// A card's buffers, half of them for receiving.
+    pub buffers: Option<u32>,
 }
 
 impl Workload {
@@ -98,6 +102,7 @@ impl Changes {
             tailgating: self.tailgating.unwrap_or(of.tailgating),
             cut_through: self.cut_through.unwrap_or(of.cut_through),
             receive_cut_through: self.receive_cut_through.unwrap_or(of.receive_cut_through),
+            frame_bytes: self.frame_bytes.unwrap_or(of.frame_bytes),
             net_send: self.net_send_queue.map_or(of.net_send, DmaQueue::Hardware),
             ..of
         }

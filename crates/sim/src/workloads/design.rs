@@ -99,9 +99,9 @@ impl Design {
             posted_per_queue: depth,
             descriptors_per_queue: depth.clamp(2, 16),
             segments: 2,
-            buffers: 1_024,
-            receive_buffers: 512,
-            frames: 1_024,
+            buffers: 64,
+            receive_buffers: 32,
+            frames: 64,
             ..settings.limits.clone()
         };
         Settings { limits, ..settings }
