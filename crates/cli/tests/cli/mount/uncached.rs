@@ -12,7 +12,7 @@ use crate::stand::{Stand, send};
 
 const STEPS: &str = include_str!("uncached_steps.py");
 /// How long a program may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn program(step: &str, path: &Path, numbers: &[usize]) -> Child {
     Command::new("python3")
@@ -79,7 +79,7 @@ fn bytes_that_are_written_and_bytes_of_mapped_pages_are_all_kept() {
     if !can_mount() {
         return;
     }
-    const ROUNDS: usize = 500;
+    const ROUNDS: usize = 200;
     let stand = Stand::new();
     for (number, mounted) in mounts(&stand).iter().enumerate() {
         let files = (0..2).map(|file| mounted.at(&format!("file-{number}-{file}")));
