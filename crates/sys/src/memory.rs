@@ -199,8 +199,7 @@ impl Memory {
     }
 
     /// Gives this process every page of a shared mapping at once, those that the file lacks too if this process owns
-    /// the file:
-    /// the first touch of each would cost several times as much, and could end the process where no memory is left.
+    /// the file: the first touch of each would cost several times as much, and could end the process where no memory is left.
     /// Nothing happens for other memory, nor if the kernel cannot (before Linux 5.14).
     pub fn make_present(&self) -> std::io::Result<()> {
         use rustix::io::Errno;
