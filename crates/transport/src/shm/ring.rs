@@ -371,13 +371,16 @@ impl<M: RingMemory> Producer<M> {
         if end < self.limit {
             return Sent::Published;
         }
-        self.memory.wants_room().swap(1, Relaxed);
+        let was_wanted = self.memory.wants_room().swap(1, Relaxed) != 0;
         self.memory.full_fence();
         if !self.refresh() {
             return Sent::Corrupt;
         }
         if end < self.limit {
-            self.memory.wants_room().swap(0, Relaxed);
+            // A packet that was refused before may need more room than this one.
+            if !was_wanted {
+                self.memory.wants_room().swap(0, Relaxed);
+            }
             return Sent::Published;
         }
         Sent::Full
