@@ -99,6 +99,7 @@ use paths::{SCHEME, address_of, one_spelling, path_of};
 use peers::{Entry, Link, Peers};
 use quarantine::Quarantine;
 use relay::Relaying;
+use ring::max_packet;
 
 /// Settings of the method.
 #[derive(Debug, Clone)]
@@ -136,14 +137,6 @@ impl Default for ShmConfig {
             ring_bytes: 1 << 20,
         }
     }
-}
-
-/// A packet has at most so many bytes however large the ring is: one through a ring of 256 KiB.
-const MOST_PACKET_BYTES: usize = (64 << 10) + 256;
-
-/// The largest packet that is sent through rings of this layout, in bytes.
-fn max_packet(layout: PairLayout) -> usize {
-    layout.max_packet().min(MOST_PACKET_BYTES)
 }
 
 /// Regions that one process may export to one peer at once. Unused entries take no memory.

@@ -26,8 +26,7 @@ use causeway_wire::shm::split_copy::{PieceHeader, UNIT_BYTES};
 use causeway_wire::shm::{PairLayout, SLOT_BYTES};
 
 use super::eager::COPIES;
-use super::max_packet;
-use super::ring::USUAL_WRAP;
+use super::ring::{USUAL_WRAP, max_packet};
 
 /// How long an initiator waits for pieces before it copies a part itself: longer than a helper
 /// takes for a piece between far processors, and about as long as it takes to read the shortest

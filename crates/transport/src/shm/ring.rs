@@ -27,7 +27,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use causeway_sys::word::Word;
-use causeway_wire::shm::{SlotKind, SlotWord, slots_of};
+use causeway_wire::shm::{PairLayout, SlotKind, SlotWord, slots_of};
 
 /// How many slots ahead the sender clears after a large packet of a stream, so that the next one
 /// need not.
@@ -73,6 +73,14 @@ pub(super) const USUAL_WRAP: u64 = 4096;
 /// The amount that one reply adds to a sender's count of recent replies, of which each packet
 /// subtracts 1; and the maximum of the count.
 const REPLY_WEIGHT: (u32, u32) = (4, 16);
+
+/// A packet has at most so many bytes however large the ring is: one through a ring of 256 KiB.
+const MOST_PACKET_BYTES: usize = (64 << 10) + 256;
+
+/// The largest packet that is sent through rings of this layout, in bytes.
+pub(super) fn max_packet(layout: PairLayout) -> usize {
+    layout.max_packet().min(MOST_PACKET_BYTES)
+}
 
 /// After how many consumed slots the receiver returns credit, at slot `at` of `slots`. In the first
 /// slots, a wrap of the sender needs room for all slots that it skips, so it needs credit for its
