@@ -89,7 +89,7 @@ pub(super) fn max_packet(layout: PairLayout) -> usize {
 fn credit_interval(at: u64, slots: u64) -> u64 {
     let most = match at {
         0..SHORT_WRAP => SHORT_WRAP / 2,
-        SHORT_WRAP..USUAL_WRAP => USUAL_WRAP / 4,
+        SHORT_WRAP..=USUAL_WRAP => USUAL_WRAP / 4,
         _ => slots,
     };
     most.min(slots / 4)
@@ -399,13 +399,16 @@ impl<M: RingMemory> Producer<M> {
         if end < self.limit {
             return Sent::Published;
         }
-        self.memory.wants_room().swap(1, Relaxed);
+        let was_wanted = self.memory.wants_room().swap(1, Relaxed) != 0;
         self.memory.full_fence();
         if !self.refresh() {
             return Sent::Corrupt;
         }
         if end < self.limit {
-            self.memory.wants_room().swap(0, Relaxed);
+            // A packet that was refused before may need more room than this one.
+            if !was_wanted {
+                self.memory.wants_room().swap(0, Relaxed);
+            }
             return Sent::Published;
         }
         Sent::Full
