@@ -99,6 +99,7 @@ use paths::{SCHEME, address_of, one_spelling, path_of};
 use peers::{Entry, Link, Peers};
 use quarantine::Quarantine;
 use relay::Relaying;
+use ring::max_packet;
 
 /// Settings of the method.
 #[derive(Debug, Clone)]
@@ -111,8 +112,9 @@ pub struct ShmConfig {
     pub connect_timeout: Duration,
     /// Whether large transfers may access the other process's memory directly.
     pub attach: AttachPolicy,
-    /// Bytes of each ring: a power of two from 16 KiB to 1 MiB. A packet may have a quarter of it. Streams need 256 KiB
-    /// for full speed; only the used part takes memory, which is 32 KiB while each packet is replied to.
+    /// Bytes of each ring: a power of two from 16 KiB to 1 MiB. A packet may have a quarter of it, up to 64 KiB. Streams need 256 KiB
+    /// for full speed, and those of messages in pieces 1 MiB; only the used part takes memory, which is 32 KiB while each packet is
+    /// replied to.
     pub ring_bytes: usize,
 }
 
@@ -132,7 +134,7 @@ impl Default for ShmConfig {
             nodes: None,
             connect_timeout: Duration::from_secs(5),
             attach: AttachPolicy::Auto,
-            ring_bytes: 256 << 10,
+            ring_bytes: 1 << 20,
         }
     }
 }
@@ -227,7 +229,7 @@ impl Shm {
                 attach: config.attach == AttachPolicy::Auto,
                 process: Owner::this_process().map_err(system("preparing for forks"))?,
             },
-            eager_bytes: eager::limit_for(config.attach == AttachPolicy::Auto, layout.max_packet()),
+            eager_bytes: eager::limit_for(config.attach == AttachPolicy::Auto, max_packet(layout)),
             config,
             layout,
             incarnation: numbers.number(),
@@ -318,7 +320,7 @@ impl Method for Shm {
 
     fn limits(&self) -> Limits {
         Limits {
-            max_packet: self.layout.max_packet(),
+            max_packet: max_packet(self.layout),
             max_piece: transfer::MAX_PIECE,
             max_list: usize::MAX,
             eager_bytes: self.eager_bytes,
@@ -518,7 +520,7 @@ impl Method for Shm {
     }
 
     fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError> {
-        let limit = self.layout.max_packet();
+        let limit = max_packet(self.layout);
         if let Some(notify) = &transfer.notify
             && notify.len() > limit
         {

@@ -10,7 +10,7 @@ use loom::thread;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use super::doorbell::{self, BellMemory, SleepOn};
-use super::ring::{Consumer, Peeked, Producer, RingMemory, Sent};
+use super::ring::{Consumer, Manner, Peeked, Producer, RingMemory, Sent};
 use causeway_wire::shm::SlotKind;
 
 /// Slots of the model's ring. Each packet takes one.
@@ -227,7 +227,12 @@ fn send(shared: &Arc<Shared>, packets: u64, on: SleepOn) {
             let fill = |ring: &ModelRing, slot: u64| {
                 ring.0.payloads[slot as usize].store(packet, Relaxed);
             };
-            match ring.send((SlotKind::Packet, true), 1, fill) {
+            let manner = Manner {
+                kind: SlotKind::Packet,
+                fetching: true,
+                whole: true,
+            };
+            match ring.send(manner, 1, fill) {
                 Sent::Published => break,
                 Sent::MustRing => {
                     shared.receiver.ring();

@@ -30,7 +30,7 @@ use super::pace::Pace;
 use super::pieces;
 use super::quarantine::{self, DeferredFree, PeerLiveness};
 use super::regions::{Exports, Imports};
-use super::ring::{Consumer, Producer, Sent};
+use super::ring::{Consumer, Manner, Producer, Sent, max_packet};
 use super::split_copy::{self, Helper, Offers};
 use super::transfer::{self, Transfers};
 use super::ways::{Way, Ways};
@@ -245,11 +245,9 @@ impl Pair {
     #[inline]
     pub(super) fn send(&mut self, parts: &(impl Parts + ?Sized)) -> Result<(), SendError> {
         let len = parts.total();
-        if len > self.layout.max_packet() {
-            return Err(SendError::TooLarge {
-                len,
-                limit: self.layout.max_packet(),
-            });
+        let limit = max_packet(self.layout);
+        if len > limit {
+            return Err(SendError::TooLarge { len, limit });
         }
         if self.failing.is_some() {
             return Err(SendError::WouldBlock);
@@ -283,8 +281,12 @@ impl Pair {
             false => Way::Usual,
         };
         let fill = |ring: &MappedRing, slot| ring.fill(slot, len, parts, way);
-        let fetching = !differs || way.fetches_lines(len);
-        let sent = self.producer.send((kind, fetching), len, fill);
+        let manner = Manner {
+            kind,
+            fetching: !differs || way.fetches_lines(len),
+            whole: parts.is_filled(),
+        };
+        let sent = self.producer.send(manner, len, fill);
         match sent {
             Sent::Published => {}
             Sent::MustRing => self.ring_peer(),
@@ -370,7 +372,7 @@ impl Pair {
 
     /// Whether there is room for the largest packet; if not, the peer rings when there is.
     pub(super) fn has_room(&mut self) -> bool {
-        self.producer.has_room(self.layout.max_packet())
+        self.producer.has_room(max_packet(self.layout))
     }
 
     /// Whether the largest packet would be accepted; if not, [`Pair::blocked`] has the caller

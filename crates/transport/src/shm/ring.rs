@@ -14,6 +14,10 @@
 //! used again and again. So the sender of replies wraps early, with a pad, and stays in the ring's
 //! first slots ([`SHORT_WRAP`]).
 //!
+//! Other packets stay in the first [`USUAL_WRAP`] slots, so that most pairs touch no more memory than those have. Packets of
+//! messages in pieces go through all of a larger ring: small stores to lines that the receiver's own cache still holds wait for each
+//! of them, and a ring as large as that cache is read and forgotten there before its sender comes round.
+//!
 //! A receiver that has stopped polling sets [`RingMemory::notify`]; the sender then has to ring its
 //! doorbell. The receiver sets the word, fences, and checks the ring once more; the sender
 //! publishes, fences, and reads the word: one of them sees the other's store (`model.rs` checks
@@ -23,7 +27,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use causeway_sys::word::Word;
-use causeway_wire::shm::{SlotKind, SlotWord, slots_of};
+use causeway_wire::shm::{PairLayout, SlotKind, SlotWord, slots_of};
 
 /// How many slots ahead the sender clears after a large packet of a stream, so that the next one
 /// need not.
@@ -64,20 +68,42 @@ const PACKET_AHEAD: u64 = 32;
 /// The sender of replies wraps before this slot: lower slots stay in both processors' own caches,
 /// with what else the two do.
 const SHORT_WRAP: u64 = 512;
+/// Packets that do not use the [whole](Manner::whole) ring stay below this slot: 256 KiB, with which streams have full speed.
+pub(super) const USUAL_WRAP: u64 = 4096;
 /// The amount that one reply adds to a sender's count of recent replies, of which each packet
 /// subtracts 1; and the maximum of the count.
 const REPLY_WEIGHT: (u32, u32) = (4, 16);
+
+/// A packet has at most so many bytes however large the ring is: one through a ring of 256 KiB.
+const MOST_PACKET_BYTES: usize = (64 << 10) + 256;
+
+/// The largest packet that is sent through rings of this layout, in bytes.
+pub(super) fn max_packet(layout: PairLayout) -> usize {
+    layout.max_packet().min(MOST_PACKET_BYTES)
+}
 
 /// After how many consumed slots the receiver returns credit, at slot `at` of `slots`. In the first
 /// slots, a wrap of the sender needs room for all slots that it skips, so it needs credit for its
 /// last packets.
 #[inline]
 fn credit_interval(at: u64, slots: u64) -> u64 {
-    if at < SHORT_WRAP {
-        (slots / 4).min(SHORT_WRAP / 2)
-    } else {
-        slots / 4
-    }
+    let most = match at {
+        0..SHORT_WRAP => SHORT_WRAP / 2,
+        SHORT_WRAP..=USUAL_WRAP => USUAL_WRAP / 4,
+        _ => slots,
+    };
+    most.min(slots / 4)
+}
+
+/// How a packet is sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Manner {
+    /// Its kind.
+    pub(super) kind: SlotKind,
+    /// Whether to prefetch lines for a packet that follows in a stream, which some ways of writing packets do not need.
+    pub(super) fetching: bool,
+    /// Whether it may use all of the ring.
+    pub(super) whole: bool,
 }
 
 /// Access to a ring's words, and hints about its cache lines.
@@ -167,14 +193,16 @@ impl<M: RingMemory> Producer<M> {
     }
 
     /// The number of slots to skip before a packet of `len` bytes, and the number of slots that it
-    /// takes.
+    /// takes. `whole`: see [`Manner`].
     #[inline]
-    fn placement(&self, len: usize) -> (u64, u64) {
+    fn placement(&self, len: usize, whole: bool) -> (u64, u64) {
         let (slots, need) = (self.memory.slots(), slots_of(len));
         let at = self.tail & (slots - 1);
         let end = at + need;
-        let wraps =
-            end > slots || end > SHORT_WRAP && at <= SHORT_WRAP && self.mostly_replies(need);
+        let crosses = |wrap| end > wrap && at <= wrap;
+        let wraps = end > slots
+            || crosses(SHORT_WRAP) && self.mostly_replies(need)
+            || crosses(USUAL_WRAP) && !whole;
         (if wraps { slots - at } else { 0 }, need)
     }
 
@@ -185,21 +213,15 @@ impl<M: RingMemory> Producer<M> {
 
     /// Sends a packet of `len` bytes, which `fill` writes to the bytes after the first word of the
     /// slot that is passed to it; they fit before the end of the ring. The caller has checked that
-    /// the packet is not too large. `fetching`: whether to prefetch lines for a packet that follows
-    /// in a stream, which some ways of writing packets do not need.
+    /// the packet is not too large.
     #[inline]
-    pub(super) fn send(
-        &mut self,
-        (kind, fetching): (SlotKind, bool),
-        len: usize,
-        fill: impl FnOnce(&M, u64),
-    ) -> Sent {
+    pub(super) fn send(&mut self, manner: Manner, len: usize, fill: impl FnOnce(&M, u64)) -> Sent {
         let mask = self.memory.slots() - 1;
         let need = slots_of(len);
         let mut slots = self.tail..self.tail + need;
         let is_prepared = slots.end < self.prepared_until;
         if !is_prepared {
-            match self.claim(len) {
+            match self.claim(len, manner.whole) {
                 Ok(claimed) => slots = claimed,
                 Err(refused) => return refused,
             }
@@ -207,7 +229,7 @@ impl<M: RingMemory> Producer<M> {
         let Range { start, end } = slots;
         fill(&self.memory, start & mask);
         let word = SlotWord {
-            kind,
+            kind: manner.kind,
             len: len as u32,
         };
         self.memory.header(start & mask).store(word.pack(), Release);
@@ -224,7 +246,7 @@ impl<M: RingMemory> Producer<M> {
         let notify = self.memory.notify().load(Relaxed);
         // The last packet for which slots are prepared prepares those of the next ones.
         if !(is_prepared && self.is_stream && end + need < self.prepared_until) {
-            self.prepare(start..end, len, fetching);
+            self.prepare(start..end, len, manner);
         }
         match notify {
             0 => Sent::Published,
@@ -234,9 +256,9 @@ impl<M: RingMemory> Producer<M> {
 
     /// Claims the slots of a packet of `len` bytes, with the word after them cleared.
     #[inline(never)]
-    fn claim(&mut self, len: usize) -> Result<Range<u64>, Sent> {
+    fn claim(&mut self, len: usize, whole: bool) -> Result<Range<u64>, Sent> {
         let mask = self.memory.slots() - 1;
-        let (skip, need) = self.placement(len);
+        let (skip, need) = self.placement(len, whole);
         let start = self.tail + skip;
         let end = start + need;
         if end >= self.limit {
@@ -258,7 +280,10 @@ impl<M: RingMemory> Producer<M> {
     /// Prepares slots for the packets that follow one of `len` bytes, which was published in
     /// `sent`.
     #[inline(never)]
-    fn prepare(&mut self, sent: Range<u64>, len: usize, fetching: bool) {
+    fn prepare(&mut self, sent: Range<u64>, len: usize, manner: Manner) {
+        let Manner {
+            fetching, whole, ..
+        } = manner;
         let mask = self.memory.slots() - 1;
         let (end, need) = (sent.end, sent.end - sent.start);
         self.recent_replies = self.recent_replies.saturating_sub(1);
@@ -291,7 +316,7 @@ impl<M: RingMemory> Producer<M> {
         }
         // After the packet is published: these lines are still in the receiver's cache, and
         // fetching them takes as long as the packet's own way there.
-        let (skip, _) = self.placement(len);
+        let (skip, _) = self.placement(len, whole);
         if skip == 0 {
             self.cleared = self.clear(self.cleared..end + ahead + 1);
         } else {
@@ -300,11 +325,13 @@ impl<M: RingMemory> Producer<M> {
         }
         self.is_stream = self.recent_replies == 0;
         let at = end & mask;
-        let until_wrap = match at <= SHORT_WRAP && self.recent_replies > REPLY_WEIGHT.0 {
-            true => SHORT_WRAP.min(self.memory.slots()),
-            false => self.memory.slots(),
+        // The next packet may be one that does not use the whole ring.
+        let until_wrap = match at {
+            0..=SHORT_WRAP if self.recent_replies > REPLY_WEIGHT.0 => SHORT_WRAP,
+            0..=USUAL_WRAP => USUAL_WRAP,
+            _ => self.memory.slots(),
         };
-        let wrap = end - at + until_wrap;
+        let wrap = end - at + until_wrap.min(self.memory.slots());
         self.prepared_until = self.cleared.min(self.limit).min(wrap + 1);
     }
 
@@ -344,17 +371,18 @@ impl<M: RingMemory> Producer<M> {
         }
     }
 
-    /// Whether there is room for a packet of `len` bytes; if not, the receiver will ring when there
-    /// is.
+    /// Whether there is room for a packet of `len` bytes that does not use the whole ring; if not, the receiver will ring
+    /// when there is.
     pub(super) fn has_room(&mut self, len: usize) -> bool {
-        let (skip, need) = self.placement(len);
+        let (skip, need) = self.placement(len, false);
         let end = self.tail + skip + need;
         end < self.limit || self.make_room(end) == Sent::Published
     }
 
-    /// Whether there is room for a packet of `len` bytes. The receiver is not asked to ring if not.
+    /// Whether there is room for a packet of `len` bytes that does not use the whole ring. The receiver is not asked to ring
+    /// if not.
     pub(super) fn has_room_now(&mut self, len: usize) -> bool {
-        let (skip, need) = self.placement(len);
+        let (skip, need) = self.placement(len, false);
         let end = self.tail + skip + need;
         if end >= self.limit && !self.refresh() {
             return false;
@@ -371,13 +399,16 @@ impl<M: RingMemory> Producer<M> {
         if end < self.limit {
             return Sent::Published;
         }
-        self.memory.wants_room().swap(1, Relaxed);
+        let was_wanted = self.memory.wants_room().swap(1, Relaxed) != 0;
         self.memory.full_fence();
         if !self.refresh() {
             return Sent::Corrupt;
         }
         if end < self.limit {
-            self.memory.wants_room().swap(0, Relaxed);
+            // A packet that was refused before may need more room than this one.
+            if !was_wanted {
+                self.memory.wants_room().swap(0, Relaxed);
+            }
             return Sent::Published;
         }
         Sent::Full

@@ -1,7 +1,9 @@
 //! Packets: order, room, rings that are not polled, many peers.
 
+use causeway_sys::blocks::{self, Source, Target};
 use causeway_wire::shm::PairLayout;
 
+use super::super::ring::USUAL_WRAP;
 use super::*;
 use crate::error::SendError;
 use crate::method::{Identity, Registration};
@@ -49,7 +51,7 @@ fn packets_of_every_size_arrive_in_order() {
 /// packets of replies stay at the ring's start, those of streams wrap at its end.
 #[test]
 fn replies_of_any_size_arrive_in_rings_of_any_size() {
-    for shift in 14..=18 {
+    for shift in 14..=20 {
         let config = ShmConfig {
             ring_bytes: 1 << shift,
             ..ShmConfig::default()
@@ -510,13 +512,13 @@ fn a_transfer_that_waits_for_the_meeting_is_not_forgotten() {
     assert_eq!(near.to_vec(), [7; 64]);
 }
 
-/// Bytes of ring 0 behind its short lap and before the first packet's place that the sender has written.
-fn written_behind_the_short_lap(met: &mut ConnectedPair) -> usize {
+/// Bytes of ring 0 from this slot on and before the first packet's place that the sender has written.
+fn written_from(slot: u64, met: &mut ConnectedPair) -> usize {
     let view = met.client.shm.peers.get_mut(met.to_server);
     let view = view.unwrap().pair().unwrap().view();
     let layout = PairLayout::new(ShmConfig::default().ring_bytes, 8192).unwrap();
     let (ring, end) = (layout.ring(0), layout.ring_bytes - 64 * 64);
-    let words = (1024 * 64..end).step_by(8);
+    let words = (slot as usize * 64..end).step_by(8);
     let written = words.filter(|at| {
         view.word(ring + at)
             .load(std::sync::atomic::Ordering::Relaxed)
@@ -525,9 +527,64 @@ fn written_behind_the_short_lap(met: &mut ConnectedPair) -> usize {
     written.count() * 8
 }
 
-/// Request and reply use the first slots of a ring, a stream uses all of it.
+/// Sends packets of this content, whose bytes the caller writes itself or which are gathered, as soon as there is room. The server
+/// takes what has come.
+fn stream(met: &mut ConnectedPair, packets: &[(bool, Vec<u8>)]) {
+    let (mut sent, mut scratch) = (0, Vec::new());
+    let give_up = Instant::now() + PATIENCE;
+    while let Some((is_filled, packet)) = packets.get(sent) {
+        assert!(Instant::now() < give_up, "there is no room");
+        let fill = |mut into: Target<'_>| {
+            blocks::copy_one(&mut into, 0, Source::from(&packet[..]), 0, packet.len());
+        };
+        let shm = &mut met.client.shm;
+        let taken = match is_filled {
+            true => shm.send_filled(met.to_server, b"head", (packet.len(), &fill), &mut scratch),
+            false => shm.send(met.to_server, &[b"head", packet]),
+        };
+        match taken {
+            Ok(()) => sent += 1,
+            Err(_) => {
+                met.server.poll();
+                met.client.poll();
+            }
+        }
+    }
+    met.server.until("all packets have come", |server| {
+        server.log.packets.len() == packets.len()
+    });
+    for (is_filled, packet) in packets {
+        let (_, came) = met.server.log.packets.pop_front().unwrap();
+        let is_same = came.strip_prefix(b"head") == Some(&packet[..]);
+        assert!(is_same, "{} bytes, {is_filled}", packet.len());
+    }
+}
+
+/// Both kinds in turn, in rings in which they wrap at the same place and at others.
 #[test]
-fn replies_use_little_of_a_ring_and_streams_all() {
+fn packets_that_use_the_whole_ring_and_others_arrive_in_order() {
+    for shift in [14, 18, 19, 20] {
+        let mut met = meet(ShmConfig {
+            ring_bytes: 1 << shift,
+            ..ShmConfig::default()
+        });
+        let most = met.client.shm.limits().max_packet - 4;
+        let packets = (0..1500usize).map(|n| {
+            let is_filled = n / 37 % 2 == 0 || n % 11 == 0;
+            let len = match n % 3 {
+                0 if is_filled => most - n % 5,
+                1 => n * 7919 % most,
+                _ => n % 200,
+            };
+            (is_filled, (0..len).map(|at| (at * 31 + n) as u8).collect())
+        });
+        stream(&mut met, &packets.collect::<Vec<_>>());
+    }
+}
+
+/// Request and reply use the first slots of a ring, a stream more of them, and one of messages in pieces all.
+#[test]
+fn replies_use_little_of_a_ring_and_streams_of_pieces_all() {
     let mut met = meet(ShmConfig::default());
     for round in 0..2000usize {
         let packet = vec![1; 200 + round % 900];
@@ -540,16 +597,10 @@ fn replies_use_little_of_a_ring_and_streams_all() {
             .until("an answer", |client| !client.log.packets.is_empty());
         met.client.log.packets.clear();
     }
-    assert!(written_behind_the_short_lap(&mut met) < 4096);
-    let (packet, mut sent) = ([1; 1000], 0);
-    while sent < 1000 {
-        match met.client.shm.send(met.to_server, &[&packet]) {
-            Ok(()) => sent += 1,
-            Err(_) => {
-                met.server.poll();
-                met.client.poll();
-            }
-        }
-    }
-    assert!(written_behind_the_short_lap(&mut met) > 100 << 10);
+    assert!(written_from(1024, &mut met) < 4096);
+    stream(&mut met, &vec![(false, vec![1; 1000]); 1000]);
+    assert!(written_from(1024, &mut met) > 100 << 10);
+    assert!(written_from(USUAL_WRAP + 64, &mut met) < 4096);
+    stream(&mut met, &vec![(true, vec![1; 60_000]); 40]);
+    assert!(written_from(USUAL_WRAP, &mut met) > 700 << 10);
 }
