@@ -7,6 +7,7 @@
 
 mod key;
 mod messages;
+mod queues;
 mod receives;
 
 use causeway_engine::matcher::Matcher;
@@ -194,5 +195,35 @@ mod tests {
     fn ten_thousand_cost_no_more_than_twice_what_ten_do() {
         let (few, many) = (cost(10), cost(10_000));
         assert!(few > 0.0 && many <= 2.0 * few, "{few} {many}");
+    }
+
+    /// Threads that receive from one source, or from any, by a tag each: no message looks at more than the first receive of each tag.
+    #[test]
+    fn messages_of_several_tags_find_their_receives_in_queues() {
+        const TAGS: u32 = 4;
+        const EACH: u32 = 64;
+        for source in [Some(0), None] {
+            let mut matcher = Mpi::default();
+            for _ in 0..3 {
+                looks::taken();
+                for receive in 0..TAGS * EACH {
+                    let tag = Some(receive / EACH);
+                    let pattern = MpiPattern {
+                        source,
+                        tag,
+                        ..of(0)
+                    };
+                    matcher.post(receive, pattern);
+                }
+                for message in 0..TAGS * EACH {
+                    let (tag, nth) = (TAGS - 1 - message % TAGS, message / TAGS);
+                    let found = matcher.arrive(0, MpiPattern::word(1, tag));
+                    assert_eq!(found, Some(tag * EACH + nth));
+                }
+                // Each receive once when it is put into its queue, and each message.
+                let most = TAGS * EACH * 2 * TAGS + TAGS;
+                assert!(looks::taken() <= most.into());
+            }
+        }
     }
 }

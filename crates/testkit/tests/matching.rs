@@ -31,21 +31,22 @@ impl Rules for Bmi {
     }
 }
 
-struct Wildcards;
+/// Patterns and messages of so many tags.
+struct Wildcards<const TAGS: usize>;
 
-impl Rules for Wildcards {
+impl<const TAGS: usize> Rules for Wildcards<TAGS> {
     type Matcher = Mpi;
 
     fn pattern(random: &mut Random) -> MpiPattern {
         MpiPattern {
             context: below(random, 2),
             source: (!random.one_in(3)).then(|| below(random, 3)),
-            tag: (!random.one_in(3)).then(|| below(random, 4)),
+            tag: (!random.one_in(3)).then(|| below(random, TAGS)),
         }
     }
 
     fn message(random: &mut Random) -> (u32, u64) {
-        let (context, tag) = (below(random, 2), below(random, 4));
+        let (context, tag) = (below(random, 2), below(random, TAGS));
         (below(random, 3), MpiPattern::word(context, tag))
     }
 
@@ -61,5 +62,11 @@ fn by_tag_does_as_the_reference() {
 
 #[test]
 fn with_wildcards_does_as_the_reference() {
-    (0..SEEDS).for_each(|seed| follow_reference::<Wildcards>(seed, STEPS));
+    (0..SEEDS).for_each(|seed| follow_reference::<Wildcards<4>>(seed, STEPS));
+}
+
+/// More patterns of one source than have queues of their own.
+#[test]
+fn with_wildcards_and_many_tags_does_as_the_reference() {
+    (0..SEEDS).for_each(|seed| follow_reference::<Wildcards<12>>(seed, STEPS));
 }

@@ -9,7 +9,7 @@ pub(super) const ANY_SOURCE: Kind = 2;
 pub(super) const KINDS: Kind = 4;
 
 /// A pattern as the key of entries. An open field is 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Key {
     // In this order, these are the two words that it is found by.

@@ -2,13 +2,15 @@
 //!
 //! Mostly messages come in the order in which their receives were posted: a new receive is only put behind the others of
 //! its source (`recent`; those of any source have a line of their own), and the first of these is looked at when a
-//! message comes. Only if that does not match are all of them put into a hash table, once each, where a message is looked up
-//! once for each kind of pattern present. Entries of the table are always older than recent ones in the same line.
+//! message comes. Only if that does not match are they put into a queue for each of their patterns ([`Queues`]), where new ones go
+//! while any waits there. If there are too many patterns, all are put into a hash table, once each, where a message is looked up once for each kind of
+//! pattern present. Entries of the table are always older than others in the same line, and a line that has queues has no recent ones.
 
 use causeway_engine::lists::{Bucket, Linked, Links, List};
-use causeway_engine::matcher::table::{Filed, Table};
+use causeway_engine::matcher::table::{Filed, Nodes, Table};
 
 use super::key::{ANY_SOURCE, KINDS, Key, Kind};
+use super::queues::Queues;
 
 /// See the module's page.
 #[derive(Default)]
@@ -24,12 +26,14 @@ pub(super) struct Receives {
 }
 
 /// The receives of one source that wait.
-#[derive(Default, Clone)]
+#[derive(Default)]
 struct Line {
     /// Those that are in the table.
     filed: List,
     /// Those that are not, all of them younger.
     recent: List,
+    /// Where messages have come in another order than their receives were posted in.
+    queues: Option<Box<Queues>>,
 }
 
 /// The line of receives from any source.
@@ -56,11 +60,20 @@ struct Node {
     key: Key,
     /// In the order of all.
     place: i64,
-    is_filed: bool,
+    list: Which,
     /// In one of the lists of [`Line`].
     links: Links,
     /// In the table.
     bucket: Links,
+}
+
+/// Which of the lists of a [`Line`] a receive waits in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Recent,
+    Filed,
+    /// The queue of this number.
+    Queue(u8),
 }
 
 impl From<Key> for Node {
@@ -68,7 +81,7 @@ impl From<Key> for Node {
         Self {
             key,
             place: 0,
-            is_filed: false,
+            list: Which::Recent,
             links: Links::default(),
             bucket: Links::default(),
         }
@@ -101,7 +114,7 @@ impl Filed for Node {
 
     #[inline(always)]
     fn renew(&mut self, key: Key) {
-        (self.key, self.is_filed) = (key, false);
+        (self.key, self.list) = (key, Which::Recent);
     }
 
     #[inline(always)]
@@ -148,7 +161,7 @@ impl Receives {
     #[cold]
     #[inline(never)]
     fn add_line(&mut self, line: usize) {
-        self.lines.resize(line + 1, Line::default());
+        self.lines.resize_with(line + 1, Line::default);
     }
 
     #[inline(always)]
@@ -157,7 +170,60 @@ impl Receives {
         self.last += 1;
         let nodes = &mut self.table.nodes;
         nodes[receive].place = self.last;
-        self.lines[line_of(key)].recent.push_back(nodes, receive);
+        let line = line_of(key);
+        match self.lines[line].queues {
+            None => self.lines[line].recent.push_back(nodes, receive),
+            Some(_) => self.post_to_queue(line, receive),
+        }
+    }
+
+    #[inline(never)]
+    fn post_to_queue(&mut self, line: usize, receive: u32) {
+        let queues = self.lines[line].queues.as_ref();
+        if queues.is_none_or(|queues| queues.are_empty()) {
+            // Messages may come in the order of their receives again.
+            self.lines[line].queues = None;
+        }
+        if !self.queue(line, receive) {
+            self.file(line);
+            let recent = &mut self.lines[line].recent;
+            recent.push_back(&mut self.table.nodes, receive);
+        }
+    }
+
+    /// Puts a receive that is in no list into the queue of its pattern. `false` if there is none for it.
+    fn queue(&mut self, line: usize, receive: u32) -> bool {
+        let Some(queues) = &mut self.lines[line].queues else {
+            return false;
+        };
+        let nodes = &mut self.table.nodes;
+        let Some(number) = queues.of(nodes[receive].key) else {
+            return false;
+        };
+        nodes[receive].list = Which::Queue(number);
+        queues.get(number).push_back(nodes, receive);
+        true
+    }
+
+    /// Puts the recent receives of a line, the first of which does not match a message, where those that match are found.
+    fn separate(&mut self, line: usize) {
+        let separated = &mut self.lines[line];
+        if separated.filed.is_empty() && separated.queues.is_none() {
+            separated.queues = Some(Box::default());
+            while let Some(receive) = self.lines[line].recent.first() {
+                (self.lines[line].recent).remove(&mut self.table.nodes, receive);
+                if !self.queue(line, receive) {
+                    // It is the oldest of those that are left.
+                    let recent = &mut self.lines[line].recent;
+                    recent.push_front(&mut self.table.nodes, receive);
+                    break;
+                }
+            }
+            if self.lines[line].recent.is_empty() {
+                return;
+            }
+        }
+        self.file(line);
     }
 
     pub(super) fn post_again(&mut self, receive: u32) {
@@ -165,38 +231,62 @@ impl Receives {
         self.file(line);
         self.first -= 1;
         let node = &mut self.table.nodes[receive];
-        (node.place, node.is_filed) = (self.first, true);
+        (node.place, node.list) = (self.first, Which::Filed);
         self.filed[node.key.kind as usize] += 1;
         self.table.push_front(receive);
         let filed = &mut self.lines[line].filed;
         filed.push_front(&mut self.table.nodes, receive);
     }
 
-    /// Puts the recent receives of a line into the table.
+    /// Puts all receives of a line into the table.
     fn file(&mut self, line: usize) {
-        let Line { filed, recent } = &mut self.lines[line];
-        while let Some(receive) = recent.first() {
-            let nodes = &mut self.table.nodes;
-            recent.remove(nodes, receive);
-            filed.push_back(nodes, receive);
-            nodes[receive].is_filed = true;
-            self.filed[nodes[receive].key.kind as usize] += 1;
-            self.table.push_back(receive);
+        // Those in queues are older than recent ones.
+        if let Some(mut queues) = self.lines[line].queues.take() {
+            let place = |nodes: &Nodes<Node>, receive: &u32| nodes[*receive].place;
+            while let Some(receive) = {
+                let nodes = &self.table.nodes;
+                queues.firsts().min_by_key(|receive| place(nodes, receive))
+            } {
+                let nodes = &mut self.table.nodes;
+                if let Which::Queue(number) = nodes[receive].list {
+                    queues.get(number).remove(nodes, receive);
+                }
+                self.file_one(line, receive);
+            }
         }
+        while let Some(receive) = self.lines[line].recent.first() {
+            (self.lines[line].recent).remove(&mut self.table.nodes, receive);
+            self.file_one(line, receive);
+        }
+    }
+
+    /// Puts a receive that is in no list into the table.
+    fn file_one(&mut self, line: usize, receive: u32) {
+        let nodes = &mut self.table.nodes;
+        self.lines[line].filed.push_back(nodes, receive);
+        nodes[receive].list = Which::Filed;
+        self.filed[nodes[receive].key.kind as usize] += 1;
+        self.table.push_back(receive);
     }
 
     #[inline(always)]
     pub(super) fn withdraw(&mut self, receive: u32) {
         let node = &self.table.nodes[receive];
-        let line = node.line();
-        if node.is_filed {
-            self.filed[node.key.kind as usize] -= 1;
-            self.table.remove(receive);
-            let filed = &mut self.lines[line].filed;
-            filed.remove(&mut self.table.nodes, receive);
-        } else {
-            let recent = &mut self.lines[line].recent;
-            recent.remove(&mut self.table.nodes, receive);
+        let (kind, list) = (node.key.kind as usize, node.list);
+        let line = &mut self.lines[node.line()];
+        match list {
+            Which::Recent => line.recent.remove(&mut self.table.nodes, receive),
+            Which::Filed => {
+                line.filed.remove(&mut self.table.nodes, receive);
+                self.filed[kind] -= 1;
+                self.table.remove(receive);
+            }
+            Which::Queue(number) => {
+                if let Some(queues) = &mut line.queues {
+                    let queue = queues.get(number);
+                    queue.remove(&mut self.table.nodes, receive);
+                }
+            }
         }
     }
 
@@ -229,15 +319,15 @@ impl Receives {
         let mut oldest = self.oldest_filed(peer, word);
         for line in lines {
             let first = self.lines.get(line).and_then(|line| line.recent.first());
-            let Some(first) = first.filter(|first| self.is_older(*first, oldest)) else {
-                continue;
-            };
-            if !self.table.nodes[first].matches(peer, word) {
-                self.file(line);
+            if let Some(first) = first.filter(|first| self.is_older(*first, oldest)) {
+                if self.table.nodes[first].matches(peer, word) {
+                    oldest = Some(first);
+                    continue;
+                }
+                self.separate(line);
                 oldest = self.oldest_filed_or(peer, word, oldest);
-            } else {
-                oldest = Some(first);
             }
+            oldest = self.oldest_queued_or(line, (peer, word), oldest);
         }
         self.withdraw(oldest?);
         oldest
@@ -258,6 +348,7 @@ impl Receives {
             {
                 oldest = Some(first);
             }
+            oldest = self.oldest_queued_or(line, (peer, word), oldest);
         }
         (oldest == Some(receive)).then_some((peer, word))
     }
@@ -297,6 +388,21 @@ impl Receives {
         }
     }
 
+    /// The oldest receive in a line's queues that a message belongs to, or this one if it is older.
+    fn oldest_queued_or(
+        &self,
+        line: usize,
+        (peer, word): (u32, u64),
+        other: Option<u32>,
+    ) -> Option<u32> {
+        let line = self.lines.get(line);
+        let Some(queues) = line.and_then(|line| line.queues.as_deref()) else {
+            return other;
+        };
+        let firsts = queues.firsts_for(peer, word).chain(other);
+        firsts.min_by_key(|receive| self.table.nodes[*receive].place)
+    }
+
     /// The receives that name a source, oldest first, at most so many.
     pub(super) fn of_source(&self, source: u32, most: usize) -> Vec<u32> {
         let Some(line) = self.lines.get(line_of_source(source)) else {
@@ -304,17 +410,23 @@ impl Receives {
         };
         let nodes = &self.table.nodes;
         let behind = |index: &u32| nodes[*index].links.next();
-        [&line.filed, &line.recent]
-            .into_iter()
-            .flat_map(|list| std::iter::successors(list.first(), behind))
-            .take(most)
-            .collect()
+        let from = |first| std::iter::successors(Some(first), behind).take(most);
+        let queues = line.queues.iter().flat_map(|queues| queues.firsts());
+        let firsts = [line.filed.first(), line.recent.first()];
+        let firsts = firsts.into_iter().flatten().chain(queues);
+        let mut found: Vec<u32> = firsts.flat_map(from).collect();
+        found.sort_unstable_by_key(|receive| nodes[*receive].place);
+        found.truncate(most);
+        found
     }
 }
 
 impl Line {
     #[inline(always)]
     fn is_empty(&self) -> bool {
-        self.filed.is_empty() && self.recent.is_empty()
+        let queues = self.queues.as_ref();
+        self.filed.is_empty()
+            && self.recent.is_empty()
+            && queues.is_none_or(|queues| queues.are_empty())
     }
 }
