@@ -585,23 +585,12 @@ fn at_null(len: usize) -> Error {
 /// Waits for what `wait` waits for, and calls what functions of the program there are to be called meanwhile.
 #[inline]
 pub(crate) fn wait_for<T>(mut wait: impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
-    let first = with(|process, _| wait(process))?;
-    go_on_waiting(first, wait)
-}
-
-/// The same behind a first look, which has found this.
-#[inline]
-fn go_on_waiting<T>(
-    mut found: Waited<T>,
-    mut wait: impl FnMut(&mut Process) -> Result<Waited<T>>,
-) -> Result<T> {
     loop {
-        match found {
+        match with(|process, _| wait(process))? {
             Waited::Done(done) => return Ok(done),
             Waited::Call(call) => run(&call)?,
             Waited::NotYet(_) => return wait_among_threads(&mut wait),
         }
-        found = with(|process, _| wait(process))?;
     }
 }
 
@@ -653,21 +642,6 @@ fn wait_in_turns<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) ->
             Next::Follow => entry.follow(&turn, awake, None),
         }
     }
-}
-
-/// Looks for an operation that has just been started by the thread inside.
-#[inline]
-pub(crate) fn first_look(process: &mut Process, active: &mut Active) -> Result<Waited<Status>> {
-    match active.status() {
-        Some(status) => Ok(Waited::Done(status)),
-        None => process.wait(active),
-    }
-}
-
-/// Waits for an operation behind [`first_look`], outside.
-#[inline]
-pub(crate) fn complete_after(found: Waited<Status>, mut active: Active) -> Result<Status> {
-    go_on_waiting(found, |process| process.wait(&mut active))
 }
 
 /// Waits for an operation.

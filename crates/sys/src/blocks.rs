@@ -273,7 +273,9 @@ pub fn copy(to: &mut Target<'_>, at: Steps, from: Source<'_>, steps: Steps, bloc
         to_steps: (at.outer, at.inner),
         from: from.base.as_ptr().cast_const().wrapping_add(steps.start),
         from_steps: (steps.outer, steps.inner),
-        blocks,
+        rows: blocks.rows,
+        row: blocks.row,
+        len: blocks.len,
     };
     let kind = ways::Kind {
         len: blocks.len,

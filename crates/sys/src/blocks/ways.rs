@@ -7,7 +7,6 @@
 
 use std::marker::PhantomData;
 
-use super::Blocks;
 use crate::stream::{self, Word};
 
 /// What the choice of a way goes by.
@@ -35,7 +34,10 @@ pub(super) struct Rows {
     pub(super) to_steps: (isize, isize),
     pub(super) from: *const u8,
     pub(super) from_steps: (isize, isize),
-    pub(super) blocks: Blocks,
+    pub(super) rows: usize,
+    /// Blocks of a row, and bytes of a block.
+    pub(super) row: usize,
+    pub(super) len: usize,
 }
 
 /// Blocks of `len` bytes, from their offsets to one behind the other.
@@ -57,14 +59,14 @@ pub(super) struct Scatter<'a> {
 impl Walk for Rows {
     #[inline(always)]
     unsafe fn all<B: Block>(&self) {
-        for row in 0..self.blocks.rows as isize {
+        for row in 0..self.rows as isize {
             let to = self.to.wrapping_offset(row * self.to_steps.0);
             let from = self.from.wrapping_offset(row * self.from_steps.0);
-            for block in 0..self.blocks.row as isize {
+            for block in 0..self.row as isize {
                 let to = to.wrapping_offset(block * self.to_steps.1);
                 let from = from.wrapping_offset(block * self.from_steps.1);
                 // SAFETY: the caller's.
-                unsafe { B::copy(to, from, self.blocks.len) };
+                unsafe { B::copy(to, from, self.len) };
             }
         }
     }
