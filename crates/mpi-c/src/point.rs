@@ -10,7 +10,7 @@ use causeway_mpi::process::{Active, Process, Waited};
 use causeway_mpi::request::{FINISHED, Plan};
 use causeway_mpi::status::Status as Known;
 
-use crate::library::{Inside, Rest, complete, complete_after, first_look, wait_for, with};
+use crate::library::{Inside, Rest, complete, run, wait_for, with};
 use crate::types::{Handle, Status, write_status};
 
 /// # Safety
@@ -142,7 +142,11 @@ unsafe fn receive_looking(
             process.receive(into, route)
         })
     }?;
-    Ok((first_look(process, &mut active)?, active))
+    let found = match active.status() {
+        Some(status) => Waited::Done(status),
+        None => process.wait(&mut active)?,
+    };
+    Ok((found, active))
 }
 
 /// Starts to receive a message that may have come, or what else is unusual. Returns the handle of its request.
@@ -269,7 +273,11 @@ pub(crate) unsafe fn recv(
             Received::Unusual => {
                 let looked = receive_looking(process, &rest, (buf, count, datatype), route);
                 drop(inside);
-                looked.and_then(|(found, active)| complete_after(found, active))
+                looked.and_then(|(found, active)| match found {
+                    Waited::Done(status) => Ok(status),
+                    Waited::Call(call) => run(&call).and_then(|()| complete(active)),
+                    Waited::NotYet(_) => complete(active),
+                })
             }
         };
         settle(done, status)
