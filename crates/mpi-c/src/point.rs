@@ -10,7 +10,7 @@ use causeway_mpi::process::{Active, Process, Waited};
 use causeway_mpi::request::{FINISHED, Plan};
 use causeway_mpi::status::Status as Known;
 
-use crate::library::{Inside, Rest, complete, wait_for, with};
+use crate::library::{Inside, Rest, complete, run, wait_for, with};
 use crate::types::{Handle, Status, write_status};
 
 /// # Safety
@@ -124,18 +124,29 @@ unsafe fn settle(done: Result<Known>, status: *mut Status) -> Result<()> {
     done.map(drop)
 }
 
-/// Receives a message that may have come, or what else is unusual.
+/// Starts to receive a message that may have come, or what else is unusual, and looks whether it has: a thread that shares the library
+/// with others enters it once for a message that is there.
 ///
 /// # Safety
 /// MPI's contract for a receive.
 #[inline(never)]
-unsafe fn receive_waiting(
-    buffer: (*mut c_void, i64, Handle),
+unsafe fn receive_looking(
+    process: &mut Process,
+    rest: &Rest<'_>,
+    (buf, count, datatype): (*mut c_void, i64, Handle),
     route: Route,
-    status: *mut Status,
-) -> Result<()> {
+) -> Result<(Waited<Known>, Active)> {
     // SAFETY: the caller's promise.
-    unsafe { settle(complete(start_receive(buffer, route)?), status) }
+    let mut active = unsafe {
+        rest.buffer(buf, count, datatype, true, |into| {
+            process.receive(into, route)
+        })
+    }?;
+    let found = match active.status() {
+        Some(status) => Waited::Done(status),
+        None => process.wait(&mut active)?,
+    };
+    Ok((found, active))
 }
 
 /// Starts to receive a message that may have come, or what else is unusual. Returns the handle of its request.
@@ -247,19 +258,26 @@ pub(crate) unsafe fn recv(
     };
     // SAFETY: the caller keeps MPI's contract.
     unsafe {
-        let received = {
-            let mut inside = Inside::enter()?;
-            let (process, rest) = inside.parts()?;
-            match rest.plain(buf, count, datatype, true) {
-                Some(memory) => process.receive_alone(&memory, route, !status.is_null()),
-                None => Received::Unusual,
-            }
+        let mut inside = Inside::enter()?;
+        let (process, rest) = inside.parts()?;
+        let received = match rest.plain(buf, count, datatype, true) {
+            Some(memory) => process.receive_alone(&memory, route, !status.is_null()),
+            None => Received::Unusual,
         };
         let done = match received {
             Received::Done(done) => done,
-            Received::Waits(active) => complete(active),
+            Received::Waits(active) => {
+                drop(inside);
+                complete(active)
+            }
             Received::Unusual => {
-                return receive_waiting((buf, count, datatype), route, status);
+                let looked = receive_looking(process, &rest, (buf, count, datatype), route);
+                drop(inside);
+                looked.and_then(|(found, active)| match found {
+                    Waited::Done(status) => Ok(status),
+                    Waited::Call(call) => run(&call).and_then(|()| complete(active)),
+                    Waited::NotYet(_) => complete(active),
+                })
             }
         };
         settle(done, status)

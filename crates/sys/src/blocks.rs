@@ -1,18 +1,24 @@
 //! Copying blocks of one length at regular distances: what packing and unpacking of vectors, arrays of structures
 //! and parts of arrays come down to.
 //!
-//! [`copy`] is the primitive; [`copy_one`] is for blocks that lie irregularly. Both are safe: they check once that everything
-//! they will touch lies inside of the two spans, then copy without further checks, small blocks without a call.
+//! [`copy`] is the primitive; [`gather`] and [`scatter`] are for blocks of one length at any places, and [`copy_one`] for those of any
+//! length. All are safe: they check once that everything
+//! they will touch lies inside of the two spans, then copy without further checks, blocks of up to some hundred bytes without a call (`ways`).
 //! Fetching blocks ahead of their copying was measured to gain nothing, however far ahead.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use crate::memory::Memory;
-use crate::stream::{self, Word};
+
+mod ways;
+
+use ways::{Any, Block, Exact, Gather, Rows, Scatter, Streamed, Twice, are_words};
 
 /// The error of a requested part.
 const OUTSIDE: &str = "a part outside of a span";
+/// The error of blocks.
+const BLOCKS_OUTSIDE: &str = "blocks outside of a span";
 
 /// Bytes to copy from. Others may write them meanwhile, which makes the copy any mixture.
 #[derive(Debug, Clone, Copy)]
@@ -150,7 +156,7 @@ impl Target<'_> {
 
     /// Has blocks of whole words that lie on words' boundaries written past the caches, and others as usual. It is faster where
     /// another processor, which is far, has read the lines last and will read them next. Before the caller says that they are
-    /// written, it calls [`stream::fence`].
+    /// written, it calls [`fence`](crate::stream::fence).
     #[must_use]
     pub fn past_caches(self) -> Self {
         Self {
@@ -259,42 +265,104 @@ pub fn copy(to: &mut Target<'_>, at: Steps, from: Source<'_>, steps: Steps, bloc
     }
     assert!(
         at.are_inside(&blocks, to.len) && steps.are_inside(&blocks, from.len),
-        "blocks outside of a span"
+        "{BLOCKS_OUTSIDE}"
     );
-    // What lies between the pieces of a datatype need not be of one allocation.
-    let past_caches = to.past_caches;
-    let to = to.base.as_ptr().wrapping_add(at.start);
-    let step = at.outer.unsigned_abs() | at.inner.unsigned_abs();
-    let from = from.base.as_ptr().cast_const().wrapping_add(steps.start);
+    let rows = Rows {
+        // What lies between the pieces of a datatype need not be of one allocation.
+        to: to.base.as_ptr().wrapping_add(at.start),
+        to_steps: (at.outer, at.inner),
+        from: from.base.as_ptr().cast_const().wrapping_add(steps.start),
+        from_steps: (steps.outer, steps.inner),
+        rows: blocks.rows,
+        row: blocks.row,
+        len: blocks.len,
+    };
+    let kind = ways::Kind {
+        len: blocks.len,
+        step: at.outer.unsigned_abs() | at.inner.unsigned_abs(),
+        past_caches: to.past_caches,
+    };
     // SAFETY: every block is inside its span, which was just checked; what is inside is valid, as who made the
-    // span promised; each function is for the lengths that it is called for.
-    unsafe {
-        let copy_all = match blocks.len {
-            len if past_caches && are_words::<u64>(to, step | len) => each::<Streamed<u64>>,
-            len if past_caches && are_words::<u32>(to, step | len) => each::<Streamed<u32>>,
-            1 => each::<Exact<1>>,
-            2 => each::<Exact<2>>,
-            3 => each::<Twice<2>>,
-            4 => each::<Exact<4>>,
-            5..8 => each::<Twice<4>>,
-            8 => each::<Exact<8>>,
-            9..16 => each::<Twice<8>>,
-            16 => each::<Exact<16>>,
-            17..32 => each::<Twice<16>>,
-            32 => each::<Exact<32>>,
-            33..64 => each::<Twice<32>>,
-            64 => each::<Exact<64>>,
-            65..=128 => each::<Twice<64>>,
-            _ => each::<Any>,
-        };
-        copy_all(
-            to,
-            (at.outer, at.inner),
-            from,
-            (steps.outer, steps.inner),
-            blocks,
-        );
+    // span promised.
+    unsafe { ways::copy(&rows, rows.to, kind) };
+}
+
+/// Blocks of one length, each at a place of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listed<'a> {
+    /// Bytes of a block.
+    pub len: usize,
+    /// The place in the span that offsets count from, in bytes.
+    pub base: i64,
+    /// Where the blocks lie, in bytes from there.
+    pub offsets: &'a [i64],
+}
+
+impl Listed<'_> {
+    /// Whether all blocks lie inside a span of `len` bytes.
+    fn are_inside(&self, len: usize) -> bool {
+        let range = |(least, most): (i64, i64), at: &i64| (least.min(*at), most.max(*at));
+        let (least, most) = self.offsets.iter().fold((i64::MAX, i64::MIN), range);
+        let place = |offset: i64| i128::from(self.base) + i128::from(offset);
+        place(least) >= 0 && place(most) + self.len as i128 <= len as i128
     }
+
+    /// Whether they fit one behind the other into a span of `len` bytes, from `at` on.
+    fn fit(&self, at: usize, len: usize) -> bool {
+        let bytes = self.len.checked_mul(self.offsets.len());
+        bytes.is_some_and(|bytes| at <= len && bytes <= len - at)
+    }
+}
+
+/// Copies blocks from their places to one behind the other, from `at` on. Source and target may overlap as in [`copy`].
+///
+/// # Panics
+/// If a block does not lie inside its span.
+pub fn gather(to: &mut Target<'_>, at: usize, from: Source<'_>, blocks: Listed<'_>) {
+    if blocks.len == 0 || blocks.offsets.is_empty() {
+        return;
+    }
+    let are_inside = blocks.fit(at, to.len) && blocks.are_inside(from.len);
+    assert!(are_inside, "{BLOCKS_OUTSIDE}");
+    let gather = Gather {
+        to: to.base.as_ptr().wrapping_add(at),
+        from: (from.base.as_ptr().cast_const()).wrapping_offset(blocks.base as isize),
+        offsets: blocks.offsets,
+        len: blocks.len,
+    };
+    let kind = ways::Kind {
+        len: blocks.len,
+        step: blocks.len,
+        past_caches: to.past_caches,
+    };
+    // SAFETY: as in `copy`.
+    unsafe { ways::copy(&gather, gather.to, kind) };
+}
+
+/// Copies blocks that lie one behind the other, from `start` on, to their places. Source and target may overlap as in [`copy`].
+///
+/// # Panics
+/// If a block does not lie inside its span.
+pub fn scatter(to: &mut Target<'_>, from: Source<'_>, start: usize, blocks: Listed<'_>) {
+    if blocks.len == 0 || blocks.offsets.is_empty() {
+        return;
+    }
+    let are_inside = blocks.are_inside(to.len) && blocks.fit(start, from.len);
+    assert!(are_inside, "{BLOCKS_OUTSIDE}");
+    let scatter = Scatter {
+        to: to.base.as_ptr().wrapping_offset(blocks.base as isize),
+        from: from.base.as_ptr().cast_const().wrapping_add(start),
+        offsets: blocks.offsets,
+        len: blocks.len,
+    };
+    let kind = ways::Kind {
+        len: blocks.len,
+        step: 0,
+        // Which boundaries the blocks lie on is not known.
+        past_caches: false,
+    };
+    // SAFETY: as in `copy`.
+    unsafe { ways::copy(&scatter, scatter.to, kind) };
 }
 
 /// Copies one block, of `len` bytes, of which few are usual.
@@ -327,98 +395,10 @@ pub fn copy_one(to: &mut Target<'_>, at: usize, from: Source<'_>, start: usize, 
     }
 }
 
-/// Whether a block at `to`, and others at distances whose bits are among `steps`, consist of whole words on words' boundaries;
-/// `steps` also has the bits of their length.
-#[inline]
-fn are_words<W: Word>(to: *mut u8, steps: usize) -> bool {
-    (to.addr() | steps).is_multiple_of(size_of::<W>())
-}
-
-/// A way to copy one block.
-trait Block {
-    /// # Safety
-    /// `from` must be valid for reads and `to` for writes of `len` bytes; `len` must be one that the way is for.
-    unsafe fn copy(to: *mut u8, from: *const u8, len: usize);
-}
-
-/// `N` bytes.
-struct Exact<const N: usize>;
-
-/// `N` to 2 `N` bytes: the first and the last `N`.
-struct Twice<const N: usize>;
-
-/// Any number of bytes.
-struct Any;
-
-/// Any number of whole words, on a word's boundary, past the caches.
-struct Streamed<W>(PhantomData<W>);
-
-impl<const N: usize> Block for Exact<N> {
-    #[inline(always)]
-    unsafe fn copy(to: *mut u8, from: *const u8, _: usize) {
-        // SAFETY: the caller's.
-        unsafe {
-            to.cast::<[u8; N]>()
-                .write_unaligned(from.cast::<[u8; N]>().read_unaligned())
-        };
-    }
-}
-
-impl<const N: usize> Block for Twice<N> {
-    #[inline(always)]
-    unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
-        // SAFETY: the caller's; both parts are inside the block.
-        unsafe {
-            let first = from.cast::<[u8; N]>().read_unaligned();
-            let last = from.add(len - N).cast::<[u8; N]>().read_unaligned();
-            to.cast::<[u8; N]>().write_unaligned(first);
-            to.add(len - N).cast::<[u8; N]>().write_unaligned(last);
-        }
-    }
-}
-
-impl Block for Any {
-    #[inline(always)]
-    unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
-        // SAFETY: the caller's.
-        unsafe { std::ptr::copy(from, to, len) };
-    }
-}
-
-impl<W: Word> Block for Streamed<W> {
-    #[inline(always)]
-    unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
-        // SAFETY: the caller's, which has looked at boundaries and lengths before it chose this way.
-        unsafe { stream::copy_words::<W>(from, to, len) };
-    }
-}
-
-/// Copies all blocks in one way.
-///
-/// # Safety
-/// As [`Block::copy`], for each block.
-unsafe fn each<B: Block>(
-    to: *mut u8,
-    (to_outer, to_inner): (isize, isize),
-    from: *const u8,
-    (from_outer, from_inner): (isize, isize),
-    blocks: Blocks,
-) {
-    for row in 0..blocks.rows as isize {
-        let to = to.wrapping_offset(row * to_outer);
-        let from = from.wrapping_offset(row * from_outer);
-        for block in 0..blocks.row as isize {
-            let to = to.wrapping_offset(block * to_inner);
-            let from = from.wrapping_offset(block * from_inner);
-            // SAFETY: the caller's.
-            unsafe { B::copy(to, from, blocks.len) };
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stream;
 
     fn steps(start: usize, outer: isize, inner: isize) -> Steps {
         Steps {
@@ -528,6 +508,84 @@ mod tests {
                 }
                 assert!(there[0] == there[1], "{len} {shift}");
                 assert!(one[0] == one[1], "{len} {shift}");
+            }
+        }
+    }
+
+    #[test]
+    fn listed_blocks_of_every_length_are_gathered_and_scattered_whole() {
+        let from: Vec<u8> = (0..9000u32).map(|n| (n * 7 + n / 251) as u8).collect();
+        let offsets = [1400, 0, 700, 4000, 4800, -690];
+        for len in (1..300).chain([500, 512, 513, 600, 680]) {
+            let blocks = Listed {
+                len,
+                base: 697,
+                offsets: &offsets,
+            };
+            let places = offsets.map(|offset| (697 + offset) as usize);
+            let expected = places.map(|at| from[at..at + len].to_vec()).concat();
+            for past_caches in [false, true] {
+                let mut to = vec![0; 6 * len + 7];
+                let target = Target::from(&mut to[..]);
+                let mut target = match past_caches {
+                    true => target.past_caches(),
+                    false => target,
+                };
+                gather(&mut target, 5, Source::from(&from[..]), blocks);
+                stream::fence();
+                assert_eq!(to[5..to.len() - 2], expected, "{len}");
+                assert!(to[..5].iter().chain(&to[to.len() - 2..]).all(|b| *b == 0));
+                let mut back = vec![0; from.len()];
+                let mut target = Target::from(&mut back[..]);
+                scatter(&mut target, Source::from(&to[..]), 5, blocks);
+                let mut scattered = vec![0; from.len()];
+                for at in places {
+                    scattered[at..at + len].copy_from_slice(&from[at..at + len]);
+                }
+                assert!(back == scattered, "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn listed_blocks_outside_of_a_span_are_refused() {
+        let fails = |base, offsets: &[i64], at| {
+            std::panic::catch_unwind(|| {
+                let (mut to, from, mut back) = ([0; 12], [0; 20], [0; 20]);
+                let mut target = Target::from(&mut to[..]);
+                let len = 4;
+                let blocks = Listed { len, base, offsets };
+                gather(&mut target, at, Source::from(&from[..]), blocks);
+                let mut target = Target::from(&mut back[..]);
+                scatter(&mut target, Source::from(&to[..]), at, blocks);
+            })
+            .is_err()
+        };
+        assert!(!fails(0, &[16, 0, 8], 0) && !fails(4, &[12, -4], 4));
+        assert!(!fails(i64::MAX, &[], 99));
+        assert!(fails(0, &[17], 0) && fails(0, &[-1], 0) && fails(0, &[0; 3], 1));
+        assert!(fails(0, &[0; 4], 0) && fails(0, &[0], usize::MAX));
+        assert!(fails(i64::MAX, &[i64::MAX], 0) && fails(i64::MIN, &[i64::MIN], 0));
+    }
+
+    /// A long block that overlaps its own target is copied as if by way of other memory.
+    #[test]
+    fn blocks_that_overlap_their_targets_are_copied_whole() {
+        for (start, at) in [(0, 10), (10, 0), (0, 3), (70, 0)] {
+            for len in [40, 64, 100, 200, 400] {
+                let mut bytes: Vec<u8> = (0..500u32).map(|n| (n * 7 + n / 251) as u8).collect();
+                let expected = bytes[start..start + len].to_vec();
+                let (base, all) = (bytes.as_mut_ptr(), bytes.len());
+                // SAFETY: the vector has as many bytes, which nothing else uses meanwhile.
+                let (from, mut to) =
+                    unsafe { (Source::from_raw(base, all), Target::from_raw(base, all)) };
+                let one = Blocks {
+                    len,
+                    rows: 1,
+                    row: 1,
+                };
+                copy(&mut to, steps(at, 0, 0), from, steps(start, 0, 0), one);
+                assert_eq!(bytes[at..at + len], expected, "{start} {at} {len}");
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use causeway_sys::blocks::{self, Blocks, Source, Steps, Target};
+use causeway_sys::blocks::{self, Blocks, Listed, Source, Steps, Target};
 use causeway_sys::memory::Memory;
 
 use super::construct::bytes_of;
@@ -28,6 +28,7 @@ const COPIED: usize = 16 << 10;
 /// A direction of copying between elements (`here`) and a stream (`there`).
 trait Way {
     fn blocks(&mut self, here: Steps, there: Steps, blocks: Blocks);
+    fn pieces(&mut self, here: Listed<'_>, there: usize);
     fn piece(&mut self, here: usize, there: usize, len: usize);
 }
 
@@ -49,6 +50,10 @@ impl Way for Packing<'_, '_> {
         blocks::copy(self.stream, there, self.memory, here, blocks);
     }
 
+    fn pieces(&mut self, here: Listed<'_>, there: usize) {
+        blocks::gather(self.stream, there, self.memory, here);
+    }
+
     #[inline]
     fn piece(&mut self, here: usize, there: usize, len: usize) {
         blocks::copy_one(self.stream, there, self.memory, here, len);
@@ -59,6 +64,10 @@ impl Way for Unpacking<'_, '_> {
     #[inline]
     fn blocks(&mut self, here: Steps, there: Steps, blocks: Blocks) {
         blocks::copy(self.memory, here, self.stream, there, blocks);
+    }
+
+    fn pieces(&mut self, here: Listed<'_>, there: usize) {
+        blocks::scatter(self.memory, self.stream, there, here);
     }
 
     #[inline]
@@ -277,6 +286,14 @@ impl Elements {
                 list,
                 indices,
             } => {
+                if let Some(len) = list.part_len() {
+                    let here = Listed {
+                        len,
+                        base: base - self.hull.start,
+                        offsets: &list.offsets[indices],
+                    };
+                    return way.pieces(here, at);
+                }
                 let first = list.range(indices.start).0;
                 for index in indices {
                     let (begin, end) = list.range(index);

@@ -172,6 +172,17 @@ impl List {
         }
     }
 
+    /// The length of each part, if all are contiguous and equally long, in bytes.
+    pub(crate) fn part_len(&self) -> Option<usize> {
+        match &self.parts {
+            Parts::Equal {
+                shape: Shape::Bytes(len),
+                ..
+            } => usize::try_from(*len).ok(),
+            _ => None,
+        }
+    }
+
     /// The part at `index`; `None` if it is a piece of bytes, for which [`List::range`] says all.
     pub(crate) fn shape(&self, index: usize) -> Option<&Shape> {
         match &self.parts {
