@@ -23,7 +23,7 @@ CRASHES ?= 2000
 SEEDS ?= 100000
 SEED ?=
 # Rounds of `make test-mount`.
-MOUNT_ROUNDS ?= 50
+MOUNT_ROUNDS ?= 100
 # Numbers of processes of `make test-mpi4py`.
 MPI4PY_RANKS ?= 1 2 3 4 8
 # Modules of `make mpi4py-smoke`: those that reach most of the library in a few seconds.
@@ -131,7 +131,7 @@ waits: ## The suites of methods, messages, MPI and file system where only events
 	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-testkit \
 		--test conformance --test messages --test scale
 	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-engine -p causeway-fs \
-		-p causeway-bmi-c -p causeway-mpi -p causeway-mpi-c
+		-p causeway-bmi-c -p causeway-fs-c -p causeway-mpi -p causeway-mpi-c
 	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-cli --test mpi
 
 fuzz: ## Fuzz every decoder, FUZZ_SECONDS each (default 60), as many at a time as there are processors
@@ -176,10 +176,11 @@ kill-rounds: ## SIGKILL servers at random moments under load, KILL_ROUNDS times 
 	CAUSEWAY_KILL_ROUNDS=$(KILL_ROUNDS) $(CARGO) test --release --locked -p causeway-fs \
 		--test whole kills -- --nocapture
 
-many: build ## Every verb of the file system on 100,000 files in one directory, and on 1,000 levels of them; a full metadata disk ten times
+many: build ## Every verb of the file system on 100,000 files in one directory, and on 1,000 levels of them; a full metadata disk ten times; 1,000 programs that cache one file
 	CAUSEWAY_FULL_DISK_ROUNDS=10 $(CARGO) test --release --locked -p causeway-fs --test meta_full
 	CAUSEWAY_MANY=100000 $(CARGO) test --release --locked -p causeway-cli --test cli many -- \
 		--nocapture --test-threads=1
+	CAUSEWAY_HOLDERS=1000 $(CARGO) test --release --locked -p causeway-fs --test whole leases::one_stopped
 
 all-bits: ## Every bit of a small metadata store's journal, tables and lists flipped, one at a time
 	CAUSEWAY_ALL_BITS=1 $(CARGO) test --release --locked -p causeway-fs --test meta_damage -- --nocapture
@@ -198,8 +199,8 @@ test-mpi4py: build ## mpi4py, built from source against MPI's standard ABI: its 
 test-python: build python ## The Python package as a wheel, with pandas, pyarrow and zarr
 	tools/python $(TARGET)/python test $(TARGET)/release/causeway $(ARGS)
 
-test-mount: ## The mount: programs on it, 100,000 files, servers killed under a program that verifies, MOUNT_ROUNDS times (default 50)
-	tools/mount-needs
+test-mount: ## The mount: programs on it, 100,000 files, servers killed under a program that verifies, MOUNT_ROUNDS times (default 100)
+	tools/mount-needs databases
 	CAUSEWAY_MANY=100000 CAUSEWAY_MOUNT_ROUNDS=$(MOUNT_ROUNDS) $(CARGO) test --release --locked -p causeway-cli \
 		--test cli mount:: -- --nocapture --test-threads=1
 
@@ -219,7 +220,7 @@ asan: ## The rooms with unsafe code, and conformance of methods and messages, un
 valgrind: ## C programs, servers and clients over shm and tcp, under valgrind's memcheck, library included
 	@command -v valgrind >/dev/null || \
 		{ echo "make valgrind needs valgrind (apt-get install valgrind)"; exit 1; }
-	CAUSEWAY_VALGRIND=1 $(CARGO) test --locked -p causeway-bmi-c --test installed programs
+	CAUSEWAY_VALGRIND=1 $(CARGO) test --locked -p causeway-bmi-c -p causeway-fs-c --test installed programs
 
 ##@ Building and measuring
 .PHONY: build bench peers compare bmi fs-c mpi python install install-bmi install-fs mpi-install uninstall clean help

@@ -63,6 +63,8 @@ pub fn all() -> &'static [Decoder] {
         "region": canonical::<RegionDescriptor>, samples::regions;
         "fs_request": fs_request, samples::requests;
         "fs_reply": fs_reply, samples::replies;
+        "fs_node": canonical::<fs::Node>, samples::nodes;
+        "acl": access_control_list, samples::acls;
         "datafile_header": canonical::<datafile::Header>, samples::datafile_headers;
         "written_groups": canonical::<datafile::WrittenGroups>, samples::written_groups;
         "history": history_parts, samples::history;
@@ -185,14 +187,43 @@ fn home_file(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    if let Ok(value) = home::DirectoryIdentity::parse(text) {
-        assert!(value.to_text() == text, "another text: {value:?}");
+    let written = [
+        home::DirectoryIdentity::parse(text).map(|value| value.to_text()),
+        home::PartIdentity::parse(text).map(|value| value.to_text()),
+        home::Enrollment::parse(text).map(|value| value.to_text()),
+        home::FailedSyncs::parse(text).map(|value| value.to_text()),
+        home::TurnsSetAside::parse(text).map(|value| value.to_text()),
+        home::VersionsSetAside::parse(text).map(|value| value.to_text()),
+        home::LeasesGiven::parse(text).map(|value| value.to_text()),
+    ];
+    for again in written.into_iter().flatten() {
+        assert!(again == text, "another text: {again:?}");
     }
-    if let Ok(value) = home::PartIdentity::parse(text) {
-        assert!(value.to_text() == text, "another text: {value:?}");
-    }
-    if let Ok(value) = home::Enrollment::parse(text) {
-        assert!(value.to_text() == text, "another text: {value:?}");
+}
+
+/// An access control list as an extended attribute: an accepted one means the same when it is written and read again, and its list can be
+/// used.
+fn access_control_list(bytes: &[u8]) {
+    let Ok(Some(list)) = fs::Acl::from_xattr(bytes) else {
+        return;
+    };
+    let again = list.to_xattr();
+    assert!(again.len() <= fs::MAX_ACL_BYTES, "{} bytes", again.len());
+    assert_eq!(fs::Acl::from_xattr(&again), Ok(Some(list.clone())));
+    let mode = list.mode();
+    assert_eq!(list.clone().with_mode(mode), list);
+    let (inherited, made) = list.inherited(0o640);
+    assert_eq!(inherited.mode(), made & 0o777);
+    let caller = fs::Caller {
+        uid: 5,
+        gid: 6,
+        umask: 0o022,
+        groups: vec![7],
+    };
+    for wanted in 0..8 {
+        // Nobody may do all of something and not a part of it.
+        let may_part = list.allows(mode, (1, 2), &caller, wanted & 4);
+        assert!(may_part || !list.allows(mode, (1, 2), &caller, wanted));
     }
 }
 

@@ -39,6 +39,47 @@ pub fn succeed(command: &mut Command) -> String {
     out
 }
 
+/// What C programs are compiled with, besides the language's options: the address and undefined behaviour sanitizers, unless
+/// valgrind (`make valgrind`) checks them, and the library with them.
+pub fn checks() -> &'static [&'static str] {
+    match is_under_valgrind() {
+        true => &["-g", "-pthread", "-D_GNU_SOURCE"],
+        false => &[
+            "-g",
+            "-pthread",
+            "-D_GNU_SOURCE",
+            "-fsanitize=address,undefined",
+            "-fno-sanitize-recover=all",
+            "-fno-omit-frame-pointer",
+        ],
+    }
+}
+
+/// Whether C programs run under valgrind.
+pub fn is_under_valgrind() -> bool {
+    std::env::var_os("CAUSEWAY_VALGRIND").is_some()
+}
+
+/// The command that runs a program that was compiled with [`checks`]. A leak fails it.
+pub fn checked(program: &Path) -> Command {
+    if !is_under_valgrind() {
+        let mut command = Command::new(program);
+        command.env("ASAN_OPTIONS", "detect_leaks=1");
+        return command;
+    }
+    let mut command = Command::new("valgrind");
+    command
+        .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
+        .args([
+            "--show-leak-kinds=definite",
+            "--errors-for-leak-kinds=definite",
+        ])
+        // Forked peers are checked as well.
+        .arg("--trace-children=yes")
+        .arg(program);
+    command
+}
+
 /// An installed library.
 pub struct Prefix {
     /// Where.

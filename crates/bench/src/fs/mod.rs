@@ -14,6 +14,7 @@ mod names;
 mod page;
 mod pass_through;
 mod processes;
+mod python;
 mod sequential;
 mod setup;
 pub(crate) mod system_calls;
@@ -37,7 +38,7 @@ use setup::Bench;
 /// Where memory can be used as storage.
 const MEMORY: &str = "/dev/shm";
 
-/// Measure the file system: large and small files, tiles, trees, the mount, idle clients
+/// Measure the file system: large and small files, tiles, trees, the mount, Python, idle clients
 ///
 /// Starts file systems of its own with four I/O servers, each a process, measures them with several
 /// client processes that begin at one moment, verifies all data, and measures between the runs what
@@ -93,7 +94,7 @@ pub(crate) struct Arguments {
 }
 
 /// Groups of measurements.
-const GROUPS: [&str; 8] = [
+const GROUPS: [&str; 9] = [
     "sequential",
     "names",
     "small",
@@ -101,6 +102,7 @@ const GROUPS: [&str; 8] = [
     "tiles",
     "tree",
     "mount",
+    "python",
     "idle",
 ];
 
@@ -156,7 +158,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     let wanted =
         |group: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == group);
-    let groups: [(&str, Group); 8] = [
+    let groups: [(&str, Group); 9] = [
         ("sequential", sequential::run),
         ("names", names::run),
         ("small", names::small_files),
@@ -164,6 +166,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         ("tiles", tiles::run),
         ("tree", tree::run),
         ("mount", mount::run),
+        ("python", python::run),
         ("idle", idle::run),
     ];
     for (group, measure) in groups {

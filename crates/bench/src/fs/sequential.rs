@@ -187,7 +187,8 @@ fn part_of(size: u64, number: usize, clients: usize, shared: bool) -> Part {
     }
 }
 
-fn write_source(path: &Path, size: u64) -> Outcome {
+/// Writes a local file with the content of the large one.
+pub(super) fn write_source(path: &Path, size: u64) -> Outcome {
     let doing = || format!("writing {}", path.display());
     let mut file = std::fs::File::create(path).doing(doing)?;
     let mut bytes = vec![0; PIECE_BYTES];

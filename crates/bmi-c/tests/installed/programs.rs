@@ -7,51 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use causeway_testkit::installed::{run, succeed};
+use causeway_testkit::installed::{checked, checks, is_under_valgrind, run, succeed};
 
 use crate::prefix::LIBRARY;
-
-const OPTIONS: &[&str] = &["-g", "-pthread", "-D_GNU_SOURCE"];
-const SANITIZERS: &[&str] = &[
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
-    "-fno-omit-frame-pointer",
-];
 
 fn source(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
     folder.join(name).with_extension("c")
 }
 
-fn is_under_valgrind() -> bool {
-    std::env::var_os("CAUSEWAY_VALGRIND").is_some()
-}
-
 fn compile(source: &Path, name: &str) -> PathBuf {
-    let mut options = OPTIONS.to_vec();
-    if !is_under_valgrind() {
-        options.extend(SANITIZERS);
-    }
-    LIBRARY.compile(source, &options, name)
-}
-
-fn command(program: &Path) -> Command {
-    if !is_under_valgrind() {
-        let mut command = Command::new(program);
-        command.env("ASAN_OPTIONS", "detect_leaks=1");
-        return command;
-    }
-    let mut command = Command::new("valgrind");
-    command
-        .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
-        .args([
-            "--show-leak-kinds=definite",
-            "--errors-for-leak-kinds=definite",
-        ])
-        // Forked peers are checked as well.
-        .arg("--trace-children=yes")
-        .arg(program);
-    command
+    LIBRARY.compile(source, checks(), name)
 }
 
 /// Runs a program, over shared memory and over TCP. Its own alarm ends it if it hangs.
@@ -60,7 +26,7 @@ fn over_both(name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let shm = format!("shm://{}/s", folder.path().display());
     for address in [shm.as_str(), "tcp://127.0.0.1:0"] {
-        let mut command = command(&program);
+        let mut command = checked(&program);
         if address == shm {
             // What a peer writes into
             // our memory from its own process (cross-memory attach) memcheck takes for never written.
@@ -111,7 +77,7 @@ fn warnings_are_written_unless_the_log_is_off() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("log");
     let say = |variables: &[(&str, &str)]| {
-        let mut command = command(&program);
+        let mut command = checked(&program);
         command.env_remove("CAUSEWAY_LOG");
         command.env_remove("CAUSEWAY_LOG_FILE");
         command.envs(variables.iter().copied());
@@ -146,7 +112,7 @@ fn warnings_are_written_unless_the_log_is_off() {
     // A reader of standard error that has gone away does not end the program.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let status = command(&program)
+    let status = checked(&program)
         .arg("tcp://127.0.0.1:0")
         .stderr(writer)
         .status();
@@ -157,7 +123,7 @@ fn warnings_are_written_unless_the_log_is_off() {
 #[test]
 fn a_leak_is_found() {
     let program = compile(&source("leak"), "leak");
-    let output = run(command(&program).arg("tcp://127.0.0.1:0"));
+    let output = run(checked(&program).arg("tcp://127.0.0.1:0"));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{error}");
     let finder = if is_under_valgrind() {
@@ -202,9 +168,9 @@ fn the_example_serves_requests() {
     drop(free);
     let shm = format!("shm://{}/s", folder.path().display());
     for (at, ask_at) in [(&shm, &shm), (&tcp, &tcp), (&format!("{shm},{tcp}"), &tcp)] {
-        let mut serve = command(&program);
+        let mut serve = checked(&program);
         let mut server = Server(serve.args(["serve", at]).spawn().unwrap());
-        let ask = |text: &str| run(command(&program).args(["ask", ask_at, text]));
+        let ask = |text: &str| run(checked(&program).args(["ask", ask_at, text]));
         let mut output = ask("hello");
         wait_for("the server replies", || {
             let error = String::from_utf8_lossy(&output.stderr);

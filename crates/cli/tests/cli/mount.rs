@@ -5,10 +5,12 @@
 
 mod acls;
 mod coherence;
+mod databases;
 mod ends;
 mod files;
 mod flock;
 mod full;
+mod helper;
 mod holes;
 mod locks;
 mod programs;
@@ -129,10 +131,39 @@ fn serving(path: &str) -> Option<i32> {
     })
 }
 
-/// Runs a shell script in a directory; it must succeed. Returns what it printed.
+/// Runs the rest of a test in a mount namespace of its own: true in the process that has one, and in the other, which waits for it, false.
+/// `test` is the test's name. For root only.
+pub(crate) fn has_namespace(test: &str) -> bool {
+    const INSIDE: &str = "CAUSEWAY_CLI_MOUNT_NAMESPACE";
+    if std::env::var_os(INSIDE).is_some_and(|inside| inside == test) {
+        return true;
+    }
+    let status = Command::new("unshare")
+        .arg("--mount")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(INSIDE, test)
+        .status()
+        .expect("util-linux's unshare runs");
+    assert!(status.success(), "in a mount namespace: {status}");
+    false
+}
+
+/// How often tests with servers or mounts that are killed do that; `make test-mount` does it many times.
+pub(crate) fn rounds() -> u32 {
+    let rounds = std::env::var("CAUSEWAY_MOUNT_ROUNDS").ok();
+    rounds.map_or(1, |rounds| rounds.parse().expect("a number"))
+}
+
+/// Whether the longer forms of tests are asked for, by `make test-mount`.
+pub(crate) fn is_long() -> bool {
+    rounds() > 1
+}
+
+/// Runs a shell script in a directory; it must succeed, in bounded time. Returns what it printed.
 pub(crate) fn shell(directory: &Path, script: &str) -> String {
-    let output = Command::new("sh")
-        .args(["-euc", script])
+    let output = Command::new("timeout")
+        .args(["--kill-after=10", "900", "sh", "-euc", script])
         .current_dir(directory)
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_AUTHOR_NAME", "a")

@@ -1,5 +1,5 @@
 //! C programs, compiled against the installed header and library, under the address and undefined
-//! behaviour sanitizers, with a file system of real server processes. A leak is a failure.
+//! behaviour sanitizers, or under valgrind (`make valgrind`), with a file system of real server processes. A leak is a failure.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -9,19 +9,10 @@ use causeway_fs::agent::Agent;
 use causeway_fs::client::{Client, ClientOptions};
 use causeway_fs::config::{Configuration, Durability};
 use causeway_fs::dev::{DevCluster, ServerCommand, random_identity};
-use causeway_testkit::installed::succeed;
+use causeway_testkit::installed::{checked, checks, is_under_valgrind, succeed};
 use causeway_wire::fs::{ObjectId, SetAttributes};
 
 use crate::prefix::LIBRARY;
-
-const OPTIONS: &[&str] = &[
-    "-g",
-    "-pthread",
-    "-D_GNU_SOURCE",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
-    "-fno-omit-frame-pointer",
-];
 
 fn source(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
@@ -73,14 +64,17 @@ impl Running {
     }
 
     fn run(&self, program: &Path) {
-        let mut command = Command::new(program);
-        command.env("ASAN_OPTIONS", "detect_leaks=1");
+        let mut command = checked(program);
+        if is_under_valgrind() {
+            // What servers write into the program's memory from their own processes (cross-memory attach) memcheck takes for never written.
+            command.env("VALGRIND_OPTS", "--undef-value-errors=no");
+        }
         succeed(command.arg(self.file()));
     }
 }
 
 fn run(name: &str) {
-    let program = LIBRARY.compile(&source(name), OPTIONS, name);
+    let program = LIBRARY.compile(&source(name), checks(), name);
     start(2).run(&program);
 }
 
@@ -101,6 +95,11 @@ fn posted() {
 
 #[test]
 fn fork() {
+    if is_under_valgrind() {
+        // The child has all of its parent's memory, and not the threads whose stacks refer to some of it: that counts as lost.
+        eprintln!("left out: memcheck takes what threads refer to for lost in a child");
+        return;
+    }
     run("fork");
 }
 
@@ -143,9 +142,9 @@ fn the_archive_does_what_the_shared_library_does() {
 /// The program prints when it is ready; then a server is killed, and later started again.
 #[test]
 fn a_killed_server_is_an_error_and_no_hang() {
-    let program = LIBRARY.compile(&source("killed"), OPTIONS, "killed");
+    let program = LIBRARY.compile(&source("killed"), checks(), "killed");
     let mut running = start(2);
-    let mut child = Command::new(program)
+    let mut child = checked(&program)
         .arg(running.file())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -170,7 +169,7 @@ fn the_example_copies_files_in_and_out() {
     let source = LIBRARY.root().join("examples/fs.c");
     let lines = std::fs::read_to_string(&source).unwrap().lines().count();
     assert!(lines <= 60, "an example of {lines} lines");
-    let program = LIBRARY.compile(&source, OPTIONS, "example");
+    let program = LIBRARY.compile(&source, checks(), "example");
     let running = start(1);
     let folder = tempfile::tempdir().unwrap();
     let (from, back) = (folder.path().join("from"), folder.path().join("back"));
@@ -226,7 +225,7 @@ fn a_user_without_keys_uses_the_file_system_through_an_agent() {
         return;
     }
     let source = LIBRARY.root().join("examples/fs.c");
-    let program = LIBRARY.compile(&source, OPTIONS, "example-agent");
+    let program = LIBRARY.compile(&source, checks(), "example-agent");
     let key = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&key, "5a".repeat(32)).unwrap();
     let sockets = tempfile::tempdir().unwrap();

@@ -261,12 +261,31 @@ impl Datafile {
         self.write_recorded(&left, scratch, at_least)
     }
 
+    /// Fails if the disk has no room for a write of these regions.
+    fn admit(&self, regions: &[Region]) -> Result<()> {
+        let regions = || regions.iter().filter(|region| region.len > 0);
+        let mut len = 0;
+        for region in regions() {
+            check_offset(region.offset.saturating_add(region.len))?;
+            len += region.len;
+        }
+        let part = |region: &Region| {
+            let last = region.offset + region.len - 1;
+            physical(region.offset)..physical(last) + 1
+        };
+        Ok(self
+            .common
+            .room
+            .admit(&self.file, len, regions().map(part))?)
+    }
+
     pub(super) fn write_recorded(
         &self,
         piece: &Piece,
         scratch: &mut Scratch,
         at_least: u64,
     ) -> Result<u64> {
+        self.admit(&piece.regions)?;
         let change = self.changes.begin();
         let mut memory = Cursor::new(&piece.memory);
         let wanted = self.min_size(at_least);

@@ -7,9 +7,10 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use causeway_sys::memory::Memory;
 use causeway_sys::nowait;
-use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::room::Disk;
 #[cfg(test)]
 use super::steps;
 use super::types::Wait;
@@ -95,9 +96,8 @@ pub(super) fn free(file: &File, offset: u64, len: u64) -> io::Result<()> {
 /// Has the file system reserve room for a part of the file, whose length and content stay.
 pub(super) fn reserve(file: &File, offset: u64, len: u64) -> io::Result<()> {
     // If there is too little room, some file systems reserve and keep what there is.
-    let free = fstatvfs(file)?;
     let missing = len.saturating_sub(file.metadata()?.blocks().saturating_mul(512));
-    if free.f_blocks > 0 && missing > free.f_bfree.saturating_mul(free.f_frsize) {
+    if missing > Disk::of(file)?.spare() {
         return Err(Errno::NOSPC.into());
     }
     let reserved = || fallocate(file, FallocateFlags::KEEP_SIZE, offset, len);

@@ -25,6 +25,7 @@ use super::history::{History, Origin};
 use super::paths::{self, Directory};
 use super::pieces::{Abandoned, Piece, Scratch};
 use super::replaced::Replaced;
+use super::room::Room;
 use super::types::Settings;
 use crate::failed_syncs::FailureCount;
 use crate::files::{create_new, if_found, make_directories, open_or_create, sync_directory};
@@ -92,6 +93,7 @@ impl Store {
             incarnation: AtomicU64::new(0),
             failed_syncs: FailureCount::open(directory)?,
             history: History::open(directory, settings.owner, settings.boot)?,
+            room: Room::default(),
             dirty: Mutex::default(),
         };
         Ok(Self {

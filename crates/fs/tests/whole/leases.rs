@@ -473,6 +473,52 @@ fn a_program_that_is_stopped_or_killed_delays_others_and_is_right_when_it_goes_o
     }
 }
 
+/// Programs of the next test; `make many` has a thousand.
+fn holders() -> usize {
+    let holders = std::env::var("CAUSEWAY_HOLDERS").ok();
+    holders.map_or(60, |holders| holders.parse().expect("a number"))
+}
+
+/// A change waits for the one that is stopped, once, and not for each of the others in turn.
+#[test]
+fn one_stopped_program_of_many_that_cache_a_file_delays_a_change_by_one_lease() {
+    // So many that all hold leases at one moment.
+    let time = Duration::from_secs(2) + Duration::from_millis(20) * holders() as u32;
+    let fixture = Fixture::start_with(&patient(), |configuration| configuration.leases = time);
+    let mut own = fixture.client();
+    let file = own.create(b"file", &CreateOptions::default()).unwrap();
+    let object = file.node.object;
+    let start = |_| Program::start(fixture.cluster.configuration());
+    let mut programs: Vec<_> = (1..holders()).map(start).collect();
+    let mut caching = Caching::start(&fixture);
+    let begun = Instant::now();
+    caching.look();
+    for program in &mut programs {
+        program.look_at_cached("file").unwrap();
+    }
+    caching.stop();
+    let all_hold = begun.elapsed() < time;
+    let begun = Instant::now();
+    let set = SetAttributes {
+        mode: Some(0o600),
+        ..SetAttributes::default()
+    };
+    own.set_attributes(object, set).unwrap();
+    // Several times as long as a busy machine takes for the rest, and far less than a second lease for each of the others.
+    let waited = begun.elapsed();
+    assert!(waited < time + Duration::from_secs(30), "{waited:?}");
+    for program in &mut programs {
+        assert!(!all_hold || program.was_recalled(&Leased::Attributes(object)));
+        assert_eq!(
+            program.look("file").map(|node| node.attributes.mode),
+            Some(0o600)
+        );
+    }
+    caching.go_on();
+    assert_eq!(caching.look(), 0o600);
+    fixture.cluster.stop().unwrap();
+}
+
 /// Waits until a change of an object's attributes waits for the leases of others.
 fn await_recall(watching: &Program, object: ObjectId) {
     let begun = Instant::now();

@@ -4,27 +4,30 @@ use causeway_wire::codec::Wire;
 use causeway_wire::formats::Formats;
 use causeway_wire::fs::{
     Attributes, Body, Caller, CheckCursor, Distribution, DistributionHint, Entry, Errno, Failure,
-    Generation, Greeting, Incarnation, Kind, LayoutPart, LayoutServer, Node, ObjectId, Operation,
-    Place, Region, Regions, Reply, ReplyBody, Request, ServerIdentity, SetAttributes, Target,
-    Timestamp,
+    Generation, Greeting, Incarnation, Kind, LayoutPart, LayoutServer, ObjectId, Operation, Place,
+    Region, Regions, Reply, ReplyBody, Request, ServerIdentity, SetAttributes, Target, Timestamp,
 };
-use causeway_wire::{fs, home, store};
+use causeway_wire::{fs, store};
 
 mod datafiles;
+mod homes;
 mod leases;
 mod locks;
 mod messages;
 mod methods;
+mod nodes;
 mod opens;
 mod pointers;
 mod regions;
 
 pub(super) use datafiles::{datafile_headers, history, written_groups};
+pub(super) use homes::homes;
 pub(super) use messages::{packets, pmi_lines, run_events, watch_pages};
 pub(super) use methods::{
     agent_messages, certificates, datagrams, frames, node_files, openings, rings, session_streams,
     shm_records, virtual_interfaces,
 };
+pub(super) use nodes::{acls, encoded as nodes};
 pub(super) use regions::all as regions;
 use regions::region;
 
@@ -500,20 +503,8 @@ fn greeting(layout: Option<LayoutPart>) -> Greeting {
 }
 
 pub(super) fn replies() -> Vec<Vec<u8>> {
-    let mut results: Vec<ReplyBody> = bodies()
-        .into_iter()
-        .map(|body| {
-            ReplyBody::Node(Box::new(Node {
-                object: ObjectId(42),
-                attributes: attributes(),
-                body,
-                acl: Some(Box::new(fs::Acl {
-                    users: vec![(1000, 7)],
-                    mask: Some(5),
-                    ..fs::Acl::of_mode(0o750)
-                })),
-            }))
-        })
+    let mut results: Vec<ReplyBody> = nodes::each()
+        .map(|node| ReplyBody::Node(Box::new(node)))
         .collect();
     results.extend([
         ReplyBody::Done,
@@ -729,28 +720,6 @@ pub(super) fn records() -> Vec<Vec<u8>> {
         all.push(record(3, object.to_bytes()));
     }
     all
-}
-
-pub(super) fn homes() -> Vec<Vec<u8>> {
-    let identity = home::DirectoryIdentity {
-        file_system: 99,
-        server: "io1".into(),
-        generation: Generation(5),
-        metadata: true,
-        io: true,
-    };
-    let enrollment = home::Enrollment {
-        index: 1,
-        incarnation: Incarnation(6),
-    };
-    [
-        identity.to_text(),
-        identity.part(home::Part::Metadata).to_text(),
-        identity.part(home::Part::Data).to_text(),
-        enrollment.to_text(),
-    ]
-    .map(String::into_bytes)
-    .into()
 }
 
 pub(super) fn keys() -> Vec<Vec<u8>> {

@@ -5,18 +5,16 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
 use super::files::objects;
-use super::{Mounted, can_mount, is_mounted, shell};
+use super::{Mounted, can_mount, is_mounted, rounds, shell};
 use crate::stand::{Run, Stand, runs, send, until};
-
-/// The script that mount(8) runs.
-const HELPER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/mount.causeway");
 
 #[test]
 fn errors_name_unusable_mount_points_and_the_remedy() {
@@ -237,36 +235,105 @@ fn programs_keep_their_open_files_when_the_metadata_server_is_killed() {
     server.wait().unwrap();
 }
 
-/// Data that were synced on a mount that is killed can be read on another.
+/// What one writer has on a mount that is killed: files that were synced, a file whose content is replaced by renaming, a file that it appends
+/// to, and a lock. Returns the number of rounds it has completed, when the mount is gone.
+fn write_until_it_is_killed(directory: &Path, own: usize, synced: &AtomicUsize) -> usize {
+    for number in 0.. {
+        let store = || {
+            let content = vec![number as u8; 10_000 * (1 + number % 9)];
+            let mut file = File::create(directory.join(format!("synced-{own}-{number}")))?;
+            file.write_all(&content)?;
+            file.sync_all()?;
+            synced.fetch_max(number + 1, Ordering::Release);
+            let (replaced, new) = (format!("replaced-{own}"), format!("new-{own}"));
+            std::fs::write(
+                directory.join(&new),
+                vec![b'a' + (number % 26) as u8; 20_000],
+            )?;
+            std::fs::rename(directory.join(new), directory.join(replaced))?;
+            let mut log = File::options()
+                .append(true)
+                .create(true)
+                .open(directory.join("log"))?;
+            flock(&log, FlockOperation::LockExclusive)?;
+            log.write_all(format!("{own:04} {number:08} {:>80}\n", "end").as_bytes())?;
+            std::io::Result::Ok(())
+        };
+        if store().is_err() {
+            return number;
+        }
+    }
+    unreachable!("there are more numbers than rounds")
+}
+
+/// Four programs write on a mount that is killed at some moment, while another mount looks at what they have written: what was synced is there,
+/// files that are replaced are whole, and so is each line that was appended, and locks pass on.
 #[test]
 fn a_killed_mount_loses_nothing_that_was_synced() {
     if !can_mount() {
         return;
     }
     let stand = Stand::new();
-    let (one, other) = (Mounted::new(&stand), Mounted::new(&stand));
-    let content = |number: usize| vec![number as u8; 10_000 * (1 + number % 9)];
-    let synced = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for number in 0.. {
-                let store = || {
-                    let mut file = File::create(one.at(&format!("f{number}")))?;
-                    file.write_all(&content(number))?;
-                    file.sync_all()
+    let other = Mounted::new(&stand);
+    for round in 0..rounds() {
+        let one = Mounted::new(&stand);
+        let synced: [AtomicUsize; 4] = Default::default();
+        let is_killed = AtomicBool::new(false);
+        let check = || {
+            for own in 0..synced.len() {
+                let Ok(content) = std::fs::read(other.at(&format!("replaced-{own}"))) else {
+                    continue;
                 };
-                if store().is_err() {
-                    return;
-                }
-                synced.store(number + 1, Ordering::Release);
+                let first = content.first().copied();
+                let is_whole =
+                    content.len() == 20_000 && content.iter().all(|byte| Some(*byte) == first);
+                assert!(is_whole, "round {round}: {} bytes", content.len());
             }
+            let log = std::fs::read_to_string(other.at("log")).unwrap_or_default();
+            assert!(log.is_empty() || log.ends_with('\n'), "round {round}");
+            let lines = log
+                .lines()
+                .filter(|line| line.len() != 94 || !line.ends_with(" end"));
+            assert_eq!(
+                lines.collect::<Vec<_>>(),
+                Vec::<&str>::new(),
+                "round {round}"
+            );
+        };
+        std::thread::scope(|scope| {
+            for (own, synced) in synced.iter().enumerate() {
+                let directory = one.path();
+                scope.spawn(move || write_until_it_is_killed(directory, own, synced));
+            }
+            scope.spawn(|| {
+                while !is_killed.load(Ordering::Acquire) {
+                    check();
+                }
+            });
+            let some = || {
+                synced
+                    .iter()
+                    .all(|synced| synced.load(Ordering::Acquire) >= 3)
+            };
+            until("some are synced", some);
+            std::thread::sleep(Duration::from_millis(u64::from(round * 61 % 500)));
+            send(one.pid(), Signal::KILL);
+            is_killed.store(true, Ordering::Release);
         });
-        until("some are synced", || synced.load(Ordering::Acquire) >= 30);
-        send(one.pid(), Signal::KILL);
-    });
-    for number in 0..synced.into_inner() {
-        let found = std::fs::read(other.at(&format!("f{number}"))).unwrap();
-        assert!(found == content(number), "f{number}");
+        check();
+        let log = other.at("log");
+        let log = File::options().append(true).open(log).unwrap();
+        flock(&log, FlockOperation::LockExclusive).unwrap();
+        for (own, synced) in synced.iter().enumerate() {
+            for number in 0..synced.load(Ordering::Acquire) {
+                let name = format!("synced-{own}-{number}");
+                let found = std::fs::read(other.at(&name)).unwrap();
+                let expected = vec![number as u8; 10_000 * (1 + number % 9)];
+                assert!(found == expected, "round {round}: {name}");
+            }
+        }
+        drop(one);
+        shell(other.path(), "rm -r ./*");
     }
 }
 
@@ -336,12 +403,6 @@ fn killed_servers_give_errors_in_time_and_go_on_after_a_restart() {
     server.wait().unwrap();
 }
 
-/// Rounds of the next test; `make test-mount` has many.
-fn rounds() -> u32 {
-    let rounds = std::env::var("CAUSEWAY_MOUNT_ROUNDS").ok();
-    rounds.map_or(1, |rounds| rounds.parse().expect("a number"))
-}
-
 /// A program whose servers are killed and restarted before the time-out gets no error, and reads every byte.
 #[test]
 fn servers_restarted_in_time_cause_no_errors() {
@@ -364,6 +425,8 @@ fn servers_restarted_in_time_cause_no_errors() {
                 .metadata()
                 .is_ok_and(|found| found.len() > 0)
         });
+        // At another moment of its work in each round.
+        std::thread::sleep(Duration::from_millis(u64::from(round * 37 % 400)));
         let index = (round as usize) % stand.pids.len();
         let name = ["meta", "io0", "io1"][index];
         send(stand.pids[index], Signal::KILL);
@@ -375,38 +438,6 @@ fn servers_restarted_in_time_cause_no_errors() {
             "round {round}: {name} was killed"
         );
     }
-}
-
-/// mount(8) and fstab run this script.
-#[test]
-fn the_helper_of_mount_mounts() {
-    if !can_mount() {
-        return;
-    }
-    let stand = Stand::new();
-    let directory = tempfile::tempdir().unwrap();
-    let program = Path::new(env!("CARGO_BIN_EXE_causeway")).parent().unwrap();
-    let places = std::env::var("PATH").unwrap();
-    let run = |options: &[&str]| {
-        Command::new("sh")
-            .arg(HELPER)
-            .args([&stand.config, directory.path()])
-            .args(options)
-            .env("PATH", format!("{}:{places}", program.display()))
-            .stdout(Stdio::null())
-            .status()
-            .unwrap()
-    };
-    assert!(run(&["-f"]).success() && !is_mounted(directory.path()));
-    assert!(run(&["-s", "-o", "rw,noatime,_netdev"]).success());
-    assert!(is_mounted(directory.path()));
-    std::fs::write(directory.path().join("file"), "").unwrap();
-    Run::new(
-        Path::new("/"),
-        &["fs", "umount", directory.path().to_str().unwrap()],
-    )
-    .ok();
-    assert!(!run(&["-o", "bogus"]).success());
 }
 
 #[test]

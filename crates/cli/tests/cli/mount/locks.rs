@@ -136,6 +136,61 @@ sys.stdin.read()";
     }
 }
 
+/// The one whose wait would close the circle is told, and the other gets its lock then.
+#[test]
+fn programs_on_two_mounts_that_wait_for_each_other_are_told() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let (one, other) = (Mounted::new(&stand), Mounted::new(&stand));
+    std::fs::write(one.at("file"), "").unwrap();
+    let program = "import errno, fcntl, sys
+own, wanted = int(sys.argv[2]), int(sys.argv[3])
+f = open(sys.argv[1], 'r+b', buffering=0)
+fcntl.lockf(f, fcntl.LOCK_EX, 1, own)
+print('has one', flush=True)
+sys.stdin.readline()
+try:
+    fcntl.lockf(f, fcntl.LOCK_EX, 1, wanted)
+    print('got it', flush=True)
+except OSError as error:
+    assert error.errno == errno.EDEADLK, error
+    fcntl.lockf(f, fcntl.LOCK_UN, 1, own)
+    print('is told', flush=True)
+sys.stdin.read()";
+    let mut programs = [(&one, "0", "1"), (&other, "1", "0")].map(|(mounted, own, wanted)| {
+        Command::new("python3")
+            .args(["-c", program])
+            .arg(mounted.at("file"))
+            .args([own, wanted])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    });
+    for program in &mut programs {
+        expect(program, "has one\n");
+    }
+    for program in &mut programs {
+        program.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+    let mut said = programs.map(|mut program| {
+        let mut said = [0; 7];
+        program
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut said)
+            .unwrap();
+        program.kill().unwrap();
+        program.wait().unwrap();
+        String::from_utf8_lossy(&said).into_owned()
+    });
+    said.sort();
+    assert_eq!(said, ["got it\n", "is told"]);
+}
+
 #[test]
 fn waiting_programs_can_be_killed_and_locks_of_killed_ones_pass_on() {
     if !can_mount() {
