@@ -30,7 +30,11 @@ pub(super) enum Wake {
 impl Wakeup {
     /// There may be work.
     pub(super) fn notify(&self) {
-        self.set(|state| state.notified = true);
+        // A thread that works or pauses looks once more before it waits, also if it was notified before: waking it from a pause for
+        // each of many notifications would cost a switch each.
+        if !std::mem::replace(&mut lock(&self.0.0).notified, true) {
+            self.0.1.notify_all();
+        }
     }
 
     fn stop(&self) {

@@ -57,9 +57,10 @@ pub(super) fn apply(
     if locked.opens().take_news() {
         wakeups.orphans.notify();
     }
+    let has_removals = locked.has_removals();
     drop(locked);
     let mut done = requests.iter().zip(&executed);
-    if done.any(|(request, executed)| removes(&request.operation, executed)) {
+    if has_removals && done.any(|(request, executed)| removes(&request.operation, executed)) {
         wakeups.reclaimer.notify();
     }
     if requests
