@@ -110,3 +110,27 @@ impl Drop for Background {
         self.wakeup.stop();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notification_is_seen_by_the_next_wait_and_many_are_one() {
+        let wakeup = Wakeup::default();
+        let wait = || wakeup.wait(Some(Duration::ZERO));
+        assert_eq!(wait(), Wake::TimedOut);
+        wakeup.notify();
+        assert!(wakeup.pause(Duration::ZERO));
+        wakeup.notify();
+        assert_eq!(wait(), Wake::Notified);
+        assert_eq!(wait(), Wake::TimedOut);
+        let waiting = wakeup.clone();
+        let thread = std::thread::spawn(move || waiting.wait(Some(Duration::from_secs(60))));
+        wakeup.notify();
+        assert_eq!(thread.join().ok(), Some(Wake::Notified));
+        wakeup.notify();
+        wakeup.stop();
+        assert_eq!(wait(), Wake::Stop);
+    }
+}
