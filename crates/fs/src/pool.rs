@@ -26,11 +26,17 @@ enum Slot {
     Taken,
 }
 
+struct Slots {
+    all: Vec<Slot>,
+    /// Threads that wait for a client.
+    waiting: usize,
+}
+
 /// A bounded number of clients of one file system, made when they are needed.
 pub struct Clients {
     configuration: Configuration,
     options: ClientOptions,
-    slots: Mutex<Vec<Slot>>,
+    slots: Mutex<Slots>,
     returned: Condvar,
     count: usize,
     /// Set once a thread has found no client free: from then on, files are spread over all of them.
@@ -54,8 +60,13 @@ impl Drop for Borrowed<'_> {
             Some(client) if !std::thread::panicking() => Slot::Idle(client),
             _ => Slot::Empty,
         };
-        self.clients.lock()[self.index] = slot;
-        self.clients.returned.notify_all();
+        let mut slots = self.clients.lock();
+        slots.all[self.index] = slot;
+        // A notification is a system call, even if nobody waits for it.
+        if slots.waiting > 0 {
+            drop(slots);
+            self.clients.returned.notify_all();
+        }
     }
 }
 
@@ -98,7 +109,10 @@ impl Clients {
             configuration: configuration.clone(),
             options: options.clone(),
             count: slots.len(),
-            slots: Mutex::new(slots),
+            slots: Mutex::new(Slots {
+                all: slots,
+                waiting: 0,
+            }),
             returned: Condvar::new(),
             is_shared: AtomicBool::new(false),
             next: AtomicUsize::new(0),
@@ -148,7 +162,7 @@ impl Clients {
         work(client.expect("it is returned when this is dropped"))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {
+    fn lock(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -157,8 +171,8 @@ impl Clients {
         let mut slots = self.lock();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if let Some(index) = free(&slots, which) {
-                let client = match std::mem::replace(&mut slots[index], Slot::Taken) {
+            if let Some(index) = free(&slots.all, which) {
+                let client = match std::mem::replace(&mut slots.all[index], Slot::Taken) {
                     Slot::Idle(client) => Some(client),
                     Slot::Empty | Slot::Taken => None,
                 };
@@ -183,10 +197,12 @@ impl Clients {
             if left.is_zero() {
                 return Err(self.too_late());
             }
+            slots.waiting += 1;
             (slots, _) = self
                 .returned
                 .wait_timeout(slots, left)
                 .unwrap_or_else(PoisonError::into_inner);
+            slots.waiting -= 1;
         }
     }
 

@@ -30,7 +30,11 @@ pub(super) enum Wake {
 impl Wakeup {
     /// There may be work.
     pub(super) fn notify(&self) {
-        self.set(|state| state.notified = true);
+        // A thread that works or pauses looks once more before it waits, also if it was notified before: waking it from a pause for
+        // each of many notifications would cost a switch each.
+        if !std::mem::replace(&mut lock(&self.0.0).notified, true) {
+            self.0.1.notify_all();
+        }
     }
 
     fn stop(&self) {
@@ -104,5 +108,29 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         self.wakeup.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notification_is_seen_by_the_next_wait_and_many_are_one() {
+        let wakeup = Wakeup::default();
+        let wait = || wakeup.wait(Some(Duration::ZERO));
+        assert_eq!(wait(), Wake::TimedOut);
+        wakeup.notify();
+        assert!(wakeup.pause(Duration::ZERO));
+        wakeup.notify();
+        assert_eq!(wait(), Wake::Notified);
+        assert_eq!(wait(), Wake::TimedOut);
+        let waiting = wakeup.clone();
+        let thread = std::thread::spawn(move || waiting.wait(Some(Duration::from_secs(60))));
+        wakeup.notify();
+        assert_eq!(thread.join().ok(), Some(Wake::Notified));
+        wakeup.notify();
+        wakeup.stop();
+        assert_eq!(wait(), Wake::Stop);
     }
 }

@@ -45,21 +45,28 @@ pub(super) struct Wakeups {
     pub(super) orphans: Wakeup,
 }
 
-/// Carries a batch out, and notifies the threads that it makes work for.
+/// Carries a batch out, and notifies the threads that it makes work for. The batch is empty afterwards.
 pub(super) fn apply(
     service: &Mutex<Service>,
     wakeups: &Wakeups,
-    batch: Vec<(Ticket, Request)>,
+    batch: &mut Vec<(Ticket, Request)>,
 ) -> Vec<(Ticket, Finished)> {
-    let (tickets, requests): (Vec<Ticket>, Vec<Request>) = batch.into_iter().unzip();
+    // Most batches are of one request: vectors that grow would take room for four, of 2 KB, from which on the allocator tidies up.
+    let mut tickets = Vec::with_capacity(batch.len());
+    let mut requests = Vec::with_capacity(batch.len());
+    for (ticket, request) in batch.drain(..) {
+        tickets.push(ticket);
+        requests.push(request);
+    }
     let mut locked = lock(service);
     let executed = locked.execute_all(&requests, clock::now());
     if locked.opens().take_news() {
         wakeups.orphans.notify();
     }
+    let has_removals = locked.has_removals();
     drop(locked);
     let mut done = requests.iter().zip(&executed);
-    if done.any(|(request, executed)| removes(&request.operation, executed)) {
+    if has_removals && done.any(|(request, executed)| removes(&request.operation, executed)) {
         wakeups.reclaimer.notify();
     }
     if requests

@@ -243,11 +243,7 @@ impl Metadata {
         if self.batch.is_empty() {
             return Vec::new();
         }
-        apply(
-            &self.service,
-            &self.wakeups,
-            std::mem::take(&mut self.batch),
-        )
+        apply(&self.service, &self.wakeups, &mut self.batch)
     }
 }
 
@@ -303,9 +299,9 @@ impl Writer {
         let work = move || {
             let _guard = AbortOnPanic("commit");
             let mut pace = Pace::default();
-            while let Some(batch) = shared.take(most, &pace) {
+            while let Some(mut batch) = shared.take(most, &pace) {
                 let (begun, committed) = (Instant::now(), batch.len());
-                let replies = apply(&service, &wakeups, batch);
+                let replies = apply(&service, &wakeups, &mut batch);
                 pace.observe(committed, shared.waiting(), begun.elapsed());
                 deliver(replies);
             }

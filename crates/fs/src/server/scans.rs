@@ -39,7 +39,7 @@ impl Scanner {
                 let finished = match reader.answer(&request) {
                     Some(reply) => vec![(ticket, Finished::Reply(reply, None))],
                     // A check that has found what must be repaired.
-                    None => apply(&service, &wakeups, vec![(ticket, request)]),
+                    None => apply(&service, &wakeups, &mut vec![(ticket, request)]),
                 };
                 deliver(finished);
             }

@@ -23,6 +23,11 @@ pub struct Removal {
 }
 
 impl Service {
+    /// Whether datafiles of removed files may still exist.
+    pub(crate) fn has_removals(&self) -> bool {
+        self.counters.removals > 0
+    }
+
     /// At most `limit` removed files behind `after` whose datafiles may still exist. Their removal is durable.
     /// A damaged record is skipped, and logged.
     pub fn removals(
