@@ -1,5 +1,5 @@
-//! Copying blocks of one length at regular distances: what packing and unpacking of vectors, arrays of structures
-//! and parts of arrays come down to.
+//! Copying blocks of one length at regular distances: the basic step of packing and unpacking vectors, arrays of
+//! structures and parts of arrays.
 //!
 //! [`copy`] is the primitive; [`copy_one`] is for blocks that lie irregularly. Both are safe: they check once that everything
 //! they will touch lies inside of the two spans, then copy without further checks, small blocks without a call.
@@ -14,7 +14,8 @@ use crate::stream::{self, Word};
 /// The error of a requested part.
 const OUTSIDE: &str = "a part outside of a span";
 
-/// Bytes to copy from. Others may write them meanwhile, which makes the copy any mixture.
+/// Bytes to copy from. Others may write them meanwhile; the copy is then any mixture of old and new
+/// bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     base: NonNull<u8>,
@@ -148,8 +149,8 @@ impl Target<'_> {
         }
     }
 
-    /// Has blocks of whole words that lie on words' boundaries written past the caches, and others as usual. It is faster where
-    /// another processor, which is far, has read the lines last and will read them next. Before the caller says that they are
+    /// Makes copies write blocks that consist of whole aligned words past the caches, and other blocks as usual. That is faster
+    /// if a distant processor has read the lines last and will read them next. Before the caller announces that the blocks are
     /// written, it calls [`stream::fence`].
     #[must_use]
     pub fn past_caches(self) -> Self {
@@ -159,8 +160,8 @@ impl Target<'_> {
         }
     }
 
-    /// Has the processor fetch all lines for writing, many at a time. Stores alone wait for each other: where another processor has
-    /// read the lines last, copying small blocks takes half as long again without this.
+    /// Makes the processor fetch all lines for writing, many at a time. Stores alone wait for each other: where another processor
+    /// has read the lines last, copying small blocks takes half as long again without this.
     pub fn fetch_for_writing(&mut self) {
         /// Bytes of a cache line.
         #[cfg(target_arch = "x86_64")]
@@ -248,7 +249,8 @@ impl Steps {
     }
 }
 
-/// Copies blocks. Source and target may overlap; what a block is copied from may then have been written by one before.
+/// Copies blocks. Source and target may overlap; a block may then be copied from bytes that an earlier block has
+/// written.
 ///
 /// # Panics
 /// If a block does not lie inside its span.
@@ -297,7 +299,7 @@ pub fn copy(to: &mut Target<'_>, at: Steps, from: Source<'_>, steps: Steps, bloc
     }
 }
 
-/// Copies one block, of `len` bytes, of which few are usual.
+/// Copies one block of `len` bytes, mostly a short one.
 ///
 /// # Panics
 /// If the block does not lie inside a span.
@@ -327,8 +329,8 @@ pub fn copy_one(to: &mut Target<'_>, at: usize, from: Source<'_>, start: usize, 
     }
 }
 
-/// Whether a block at `to`, and others at distances whose bits are among `steps`, consist of whole words on words' boundaries;
-/// `steps` also has the bits of their length.
+/// Whether a block at `to`, and others at certain distances from it, consist of whole aligned words. `steps` has the bits of
+/// the distances and of the blocks' length, combined by "or".
 #[inline]
 fn are_words<W: Word>(to: *mut u8, steps: usize) -> bool {
     (to.addr() | steps).is_multiple_of(size_of::<W>())
