@@ -1,9 +1,9 @@
 //! Space that removals and the engine's own work need: kept free, and a part of it held in a file.
 //!
-//! A log-structured store needs room to free room: a removal is written to the journal, then to a
-//! table, and only the merge of tables, for whose output there must be room beside its input, forgets what
-//! was removed. So what needs space is refused while there is still enough for all of that. Other programs may fill
-//! the same disk; against that a ballast file is held, and freed piece by piece.
+//! A log-structured store needs room to free room: a removal is written to the journal, then to a table, and only
+//! the merge of tables, for whose output there must be room beside its input, forgets what was removed. So what
+//! needs space is refused while there is still enough for all of that. Other programs may fill the same disk; for
+//! that case a ballast file takes up room that can be freed, piece by piece.
 //!
 //! Measured by `crates/fs/tests/meta_full.rs`, which prints it (debug build, a disk in memory that is filled with
 //! files of 3,000 bytes and emptied), in MiB:
