@@ -1,8 +1,8 @@
-//! Tells the program which simulator it was built with.
+//! Passes a number that identifies the simulator's source to the program, which is built with it.
 
 use std::path::{Path, PathBuf};
 
-/// What decides the simulator's results: everything that it is built from.
+/// Everything from which the simulator is built, and which therefore determines its results.
 const SIMULATOR: [&str; 6] = [
     "../sim/src",
     "../sim/profiles",

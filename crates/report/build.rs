@@ -1,4 +1,4 @@
-//! Passes the commit to the program that it was built from, where there is one.
+//! Passes the commit from which the program is built, if there is one, to the program.
 
 use std::path::Path;
 use std::process::Command;

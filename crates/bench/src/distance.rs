@@ -304,7 +304,8 @@ mod tests {
         assert_eq!(labels(&[unknown]).1, [Label::Unknown]);
     }
 
-    /// A probe whose measurements are these in turn, and how often it was started.
+    /// A probe that returns these measurements one after the other, and counts how often it was
+    /// started.
     fn probe(outcomes: Vec<Option<f64>>) -> (Probe, Rc<Cell<usize>>) {
         let (starts, next) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
         let started = Rc::clone(&starts);

@@ -16,7 +16,7 @@ pub const BMI_IDENTITY_UNKNOWN: c_int = 0;
 pub const BMI_IDENTITY_LOCAL: c_int = 1;
 /// A holder of the cluster's key.
 pub const BMI_IDENTITY_KEYED: c_int = 2;
-/// A process for which the agent of its node speaks: it acts for one user alone.
+/// A process whose handshake was made by the agent of its node: it acts for one user alone.
 pub const BMI_IDENTITY_USER: c_int = 3;
 
 /// The header's `struct bmi_identity`.

@@ -169,7 +169,7 @@ fn enter(handle: *mut Handle) -> Result<&'static Slot, u64> {
     Ok(slot)
 }
 
-/// Carries a call out that needs no instance.
+/// Carries out a call that needs no instance.
 #[inline(always)]
 pub(crate) fn guard(body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     let guarded = AssertUnwindSafe(|| body().unwrap_or_else(Failure::report));

@@ -81,8 +81,8 @@ impl Buffers {
         self.bounds.contains(&start)
     }
 
-    /// The part of a buffer that the span is, if it is one. If it begins in buffers but none of them
-    /// holds all of it, it is an error.
+    /// The span as a part of a buffer, if a buffer contains all of it; `None` if it begins in no
+    /// buffer. A span that begins in a buffer, but is contained in none, is an error.
     fn find(&self, start: usize, len: usize) -> Result<Option<Memory>, Failure> {
         let first = start.saturating_sub(self.longest);
         let (mut most_room, mut read_only) = (0, None);
@@ -139,7 +139,7 @@ fn endless(size: usize) -> Failure {
 #[inline(always)]
 pub(crate) fn check(base: *const c_void, size: usize) -> Result<NonNull<u8>, Failure> {
     let Some(start) = NonNull::new(base.cast_mut().cast::<u8>()) else {
-        // Of no bytes, any place is valid.
+        // For zero bytes, any address is valid.
         return match size {
             0 => Ok(NonNull::dangling()),
             _ => Err(at_null(size)),
@@ -151,7 +151,7 @@ pub(crate) fn check(base: *const c_void, size: usize) -> Result<NonNull<u8>, Fai
     }
 }
 
-/// All that is needed to describe memory.
+/// What describing memory needs: the known buffers, and reusable room.
 #[derive(Default)]
 pub(crate) struct Describer {
     pub(crate) buffers: Buffers,

@@ -5,9 +5,9 @@
 //! text; tags name messages; messages that need no posted receive arrive through
 //! [`testunexpected`](causeway_engine::Endpoint::testunexpected). The methods underneath (`shm`, `tcp`, …) are chosen by address.
 //!
-//! Read [`types`] first, then [`Bmi`]. The calls of a [`Bmi`] take `&mut self`, so one thread at a time uses it, and others may only
-//! end its waits ([`Waker`]); a process may have several. The C interface (`causeway-bmi-c`) has threads share one instance: it lets them
-//! in one after the other.
+//! Read [`types`] first, then [`Bmi`]. The calls of a [`Bmi`] take `&mut self`, so one thread at a time uses it, and others may only end
+//! its waits ([`Waker`]); a process may have several. The C interface (`causeway-bmi-c`) lets several threads share one instance, by
+//! letting them in one after the other.
 //!
 //! The [engine](causeway_engine) does all of this. This crate is BMI's interface to it: BMI's names, and its rule that a
 //! receive gets the messages of one peer with one tag ([`ByTag`]).

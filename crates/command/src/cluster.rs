@@ -1,4 +1,4 @@
-//! A file system on this machine that a command runs: as [`DevCluster`], with a time-out and
+//! A file system on this machine that a command runs: a [`DevCluster`] with a time-out and
 //! addresses that the command chooses. Its servers end when the command ends, even by SIGKILL.
 
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub struct Spec {
     pub directory: PathBuf,
     /// Number of I/O servers.
     pub servers: usize,
-    /// The promise of an acknowledgement.
+    /// Which failures acknowledged changes survive.
     pub durability: Durability,
     /// Reachable over TCP on the loopback interface too.
     pub tcp: bool,

@@ -25,7 +25,7 @@ pub struct Failure {
     pub item: Option<String>,
 }
 
-/// What every verb returns.
+/// The result of every subcommand.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
@@ -69,7 +69,8 @@ impl Failure {
         }
     }
 
-    /// Names the item, where the failure's own text does so already.
+    /// Records the item without adding it to the text, because the failure's own text names it
+    /// already.
     pub fn of(self, item: impl Into<String>) -> Self {
         Self {
             item: self.item.or_else(|| Some(item.into())),

@@ -6,8 +6,8 @@
 //! [`workers`] (this program again, with a task); [`remote`] (configuration, paths and errors of a
 //! file system) and [`cluster`] (a file system of the command's own).
 //!
-//! It has no verbs: those are in the command itself and in `causeway-bench`. It ends the process in one place only,
-//! [`shutdown::exit`].
+//! This crate has no subcommands: those are in the command itself and in `causeway-bench`. It ends the process in
+//! one place only, [`shutdown::exit`].
 #![forbid(unsafe_code)]
 
 pub mod cluster;

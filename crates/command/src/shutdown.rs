@@ -165,7 +165,8 @@ pub fn on_signals() -> Outcome {
     on(&[SIGINT, SIGTERM, SIGHUP])
 }
 
-/// Makes SIGINT and SIGTERM end the command through [`exit`]. SIGHUP has another meaning for it.
+/// Makes SIGINT and SIGTERM end the command through [`exit`], but not SIGHUP, which has another
+/// meaning for this command.
 pub fn on_signals_but_hangup() -> Outcome {
     on(&[SIGINT, SIGTERM])
 }
@@ -234,7 +235,7 @@ pub fn exit(code: u8) -> ! {
 }
 
 /// Sends `signal` to every child, including those that another thread is just starting, until none
-/// is left or the time has passed.
+/// is left or this time has passed.
 fn end_children(signal: Signal, within: Duration) {
     let deadline = Instant::now() + within;
     let mut told: BTreeMap<u32, OwnedFd> = BTreeMap::new();
@@ -258,7 +259,8 @@ fn end_children(signal: Signal, within: Duration) {
             .values()
             .map(|child| PollFd::new(child, PollFlags::IN))
             .collect();
-        // A child's end ends the wait. Children that another thread is just starting are searched for in between.
+        // The end of a child ends the wait. Its time limit is short, because another thread may be starting
+        // further children.
         let moment = Timespec {
             tv_sec: 0,
             tv_nsec: 10_000_000,

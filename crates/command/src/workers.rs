@@ -127,7 +127,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
         .doing(doing)
     }
 
-    /// Closes a worker's input: it gets no more messages.
+    /// Closes a worker's input: the worker gets no more messages.
     pub fn close(&mut self, number: usize) {
         if let Some(worker) = self.workers.get_mut(number) {
             worker.input = None;
@@ -245,7 +245,7 @@ fn listen<M: DeserializeOwned>(
             }
         }
     }
-    // The command may have gone on without this worker.
+    // The command may no longer need this worker.
     let _ = sender.send((number, Event::Ended(reason)));
 }
 
@@ -277,7 +277,8 @@ impl Channel {
             .doing(|| "telling the command".to_owned())
     }
 
-    /// Reports that this worker is ready, waits until all are, and returns when that was.
+    /// Reports that this worker is ready, waits until all are, and returns the time at which all
+    /// were.
     pub fn barrier(&mut self, ready: &impl Serialize) -> Outcome<u64> {
         self.send(ready)?;
         match self.receive::<Start>()? {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::strategy::{Settings, Strategy};
 use crate::view::Process;
 
-/// The card's state of an endpoint.
+/// What the card knows of an endpoint.
 #[derive(Clone, Copy, Debug, Default)]
 struct Endpoint {
     /// Its process sleeps, or is about to, and requests an interrupt.

@@ -51,7 +51,8 @@ pub struct Driver {
     shares: Shares,
 }
 
-/// A process's number; there are never more of them in a table than it holds.
+/// A process's number from its place in a table; no table has more processes than the number can
+/// count.
 fn number(place: usize) -> Process {
     Process::try_from(place).unwrap_or(Process::MAX)
 }

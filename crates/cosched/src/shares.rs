@@ -10,8 +10,8 @@
 //! the number is a function of slice and job alone, so that nodes boost the same job at the same
 //! time without exchanging messages. A job that has had more than its share, because others slept
 //! in their slices, gives up its slice to the job that has had least. A process that sleeps on a
-//! device most of the time runs as soon as it is seen awake, while it is below its share: it saves
-//! up at most a slice.
+//! device most of the time and is below its share runs as soon as it is seen awake: it saves up at
+//! most a slice.
 
 use alloc::vec::Vec;
 
@@ -154,7 +154,8 @@ mod tests {
         })
     }
 
-    /// Runs whatever is picked for `slices`, and returns what each process has had. Sleepers want nothing.
+    /// Runs for `slices` whichever process is picked, and returns the time that each process has had.
+    /// Sleepers do not want to run.
     fn serve(shares: &mut Shares, views: &mut [View], slices: u64) -> Vec<u64> {
         let step = SLICE_NS / 5;
         for period in 0..slices * 5 {

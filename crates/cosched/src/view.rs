@@ -22,6 +22,6 @@ pub struct View {
     pub has_pending: bool,
     /// When the last message for it arrived, in nanoseconds.
     pub last_arrival_ns: Option<u64>,
-    /// Processor time that it has had since it began, in nanoseconds.
+    /// Processor time that the process has had since it began, in nanoseconds.
     pub cpu_ns: u64,
 }

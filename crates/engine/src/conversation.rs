@@ -3,8 +3,8 @@
 //!
 //! A conversation does no I/O and reads no clock. Packets, ends of transfers and the caller's
 //! operations come in by the `handle_*` and `post_*` functions; [`Conversation::poll_transmit`]
-//! returns what to send next. What needs anything else (an export, a transfer) is queued as
-//! [`Work`] in the state that all conversations of an instance [share](crate::shared).
+//! returns what to send next. What needs a method (an export, a transfer) is queued as [`Work`] in
+//! the state that all conversations of an instance [share](crate::shared).
 //! [`Conversations`](crate::conversations::Conversations) combines all conversations of an
 //! instance, and [`Endpoint`](crate::Endpoint) drives that with methods.
 //!
@@ -70,7 +70,7 @@ pub(crate) enum Phase {
     Leaving,
     /// The connection is lost, or the peer violated the protocol; the driver has yet to clean up.
     Failed,
-    /// A peer that connected to us and is gone for good.
+    /// The peer, which had connected to us, is gone for good.
     Gone(PeerError),
 }
 
@@ -106,7 +106,8 @@ pub(crate) struct Conversation {
     pub(crate) phase: Phase,
     /// The present connection was up once: its end is not a failed attempt.
     pub(crate) was_up: bool,
-    /// The number of the last connection that came up, of all of the instance. A method may give its connections with one address the same handle.
+    /// The number, unique in the instance, of the peer's latest connection that came up. It tells connections apart to which a method gives the
+    /// same handle, because they lead to one address.
     pub(crate) connection: u64,
     /// The state of the greeting, and which instance the peer claims to be.
     pub(crate) greeting: Greeting,
@@ -175,7 +176,8 @@ pub(crate) struct Conversation {
     pub(crate) traffic: Traffic,
 }
 
-/// Operations that are sent in parts, in order. Most peers have none, and then it is not allocated.
+/// Operations that are sent in parts, in order. It is allocated only for peers that have any, as
+/// most have none.
 #[derive(Debug, Default)]
 struct SendingParts {
     ops: VecDeque<u32>,
@@ -183,7 +185,8 @@ struct SendingParts {
 
 /// An unexpected message.
 pub(crate) enum Arrived {
-    /// It can be taken. It costs credit, or was fetched.
+    /// It can be taken. Until then it costs credit if it travelled whole, or memory of the budget
+    /// if it was fetched.
     Ready {
         tag: Tag,
         data: Vec<u8>,

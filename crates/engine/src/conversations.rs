@@ -354,7 +354,7 @@ impl<M: Matcher> Conversations<M> {
         self.shared.postponed.push(peer);
     }
 
-    /// Has the next call that makes progress send to the peers that were postponed.
+    /// Makes the postponed peers due again: the next call that makes progress sends to them.
     pub(crate) fn end_turn(&mut self) {
         let Self { peers, shared } = self;
         while let Some(peer) = shared.postponed.pop() {
@@ -371,7 +371,8 @@ impl<M: Matcher> Conversations<M> {
         peers[peer].poll_transmit(shared)
     }
 
-    /// Reports that the method has accepted that, and `holds` it until later or has sent it.
+    /// Reports that the method has accepted what [`Conversations::poll_transmit`] returned, and
+    /// `holds` it until later or has sent it.
     pub fn transmitted(&mut self, peer: u32, what: &Transmit, holds: bool) {
         let Self { peers, shared } = self;
         peers[peer].transmitted(shared, what, holds);
@@ -505,8 +506,9 @@ impl<M: Matcher> Conversations<M> {
         matches!(self.peers[peer].phase, Phase::Leaving)
     }
 
-    /// A connection that was not needed is lost, the exports of its operations have been ended, and
-    /// a connection is needed again: operations that can wait for it do.
+    /// Called when a connection that was not needed has been lost, after the exports of its
+    /// operations have been ended, and a connection is needed again: operations that can wait for
+    /// the next connection do so.
     pub fn reopen_later(&mut self, peer: u32) {
         let Self { peers, shared } = self;
         peers[peer].reopen_later(shared);
@@ -556,7 +558,8 @@ impl<M: Matcher> Conversations<M> {
         peers[peer].handle_lost(shared, cause);
     }
 
-    /// Reports that a peer sent something that the method itself refuses, or cannot be sent to.
+    /// Reports that a peer sent something that the method itself refuses, or that nothing can be
+    /// sent to the peer.
     pub(crate) fn protocol_error(&mut self, peer: u32, reason: String) {
         let Self { peers, shared } = self;
         peers[peer].protocol_error(shared, reason);

@@ -6,9 +6,9 @@
 //! together never commit more than the budget, whatever the number of peers: a peer for which
 //! nothing is left gets a window of 0 and announces all its messages instead.
 //!
-//! The receiver enlarges the window of a peer that needs more. While several senders wait for one receiver, each gets as much through as its
-//! window allows. The receiver therefore enlarges no window beyond an even share among the peers that have needed more, and takes from
-//! a window above that share to enlarge one below it.
+//! The receiver enlarges the window of a peer that needs more. While several senders wait for one receiver, the rate of each is determined
+//! by its window. The receiver therefore enlarges no window beyond an even share among the peers that have needed more, and takes from a
+//! window above that share to enlarge one below it.
 
 use causeway_wire::bmi::EARLY_RECORD_BYTES;
 
@@ -139,8 +139,9 @@ pub(crate) struct Grant {
     held: u32,
     /// Counted among the peers that need more window.
     wanting: bool,
-    /// If the peer may still send this much after a message that leaves at once, the message
-    /// commits no other part of the budget, and makes no credit due.
+    /// If the peer may still send at least this many bytes after a message that leaves early memory
+    /// at once, that message changes neither what is committed of the budget nor whether credit is
+    /// due.
     quiet_from: u32,
 }
 

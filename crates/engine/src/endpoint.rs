@@ -13,10 +13,10 @@
 //!
 //! Inside, the protocol's state is apart from the methods ([`conversations`](crate::conversations)). `driving` and `posting` carry out
 //! with methods what it requests; `connections` and `connect` map peers to handles; `callers` decides which peers are the same
-//! process; `listening` manages the addresses at which others reach us; `messages` probes those that wait for receives. `progress`
-//! polls, `sleep` sleeps, `parked` lets other threads in meanwhile, `yielding` yields, `memory_waits` waits for what other processes
-//! do in shared memory. `watch` publishes the state for observers, and `stall` reports operations that make no progress. `loopback` is
-//! the method by which a process sends to itself.
+//! process; `listening` manages the addresses at which others reach us; `messages` probes messages that wait for their receives.
+//! `progress` polls, `sleep` sleeps, `parked` lets other threads in meanwhile, `yielding` yields, `memory_waits` waits for steps that
+//! other processes take in shared memory. `watch` publishes the state for observers, and `stall` reports operations that make no
+//! progress. `loopback` is the method by which a process sends to itself.
 
 mod callers;
 mod connect;
@@ -296,8 +296,9 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// Sends `data`, gathered from fragments, to be received under `tag`. A completed send has left the caller's memory. Once all
-    /// sends to a peer are complete, all of them have left the process, whatever the process does then: a send that completes at once
-    /// although its packet is held is behind another that is not complete ([`Endpoint::flush`]).
+    /// sends to a peer are complete, all of their packets have left the process, whatever the process does then. A single send may
+    /// complete although the method still holds its packet, but only while an earlier send to the same peer is not complete
+    /// ([`Endpoint::flush`]).
     #[inline]
     pub fn post_send(
         &mut self,
@@ -316,7 +317,8 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Whether the method may hold messages to a peer whose sends are complete, behind one whose send is not.
+    /// Whether the method may hold packets to a peer: one of its sends is not complete for this reason, later
+    /// ones may be complete.
     #[inline]
     pub fn holds_messages(&self, to: Addr) -> bool {
         if !self.conversations.has_held() {
@@ -326,8 +328,8 @@ impl<M: Matcher> Endpoint<M> {
         peer.is_some_and(|peer| self.conversations.holds_send(peer))
     }
 
-    /// Sends messages that methods hold, including those whose sends are complete while another to the same peer is not: as far as the
-    /// network accepts them now, and a bounded amount. For callers that may compute for long afterwards.
+    /// Sends the packets that methods hold, including those of sends that are complete: as many as the network accepts now, up to a
+    /// bound. For callers that may compute for long afterwards.
     #[inline]
     pub fn flush(&mut self) {
         if self.conversations.has_held() {
@@ -338,7 +340,7 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Receives the next message that matches `pattern` into `into`, scattered over fragments. A message larger than
     /// the fragments completes with [`OpError::TooLarge`]. Peers that the pattern names must exist
-    /// ([`Endpoint::number`]). Peers that the pattern names must be known ([`Endpoint::number`]).
+    /// ([`Endpoint::number`]).
     #[inline]
     pub fn post_receive(
         &mut self,
@@ -518,7 +520,8 @@ impl<M: Matcher> Endpoint<M> {
         out: &mut Vec<Unexpected>,
     ) -> Result<usize, Error> {
         self.check_process()?;
-        // Even if some are waiting: peers whose messages have yet to be fetched must not fall behind.
+        // Even if unexpected messages wait to be taken: peers whose messages have yet to be fetched
+        // must not fall behind.
         self.progress();
         if self.conversations.shared.ready.is_empty() && !idle.is_zero() {
             self.wait_until(idle, |all| !all.shared.ready.is_empty());

@@ -84,7 +84,7 @@ impl<Kind> List<Kind> {
         (self.head != NONE).then_some(self.head)
     }
 
-    /// Whether nothing is in it.
+    /// Whether the list is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head == NONE

@@ -65,7 +65,7 @@ pub trait Matcher: Default {
     /// Holds a message without a receive until one is posted.
     fn hold(&mut self, message: u32, peer: u32, tag: u64);
 
-    /// Likewise, for a message that is older than all held ones.
+    /// Holds a message, as [`Matcher::hold`] does, that is older than all held ones.
     fn hold_first(&mut self, message: u32, peer: u32, tag: u64);
 
     /// A held message is dropped.

@@ -5,7 +5,7 @@ use std::fmt;
 use causeway_sys::blocks::{Source, Target};
 
 /// The memory of one message, which only its owner can walk over. Parts are requested in order; the
-/// last one is requested again if there was no room for it.
+/// latest part is requested again if there was no room for its packet.
 pub trait Pieces: Send + fmt::Debug {
     /// Copies bytes of the message, from `position` on, into all of `into`.
     fn pack(&self, position: u64, into: Target<'_>);

@@ -1,10 +1,9 @@
 //! A cache of memory registrations for one method: registering costs more than most transfers.
 //!
 //! Only methods that state [`Capabilities::needs_local_registration`](causeway_transport::Capabilities) have such a cache.
-//! The whole allocation is registered, so that every part of it finds the registration. A
-//! registration ends once the memory is freed, or when others need its place; the method deals with
-//! transfers and exports that still use it. Memory without an identity ([`Memory::id`]) is
-//! registered for each use.
+//! The whole allocation is registered, so that every part of it finds the registration. A registration ends once the
+//! memory is freed, or when another registration needs its place; the method itself keeps what transfers and exports in
+//! progress still use of it. Memory without an identity ([`Memory::id`]) is registered for each use.
 
 use std::collections::HashMap;
 

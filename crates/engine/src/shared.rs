@@ -80,9 +80,10 @@ pub(crate) struct Shared<M> {
     pub(crate) holding: Vec<u32>,
     /// A method that may hold packets has accepted some since its last flush.
     pub(crate) wants_flush: bool,
-    /// Not `Some` while the caller waits for one message ([`Endpoint::receive_directly`](crate::Endpoint::receive_directly)).
+    /// How many packets a poll takes: other than [`Takes::Some`] while the caller waits for one message
+    /// ([`Endpoint::receive_directly`](crate::Endpoint::receive_directly)).
     pub(crate) takes: Takes,
-    /// What it waits with, if no receive stands for it.
+    /// The memory for that message while no receive is posted for it.
     pub(crate) direct: Direct,
     /// Peers that have more to send, after other peers and after packets that arrive.
     pub(crate) postponed: Vec<u32>,

@@ -205,7 +205,8 @@ pub struct Config {
     pub nodes: Option<Nodes>,
     /// Without a key: an agent of this node makes the handshakes of the connections that this process begins.
     pub agent: Option<Agent>,
-    /// Encrypt keyed connections. Without, what travels over `tcp` can be read on the way, and not be changed or forged.
+    /// Encrypt keyed connections. If not set, attackers on the network can read what travels over `tcp`, but cannot
+    /// change or forge it.
     pub encrypt: bool,
     /// Messages up to this many bytes travel eagerly, larger ones by rendezvous.
     /// [`EAGER_BY_METHOD`] takes what each method prefers.

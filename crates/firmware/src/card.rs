@@ -11,8 +11,8 @@ pub trait Card {
     /// Charges `step` this many times.
     fn charge(&mut self, step: Step, times: u32);
 
-    /// Hands a transfer to an engine. The program never hands an engine more than it may hold: one
-    /// transfer, or the entries of its hardware queue ([`Settings`](crate::Settings)). What
+    /// Passes a transfer to an engine. The program never passes an engine more than it may hold:
+    /// one transfer, or the entries of its hardware queue ([`Settings`](crate::Settings)). What
     /// `request` borrows is valid during the call only.
     fn start_dma(&mut self, engine: Engine, request: DmaRequest<'_>);
 

@@ -9,7 +9,7 @@ use libc::iovec;
 
 use crate::error::Failure;
 
-/// Most bytes that one call moves between one buffer and a file, as for system calls.
+/// Most bytes that one call transfers between one buffer and a file, as for system calls.
 pub(crate) const MOST_BYTES: usize = 0x7fff_f000;
 /// Most entries of a list.
 const MOST_ENTRIES: usize = 1 << 20;
@@ -24,7 +24,7 @@ pub struct CwfsRegion {
     pub length: i64,
 }
 
-/// One buffer, cut to the length that one call moves.
+/// One buffer, limited to the length that one call transfers.
 pub(crate) fn one(base: *const c_void, size: usize) -> Result<Buffer, Failure> {
     whole(base, size).map(|buffer| Buffer {
         len: buffer.len.min(MOST_BYTES),

@@ -1,7 +1,8 @@
 //! How C names an instance, and how calls cross from C to Rust.
 //!
-//! A `cwfs_t *` is no pointer but a number that is never used again, looked up in a table: so a handle that was
-//! disconnected, or never was one, is an error and not a crash. Several threads are inside an instance at the same time.
+//! A `cwfs_t *` is not a pointer but a number that is never used again, and is looked up in a table: so a handle that
+//! was disconnected, or never was one, is an error and not a crash. Several threads may use an instance at the same
+//! time.
 //!
 //! After a fork the instances belong to the parent: a child begins with a table of its own, without looking at its parent's, in which
 //! another thread of the parent may have held a lock. The child keeps the parent's descriptors and shared memory until it
@@ -36,7 +37,8 @@ struct Table {
     /// Handles below this one are those of the process that this one was forked from.
     first: usize,
     instances: RwLock<HashMap<usize, Arc<Instance>>>,
-    /// The parent's table, which is never used again: kept for tools that look for leaks.
+    /// The parent's table, which is never used again: it stays referenced, so that tools that look
+    /// for leaks do not report it.
     _parents: *const Table,
 }
 

@@ -92,7 +92,7 @@ impl Instance {
         })
     }
 
-    /// Carries out something that concerns no open file.
+    /// Carries out a call that concerns no open file.
     pub(crate) fn with<T>(
         &self,
         work: impl FnOnce(&mut Client) -> Result<T, Error>,

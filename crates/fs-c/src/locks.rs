@@ -39,7 +39,7 @@ pub extern "C" fn cwfs_flock(fs: *mut Handle, file: u64, operation: c_int) -> c_
     }) as c_int
 }
 
-/// The last byte that a file may have: a part that ends there has no end, as the kernel has it.
+/// The last byte that a file may have: a part that ends there has no end, as in the kernel.
 const LAST: u64 = i64::MAX as u64;
 
 /// The part of the file that a lock is on.

@@ -27,7 +27,7 @@ pub struct CwfsCompletion {
     pub result: i64,
 }
 
-/// What carries out an operation on a list.
+/// The function that carries out an operation on a list.
 type Carry = unsafe fn(&OpenFile, &List) -> Result<u64, Error>;
 
 /// # Safety

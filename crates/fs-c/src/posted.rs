@@ -195,7 +195,7 @@ impl Posted {
                 self.lock_workers().push(worker);
                 Ok(())
             }
-            // The threads that there are carry it out.
+            // The existing threads carry the operation out.
             Err(_) if state.threads > 0 => Ok(()),
             Err(error) => {
                 let text = format!("a thread for posted operations cannot be started: {error}");

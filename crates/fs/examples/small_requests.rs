@@ -3,10 +3,11 @@
 //! ```sh
 //! cargo run --release -p causeway-fs --example small_requests -- shm 5
 //! ```
-//! prints, for each round, microseconds per read and per write. To compare two builds, run both in turns. With `off` behind that there are no
-//! capabilities. With `compare`, each round starts two new clusters, one with capabilities and one without, and measures them in short turns: where
-//! the memory of a cluster lies changes its times by more than capabilities do, so only many clusters tell what those cost. The medians and quartiles of
-//! all rounds come last. With `control`, both clusters have capabilities: by how much two that are the same differ here is what `compare` cannot resolve.
+//! prints, for each round, microseconds per read and per write. To compare two builds, run them alternately. With `off` as the next argument there are no
+//! capabilities. With `compare`, each round starts two new clusters, one with capabilities and one without, and measures them alternately for short
+//! times: the place of a cluster's memory changes its times by more than capabilities do, so that only many clusters show the cost of these. The medians
+//! and quartiles of all rounds are printed last. With `control`, both clusters have capabilities: the difference between two equal clusters is what
+//! `compare` cannot resolve.
 
 use std::error::Error;
 use std::path::Path;
@@ -22,7 +23,8 @@ const FILE_BYTES: u64 = 64 << 20;
 const REQUEST_BYTES: usize = 4 << 10;
 /// Requests of each kind in a round.
 const REQUESTS: u32 = 20_000;
-/// The same where two clusters are compared: short turns, which whatever else goes on in the machine meets alike.
+/// The same where two clusters are compared: so few that other activity of the machine affects both clusters
+/// alike.
 const REQUESTS_IN_TURN: u32 = 500;
 
 /// Microseconds of a read and of a write.
@@ -70,7 +72,8 @@ fn alone(
     Ok(stand.cluster.stop()?)
 }
 
-/// Prints what a cluster with capabilities takes beside one by the rule `second`, for each of `rounds` pairs of new clusters and for all of them.
+/// Prints the times of a cluster with capabilities and of one with the rule `second`, for each of `rounds` pairs of new clusters and for all of
+/// them.
 fn compare(
     method: &str,
     rounds: u32,
@@ -83,7 +86,7 @@ fn compare(
     };
     let mut parts = [Vec::new(), Vec::new()];
     for round in 1..=rounds {
-        // Neither is always the one that was started first.
+        // Each of the two is started first in half of the rounds.
         let rules = match round % 2 {
             0 => [CapabilityRule::Required, second],
             _ => [second, CapabilityRule::Required],

@@ -32,7 +32,8 @@ const MAX_CALLS: usize = 1024;
 const MAX_CALLS_OF_USER: usize = 256;
 /// How long a call may take: its caller gives up a server that does not reply long before that.
 const LONGEST_CALL: Duration = Duration::from_secs(60);
-/// How long a call may last before its first request: a process has its request ready when it calls.
+/// How long a call may last before its first request: a process has its request ready when it
+/// connects.
 const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 /// The mode of the socket's directory: users can reach the socket, and cannot list the directory.
 const DIRECTORY_MODE: u32 = 0o711;
@@ -99,8 +100,8 @@ impl AgentHandle {
         let _ = self.stop.write_all(&[1]);
     }
 
-    /// Has the agent read again its node's certificate and key, the authorities and the list of revoked certificates; these apply to
-    /// all later calls. If anything is wrong, everything stays as it was.
+    /// Has the agent read its node's certificate and key, the authorities and the list of revoked certificates again; the new ones
+    /// apply to all later calls. If anything is wrong with them, the agent keeps the former ones.
     pub fn reload(&self) -> Result<(), ConfigError> {
         self.configuration.reload_nodes(&self.file, |_| Ok(()))
     }
@@ -223,7 +224,8 @@ impl Agent {
         })
     }
 
-    /// Serves one request of each user that has some: a user who calls often waits for all others.
+    /// Serves one request of each user who has requests waiting: a user who calls often waits for
+    /// all others.
     fn serve(&mut self, ready: &[bool]) {
         let mut served = HashSet::new();
         let mut ended = Vec::new();
@@ -292,7 +294,8 @@ impl Agent {
                 Reply::Refused(why)
             }
         };
-        // A new socket's buffer has room for so few bytes; a caller that has hung up needs no reply.
+        // A new socket's buffer has room for these few bytes; a caller that has closed its socket
+        // needs no reply.
         let _ = socket.send(&reply.to_bytes(), &[]);
     }
 
@@ -376,8 +379,8 @@ impl Call {
     }
 }
 
-/// A reason for the log. What a caller has sent may be in it: it cannot begin a line of its own there, drive a terminal, or
-/// turn text around.
+/// A reason as text for the log. It may contain text that a caller has sent: characters are escaped that would begin a new
+/// line, control a terminal, or change the direction of text.
 fn in_one_line(why: &str) -> String {
     let escaped = |c: char| match c {
         '\'' | '"' | '\\' => String::from(c),
@@ -386,7 +389,7 @@ fn in_one_line(why: &str) -> String {
     why.chars().map(escaped).collect()
 }
 
-/// Whose call it is, by the kernel.
+/// The user who has made a call, as the kernel reports it.
 fn user_of(socket: &RecordSocket) -> Result<User, String> {
     let unknown = |error: io::Error| format!("the kernel does not say whose call it is: {error}");
     let peer = socket.peer().map_err(unknown)?;

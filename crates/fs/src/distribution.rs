@@ -23,7 +23,7 @@ pub struct Striping {
     servers: u64,
 }
 
-/// What one server has of a list of file regions.
+/// One server's share of a list of file regions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Share {
     /// Datafile regions in the order of the memory, adjacent ones joined.
@@ -73,7 +73,7 @@ impl Striping {
         rounds * self.strip + partial
     }
 
-    /// The end of the strip that `offset` lies in. All of a file on one server is one strip.
+    /// The end of the strip in which `offset` lies. A file on one server is a single strip.
     fn end_of_strip(&self, offset: u64) -> u64 {
         match self.servers {
             1 => u64::MAX,
@@ -85,7 +85,7 @@ impl Striping {
     pub fn split(&self, regions: &[Region]) -> Vec<Share> {
         let mut shares = vec![Share::default(); self.servers()];
         let mut memory = 0;
-        // The strip of the last region: the next one is often in it too, and divisions are dear.
+        // The strip of the last region: the next region is often in it too, and divisions are slow.
         let (mut strip, mut server, mut base) = (0..0, 0, 0);
         for region in regions {
             let (mut offset, mut left) = (region.offset, region.len);

@@ -1,7 +1,7 @@
 //! The number of failed syncs of the disk below a directory, by which clients notice failures (what NFS calls a write verifier).
 //!
-//! The kernel reports a failed sync once for each open file, and data that it could not write reads well until the
-//! memory is lost. So all clients that have not synced since must learn of the failure.
+//! The kernel reports a failed sync once for each open file, and data that it could not write can be read until
+//! the memory is lost. So all clients that have not synced since must learn of the failure.
 
 use std::fmt::Display;
 use std::fs::File;

@@ -1,10 +1,10 @@
 //! The parallel file system: metadata, datafiles, servers and the client library.
 //!
-//! Read [`config`] first (what a file system consists of), then [`client`] (what programs call), [`pool`] (clients for
-//! several threads), [`open_file`] and [`listing`] (files and directories in the form that other languages' libraries have them),
-//! then the parts below these: [`distribution`] (which byte lies where), [`meta`] (names and
-//! objects), [`data`] (datafiles), [`server`] (the process around them) and [`dev`] (a whole file
-//! system of server processes on one machine). [`agent`] speaks for users who may not read the keys.
+//! Read [`config`] first (what a file system consists of), then [`client`] (what programs call), [`pool`] (clients for several
+//! threads), [`open_file`] and [`listing`] (files and directories as libraries for other languages need them), then the parts
+//! below these: [`distribution`] (which byte lies where), [`meta`] (names and objects), [`data`] (datafiles), [`server`] (the
+//! process around them) and [`dev`] (a whole file system of server processes on one machine). [`agent`] makes handshakes for
+//! users who may not read the keys.
 #![forbid(unsafe_code)]
 
 pub mod agent;

@@ -11,7 +11,8 @@ use crate::pool::Clients;
 /// Entries that are requested at a time.
 const PAGE: u32 = 500;
 
-/// A directory that is being read. Names that are made or removed meanwhile may be missing or included; no name comes twice.
+/// A directory that is being read. Names that are made or removed meanwhile may be missing or included; no name is returned
+/// twice.
 pub struct Listing {
     clients: Arc<Clients>,
     directory: ObjectId,
@@ -22,7 +23,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Opens a directory; entries come with their attributes if `attributes`.
+    /// Opens a directory; entries have their attributes if `attributes` is set.
     pub fn open(clients: &Arc<Clients>, path: &[u8], attributes: bool) -> Result<Self, Error> {
         let node = clients.call(None, |client| client.stat(path, true))?;
         if node.attributes.kind != Kind::Directory {

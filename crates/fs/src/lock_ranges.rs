@@ -2,7 +2,7 @@
 
 use causeway_wire::fs::LockRange;
 
-/// Who has a lock, or waits for one.
+/// The owner of a lock, or of a wait for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Owner {
     pub(crate) client: u128,
@@ -19,8 +19,8 @@ pub(crate) struct Held {
     pub(crate) pid: u32,
 }
 
-/// Changes what an owner has on a part of a file to one lock, or to none. Locks of the same kind that lie next to each other
-/// become one; of others, what lies beside the part is left.
+/// Replaces an owner's locks on a part of a file by one lock, or by none. Adjacent locks of the same kind are merged; of
+/// other locks, the parts outside stay.
 pub(crate) fn set_part(held: &mut Vec<Held>, owner: Owner, part: LockRange, to: Option<Held>) {
     let mut whole = part;
     let mut beside = Vec::new();

@@ -1,5 +1,5 @@
-//! Locks and condition variables that ignore a panic of another holder: no holder leaves a value half
-//! changed.
+//! Locks and condition variables that ignore a panic of another holder: no holder can panic while a
+//! value is half changed.
 
 use std::sync::{
     Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,

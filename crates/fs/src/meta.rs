@@ -5,11 +5,11 @@
 //! caller's identity, a batch with the time.
 //!
 //! # How a server drives it
-//! - One thread owns the [`Service`]. It takes all requests that have come, passes them to [`Service::apply`] as one
-//!   batch, and sends the replies: that is the group commit. With
-//!   [`Durability::Synced`](crate::config::Durability::Synced) the call ends with one `fdatasync`, during which the next batch gathers;
-//!   so it runs in a thread of its own. With [`Durability::Relaxed`](crate::config::Durability::Relaxed) it takes some microseconds for
-//!   each request and may as well run in the event loop.
+//! - One thread owns the [`Service`]. It takes all requests that have arrived, passes them to [`Service::apply`] as one batch, and
+//!   sends the replies: this is a group commit. With [`Durability::Synced`](crate::config::Durability::Synced) the call ends with one
+//!   `fdatasync`, during which the next batch gathers; so it runs in a thread of its own. With
+//!   [`Durability::Relaxed`](crate::config::Durability::Relaxed) it takes some microseconds for each request and may as well run in the
+//!   event loop.
 //! - Requests for which [`Reader::answer`] returns a reply can be served by any thread, at any time. A
 //!   reply of `apply` may be sent as soon as the call returns: readers see its effect from then on.
 //! - About once a second, the owner calls [`Service::removals`], has the datafiles removed, and

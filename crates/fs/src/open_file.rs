@@ -24,7 +24,7 @@ pub struct OpenFlags {
     pub exclusive: bool,
     /// Discard its content.
     pub truncate: bool,
-    /// Write behind its end, wherever that is then.
+    /// Write behind its present end.
     pub append: bool,
     /// Fail if the name is a symbolic link.
     pub no_follow: bool,
@@ -116,7 +116,7 @@ impl OpenFile {
         self.client
     }
 
-    /// The flags that it was opened with.
+    /// The flags with which it was opened.
     pub fn flags(&self) -> OpenFlags {
         self.flags
     }

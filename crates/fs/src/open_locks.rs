@@ -79,8 +79,8 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Takes a lock, and waits for it. About ten times a second, `goes_on` is asked whether to go on; a wait that it ends, or that
-    /// [`OpenFile::cancel_locks`] ends, fails with [`Errno::ECANCELED`].
+    /// Takes a lock, and waits for it. About ten times a second, `goes_on` is called to decide whether the wait continues; a wait
+    /// that it ends, or that [`OpenFile::cancel_locks`] ends, fails with [`Errno::ECANCELED`].
     pub fn lock(
         &self,
         wanted: Wanted,

@@ -1,8 +1,8 @@
 //! Faults that are built in on purpose: they prove that tests detect them.
 //!
-//! Each switch takes away one thing that keeps data safe. They exist only where the feature `sabotage` was
-//! compiled in, which nothing but tests asks for; without it `is_on` is always false and leaves no code.
-//! A process takes its switch from the environment variable [`VARIABLE`], a test inside it from `turn_on`.
+//! Each switch disables one safeguard of data. Switches exist only if the feature `sabotage` was compiled
+//! in, which only tests enable; without it `is_on` is always false and leaves no code. A process takes its
+//! switch from the environment variable [`VARIABLE`], a test inside it from `turn_on`.
 
 use std::io;
 use std::path::PathBuf;
@@ -160,7 +160,7 @@ pub(crate) fn fail_every_sync() -> io::Result<()> {
     Err(io::Error::from_raw_os_error(errno))
 }
 
-/// The boot of the host that tests pretend.
+/// The boot identity of the host that a test has set.
 pub(crate) fn pretended_boot() -> Option<u128> {
     IS_COMPILED.then(|| *lock(&BOOT)).flatten()
 }

@@ -331,7 +331,7 @@ fn torn_journals_open_to_a_prefix() {
         let prefix = prefix.unwrap_or_else(|| panic!("case {case}, {at} of {len}: no prefix"));
         assert_eq!(findings(&service), [""; 0], "case {case}");
         lost += u64::from((prefix as u64) < BATCHES);
-        // It goes on from there, and later batches are found by the next opening.
+        // The store continues from there, and the next opening finds later batches.
         for number in prefix as u64..BATCHES {
             apply(&mut service, number);
         }

@@ -162,7 +162,7 @@ fn flip(path: &Path, bit: usize) {
     file.write_all_at(&byte, bit as u64 / 8).expect("writes");
 }
 
-/// One in so many bits, unless all are asked for.
+/// One bit in this number is tested, unless all are requested.
 fn step(usual: usize) -> usize {
     match std::env::var_os("CAUSEWAY_ALL_BITS") {
         Some(_) => 1,

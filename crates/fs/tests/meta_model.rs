@@ -413,7 +413,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The request of a step. Linking goes by object, so the object is looked up before.
+/// The request of a step. A link names an object by its number, so the object is looked up before.
 fn operation(service: &mut Service, step: &Step) -> Result<Operation, Errno> {
     Ok(match step {
         Step::Create(path) => Operation::Create {

@@ -97,7 +97,7 @@ impl Library {
     }
 }
 
-/// Has an attribute's delete function called, then takes it away.
+/// Calls an attribute's delete function, then removes the attribute.
 fn delete(of: Holder, keyval: c_int, value: usize) -> Result<()> {
     let key = enter(|library| library.keys.get(keyval, of.kind))?;
     // The number that stands for no function is the same for all kinds.

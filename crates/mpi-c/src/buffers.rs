@@ -68,7 +68,8 @@ unsafe fn iflush(owner: Owner, request: *mut Handle) -> Result<()> {
     Ok(())
 }
 
-/// The buffer of an object that is freed is detached. Messages go on: the library has copied them elsewhere.
+/// Detaches the buffer of an object that is freed. Messages in it are still sent: the library has copied
+/// them elsewhere.
 pub(crate) fn forget(owner: Owner) -> Result<()> {
     enter(|library| {
         if library.buffers.remove(&owner).is_some()

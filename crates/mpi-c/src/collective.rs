@@ -100,7 +100,8 @@ enum Role {
     RemoteRoot,
     /// It is one of those that the root sends to or receives from.
     Other,
-    /// It has no part: the root is in its own group, of an inter-communicator.
+    /// It takes no part: the communicator is an inter-communicator, and the root is in the
+    /// process's own group.
     None,
 }
 
@@ -170,7 +171,7 @@ macro_rules! forms {
 }
 pub(crate) use forms;
 
-/// The same of operations that are done in memory that all processes have, if they can.
+/// The same for operations that are done in memory that all processes have mapped, where possible.
 macro_rules! forms_in_areas {
     ($($called:literal $icalled:literal $blocking:ident, $nonblocking:ident, $persistent:ident, $steps:ident($($name:ident: $ty:ty),*);)*) => {$(
         pub(crate) unsafe fn $blocking($($name: $ty),*) -> Result<()> {

@@ -95,7 +95,7 @@ pub(crate) fn tell_all(comm: Handle, numbers: &[c_int]) -> Result<Vec<c_int>> {
         .collect())
 }
 
-/// A new communicator has its parent's error handler.
+/// Notes that a new communicator holds its parent's error handler.
 pub(crate) fn made(new: Option<Handle>) -> Result<Handle> {
     let Some(new) = new else {
         return Ok(abi::COMM_NULL);
@@ -228,7 +228,7 @@ pub(crate) unsafe fn comm_split_type(
         {
             with(|process, _| Ok(process.host()))?
         }
-        // No finer division of a host is known.
+        // Hosts are not divided further.
         abi::UNDEFINED
         | abi::COMM_TYPE_HW_UNGUIDED
         | abi::COMM_TYPE_HW_GUIDED

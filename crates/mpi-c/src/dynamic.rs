@@ -128,7 +128,8 @@ pub(crate) unsafe fn comm_disconnect(comm: *mut Handle) -> Result<()> {
     // SAFETY: the caller's pointer, as MPI has it. Requests that are open keep what they need.
     unsafe { comm_free(comm) }?;
     match went {
-        // Those that have come so far may have ended already, and are lost to the others then.
+        // Processes that have completed the barrier may have ended already, so that the others find
+        // them lost.
         Err(error) if error.code() == abi::ERR_PROC_ABORTED => Ok(()),
         went => went,
     }

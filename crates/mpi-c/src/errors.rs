@@ -31,7 +31,7 @@ fn is_predefined(handler: Handle) -> bool {
 }
 
 impl Library {
-    /// An error if a handle is none of an error handler.
+    /// Fails if a handle is not that of an error handler.
     pub(crate) fn check_handler(&self, handler: Handle) -> Result<()> {
         match is_predefined(handler) {
             true => Ok(()),
@@ -40,7 +40,7 @@ impl Library {
     }
 }
 
-/// A handler is held by one more.
+/// Counts one more holder of a handler.
 pub(crate) fn hold(handler: Handle) -> Result<()> {
     if is_predefined(handler) {
         return Ok(());
@@ -51,7 +51,8 @@ pub(crate) fn hold(handler: Handle) -> Result<()> {
     })
 }
 
-/// A handler is held by one less; it is gone once it was freed and nothing holds it.
+/// Counts one holder of a handler less; the handler is removed once it was freed and has no
+/// holders.
 pub(crate) fn release(handler: Handle) -> Result<()> {
     if is_predefined(handler) {
         return Ok(());

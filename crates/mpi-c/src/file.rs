@@ -18,7 +18,7 @@ use crate::errors::{hold, release};
 use crate::library::{complete, enter, with};
 use crate::types::{Callback, Handle, read_text, write_text};
 
-/// This surface, as it carries operations of several steps out.
+/// The caller by which this surface carries out operations of several steps.
 pub(crate) struct Surface;
 
 impl Caller for Surface {
@@ -31,7 +31,7 @@ impl Caller for Surface {
     }
 }
 
-/// Asks an open file.
+/// Reads something of an open file.
 fn ask<R>(fh: Handle, question: impl FnOnce(&File) -> Result<R>) -> Result<R> {
     with(|process, _| question(process.file(fh)?))
 }

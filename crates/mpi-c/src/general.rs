@@ -1,4 +1,4 @@
-//! Generalized requests (MPI 5.0 §13.2): the program carries their operations out itself.
+//! Generalized requests (MPI 5.0 §13.2): the program itself carries out their operations.
 //!
 //! Functions of the program's are called outside of the library, so that they may call it.
 

@@ -1,4 +1,4 @@
-//! Handles as integers (MPI 5.0 §19.3): they fit.
+//! Handles as integers (MPI 5.0 §19.3): every handle fits into an `int`, and is converted as it is.
 
 use std::ffi::c_int;
 

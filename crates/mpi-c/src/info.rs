@@ -19,7 +19,7 @@ pub(crate) fn copy_of(library: &Library, handle: Handle) -> Result<Info> {
     }
 }
 
-/// Copies an info object that there has to be.
+/// Copies an info object; `MPI_INFO_NULL` is an error.
 fn present(library: &Library, handle: Handle) -> Result<Info> {
     match handle {
         abi::INFO_NULL => Err(Error::new(

@@ -112,7 +112,7 @@ impl Keys {
     }
 }
 
-/// What the values of a window's predefined attributes point to.
+/// The memory to which the values of a window's predefined attributes point.
 #[derive(Debug)]
 pub(crate) struct Values {
     pub(crate) size: i64,

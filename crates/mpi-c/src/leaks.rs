@@ -5,7 +5,7 @@ use std::io::Write;
 use crate::library::Library;
 use crate::types::Handle;
 
-/// So many of a kind are named; the others are counted.
+/// The most objects of a kind that are named; the others are counted.
 const NAMED: usize = 8;
 
 fn line(kind: &str, all: &[String]) -> Option<String> {

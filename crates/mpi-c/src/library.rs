@@ -1,4 +1,5 @@
-//! The one instance of the library in this process: what calls find when they enter, and what becomes of their errors.
+//! The one instance of the library in this process: its state, how threads enter it, and how errors of calls are
+//! reported.
 
 use std::cell::{Cell, UnsafeCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,9 +36,9 @@ const PREDEFINED_TYPES: usize = 0x100;
 /// See the module's page.
 pub(crate) struct Library {
     pub(crate) process: Option<Process>,
-    /// Its rank, for messages about errors while it parts from the others, too, and later.
+    /// Its rank, for texts of errors, also during and after the disconnection from the others.
     pub(crate) rank: Option<u32>,
-    /// The process has parted from the others.
+    /// The process has disconnected from the others.
     pub(crate) is_over: bool,
     pub(crate) infos: Table<Info>,
     pub(crate) groups: Table<Arc<Group>>,
@@ -90,11 +91,11 @@ pub(crate) enum Object {
     Window(Handle),
     /// A file, or `MPI_FILE_NULL` for what concerns no open one.
     File(Handle),
-    /// What tools call: errors are returned.
+    /// None, for functions of the tool interface: their errors are returned.
     Tool,
 }
 
-/// What any thread may ask at any time (MPI 5.0 §11.6.1).
+/// The state that any thread may query at any time (MPI 5.0 §11.6.1).
 pub(crate) struct Stage {
     /// `MPI_Init` was called.
     pub(crate) is_initialized: AtomicBool,
@@ -116,7 +117,7 @@ struct Instance {
     entry: Entry,
     /// The program has threads take turns: it runs at a lower level than `MPI_THREAD_MULTIPLE`.
     is_serial: AtomicBool,
-    /// A call of such a program is in there.
+    /// Whether a call of such a program is inside.
     is_entered: Cell<bool>,
     /// Ends the sleep of the thread that waits for all.
     waker: OnceLock<Waker>,
@@ -224,7 +225,7 @@ fn enter_in_turn() -> Result<()> {
     if entry.try_enter() {
         return Ok(());
     }
-    // Nothing keeps threads out for good.
+    // The closure always returns `true`: no thread is refused here.
     let entered = entry.enter_contended(|| true, interrupt);
     entered.map_err(|state| match state {
         PARENTS => Error::new(abi::ERR_OTHER, IN_A_CHILD),
@@ -279,7 +280,8 @@ fn begin(library: &mut Option<Library>) -> &mut Library {
     library.insert(Library::new())
 }
 
-/// Has the library's own thread, which is inside, wait for messages: what to sleep in outside, or nothing if it is to look again.
+/// Prepares a sleep until messages arrive, for the library's own thread, which sleeps outside. `None` if there is something to
+/// do first.
 pub(crate) fn prepare_sleep(process: &mut Process) -> Option<Parked> {
     let entry = &INSTANCE.entry;
     let mut parked = None;
@@ -298,7 +300,8 @@ pub(crate) fn interrupt() {
     }
 }
 
-/// Has all threads that wait look for themselves: what they wait for may have come otherwise than by a message.
+/// Wakes all threads that wait, since what they wait for may have happened by other means than a
+/// message.
 pub(crate) fn wake_all() {
     if INSTANCE.entry.is_shared() {
         INSTANCE.entry.call_all();
@@ -306,7 +309,7 @@ pub(crate) fn wake_all() {
     }
 }
 
-/// Enters for what needs the program to have started.
+/// Enters for a body that needs the process to have started.
 #[inline]
 pub(crate) fn with<R>(body: impl FnOnce(&mut Process, &mut Rest<'_>) -> Result<R>) -> Result<R> {
     let mut inside = Inside::enter()?;
@@ -601,7 +604,7 @@ fn wait_among_threads<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>
     let result = wait_in_turns(wait);
     drop(waits);
     if standby::is_on() {
-        // Something else may go on.
+        // Other operations may be able to continue.
         let _ = with(|_, _| Ok(()));
     }
     result
@@ -676,12 +679,13 @@ pub(crate) fn run(call: &Call) -> Result<()> {
         process.called(call);
         Ok(())
     })?;
-    // What it was called for may be another thread's.
+    // The operation for which it was called may be one that another thread waits for.
     wake_all();
     Ok(())
 }
 
-/// Does what a call does; turns its error into a code, by the error handler of the object concerned.
+/// Runs the body of a call; turns its error into a code, as the error handler of the object
+/// concerned decides.
 #[inline]
 pub(crate) fn call(name: &str, object: Object, body: impl FnOnce() -> Result<()>) -> c_int {
     match body() {
@@ -734,7 +738,7 @@ impl Library {
             }
             Object::File(handle) => {
                 let file = process.and_then(|process| process.file(handle).ok());
-                // Those of no open file, too, have a handler (MPI 5.0 §14.7).
+                // Errors that concern no open file have a handler, too (MPI 5.0 §14.7).
                 Some((
                     file.map_or(self.file_handler, |file| file.error_handler()),
                     handle,

@@ -79,7 +79,8 @@ pub(crate) unsafe fn bcast(
     comm: Handle,
 ) -> Result<bool> {
     run(comm, |process, rest| {
-        // SAFETY: the caller keeps MPI's contract. What a root of another group gives, messages look at.
+        // SAFETY: the caller keeps MPI's contract. The arguments of a root of another group are read by
+        // the operation over messages.
         let placed = unsafe {
             if process.communicator(comm)?.remote_group().is_some() {
                 return Ok(Started::ByMessages);

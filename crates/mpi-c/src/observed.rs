@@ -1,7 +1,7 @@
-//! What `causeway run` is shown of this process: which call each thread is in, all the time, in a page that the launcher maps,
-//! too; and, if it asks for that, a record of the calls ([`causeway_mpi::record`]).
+//! What this process publishes for `causeway run`: which call each thread is in at any time, in a page that the launcher maps,
+//! too; and, if the launcher requests it, a record of the calls ([`causeway_mpi::record`]).
 //!
-//! Without such a launcher a call pays for the check of a pointer; with it, for six stores.
+//! Without such a launcher, this costs a call the check of a pointer; with it, six stores.
 
 use std::cell::Cell;
 use std::os::fd::AsRawFd;
@@ -42,7 +42,7 @@ thread_local! {
     static THREAD: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// A call, as far as its arguments say.
+/// A call, as described by its arguments.
 #[derive(Clone, Copy)]
 pub(crate) struct Call {
     pub(crate) name: &'static str,
@@ -123,7 +123,7 @@ pub(crate) fn end(began: Option<Began>, call: impl FnOnce() -> Call) {
     }
 }
 
-/// Which slot is this thread's: the first ones to call have their own.
+/// The number of this thread's slot: the threads that call first have slots of their own.
 #[cold]
 #[inline(never)]
 fn own_slot() -> usize {
@@ -199,8 +199,8 @@ pub(crate) fn expect_threads() {
     HAS_THREADS.store(true, Relaxed);
 }
 
-/// Shows this process to the launcher of the environment, if there is one that asks. Programs run without as well: what
-/// fails here only leaves the launcher without an answer, which it reports.
+/// Shows this process to the launcher of the environment, if there is one that asks. Programs also run without it: if
+/// something fails here, the page stays empty, which the launcher reports.
 pub(crate) fn attach(list: u64) {
     let page = std::env::var(PAGE).ok();
     let page = page.and_then(|page| page.parse::<usize>().ok());
@@ -215,7 +215,8 @@ pub(crate) fn attach(list: u64) {
     }
 }
 
-/// A forked child shows nothing: the page is its parent's. It may be inside a call of its parent's that began before.
+/// Makes a forked child publish nothing, because the page is its parent's. The child may be inside a call that its
+/// parent began before the fork.
 pub(crate) fn detach() {
     SLOTS.store(std::ptr::null_mut(), Relaxed);
 }

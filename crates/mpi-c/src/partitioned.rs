@@ -88,7 +88,7 @@ pub(crate) unsafe fn precv_init(
     unsafe { plan((buf, partitions, count, datatype), route, false, request) }
 }
 
-/// Partitions are ready; another thread may wait until all are.
+/// Marks partitions ready. Another thread may be waiting until all are.
 fn ready(request: Handle, partitions: impl IntoIterator<Item = c_int>) -> Result<()> {
     let mut all = partitions.into_iter();
     with(|process, _| all.try_for_each(|part| process.ready(request, part.into())))?;

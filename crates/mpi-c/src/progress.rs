@@ -41,7 +41,7 @@ pub(crate) fn start() -> Result<()> {
     })
 }
 
-/// The process parts from the others: the thread ends.
+/// Ends the thread, when the process disconnects from the others.
 pub(crate) fn end() {
     // It finds that the process is gone.
     if IS_ON.swap(false, Relaxed) {
@@ -56,7 +56,7 @@ fn sleep(calls: u64) {
     std::thread::sleep(STANDBY_DELAY);
 }
 
-/// What the thread does until the process parts from the others.
+/// The main loop of the thread, until the process disconnects from the others.
 fn run() {
     thread::take_short_slices();
     let mut parked: Option<Parked> = None;

@@ -514,7 +514,7 @@ fn is_inactive(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Inactive)
 }
 
-/// How requests are, after some progress; they stay as they are.
+/// Returns the states of requests after some progress; the requests stay valid.
 fn look(handles: Vec<Handle>) -> Result<Vec<Outcome>> {
     let peek = |process: &mut causeway_mpi::Process| {
         let each = handles.iter().map(|handle| process.peek(*handle));

@@ -1,7 +1,7 @@
 //! Sessions (MPI 5.0 §11.3): the library used by parts of a program that do not know of each other.
 //!
-//! The process starts with the first session or `MPI_Init`, whichever comes first, and parts from the others when the program ends or calls
-//! `MPI_Finalize`, whichever is later: sessions can be made again until then.
+//! The process starts with the first session or `MPI_Init`, whichever comes first, and disconnects from the others when the program ends or
+//! calls `MPI_Finalize`, whichever is later: sessions can be made again until then.
 
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;

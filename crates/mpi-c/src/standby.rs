@@ -1,4 +1,5 @@
-//! What the program's threads and the one that [makes progress in their stead](crate::progress) tell each other.
+//! The state by which the program's threads and the thread that [makes progress in their stead](crate::progress)
+//! notify each other.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -7,10 +8,10 @@ use causeway_mpi::process::Process;
 use causeway_sys::futex;
 use causeway_sys::standby::{self, StandbyMemory};
 
-/// The thread is there.
+/// Whether the thread runs.
 pub(crate) static IS_ON: AtomicBool = AtomicBool::new(false);
 
-/// The words that both look at.
+/// The words that both sides read and write.
 pub(crate) static STANDBY: Standby = Standby {
     idle: AtomicU64::new(0),
     calls: AtomicU64::new(0),
@@ -46,13 +47,14 @@ impl StandbyMemory for Standby {
     }
 }
 
-/// Whether the thread is there.
+/// Whether the thread runs.
 #[inline]
 pub(crate) fn is_on() -> bool {
     IS_ON.load(Relaxed)
 }
 
-/// A thread of the program leaves the library: wakes the thread if it has left something going on.
+/// Called when a thread of the program leaves the library: wakes the progress thread if an
+/// operation is left in progress.
 #[inline]
 pub(crate) fn leave(process: &Process) {
     if is_on() {
@@ -60,8 +62,8 @@ pub(crate) fn leave(process: &Process) {
     }
 }
 
-/// A thread of the program waits as long as this exists. Whether it has left something going on, which the thread that makes progress has to
-/// continue, is found out when it leaves the library after that ([`leave`]).
+/// A thread of the program waits as long as this exists. Whether it has left an operation in progress, which the progress thread has to
+/// continue, is checked when it leaves the library after that ([`leave`]).
 pub(crate) struct Waits;
 
 impl Waits {

@@ -89,7 +89,7 @@ pub(crate) fn begin(level: c_int) -> Result<()> {
     Ok(())
 }
 
-/// Has children of `fork` find that the library is their parent's, from now on.
+/// From now on, calls in children of `fork` fail, because the library is their parent's.
 fn watch_forks() -> Result<()> {
     static WATCHED: OnceLock<c_int> = OnceLock::new();
     // SAFETY: the function touches atomics only, which is allowed in a child of a process of several threads.
@@ -110,7 +110,8 @@ extern "C" fn leave_to_parent() {
     disown();
 }
 
-/// A program that has used sessions only, and has ended all of them, parts from the others here. A forked child cannot enter.
+/// Disconnects the processes of a program that has used sessions only, and has ended all of them. A forked child cannot
+/// enter.
 extern "C" fn at_exit() {
     let _ = enter(|library| {
         let is_used = STAGE.is_initialized.load(Relaxed) && !STAGE.is_finalized.load(Relaxed);

@@ -134,7 +134,7 @@ pub(crate) unsafe fn t_pvar_get_index(
 ) -> Result<()> {
     let shown = |measure: &Variable<_>| match measure.class == class {
         true => measure.name,
-        // A name of another class is none.
+        // A variable of another class does not match.
         false => "",
     };
     // SAFETY: the caller's pointers, as MPI has it.

@@ -53,7 +53,7 @@ impl Status {
         }
     }
 
-    /// Writes it where the program wants it, unless it does not; the error field there stays as it is.
+    /// Writes it to `into`, unless the program passed null; the error field there stays as it is.
     ///
     /// # Safety
     /// `into` is null or valid for writes.
@@ -98,7 +98,7 @@ impl Status {
     }
 }
 
-/// Writes a status where the program wants it, unless it does not; the error field stays as it is.
+/// Writes a status to `into`, unless the program passed null; the error field there stays as it is.
 ///
 /// # Safety
 /// `into` is null or valid for writes.

@@ -196,7 +196,7 @@ fn lock(win: Handle, rank: Option<c_int>, exclusive: bool) -> Result<()> {
 fn unlock(win: Handle, rank: Option<c_int>) -> Result<()> {
     with(|process, _| process.check_unlock(win, rank))?;
     let flushed = flush(win, rank);
-    // What went wrong before does not keep the lock.
+    // The lock is released even if an access has failed before.
     with(|process, _| process.unlock(win, rank))?;
     flushed
 }

@@ -11,16 +11,17 @@ use causeway_fs::config::Configuration;
 /// The client of one file system.
 pub(crate) struct Connection {
     pub(crate) configuration: Configuration,
-    /// `None` until the first request to the servers: a process that only joins files that another one has opened has none.
+    /// `None` until the first request to the servers: a process needs no client for files that another process has opened
+    /// for it.
     pub(crate) client: InOrder<Option<Client>>,
-    /// Locked by the access that has its turn, before the client.
+    /// Held by the atomic access that is going on. It is locked before the client.
     pub(crate) turn: Mutex<()>,
 }
 
-/// A lock that a thread which wants it again and again leaves to one that waits for it.
+/// A fair lock: a thread that takes it again and again leaves it to one that waits in between.
 pub(crate) struct InOrder<T> {
     it: Mutex<T>,
-    /// Locked by the thread that waits for it as the next one.
+    /// Held by the thread that is next to get the value.
     next: Mutex<()>,
 }
 
@@ -50,7 +51,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connection {
-    /// Does something with the client, which one thread at a time has.
+    /// Calls a function with the client, which one thread at a time uses.
     pub(crate) fn call<T>(
         &self,
         work: impl FnOnce(&mut Client) -> Result<T, Error>,
@@ -67,7 +68,8 @@ impl Connection {
     }
 }
 
-/// An error as the operating system would have it, with the client library's text: what, where, why, and what to do.
+/// An error with the operating system's number and the client library's text, which says what failed, where, why,
+/// and what to do.
 pub(crate) fn as_io(error: &Error) -> io::Error {
     let kind = io::Error::from_raw_os_error(error.system_number().into()).kind();
     io::Error::new(kind, error.text())

@@ -38,7 +38,7 @@ fn regions(extents: &[Extent]) -> Vec<Region> {
     extents.iter().map(region).collect()
 }
 
-/// The node that another process of the program has sent, which has opened the file.
+/// The node, as sent by that process of the program which has opened the file.
 pub(crate) fn node_of(told: &[u8]) -> io::Result<Node> {
     Node::from_bytes(told).map_err(|error| {
         let text = format!("the file's node from the process with rank 0: {error}");
@@ -108,7 +108,7 @@ impl Storage for FsFile {
         };
         self.call(|client, file| {
             match client.allocate_part(file, whole, Allocation::Reserve, false) {
-                // Servers of earlier builds cannot reserve room: writes take it.
+                // Servers of earlier builds cannot reserve room: only writes allocate it.
                 Err(error) if error.errno == Errno::EOPNOTSUPP => client.grow(file, size),
                 done => done,
             }
@@ -178,12 +178,13 @@ impl Storage for FsFile {
 
     fn atomic(&self, _writes: bool) -> io::Result<Box<dyn Atomic + '_>> {
         if !self.is_written {
-            // Nothing comes in between that would have to be atomic.
+            // There are no writes that could come in between.
             return Ok(Box::new(Unordered(self)));
         }
         let one = lock(&self.connection.turn);
         let mut wait = TurnWait::default();
-        // Other threads have the client between two requests, however long others have their turns.
+        // Between two requests, other threads may use the client, however long this one waits for
+        // its turn.
         let access = loop {
             if let Some(access) = self.call(|client, file| client.begin_atomic(file, &mut wait))? {
                 break access;
@@ -214,7 +215,7 @@ impl Atomic for Unordered<'_> {
     }
 }
 
-/// Access in the order that the metadata server gives.
+/// Access during a turn that the metadata server has granted.
 struct InTurn<'a> {
     file: &'a FsFile,
     /// `None` once it has ended.
@@ -258,7 +259,8 @@ impl Atomic for InTurn<'_> {
 impl Drop for InTurn<'_> {
     fn drop(&mut self) {
         if let Some(access) = self.access.take() {
-            // The turn ends without this, too, but only when others have waited for it, or with the connection.
+            // Without this the turn would end, too, but only after others have waited for some time, or with
+            // the connection.
             let _ = self
                 .file
                 .call(|client, file| client.cancel_atomic(file, access));

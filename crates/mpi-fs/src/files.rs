@@ -34,7 +34,8 @@ type Source = (PathBuf, String);
 #[derive(Debug)]
 struct Known {
     connection: Arc<Connection>,
-    /// The files that its configuration was read from: texts may differ in comments, and the same one may be in several files.
+    /// The files from which its configuration was read: their texts may differ in comments, and several files may have the
+    /// same text.
     sources: Vec<Source>,
 }
 
@@ -63,9 +64,9 @@ fn path(name: &Path) -> io::Result<&[u8]> {
 }
 
 impl CausewayFiles {
-    /// The connection with the file system of the configuration that the hints name, or that all programs find by default. A file with the same text
-    /// as that of a present connection is not parsed again, nor are its key files read: 8 processes on 2 processors that opened a
-    /// file parsed for a third of the time.
+    /// The connection with the file system of the configuration that the hints name, or of the one that programs use by default. A configuration
+    /// file with the same text as that of an existing connection is not parsed again, nor are its key files read: when 8 processes on 2 processors
+    /// opened a file, they spent a third of the time on parsing.
     fn connection(&self, info: &Info) -> io::Result<Arc<Connection>> {
         let source = || {
             let file = match hints::configuration(info) {
@@ -131,7 +132,7 @@ fn check(client: &Client, file: &File, how: Opening, path: &[u8]) -> Result<(), 
     Ok(())
 }
 
-/// Opens or makes a file, with hints, in a file system with so many I/O servers.
+/// Opens or makes a file, with hints, in a file system with this number of I/O servers.
 fn open(
     client: &mut Client,
     path: &[u8],

@@ -1,4 +1,4 @@
-//! Hints of the program: where the configuration is, and how a new file is striped. Values that are none are ignored (MPI 5.0
+//! Hints of the program: where the configuration is, and how a new file is striped. Invalid values are ignored (MPI 5.0
 //! §14.2.8).
 
 use std::ffi::OsStr;
@@ -30,7 +30,8 @@ pub(crate) fn configuration(info: &Info) -> Option<&Path> {
     (!value.is_empty()).then(|| Path::new(OsStr::from_bytes(value)))
 }
 
-/// How a new file is to be striped in a file system with so many I/O servers: it lies on no more than there are.
+/// How a new file is to be striped in a file system with this number of I/O servers: it is striped over no more
+/// than these.
 pub(crate) fn distribution(info: &Info, servers: usize) -> Option<DistributionHint> {
     let most = u16::try_from(servers).unwrap_or(u16::MAX);
     let among = |number: u64| u16::try_from(number).unwrap_or(u16::MAX).min(most);

@@ -21,7 +21,7 @@ pub struct Buffer<'a> {
     pub datatype: &'a Datatype,
 }
 
-/// A [`Buffer`] that is kept.
+/// A [`Buffer`] that holds its memory and its datatype itself.
 #[derive(Debug, Clone)]
 pub struct OwnedBuffer {
     /// The hull.
@@ -101,8 +101,8 @@ pub(crate) fn temporary(len: usize) -> Result<Memory> {
     })
 }
 
-/// Pieces of memory for packed messages and for reductions, of at least so many bytes, are kept for later ones, so that they need not be cleared and
-/// mapped each time; a process keeps up to so many bytes.
+/// Pieces of memory for packed messages and for reductions that have at least `KEPT_FROM` bytes are kept for later messages and reductions, so that
+/// they need not be cleared and mapped each time. A process keeps up to `MOST_KEPT` bytes.
 const KEPT_FROM: usize = 4 << 10;
 const MOST_KEPT: usize = 16 << 20;
 

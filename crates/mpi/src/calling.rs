@@ -212,7 +212,8 @@ impl Process {
         Ok(())
     }
 
-    /// Starts to listen to a call at a port, or to a reply, for all of a communicator.
+    /// Starts to wait for a call at a port, or for a reply, on behalf of all processes of a
+    /// communicator.
     pub(crate) fn hear(&mut self, what: What, group: usize) -> (Active, u32) {
         let at = self.ports.draw();
         let hearing = Hearing {
@@ -254,7 +255,7 @@ impl Process {
             let (memory, from) = (memory.clone(), *from);
             hearing.coming = None;
             return match (heard(hearing, done, &memory, from), hearing.what) {
-                // A caller that ends meanwhile does not count.
+                // A caller that ends meanwhile is ignored: the wait for a call goes on.
                 (Err(_), What::Call(_)) => Ok(()),
                 (went, _) => went,
             };
@@ -269,7 +270,7 @@ impl Process {
                     .and_then(|calls| calls.pop_front());
                 match (call, self.lost_of(hearing.group)) {
                     (Some(call), _) => self.receive_call(hearing, call, CALLS),
-                    // Without the lost process, no call can come.
+                    // The accepting group has lost a process: no call can be accepted.
                     (None, Some(lost)) => Err(lost),
                     (None, None) if self.ports.open.contains(&tag) => Ok(()),
                     (None, None) => {

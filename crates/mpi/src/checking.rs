@@ -1,5 +1,6 @@
 //! The checking mode: calls of collective operations are compared between the processes before they are done
-//! (`CAUSEWAY_MPI_CHECK=1`), so that calls that do not belong together are errors that name ranks and calls.
+//! (`CAUSEWAY_MPI_CHECK=1`), so that calls that do not match each other are reported as errors that name
+//! ranks and calls.
 
 use causeway_engine::Memory;
 

@@ -216,7 +216,7 @@ impl Communicator {
         })
     }
 
-    /// The same; an error that says why it can match nothing.
+    /// The same, but an error states why a receive can match nothing.
     #[inline]
     pub(crate) fn pattern(&self, source: i32, tag: i32) -> Result<MpiPattern> {
         match self.find_pattern(source, tag) {

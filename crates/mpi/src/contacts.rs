@@ -22,8 +22,8 @@ pub const METHODS: &str = "CAUSEWAY_MPI_METHODS";
 /// `tcp`. Without it, each program draws a key of its own.
 pub const KEY_FILE: &str = "CAUSEWAY_MPI_KEY_FILE";
 
-/// The formats of MPI's messages that this process speaks: the lowest and the highest, such as `1-2`, of those that this build speaks. All of them unless it
-/// is set. So a process is to the others what one of an older build is.
+/// Limits the formats of MPI's messages that this process speaks to a range of those of its build: the lowest and the highest, such as `1-2`. Without it the
+/// process speaks all of them. A limited process behaves towards others like one of an older build.
 pub const SPOKEN: &str = "CAUSEWAY_MPI_FORMATS";
 
 /// The formats of [`SPOKEN`].

@@ -63,8 +63,8 @@ fn number_of(variable: &str) -> Result<Option<u32>> {
 const ADVICE: &str = "start the program with causeway run, with MPICH's mpiexec (Hydra), with Open MPI's mpirun where \
                       libpmix is installed, or with srun --mpi=pmi2 or --mpi=pmix";
 
-/// Fails if this process seems to be one of several, but its launcher speaks no protocol of this library: as many
-/// programs of one process each would be worse than none.
+/// Fails if this process seems to be one of several, but its launcher speaks no protocol of this library: running
+/// as many separate programs of one process each would be worse than failing.
 fn check_alone() -> Result<()> {
     // The variables in which launchers put the number of processes, and what a launch by such a launcher needs.
     let sizes = [

@@ -5,17 +5,18 @@
 //!
 //! - Messages ([`point`], [`message`]): their elements lie in a [`buffer`] as its [`datatype`] says; the sender packs them and the receiver
 //!   unpacks them part by part where there are gaps (`pieces`), or the sender copies them into [attached memory](buffering). [`matching`] has
-//!   MPI's rules for which receive gets which message. A [`request`] stands for what goes on, a [`status`] for how it ended.
+//!   MPI's rules for which receive gets which message. A [`request`] represents an operation in progress, a [`status`] its result.
 //! - Communicators ([`communicator`]) of [`group`]s, with [`topology`] and [`attributes`], and [how they are made](making). Two groups can also
 //!   [meet](meeting): those of one program, those that a [program has started](programs), and those that find each other by the [names] of ports.
 //! - Collective operations ([`collective`]): lists of [`steps`], which are started as [`schedule`]s, with [`operation`]s that combine elements
 //!   ([`reduction`]). Processes of one [`node`] do them in memory that they [share](sharing). The [checking mode](checking) compares the calls first.
 //! - Memory that other processes access ([`window`]), and files ([`io`]).
-//! - The rest: [`tool`]s set and look at some of this, [`table`] turns handles into objects, [`error`] has codes and texts, [`info`] keys and
-//!   values, [`record`] what a launcher is told, [`abi`] the numbers of the standard ABI.
+//! - The rest: [`tool`] has the variables by which tools read and set some of this, [`table`] turns handles into objects, [`error`] has codes
+//!   and texts, [`info`] keys and values, [`record`] writes events for a launcher, [`abi`] has the numbers of the standard ABI.
 //!
-//! All progress is made inside calls. Nothing here calls functions of the program: a wait that comes to one returns it
-//! ([`process::Waited::Call`]), so that such a function may call MPI in its turn. Where several threads call (`threads`), none waits inside.
+//! All progress is made inside calls. Nothing here calls functions of the program: a wait that needs such a call returns the function
+//! ([`process::Waited::Call`]), so that it is called outside and may call MPI itself. Where several threads call (`threads`), no thread
+//! waits inside.
 //!
 //! What this room does not do: pointers, C strings and callbacks, which are the C surface's (`causeway-mpi-c`).
 

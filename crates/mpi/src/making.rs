@@ -255,12 +255,13 @@ impl Process {
         self.add_below(told, &local, &[])
     }
 
-    /// All processes have sent their numbers of a duplicate.
+    /// Makes a duplicate usable: all processes have sent their numbers of it.
     pub(crate) fn settle_made(&mut self, told: &Told) -> Result<()> {
         self.settle_duplicate(told.new, told.all().iter().map(|words| words[0]))
     }
 
-    /// These are the numbers of a duplicate that the processes have sent, in the order of the communicator's `everyone`.
+    /// Sets the numbers of a duplicate that the processes have sent, which are in the order of the communicator's
+    /// `everyone`.
     pub(crate) fn settle_duplicate(
         &mut self,
         new: usize,

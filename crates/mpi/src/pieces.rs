@@ -31,7 +31,8 @@ impl Gaps {
 impl Pieces for Gaps {
     fn pack(&self, position: u64, mut into: Target<'_>) {
         let memory = Source::from(&self.memory);
-        // That the memory is the elements' was found out at the beginning.
+        // It cannot fail: when this was made, the memory was found to have the size of the
+        // elements.
         let _ = self.elements.pack(position, memory, &mut into);
     }
 

@@ -91,7 +91,7 @@ impl Process {
         Ok(())
     }
 
-    /// Takes leave of the other processes: none of them needs this one any more.
+    /// Disconnects from the other processes, as soon as none of them needs this one any more.
     pub fn finish(mut self) -> Result<()> {
         // The last call waits without leaving the process.
         self.has_threads = false;
@@ -230,7 +230,7 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
         formats: contacts::spoken()?,
         ..Contact::default()
     };
-    // The value of rank 0 counts.
+    // All processes use the value of rank 0.
     let world = contacts::number()?;
     let text = Published::of(&own, world).to_text();
     launcher.put(&key_of(rank), &text)?;

@@ -55,7 +55,7 @@ pub enum Kind {
 #[derive(Debug)]
 pub struct Table<T> {
     kind: Kind,
-    /// The class of the error for handles that are none.
+    /// The class of the error for invalid handles.
     class: i32,
     places: Vec<Place<T>>,
     free: Vec<u32>,
@@ -91,7 +91,7 @@ impl<T> Held<'_, T> {
 }
 
 impl<T> Table<T> {
-    /// No objects. Handles that are none are errors of `class`.
+    /// An empty table. Invalid handles are errors of `class`.
     pub fn new(kind: Kind, class: i32) -> Self {
         Self {
             kind,

@@ -8,16 +8,16 @@ use causeway_engine::{Parked, Waker};
 use crate::process::Process;
 
 impl Process {
-    /// Several threads call from now on: waits return [`Waited::NotYet`](crate::process::Waited::NotYet) instead of waiting in here. What ends a wait that
-    /// was [prepared](Process::prepare_wait) is returned.
+    /// Several threads call from now on: waits return [`Waited::NotYet`](crate::process::Waited::NotYet) instead of waiting in here. Returns the waker
+    /// that ends waits which were [prepared](Process::prepare_wait).
     pub fn share(&mut self) -> Waker {
         self.has_threads = true;
         self.endpoint.waker()
     }
 
-    /// Makes progress until one of these operations is done, or anything has happened if there are none or more goes on than
-    /// messages, and returns `None`; or how to pass the time while other threads use the process. Each of them ends with
-    /// [`Process::check_parked`].
+    /// Makes progress until one of these operations is done, and returns `None`; if none are named, or other operations than
+    /// messages are in progress, any event suffices. If that takes long, returns how to pass the time while other threads
+    /// use the process. Each of them ends with [`Process::check_parked`].
     pub fn prepare_wait(&mut self, watched: &[u64]) -> Option<Parked> {
         let mut ops = Vec::new();
         if self.is_quiet() {

@@ -42,7 +42,7 @@ impl<'py> NewBytes<'py> {
         self.buffer
     }
 
-    /// Returns the object, cut to its first `len` bytes.
+    /// Returns the object, truncated to its first `len` bytes.
     pub(crate) fn finish(self, len: usize) -> Bound<'py, PyBytes> {
         match self.bytes.as_bytes().get(..len) {
             Some(part) if len < self.buffer.len => PyBytes::new(self.bytes.py(), part),
@@ -90,8 +90,8 @@ pub(crate) fn read_into(
     regions: &[Region],
     buffers: &[Buffer],
 ) -> Result<u64, Error> {
-    // SAFETY: the objects outlive the call, since the caller keeps them, and are exported or not yet known to others. When
-    // `read_lent` returns, nothing else holds the memory.
+    // SAFETY: the objects outlive the call, since the caller keeps them, and are exported or not yet known to other code.
+    // When `read_lent` returns, nothing else holds the memory.
     unsafe {
         with_lent(buffers, Use::Write, |memory| {
             client.read_lent(file, regions, memory)

@@ -43,12 +43,13 @@ impl Client {
     }
 }
 
-/// The result for one of many files: its content, or an exception.
+/// The result for one of several files: its content, or an exception.
 type Fetched<'py> = Result<Bound<'py, PyBytes>, PyErr>;
 
 #[pymethods]
 impl Client {
-    /// Connects by a configuration file: the one named, that of the environment, or one in a usual place.
+    /// Connects to the file system of a configuration file: the file named, that of the environment, or
+    /// one in a usual place.
     #[new]
     #[pyo3(signature = (config=None, clients=4, timeout=None))]
     fn connect(
@@ -202,7 +203,8 @@ impl Client {
         }
     }
 
-    /// Changes attributes; times are in nanoseconds. The present time is set where `now` is.
+    /// Changes attributes; times are in nanoseconds. If `now` is set, both times become the present
+    /// time.
     #[pyo3(signature = (path, *, mode=None, uid=None, gid=None, times=None, now=false, follow=true))]
     #[allow(clippy::too_many_arguments)]
     fn set_attributes(
@@ -316,8 +318,8 @@ impl Client {
         self.with(py, client::Client::commit)
     }
 
-    /// The whole content of many files, or the exception of each. Small files cost one request each, many of which are under
-    /// way at the same time.
+    /// The whole content of many files, or the exception of each. Small files cost one request each, many of which are in
+    /// progress at the same time.
     fn read_many<'py>(
         &self,
         py: Python<'py>,
@@ -337,8 +339,8 @@ impl Client {
         Ok(opened.into_iter().map(fetch).map(one).collect())
     }
 
-    /// Makes many files with their content, or gives it to those that exist; returns the exception of each, or `None`. Small new
-    /// files cost one request each, many of which are under way at the same time.
+    /// Makes many files with their content, or replaces the content of those that exist; returns the exception of each, or
+    /// `None`. Small new files cost one request each, many of which are in progress at the same time.
     fn write_many<'py>(
         &self,
         py: Python<'py>,
@@ -414,7 +416,7 @@ fn write_all(
     mode: u16,
 ) -> Vec<Result<(), Error>> {
     let mut results = Vec::with_capacity(files.len());
-    // At most the content of a few requests is under way.
+    // A few requests at a time, so that only their content is in memory.
     for files in files.chunks(causeway_fs::client::MANY) {
         let make = |(path, content): &(PyBackedBytes, PyBackedBytes)| {
             let content = match content.len() <= MAX_STUFFED_BYTES {

@@ -11,7 +11,7 @@ pub(crate) fn failed(error: Error) -> PyErr {
     PyOSError::new_err((i32::from(error.system_number()), error.text()))
 }
 
-/// The same for an error found on this side.
+/// The same for an error that is found in this process.
 pub(crate) fn refused(number: i32, text: &'static str) -> PyErr {
     PyOSError::new_err((number, text))
 }

@@ -60,7 +60,8 @@ impl File {
         .map_err(failed)
     }
 
-    /// How many of `size` bytes from an offset on may exist, so that memory for them is allocated.
+    /// How many of the `size` bytes from an offset on may exist: memory is allocated for these
+    /// only.
     fn worth(&self, py: Python<'_>, offset: Option<u64>, size: u64) -> PyResult<usize> {
         let mut worth = size;
         if size > MUCH {
@@ -221,8 +222,8 @@ impl File {
         self.with(py, OpenFile::sync)
     }
 
-    /// Takes a lock on the whole file, or on a range from a first byte on (0 bytes: without an end). Returns whether the file has it: not, if others do and
-    /// it does not wait.
+    /// Takes a lock on the whole file, or on a range from a first byte on (0 bytes: without an end). Returns whether the file has the lock, which it has
+    /// not if there are conflicting locks and the call does not wait.
     fn lock(
         &self,
         py: Python<'_>,

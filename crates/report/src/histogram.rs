@@ -54,7 +54,7 @@ impl Histogram {
         self.max_us
     }
 
-    /// The time that this share of operations (0 to 1) stayed below, in microseconds.
+    /// The time below which this share of operations (0 to 1) stayed, in microseconds.
     pub fn quantile_us(&self, share: f64) -> f64 {
         let wanted = (self.count as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;

@@ -6,7 +6,7 @@
 //! of the measurements); then [`page`] (the document), `svg` (the drawing board with its axes) and
 //! [`plots`] (the kinds of plots).
 //!
-//! It measures nothing, writes no files and prints nothing: it returns text.
+//! This crate measures nothing, writes no files and prints nothing: it returns text.
 #![forbid(unsafe_code)]
 
 pub mod histogram;

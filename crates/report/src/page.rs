@@ -5,7 +5,7 @@ use causeway_watch::{process, text};
 use crate::machine::{COMMIT, Machine, VERSION};
 use crate::table::Table;
 
-/// Widths, in units of the drawing, that a plot is drawn at: the browser shows the one that fits.
+/// Widths, in units of the drawing, at which a plot is drawn: the browser shows the one that fits.
 const NARROW: f64 = 420.0;
 const MIDDLE: f64 = 560.0;
 const WIDE: f64 = 900.0;

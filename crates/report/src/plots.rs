@@ -369,7 +369,8 @@ pub struct Axes<'a> {
     pub logarithmic_y: bool,
 }
 
-/// Places on the horizontal axis that are all marked; of more, those that are powers of two are, or round ones.
+/// Up to this number of places on the horizontal axis are all marked; if there are more, only powers of two or
+/// round numbers are.
 const FEW_PLACES: usize = 14;
 
 fn is_power_of_two(place: &f64) -> bool {

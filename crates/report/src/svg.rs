@@ -120,7 +120,7 @@ fn join(points: &[(f64, f64)]) -> String {
     points.join(" ")
 }
 
-/// The rectangle that figures are drawn in.
+/// The rectangle in which figures are drawn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Area {
     pub(crate) left: f64,

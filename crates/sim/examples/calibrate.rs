@@ -4,9 +4,9 @@
 //! cargo run --release -p causeway-sim --example calibrate -- 1 40
 //! ```
 //!
-//! The first number is the seed that splits the table's entries into two halves, the second how many rounds are searched.
-//! Values with a source that begins with "fitted to Table 5.1" are free. They begin at round numbers that know nothing of the table; one half
-//! of the entries is fitted, the other held out. Then each value that is shipped is changed by 30 % either way.
+//! The first number is the seed that splits the table's entries into two halves, the second how many rounds are searched. Values with a
+//! source that begins with "fitted to Table 5.1" are free. They begin at round numbers that do not depend on the table; one half of the
+//! entries is fitted, the other held out. Then each value that is shipped is changed by 30 % either way.
 #![forbid(unsafe_code)]
 
 use std::error::Error;

@@ -9,7 +9,7 @@ use causeway_sim::workloads::quality::{self, Experiment, Flow, Shape};
 /// Bytes per second of each channel.
 const RATE: u64 = 2_000_000;
 
-/// How many channels of messages of so many bytes a card admits.
+/// How many channels of messages of this number of bytes a card admits.
 fn admitted(direction: Direction, message_bytes: u32) -> usize {
     let mut settings = Design::QosVia.roomy(4);
     settings.limits.vis = 256;
@@ -31,7 +31,7 @@ fn admitted(direction: Direction, message_bytes: u32) -> usize {
     0
 }
 
-/// Per cent of the messages of so many channels that are not received.
+/// The percentage of messages of this number of channels that are not received.
 fn missing(shape: Shape, channels: usize, message_bytes: u32) -> u64 {
     let profile = Profile::shipped("qos").unwrap_or_else(|error| panic!("{error}"));
     let flow = Flow::Constant {

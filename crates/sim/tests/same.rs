@@ -1,4 +1,4 @@
-//! The same input gives the same bytes, and one node stands for a cluster of nodes that are alike.
+//! The same input gives the same bytes, and one node represents a cluster of equal nodes.
 
 use causeway_sim::engine::MILLISECOND;
 use causeway_sim::figures::{self, Effort};

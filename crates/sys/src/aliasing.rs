@@ -1,26 +1,27 @@
 //! Copies whose target lies a few bytes further on in its page than their source.
 //!
-//! The instruction that copies strings (`rep movsb`), by which the C library copies some kB and more and the kernel in
-//! cross-memory attach, slows down to 1.8 GB/s on some processors where the target lies 1 to 31 bytes further on in its
-//! page than the source (an EPYC of the third generation; 50 GB/s otherwise). Messages behind a header of 16 bytes
-//! do just that. Whether this processor is one of them is measured when such a copy comes first; then, [`copy`] copies in steps
-//! that are too short for the instruction, and [`attach`](crate::attach) goes through a buffer that lies as the
-//! remote memory does.
+//! The string copy instruction (`rep movsb`) is used by the C library for copies of some kB and more, and by the kernel in
+//! cross-memory attach. On some processors it slows down to 1.8 GB/s where the target lies 1 to 31 bytes further on in its page
+//! than the source (an EPYC of the third generation; 50 GB/s otherwise). Messages behind a header of 16 bytes are copied in
+//! just this way. Whether this processor slows down is measured at the first such copy. If it does, [`copy`] copies in steps
+//! that are too short for the instruction, and [`attach`](crate::attach) copies by way of a buffer that has the same offset in
+//! its page as the remote memory.
 
 use std::ptr;
 use std::sync::OnceLock;
 
 use crate::timing::lowest;
 
-/// Bytes of a page, as far as addresses are compared within it.
+/// Bytes of a page: only the offsets of addresses in their pages are compared.
 const PAGE: usize = 4096;
-/// Targets that lie less further on are slow.
+/// Targets that lie fewer bytes than this further on are slow.
 const SPREAD: usize = 32;
-/// Copies of at most so many bytes are not made by the instruction.
+/// Copies of at most this many bytes are not made by the instruction.
 pub const STEP_BYTES: usize = 2048;
 /// Bytes copied for the measurement.
 const SAMPLE_BYTES: usize = 8192;
-/// How much longer a copy takes where the instruction slows down (28 times, measured); others differ by up to two.
+/// A copy that takes this many times as long shows that the instruction slows down (28 times were measured;
+/// without that, copies differ by a factor of up to two).
 const SLOWDOWN: f64 = 5.0;
 
 /// Whether the bytes at `to` lie a little further on in their page than those at `from`.
@@ -40,7 +41,8 @@ fn is_slow() -> bool {
     })
 }
 
-/// Whether copies that `copy` makes are slow where [`is_close`] holds. It returns whether it has copied.
+/// Whether copies that `copy` makes are slow where [`is_close`] holds. `copy` returns whether it has
+/// copied.
 pub(crate) fn slows_down(mut copy: impl FnMut(&[u8], &mut [u8]) -> bool) -> bool {
     let from = vec![1u8; SAMPLE_BYTES];
     let mut into = vec![2u8; SAMPLE_BYTES + 3 * PAGE];
@@ -90,7 +92,7 @@ unsafe fn copy_many(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Copies without the instruction that copies strings: by the C library's vector instructions.
+/// Copies without the string copy instruction: by the C library's vector instructions.
 ///
 /// # Safety
 /// As [`copy`].

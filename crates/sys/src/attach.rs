@@ -12,7 +12,7 @@ use crate::memory::Memory;
 /// The most spans that one call takes on either side.
 pub const MAX_SPANS: usize = 1024;
 
-/// Bytes of a page, as far as addresses are compared within it.
+/// Bytes of a page: only the offsets of addresses in their pages are compared.
 const PAGE: usize = 4096;
 
 /// Bytes copied through the buffer at a time.
@@ -23,13 +23,13 @@ thread_local! {
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Shorter copies are not worth the buffer.
+/// Shorter copies are made without the buffer, which would not pay.
 const SLOW_FROM_BYTES: usize = 2048;
 
 /// Lists of at most this length need no allocation.
 const FEW: usize = 4;
 
-/// What the kernel is given.
+/// The array of spans that is passed to the kernel.
 #[derive(Debug)]
 struct Spans {
     few: [libc::iovec; FEW],
@@ -143,7 +143,7 @@ impl RemoteSpans {
     }
 }
 
-/// Copies from process `pid` into `local`. Returns how many bytes it copied: fewer than asked for if a later
+/// Copies from process `pid` into `local`. Returns how many bytes it copied: fewer than requested if a later
 /// span cannot be reached.
 pub fn read(pid: i32, local: &LocalSpans<'_>, remote: &RemoteSpans) -> io::Result<usize> {
     if local.read_only {
@@ -226,15 +226,15 @@ fn is_kernel_slow() -> bool {
     })
 }
 
-/// Copies between a local span, whose memory may be accessed as the direction says (here by this process itself), and a remote one through a buffer that
-/// lies in its pages as the remote one does.
+/// Copies between a local span, whose memory this process may access as the direction requires, and a remote one, by way of a buffer that has the same
+/// offset in its page as the remote span.
 fn through_buffer(
     pid: i32,
     direction: Direction,
     near: &libc::iovec,
     far: &libc::iovec,
 ) -> io::Result<usize> {
-    // A thread that is ending has none any more.
+    // A thread that is ending no longer has a buffer.
     let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
     buffer.resize(BUFFER_BYTES + 2 * PAGE, 0);
     let copied = copy_through(&mut buffer, pid, direction, near, far);

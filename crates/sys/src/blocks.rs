@@ -1,5 +1,5 @@
-//! Copying blocks of one length at regular distances: what packing and unpacking of vectors, arrays of structures
-//! and parts of arrays come down to.
+//! Copying blocks of one length at regular distances: the basic step of packing and unpacking vectors, arrays of
+//! structures and parts of arrays.
 //!
 //! [`copy`] is the primitive; [`gather`] and [`scatter`] are for blocks of one length at any places, and [`copy_one`] for those of any
 //! length. All are safe: they check once that everything
@@ -20,7 +20,8 @@ const OUTSIDE: &str = "a part outside of a span";
 /// The error of blocks.
 const BLOCKS_OUTSIDE: &str = "blocks outside of a span";
 
-/// Bytes to copy from. Others may write them meanwhile, which makes the copy any mixture.
+/// Bytes to copy from. Others may write them meanwhile; the copy is then any mixture of old and new
+/// bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     base: NonNull<u8>,
@@ -165,8 +166,8 @@ impl Target<'_> {
         }
     }
 
-    /// Has the processor fetch all lines for writing, many at a time. Stores alone wait for each other: where another processor has
-    /// read the lines last, copying small blocks takes half as long again without this.
+    /// Makes the processor fetch all lines for writing, many at a time. Stores alone wait for each other: where another processor
+    /// has read the lines last, copying small blocks takes half as long again without this.
     pub fn fetch_for_writing(&mut self) {
         /// Bytes of a cache line.
         #[cfg(target_arch = "x86_64")]
@@ -254,7 +255,8 @@ impl Steps {
     }
 }
 
-/// Copies blocks. Source and target may overlap; what a block is copied from may then have been written by one before.
+/// Copies blocks. Source and target may overlap; a block may then be copied from bytes that an earlier block has
+/// written.
 ///
 /// # Panics
 /// If a block does not lie inside its span.
@@ -365,7 +367,7 @@ pub fn scatter(to: &mut Target<'_>, from: Source<'_>, start: usize, blocks: List
     unsafe { ways::copy(&scatter, scatter.to, kind) };
 }
 
-/// Copies one block, of `len` bytes, of which few are usual.
+/// Copies one block of `len` bytes, mostly a short one.
 ///
 /// # Panics
 /// If the block does not lie inside a span.

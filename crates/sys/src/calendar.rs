@@ -1,4 +1,5 @@
-//! The date, for what ends at one: nothing is measured by it, as it may be set at any time.
+//! The date, for things that end at a date. No duration is measured by it, because it may be set at
+//! any time.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,24 +1,25 @@
-//! Which of some ways to do the same is fastest, found out while the work is done.
+//! Finds out which of several ways to do the same work is fastest, while the work is done.
 //!
-//! Machines differ in it, and a virtual machine's processors are moved about while it runs. So now and then some pieces of
-//! work are done in a way that is not preferred, each of those in its turn, and the times of the fastest runs of both are compared.
+//! The fastest way differs between machines, and a virtual machine's processors are moved about while it runs. So work is divided
+//! into *turns*, which are timed, and turns into cycles. In each cycle, the last turns are done in one of the other ways, each of
+//! those in its cycle, and the times of the fastest turns of that way and of the preferred way are compared.
 
 use std::time::{Duration, Instant};
 
-/// Turns of a cycle that go to another way: the last ones.
+/// Turns at the end of a cycle that are done in another way.
 const TRIED: u32 = 4;
-/// Turns in the first cycle, which is shorter where turns are, and in one behind others: trying a way that takes twice as long costs 3 %.
+/// Turns in the first cycle, and in each later one. With so many, trying a way that takes twice as long costs 3 %.
 const TURNS: (u32, u32) = (16, 128);
 const SHORT_TURNS: u32 = 8;
-/// A cycle has so many times as many turns if the way that is tried next has taken so many times as long when it was tried last, up
-/// to this: trying it costs as little then.
+/// If a way took several times as long as the preferred one when it was last tried, the cycle in which it is tried again has as
+/// many times more turns, up to this factor: trying it then costs as little as trying a faster way.
 const LONGER: u32 = 8;
 /// Turns of the preferred way that count: the last ones before another way's, so that both have found the same machine.
 const COMPARED: u32 = 16;
 /// The other way is preferred from the next cycle on if it has taken less than this part of the time.
 const BETTER: f64 = 15.0 / 16.0;
 
-/// The way whose turn it is among so many, and the times that they have taken. See the module's page.
+/// The present way among `WAYS`, and the times that they have taken. See the module's page.
 #[derive(Debug)]
 pub struct Choice<const WAYS: usize> {
     preferred: usize,
@@ -35,7 +36,7 @@ pub struct Choice<const WAYS: usize> {
     slowness: [u32; WAYS],
 }
 
-/// Work that is done in one way.
+/// A turn: work that is done in one way.
 #[derive(Debug)]
 pub struct Turn {
     way: usize,
@@ -82,7 +83,7 @@ impl<const WAYS: usize> Choice<WAYS> {
         }
         let tried_from = self.turns - TRIED;
         let is_other = self.turn >= tried_from;
-        // The first one of a way finds what another way has left.
+        // The first turn of a way does not count: it finds the caches as another way has left them.
         let is_first = self.turn == 0 || self.turn == tried_from;
         let counts = !is_first && self.turn + COMPARED >= tried_from;
         self.turn += 1;
@@ -111,7 +112,7 @@ impl<const WAYS: usize> Choice<WAYS> {
         self.turns = self.usual * self.slowness[self.tried];
     }
 
-    /// So many units have been done in a turn.
+    /// Ends a turn in which so many units of work were done.
     pub fn end(&mut self, turn: &Turn, units: u64) {
         self.end_at(turn, units, Instant::now());
     }
@@ -125,10 +126,11 @@ impl<const WAYS: usize> Choice<WAYS> {
     }
 }
 
-/// Pieces that are timed together, or fewer that have so many units together: reading the clock is nothing beside them.
+/// A turn has this many pieces, or fewer if they have this many units together: compared with that, reading the clock
+/// takes no time.
 const PIECES: (u32, u64) = (16, 32 << 10);
 
-/// A choice for short pieces of work, some of which make a turn. A unit is a byte that is copied, or what takes about as long.
+/// A choice for short pieces of work, some of which make a turn. A unit is a copied byte, or work that takes about as long.
 #[derive(Debug)]
 pub struct ShortChoice<const WAYS: usize> {
     choice: Choice<WAYS>,
@@ -158,7 +160,8 @@ impl<const WAYS: usize> ShortChoice<WAYS> {
         }
     }
 
-    /// A piece of work, of so many units, has been done as [`ShortChoice::way`] said. Reads the clock now and then.
+    /// Notes that a piece of work of so many units has been done in the way that [`ShortChoice::way`] returned.
+    /// Reads the clock now and then.
     #[inline]
     pub fn did(&mut self, units: u64) {
         self.count(units, Instant::now);

@@ -1,11 +1,11 @@
-//! Combining the elements of two spans of memory, one by one: what reductions come down to.
+//! Combining the elements of two spans of memory, one by one: the basic step of reductions.
 
 use crate::blocks::{Source, Target};
 
-/// Replaces each of the first `count` elements of `into`, of `N` bytes and any alignment, by what `with` makes of the element
-/// of `from` and itself. Where `with` is a simple expression, it is compiled for several elements at a time, and for what the
-/// processor at hand has: with AVX2, sums as fast as without (they wait for memory), maxima and products of integers of 1 and 8
-/// bytes in a half to a third of the time.
+/// Replaces each of the first `count` elements of `into`, of `N` bytes and any alignment, by the result of `with` for the
+/// element of `from` and itself. Where `with` is a simple expression, it is compiled for several elements at a time, with and
+/// without AVX2, and the version for this processor is used. With AVX2, sums take as long as without (they wait for memory),
+/// maxima and products of integers of 1 and 8 bytes a half to a third of the time.
 ///
 /// # Panics
 /// If a span has fewer elements.
@@ -32,7 +32,7 @@ pub fn combine<const N: usize>(
     unsafe { each(into, from, count, with) };
 }
 
-/// Fewer elements gain nothing by wider instructions.
+/// Fewer elements than this gain nothing by wider instructions.
 #[cfg(target_arch = "x86_64")]
 const FEW: usize = 16;
 

@@ -15,7 +15,7 @@ use crate::net::Owner;
 /// The most datagrams that one call sends or receives.
 pub const MAX_BATCH: usize = 32;
 
-/// The buffer that the kernel is asked for; it gives as much of it as its limits allow.
+/// The size of the buffer that is requested; the kernel grants as much of it as its limits allow.
 const BUFFER_BYTES: usize = 4 << 20;
 
 /// A nonblocking socket bound to `address`, which reports datagrams that were not delivered and never has them cut
@@ -41,7 +41,7 @@ pub fn bind(address: &SocketAddr) -> io::Result<OwnedFd> {
         let always = libc::IP_PMTUDISC_DO;
         set_option(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, always)?;
     }
-    // More is better, and less works.
+    // A larger buffer loses fewer datagrams; a smaller one works as well.
     let _ = sockopt::set_socket_recv_buffer_size(&socket, BUFFER_BYTES);
     let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER_BYTES);
     rustix::net::bind(&socket, address)?;
@@ -183,7 +183,7 @@ fn no_messages() -> [libc::mmsghdr; MAX_BATCH] {
 }
 
 /// Sends datagrams, at most [`MAX_BATCH`] of them, in order. Returns how many, from the first on, the kernel has
-/// taken: `Ok(0)` means that the socket is full. An error concerns the first.
+/// accepted: `Ok(0)` means that the socket is full. An error concerns the first.
 pub fn send_many(socket: impl AsFd, datagrams: &[(SocketAddr, &[u8])]) -> io::Result<usize> {
     let count = datagrams.len().min(MAX_BATCH);
     let mut names = [Name::room(); MAX_BATCH];
@@ -314,7 +314,8 @@ struct Control([u8; CONTROL_BYTES]);
 /// A report on a datagram that this socket sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
-    /// Where it was sent; the kernel does not say it of those that it refused itself.
+    /// Where it was sent; `None` for datagrams that the kernel itself refused, of which it does not
+    /// report the address.
     pub to: Option<SocketAddr>,
     /// Why it was not delivered.
     pub error: DeliveryError,

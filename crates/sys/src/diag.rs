@@ -1,4 +1,5 @@
-//! Asks the kernel about one socket (`sock_diag(7)`): exact and independent of how many there are.
+//! Queries the kernel about one socket (`sock_diag(7)`): the result is exact, and the cost does not
+//! depend on how many sockets there are.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,12 +24,12 @@ pub(crate) fn socket() -> io::Result<OwnedFd> {
     )?)
 }
 
-/// The protocols whose sockets can be asked about.
+/// The protocols whose sockets can be queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// The question names the socket's own address first.
+    /// The query names the socket's own address first.
     Tcp = 6,
-    /// The question names a datagram: where it comes from first, then where it goes, the socket's own address.
+    /// The query names a datagram: first its source, then its destination, which is the socket's own address.
     Udp = 17,
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct Found {
     pub(crate) owner: Owner,
 }
 
-/// The socket that a question finds; `None` if there is none, or no process holds it.
+/// The socket that a query finds; `None` if there is none, or no process holds it.
 pub(crate) fn find(
     socket: &OwnedFd,
     protocol: Protocol,

@@ -1,16 +1,18 @@
 //! How threads share an instance of something: one at a time is inside.
 //!
-//! A thread enters by one compare-and-swap and leaves by one store. An instance that one thread uses pays nothing for others that
-//! might enter: a thread that has to wait pays for the ordering, with a system call that puts a fence into all threads of the process
+//! A thread enters by one compare-and-swap and leaves by one store. While one thread alone uses an instance, its calls cost nothing for other threads
+//! that might enter: a thread that has to wait pays for the ordering, by a system call that makes all threads of the process pass a fence
 //! ([`membarrier`]). Where threads meet so often that this takes a noticeable part of the time, each thread that leaves has a fence of its own instead.
 //!
-//! A thread that has to wait interrupts the wait of the thread inside, if that one waits for messages, and sleeps until it leaves.
-//! A thread that calls again and again keeps none out: the lock hands the instance to one that has waited for long ([`crate::lock`]).
+//! A thread that has to wait interrupts the wait of the thread inside, if that one waits for messages, and sleeps until it leaves. A
+//! thread that calls again and again does not keep others out: the lock hands the instance to one that has waited for long
+//! ([`crate::lock`]).
 //!
 //! Of several threads that wait in one instance, one waits for all: it polls inside, and yields the processor or sleeps outside until peers
-//! send something. The others follow ([`crate::followers`]): each says what it waits for, and is called when that is there. While the first
-//! one is outside, the instance is free: a thread that posts pays nothing for it, and wakes it only if it has left something to be
-//! polled, completed or timed, which is for the instance to say. While it polls, it is interrupted.
+//! send something. The others follow ([`crate::followers`]): each states what it waits for, and is called when that has happened. While the
+//! thread that waits for all is outside, the instance is free: a thread that posts enters as usual, and wakes the waiting thread only if it
+//! has left something to be polled, completed or timed, which the instance decides. While the waiting thread polls inside, a thread that
+//! wants to enter interrupts it.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence};
@@ -25,25 +27,28 @@ use crate::{futex, membarrier};
 /// Whether the fence of threads that leave may be left out.
 static ASYMMETRIC: AtomicBool = AtomicBool::new(false);
 
-/// Has the system fence for threads that leave; before the first instance.
+/// Registers the process with the system, so that threads that leave need no fence. To be called
+/// before the first instance is made.
 pub fn prepare() {
     ASYMMETRIC.store(membarrier::register(), Relaxed);
 }
 
-/// How threads that leave are ordered with threads that want in: these put a fence into all threads.
+/// How threads that leave are ordered with threads that want to enter: a thread that wants to enter
+/// makes all threads pass a fence.
 const ASYMMETRIC_FENCES: u64 = 0;
-/// Threads that leave have a fence each from now on; one that wants in may not have seen that.
+/// Threads that leave have a fence of their own from now on, but a thread that wants to enter may
+/// not have seen that yet.
 const SWITCHING: u64 = 1;
-/// All threads have seen that, and those that want in have only their own, too.
+/// All threads have seen that: threads that want to enter also have only a fence of their own.
 const OWN_FENCES: u64 = 2;
 
-/// After so many fences in all threads it is looked how much of the time went by in them.
+/// After this many fences in all threads, it is computed which part of the time they took.
 const FENCES: u32 = 16;
-/// Threads have fences of their own if more than one part of the time in so many went by so: those make a short call some hundredths
-/// longer.
+/// Threads get fences of their own if fences in all threads took more than one part in this many of the time. Fences of their own
+/// make a short call some percent longer.
 const MOST_OF_TIME: u32 = 32;
 
-/// Fences in all threads since this was last looked at.
+/// Fences in all threads since their part of the time was last computed.
 struct Fencing {
     since: Option<Instant>,
     count: u32,
@@ -51,7 +56,7 @@ struct Fencing {
 }
 
 impl Fencing {
-    /// There was one, which began then. Returns whether they take too much time.
+    /// Counts one, which began at `began`. Returns whether they take too much time.
     fn count(&mut self, began: Instant) -> bool {
         let since = *self.since.get_or_insert(began);
         self.took += began.elapsed();
@@ -71,8 +76,8 @@ impl Fencing {
     };
 }
 
-/// A thread that wants in looks so often again at least, and is taken for one that looked so often at most. A look takes some tens of
-/// nanoseconds, falling asleep and being woken some microseconds.
+/// How often a thread that wants to enter checks the lock again before it sleeps, at least; and the most checks that are counted for
+/// the average. A check takes some tens of nanoseconds, falling asleep and being woken some microseconds.
 const FEWEST_LOOKS: u32 = 16;
 const MOST_LOOKS: u32 = 64;
 
@@ -86,7 +91,7 @@ pub struct Entry {
     wanted: AtomicU64,
     wakes: AtomicU64,
     asked: AtomicU64,
-    /// How often threads looked lately that got in without sleeping.
+    /// How often threads that entered without sleeping have lately checked the lock, on average.
     usual_looks: AtomicU32,
     /// [`ASYMMETRIC_FENCES`], [`SWITCHING`] or [`OWN_FENCES`].
     fences: AtomicU64,
@@ -95,11 +100,11 @@ pub struct Entry {
     in_wait: AtomicBool,
     /// Several threads use the instance.
     shared: AtomicBool,
-    /// A wait shall end.
+    /// A thread has requested that a wait end.
     wake_requested: AtomicBool,
     /// Not 0: a thread waits for all.
     waiter: AtomicU64,
-    /// Threads that follow. Changed inside only, and looked at outside by threads that have all of them look for themselves.
+    /// Threads that follow. The list is changed inside only; threads outside read it to call all followers.
     followers: Mutex<Vec<Listed>>,
     /// How many they are.
     following: AtomicUsize,
@@ -108,23 +113,25 @@ pub struct Entry {
     arrived: AtomicUsize,
 }
 
-/// What a thread that waits does next.
+/// What a waiting thread does next.
 #[derive(Debug)]
 pub enum Next<P> {
     /// Nothing: its wait is over.
     Return,
     /// It tests again.
     Again,
-    /// It waits for all: it passes its time outside, and finishes this wait when it comes in again.
+    /// It waits for all: it sleeps or yields outside, and finishes this wait when it has entered
+    /// again.
     Park(P),
     /// It follows the thread that waits for all ([`Entry::follow`]).
     Follow,
 }
 
-/// What a thread waits for that follows: the instance's name for an operation that ends its wait, or any change.
+/// What a following thread waits for: an operation, by the number that the instance has for it, or any change
+/// (`None`).
 pub type Awaited = Option<u64>;
 
-/// A thread's wait, from its first look to its last.
+/// A thread's wait, from its first check to its last.
 #[derive(Default)]
 pub struct Wait {
     is_for_all: bool,
@@ -139,7 +146,7 @@ impl Wait {
     }
 }
 
-/// Where a thread looks that follows.
+/// The word that a following thread watches and sleeps on.
 struct Place {
     state: AtomicU64,
 }
@@ -150,7 +157,7 @@ struct Listed {
     awaited: Awaited,
 }
 
-/// Followers that were called and sleep: they are woken when the caller is outside, where they find the lock free.
+/// Followers that were called and sleep. They are woken once the caller has left, so that they find the lock free.
 #[derive(Default)]
 #[must_use = "they sleep"]
 pub struct Called(Vec<Arc<Place>>);
@@ -181,7 +188,7 @@ impl PlaceMemory for Place {
     }
 }
 
-/// A place as its own thread sees it, whose time is up at a moment.
+/// A place as its own thread sees it, with the time at which the thread's wait expires.
 struct OwnPlace<'a> {
     place: &'a Place,
     until: Option<Instant>,
@@ -238,19 +245,20 @@ impl Entry {
         self.wake_requested.store(false, Relaxed);
         self.waiter.store(0, Relaxed);
         self.in_wait.store(false, Relaxed);
-        // In a forked child a thread of the parent may have been at the list. It has no others to follow there.
+        // In a forked child, a thread of the parent may have held the list. The child has no other threads that
+        // follow.
         if let Ok(mut listed) = self.followers.try_lock() {
             listed.clear();
         }
         self.following.store(0, Relaxed);
     }
 
-    /// Of [`crate::lock`].
+    /// The lock's state: one of the values of [`crate::lock`].
     pub fn state(&self) -> u64 {
         self.state.load(Relaxed)
     }
 
-    /// Whether no thread is inside, or waits to be.
+    /// Whether no thread is inside or waits to enter.
     pub fn is_free(&self) -> bool {
         self.state.load(Acquire) == FREE && self.wanted.load(SeqCst) == 0
     }
@@ -305,7 +313,8 @@ impl Entry {
         self.state.store(PARENTS, Relaxed);
     }
 
-    /// This thread, which is inside, is about to wait. `false` if another wants in: then it does not wait.
+    /// Announces that this thread, which is inside, is about to wait. `false` if another thread wants to
+    /// enter: then this one must not wait.
     #[inline]
     pub fn begin_wait(&self) -> bool {
         self.in_wait.store(true, Relaxed);
@@ -313,13 +322,13 @@ impl Entry {
         self.wanted.load(Relaxed) == 0
     }
 
-    /// After [`Entry::begin_wait`].
+    /// Ends what [`Entry::begin_wait`] began.
     #[inline]
     pub fn end_wait(&self) {
         self.in_wait.store(false, Relaxed);
     }
 
-    /// A wait shall end, or the next one.
+    /// Requests that the present wait end, or the next one.
     pub fn request_wake(&self) {
         self.wake_requested.store(true, SeqCst);
     }
@@ -329,9 +338,10 @@ impl Entry {
         self.wake_requested.load(SeqCst) && self.wake_requested.swap(false, SeqCst)
     }
 
-    /// What a thread does next that is inside and waits: for what it has found `awaited`, or for nothing any more, since it has what it
-    /// waits for or gives up. `prepare` polls until one of these operations is done, or anything has changed if there are none, and
-    /// returns `None`, or how to pass the time outside. Followers that this call has called are to be woken outside.
+    /// Decides what a thread does next that is inside and waits. `awaited` is what it still waits for; `None` if its wait is over or
+    /// given up. `prepare` polls until one of the operations that it is passed is done, or, if there are none, until anything has
+    /// changed. It then returns `None`, otherwise how to pass the time outside. The caller wakes the returned followers once it is
+    /// outside.
     pub fn next<P>(
         &self,
         wait: &mut Wait,
@@ -352,20 +362,21 @@ impl Entry {
         self.waiter.store(1, SeqCst);
         let mut next = Next::Again;
         if self.begin_wait() {
-            // Threads that come in have to know: this one may wait here although no other has met it.
+            // Threads that enter have to know that this one waits, even if no thread has met another
+            // one yet.
             self.share();
             let mut watched = [0; MOST_WATCHED];
             let watched = self.watched(awaited, &mut watched);
             next = prepare(watched).map_or(Next::Again, Next::Park);
         } else {
-            // It has nothing to do before they have been in.
+            // This thread has nothing to do before the threads that want to enter have been inside.
             lock::ask_to_hand_over(self);
         }
         self.end_wait();
         (next, Called::default())
     }
 
-    /// A thread's wait is over. Another takes over waiting for all, unless one does.
+    /// Ends a thread's wait. If no thread waits for all any more, a follower is called to do so.
     fn end_wait_for_all(&self, wait: &mut Wait) -> Called {
         let was_for_all = std::mem::take(&mut wait.is_for_all);
         if was_for_all {
@@ -390,7 +401,7 @@ impl Entry {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread follows from now on.
+    /// Adds the thread to those that follow.
     fn list(&self, wait: &mut Wait, awaited: Awaited) {
         let place = wait.place.get_or_insert_with(|| {
             Arc::new(Place {
@@ -415,7 +426,8 @@ impl Entry {
         self.following.store(listed.len(), Relaxed);
     }
 
-    /// What a thread polls for that waits for all: operations, or none if any of the threads waits for any change.
+    /// The operations for which the thread that waits for all polls; none if one of the threads waits for any
+    /// change.
     fn watched<'a>(&self, own: Awaited, room: &'a mut [u64; MOST_WATCHED]) -> &'a [u64] {
         let listed = self.listed();
         let all = std::iter::once(own).chain(listed.iter().map(|one| one.awaited));
@@ -451,7 +463,7 @@ impl Entry {
         }
     }
 
-    /// Calls followers that wait for this.
+    /// Calls followers that wait for one of these operations.
     #[inline(never)]
     fn call(&self, is_for: impl Fn(Awaited) -> bool) -> Called {
         let listed = self.listed();
@@ -460,12 +472,13 @@ impl Entry {
         Called(called.map(|one| one.place.clone()).collect())
     }
 
-    /// Has all followers look for themselves.
+    /// Calls all followers, so that each checks what it waits for.
     pub fn call_all(&self) {
         self.call(|_| true).wake();
     }
 
-    /// Follows, outside: until this thread is called, until no thread waits for all, or for `limit`. It stays awake for so long.
+    /// Follows, outside, until this thread is called, until no thread waits for all, or for at most `limit`. The thread stays
+    /// awake for the time `awake` before it sleeps.
     pub fn follow(&self, wait: &Wait, awake: Duration, limit: Option<Duration>) {
         let Some(place) = &wait.place else {
             return;
@@ -513,7 +526,7 @@ impl LockMemory for Entry {
         let fencing = &mut *self.fencing.lock().unwrap_or_else(PoisonError::into_inner);
         if fencing.count(began) && self.fences.load(SeqCst) == ASYMMETRIC_FENCES {
             self.fences.store(SWITCHING, SeqCst);
-            // From this fence on all threads that leave see that they need their own.
+            // After this fence, all threads that leave see that they need a fence of their own.
             membarrier::heavy();
             self.fences.store(OWN_FENCES, SeqCst);
         }
@@ -534,12 +547,12 @@ impl LockMemory for Entry {
     }
 
     fn looks(&self) -> u32 {
-        // Some more than usual, so that what is usual may grow.
+        // More than the average, so that the average can grow.
         2 * self.usual_looks.load(Relaxed) + FEWEST_LOOKS
     }
 
     fn looked(&self, looks: u32, is_inside: bool) {
-        // Threads may overwrite each other's: it is only an estimate.
+        // Threads may overwrite each other's values: the average is only an estimate.
         let usual = self.usual_looks.load(Relaxed);
         let usual = match is_inside {
             true => usual - usual / 8 + looks.min(MOST_LOOKS) / 8,

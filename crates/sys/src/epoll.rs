@@ -34,7 +34,8 @@ impl Epoll {
         })
     }
 
-    /// Watches `descriptor` for reading, as long as it says so (level-triggered).
+    /// Watches `descriptor` for reading: it is reported as long as it is readable
+    /// (level-triggered).
     pub fn add(&self, descriptor: impl AsFd, key: u64) -> io::Result<()> {
         let data = epoll::EventData::new_u64(key);
         Ok(epoll::add(
@@ -52,7 +53,8 @@ impl Epoll {
         Ok(epoll::add(&self.set, descriptor, data, ONCE)?)
     }
 
-    /// Has a descriptor of [`Epoll::add_once`] reported once more: at once if it is readable now.
+    /// Makes a descriptor of [`Epoll::add_once`] be reported once more: at once if it is readable
+    /// now.
     pub fn rearm(&self, descriptor: impl AsFd, key: u64) -> io::Result<()> {
         let data = epoll::EventData::new_u64(key);
         Ok(epoll::modify(&self.set, descriptor, data, ONCE)?)
@@ -69,9 +71,10 @@ impl Epoll {
         )?)
     }
 
-    /// Takes `descriptor` out. Closing it does so too, but only once every copy is closed.
+    /// Removes `descriptor`. Closing it does so too, but only once every copy is closed.
     pub fn remove(&self, descriptor: impl AsFd) {
-        // It is in the set; anything else would be a bug that closing repairs.
+        // It is in the set. If it were not, by a mistake in this crate, closing the set would
+        // repair that.
         let _ = epoll::delete(&self.set, descriptor);
     }
 

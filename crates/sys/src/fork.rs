@@ -2,7 +2,7 @@
 //!
 //! A child of `fork` has copies of all that its parent's memory holds, among them the names of descriptors and of
 //! shared memory through which the parent talks to other processes. Code that acts on those has an [`Owner`], and
-//! asks it first: that is one load of a word that no process writes twice.
+//! checks it first, by one load of a word that no process writes twice.
 //!
 //! The word lies in a page that the kernel clears in children, however they are forked off. Kernels that cannot do this
 //! leave it to a handler that the C library calls in children of its `fork`.
@@ -96,7 +96,7 @@ fn cleared_in_children() -> io::Result<*mut AtomicU64> {
     Ok(page.cast())
 }
 
-/// A word that a handler clears in children.
+/// A word that a handler, registered with the C library, clears in children.
 fn told_of_children() -> io::Result<*mut AtomicU64> {
     static TOLD: AtomicU64 = AtomicU64::new(0);
     extern "C" fn clear() {

@@ -22,7 +22,7 @@ pub fn wait(word: &AtomicU64, value: u64, limit: Option<Duration>) -> bool {
     sleep(word, value, limit, Flags::empty())
 }
 
-/// Wakes all threads that sleep on `word`. Change it first.
+/// Wakes all threads that sleep on `word`. The caller changes the word first.
 pub fn wake(word: &AtomicU64) {
     wake_all(word, Flags::empty());
 }
@@ -32,13 +32,13 @@ pub fn wait_here(word: &AtomicU64, value: u64, limit: Option<Duration>) -> bool 
     sleep(word, value, limit, Flags::PRIVATE)
 }
 
-/// Wakes all threads that sleep in [`wait_here`]. Change the word first.
+/// Wakes all threads that sleep in [`wait_here`]. The caller changes the word first.
 pub fn wake_here(word: &AtomicU64) {
     wake_all(word, Flags::PRIVATE);
 }
 
 fn sleep(word: &AtomicU64, value: u64, limit: Option<Duration>, flags: Flags) -> bool {
-    // A limit that the kernel cannot express is none.
+    // A limit that the kernel cannot express counts as none.
     let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
     let outcome = futex::wait(low_half(word), flags, value as u32, limit.as_ref());
     outcome != Err(rustix::io::Errno::TIMEDOUT)

@@ -1,6 +1,8 @@
-//! Two processes that have a connected socket exchange a text each over it, and decide which of them comes first.
+//! An exchange between two processes that have a connected socket: each sends the other a text, which decides
+//! which of them comes first.
 //!
-//! The socket is the program's: it is as it was before when the exchange is over.
+//! The socket belongs to the program: the exchange leaves nothing in it, and changes none of its
+//! settings.
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -14,18 +16,18 @@ use crate::inherited;
 /// Most bytes of a text.
 const MOST: usize = 4096;
 
-/// What the other process is.
+/// Whether this process comes first or second.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Joined {
-    /// It waits for this one, which comes first.
+    /// This process comes first; the other one waits for it.
     First,
-    /// It comes first, and this is its text.
+    /// The other process comes first, and this is its text.
     Second(Vec<u8>),
 }
 
-/// Exchanges a text with the process at the other end of the connected socket with this number. Of the two
-/// processes the one with the larger text comes first; two of the same text are one process. The socket is as it was before: nothing is left in it, and whether it waits
-/// is not changed. Waits as long as the other process takes.
+/// Exchanges a text with the process at the other end of the connected socket with this number. Of the two processes the one with the larger text comes first; equal
+/// texts mean that both ends are the same process. Afterwards nothing is left in the socket, and it is blocking or nonblocking as before. Waits as long as the other
+/// process takes.
 pub fn exchange(number: RawFd, text: &[u8]) -> io::Result<Joined> {
     if text.len() > MOST {
         return Err(io::ErrorKind::InvalidInput.into());

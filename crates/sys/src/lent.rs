@@ -25,7 +25,7 @@ pub enum Use {
     Read,
 }
 
-/// Gives `use_it` buffers as [`Memory`] while it runs.
+/// Calls `use_it` with buffers as [`Memory`], which it may use while it runs.
 ///
 /// Aborts the process if a clone outlives the call, as [`crate::memory::with_foreign`] does.
 ///

@@ -1,16 +1,12 @@
 //! The operating system as Causeway uses it: memory that other processes can reach, sockets that
 //! carry descriptors, waking and sleeping, pinning, positioned file I/O.
 //!
-//! Read [`memory`] first: everything above posts operations on [`memory::Memory`]. Then, in the
-//! order in which a pair of processes meets: [`socket`] (Unix sockets with descriptors and peer
-//! credentials), [`memfd`] and [`mapping`] (memory that both see), [`epoll`] (sleeping on all of
-//! them), [`futex`] (sleeping on a word of that memory), [`membarrier`] (fences that only the slow
-//! side pays for) and [`attach`] (copying from and to another process's memory). [`net`] and
-//! [`datagram`] are the sockets between hosts. [`lock`], [`followers`] and [`entering`] are how the threads of a program share one instance, [`standby`] is how one thread makes progress for the others. [`sleepers`] is how
-//! processes wake each other that share memory. A forked child must not touch
-//! what its parent shares with other processes: code that does asks [`fork`] first whether it still runs in the process that made it. The
-//! modules [`aliasing`], [`calendar`], [`choice`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pinned`], [`pmix`], [`prices`], [`process`], [`random`], [`secret`], [`shared`], [`small`],
-//! [`stream`], [`thread`], [`trusted_file`], [`waits`] and [`word`] can be read on their own.
+//! Read [`memory`] first: everything above posts operations on [`memory::Memory`]. Then, in the order in which a pair of processes meets: [`socket`] (Unix sockets with descriptors and peer credentials), [`memfd`] and
+//! [`mapping`] (memory that both see), [`epoll`] (sleeping on all of them), [`futex`] (sleeping on a word of that memory), [`membarrier`] (fences that only the slow side pays for) and [`attach`] (copying from and to
+//! another process's memory). [`net`] and [`datagram`] are the sockets between hosts. By [`lock`], [`followers`] and [`entering`] the threads of a program share one instance; by [`standby`] one thread makes progress for
+//! the others; by [`sleepers`] processes that share memory wake each other. A forked child must not touch what its parent shares with other processes: code that uses such resources first checks, by [`fork`], that it
+//! runs in the process that made them. The modules [`aliasing`], [`calendar`], [`choice`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pinned`], [`pmix`], [`prices`], [`process`], [`random`], [`secret`],
+//! [`shared`], [`small`], [`stream`], [`thread`], [`trusted_file`], [`waits`] and [`word`] can be read on their own.
 //!
 //! This crate knows no protocol. It is one of six that may use `unsafe`, with
 //! `transport`, `bmi-c`, `mpi-c`, `fs-c` and `python`; each block says which invariant holds and who upholds it.

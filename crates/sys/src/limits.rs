@@ -1,4 +1,4 @@
-//! What the process may have: open files, memory.
+//! Limits of the process: open files, memory.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ pub fn open_files() -> Option<u64> {
 pub enum Shortage {
     /// The process has as many open files as it may have.
     OfDescriptors,
-    /// The whole machine has.
+    /// The whole machine has as many open files as it may have.
     OfDescriptorsEverywhere,
     /// The kernel has no memory for it.
     OfMemory,
@@ -40,8 +40,9 @@ impl Shortage {
     }
 }
 
-/// A descriptor that is given up for a moment when there are no others: to accept a connection and say why it ends.
-/// Left in the queue, the connection would wait in vain and keep the listening socket readable for ever.
+/// A spare descriptor that is given up for a moment when no other is left, to accept a connection and send the
+/// reason for its end. Left in the queue, the connection would wait in vain and keep the listening socket readable
+/// for ever.
 #[derive(Debug)]
 pub struct Reserve(Option<OwnedFd>);
 
@@ -67,8 +68,8 @@ impl Default for Reserve {
     }
 }
 
-/// Refuses to allocate what this machine cannot have, with all its memory and swap space: the kernel may promise it all
-/// the same.
+/// Refuses to allocate more than this machine's memory and swap space together, which the kernel may grant
+/// nevertheless.
 pub fn check_memory(len: usize) -> io::Result<()> {
     let info = rustix::system::sysinfo();
     let unit = u64::from(info.mem_unit).max(1);

@@ -1,19 +1,22 @@
-//! A lock that costs a holder who is alone one compare-and-swap and one store, and that its holder hands to a thread that has
-//! waited for long.
+//! A lock that costs a thread that uses it alone one compare-and-swap and one store, and that its holder hands to a thread
+//! that has waited for long.
 //!
-//! A thread that leaves stores [`FREE`] and then looks for threads that wait; one that waits counts itself and then
-//! looks at the state: either sees the other, and the full fence between the two is paid by the one that waits.
+//! A thread that leaves stores [`FREE`] and then checks for threads that wait; a thread that waits counts itself
+//! and then checks the state. So at least one of them sees the other. The waiting thread pays for the full fence
+//! that this needs.
 //!
 //! A thread that leaves wakes one that waits, but may enter again itself before that one runs, and wakes no thread then: otherwise threads on one
 //! processor would switch with each call. A thread that was woken several times and never found the lock free asks for it: the next
 //! thread that leaves stores `HANDED` with its own number, and does not enter again before another thread has.
 //!
-//! Most threads are inside for less time than it takes to fall asleep: one that wants in looks for about as long as it has
-//! lately taken those that got in while they looked. Where looking is in vain, as on the processor of the thread inside, it soon ends.
+//! Most threads are inside for less time than it takes to fall asleep. A thread that wants to enter therefore first checks the lock
+//! repeatedly, for about as long as threads that entered in this way have lately needed. Where this is in vain, as on the processor of
+//! the thread inside, it soon ends.
 //!
-//! Threads sleep on a count of their own ([`LockMemory::wakes`]). It is odd while a thread that was woken has not fallen
-//! asleep again: then none sleeps. One that is about to sleep makes it even, and looks at the state once more; one that leaves, having
-//! changed the state, makes it odd and wakes all if it is even. So either sees what the other has done.
+//! Threads sleep on a count of its own ([`LockMemory::wakes`]). It is odd from a wake-up until one of the woken threads is about to
+//! sleep again: while it is odd, no thread sleeps. A thread that is about to sleep makes it even, and checks the state once more; a
+//! thread that leaves has changed the state, and if the count is even makes it odd and wakes all. So one of the two sees what the
+//! other has done.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
@@ -24,15 +27,16 @@ mod model;
 
 /// No thread is inside.
 pub const FREE: u64 = 0;
-/// A thread is.
+/// A thread is inside.
 pub const INSIDE: u64 = 1;
 /// A panic has left the instance in an unknown state: no thread uses it any more.
 pub const BROKEN: u64 = 2;
 /// It belongs to the process that this one was forked from.
 pub const PARENTS: u64 = 3;
-/// A thread has left for another that waits to enter: its number is in the bits above.
+/// A thread has left and handed the lock to another one that waits to enter. The number of the
+/// thread that left is in the bits above.
 const HANDED: u64 = 4;
-/// The bits of a state that are no thread's number.
+/// The low bits of a state, below the number of a thread.
 const STATE_BITS: u32 = 3;
 /// Bits of a thread's number: state and number are the 32 bits that the kernel compares.
 pub const NUMBER_BITS: u32 = 32 - STATE_BITS;
@@ -45,27 +49,28 @@ pub trait LockMemory {
     fn state(&self) -> &Self::Word;
     /// How many threads wait to enter.
     fn waiting(&self) -> &Self::Word;
-    /// What threads sleep on.
+    /// The count that threads sleep on.
     fn wakes(&self) -> &Self::Word;
-    /// Not 0 if a thread that waits asks for the lock.
+    /// Not 0 if a waiting thread requests that the lock be handed over.
     fn asked(&self) -> &Self::Word;
     /// The number of this thread, of [`NUMBER_BITS`]; no other thread has it.
     fn thread_number(&self) -> u64;
-    /// The full fence of a thread that waits: it orders other threads, too.
+    /// The full fence of a thread that waits, which all other threads pass, too.
     fn heavy_fence(&self);
     /// The fence of a thread that leaves.
     fn light_fence(&self);
-    /// How often a thread that wants in looks again before it sleeps.
+    /// How often a thread that wants to enter checks the lock again before it sleeps.
     fn looks(&self) -> u32;
-    /// A thread got in, or gave up and sleeps, after so many looks.
+    /// Notes that a thread has entered, or has given up and is going to sleep, after so many
+    /// checks.
     fn looked(&self, looks: u32, is_inside: bool);
     /// Sleeps while [`LockMemory::wakes`] is this; may return early.
     fn sleep(&self, wakes: u64);
-    /// Wakes all that sleep.
+    /// Wakes all threads that sleep.
     fn wake(&self);
 }
 
-/// A thread that was woken so often in vain asks for the lock.
+/// A thread that was woken this often in vain requests that the lock be handed over.
 const IN_VAIN: u32 = 4;
 
 fn is_handed(state: u64) -> bool {
@@ -82,8 +87,8 @@ pub fn try_enter(lock: &impl LockMemory) -> bool {
     lock.state().replace(FREE, INSIDE, Acquire)
 }
 
-/// Enters when the thread inside has left, or returns the state that keeps all out; [`FREE`] if what the lock guards
-/// is not `is_live` any more. `interrupt` asks the thread inside to leave.
+/// Enters when the thread inside has left. Returns as an error the state in which no thread may enter, or [`FREE`]
+/// if `is_live` returns that the guarded object no longer exists. `interrupt` requests that the thread inside leave.
 #[cold]
 pub fn enter(
     lock: &impl LockMemory,
@@ -134,12 +139,13 @@ pub fn enter(
     entered
 }
 
-/// Who leaves next hands the lock to a thread that waits, if there is one.
+/// Makes the thread that leaves next hand the lock to a waiting thread, if there is one.
 pub fn ask_to_hand_over(lock: &impl LockMemory) {
     lock.asked().store(1, Relaxed);
 }
 
-/// Threads that leave from now on wake this one. Returns what it sleeps on, unless the state has changed.
+/// Announces that this thread is about to sleep, so that threads that leave wake it. Returns the count to
+/// sleep on; the caller checks the state once more first.
 fn begin_sleep(lock: &impl LockMemory) -> u64 {
     let mut wakes = lock.wakes().load(Relaxed);
     while !wakes.is_multiple_of(2) && !lock.wakes().replace(wakes, wakes.wrapping_add(1), SeqCst) {
@@ -159,7 +165,7 @@ fn wake(lock: &impl LockMemory) {
     }
 }
 
-/// Lets the next thread in.
+/// Leaves, so that the next thread can enter.
 #[inline(always)]
 pub fn leave(lock: &impl LockMemory) {
     if lock.waiting().load(Relaxed) == 0 {
@@ -189,7 +195,8 @@ fn leave_to_others(lock: &impl LockMemory) {
     wake(lock);
 }
 
-/// Frees a lock that was handed to a thread that has given up. Another one that waits takes it as well when it is free.
+/// Frees a lock that was handed over, although the thread that waited for it has given up. Another waiting thread can
+/// take the free lock as well.
 fn take_back(lock: &impl LockMemory) {
     let state = lock.state().load(Relaxed);
     if is_handed(state) {

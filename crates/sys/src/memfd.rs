@@ -12,11 +12,11 @@ const FIXED_SIZE: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
 
-/// What the kernel says the file system of an ordinary memory file is.
+/// The kernel's number for the file system of ordinary memory files.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// Creates a file of `len` zero bytes whose size can never change. `name` shows in
-/// `/proc/PID/maps`. Pages are taken when they are first touched.
+/// `/proc/PID/maps`. Pages are allocated when they are first touched.
 pub fn create_fixed(name: &str, len: usize) -> io::Result<OwnedFd> {
     let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&file, len as u64)?;
@@ -25,8 +25,7 @@ pub fn create_fixed(name: &str, len: usize) -> io::Result<OwnedFd> {
 }
 
 /// The length of another process's file, if it can be mapped safely: an error unless it is sealed against shrinking.
-/// Nor may it be of huge pages, which a hole is given
-/// only if there are any left: touching one could fault all the same.
+/// A file of huge pages is refused, too: touching a hole in it faults if no huge page is left.
 pub fn checked_len(file: impl AsFd) -> io::Result<u64> {
     let seals = rustix::fs::fcntl_get_seals(file.as_fd())
         .map_err(|_| refused("the descriptor is not a memory file"))?;
@@ -43,7 +42,8 @@ pub fn checked_len(file: impl AsFd) -> io::Result<u64> {
     u64::try_from(len).map_err(|_| refused("the memory file has no length"))
 }
 
-/// Whether all of a memory file's pages are there, so that mapping and touching them takes no memory.
+/// Whether all of a memory file's pages are allocated, so that mapping and touching them takes no
+/// memory.
 pub fn has_all_pages(file: impl AsFd) -> bool {
     // Blocks are of 512 bytes here, whatever the file system's are.
     rustix::fs::fstat(file).is_ok_and(|stat| stat.st_blocks.saturating_mul(512) >= stat.st_size)
@@ -56,7 +56,7 @@ fn refused(why: &'static str) -> io::Error {
 /// A memory file of another process, which can be opened safely.
 #[derive(Debug)]
 pub struct Foreign {
-    /// Names the file, and allows nothing else.
+    /// A descriptor that only names the file (`O_PATH`).
     name: OwnedFd,
 }
 

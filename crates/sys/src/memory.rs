@@ -53,10 +53,9 @@ impl MemoryWatch {
     }
 }
 
-/// The allocation that the bytes of a [`Memory`] belong to, wherever in it its span lies. What is known of the bytes
-/// as a whole,
-/// such as a registration with a network adapter, can be kept under it while a [`MemoryWatch`] of them is kept too: it
-/// is no other memory's as long as that exists, even after the bytes are gone.
+/// The allocation that the bytes of a [`Memory`] belong to, wherever in it its span lies. Data about the bytes as a
+/// whole, such as a registration with a network adapter, can be kept under it as long as a [`MemoryWatch`] of them is
+/// kept, too: while that exists, the identity is not reused for other memory, even after the bytes are gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MemoryId {
     backing: usize,
@@ -85,7 +84,7 @@ enum Kind {
     /// A foreign buffer, whose owner outlives every clone; see [`with_foreign`] and [`Memory::from_raw`]. Or the bytes of
     /// another memory, which is kept; see [`Memory::counted_apart`].
     Foreign(foreign::Foreign),
-    /// A foreign buffer whose owner says when it ends; see [`Memory::registered`].
+    /// A foreign buffer whose owner reports its end; see [`Memory::registered`].
     Registered,
 }
 
@@ -450,7 +449,7 @@ impl Memory {
         }
     }
 
-    /// Brings `len` bytes from `offset` on into the first-level cache, of which they must not be more than a part.
+    /// Fetches `len` bytes from `offset` on into the first-level cache; they should take only a part of it.
     ///
     /// # Panics
     /// If the range is not inside the span.
@@ -588,7 +587,7 @@ impl From<Vec<u8>> for Memory {
     }
 }
 
-/// Gives `use_it` a slice, a foreign buffer, as [`Memory`] while it runs.
+/// Calls `use_it` with a slice, a foreign buffer, as [`Memory`], which it may use while it runs.
 ///
 /// Aborts the process if a clone outlives the call: an operation that could still write into
 /// memory that the caller takes back is a bug that nothing else can contain.
@@ -598,8 +597,8 @@ pub fn with_foreign<R>(bytes: &mut [u8], use_it: impl FnOnce(&Memory) -> R) -> R
     with_memory(unsafe { Memory::from_raw(base, bytes.len()) }, use_it)
 }
 
-/// Gives `use_it` a slice as [`Memory`] that is only read while it runs: writing to it panics, and
-/// methods refuse it as the target of a transfer. Aborts as [`with_foreign`] does.
+/// Calls `use_it` with a slice as [`Memory`] that is only read: writing to it panics, and methods
+/// refuse it as the target of a transfer. Aborts as [`with_foreign`] does.
 pub fn with_foreign_read_only<R>(bytes: &[u8], use_it: impl FnOnce(&Memory) -> R) -> R {
     let base = NonNull::from(bytes).cast();
     // SAFETY: the bytes outlive this call and no clone survives it; nothing writes through a

@@ -1,4 +1,4 @@
-//! Stream sockets: made nonblocking, written from and read into [`Memory`] without a detour, and which user owns the
+//! Stream sockets: nonblocking, written from and read into [`Memory`] without another copy; and which user owns the
 //! other end of a connection on this host.
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -19,11 +19,12 @@ use crate::memory::Memory;
 /// The most pieces that one call hands to the kernel; the rest waits for the next call.
 pub const MAX_PIECES: usize = 64;
 
-/// What a connection within the host may have on its way: enough for a receiver that is busy for some
-/// ten microseconds, little enough to stay in a cache of 1 MiB together with what it is copied from.
+/// The bytes that a connection within the host may have on the way: enough for a receiver that is
+/// busy for some ten microseconds, little enough to stay in a cache of 1 MiB together with what it is
+/// copied from.
 const LOOPBACK_SEND_BYTES: usize = 192 * 1024;
 
-/// The receiver's window then: some five times as much.
+/// The receiver's window of such a connection: some five times as much.
 const LOOPBACK_WINDOW_BYTES: libc::c_int = 1024 * 1024;
 
 /// Bytes to send, wherever they are.
@@ -50,7 +51,8 @@ impl Piece<'_> {
     }
 }
 
-/// Sends as much of `pieces` as the socket takes now. `Ok(None)` means nothing now.
+/// Sends as much of `pieces` as the socket accepts now. `Ok(None)` means that it accepts nothing
+/// now.
 pub fn send_pieces(socket: impl AsFd, pieces: &[Piece<'_>]) -> io::Result<Option<usize>> {
     let mut slices = [IoSlice::new(&[]); MAX_PIECES];
     let count = pieces.len().min(MAX_PIECES);
@@ -175,8 +177,8 @@ pub fn connected(socket: impl AsFd) -> io::Result<()> {
     Ok(sockopt::socket_error(socket)??)
 }
 
-/// Sets a connection up for short messages, and lets the kernel give up a peer that has vanished
-/// after about `vanished` without a sign of life from its host.
+/// Sets up a connection for short messages, and makes the kernel give up a peer after about
+/// `vanished` without a sign of life from its host.
 pub fn tune(socket: impl AsFd, vanished: Duration) -> io::Result<()> {
     let socket = socket.as_fd();
     sockopt::set_tcp_nodelay(socket, true)?;
@@ -208,14 +210,15 @@ pub fn is_same_host(ours: SocketAddr, theirs: SocketAddr) -> bool {
     ours.is_loopback() || ours == theirs
 }
 
-/// Keeps the bytes between the two ends few enough for the processor's caches: the kernel would let
-/// it grow to megabytes, which halves the bandwidth (`docs/tcp-engine.md`). Between hosts it has to
-/// cover bandwidth times delay, and the kernel knows better.
+/// Keeps the bytes on the way between the two ends few enough for the processor's caches: the
+/// kernel would let their number grow to megabytes, which halves the bandwidth
+/// (`docs/tcp-engine.md`). Between hosts it has to cover bandwidth times delay, which the kernel
+/// determines better.
 fn tune_for_loopback(socket: BorrowedFd<'_>) -> io::Result<()> {
     sockopt::set_socket_send_buffer_size(socket, LOOPBACK_SEND_BYTES)?;
-    // The receiver's window must never be what holds the sender back. Asking to be woken only when so
-    // much is there makes the kernel enlarge the window, beyond what SO_RCVBUF allows and without
-    // fixing it; then the request is withdrawn.
+    // The receiver's window must never be what holds the sender back. A request to be woken only when
+    // this many bytes have arrived (SO_RCVLOWAT) makes the kernel enlarge the window, beyond what
+    // SO_RCVBUF allows and without fixing it; then the request is withdrawn.
     for bytes in [LOOPBACK_WINDOW_BYTES, 1] {
         set_receive_low_water(socket, bytes)?;
     }
@@ -239,7 +242,7 @@ fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: libc::c_int) -> io::Resu
     }
 }
 
-/// Says that nothing more will be sent.
+/// Ends the stream in this direction: nothing more will be sent.
 pub fn shut_writing(socket: impl AsFd) -> io::Result<()> {
     Ok(rustix::net::shutdown(socket, rustix::net::Shutdown::Write)?)
 }
@@ -338,11 +341,11 @@ pub fn holder_of(inode: u64, pid: u32, descriptor: u32) -> Option<Holder> {
     })
 }
 
-/// Asks the kernel for the owners of sockets on this host, again and again with one descriptor.
+/// Queries the kernel for the owners of sockets on this host, with one descriptor for all queries.
 #[derive(Debug, Default)]
 pub struct Owners {
     diag: Option<OwnedFd>,
-    /// Whether the kernel can be asked about datagram sockets, once that is known.
+    /// Whether the kernel supports queries about datagram sockets, once that is known.
     knows_datagrams: Option<bool>,
 }
 
@@ -367,8 +370,8 @@ impl Owners {
     /// process; both on this host. `None` if there is no such socket. The cost does not grow with the number of
     /// sockets, but of several sockets at one address it finds only one: see [`crate::datagram::owner`].
     ///
-    /// # Errors
-    /// [`io::ErrorKind::Unsupported`] where the kernel cannot be asked, and the system's.
+    /// # Errors [`io::ErrorKind::Unsupported`] where the kernel does not support the query, and
+    /// errors of the system.
     pub fn of_datagram_socket(
         &mut self,
         ours: SocketAddr,
@@ -406,7 +409,8 @@ impl Owners {
             None => diag::socket()?,
         };
         let found = diag::find(&socket, protocol, source, destination)?;
-        // After an error, the socket may still hold a reply that would be taken for the next query's.
+        // Kept only after success: after an error, the socket may still hold a reply, which would be
+        // read as that to the next query.
         self.diag = Some(socket);
         Ok(found)
     }

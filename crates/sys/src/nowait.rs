@@ -9,7 +9,7 @@ use crate::memory::Memory;
 
 /// Reads once from `file` at `position` into the span, as far as the page cache holds it.
 ///
-/// Fails with [`io::ErrorKind::WouldBlock`] if nothing can be had without waiting, and if the file system does not
+/// Fails with [`io::ErrorKind::WouldBlock`] if nothing can be read without waiting, or if the file system does not
 /// support such reads. A short read ends at the end of the file or of the cached bytes.
 pub fn read(into: &Memory, file: impl AsFd, position: u64) -> io::Result<usize> {
     assert!(

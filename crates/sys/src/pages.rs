@@ -11,7 +11,7 @@ const PAGE: usize = 4096;
 const STREAMS: usize = 8;
 /// Bytes that are copied from one page before the next.
 const STEP: usize = 256;
-/// Bytes that one prefetch brings.
+/// Bytes that one prefetch fetches.
 const LINE: usize = 64;
 
 /// Copies bytes.
@@ -35,7 +35,8 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     unsafe { std::ptr::copy_nonoverlapping(from.add(done), to.add(done), len - done) };
 }
 
-/// Brings bytes into the first-level cache, so that they can be read from front to back. Meant for some pages at most.
+/// Fetches bytes into the first-level cache, so that they can be read from front to back. Meant for some pages at
+/// most.
 pub(crate) fn fetch(from: *const u8, len: usize) {
     for line in (0..PAGE).step_by(LINE) {
         for at in (line..len).step_by(PAGE) {

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// How long one looks for it. The time runs from the first look on.
+/// How long the caller checks for it. The time runs from the first check on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Patience {
-    /// There is none.
+    /// No time: it is over.
     #[default]
     Over,
     /// Not checked yet.
@@ -34,7 +34,7 @@ impl Patience {
         !self.is_over()
     }
 
-    /// Whether there is none left, as the last look found.
+    /// Whether the time is over, as the last check found.
     #[inline]
     pub fn is_over(&self) -> bool {
         *self == Self::Over

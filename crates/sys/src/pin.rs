@@ -1,4 +1,4 @@
-//! Binding the calling thread to processors, and letting others have them.
+//! Binding the calling thread to processors, and giving way to other threads.
 
 use std::io;
 

@@ -1,14 +1,15 @@
 //! The process at the other end of a Unix socket, held so that operations by its number affect that process only.
 //!
-//! A number is not a process: when one ends, another may get its number, and one that starts another program
-//! keeps its number with other memory. What holds is the kernel's handle of the memory (`/proc/PID/mem`), opened while the kernel's
-//! handle of the process (`SO_PEERPIDFD`) said that the number was still its own: the first is of no use any more as
-//! soon as the process has ended or has another program. Cross-memory attach takes a number all the same, so
-//! [`Pinned::number`] checks first, once in each tick of the kernel's clock (1 to 10 ms): a check at each copy would cost a noticeable part
-//! of it, and numbers do not come back sooner by chance. On purpose, a process can make it so; but it can only become one of its own
-//! user's that the kernel lets this process reach, as processes of other users are not shared memory with.
+//! A number is not a process: when one ends, another may get its number, and one that starts another program keeps its number with other
+//! memory. What stays bound to the process is the kernel's handle of its memory (`/proc/PID/mem`), opened while the kernel's handle of the
+//! process (`SO_PEERPIDFD`) showed that the number was still its own: nothing can be read by the handle of the memory any more as soon as
+//! the process has ended or has started another program. Cross-memory attach takes a number nevertheless. [`Pinned::number`] therefore
+//! checks the handle first, once in each tick of the kernel's clock (1 to 10 ms): a check at each copy would take a noticeable part of its
+//! time, and a number is not reused sooner by chance. A process can arrange that deliberately; but the number can then only lead to a
+//! process of the same user that the kernel lets this process access, because memory is not shared with processes of other users.
 //!
-//! Where the kernel lacks one of the two handles the other one does, with a word of the memory that only the process knows.
+//! Where the kernel lacks one of the two handles, the other one is used, together with a word of the memory that only the
+//! process knows.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -45,16 +46,17 @@ pub struct Pinned {
 
 #[derive(Debug)]
 enum Handle {
-    /// Of the memory: says everything. Shared by all that this process has pinned of the other one.
+    /// The handle of the memory, which is sufficient. Shared by all connections by which this
+    /// process has pinned the other one.
     Memory(Arc<File>),
-    /// Of the process: says whether it has ended.
+    /// The handle of the process, which shows whether the process has ended.
     Process(OwnedFd),
-    /// The kernel gives neither.
+    /// The kernel provides neither.
     None,
 }
 
 impl Pinned {
-    /// Pins the process at the other end of `socket`, which says that `mark` is in its memory.
+    /// Pins the process at the other end of `socket`, which states that `mark` is in its memory.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if its number is not visible here, or another process has it, and those of the system.
@@ -84,7 +86,7 @@ impl Pinned {
             handle,
             checked_at: Cell::default(),
         };
-        // By the way that copies go, too, so that it is known to be open.
+        // Read by cross-memory attach as well, so that it is known to work.
         if read_word(pid, mark.address)? != mark.value || !this.is_same() {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -115,7 +117,8 @@ impl Pinned {
     }
 }
 
-/// Whether the mark is in this memory. Of memory that is no process's any more, nothing is read.
+/// Whether the mark is in this memory. Nothing can be read from the memory of a process that has
+/// ended.
 fn is_marked(memory: &File, mark: Mark) -> bool {
     use std::os::unix::fs::FileExt as _;
     let mut word = [0; 8];

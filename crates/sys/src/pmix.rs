@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Names the library, where it is not where the system looks for libraries.
+/// Names the library, if it is in none of the directories in which the system searches.
 pub const LIBRARY: &str = "CAUSEWAY_PMIX_LIBRARY";
 
 const SUCCESS: c_int = 0;
@@ -103,7 +103,7 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// What the dynamic linker says is wrong.
+/// The dynamic linker's latest error.
 fn linker_error() -> io::Error {
     // SAFETY: it returns null or a string that lives until the thread's next call of the linker.
     let text = unsafe {
@@ -263,7 +263,7 @@ impl Client {
             .into_owned())
     }
 
-    /// Waits until all processes of the job are here.
+    /// Waits until all processes of the job have called this function.
     pub fn barrier(&self) -> io::Result<()> {
         // SAFETY: null stands for the own job; there are no hints.
         let code = unsafe { (self.fence)(std::ptr::null(), 0, std::ptr::null(), 0) };
@@ -300,7 +300,7 @@ impl Client {
         unsafe { (self.abort)(code, std::ptr::null(), std::ptr::null(), 0) };
     }
 
-    /// Parts from the launcher.
+    /// Disconnects from the launcher.
     pub fn finish(&self) -> io::Result<()> {
         // SAFETY: there are no hints.
         let code = unsafe { (self.finalize)(std::ptr::null(), 0) };

@@ -1,5 +1,5 @@
-//! What this machine takes for the two ways of copying from process to process: by cross-memory attach, once but with
-//! a system call, and by memory that both have mapped, twice. Machines differ in it by a factor of ten.
+//! The times that the two ways of copying between processes take on this machine: by cross-memory attach, one copy in
+//! a system call; and by memory that both have mapped, two copies. Machines differ by a factor of ten.
 
 use std::sync::OnceLock;
 
@@ -7,7 +7,8 @@ use crate::attach::{self, LocalSpans, RemoteSpans};
 use crate::memory::Memory;
 use crate::timing::lowest;
 
-/// Bytes copied to measure the cost of a byte: more than the nearest cache of most processors holds twice.
+/// Bytes copied to measure the cost of a byte: twice as many do not fit into the first-level cache of most
+/// processors.
 const SAMPLE_BYTES: usize = 32 << 10;
 
 /// Bytes of a page.
@@ -18,15 +19,15 @@ const PAGE: usize = 4096;
 pub struct Prices {
     /// A call of cross-memory attach, without its bytes.
     pub attach_call: f64,
-    /// A byte more that it copies.
+    /// Each byte that it copies.
     pub attach_byte: f64,
     /// A byte that is copied within a process.
     pub copy_byte: f64,
 }
 
 impl Prices {
-    /// Those of this machine, measured once per process, in less than half a millisecond. `None` if the kernel does not let
-    /// this process reach into its own memory.
+    /// The prices of this machine, measured once per process, in less than half a millisecond. `None` if the kernel does
+    /// not let this process reach into its own memory.
     pub fn of_this_machine() -> Option<Self> {
         static MEASURED: OnceLock<Option<Prices>> = OnceLock::new();
         *MEASURED.get_or_init(Self::measure)

@@ -1,4 +1,4 @@
-//! What the operating system says about this process and others.
+//! What the operating system reports about this process and others.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -9,7 +9,8 @@ pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Has the process that `command` will start ignore SIGQUIT, as all do that it starts in turn, unless they handle the signal.
+/// Makes the process that `command` will start ignore SIGQUIT, and so all processes that it starts in turn, unless they
+/// handle the signal.
 pub fn ignore_quit(command: &mut Command) {
     // SAFETY: a child may set dispositions of signals between `fork` and `exec`.
     unsafe {

@@ -1,4 +1,5 @@
-//! Keys in memory: in a page of their own that is no part of core dumps, and overwritten when the last holder drops it.
+//! Keys in memory: each in a page of its own that is not contained in core dumps, and is overwritten when the last
+//! reference is dropped.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -99,7 +100,7 @@ impl From<[u8; SECRET_BYTES]> for Secret {
 }
 
 impl PartialEq for Secret {
-    /// In constant time: how long it takes says nothing about where the difference lies.
+    /// In constant time: the duration does not show where the first difference is.
     fn eq(&self, other: &Self) -> bool {
         let pairs = self.expose().iter().zip(other.expose());
         pairs.fold(0, |all, (a, b)| all | (a ^ b)) == 0
@@ -134,7 +135,7 @@ impl Page {
                     is_mapped: true,
                 }
             }
-            // Without memory for a page, a key is kept like everything else.
+            // Without memory for a page, the key is kept on the heap.
             None => Self {
                 at: NonNull::from(Box::leak(Box::new([0; SECRET_BYTES]))),
                 is_mapped: false,

@@ -3,9 +3,9 @@
 //! Each process has a bit in a word of that memory. A process that is about to sleep sets it, checks its condition once more, and
 //! sleeps until it is sent a notice. A process that has changed a word for which others may sleep reads the bits, clears those of
 //! processes whose wait is over, and sends a notice to each of them. There is a full fence between the change and the reading of
-//! bits, and one between the setting of a bit and the last check: either the one sees the bit, or the other sees the change. A
-//! process that was sent a notice and has to sleep on sets its bit again: it may have been cleared for the condition of an
-//! earlier wait.
+//! bits, and one between the setting of a bit and the last check: either the process that makes the change sees the bit, or the
+//! process that sleeps sees the change. A process that was sent a notice and has to sleep on sets its bit again: it may have been
+//! cleared for the condition of an earlier wait.
 //!
 //! The memory may also hold a lock that a process has alone or several share ([`try_lock`]).
 
@@ -16,19 +16,21 @@ use crate::word::{Word, fence};
 #[cfg(all(loom, test))]
 mod model;
 
-/// The process of this bit is about to sleep. It checks its condition once more before it does.
+/// Announces that the process of this bit is about to sleep. The process checks its condition once
+/// more before it does.
 pub fn announce(bits: &impl Word, bit: u32) {
     bits.fetch_or(1 << bit, SeqCst);
     fence(SeqCst);
 }
 
-/// The same for a process that is to be woken once this wish is fulfilled.
+/// The same for a process that states, in another word, the condition under which it is to be
+/// woken.
 pub fn announce_wish(bits: &impl Word, bit: u32, (word, wish): (&impl Word, u64)) {
     word.store(wish, SeqCst);
     announce(bits, bit);
 }
 
-/// The process does not sleep any more.
+/// Withdraws the announcement: the process no longer sleeps.
 pub fn withdraw(bits: &impl Word, bit: u32) {
     bits.fetch_and(!(1 << bit), SeqCst);
 }
@@ -62,7 +64,8 @@ pub fn try_lock(word: &impl Word, own: u32, exclusive: bool) -> Result<(), Optio
     }
 }
 
-/// Gives a lock back that this process has alone, or shares. Then [`sleepers`] of those that wait for it.
+/// Releases a lock that this process holds alone, or shares. The caller then calls [`sleepers`] for those
+/// that wait for the lock.
 pub fn unlock(word: &impl Word, exclusive: bool) {
     match exclusive {
         true => word.store(0, Release),

@@ -55,8 +55,8 @@ pub enum Received {
     Closed,
 }
 
-/// A path as a socket address, with the directory's descriptor where a detour through it is needed
-/// because the path is longer than an address may be.
+/// A path as a socket address. If the path is longer than an address may be, it is named relative
+/// to a descriptor of its directory, which is kept here.
 struct Reachable {
     address: SocketAddrUnix,
     _directory: Option<OwnedFd>,
@@ -252,8 +252,8 @@ impl RecordSocket {
                 RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC,
             )
         };
-        // If the other end closed with something unread, the kernel says so first, once, and only then
-        // gives what it had sent.
+        // If the other end closed without having read everything, the kernel reports that first, once,
+        // and only then returns what the other end had sent.
         let received = match receive() {
             Err(Errno::CONNRESET) => receive(),
             received => received,
@@ -271,7 +271,7 @@ impl RecordSocket {
             }
         }
         let stripped = message.flags.contains(ReturnFlags::CTRUNC);
-        // With all the room used, more were sent than there is room for.
+        // If all the room was used, more descriptors were sent than there is room for.
         let too_many = stripped && descriptors.len() >= MAX_DESCRIPTORS;
         if message.flags.contains(ReturnFlags::TRUNC) || too_many {
             return Ok(Received::Oversized);
@@ -312,13 +312,13 @@ impl AsFd for RecordSocket {
 pub enum Accepted {
     /// A connection.
     Connection(RecordSocket),
-    /// One that had to be closed, for this reason.
+    /// A connection that had to be closed, for this reason.
     TurnedAway(io::Error),
     /// Nothing now.
     Nothing,
 }
 
-/// A socket at a path that others connect to. The path goes with it, unless a forked child drops its copy.
+/// A socket at a path that others connect to. Dropping it removes the path, except in a forked child.
 #[derive(Debug)]
 pub struct RecordListener {
     socket: OwnedFd,
@@ -362,14 +362,14 @@ impl RecordListener {
             Err(error)
                 if Shortage::of(&error).is_some_and(|shortage| shortage.is_of_descriptors()) =>
             {
-                // Turned away at once, the client learns it; left in the queue, it would keep this descriptor
+                // The client is refused at once. Left in the queue, its connection would keep this descriptor
                 // readable for ever.
                 let listening = &self.socket;
                 self.reserve.spend(|| {
                     let Some(socket) = accept(listening)? else {
                         return Ok(Accepted::Nothing);
                     };
-                    // Best effort: the closed socket says the same with fewer words.
+                    // Best effort: if it fails, the client sees only the closed socket.
                     let _ = socket.send(farewell, &[]);
                     Ok(Accepted::TurnedAway(error))
                 })
@@ -413,13 +413,14 @@ fn accept(listening: &OwnedFd) -> io::Result<Option<RecordSocket>> {
     }
 }
 
-/// Two processes that replace the same stale socket at once would take it from each other; the lock
-/// on the directory goes with `directory`.
+/// Locks the directory until `directory` is dropped: two processes that replace the same stale
+/// socket at the same time would remove each other's.
 fn lock_directory(directory: &OwnedFd) -> io::Result<()> {
     for _ in 0..200 {
         match rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::AGAIN | Errno::INTR) => {
-                // A lock that is waited for by a system call cannot be given up.
+                // Polled, because a system call that waits for a lock cannot be ended by a time
+                // limit.
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
             // Some file systems have no locks; then the race is open, as it is everywhere else.

@@ -1,8 +1,8 @@
 //! Synchronization between the threads of a program and one that makes progress in their stead while they compute.
 //!
 //! The thread makes progress on operations that calls have left, as long as no thread of the program waits, which makes progress itself.
-//! Otherwise it is idle: it sleeps on a count of calls. A thread of the program that leaves the library behind something that goes on wakes
-//! it. The thread announces that it is idle before it checks for operations, and the program's threads check whether it is idle after
+//! Otherwise it is idle: it sleeps on a count of calls. A thread of the program wakes it if it leaves the library while an operation is in
+//! progress. The thread announces that it is idle before it checks for operations, and the program's threads check whether it is idle after
 //! they have begun operations, and after a wait: either the thread sees these operations, or they see that it is idle.
 
 use std::sync::atomic::Ordering::SeqCst;
@@ -28,8 +28,8 @@ pub trait StandbyMemory {
     fn wake(&self);
 }
 
-/// The thread begins a round: it is to sleep on this count of calls unless it finds operations. `true` if it is to check for these, inside
-/// of the library.
+/// Begins a round of the thread. Returns the count of calls to sleep on if it finds no operations, and whether it is to check for
+/// operations inside the library.
 pub fn begin_round(memory: &impl StandbyMemory) -> (u64, bool) {
     let calls = memory.calls().load(SeqCst);
     memory.idle().store(1, SeqCst);
@@ -37,26 +37,28 @@ pub fn begin_round(memory: &impl StandbyMemory) -> (u64, bool) {
     (calls, memory.waiting().load(SeqCst) == 0)
 }
 
-/// The thread is inside of the library, and checks for operations.
+/// Notes that the thread is inside the library, and checks for operations.
 pub fn look(memory: &impl StandbyMemory) {
     memory.idle().store(0, SeqCst);
 }
 
-/// The thread leaves the library, where operations are `pending` or not. Returns whether they are for it to go on with.
+/// Called when the thread leaves the library; `pending` if operations are in progress. Returns whether the thread is to
+/// continue with them.
 pub fn end_round(memory: &impl StandbyMemory, pending: bool) -> bool {
     let has_work = pending && memory.waiting().load(SeqCst) == 0;
-    // Those that leave something going on from now on find it idle.
+    // Threads of the program that leave operations in progress from now on see that it is idle.
     memory.idle().store(u64::from(!has_work), SeqCst);
     has_work
 }
 
-/// The thread, which has found nothing to do, sleeps.
+/// Puts the thread, which has found nothing to do, to sleep.
 pub fn sleep(memory: &impl StandbyMemory, calls: u64) {
     memory.sleep(calls);
     memory.idle().store(0, SeqCst);
 }
 
-/// A thread of the program leaves the library, where operations are `pending` or not: wakes the thread if that is for it to go on with.
+/// Called when a thread of the program leaves the library: wakes the progress thread if operations are `pending` with which it has to
+/// continue.
 #[inline]
 pub fn leave(memory: &impl StandbyMemory, pending: impl FnOnce() -> bool) {
     if memory.idle().load(SeqCst) != 0 && memory.waiting().load(SeqCst) == 0 && pending() {
@@ -71,12 +73,13 @@ pub fn call(memory: &impl StandbyMemory) {
     memory.wake();
 }
 
-/// A thread of the program begins to wait.
+/// Notes that a thread of the program begins to wait.
 pub fn begin_wait(memory: &impl StandbyMemory) {
     memory.waiting().fetch_add(1, SeqCst);
 }
 
-/// Its wait is over. It enters and leaves the library once more, so that the thread learns of what still goes on.
+/// Notes that its wait is over. The caller enters and leaves the library once more, so that the progress thread
+/// learns of operations that are still in progress.
 pub fn end_wait(memory: &impl StandbyMemory) {
     memory.waiting().fetch_sub(1, SeqCst);
     fence(SeqCst);

@@ -1,7 +1,7 @@
 //! Copying past the caches.
 
-/// Copies `len` bytes with stores that do not bring the target into the caches, which have all become
-/// visible to others before whatever the caller stores next.
+/// Copies `len` bytes with stores that do not bring the target into the caches. All of them become
+/// visible to others before anything that the caller stores next.
 ///
 /// # Safety
 /// `from` must be valid for reads and `to` for writes of `len` bytes.
@@ -33,7 +33,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     const { assert!(LINE == 4 * STEP) };
 }
 
-/// As above, through the caches: this processor is not known to do better.
+/// As above, but through the caches: for this kind of processor no better way is implemented.
 ///
 /// # Safety
 /// As above.
@@ -99,7 +99,8 @@ pub(crate) unsafe fn copy_words<W: Word>(from: *const u8, to: *mut u8, len: usiz
     }
 }
 
-/// Whatever was stored past the caches becomes visible to others before what the caller stores next.
+/// Makes everything that was stored past the caches visible to others before anything that the
+/// caller stores next.
 #[inline]
 pub fn fence() {
     // SAFETY: the instruction is in every processor of this kind.

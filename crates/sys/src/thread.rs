@@ -39,8 +39,8 @@ pub fn spawn_worker(
 }
 
 /// How often another thread has replaced the calling one on its processor, because it parked or was preempted. A
-/// yield that
-/// changes nothing here has run no other thread. About 0.4 µs. `None` where the system does not count.
+/// yield that does not change this count has run no other thread. About 0.4 µs. `None` where the system does not
+/// count.
 pub fn switches() -> Option<u64> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the call fills the structure in, unless it fails, and then it is not read.
@@ -89,9 +89,9 @@ struct Attributes {
     period: u64,
 }
 
-/// Asks for the shortest time slices of the calling thread, 0.1 ms: then it takes its processor from a thread that computes when it
-/// is woken, where that one would otherwise use up its own slice first. Its share stays the same. From Linux 6.12 on; nothing happens before. Short
-/// sleeps of the thread end on time, too.
+/// Requests the shortest time slices for the calling thread, 0.1 ms. When it is woken, it then preempts a thread that computes on its processor,
+/// which would otherwise use up its own slice first. Its share of the processor stays the same. Has an effect from Linux 6.12 on. Short sleeps of
+/// the thread end on time, too.
 pub fn take_short_slices() {
     // SAFETY: the call has no memory arguments.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-/// Others may disturb some of the runs.
+/// The number of runs: other programs may disturb some of them.
 const RUNS: usize = 12;
 
-/// The least time that `work` takes of several, in nanoseconds; `None` if it fails.
+/// The shortest time of several runs of `work`, in nanoseconds; `None` if one of them fails.
 pub(crate) fn lowest(mut work: impl FnMut() -> bool) -> Option<f64> {
     let mut lowest = f64::INFINITY;
     for _ in 0..RUNS {

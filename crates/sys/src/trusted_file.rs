@@ -18,7 +18,7 @@ const STICKY: u32 = 0o1000;
 /// What a file is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// It says what to do: all may read it.
+    /// A configuration: all may read it.
     Configuration,
     /// It holds a key.
     Key,

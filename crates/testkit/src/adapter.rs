@@ -108,7 +108,7 @@ impl Tables {
         self.len() == 0
     }
 
-    /// From now on no more than so many may be registered at once.
+    /// Sets how many regions may be registered at a time from now on.
     pub fn limit(&self, most: usize) {
         self.lock().limit = Some(most);
     }

@@ -109,7 +109,8 @@ fn fs_request(bytes: &[u8]) {
     }
 }
 
-/// The same of replies. A refusal of another format does not count as a reply of its own, for every request.
+/// The same for replies. A refusal because of the format fits every request, and does not count as a kind of
+/// reply of its own.
 fn fs_reply(bytes: &[u8]) {
     if let Ok((reply, granted, format)) = fs::Reply::from_bytes_with(bytes) {
         assert!(
@@ -251,7 +252,7 @@ fn agent_messages(bytes: &[u8]) {
     assert!(matches!(again, agent::Reply::Refused(_)), "{again:?}");
 }
 
-/// The same of the files of nodes and of their authority.
+/// The same for the files of nodes and of their authority.
 fn node_file(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;

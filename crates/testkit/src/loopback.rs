@@ -9,11 +9,11 @@ use crate::process;
 
 /// The first port; all are below the range from which kernels choose by themselves.
 const FIRST: u16 = 10_000;
-/// They are given out to processes in blocks.
+/// Processes get ports in blocks.
 const BLOCK: u16 = 200;
 /// Number of blocks.
 const BLOCKS: u16 = 110;
-/// A process that has so many blocks gives its ports again.
+/// A process that has this number of blocks uses its ports again.
 const MOST_BLOCKS: usize = 8;
 
 /// The ports of this process.

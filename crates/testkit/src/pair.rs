@@ -1,4 +1,4 @@
-//! Two instances of the message layer in one thread, which have met.
+//! Two instances of the message layer in one thread, which are connected.
 
 use std::time::{Duration, Instant};
 
@@ -110,7 +110,8 @@ impl Pair {
         self.server.posted(posted);
     }
 
-    /// Progress on both sides until each has completed so many operations since the last time.
+    /// Makes progress on both sides until each has completed this number of operations since the
+    /// last call.
     ///
     /// # Panics
     /// If that takes too long.

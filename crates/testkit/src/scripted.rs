@@ -449,7 +449,7 @@ fn unstuffed(object: ObjectId) -> Option<ReplyBody> {
     Some(ReplyBody::Node(Box::new(node)))
 }
 
-/// A small file with so many more bytes, and without its content.
+/// A small file with this number of additional bytes, and without its content.
 fn appended(mut node: Node, more: u64) -> ReplyBody {
     node.attributes.size += more;
     if let Body::Stuffed { content, .. } = &mut node.body {
@@ -561,7 +561,8 @@ fn described(object: ObjectId, kind: Kind, size: u64, body: Body) -> Node {
     }
 }
 
-/// The result of a read of small data that states so many `bytes`, of a datafile of `size`, and carries `carried`.
+/// The result of a read of small data that states this number of `bytes`, of a datafile of `size`, and carries
+/// `carried`.
 pub fn transferred(bytes: u64, size: u64, carried: u64) -> ReplyBody {
     ReplyBody::Transferred {
         bytes,

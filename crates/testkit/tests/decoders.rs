@@ -5,7 +5,8 @@ use causeway_testkit::random::{Random, seed};
 
 /// How many inputs each decoder gets.
 const INPUTS: usize = 300_000;
-/// A whole state machine behind the decoder takes longer: so many times fewer inputs for it.
+/// Decoders with a whole state machine behind them take longer, and get fewer inputs by this
+/// factor.
 const SLOWER: &[(&str, usize)] = &[("firmware", 100)];
 
 #[test]

@@ -15,10 +15,11 @@ use causeway_testkit::patience::Patience;
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 const TAG: u64 = 3;
-/// Goes by rendezvous over every method.
+/// Bytes of a message that every method transfers by rendezvous.
 const LARGE: usize = 1 << 20;
 const MOMENT: Duration = Duration::from_millis(1);
-/// So many sleeps until an instance parks; then it has a relay thread that waits on its descriptors.
+/// After this number of sleeps an instance parks; then it has a relay thread that waits on its
+/// descriptors.
 const SLEEPS: u32 = 40;
 
 struct Node {

@@ -99,7 +99,7 @@ struct Ban {
     tests_may: bool,
     /// Where it is banned: paths that begin so.
     within: &'static str,
-    /// Paths below that may all the same.
+    /// Paths below `within` where it is allowed nevertheless.
     but: &'static [&'static str],
     instead: &'static str,
 }

@@ -1,4 +1,5 @@
-//! A method of another crate: registered by its scheme, it is built, ranked and found as those that this build brings.
+//! A method of another crate: once it is registered by its scheme, it is built, ranked and found like the methods of
+//! this build.
 
 use std::time::{Duration, Instant};
 

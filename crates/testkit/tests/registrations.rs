@@ -52,7 +52,7 @@ impl Pair {
         self.pair.run(1, 1);
     }
 
-    /// Both wait until they have so many registrations.
+    /// Both wait until they have this number of registrations.
     fn rest(&mut self, client: usize, server: usize) {
         let until = Instant::now() + Duration::from_secs(60);
         let pair = &mut self.pair;

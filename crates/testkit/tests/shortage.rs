@@ -74,8 +74,8 @@ impl Node {
     }
 }
 
-/// Leaves this process exactly so many descriptors. The limit is one of their numbers, not of how many are open, and
-/// those that a process inherits have gaps between them.
+/// Leaves this process exactly `few` descriptors. The kernel's limit bounds their numbers, not how many are open,
+/// and there may be gaps between the numbers of descriptors that a process has inherited.
 fn leave(few: u64) {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let limit = |current| setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();

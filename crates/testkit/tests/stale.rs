@@ -204,8 +204,8 @@ fn memory_of_a_read_that_was_given_up_is_not_written_later() {
     });
 }
 
-/// A client that ends hands its session back, unless it has given up a change: that may arrive later, and would be
-/// carried out again if its number were forgotten.
+/// A client that ends releases its session, unless it has given up a change: the change may arrive later, and
+/// would be carried out again if its number were forgotten.
 #[test]
 fn a_session_is_handed_back_unless_a_change_is_in_doubt() {
     for (changes, replies, handed_back) in [(0, true, 0), (3, true, 1), (1, false, 0)] {

@@ -1,10 +1,12 @@
-//! Agents: a process of root's that holds the keys of a node makes handshakes for the node's users, who hold no keys.
+//! Agents: a process of root that holds the keys of a node makes handshakes for processes of the node's users, which
+//! hold no keys.
 //!
 //! [`Agent`] tells a process without keys where its agent listens. `tcp` calls the agent during its handshake, over a `Line`, and uses the
-//! connection by itself afterwards: no message passes through the agent. [`Speaker`] is the agent's part of one handshake: pure, requests in,
-//! replies out. Its caller has asked the kernel which user is at the other end ([`causeway_sys::socket::RecordSocket::peer`]).
+//! connection by itself afterwards: no message passes through the agent. [`Speaker`] is the agent's part of one handshake: a pure state
+//! machine that takes requests and returns replies. Its caller has asked the kernel which user's process sends the requests
+//! ([`causeway_sys::socket::RecordSocket::peer`]).
 //!
-//! The user's process gets the two keys of one connection. Inside the handshake the server at its other end has learnt that the connection
+//! The user's process gets the two keys of one connection. The handshake has told the server at the connection's other end that this connection
 //! speaks for this user and no other. The process can alter none of that: it holds neither the cluster's key nor the node's, and both hellos are
 //! the handshake's prologue. The agent is the initiator of all handshakes, so that no process can pose as a server with its help.
 
@@ -37,7 +39,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Fails if nothing listens at the agent's socket, or another user's process does. An agent with more callers than it can take in is there.
+    /// Fails if nothing listens at the agent's socket, or a process listens there that is neither root's nor this process's own user's.
+    /// Succeeds if the agent only has too many callers at present.
     pub fn check(&self) -> Result<(), PeerError> {
         match Line::connect(&self.socket) {
             Ok(_) | Err(PeerError::Full(_)) => Ok(()),
@@ -88,7 +91,7 @@ impl Line {
         sent.map_err(|error| lost(path, &error))
     }
 
-    /// The reply, once it has come.
+    /// The reply; `None` as long as it has not arrived.
     pub(crate) fn reply(&self, path: &Path) -> Result<Option<Reply>, PeerError> {
         let mut room = Zeroizing::new([0; MAX_MESSAGE_BYTES]);
         let broken = |what: &str| {
@@ -111,7 +114,7 @@ impl Line {
         }
     }
 
-    /// The socket; it is readable when a reply has come.
+    /// The socket; it is readable when a reply has arrived.
     pub(crate) fn socket(&self) -> &RecordSocket {
         &self.0
     }
@@ -123,7 +126,8 @@ fn out_of_reach(path: &Path, error: &io::Error) -> PeerError {
         io::ErrorKind::WouldBlock => PeerError::Full(format!(
             "this node's agent ({path}) has more callers than it can take in"
         )),
-        // The agent may be about to start again. Callers repeat this call for as long as one of a server that is down.
+        // The agent may be about to start again. Callers repeat this attempt for as long as they repeat attempts to
+        // connect to a server that is down.
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => PeerError::Refused(format!(
             "this process may not read the key, and the node's agent, which would speak for it, is not there ({path}: {error}): start \
                  it as root with `causeway fs agent`"
@@ -208,7 +212,7 @@ impl Speaker {
         };
         let ours = hello(&open.ours, "the process's own")?;
         let theirs = hello(&open.theirs, "the server's")?;
-        // Older formats have no field for the user: a server would take the connection for one that speaks for all users.
+        // Older formats have no field for the user: a server would treat the connection as one that speaks for all users.
         let format = ours.formats.common(theirs.formats);
         // In a newer format, the user's field may be in another place than where this build writes it.
         if format.is_some_and(|format| !TCP_FORMATS.has(format)) {

@@ -1,7 +1,7 @@
 //! The ciphers of a connection, from the keys of a finished handshake.
 //!
-//! What Noise's transport messages are (revision 34, section 5.1 and 4.2), for a process that did not make the handshake itself as for
-//! one that did: an agent hands over the keys alone.
+//! Implements Noise's transport messages (revision 34, sections 5.1 and 4.2) from the keys alone, so that a process can use a
+//! connection whose handshake was made by an agent, which hands over nothing but the keys.
 
 use causeway_wire::agent::KEY_BYTES;
 use snow::params::CipherChoice;
@@ -24,7 +24,7 @@ pub(crate) struct SessionKeys {
 }
 
 impl SessionKeys {
-    /// Those that a finished handshake gives.
+    /// The keys that a finished handshake has derived.
     pub(crate) fn of(noise: &mut snow::HandshakeState) -> Self {
         let (from_initiator, from_responder) = noise.dangerously_get_raw_split();
         let [initiator, responder] = [from_initiator, from_responder].map(Zeroizing::new);
@@ -59,14 +59,15 @@ impl Direction {
             true => CipherChoice::AESGCM,
             false => CipherChoice::ChaChaPoly,
         };
-        // As the library's own builder takes them.
+        // The same resolvers, in the same order, that the library's own builder uses.
         let resolver = FallbackResolver::new(Box::new(RingResolver), Box::new(DefaultResolver));
         let mut cipher = resolver.resolve_cipher(&choice)?;
         cipher.set(key);
         Some(Self { cipher, next: 0 })
     }
 
-    /// The number of the next message; the last one is Noise's for new keys.
+    /// The number of the next message; `None` if only the largest number is left, which Noise
+    /// reserves for making new keys.
     fn number(&self) -> Option<u64> {
         (self.next != u64::MAX).then_some(self.next)
     }
@@ -79,8 +80,8 @@ pub struct Ciphers {
 }
 
 impl Ciphers {
-    /// With these keys, and nothing sent in either direction; `fast_aes` chooses the cipher. `None` if the library has none of that
-    /// kind, which never happens.
+    /// Ciphers with these keys, before any message in either direction; `fast_aes` chooses the cipher. `None` if the library does
+    /// not have that cipher, which never happens.
     pub(crate) fn new(keys: &SessionKeys, fast_aes: bool) -> Option<Self> {
         Some(Self {
             ours: Direction::new(&keys.ours, fast_aes)?,
@@ -100,7 +101,8 @@ impl Ciphers {
         Some(len)
     }
 
-    /// Decrypts the next message of the other side, and returns its length; `None` if it is not that, as it was sent.
+    /// Decrypts the next message of the other side, and returns its length; `None` if `sealed` is not that message,
+    /// unaltered.
     pub(crate) fn decrypt(&mut self, sealed: &[u8], plain: &mut [u8]) -> Option<usize> {
         let len = sealed.len().checked_sub(TAG_BYTES)?;
         if sealed.len() > MAX_MESSAGE_BYTES || len > plain.len() {
@@ -145,8 +147,8 @@ mod tests {
     use super::*;
     use crate::tags::tests::shaken_with;
 
-    /// Noise's own transport state and these ciphers understand each other, in both directions and past new keys: builds before this
-    /// module have the former.
+    /// Noise's own transport state and these ciphers understand each other, in both directions, also after changes of keys: builds
+    /// before this module use the former.
     #[test]
     fn they_are_those_of_noise() {
         for (fast_aes, protocol) in [

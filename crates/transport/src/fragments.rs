@@ -149,7 +149,7 @@ impl Transfer {
         self.local.iter().map(|span| span.len() as u64).sum()
     }
 
-    /// The error that a transfer completes with if no method could carry it out.
+    /// The error with which a transfer completes that no method can carry out.
     pub(crate) fn mistake(&self) -> Option<TransferError> {
         let local = self.local_bytes();
         let remote = self

@@ -34,7 +34,8 @@ impl Source {
     }
 }
 
-/// If a source has more half-open connections than this, each of them has only [`SHORT_TIMEOUT`].
+/// If a source has more half-open connections than this, each of them is kept only for
+/// [`SHORT_TIMEOUT`].
 const FEW: usize = 16;
 
 /// Enough for a handshake over any network, and for a process that has to wait for its processor.

@@ -56,13 +56,13 @@
 //!   the way than the sockets hold, this process cannot see the end of the connection. It then probes the peer, and
 //!   detects the end within a third of the time for which a peer may be silent.
 //!
-//! Pausing is for users of this layer that alone know the bound of their memory for received packets: a stream whose
-//! program does not read, with a receive buffer of a size that the program sets; a handler of active messages that has
-//! to send and finds no room. The engine pauses no peer, since each packet has memory at the receiver before it is
-//! sent: a short message costs credit that its receiver has granted, the number of announcements has a limit known to
-//! both sides, and every other packet belongs to an operation that exists (the engine's `credit` module). A peer that
-//! sends more violates the protocol, and loses its connection. Pausing would also hold back packets that free memory:
-//! credit, and replies for which other operations wait, would queue behind a message without a receive.
+//! Pausing is for users of this layer whose bound on memory for received packets is not known to senders: a stream
+//! whose program does not read, with a receive buffer of a size that the program sets; a handler of active messages
+//! that has to send and finds no room. The engine pauses no peer, since each packet has memory at the receiver before
+//! it is sent: a short message costs credit that its receiver has granted, the number of announcements has a limit
+//! known to both sides, and every other packet belongs to an operation that exists (the engine's `credit` module). A
+//! peer that sends more violates the protocol, and loses its connection. Pausing would also hold back packets that
+//! free memory: credit, and replies for which other operations wait, would queue behind a message without a receive.
 //!
 //! # Holding
 //! A method that states [`Capabilities::holds_packets`] may hold packets that it has accepted, to send several of them at once, or
@@ -127,7 +127,8 @@ pub trait Method: Send {
     /// What this method can carry.
     fn limits(&self) -> Limits;
 
-    /// The features in which methods differ. Callers decide by them, never by the scheme. They do not change while the method exists.
+    /// The features in which methods differ. Callers base decisions on them, never on the scheme. They do not change while the method
+    /// exists.
     fn capabilities(&self) -> Capabilities;
 
     /// Listens at `address`, for connections from other processes. Returns the address that they
@@ -167,7 +168,7 @@ pub trait Method: Send {
         None
     }
 
-    /// The one user that the peer speaks for, once the connection stands, where the agent of its node has said so
+    /// The one user that the peer speaks for, once the connection is up, if the agent of its node has stated that
     /// ([`Identity::OneUser`]).
     fn user(&self, peer: Peer) -> Option<Arc<User>> {
         let _ = peer;
@@ -277,8 +278,8 @@ pub trait Method: Send {
     fn revoke(&mut self, peer: Peer, key: u64);
 
     /// Whether `peer` has written each byte of an export at least once since the export was made. Where the peer writes without this
-    /// process ([`Capabilities::one_sided`]) the method cannot find out, and returns `true`. A caller believes a peer's report that it
-    /// has written everything only if this is `true`: otherwise earlier contents of the memory would be taken for the peer's data.
+    /// process ([`Capabilities::one_sided`]) the method cannot find out, and returns `true`. A caller trusts a peer's report that it
+    /// has written everything only if this is `true`: otherwise earlier contents of the memory would be treated as the peer's data.
     fn is_all_written(&self, _peer: Peer, _key: u64) -> bool {
         true
     }
@@ -361,8 +362,8 @@ pub trait Method: Send {
     /// Timers: connection attempts, liveness.
     fn tick(&mut self, now: Instant, sink: &mut dyn Sink);
 
-    /// Whether bytes of transfers were moved in this process, of its own transfers or for a peer, since the last call. Then the end of
-    /// such a transfer, or the next one, is likely to come soon, and polling for it costs less than sleeping.
+    /// Whether this process has moved bytes, of its own transfers or of a peer's, since the last call. Then the end of such a
+    /// transfer, or the next one, is likely to come soon, and polling for it costs less than sleeping.
     fn has_moved(&mut self) -> bool {
         false
     }

@@ -1,14 +1,15 @@
 //! Which node is at the other end of a connection: each node has a key of its own, and a certificate that an authority has signed.
 //!
-//! Reading order: `causeway_wire::node` (what is signed); [`authority`] (who signs); [`member`] (a node, with its key); this file:
-//! what a process knows of nodes ([`Membership`]), and the handle under which that changes while it runs ([`Nodes`]);
-//! `exchange` (how two sides prove to each other which nodes they are). `tcp` and `shm` do that while they connect;
-//! [`Method::node`](crate::Method::node) tells the outcome.
+//! Reading order: `causeway_wire::node` (what is signed); [`authority`] (which signs); [`member`] (a node, with its key); this
+//! file: what a process knows of nodes ([`Membership`]), and the handle by which that is replaced while the process runs
+//! ([`Nodes`]); `exchange` (how two sides prove to each other which nodes they are). `tcp` and `shm` run the exchange while they
+//! connect; [`Method::node`](crate::Method::node) returns the result.
 //!
-//! A process that has [`Nodes`] talks to processes that prove their node, and to no others: nothing falls back to the cluster's key alone. It
-//! needs that key, too: without it, strangers cause no key exchange.
+//! A process that has [`Nodes`] communicates only with processes that prove their node, and never falls back to the cluster's key alone. It
+//! needs that key as well, so that processes without it cannot make it compute key exchanges.
 //!
-//! Addresses may be pinned to roles ([`Membership::pin`]): what replies there has to be a node with that role, before anything is sent to it.
+//! Addresses may be pinned to roles ([`Membership::pin`]): before anything is sent to a process that replies at such an address, it has to
+//! prove that it is a node with that role.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -34,22 +35,22 @@ pub use member::Member;
 /// Most authorities that are accepted at one time.
 pub const MAX_AUTHORITIES: usize = 4;
 
-/// Why a certificate counts for nothing.
+/// Why a certificate is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// An authority that is not accepted has signed it, or so it says.
+    /// It names, as its signer, an authority that is not accepted.
     UnknownAuthority,
-    /// The authority has not signed this, or it is the certificate of another key.
+    /// The authority that it names has not signed it, or it is the certificate of another key.
     Forged,
-    /// Its time is over.
+    /// It has expired.
     Expired,
-    /// It is in the list of those that were revoked.
+    /// It is in the list of revoked certificates.
     Revoked,
-    /// It does not have the role that is asked for.
+    /// It does not have the required role.
     WrongRole,
 }
 
-/// A certificate that counts for nothing, and why. The text is about the other side.
+/// A certificate that is not accepted, and why. The text describes the other side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejected {
     /// Why.
@@ -85,19 +86,20 @@ impl fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
-/// What a process knows of nodes at one time.
+/// What a process knows of nodes at one time: its own certificate, the accepted authorities,
+/// revoked certificates, and the roles of addresses.
 #[derive(Debug)]
 pub struct Membership {
     member: Member,
     authorities: Vec<PublicKey>,
     revoked: HashSet<u64>,
-    /// By [`one_spelling`] of the address: the role of the process there.
+    /// The role of the process at an address, by [`one_spelling`] of the address.
     pinned: HashMap<Address, String>,
 }
 
 impl Membership {
-    /// Of a node that accepts certificates of these authorities, but for those whose serials are in the list. Fails if the node's own
-    /// certificate would not be accepted.
+    /// The knowledge of a node that accepts certificates of these authorities, except those whose serials are in the list. Fails if
+    /// the node's own certificate would not be accepted.
     pub fn new(
         member: Member,
         authorities: Vec<PublicKey>,
@@ -113,8 +115,8 @@ impl Membership {
         Ok(this)
     }
 
-    /// Only a node with this role may reply at this address. Once an address is pinned, no others are called. Fails for one that is pinned
-    /// to another role.
+    /// Requires that the process which replies at this address is a node with this role. Once any address is pinned, addresses that are
+    /// not pinned are not called. Fails for an address that is pinned to another role.
     pub fn pin(&mut self, address: &str, role: &str) -> Result<(), Error> {
         let place = one_spelling(&address.parse()?)?;
         let pinned = self.pinned.entry(place);
@@ -127,7 +129,7 @@ impl Membership {
         }
     }
 
-    /// The role that a node has to have that replies at this address, if any is asked for. Fails if this address is not to be called.
+    /// The role that the node at this address must have, if one is required. Fails if this address must not be called.
     pub fn role_at(&self, address: &Address) -> Result<Option<&str>, PeerError> {
         if self.pinned.is_empty() {
             return Ok(None);
@@ -142,9 +144,9 @@ impl Membership {
         }
     }
 
-    /// Whether a node may be the process that listens at `address`, which is a number where it is one of a network. Addresses that are not
-    /// pinned belong to no role: they are not called. An address that is pinned by its host's name is another one than its number, and calls for the
-    /// one never go to the other.
+    /// Whether a process of this node may listen at `address`; network addresses are numeric here. An address that is not pinned belongs to no role,
+    /// and is not called while others are pinned. An address that is pinned by its host's name is distinct from its numeric form: a call of one
+    /// never goes to the other.
     pub(crate) fn may_be_at(&self, node: Option<&Certificate>, address: &Address) -> bool {
         let Ok(place) = one_spelling(address) else {
             return self.pinned.is_empty();
@@ -153,8 +155,9 @@ impl Membership {
         role.is_none_or(|role| node.is_some_and(|node| node.has_role(role)))
     }
 
-    /// Goes on to reject certificates that were revoked according to `former`: that has no end, and a list that has become shorter was cut, or
-    /// is an old one. Returns how many of them this list lacks. Fails if the node's own certificate is among them.
+    /// Continues to reject the certificates that were revoked according to `former`: a revocation is final, and a list that has become shorter
+    /// was truncated, or is an old one. Returns how many of those certificates this list lacks. Fails if the node's own certificate is among
+    /// them.
     pub fn keep_revoked(&mut self, former: &Self) -> Result<usize, Rejected> {
         let listed = self.revoked.len();
         self.revoked.extend(&former.revoked);
@@ -167,7 +170,8 @@ impl Membership {
         &self.member
     }
 
-    /// Whether a certificate counts at this time, in seconds since 1970. The key is not looked at.
+    /// Whether a certificate is accepted at the time `now`, in seconds since 1970. Which key it
+    /// certifies is not checked.
     fn check(&self, certificate: &Certificate, now: u64) -> Result<(), Rejected> {
         self.check_authority(certificate)?;
         if !authority::has_signed(certificate) {
@@ -199,13 +203,15 @@ impl Membership {
         Ok(())
     }
 
-    /// Whether a node that was admitted before still counts. Its signature was verified then.
+    /// Whether a node that was admitted before is still accepted. The signature of its certificate
+    /// was verified then.
     pub(crate) fn still_admits(&self, certificate: &Certificate) -> Result<(), Rejected> {
         self.check_authority(certificate)?;
         self.check_end(certificate, now())
     }
 
-    /// Whether the side that has proven to hold `key`, and has shown this certificate, is that node, and has the role that is asked for.
+    /// Whether a peer that has proven that it holds `key`, and has shown this certificate, is the certified node, and has the required
+    /// role.
     pub(crate) fn admit(
         &self,
         certificate: &Certificate,
@@ -230,7 +236,8 @@ impl Membership {
     }
 }
 
-/// What a process knows of nodes, and may come to know while it runs. Clones are the same.
+/// What a process knows of nodes, which can be replaced while the process runs. Clones share their
+/// state.
 #[derive(Clone)]
 pub struct Nodes(Arc<Shared>);
 
@@ -241,7 +248,7 @@ struct Shared {
 }
 
 impl Nodes {
-    /// Begins with this.
+    /// A handle to this knowledge.
     pub fn new(membership: Membership) -> Self {
         Self(Arc::new(Shared {
             current: Mutex::new(Arc::new(membership)),
@@ -255,8 +262,8 @@ impl Nodes {
         Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes the place of what was known. With its next poll each method ends connections with nodes that do not count any more; a process that
-    /// may sleep has to be woken for that. New connections are made with the new certificate and key.
+    /// Replaces what was known. In its next poll, each method ends the connections with nodes that are no longer accepted; if the process may
+    /// be asleep, the caller has to wake it for that. New connections are made with the new certificate and key.
     pub fn replace(&self, membership: Membership) {
         let membership = Arc::new(membership);
         *self
@@ -272,7 +279,7 @@ impl Nodes {
     }
 }
 
-/// The same for all ways in which an address can be written.
+/// A canonical form of an address, the same for all ways in which the address can be written.
 fn one_spelling(address: &Address) -> Result<Address, Error> {
     match address.scheme() {
         paths::SCHEME => paths::one_spelling(address),
@@ -287,7 +294,7 @@ impl fmt::Debug for Nodes {
     }
 }
 
-/// Which version of [`Nodes`] a method has looked at.
+/// Which version of [`Nodes`] a method has seen.
 #[derive(Debug, Default)]
 pub(crate) struct Seen(u64);
 

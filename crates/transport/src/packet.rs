@@ -4,16 +4,17 @@ use causeway_sys::blocks::Source;
 use causeway_sys::memory::Memory;
 use causeway_sys::small;
 
-/// How many of the packets that have come a poll is to deliver, as far as a method can tell them apart.
+/// How many of the packets that have arrived a poll is to deliver, as far as the method can count them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Takes {
-    /// Some of each peer.
+    /// Several of each peer.
     #[default]
     Some,
-    /// One: the caller waits for one message, and what came besides would have to be kept for later calls. Peers take turns, one packet
-    /// each: which of them has sent the message, the method does not know.
+    /// One: the caller waits for one message, and would have to keep all other packets for later calls. Peers are served round robin,
+    /// one packet each, because the method does not know which of them sends that message.
     One,
-    /// One, from any sender: several polls may take packets of the same peer, before another one has its turn.
+    /// One, from any sender: several polls in a row may take packets of the same peer before the next peer is
+    /// served.
     OneInTurn,
 }
 

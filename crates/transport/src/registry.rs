@@ -29,9 +29,11 @@ pub struct Settings {
     /// With a key: both sides of each connection prove which node they belong to. Methods that
     /// cannot do that are left out.
     pub nodes: Option<Nodes>,
-    /// Without a key: an agent of this node that makes this process's handshakes. Methods that cannot ask it are left out.
+    /// Without a key: an agent of this node that makes this process's handshakes. Methods that cannot use an agent are
+    /// left out.
     pub agent: Option<Agent>,
-    /// Encrypt keyed connections; those of `udp` are always, those of `tcp` are authenticated otherwise.
+    /// Encrypt keyed connections. Those of `udp` are always encrypted; those of `tcp` are only
+    /// authenticated if this is not set.
     pub encrypt: bool,
     /// How long connecting may take, and how long a silent connection is kept before it is probed.
     pub connect_timeout: Duration,
@@ -136,7 +138,7 @@ fn tcp(settings: &Settings) -> Result<Box<dyn Method>, Error> {
     })?))
 }
 
-/// Why methods other than tcp are left out for a process for which an agent speaks.
+/// Why methods other than tcp are left out for a process whose handshakes are made by an agent.
 const OF_AGENTS: &str =
     "this process may not read the key, and the node's agent speaks for it over tcp alone";
 

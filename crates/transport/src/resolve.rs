@@ -65,8 +65,8 @@ pub(crate) fn resolve(scheme: &str, address: &Address) -> Result<Vec<SocketAddr>
 }
 
 /// Confirms, for the method of `scheme`, an address at which a peer at `source` claims to listen:
-/// it has to be on the same host. One that listens on all interfaces is reached where it connected
-/// from.
+/// it has to be on the same host. A peer that listens on all interfaces is reached at the address
+/// from which it has connected.
 pub(crate) fn confirm(scheme: &str, claimed: &Address, source: &Address) -> Option<Address> {
     let socket = |address: &Address| -> Option<SocketAddr> {
         let ours = address.scheme() == scheme;

@@ -324,7 +324,8 @@ impl Session {
         })
     }
 
-    /// Ends an export at once: committed bytes are copied, arriving ones are discarded.
+    /// Ends an export at once: bytes of it that are committed to the outbox are copied, and bytes
+    /// that arrive for it are discarded.
     pub fn unexport(&mut self, key: u64) {
         if self.exports.remove(&key).is_none() {
             return;
@@ -360,7 +361,7 @@ impl Session {
         self.main.outbox.push_short(&header.encode(), &[], 0);
     }
 
-    /// Sends the peer how it violated the protocol.
+    /// Sends the peer the description of its violation of the protocol.
     pub fn send_protocol_error(&mut self, text: &str) {
         let mut end = text.len().min(causeway_wire::tcp::MAX_ERROR_TEXT);
         while !text.is_char_boundary(end) {

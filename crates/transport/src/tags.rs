@@ -1,9 +1,10 @@
-//! Tags: they show that bytes are the other side's as it sent them, and in their order, and hide nothing.
+//! Tags: each shows that the bytes before it were sent by the other side, are unaltered and arrive in
+//! order. Tags do not hide the bytes.
 //!
-//! For connections between holders of the cluster's key where neither side wants encryption. The keys come from the same Noise
-//! exchange as those of the encryption, one for each direction, so a tag fits one connection, one direction and one
-//! number. What an attacker alters, repeats, leaves out, reorders or sends back is noticed like an altered record
-//! of an encrypted connection.
+//! For connections between holders of the cluster's key where neither side wants encryption. The keys are derived from the
+//! same Noise exchange as those of the encryption, one for each direction, so a tag is valid for one connection, one direction
+//! and one number. Bytes that an attacker alters, repeats, leaves out, reorders or sends back are detected, as an altered
+//! record of an encrypted connection is.
 //!
 //! Tags are AEGIS-128L's where both processors have instructions for AES, else BLAKE3's; `docs/tcp-engine.md` has what the candidates
 //! cost.
@@ -17,7 +18,8 @@ use crate::ciphers::SessionKeys;
 /// Bytes of a tag; as many as an encrypted record has in the same place.
 pub(crate) const TAG_BYTES: usize = 16;
 
-/// What keys of tags are derived for. No other use of the exchange's keys has these contexts.
+/// The contexts from which keys of tags are derived. No other use of the exchange's keys has these
+/// contexts.
 const AEGIS_CONTEXT: &str = "causeway transport 2026 tags of records, AEGIS-128L";
 const BLAKE_CONTEXT: &str = "causeway transport 2026 tags of records, BLAKE3";
 
@@ -30,7 +32,8 @@ pub struct TagKeys {
 }
 
 impl TagKeys {
-    /// From the keys that a finished handshake gives; `fast_aes` if both processors have instructions for AES.
+    /// Derives them from the keys of a finished handshake; `fast_aes` if both processors have instructions for
+    /// AES.
     pub(crate) fn of(keys: &SessionKeys, fast_aes: bool) -> Self {
         Self {
             ours: TagKey::of(&keys.ours, fast_aes),
@@ -38,12 +41,13 @@ impl TagKeys {
         }
     }
 
-    /// The tag of what this side sends under a number that it has not used before.
+    /// The tag of bytes that this side sends under a number that it has not used before.
     pub(crate) fn tag(&self, number: u64, bytes: &[u8]) -> [u8; TAG_BYTES] {
         self.ours.tag(number, bytes)
     }
 
-    /// Whether the other side has sent these bytes under this number, by the tag behind them; the bytes without it.
+    /// Returns the bytes without the tag behind them if the tag shows that the other side has sent them under this
+    /// number, otherwise `None`.
     pub(crate) fn verified<'a>(&self, number: u64, tagged: &'a [u8]) -> Option<&'a [u8]> {
         let (bytes, tag) = tagged.split_last_chunk::<TAG_BYTES>()?;
         let expected = self.theirs.tag(number, bytes);
@@ -101,7 +105,7 @@ impl TagKey {
 pub(crate) mod tests {
     use super::*;
 
-    /// The two sides of a handshake that is finished, the caller's first.
+    /// The two sides of a finished handshake, the caller's first.
     pub(crate) fn shaken() -> (snow::HandshakeState, snow::HandshakeState) {
         shaken_with("Noise_NNpsk0_25519_AESGCM_BLAKE2s")
     }

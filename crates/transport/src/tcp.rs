@@ -115,7 +115,7 @@ pub struct Tcp {
     shortage_log: LogLimit<Instant>,
     /// The same for peers beyond the limit.
     limit_log: LogLimit<Instant>,
-    /// Of users for whom agents speak.
+    /// How many connections each user has for which an agent makes the handshakes.
     places: Places,
     buffers: Buffers,
     /// Peers that the next poll serves without an event from epoll.
@@ -145,7 +145,7 @@ impl Tcp {
             what: "creating the epoll instance of the TCP method".to_owned(),
             source: error.into(),
         })?;
-        // Of what the process may have open, most is for those that are trusted.
+        // Most of the files that the process may open are reserved for trusted connections.
         let open_files = limits::open_files().unwrap_or(u64::MAX) as usize;
         let most = config.max_half_open.min(open_files / 4);
         let places = Places::new(config.max_peers, open_files);

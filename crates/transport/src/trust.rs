@@ -32,9 +32,9 @@ pub(crate) fn keyed(node: Option<&Certificate>) -> String {
 }
 
 /// Whether a process of user `me` and one of user `uid` on the same host connect without a key, and
-/// share memory: only if both are the same user. Root is no exception: a process of root that can
-/// be made to act for others would act with all rights. A number that may stand for several users
-/// matches none of them.
+/// share memory: only if both are the same user. Root is no exception: if another process could
+/// make a process of root act for it, that would happen with all rights. A number that may stand
+/// for several users matches none of them.
 pub(crate) fn is_let_in(uid: u32, me: u32) -> bool {
     uid == me && !is_overflow_user(uid)
 }

@@ -6,7 +6,7 @@
 //! recorded in the ring, where observers can read them even when the process hangs. An event that
 //! neither admits costs a load and a comparison.
 //!
-//! The masks come from the caller, from `$CAUSEWAY_LOG` in their place, from [`set`], or from another
+//! The masks are set by the caller, by `$CAUSEWAY_LOG` instead of the caller's, by [`set`], or by another
 //! process, which writes a request into the page: [`apply_request`], called now and then by threads that make
 //! progress, applies it.
 //!
@@ -86,7 +86,7 @@ pub fn start_for_library() -> Result<(), StartError> {
     }
 }
 
-/// Installs the process's log. `usual` are the masks unless `$CAUSEWAY_LOG` has others.
+/// Installs the process's log. `usual` are the masks unless `$CAUSEWAY_LOG` sets others.
 ///
 /// A panic prints the latest events after its message.
 pub fn start(usual: &Masks) -> Result<(), StartError> {

@@ -203,7 +203,7 @@ impl Observer {
         self.view.load(word::LOST_EVENTS, Ordering::Relaxed)
     }
 
-    /// Requests the process to use these log masks. The process applies them when it next makes
+    /// Requests that the process use these log masks. The process applies them when it next makes
     /// progress. Returns the request's number, for [`Observer::has_applied`].
     pub fn ask(&self, masks: &str) -> io::Result<u64> {
         let invalid = |why: &'static str| io::Error::new(io::ErrorKind::InvalidInput, why);
@@ -370,7 +370,8 @@ mod tests {
         }
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let page = Observer::open(std::process::id(), path.into()).unwrap();
-        // A request reaches the file that was opened, also if the descriptor now names another file.
+        // A request is written to the file that was opened, even if the descriptor now refers to
+        // another file.
         let other = causeway_sys::memfd::create_fixed("other", wire::PAGE_BYTES).unwrap();
         let other_words = Mapping::new(&other, wire::PAGE_BYTES).unwrap();
         rustix::io::dup2(&other, &mut file).unwrap();

@@ -1,11 +1,12 @@
-//! What processes without keys and the agent of their node say to each other ([`crate::user`] is whom the agent speaks for).
-//! `docs/formats/agent.md` draws it.
+//! Messages between processes without keys and the agent of their node ([`crate::user`] defines the user for whom the agent
+//! speaks). `docs/formats/agent.md` draws them.
 //!
-//! The process connects to a server itself. It shows the agent both hellos ([`crate::tcp::Hello`]); the agent makes the steps of Noise's
-//! handshake, in which it says for which user the connection speaks, and gives the connection's two keys to the process.
+//! The process connects to a server itself. It sends the agent both hellos ([`crate::tcp::Hello`]); the agent makes the steps of Noise's
+//! handshake, in which it states for which user the connection speaks, and gives the connection's two keys to the process.
 //!
-//! Each message is one record of a Unix socket, and each connection to an agent is about one handshake: [`Request::Open`] and
-//! [`Reply::Say`], [`Request::Heard`] and [`Reply::Done`]; [`Reply::Refused`] and [`Reply::Busy`] at any time end it.
+//! Each message is one record of a Unix socket, and each connection to an agent serves one handshake: [`Request::Open`] and
+//! the reply [`Reply::Say`], then [`Request::Heard`] and the reply [`Reply::Done`]. [`Reply::Refused`] and [`Reply::Busy`]
+//! end it at any time.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -37,7 +38,7 @@ pub const MAX_MESSAGE_BYTES: usize =
 const _: () = assert!(1 + 2 + (4 + MAX_ADDRESS_BYTES) + 2 * HELLO_BYTES <= MAX_MESSAGE_BYTES);
 const _: () = assert!(1 + 4 + MAX_REASON_BYTES <= MAX_MESSAGE_BYTES);
 
-/// What a process asks.
+/// A request of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// Begin the handshake of a connection over tcp that the process has made.
@@ -49,9 +50,10 @@ pub enum Request {
 /// A connection whose handshake begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Open {
-    /// What the process speaks: its [`FORMATS`].
+    /// The formats that the process speaks: its [`FORMATS`].
     pub formats: Formats,
-    /// The address that was called, as the configuration has it: what replies there has to have the role that belongs to it.
+    /// The address that was called, as it is written in the configuration: the process that replies there must have the role
+    /// that belongs to this address.
     pub address: String,
     /// The process's own hello.
     pub ours: [u8; HELLO_BYTES],
@@ -59,7 +61,7 @@ pub struct Open {
     pub theirs: [u8; HELLO_BYTES],
 }
 
-/// What the agent replies.
+/// A reply of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
@@ -70,22 +72,22 @@ pub enum Reply {
     Say(Vec<u8>),
     /// The handshake is finished.
     Done(Done),
-    /// The agent does not go on; the text says why, and what to do.
+    /// The agent refuses to continue; the text states why, and what to do.
     Refused(String),
-    /// The agent takes no call now, and may later; the text says why.
+    /// The agent accepts no handshake now, but may later; the text states why.
     Busy(String),
 }
 
-/// What a finished handshake has given.
+/// The results of a finished handshake.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Done {
     /// A last step to be sent; empty if there is none.
     pub last: Vec<u8>,
-    /// The key of what the process sends.
+    /// The key for what the process sends.
     pub ours: Zeroizing<[u8; KEY_BYTES]>,
-    /// The key of what the server sends.
+    /// The key for what the server sends.
     pub theirs: Zeroizing<[u8; KEY_BYTES]>,
-    /// The server's node, if it has proven which it is.
+    /// The server's node, if it has proven one.
     pub node: Option<Certificate>,
 }
 

@@ -35,10 +35,11 @@ pub const FILES_AT_ONCE: u8 = 3;
 /// The lowest format in which long broadcasts on one host are sent to each process by the root.
 pub const BROADCASTS_BY_ROOT: u8 = 4;
 
-/// The lowest format in which a file's storage may keep its shared pointer, which may fail: all learn of that from the first process, whose step it is.
+/// The lowest format in which a file's storage may keep the file's shared pointer. A step of such a pointer may fail; the first process makes it and
+/// reports the result to all.
 pub const SHARED_STORED: u8 = 5;
 
-/// What builds speak that do not state it.
+/// The formats of builds that do not state them.
 const UNSTATED: Formats = Formats::only(1);
 
 /// The prefix of stated formats.

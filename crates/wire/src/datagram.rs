@@ -2,12 +2,12 @@
 //! reorders and alters datagrams.
 //!
 //! Every datagram begins with a prefix that names the *incarnation* of the connection it belongs
-//! to: each side draws a number at random when a connection begins, so that nothing of an earlier
-//! connection, or of an earlier process at the same address, is ever taken for part of a later one.
-//! Then comes a [`Greeting`] while the connection is set up, or a numbered [`Segment`]: a span of
-//! the stream, an acknowledgement, or both. Numbers are never used twice; a span that was lost is
-//! sent again in a datagram with a new number. The stream carries the frames of [`crate::tcp`].
-//! `docs/formats/datagram.md` draws all of it.
+//! to: each side draws a number at random when a connection begins, so that no datagram of an
+//! earlier connection, or of an earlier process at the same address, is ever accepted as part of a
+//! later one. Then comes a [`Greeting`] while the connection is set up, or a numbered [`Segment`]:
+//! a span of the stream, an acknowledgement, or both. Numbers are never used twice; a span that was
+//! lost is sent again in a datagram with a new number. The stream carries the frames of
+//! [`crate::tcp`]. `docs/formats/datagram.md` draws all of it.
 //!
 //! A datagram in the clear ends with a checksum of everything before it (XXH3, 64 bits): UDP's own
 //! 16 bits let alterations through. Segments are sealed, with or without the cluster's key; only

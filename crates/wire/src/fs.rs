@@ -83,15 +83,15 @@ pub struct Request {
     /// The user on whose behalf the client sends.
     pub caller: Caller,
     /// The right to carry the operation out, where it [needs](Operation::needs) one. Requests of formats before
-    /// [`formats::CAPABILITIES`] have none. From [`formats::SHORT_CAPABILITIES`] on what the request says itself does not travel:
-    /// the receiver finds there the object, client and user of the request, and [`PROOF_BYTES`] of the code.
+    /// [`formats::CAPABILITIES`] have none. From [`formats::SHORT_CAPABILITIES`] on, fields that the request itself contains are
+    /// not sent again: the receiver fills in the object, client and user of the request, and gets only [`PROOF_BYTES`] of the
+    /// code.
     pub capability: Option<Capability>,
-    /// If the file that the operation finds or makes is opened, for whom: of [`Operation::Lookup`], [`Operation::GetNode`] and
-    /// [`Operation::Create`]. Formats before [`formats::OPENS`] leave it out.
+    /// Present if the file that the operation finds or makes is opened by the sender: in [`Operation::Lookup`],
+    /// [`Operation::GetNode`] and [`Operation::Create`]. Formats before [`formats::OPENS`] leave it out.
     pub opening: Option<Opening>,
-    /// The program's number as a holder of leases, if it has any ([`Operation::HoldLeases`]): it asks for leases on what the
-    /// operation reads, and its own leases on what the operation changes are not recalled. Formats before [`formats::LEASES`] leave it
-    /// out.
+    /// The program's number as a holder of leases, if it has any ([`Operation::HoldLeases`]): it requests leases on what the operation
+    /// reads, and its own leases on what the operation changes are not recalled. Formats before [`formats::LEASES`] leave it out.
     pub holder: Option<u128>,
     /// The operation.
     pub operation: Operation,
@@ -252,8 +252,9 @@ pub enum Operation {
         /// [`NOT_KNOWN`] if the client does not know, or has made holes or reserved room elsewhere.
         from: u64,
     },
-    /// All of a striped file is stored, as its I/O servers have reported since it was seen with this time of change:
-    /// unless it has changed again, it no longer counts as one that may have holes. Returns [`ReplyBody::Node`].
+    /// All bytes of a striped file are stored, as its I/O servers have reported after the client had read this time
+    /// of change: unless the file has changed again, it no longer counts as one that may have holes. Returns
+    /// [`ReplyBody::Node`].
     Filled {
         /// Which file.
         object: ObjectId,
@@ -396,8 +397,8 @@ pub enum Operation {
         turn: u64,
     },
 
-    /// Does the client still have a turn to append? Returns [`ReplyBody::Done`] if it has: the turn lasts for as long again, or ends if
-    /// `end` is set; otherwise [`Errno::OVERTAKEN`].
+    /// Whether the client still has a turn to append. Returns [`ReplyBody::Done`] if it has: the turn is then extended by the same
+    /// time, or ends if `end` is set. Otherwise returns [`Errno::OVERTAKEN`].
     CheckTurn {
         /// Which file.
         object: ObjectId,
@@ -411,7 +412,7 @@ pub enum Operation {
     MovePointer {
         /// The file that it belongs to.
         object: ObjectId,
-        /// A number that was drawn at random: those who know it may use it.
+        /// A number that was drawn at random: every client that knows it may use the pointer.
         pointer: u64,
         /// The client's number for the step, higher than that of its earlier ones. A step that is sent again is done once; an older one is
         /// [`Errno::STALE_SEQUENCE`].
@@ -420,9 +421,9 @@ pub enum Operation {
         step: PointerStep,
     },
 
-    /// Takes a lock, which the client has until it gives it back or its connection ends. An owner's locks that it overlaps
-    /// become a part of it. Returns [`ReplyBody::Done`] once the client has it; [`Errno::EAGAIN`] if others are in its way and
-    /// the client does not wait; [`Errno::EDEADLK`] if it is of a range, and they wait for this owner; [`Errno::ENOLCK`] if there are too many.
+    /// Takes a lock, which the client holds until it releases it or its connection ends. Locks of the same owner that it overlaps become a part
+    /// of it. Returns [`ReplyBody::Done`] once the client has it; [`Errno::EAGAIN`] if locks of other owners conflict and the client does not
+    /// wait; [`Errno::EDEADLK`] if it is a lock of a range, and those owners wait for this one; [`Errno::ENOLCK`] if there are too many locks.
     Lock {
         /// Which one.
         lock: Lock,
@@ -469,9 +470,9 @@ pub enum Operation {
         files: Vec<OpenHandle>,
     },
 
-    /// From a program that caches what it has leases on: tells under which tag it waits for the next recall, and which
-    /// recalls it has carried out. The next recall is sent to it by the connection of this request, as a reply with
-    /// [`ReplyBody::Recall`]. Returns [`ReplyBody::Done`].
+    /// From a program that caches what it has leases on: states under which tag it waits for the next recall, and
+    /// which recalls it has carried out. The next recall is sent to it by the connection of this request, as a reply
+    /// with [`ReplyBody::Recall`]. Returns [`ReplyBody::Done`].
     HoldLeases {
         /// The program: a number chosen at random.
         holder: u128,

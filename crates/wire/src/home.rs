@@ -329,7 +329,7 @@ impl TurnsSetAside {
     }
 }
 
-/// An upper bound of the versions that capabilities have got.
+/// An upper bound of the versions that capabilities were given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VersionsSetAside {
     /// No capability has had a higher version; at most [`VersionsSetAside::HIGHEST`]. In microseconds since 1970.
@@ -337,7 +337,7 @@ pub struct VersionsSetAside {
 }
 
 impl VersionsSetAside {
-    /// The largest value that is accepted, which is 290,000 years away.
+    /// The largest value that is accepted, which is reached in 290,000 years.
     pub const HIGHEST: u64 = 1 << 63;
 
     /// The file's text.
@@ -351,10 +351,11 @@ impl VersionsSetAside {
     }
 }
 
-/// That leases on names and attributes may be good which a metadata server has given, also one that runs no more.
+/// States that leases on names and attributes may be valid that a metadata server has given, even one that no
+/// longer runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeasesGiven {
-    /// None of them is good for longer, in milliseconds; at most [`LeasesGiven::HIGHEST`].
+    /// None of them is valid for longer, in milliseconds; at most [`LeasesGiven::HIGHEST`].
     pub below_ms: u64,
 }
 

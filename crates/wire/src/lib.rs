@@ -7,8 +7,8 @@
 //! |---|---|
 //! | [`tcp`], [`shm`] | what the two methods put on a connection |
 //! | [`datagram`] | how the UDP method carries the former where datagrams are lost |
-//! | [`node`] | which node a process belongs to, and what that may be: certificates, and the files of nodes and their authority |
-//! | [`user`], [`agent`] | the one user that a connection speaks for; what processes without keys and the agent of their node say to each other |
+//! | [`node`] | which node a process belongs to, and its roles: certificates, and the files of nodes and their authority |
+//! | [`user`], [`agent`] | the one user that a connection speaks for; messages between processes without keys and the agent of their node |
 //! | [`region`], [`atomic`] | descriptors of remote memory; remote atomics |
 //! | [`bmi`] | packets of the message layer |
 //! | [`fs`] | requests and replies of the file system |

@@ -1,9 +1,9 @@
 //! Which node a process belongs to, and what that node may be: certificates, and the files that nodes and their authority keep
 //! ([`files`]). `docs/formats/node.md` draws them.
 //!
-//! A node has a key of its own for Noise's handshakes. A [`Certificate`] says whose key that is and which roles the node has: names of
-//! servers that its processes may be, and [`CLIENT`]. The cluster's authority signs it. Nothing here computes: that
-//! a signature is right, and that the other side of a connection holds the key, is found out where connections are made.
+//! A node has a key of its own for Noise's handshakes. A [`Certificate`] states to which node the key belongs and which roles the node
+//! has: names of servers that its processes may be, and [`CLIENT`]. The cluster's authority signs it. Nothing here does cryptography:
+//! signatures are verified, and the other side of a connection proves that it holds the key, where connections are made.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -15,7 +15,8 @@ pub mod files;
 /// The format of certificates, which rises with what is signed.
 pub const CERTIFICATE_FORMAT: u8 = 1;
 
-/// What stands before the signed bytes, so that no signature of an authority is one of anything else.
+/// Precedes the signed bytes, so that a signature of a certificate is never valid for anything else,
+/// nor the other way round.
 pub const SIGNED_CONTEXT: &[u8; 30] = b"causeway certificate of a node";
 
 /// Bytes of a public key, of a node as of an authority.
@@ -49,12 +50,12 @@ const LEAST_ROLE_BYTES: usize = 5;
 /// A public key: a node's (X25519, Noise's static key) or an authority's (Ed25519).
 pub type PublicKey = [u8; PUBLIC_KEY_BYTES];
 
-/// Which node a key belongs to, says the authority that has signed it.
+/// The statement of an authority, which has signed it, to which node a key belongs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Certificate {
     /// Drawn at random when it is signed: lists of revoked certificates name it.
     pub serial: u64,
-    /// The last second of its time, since 1970 began; `u64::MAX` if it has no end.
+    /// The last second in which it is valid, since 1970 began; `u64::MAX` if it does not expire.
     pub expires: u64,
     /// The node's key.
     pub key: PublicKey,
@@ -74,7 +75,7 @@ impl Certificate {
         self.roles.iter().any(|has| has == role)
     }
 
-    /// What the authority signs: a context, and all of the certificate but the signature.
+    /// The bytes that the authority signs: a context, and all of the certificate but the signature.
     pub fn signed_bytes(&self) -> Vec<u8> {
         let mut out = Writer::onto(SIGNED_CONTEXT.to_vec());
         self.encode_signed(&mut out);

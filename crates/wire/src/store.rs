@@ -359,7 +359,7 @@ pub struct XattrsRecord {
 }
 
 impl XattrsRecord {
-    /// The value of one attribute in a record's bytes. Those behind it are not looked at.
+    /// The value of one attribute in a record's bytes. Attributes behind it are not decoded.
     pub fn value_in(bytes: &[u8], name: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
         let mut input = Reader::new(bytes);
         check_version(&mut input)?;

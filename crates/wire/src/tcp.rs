@@ -20,9 +20,9 @@ use crate::formats::Formats;
 use crate::node::MAX_CERTIFICATE_BYTES;
 use crate::user::MAX_USER_BYTES;
 
-/// The formats of everything in this module that this build speaks. A [`Hello`] has the same fields in each, but for where the
-/// side that has a key states whether it wants encryption, and whether sides prove which nodes they are and say for whom they speak. In format 5 nothing shows
-/// that records are the peer's unless they are encrypted, so that they always are.
+/// The formats of everything in this module that this build speaks. A [`Hello`] has the same fields in each, except those in which a side with a key states
+/// whether it wants encryption, whether sides prove which nodes they are, and whether they state for which user they speak. In format 5 records are
+/// authenticated only by their encryption, so they are always encrypted.
 pub const FORMATS: Formats = Formats {
     lowest: 5,
     highest: USERS_FROM,
@@ -34,8 +34,8 @@ pub const AUTHENTICATED_FROM: u8 = 6;
 /// The first format in which sides prove which nodes they are. A side that demands it states no lower one.
 pub const NODES_FROM: u8 = 7;
 
-/// The first format in which an initiator says for which user alone the connection speaks ([`crate::user`]). One that has to say that
-/// states no lower one.
+/// The first format in which an initiator states that the connection speaks for one user alone ([`crate::user`]). An initiator that
+/// has to state that states no lower format.
 pub const USERS_FROM: u8 = 8;
 
 /// The first bytes on every connection.
@@ -118,7 +118,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Of random bytes the number that a side with a key states in this place.
+    /// The number that a side with a key states in this field, made of random bytes.
     pub fn drawn(bytes: [u8; 8]) -> Self {
         let [_, a, b, c, d, e, f, g] = bytes;
         Self {
@@ -180,12 +180,13 @@ pub const MAX_CONNECTIONS: u8 = 16;
 /// The first 24 bytes that each side sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Hello {
-    /// What the sender speaks: its [`FORMATS`].
+    /// The formats that the sender speaks: its [`FORMATS`].
     pub formats: Formats,
     /// How the sender authenticates.
     pub auth: Auth,
-    /// Whether the sender wants encryption. It is on if either side wants it. With a key, records are authenticated
-    /// otherwise; a peer that does not speak that ([`AUTHENTICATED_FROM`]) is told that it is wanted in any case.
+    /// Whether the sender wants encryption. Records are encrypted if either side wants that; otherwise, with a key,
+    /// they are authenticated. To a peer whose formats lack the latter ([`AUTHENTICATED_FROM`]), the sender always
+    /// states that it wants encryption.
     pub encrypt: bool,
     /// For [`Auth::SameUser`]: the sending process and descriptor. For [`Auth::ClusterKey`]: a number drawn for this connection,
     /// without its lowest byte, which is zero ([`Holder::drawn`]).
@@ -193,9 +194,11 @@ pub struct Hello {
     /// Whether the sender's processor computes AES-GCM fast and in constant time. It is the cipher if
     /// both sides' do.
     pub fast_aes: bool,
-    /// With a key: whether each side proves which node it is ([`crate::node`]). Sides that differ do not talk.
+    /// With a key: whether each side proves which node it is ([`crate::node`]). Sides that differ refuse each
+    /// other.
     pub nodes: bool,
-    /// How many connections with one peer the sender takes, at least 1. The smaller number counts.
+    /// How many connections with one peer the sender supports, at least 1. The smaller number of
+    /// the two sides is used.
     pub connections: u8,
     /// What the connection is for; from the side that was connected to, its understanding of that.
     pub purpose: Purpose,
@@ -317,7 +320,8 @@ codes! {
         NoDescriptors = 7,
         /// The refusing side demands that nodes prove which they are, and the other does not.
         NodeNeeded = 8,
-        /// The refusing side knows nothing of nodes, and the other demands that it proves which it is.
+        /// The refusing side is not configured with a node, and the other demands that it proves
+        /// one.
         NoNode = 9,
         /// The other's certificate is signed by an authority that the refusing side does not accept.
         UnknownAuthority = 10,

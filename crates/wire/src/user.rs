@@ -1,5 +1,5 @@
-//! The one user that a connection speaks for, where a node's agent made its handshake: then the process at its end holds no key, and the
-//! server takes no other user's requests from it.
+//! The one user for whom a connection speaks whose handshake was made by a node's agent: the process at its end holds no key, and the
+//! server accepts no requests for other users from it.
 
 use alloc::vec::Vec;
 

@@ -14,8 +14,8 @@ use crate::codec::{Malformed, Reader, Wire, Writer, unknown, within};
 pub const MAX_DATA: usize = 8 << 10;
 /// Most runs of elements in one notice.
 pub const MAX_RUNS: usize = 256;
-/// The number that stands for comparing and swapping, in place of an operation of reductions. The
-/// data are the value to compare with, then the new one.
+/// Stands for comparing and swapping, in the field of the reduction operation. The data are the
+/// value to compare with, then the new one.
 pub const COMPARE_AND_SWAP: u16 = u16::MAX;
 
 /// Consecutive elements in a window.
@@ -101,7 +101,7 @@ pub enum Notice {
         /// The receiver's number of the window.
         window: u32,
     },
-    /// A lock in shared memory is free for which the receiver has waited.
+    /// A lock in shared memory, for which the receiver has waited, has become free.
     Free {
         /// The receiver's number of the window.
         window: u32,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::pass_through;
 use super::work::Report;
 
-/// The file system that is mounted, and the directory that it is mounted at.
+/// The file system that is mounted, and the directory at which it is mounted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Assignment {
     pub(crate) source: Source,

@@ -15,7 +15,7 @@ use crate::task::Task;
 /// How long a measurement may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Processes that are told what to do by `O`.
+/// Processes that get orders of the type `O`.
 pub(crate) struct Processes<O> {
     pool: Pool<Report>,
     orders: PhantomData<O>,

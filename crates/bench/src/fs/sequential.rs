@@ -78,7 +78,7 @@ enum Sums {
     None,
 }
 
-/// One of the file systems that are measured in turn, and its clients.
+/// One of the file systems that are measured alternately, and its clients.
 struct Side<'a> {
     sums: Sums,
     setup: &'a mut Setup,

@@ -1,4 +1,4 @@
-//! What the processes of a measurement are told and report.
+//! The orders to the processes of a measurement, and their reports.
 
 use causeway_command::failure::Outcome;
 use causeway_command::workers::Channel;
@@ -17,7 +17,7 @@ pub(crate) enum Report {
 
 /// What a process does for a measurement.
 pub(crate) trait Work {
-    /// What it can be told to do.
+    /// The orders that it can get.
     type Order: DeserializeOwned;
 
     /// Does the untimed steps of an order.

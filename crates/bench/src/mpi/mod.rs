@@ -37,12 +37,12 @@ const MOST_BYTES: u64 = 64 << 20;
 
 /// Measure an MPI program with our library, with MPICH's and with Open MPI's
 ///
-/// Compiles one C program against the standard ABI and runs it with our library and with MPICH's in turn, each under its own
-/// launcher, on the same two processors; Open MPI's own compiler builds the same sources. Measured are latency, bandwidth,
-/// rate (also of 4 threads a rank), receives from any source, collective operations with 2, 4, 8 and 16 ranks, one-sided
-/// access, noncontiguous datatypes, a master with its workers, LIFE, overlap, start-up, memory; results are verified.
-/// Prints medians, and ratios within a run beside what is to be reached. `make mpi` builds our library, `make peers`
-/// installs the others. Everything takes about an hour; `--only` and `--quick` take minutes.
+/// Compiles one C program against the standard ABI and runs it with our library and with MPICH's alternately, each under its
+/// own launcher, on the same two processors; Open MPI's own compiler builds the same sources. Measured are latency,
+/// bandwidth, rate (also of 4 threads a rank), receives from any source, collective operations with 2, 4, 8 and 16 ranks,
+/// one-sided access, noncontiguous datatypes, a master with its workers, LIFE, overlap, start-up, memory; results are
+/// verified. Prints medians, and ratios within a run beside what is to be reached. `make mpi` builds our library, `make
+/// peers` installs the others. Everything takes about an hour; `--only` and `--quick` take minutes.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway bench mpi

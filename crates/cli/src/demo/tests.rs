@@ -1,4 +1,4 @@
-//! The comparison that the demonstration's verdict rests on.
+//! The comparison on which the demonstration's verdict is based.
 
 use super::result::SHOWN;
 use super::*;

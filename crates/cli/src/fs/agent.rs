@@ -1,4 +1,4 @@
-//! `causeway fs agent`: speaks for the users of its node, who hold no keys.
+//! `causeway fs agent`: makes connections for the users of its node, who hold no keys.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

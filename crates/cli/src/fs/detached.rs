@@ -35,7 +35,8 @@ pub(super) fn start(mut command: Command, doing: impl Fn() -> String + Copy) -> 
     })
 }
 
-/// Tells the command that has started this process that it serves, and closes what belongs to the terminal.
+/// Reports to the command that has started this process that the process serves, and closes the descriptors
+/// of the terminal.
 pub(super) fn leave_terminal() -> Outcome {
     let doing = || "leaving the terminal".to_owned();
     // A process that leads its group already has left the terminal's.

@@ -1,8 +1,8 @@
-//! Access control lists of copies: a copy has that of its original, or none. Where it cannot have it, its mode gives nobody more than the
-//! original does, whose mode shows the list's mask as the permissions of the owning group.
+//! Access control lists of copies: a copy has the list of its original, or none. If it cannot have the list, its mode gives no user more
+//! permissions than the original does: the original's mode shows the list's mask in the place of the owning group's permissions.
 //!
-//! A copy of a directory also has the default list of its original, or none. It is set at the end: what is made in the directory before is a
-//! copy, too.
+//! A copy of a directory also has the default list of its original, or none. This list is set at the end, because everything made in the
+//! directory before is a copy, too, and must not get it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,7 +14,8 @@ use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
 
 use crate::fs::engine::Lost;
 
-/// The mode of an object without its list that gives nobody more than both together do.
+/// The mode for an object without its list that gives no user more permissions than mode and list
+/// together do.
 pub(crate) fn mode_without(mode: u16, acl: Option<&Acl>) -> u16 {
     acl.map_or(mode, |acl| acl.mode_without(mode))
 }

@@ -84,7 +84,8 @@ mod tests {
         std::os::unix::fs::symlink("nowhere", path("link")).unwrap();
         assert!(is_there(&path("link")));
         assert!(write_new(&path("link"), b"2", 0o666).is_err());
-        // What somebody has left where the new content is prepared: neither followed nor kept.
+        // Another file or link with the name under which the new content is prepared is neither
+        // followed nor kept.
         std::fs::write(path("other"), b"theirs").unwrap();
         std::os::unix::fs::symlink("other", path("new.new")).unwrap();
         replace(&path("new"), b"3", 0o666).unwrap();

@@ -70,7 +70,8 @@ impl Original<'_> {
         self.mode_without_list() & 0o1777
     }
 
-    /// The mode that gives nobody more than the original does, for a copy without its list.
+    /// The mode for a copy without its list that gives no user more permissions than the original
+    /// does.
     pub(crate) fn mode_without_list(&self) -> u16 {
         mode_without(self.mode, self.acl.as_deref())
     }
@@ -376,7 +377,7 @@ pub(crate) fn store_hard_link(client: &mut Client, object: ObjectId, to: &Remote
     finished
 }
 
-/// What has become of a copy's list.
+/// The result of setting a copy's list.
 struct Listed {
     /// The mode that the copy gets.
     mode: u16,

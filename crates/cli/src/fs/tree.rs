@@ -113,7 +113,7 @@ impl RemoteName {
 pub(crate) struct Visited<'a> {
     /// The name by which it was reached.
     pub(crate) path: &'a [u8],
-    /// The directory that it was found in; the top of the walk has none.
+    /// The directory in which it was found; the top of the walk has none.
     pub(crate) directory: Option<ObjectId>,
     /// The object.
     pub(crate) object: ObjectId,
@@ -124,7 +124,7 @@ pub(crate) struct Visited<'a> {
 }
 
 impl Visited<'_> {
-    /// Its name in the directory that it was found in.
+    /// Its name in the directory in which it was found.
     pub(crate) fn name(&self) -> &[u8] {
         base_name(self.path)
     }

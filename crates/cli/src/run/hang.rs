@@ -79,7 +79,7 @@ enum Activity {
     Threads(Vec<Place>),
 }
 
-/// The activity of a process, and what it has queued for which peers.
+/// The activity of a process, and the operations that it has queued for each peer.
 struct Found {
     job_rank: JobRank,
     pid: u32,

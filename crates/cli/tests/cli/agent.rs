@@ -221,7 +221,7 @@ fn users_without_keys_use_the_file_system_through_their_nodes_agent() {
     stand.start_agent();
     stand.user(USER, &["ls", "/open"]).ok();
 
-    // The node's certificate is revoked: its agent cannot speak for any user any more.
+    // The node's certificate is revoked: its agent cannot make connections for any user any more.
     stand.cluster.node(&["revoke", "laptop"]).ok();
     stand.cluster.reload();
     let said = stand.user(USER, &["ls", "/open"]).fails(1);
@@ -287,7 +287,8 @@ fn a_node_speaks_for_the_groups_of_its_rule_alone() {
     stand.rule(&format!("gids = {{ laptop = [{USER}, 4] }}"));
     refused(member(&TEAM.to_string()), "may not read");
     stand.user(USER, &["ls", "/open"]).ok();
-    // Nor that of another user, by whichever way: through the agent, or with the node's keys.
+    // The rule does not name another user's group either, whether the user comes through the agent
+    // or with the node's keys.
     let said = stand.user(OTHER, &["ls", "/open"]).fails(1);
     for part in ["node laptop", &format!("group {OTHER}"), "`gids`"] {
         assert!(said.contains(part), "{said}");
@@ -311,8 +312,8 @@ fn users_have_several_connections_and_unencrypted_ones_through_the_agent() {
     assert!(stand.user(USER, &["cat", "/open/large"]).ok() == large());
 }
 
-/// Without its agent, a command or mount of a user is told so before it calls any server: the servers are stopped, so that a call would
-/// wait for them, and end with another error.
+/// Without the agent, a command or mount of a user fails with an error that says so before it calls any server: the servers are
+/// stopped, so that a call would wait for them, and end with another error.
 #[test]
 fn a_missing_agent_is_told_without_a_call_to_any_server() {
     let Some(mut stand) = Stand::start() else {
@@ -383,7 +384,8 @@ fn a_user_without_keys_mounts_the_file_system() {
     );
 }
 
-/// A process in a namespace of its own, in which root of the host has no number, is whoever it was: it believes no agent, and says why.
+/// A process in a user namespace of its own, in which root of the host has no number, gains no other identity: it trusts no agent, and
+/// says why.
 #[test]
 fn users_in_namespaces_of_their_own_become_nobody_else() {
     let Some(stand) = Stand::start() else {
@@ -414,7 +416,7 @@ fn users_in_namespaces_of_their_own_become_nobody_else() {
         &["--map-root-user"],
         "root of this host has no number in this process's user namespace",
     );
-    // Nor does it tell who has written a configuration, where its own user has none.
+    // Nor can it determine who has written a configuration if its own user has no number there.
     in_namespace(&[], "it is not used");
     stand.user(USER, &["ls", "/open"]).ok();
 }

@@ -312,7 +312,8 @@ fn errors_of_copying_name_the_obstacle() {
     assert_eq!(stand.fs(&["cat", "/d/two"]).ok(), b"2");
 }
 
-/// A copy that fails reports its errors and nothing else, and one that fails in part says so.
+/// A copy that fails reports its errors and nothing else, and a copy that fails in part reports
+/// that.
 #[test]
 fn copies_that_fail_say_what_came_of_them() {
     let stand = Stand::new();

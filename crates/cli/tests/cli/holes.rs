@@ -5,7 +5,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::stand::Stand;
 
-/// The largest file, with some data near both ends, is put, copied and got in no time, whichever threads do it.
+/// The largest file, with some data near both ends, is put, copied and got within moments, by whatever number
+/// of threads.
 #[test]
 fn the_largest_file_is_copied_as_fast_as_its_data() {
     const SIZE: u64 = i64::MAX as u64;

@@ -1,4 +1,5 @@
-//! Access control lists of copies: `put`, `get` and `cp` keep them, and give nobody more than the originals do where they cannot.
+//! Access control lists of copies: `put`, `get` and `cp` keep them, and where they cannot, give no user more permissions than the
+//! originals do.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -58,7 +59,7 @@ fn client(stand: &Stand) -> Client {
     Client::connect(&configuration, ClientOptions::default()).unwrap()
 }
 
-/// The same of an object in the file system.
+/// The same for an object in the file system.
 fn remote(client: &mut Client, path: &str) -> (u32, Option<Acl>) {
     let Node {
         attributes, acl, ..

@@ -244,7 +244,7 @@ impl Cluster {
         }
     }
 
-    /// Stops all servers, which then reply nothing and are not told that they are called.
+    /// Stops all servers by a signal: they do not reply, and do not notice connections.
     pub(crate) fn stop_servers(&self) {
         self.servers
             .iter()
@@ -504,7 +504,7 @@ fn authority_and_nodes_get_new_keys_without_a_restart() {
     refused(&["nothing is changed", "causeway.revoked"]);
     cluster.write("causeway.revoked", "causeway-revoked 1\n");
     works(&cluster);
-    // Another node's file, which makes this no server any more that anybody talks to.
+    // With another node's file, no process would accept this server any more.
     std::fs::rename(cluster.path("a.node"), cluster.path("a.kept")).unwrap();
     std::fs::copy(cluster.path("b.node"), cluster.path("a.node")).unwrap();
     refused(&["nothing is changed", "a.node", "roles io1 and not io0"]);
@@ -556,7 +556,7 @@ fn a_mount_reads_again_which_node_it_is_and_which_are_revoked() {
     assert!(line.contains("nothing is changed"), "{line}");
     cluster.write("causeway.revoked", &list);
     write(at.join("third")).unwrap();
-    // A server's node is revoked; the servers themselves are not told.
+    // A server's node is revoked; the servers themselves get no signal.
     cluster.node(&["revoke", "a"]).ok();
     reload();
     let failed = write(at.join("fourth"));
@@ -629,7 +629,7 @@ fn a_configuration_that_cannot_be_written_leaves_no_authority() {
     assert_eq!(names().len(), 5);
 }
 
-/// A certificate that nobody would accept is not given out.
+/// A certificate that no process would accept is not issued.
 #[test]
 fn nodes_are_added_when_the_configuration_lists_the_authority_s_key() {
     let cluster = Cluster::new();

@@ -61,7 +61,7 @@ fn a_program_goes_on_with_its_nodes_new_certificate() {
     }
 }
 
-/// No server and no program is told; the program has connections with all servers.
+/// Neither a server nor the program gets a signal; the program has connections with all servers.
 #[test]
 fn a_program_that_makes_calls_believes_a_revoked_server_no_more() {
     let cluster = cluster();

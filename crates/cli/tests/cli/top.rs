@@ -122,7 +122,7 @@ fn servers_and_what_they_do_can_be_seen_without_their_help() {
     assert!(listening.starts_with("shm://"), "{listening}");
     assert_eq!(process["instances"][0]["stall_after_ms"], 10_000);
 
-    // A stopped process is seen like any other, with what it has done.
+    // A stopped process is shown like any other, with its operations.
     super::stand::send(server, Signal::STOP);
     until("it is seen to be stopped", || {
         seen(server)["state"] == "stopped"

@@ -1,5 +1,5 @@
-//! MPI's files on the parallel file system, opened by a user who may not read the keys: the agent of the node speaks for the ranks. Only root can be
-//! several users; without that the test is left out.
+//! MPI's files on the parallel file system, opened by a user who may not read the keys: the agent of the node makes the ranks' connections. Only
+//! root can be several users; without that the test is left out.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -104,7 +104,7 @@ fn ranks_of_a_user_without_keys_use_files_through_their_nodes_agent() {
         .expect("root may");
 
     let (tiles, order) = (compile("files-parallel"), compile("files-order"));
-    // Without the agent, the ranks are told what is missing.
+    // Without the agent, the ranks get an error that names what is missing.
     let output = run_as_user(&tiles, &["refused", "causeway:/tiles"], &running);
     let said = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);

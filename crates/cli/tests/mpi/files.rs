@@ -98,7 +98,7 @@ fn the_test_of_local_files_passes_on_the_parallel_file_system() {
     }
 }
 
-/// By tcp alone each rank is on a host of its own, as far as it can tell: shared pointers and atomic mode are the servers' matter then.
+/// With tcp alone, each rank appears to be on a host of its own: the servers then keep shared pointers and order atomic accesses.
 #[test]
 fn shared_pointers_and_atomic_mode_on_several_hosts() {
     let running = start(PATIENT);

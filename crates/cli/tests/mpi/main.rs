@@ -102,8 +102,8 @@ fn compile(name: &str) -> PathBuf {
     program
 }
 
-/// Runs a program with so many processes; one that hangs is ended after a minute. The survivors of a dead process have almost
-/// that long to notice, as other programs may use the processors.
+/// Runs a program with this number of processes; a program that hangs is ended after a minute. The survivors of a dead
+/// process have almost that long to notice, as other programs may use the processors.
 fn run(processes: u32, program: &Path, arguments: &[&str]) -> Output {
     run_with(processes, program, arguments, &[])
 }

@@ -114,7 +114,7 @@ fn program(is_stored: bool) -> Result<()> {
         assert_eq!(error.code(), abi::ERR_IO, "{}", error.text());
         check(&mut it);
         notes.fails.store(false, Ordering::SeqCst);
-        // View and pointers are those of before.
+        // View and pointers are unchanged.
         write(&mut it, Place::Pointer)?;
         assert_eq!(notes.take_written(), [(rank + 1, rank + 1)]);
         write(&mut it, Place::Ordered)?;

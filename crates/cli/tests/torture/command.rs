@@ -60,7 +60,7 @@ pub(crate) struct Scrubbed {
     pub(crate) code: i32,
     /// Objects whose datafiles are not as they should be.
     pub(crate) damaged: Vec<u64>,
-    /// All of what it said.
+    /// Everything that it printed.
     _said: String,
 }
 
@@ -281,8 +281,8 @@ impl Commander {
         })
     }
 
-    /// Brings a file here in some way: what comes must be right as far as it goes, and complete if the
-    /// command says so.
+    /// Fetches a file in some way: the bytes that arrive must be right, and complete if the command
+    /// reports success.
     fn fetch(
         &mut self,
         name: &str,
@@ -357,7 +357,7 @@ impl Commander {
         }
     }
 
-    /// A check that changes nothing may find what faults have left, but must come to an end.
+    /// A check that changes nothing may find damage that faults have left, but must end.
     fn check(&mut self, conditions: &Conditions) -> Result<(), String> {
         let config = match conditions.patient(Some(ANYWHERE)) {
             true => &self.places.patient,

@@ -206,7 +206,7 @@ impl Actor {
         }
     }
 
-    /// Opens a name that certainly stands for a file. `None` after an excused failure.
+    /// Opens a name that certainly refers to a file. `None` after an excused failure.
     fn open(&mut self, name: &str, conditions: &Conditions) -> Result<Option<Handle>, String> {
         let path = self.path(name);
         match self.client(conditions, None).open(path.as_bytes()) {
@@ -215,7 +215,7 @@ impl Actor {
         }
     }
 
-    /// Changes a file's content, if its name certainly stands for one.
+    /// Changes a file's content, if the name certainly refers to a file.
     fn change(
         &mut self,
         name: &str,
@@ -256,7 +256,7 @@ impl Actor {
         }
     }
 
-    /// Reads a file, or finds that there is none, whatever its name may stand for.
+    /// Reads a file, or finds that there is none, whatever the name may refer to.
     pub(crate) fn read(
         &mut self,
         name: &str,
@@ -425,7 +425,8 @@ impl Actor {
         names.try_for_each(|name| self.read(&name, None, conditions))
     }
 
-    /// When all is well again: what every name stands for, and that everything is as it should be.
+    /// Checks, when there are no faults any more, what every name refers to, and that everything is
+    /// as it should be.
     pub(crate) fn verify(&mut self) -> Result<(), String> {
         let conditions = Conditions::no_fault();
         self.note("verify".to_owned());
@@ -438,7 +439,7 @@ impl Actor {
         self.read_shared(&conditions)
     }
 
-    /// Looks up what a name stands for, if that is in doubt.
+    /// Looks up what a name refers to, if that is in doubt.
     fn resolve(&mut self, name: &str) -> Result<(), String> {
         let candidates = self.names.candidates(name).to_vec();
         let path = self.path(name);

@@ -1,4 +1,4 @@
-//! Which names there may be in a client's directory, and what they may stand for.
+//! Which names there may be in a client's directory, and what they may refer to.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) struct File {
 /// A client's directory.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Names {
-    /// For each name what it may stand for; a name without an entry is certainly absent.
+    /// What each name may refer to; a name without an entry is certainly absent.
     entries: BTreeMap<String, Vec<Option<Id>>>,
     pub(crate) files: BTreeMap<Id, File>,
     /// Renames of which nothing is known: the file must have one of both names.
@@ -39,12 +39,12 @@ impl Names {
         }
     }
 
-    /// What a name may stand for.
+    /// What a name may refer to.
     pub(crate) fn candidates(&self, name: &str) -> &[Option<Id>] {
         self.entries.get(name).map_or(ABSENT, Vec::as_slice)
     }
 
-    /// What a name stands for, if that is certain.
+    /// What a name refers to, if that is certain.
     pub(crate) fn certain(&self, name: &str) -> Option<Option<Id>> {
         match self.candidates(name) {
             [one] => Some(*one),
@@ -57,7 +57,7 @@ impl Names {
         self.entries.keys().cloned().collect()
     }
 
-    /// A file that no name stands for yet.
+    /// A file to which no name refers yet.
     pub(crate) fn file(&mut self, content: Content, spread: Spread, object: Option<u64>) -> Id {
         self.next += 1;
         let file = File {
@@ -69,7 +69,7 @@ impl Names {
         self.next
     }
 
-    /// From now on a name certainly stands for this.
+    /// Notes what a name certainly refers to from now on.
     pub(crate) fn set(&mut self, name: &str, id: Option<Id>) {
         match id {
             Some(_) => drop(self.entries.insert(name.to_owned(), vec![id])),
@@ -77,7 +77,7 @@ impl Names {
         }
     }
 
-    /// A name may stand for this as well.
+    /// Notes that a name may refer to this as well.
     pub(crate) fn maybe(&mut self, name: &str, id: Option<Id>) {
         let entry = self.entries.entry(name.to_owned());
         let entry = entry.or_insert_with(|| ABSENT.to_vec());

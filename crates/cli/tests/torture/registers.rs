@@ -157,7 +157,7 @@ impl Sharer {
         (first..BLOCKS).step_by(step).take(count).collect()
     }
 
-    /// Memory for so many blocks: what servers may map, or what they may not.
+    /// Memory for this number of blocks, which servers may map, or may not.
     fn memory(&mut self, blocks: usize) -> Result<Memory, String> {
         self.check_memory()?;
         let memory = match self.memory.take() {

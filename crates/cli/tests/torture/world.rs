@@ -99,7 +99,7 @@ fn wait_for(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether servers are told to format an empty directory.
+/// Whether servers are started with the option to format an empty directory.
 fn knows_format() -> bool {
     static KNOWS: OnceLock<bool> = OnceLock::new();
     *KNOWS.get_or_init(|| {
@@ -374,7 +374,7 @@ impl World {
         log.lines().filter(loud).count()
     }
 
-    /// Servers that have ended without being told to, and those that have panicked.
+    /// Servers that have ended without a request to stop, and those that have panicked.
     pub(crate) fn check_servers(&mut self) -> Result<(), String> {
         for server in 0..self.servers.len() {
             let log = std::fs::read(self.log(server)).unwrap_or_default();

@@ -1,12 +1,12 @@
 //! Cancelling: an operation releases its memory as soon as nothing can access it any more.
 //!
-//! A message that a method is placing in the memory is kept by the method from then on, and goes to
-//! the next receive. Where the peer may be reading or writing the memory, a notice is sent to it if
-//! there is room for one now, and the export is ended, which takes effect whatever the peer does.
-//! Where this side is copying, or the message has left the caller's memory or comes in parts, the
-//! operation completes as if it had not been cancelled. A receive that is offered ends with the
-//! sender's reply ([`offers`](super::offers)): only the sender knows whether its message is
-//! written.
+//! If a method is placing a message in the memory, the method keeps the message itself from then
+//! on, and the message goes to the next receive. Where the peer may be reading or writing the
+//! memory, a notice is sent to it if there is room for one now, and the export is ended, which
+//! takes effect whatever the peer does. Where this side is copying, or the message has left the
+//! caller's memory or comes in parts, the operation completes as if it had not been cancelled. A
+//! receive that is offered ends with the sender's reply ([`offers`](super::offers)): only the
+//! sender knows whether its message is written.
 
 use causeway_wire::bmi::{Kind, Refusal};
 

@@ -9,8 +9,8 @@ use crate::shared::{EarlyBody, Shared, Work};
 
 impl Conversation {
     /// Ends a connection, after exports of the operations' memory have been ended: all operations
-    /// fail. A peer that `may_return` returns as another incarnation, whose messages must not be
-    /// mixed with those of this one.
+    /// fail. A peer that `may_return` can come back as another incarnation, whose messages must not
+    /// be mixed with those of this one.
     pub(crate) fn close<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -53,9 +53,10 @@ impl Conversation {
         shared.retry_transfers();
     }
 
-    /// The connection was lost while it was not needed here, and is needed again: operations of
-    /// which the peer has not been notified wait for the next connection, all others fail. Exports
-    /// have been ended. Messages that have arrived stay: the peer's incarnation has not ended.
+    /// Handles the loss of a connection that was not needed here when it was lost, and is needed
+    /// again: operations of which the peer has not been notified wait for the next connection, all
+    /// others fail. The caller has ended the exports. Messages that have arrived stay: the peer's
+    /// incarnation has not ended.
     pub(crate) fn reopen_later<M: Matcher>(&mut self, shared: &mut Shared<M>) {
         for op in self.ops.to_vec(&mut shared.ops) {
             if !matches!(shared.ops[op].state, State::Queued | State::ToMove(_)) {

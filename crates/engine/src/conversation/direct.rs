@@ -1,13 +1,13 @@
 //! Messages for which the caller waits inside the engine: copied from the packet into the caller's
 //! memory, without a receive.
 //!
-//! To post, find, complete and test a receive costs more than all else that happens to a short
-//! message. Where the caller waits for one message anyhow, leaving the receive out changes nothing
-//! that can be observed, as long as three conditions hold: no receive that was posted before
-//! matches the message; no held message would have to come first; and the message fits. Otherwise
-//! the message is held, which ends this kind of waiting: the receive is posted, and gets it. The
-//! receive is also posted before the caller yields or sleeps, so that observers see it and the loss
-//! of the peer ends it.
+//! Posting, finding, completing and testing a receive costs more than everything else that is done
+//! for a short message. Where the caller waits for one message anyhow, leaving the receive out
+//! changes nothing that can be observed, as long as three conditions hold: no receive that was
+//! posted before matches the message; no held message has to be received before it; and the message
+//! fits. Otherwise the message is held, which ends this kind of waiting: the receive is posted, and
+//! gets it. The receive is also posted before the caller yields or sleeps, so that observers see it
+//! and the loss of the peer ends it.
 
 use causeway_transport::Packet;
 use causeway_wire::bmi as wire;

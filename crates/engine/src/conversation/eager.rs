@@ -1,5 +1,5 @@
-//! Messages that travel whole, what is sent next, and the credit that bounds how many messages may wait for their
-//! receives.
+//! Messages that travel whole; which packet is sent next; and the credit that bounds how many messages may wait
+//! for their receives.
 
 use causeway_sys::memory::Memory;
 use causeway_transport::Packet;

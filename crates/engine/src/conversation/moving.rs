@@ -105,13 +105,14 @@ impl Conversation {
         }
     }
 
-    /// Whether one more transfer may be in progress.
+    /// Whether another transfer may be started.
     pub(crate) fn may_transfer<M>(&self, shared: &Shared<M>) -> bool {
         let throttled = shared.transfers.active >= MAX_ACTIVE && self.transfers > 0;
         self.is_up() && !throttled
     }
 
-    /// The next transfer that the method is to start for an operation, and what remains behind it.
+    /// The next transfer that the method is to start for an operation, and what remains to be
+    /// transferred after it.
     pub(crate) fn transfer_of<M>(&self, shared: &Shared<M>, op: u32) -> Option<(Transfer, Behind)> {
         let entry = &shared.ops[op];
         let max_list = self.limits.max_list;

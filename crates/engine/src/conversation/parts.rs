@@ -5,9 +5,10 @@
 //!        ◄─ClearToSend───              without memory: the receive has been found
 //!        ──Part, Part, …─►             all of the message
 //! ```
-//! One side copies a part into a packet while the other copies the part before out of its own:
-//! neither needs memory for the whole message, and both copy at once. The method's room for packets
-//! bounds how far the sender gets ahead. A part costs no credit, because its receive is posted.
+//! The sender copies a part into a packet while the receiver copies the preceding part out of an
+//! earlier packet: neither side needs memory for the whole message, and both copy at the same time.
+//! The method's room for packets bounds how far the sender gets ahead. A part costs no credit,
+//! because its receive is posted.
 //!
 //! Neither side can cancel after the clearance: both operations complete as soon as the sender
 //! makes progress.
@@ -27,8 +28,8 @@ use crate::shared::Shared;
 /// time, unless parts would be smaller than a quarter of the largest packet.
 const PARTS: u64 = 16;
 
-/// Parts begin at multiples of this many bytes of the message, so that words and small pieces are not divided, and lie on words'
-/// boundaries in packets.
+/// Parts begin at multiples of this many bytes of the message, so that words and small pieces are not divided, and are aligned
+/// to words in packets.
 const PART_STEP: usize = 64;
 
 impl Conversation {

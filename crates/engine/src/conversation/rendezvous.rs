@@ -27,13 +27,14 @@ use crate::types::{OpError, RendezvousPolicy, Tag};
 /// A server with this many transfers in progress or waiting is under load (Yu et al. §5.1).
 const HEAVY_LOAD: usize = 4;
 
-/// Regions of an announcement that are kept while no receive has been found for it. Longer lists
-/// are dropped, so that a peer's announcements take little memory here; such a message is pushed.
+/// The most regions of an announcement that are kept while no receive has been found for it. Longer
+/// lists are dropped, so that a peer's announcements take little memory here; such a message is
+/// pushed.
 const KEPT_REGIONS: usize = 8;
 
-/// Unmatched announcements of one kind with memory that the peer can read; the messages of further
-/// ones are pushed. This leaves half of the 8,192 regions that a method exports to a peer for
-/// receives whose messages arrive.
+/// The most unmatched announcements of one kind (expected or unexpected) whose memory is exported
+/// for the peer to read; the messages of further announcements are pushed. This leaves half of the
+/// 8,192 regions that a method exports to a peer for receives whose messages arrive.
 const MAX_EXPORTED: u32 = 4000;
 
 /// Drops the list of an announcement's memory if it is too long to be kept.
@@ -366,8 +367,9 @@ impl Conversation {
         self.queue_control(shared, packet);
     }
 
-    /// The method does not export our memory: pulls if that is still possible, or waits until
-    /// exports to this peer end.
+    /// Handles the method's refusal to export our memory: pulls if that is still possible, waits
+    /// for the end of other exports to this peer if their number is the reason, and fails
+    /// otherwise.
     fn cannot_clear<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
@@ -393,9 +395,9 @@ impl Conversation {
         self.finish(shared, op, Err(error.into()));
     }
 
-    /// Exports of an operation have ended: retries one whose memory could not be exported because
-    /// of their number. While any wait, there are others that will end, as announcements take only
-    /// a part of all regions.
+    /// Called when exports of an operation have ended: retries an operation whose memory could not
+    /// be exported because there were too many exports. While such operations wait, there are other
+    /// exports that will end, because announcements take only a part of all regions.
     #[inline]
     pub(crate) fn clear_next<M>(&mut self, shared: &mut Shared<M>) {
         while let Some(key) = self.uncleared.pop_front() {

@@ -14,7 +14,7 @@ use crate::transfers::{Behind, MAX_TRIES};
 
 impl<M: Matcher> Conversations<M> {
     /// The next transfer to start, with its peer, its operation, and the cursor behind it. Each
-    /// transfer that is tried takes one from `looks`, which bounds the work of one event.
+    /// transfer that is tried subtracts one from `looks`, which bounds the work of one event.
     pub fn poll_transfer(&mut self, looks: &mut usize) -> Option<ToStart> {
         let Self { peers, shared } = self;
         if *looks == 0 {

@@ -154,8 +154,8 @@ impl<M: Matcher> Endpoint<M> {
         self.connections.forget_look_ups(peer, name);
     }
 
-    /// Handles the loss of a connection by which nothing was lost: if the peer, which was looked
-    /// up, is needed, another connection is made.
+    /// Handles the loss of a connection for which no operation has failed: if the peer, which was
+    /// looked up, is needed, another connection is made.
     pub(super) fn come_back(&mut self, peer: u32) {
         if self.conversations.is_unused(peer) {
             return self.forget(peer);

@@ -39,11 +39,11 @@ pub(super) type Link = (usize, Handle);
 /// How the connection with one peer came about.
 #[derive(Default)]
 pub(crate) struct End {
-    /// We looked the peer up, and connect to it when there is no connection; otherwise it exists as
-    /// long as its own connection.
+    /// We looked the peer up, and connect to it when there is no connection. A peer that was not
+    /// looked up exists as long as the connection that it has made.
     pub(super) outbound: bool,
-    /// Memory was exported over a connection that we are still making: it is not given up for the
-    /// peer's.
+    /// Memory was exported over a connection that we are still making: this connection is not given
+    /// up for one that the peer makes.
     pub(super) pinned: bool,
     /// How many of the candidate addresses have failed in this attempt.
     pub(super) attempt: u8,
@@ -52,7 +52,7 @@ pub(crate) struct End {
     pub(super) watched: Watched,
 }
 
-/// What only few peers have.
+/// Details that only few peers have.
 #[derive(Default)]
 struct Details {
     /// Why addresses were passed over, as text for people.
@@ -360,7 +360,8 @@ impl<M: Matcher> Sink for Delivery<'_, M> {
     fn takes(&self) -> Takes {
         let shared = &self.conversations.shared;
         match shared.takes {
-            // The peer whose turn it is may have more that is not waited for.
+            // Further packets of the peer that is served now may be messages for which no receive
+            // waits.
             Takes::OneInTurn if shared.matcher.holds_messages() => Takes::One,
             takes => takes,
         }

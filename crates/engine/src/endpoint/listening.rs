@@ -16,7 +16,7 @@ impl<M: Matcher> Endpoint<M> {
         Ok(())
     }
 
-    /// Listens at one more address. Peers that are greeted from now on are sent it.
+    /// Listens at one more address. Greetings that are sent from now on contain it.
     pub fn listen(&mut self, address: &str) -> Result<(), Error> {
         self.check_process()?;
         let address: causeway_transport::Address = address.parse()?;

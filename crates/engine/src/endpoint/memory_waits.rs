@@ -10,10 +10,10 @@ use crate::matcher::Matcher;
 use crate::waiting::{Awaited, Decision, MeasuredWait, MemoryStep, MemoryWait};
 
 impl<M: Matcher> Endpoint<M> {
-    /// How often to look before anything else: a step that comes this soon needs no clock. If it
-    /// comes, the caller calls [`Endpoint::came_at_once`]; otherwise, sooner or later,
-    /// [`Endpoint::begin_memory_wait`]. A caller that keeps other threads of its process out
-    /// meanwhile looks less often.
+    /// How often the caller looks at the memory before anything else: no clock is read for a step
+    /// that is taken this soon. If it is taken, the caller calls [`Endpoint::came_at_once`];
+    /// otherwise, sooner or later, [`Endpoint::begin_memory_wait`]. A caller that keeps other
+    /// threads of its process out meanwhile looks less often.
     #[inline]
     pub fn first_looks(&self, awaited: Awaited, keeps_others_out: bool) -> u32 {
         let looks = match keeps_others_out {
@@ -90,8 +90,8 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
-    /// Ends such a wait for a caller that has waited for the message, unless the wait ended when
-    /// the message came.
+    /// Ends a wait of a caller that has parked, and so has waited for the message that reports the
+    /// step, unless the wait has ended with the arrival of that message.
     pub fn end_told_wait(&mut self) {
         if self.policy.waits_for_memory() {
             let now = self.methods.read_clock();

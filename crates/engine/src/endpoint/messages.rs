@@ -16,9 +16,9 @@ use crate::types::{
 };
 use crate::waiting::Awaited;
 
-/// The largest receive, in bytes, whose message is polled for without posting the receive: methods
-/// may write larger messages into the memory of receives, and senders of still larger ones look for
-/// offered receives.
+/// The largest receive, in bytes, whose message is polled for before the receive is posted. Larger
+/// receives are posted first, because methods may write their messages straight into their memory,
+/// and senders of still larger messages look for offered receives.
 const DIRECT_BYTES: usize = 16 << 10;
 
 impl<M: Matcher> Endpoint<M> {
@@ -55,10 +55,11 @@ impl<M: Matcher> Endpoint<M> {
         self.receive_later(pattern, std::slice::from_ref(into), queue, user)
     }
 
-    /// Receives a message and waits for it, if none is held, whatever for, and a receive may be posted. One is posted only if
-    /// the message has not come after some polls. If the caller has no receives for what comes besides, and so `takes` one packet a poll,
-    /// that is left with the methods as far as they can. The envelope is told as by [`Endpoint::test`]. For instances that one thread
-    /// uses: a wake-up from another thread does not end the wait.
+    /// Receives a message and waits for it, provided that no message is held, for whatever receive, and that a receive may be posted. The
+    /// receive is posted only if the message has not arrived after some polls. A caller that has posted no receives for other messages
+    /// lets each poll deliver one packet (`takes`): the methods then keep the other packets, as far as they can. [`Endpoint::envelope`]
+    /// describes the message as after [`Endpoint::test`]. Only for instances that a single thread uses: a wake-up from another thread
+    /// does not end the wait.
     pub fn receive_directly(
         &mut self,
         pattern: M::Pattern,
@@ -79,8 +80,9 @@ impl<M: Matcher> Endpoint<M> {
         into: &Memory,
         (queue, user): (Queue, u64),
     ) -> DirectReceive {
-        // Beside messages that are held, the caller's own wait takes some more of each peer, and is not learnt from here: receives by rank
-        // in turn from three and four peers took three to five times as long in this way.
+        // While messages are held, the caller waits by itself, in polls that take several packets of each peer, and the waiting policy
+        // learns nothing from this call. Waiting here made receives by rank, in turn from three and four peers, take three to five times
+        // as long.
         if self.conversations.shared.matcher.holds_messages() {
             return DirectReceive::Unusual;
         }
@@ -94,7 +96,8 @@ impl<M: Matcher> Endpoint<M> {
             if let Some(bytes) = self.poll_for_message(pattern, into, losses) {
                 return DirectReceive::Whole(bytes);
             }
-            // What has come meanwhile may be held, or have ended the connection.
+            // A packet that has arrived meanwhile may be a message that is held now, or may have
+            // ended the connection.
             let is_held = self.conversations.shared.matcher.holds_messages();
             if is_held || self.usual_queue(pattern, into, queue).is_none() {
                 return DirectReceive::Unusual;

@@ -71,8 +71,8 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// The same for a thread that makes progress on behalf of threads that compute. It makes
-    /// progress once, and neither polls nor yields, after which it would get the processor back
-    /// late. `None` if something has changed, or there is something to poll for.
+    /// progress once, and then neither polls nor yields: after a yield it would get the processor
+    /// back late. `None` if something has changed, or there is something to poll for.
     pub fn prepare_sleep(&mut self) -> Option<Parked> {
         if self.check_process().is_err() {
             return None;

@@ -39,8 +39,8 @@ pub(super) fn at_once(user: u64, result: Result<u64, OpError>) -> Posted {
     })
 }
 
-/// Makes an unusual result on the cold path. It has room for every error; the usual result beside
-/// it fits into registers, but made on the same path, it would go through the same memory.
+/// Makes an unusual result on the cold path. The usual result fits into registers; made on the same
+/// path as an unusual one, which needs room for every error, it would be passed in memory, too.
 #[cold]
 #[inline(never)]
 pub(super) fn cold<T>(make: impl FnOnce() -> T) -> Box<T> {
@@ -55,7 +55,7 @@ pub(super) enum Compact {
     Other(Box<Result<Posted, Error>>),
 }
 
-/// Posts on the cold path, for the same reason. Only errors are allocated on the heap.
+/// Posts on the cold path, for the same reason as [`cold`]. Only errors are allocated on the heap.
 #[cold]
 #[inline(never)]
 pub(super) fn post_cold(post: impl FnOnce() -> Result<Posted, Error>) -> Compact {
@@ -200,9 +200,9 @@ impl<M: Matcher> Endpoint<M> {
         true
     }
 
-    /// The result of a send whose packet the method has accepted. It is pending if the method holds
-    /// that packet, unless another send waits for the same already: a process all of whose
-    /// operations are complete has sent all of its messages.
+    /// The result of a send whose packet the method has accepted. The send is pending if the method
+    /// holds that packet, unless another send to the peer is pending for this reason already. So a
+    /// process all of whose operations are complete has sent all of its messages.
     #[inline]
     fn sent(
         &mut self,
@@ -314,7 +314,8 @@ impl<M: Matcher> Endpoint<M> {
         {}
     }
 
-    /// Sends one thing of those. Returns whether it was possible.
+    /// Sends one packet, or exports the memory that has to be exported first. Returns whether that
+    /// was possible.
     fn transmit_one(&mut self, peer: u32, what: &Transmit) -> bool {
         let Some((method, handle)) = self.connections.link(peer) else {
             return false;

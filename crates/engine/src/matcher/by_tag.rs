@@ -301,8 +301,8 @@ mod tests {
         }
     }
 
-    /// Nodes looked at for each receive that is posted, each message that gets one, each that is held and each that is taken, in an
-    /// order that is not that of posting. The memory is there before.
+    /// How many nodes an operation accesses on average: posting a receive, matching a message, holding one, taking a held one.
+    /// Messages arrive and are taken in another order than that of posting. The memory has been allocated before.
     fn cost(many: u32) -> f64 {
         let mut matcher = ByTag::default();
         let order = || (0..many).map(|nth| nth * 7919 % many);

@@ -1,10 +1,11 @@
 //! Replays recorded waits against the policy. `traces/README.md` describes how each was recorded.
 //!
-//! A recording has the times of events: how long the caller computed, when the message came, how long yields took.
-//! The replay is in a closed loop, since another policy decides otherwise: a yield takes as long as the next one of the
-//! same wait in the recording, or of all waits, polls take what they took, and parking ends a wake-up after the
-//! message has come. Where threads share processors (`contended`) a message comes when others have had the processor
-//! for as long as they had it in the recording; elsewhere it comes at its time, whatever the waiting thread does.
+//! A recording has the times of events: how long the caller computed, when the message came, how long yields took. The
+//! replay is a closed loop, since another policy makes other decisions: a yield takes as long as the next one of the
+//! same wait in the recording, or of all waits; polls take as long as they took; and parking ends one wake-up's time
+//! after the message has arrived. Where threads share processors (`contended`) a message comes when others have had the
+//! processor for as long as they had it in the recording; elsewhere it comes at its time, whatever the waiting thread
+//! does.
 
 mod table;
 
@@ -187,7 +188,7 @@ impl<'a> Replay<'a> {
         let begin = self.now;
         self.own = record.yields.iter().rev().copied().collect();
         self.left = record.off();
-        // A wait that ended in a parking ended a wake-up after the message.
+        // A wait that ended by parking ended one wake-up's time after the message had arrived.
         let came = match record.parked.is_zero() {
             true => record.wait,
             false => record.wait.saturating_sub(self.trace.wake),

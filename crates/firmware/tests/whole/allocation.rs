@@ -71,7 +71,7 @@ struct Loop {
     now: Time,
     vis: [ViId; 2],
     handle: u32,
-    /// Every so many-th frame is lost.
+    /// One frame in this number is lost.
     loses: u64,
     frames: u64,
 }

@@ -13,8 +13,8 @@ const NAMES: [&str; 3] = [
     "QoSVIA receiving through",
 ];
 
-/// Two cards, and a message of so many bytes of which the first frame has begun to come in and waits in the host
-/// DMA engine for its data; the descriptors of the send and the receive, and where the message goes.
+/// Two cards, and a message of this number of bytes, of which the first frame has begun to arrive and waits in
+/// the host DMA engine for its data; the descriptors of the send and the receive, and where the message goes.
 fn coming_in(settings: &Settings, bytes: u32) -> (World, [ViId; 2], [u64; 2], Span) {
     let mut world = World::pair(settings);
     let (a, b) = world.connect(0, 1, level(Reliability::Unreliable));

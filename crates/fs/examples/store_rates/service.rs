@@ -8,7 +8,7 @@ use causeway_fs::config::Durability;
 use causeway_fs::meta::{Service, Settings};
 use causeway_wire::fs::{Caller, ObjectId, Operation, Place, Request, Target, Timestamp};
 
-/// What one run came to.
+/// The result of one run.
 pub(crate) struct Rates {
     pub(crate) creates: f64,
     pub(crate) create_cpu_us: f64,

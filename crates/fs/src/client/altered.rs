@@ -1,4 +1,4 @@
-//! What changes of a program's own alter of what it caches, and what they leave.
+//! Which cached names and objects a change of the program's own alters, and what they are after it.
 
 use std::time::Instant;
 
@@ -10,25 +10,26 @@ use super::cached::{CachedName, CachedNode};
 /// What a change of the program's own may alter.
 #[derive(Debug, Default)]
 pub(super) struct Altered {
-    /// The call that makes the change, by its place among those that are made at once.
+    /// The index of the call that makes the change among the calls that are made together.
     pub(super) call: usize,
     /// Names in directories.
     pub(super) names: Vec<(ObjectId, Vec<u8>)>,
-    /// What each of them stood for when the change began, if that was cached.
+    /// What each of these names referred to when the change began, if that was cached.
     pub(super) stood_for: Vec<Option<CachedName>>,
-    /// What one of them stood for followed from what is known of its directory.
+    /// The former meaning of one of these names followed from what is known of its directory.
     pub(super) by_directory: bool,
-    /// What these names stand for is altered, too.
+    /// The objects that these names refer to are altered, too.
     pub(super) has_targets: bool,
     names_after: NamesAfter,
-    /// It makes a directory, which is empty.
+    /// The change makes a directory, which is empty.
     pub(super) is_new_directory: bool,
     pub(super) objects: Vec<ObjectId>,
     /// All objects.
     pub(super) all_objects: bool,
     /// Everything.
     pub(super) all: bool,
-    /// The one directory whose names it alters, as it was before, if that was cached.
+    /// If the change alters names of one directory only: the directory as it was before, if that
+    /// was cached.
     pub(super) before: Option<CachedNode>,
     /// How often names had been dropped from the cache when the change began.
     pub(super) evictions: u64,
@@ -36,21 +37,21 @@ pub(super) struct Altered {
     pub(super) begun: Option<(Instant, u64)>,
 }
 
-/// What the names of a change stand for after it.
+/// What the names of a change refer to after it.
 #[derive(Debug, Default, Clone, Copy)]
 enum NamesAfter {
-    /// They are gone, or nothing is known of them.
+    /// The names are gone, or nothing is known of them.
     #[default]
     Unknown,
-    /// The object that the reply says.
+    /// The first name refers to the object in the reply.
     New,
-    /// The second name for what the first one stood for.
+    /// The second name refers to what the first one referred to.
     Renamed,
-    /// Each for what the other one stood for.
+    /// Each name refers to what the other one referred to.
     Exchanged,
 }
 
-/// What a change has left, as its reply says, with the leases on that.
+/// The state after a change, according to its reply, with the leases on it.
 pub(super) struct Left<'a> {
     pub(super) node: Option<&'a Node>,
     pub(super) lease: &'a GrantedLease,
@@ -116,7 +117,7 @@ impl Altered {
 
     fn add(&mut self, place: &Place, with_target: bool) {
         if place.path.contains(&b'/') {
-            // Which directory it is is not known.
+            // The directory is not known.
             self.all = true;
             return;
         }
@@ -125,14 +126,14 @@ impl Altered {
         self.has_targets |= with_target;
     }
 
-    /// The one directory whose names it alters.
+    /// The only directory whose names the change alters, if there is only one.
     pub(super) fn directory(&self) -> Option<ObjectId> {
         let (first, _) = self.names.first()?;
         let is_one = self.names.iter().all(|(directory, _)| directory == first);
         is_one.then_some(*first)
     }
 
-    /// What its names stand for is altered, too: notes which objects these are.
+    /// If the objects to which the names refer are altered, too, notes which objects these are.
     pub(super) fn find_targets(&mut self) {
         if !self.has_targets {
             return;
@@ -140,13 +141,13 @@ impl Altered {
         for known in &self.stood_for {
             match known {
                 Some(known) => self.objects.extend(known.target),
-                // It may be known by another name.
+                // The object may be cached under another name.
                 None => self.all_objects = true,
             }
         }
     }
 
-    /// How many names it leaves.
+    /// The number of names that exist after the change.
     pub(super) fn left_count(&self) -> usize {
         match self.names_after {
             NamesAfter::Unknown => 0,
@@ -155,8 +156,8 @@ impl Altered {
         }
     }
 
-    /// The names that the change has left under leases, with what they stand for: a new one for `node`, others for what the former names stood for, by
-    /// leases that are still good.
+    /// The names that exist after the change, with what they refer to, if there are leases on them: a new name refers to `node`, others to what the
+    /// former names referred to, if the leases on that have not expired.
     pub(super) fn left_names(
         &self,
         node: Option<&Node>,

@@ -1,10 +1,10 @@
-//! Writing behind the end of a file, wherever other clients move that: the bytes of one call are contiguous, and
-//! overlap nothing that other clients append.
+//! Appending to a file, also while other clients append or change its size: the bytes of one call are
+//! contiguous, and overlap nothing that other clients append.
 //!
-//! The metadata server itself appends to small files. To a striped file, one client at a time appends: the metadata server
-//! gives it the turn and the offset of the end, the client writes there, and ends its turn with the new size, which makes the bytes that it
-//! has written a part of the file. A client that takes too long loses its turn, and begins again. The module `turn` chooses the connections
-//! for these writes.
+//! The metadata server itself appends to small files. To a striped file, one client at a time appends, during its *turn*: the metadata
+//! server grants it the turn and sends the offset of the end, the client writes there, and ends its turn with the new size, which makes the
+//! bytes that it has written a part of the file. A client that takes too long loses its turn, and begins again. The module `turn` chooses
+//! the connections for these writes.
 
 use std::time::Instant;
 

@@ -1,10 +1,10 @@
-//! Access to a file that no other access of this kind comes between, however many servers it concerns: MPI's atomic mode
-//! (docs/mpi-io.md).
+//! Access to a file that is atomic with respect to other accesses of this kind, however many servers it concerns: MPI's
+//! atomic mode (docs/mpi-io.md).
 //!
-//! The metadata server puts these accesses in order: it gives one client after the other a turn, the same as for appending. I/O servers
-//! refuse writes of a turn after those of a later one. The client asks after its turn when it has read or written: only an access that had
-//! it until then succeeds. One that loses it, since others waited and it did not go on for half of the time-out, or since a connection was
-//! lost, fails, and what it has written by then may be seen.
+//! The metadata server puts these accesses in order: it grants one client after the other a turn, the same as for appending. I/O servers
+//! refuse writes of a turn after those of a later one. When the client has read or written, it asks the metadata server whether it still
+//! has its turn: only then the access succeeds. An access loses its turn if others wait and it makes no progress for half of the time-out,
+//! or if a connection is lost. It then fails, and other clients may see what it has written by then.
 
 use causeway_bmi::Memory;
 use causeway_wire::fs::{Body, Errno, Operation, Region};
@@ -29,10 +29,10 @@ pub struct AtomicAccess {
 }
 
 impl Client {
-    /// Asks for the turn to access a file, and waits for it for a part of the time-out. Returns nothing if others still have theirs: the caller is
-    /// to ask again at once, with the same `wait`, which is [`TurnWait::default`] the first time. The server keeps its place in the order meanwhile,
-    /// and other threads get at the client between the two. The caller must be allowed to write the file. A client has one turn at a time:
-    /// another one that it had, of any file, is lost.
+    /// Requests the turn to access a file, and waits for it for a part of the time-out. Returns nothing if other clients still have their turns: the
+    /// caller has to call again at once, with the same `wait`, which is [`TurnWait::default`] the first time. Meanwhile the server keeps the
+    /// client's place in the order, and between the calls other threads may use the client. The caller must be allowed to write the file. A client
+    /// has one turn at a time: another one that it had, of any file, is lost.
     pub fn begin_atomic(
         &mut self,
         file: &mut File,
@@ -122,13 +122,13 @@ impl Client {
             return Ok(None);
         };
         if self.turns_known != self.rpc.connection(self.metadata) {
-            // The server may be another one than the one that was asked before.
+            // The server may be another one than before.
             self.cancel_turn(file, number)?;
             return Ok(None);
         }
         let updated = consistent(node).and_then(|node| file.update_node(node));
         if let Err(error) = updated {
-            // What is wrong with the node matters more.
+            // The error about the node is the more important one.
             let _ = self.cancel_turn(file, number);
             return Err(error);
         }
@@ -142,8 +142,8 @@ impl Client {
         }))
     }
 
-    /// Fails unless clients can ask the metadata server, as it is connected now, after their turns. One of an earlier build is found out before it
-    /// has this client wait, and before anything is written.
+    /// Fails unless clients can ask the metadata server, by its present connection, whether they still have their turns. So a server of an earlier
+    /// build is recognised before this client waits for it, and before anything is written.
     fn check_turns_known(&mut self, file: &File) -> Result<(), CallError> {
         let known = self.turns_known;
         if known.is_some() && known == self.rpc.connection(self.metadata) {
@@ -189,7 +189,7 @@ impl Client {
                 Form::Striped(distribution) => {
                     self.write_striped(file, &distribution, list, end, Some(&access.turn))
                 }
-                // Beside the metadata, a write would not belong to a turn.
+                // A write to content beside the metadata would not belong to a turn.
                 Form::Stuffed { .. } => self.unstuff(file).map(|()| false),
             };
             match written {

@@ -1,4 +1,4 @@
-//! What a program caches of a name and of an object, and what it says of that.
+//! What a program caches about a name and about an object, and the types in which it reports that.
 
 use std::time::Instant;
 
@@ -15,12 +15,12 @@ pub struct Seen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Era(pub(super) u64);
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Named {
     /// This object, with attributes that are cached.
     Node(Box<Node>, Seen),
-    /// Nothing.
+    /// Nothing: the name does not exist.
     Nothing,
 }
 
@@ -28,21 +28,21 @@ pub enum Named {
 #[derive(Debug, Clone)]
 pub(super) struct CachedNode {
     pub(super) node: Node,
-    /// What it counts among all that are cached.
+    /// Its size in the cache, in units.
     pub(super) units: usize,
-    /// When it was asked for.
+    /// When it was requested.
     pub(super) asked_at: Instant,
     pub(super) until: Instant,
-    /// Somebody has it beside the cache.
+    /// The receiver of passed-on attributes (the kernel) knows the object, too.
     pub(super) is_known: bool,
     /// Since when it has been under leases without a gap.
     pub(super) era: Era,
-    /// Somebody has kept nothing of its content but what was read in this era.
+    /// The receiver (the kernel) keeps no other content of it than what was read in this era.
     pub(super) has_content: bool,
     /// Of a directory: for whom the server has looked up names since.
     pub(super) searchers: Vec<Searcher>,
-    /// Of a directory: names that are not cached do not exist. So it is with one that the program has made, as any change by others ends the lease on its
-    /// attributes.
+    /// Of a directory: names that are not cached do not exist. This is so in a directory that the program has made, as any change by others ends the
+    /// lease on its attributes.
     pub(super) is_complete: bool,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct CachedName {
     pub(super) until: Instant,
     /// The server looks it up for all users of this host.
     pub(super) for_all_users: bool,
-    /// What renames leave comes with leases.
+    /// The server grants leases with its replies to renames.
     pub(super) may_be_renamed: bool,
 }
 
@@ -64,8 +64,8 @@ pub(super) struct CachedName {
 #[derive(Clone, Copy)]
 pub(super) struct PassedName {
     pub(super) target: Option<ObjectId>,
-    /// Until when it is good.
+    /// When it expires.
     pub(super) until: Instant,
-    /// The receiver may still go by it, once it has dealt with the last reply about it.
+    /// The receiver may still use it after it has processed the last reply about it.
     pub(super) has_time: bool,
 }

@@ -15,7 +15,7 @@ pub(crate) struct Call {
     pub(super) slot: Option<u16>,
     /// The program and handle for which the request opens the file that it finds or makes.
     pub(super) opening: Option<Opening>,
-    /// What it reads is to be cached.
+    /// Its result is to be cached, so it requests leases.
     pub(super) asks_lease: bool,
 }
 

@@ -1,7 +1,8 @@
-//! Clients notice that the files about nodes have changed: which authorities count, which certificates were revoked, and the node's own.
+//! How clients notice that the files about nodes have changed: the accepted authorities, the revoked certificates, and the node's own
+//! certificate.
 //!
-//! A program goes on by a list that it has read for [`LOOK_INTERVAL`] at most, as long as it makes calls, and makes no connection by an old one. A
-//! program that makes no calls reads the files with its next one, before anything is sent.
+//! While a program makes calls, it uses a list that has changed since for [`LOOK_INTERVAL`] at most, and makes no connection by such a list. A
+//! program that makes no calls reads the files at its next call, before anything is sent.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +11,8 @@ use super::rpc::{BATCH, Rpc};
 use crate::config::LOOK_INTERVAL;
 
 impl Rpc {
-    /// Reads the files about nodes again if they have changed and it is time to look at them: some has passed, or calls are to be sent now for
-    /// which a connection has to be made. Connections with nodes that do not count any more have ended when this returns.
+    /// Reads the files about nodes again if they have changed, provided that it is time to check that: the interval has passed, or calls are
+    /// to be sent now for which a connection has to be made. When this returns, connections with nodes that are no longer accepted have ended.
     pub(super) fn look_at_nodes(&mut self, pending_calls: &mut [PendingCall], now: Instant) {
         let Some(files) = &self.node_files else {
             return;
@@ -23,8 +24,8 @@ impl Rpc {
         if let Some(files) = &mut self.node_files {
             files.next = now + LOOK_INTERVAL;
         }
-        // The methods by which connections are made notice the change, also one that another thread has read, when they are polled. That happens
-        // once no completion is left.
+        // The methods by which connections are made notice the change when they are polled, also if another thread has read the files. They are
+        // polled once no completion is left.
         let mut completions = Vec::new();
         loop {
             let tested =

@@ -32,7 +32,8 @@ pub struct Client {
     pub(super) held: Arc<HeldFiles>,
     /// The number of its last step of a shared pointer.
     pub(super) pointer_steps: u64,
-    /// The connection with the metadata server by which clients can ask after their turns.
+    /// The connection with the metadata server on which clients can ask whether they still have
+    /// their turns.
     pub(super) turns_known: Option<ConnectionId>,
 }
 
@@ -44,8 +45,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Fails at once if the node's agent has to speak for this process and is not there: that is a fault of the node, which an operator
-    /// has to mend. Clients that run already repeat calls until their time-out, so that an agent can be started again.
+    /// Fails at once if this process needs the node's agent and the agent does not run: that is a fault of the node, which an operator
+    /// has to correct. Clients that run already repeat calls until their time-out, so that an agent can be started again.
     pub(crate) fn new(
         configuration: &Configuration,
         options: &ClientOptions,

@@ -1,14 +1,15 @@
 //! Directories that both this program and others change.
 //!
-//! Names in them are not passed on to the kernel. It forgets a name under the lock of the name's directory, which is held while the program changes
-//! that directory; and the change may wait until another program has forgotten a name there, which is changing the directory, too, and waits for this one.
+//! Names in them are not passed on to the kernel. The kernel forgets a name under the lock of the name's directory, which it also holds while a program of
+//! this host changes that directory. Such a change may wait until another host's kernel has forgotten a name there, while a change on that host waits for
+//! this one's kernel.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use causeway_wire::fs::ObjectId;
 
-/// How long a change counts.
+/// For how long a change is considered recent.
 const COUNTS: Duration = Duration::from_secs(60);
 /// Most directories that are remembered.
 const MAX_DIRECTORIES: usize = 1 << 12;
@@ -33,22 +34,23 @@ impl Changes {
 }
 
 impl Contention {
-    /// This program changes a directory.
+    /// Notes that this program changes a directory.
     pub(super) fn note_own(&mut self, directory: ObjectId, now: Instant) {
         self.changes(directory, now).own = Some(now);
     }
 
-    /// Another program changes a directory.
+    /// Notes that another program changes a directory.
     pub(super) fn note_others(&mut self, directory: ObjectId, now: Instant) {
         self.changes(directory, now).others = Some(now);
     }
 
-    /// Whether this is a directory that somebody has changed lately, as far as is remembered.
+    /// Whether this program or another one has changed the object, as a directory, lately, as far
+    /// as is remembered.
     pub(super) fn knows(&self, object: ObjectId) -> bool {
         self.directories.contains_key(&object)
     }
 
-    /// Whether both do.
+    /// Whether both this program and another one change the directory.
     pub(super) fn is_contended(&self, directory: ObjectId, now: Instant) -> bool {
         let changes = self.directories.get(&directory);
         changes.is_some_and(|changes| {
@@ -62,7 +64,8 @@ impl Contention {
                 Changes::counts(changes.own, now) || Changes::counts(changes.others, now)
             });
             if self.directories.len() >= MAX_DIRECTORIES {
-                // What is forgotten costs at most one wait for the time of a name.
+                // A directory that is no longer remembered costs at most one wait for the time of a
+                // name.
                 self.directories.clear();
             }
         }

@@ -1,9 +1,9 @@
-//! What a program caches of names and attributes: each for as long as the metadata server's lease is good that it was read with. No
+//! A program's cache of names and attributes. Each entry is used until the metadata server's lease expires that came with it. No
 //! I/O, no clock.
 //!
-//! A reply may come late: what it says is not cached if a recall, or a change of the program's own, has ended a lease on it since the
-//! request was sent. So each end is remembered, by numbers that count all ends, in a table of a fixed size: that two leases share
-//! a place in it means at worst that something is not cached.
+//! A reply may come late: its content is not cached if a recall, or a change of the program's own, has ended a lease on it since the
+//! request was sent. So a number counts all ends of leases, and the number of each end is kept in a table of a fixed size. If two
+//! leases share a place in the table, at worst something is not cached.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -22,14 +22,15 @@ pub(super) mod passing;
 
 /// Most names that are cached, and most units of objects. A name takes up to some 500 bytes.
 const MAX_CACHED: usize = 1 << 16;
-/// Of objects that are larger, each as many bytes count as one more. Beside that an object takes some 300.
+/// Bytes of an object's variable part that count as one more unit. The rest of an object takes some 300
+/// bytes.
 const UNIT_BYTES: usize = 256;
 /// Most users of a directory who are remembered.
 const MAX_SEARCHERS: usize = 16;
 /// Places in the table of ends.
 const PLACES: usize = 1 << 12;
 
-/// When something was asked for, in the order of the ends of leases.
+/// When something was requested, in time and in the order of the ends of leases.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     at: Instant,
@@ -39,8 +40,8 @@ pub(super) struct Asked {
 /// The caches of a program. Its clients fill them; a thread ends what is recalled.
 pub(super) struct LeaseCache {
     state: Mutex<State>,
-    /// Held shared by a thread that passes on what is cached, and exclusively to end a lease: what was passed on before is there when
-    /// the lease ends.
+    /// Held shared by a thread that passes cached content on to the kernel, and exclusively to end a lease: so whatever was passed on
+    /// before has arrived when the lease ends.
     passing: RwLock<()>,
     hasher: RandomState,
 }
@@ -58,38 +59,40 @@ struct State {
     /// The last era that has begun.
     eras: u64,
     nodes: HashMap<ObjectId, CachedNode>,
-    /// Of all these.
+    /// Units of all cached objects.
     units: usize,
     names: HashMap<ObjectId, HashMap<Vec<u8>, CachedName>>,
     name_count: usize,
     /// Counts the times that names were dropped, to make room or by a recall.
     evictions: u64,
-    /// Until when attributes are good that were passed on.
+    /// When the attributes expire that were passed on.
     passed_on: HashMap<ObjectId, Instant>,
-    /// Of those among them that may not have been dealt with yet, the directory under whose lock they are.
+    /// For those among them that the receiver may not have processed yet, the directory under whose lock
+    /// it does so.
     unsettled: HashMap<ObjectId, ObjectId>,
-    /// Until when names are good that were passed on.
+    /// When the names expire that were passed on.
     passed_names: HashMap<ObjectId, HashMap<Vec<u8>, PassedName>>,
     passed_name_count: usize,
     contention: Contention,
-    /// Holders that the program was before, and what it had passed on as such.
+    /// Identities under which the program held leases before, and what it had passed on under them.
     former: Vec<Former>,
     is_stopping: bool,
 }
 
-/// A place in the table of ends, and what is there on.
+/// A place in the table of ends, and the kind of lease.
 #[derive(Clone, Copy)]
 enum EndPlace {
     OfAttributes(usize),
     OfName(usize),
 }
 
-/// A holder that the program was before.
+/// An identity under which the program held leases before.
 pub(super) struct Former {
     pub(super) holder: u128,
     /// Objects whose attributes were passed on.
     pub(super) passed_on: Vec<ObjectId>,
-    /// Until when names are good that were passed on, and attributes that may not have been dealt with yet.
+    /// When the names expire that were passed on, and the attributes that the receiver may not have
+    /// processed yet.
     pub(super) unforgotten_until: Option<Instant>,
 }
 
@@ -134,7 +137,7 @@ impl LeaseCache {
         lock(&self.state).holder
     }
 
-    /// Nothing is cached any more.
+    /// From now on, nothing is cached.
     pub(super) fn stop(&self) {
         let mut state = lock(&self.state);
         state.is_stopping = true;
@@ -145,7 +148,7 @@ impl LeaseCache {
         lock(&self.state).is_stopping
     }
 
-    /// Something is about to be asked for.
+    /// Notes the moment before a request is sent.
     pub(super) fn ask(&self, now: Instant) -> Asked {
         Asked {
             at: now,
@@ -153,7 +156,8 @@ impl LeaseCache {
         }
     }
 
-    /// The object that was asked for, with a lease for this `time` from then on. Returns whether it is cached.
+    /// Caches the object that was requested at `asked`, with a lease for this `time` from then on. Returns
+    /// whether it is cached.
     pub(super) fn fill_node(
         &self,
         asked: Asked,
@@ -169,7 +173,7 @@ impl LeaseCache {
         Some(state.keep_node(asked.at, node, lease, now))
     }
 
-    /// The same of a name.
+    /// The same for a name.
     pub(super) fn fill_name(
         &self,
         asked: Asked,
@@ -185,7 +189,7 @@ impl LeaseCache {
         state.keep_name((directory, name), target, lease, asked.at);
     }
 
-    /// The server has looked up a name that was asked for, or that it does not exist, for this user.
+    /// Notes that the server has looked up a name for this user, whether the name exists or not.
     pub(super) fn note_search(&self, asked: Asked, directory: ObjectId, by: Searcher) {
         let place = self.place(&Leased::Attributes(directory));
         let mut state = lock(&self.state);
@@ -210,7 +214,7 @@ impl LeaseCache {
         cached.is_some_and(|cached| cached.until > now && cached.searchers.contains(&by))
     }
 
-    /// What a name stands for, if that is cached.
+    /// What a name refers to, if that is cached.
     pub(super) fn find(&self, directory: ObjectId, name: &[u8], now: Instant) -> Option<Named> {
         let state = lock(&self.state);
         match state.known_name(directory, name, now)?.target {
@@ -227,7 +231,8 @@ impl LeaseCache {
         lock(&self.state).node(object, now)
     }
 
-    /// From now on, attributes of this object are passed on to somebody who has it already.
+    /// Notes whether the receiver of passed-on attributes (the kernel) knows this object from now
+    /// on.
     pub(super) fn note_known(&self, object: ObjectId, is_known: bool) {
         let mut state = lock(&self.state);
         if let Some(cached) = state.nodes.get_mut(&object) {
@@ -236,22 +241,24 @@ impl LeaseCache {
         state.unsettled.remove(&object);
     }
 
-    /// The present era of an object that is cached, and whether all that somebody has kept of its content was read in it.
+    /// The present era of an object that is cached, and whether all of its content that the receiver (the kernel) keeps
+    /// was read in this era.
     pub(super) fn content(&self, object: ObjectId, now: Instant) -> Option<(Era, bool)> {
         let state = lock(&self.state);
         let cached = state.nodes.get(&object)?;
         (cached.until > now).then_some((cached.era, cached.has_content))
     }
 
-    /// Whatever was kept of an object's content before this era has been dropped.
+    /// Notes that the receiver has dropped all of an object's content that was read before this
+    /// era.
     pub(super) fn note_content(&self, object: ObjectId, era: Era) {
         if let Some(cached) = lock(&self.state).nodes.get_mut(&object) {
             cached.has_content |= cached.era == era;
         }
     }
 
-    /// The program is about to make a change itself: its leases stay, but what it has cached may be old. What names stand for is
-    /// determined before.
+    /// Begins a change of the program's own: its leases stay, but what it has cached may become outdated. What the names refer
+    /// to is determined before.
     pub(super) fn begin_change(&self, altered: &mut Altered, now: Instant) {
         let _passing = self.passing.write().unwrap_or_else(PoisonError::into_inner);
         let mut state = lock(&self.state);
@@ -271,8 +278,8 @@ impl LeaseCache {
         altered.begun = Some((now, state.ends));
     }
 
-    /// The program has made a change, and `left` is what it is told of that, by leases. Returns objects whose attributes were passed on, and may be
-    /// old.
+    /// Ends a change of the program's own; `left` is the state after it, according to the reply and its leases. Returns objects whose attributes
+    /// were passed on and may be outdated.
     pub(super) fn end_change(
         &self,
         altered: &mut Altered,
@@ -287,7 +294,7 @@ impl LeaseCache {
         let is_current = |state: &State, on: &Leased| state.is_current(ends, self.place(on));
         let entry =
             |(directory, name): &(ObjectId, Vec<u8>)| Leased::Entry(*directory, name.clone());
-        // Somebody else may have had a name stand for something else meanwhile.
+        // Another thread or program may have changed a name meanwhile.
         let directories = altered.names.iter().map(|(directory, _)| *directory);
         let mut directories = directories.filter(|_| altered.by_directory);
         let mut names = altered.names.iter();
@@ -317,7 +324,8 @@ impl LeaseCache {
                     cached.is_complete |= altered.is_new_directory;
                 }
             }
-            // What the reply does not say of the directory has stayed as it was, under one lease after the other.
+            // Whatever the reply does not state about the directory is unchanged, as there were leases on it
+            // without a gap.
             if let (Some(_), Some(attributes), Some(before)) =
                 (directory, left.lease.directory, altered.before.take())
                 && before.until > now
@@ -346,7 +354,7 @@ impl LeaseCache {
             .collect()
     }
 
-    /// What a change alters, as far as it is known, is cached no more.
+    /// Removes what a change alters from the cache, as far as that is known.
     fn end_altered(&self, state: &mut State, altered: &Altered) {
         for (directory, name) in &altered.names {
             let on = Leased::Entry(*directory, name.clone());
@@ -363,8 +371,9 @@ impl LeaseCache {
         }
     }
 
-    /// It is not known whether a change of the program's own is carried out, now or later: from now on, the program is another
-    /// one for the server, which then also recalls leases for that change. Returns the objects whose attributes were passed on.
+    /// Gives the program a new identity as a holder of leases, because it is not known whether a change of its own is carried
+    /// out, now or later: if it is, the server also recalls the program's leases. Returns the objects whose attributes were
+    /// passed on.
     pub(super) fn become_another(&self, holder: u128) -> Vec<ObjectId> {
         let _passing = self.passing.write().unwrap_or_else(PoisonError::into_inner);
         let mut state = lock(&self.state);
@@ -386,19 +395,19 @@ impl LeaseCache {
         passed_on
     }
 
-    /// Holders that the program was before, whose leases are to be ended.
+    /// Takes the former identities whose leases have to be ended.
     pub(super) fn take_former(&self) -> Vec<Former> {
         std::mem::take(&mut lock(&self.state).former)
     }
 }
 
-/// The part of a lease's time that is made use of: clocks of different hosts run at slightly different rates.
+/// The part of a lease's time that is used: clocks of different hosts run at slightly different rates.
 fn usable(lease: &GrantedLease) -> Duration {
     let time = Duration::from_millis(lease.time_ms.into());
     time - time / 16
 }
 
-/// What an object counts among all that are cached.
+/// An object's size in the cache, in units.
 fn units(node: &Node) -> usize {
     let body = match &node.body {
         Body::Directory(_) | Body::Special { .. } => 0,
@@ -435,7 +444,7 @@ impl State {
         (cached.until > now).then(|| (cached.node.clone(), seen))
     }
 
-    /// Caches an object that was asked for then, with this lease.
+    /// Caches an object that was requested at this moment, with this lease.
     fn keep_node(
         &mut self,
         asked_at: Instant,
@@ -450,9 +459,9 @@ impl State {
         let ends = self.ends;
         self.eras += 1;
         let new = Era(self.eras);
-        // After a time without a lease nobody can have been told of changes: what is kept beside the attributes, as the kernel keeps access
-        // control lists, may be old.
-        // A clock that has stood still, as that of a suspended host, does not show such a time; the time of the last change does.
+        // During a time without a lease, the server has reported no changes: what the receiver keeps beside the attributes, as the kernel
+        // keeps access control lists, may be outdated. A clock that has stood still, as that of a suspended host, does not show such a
+        // time; the time of the last change does.
         let (is_known, era, has_content, is_complete) = match self.nodes.get(&node.object) {
             Some(known) if known.until <= now => (false, new, false, false),
             Some(known) if known.node.attributes.changed == node.attributes.changed => (
@@ -490,7 +499,7 @@ impl State {
         }
     }
 
-    /// Caches a name that was asked for then, with this lease.
+    /// Caches a name that was requested at this moment, with this lease.
     fn keep_name(
         &mut self,
         (directory, name): (ObjectId, &[u8]),
@@ -517,7 +526,7 @@ impl State {
         names.is_some_and(|names| names.contains_key(name))
     }
 
-    /// What a name stands for, if that is cached or follows from what is.
+    /// What a name refers to, if that is cached or follows from what is cached.
     fn known_name(&self, directory: ObjectId, name: &[u8], now: Instant) -> Option<CachedName> {
         let names = self.names.get(&directory);
         let Some(cached) = names.and_then(|names| names.get(name)) else {
@@ -533,7 +542,7 @@ impl State {
         (cached.until > now).then_some(*cached)
     }
 
-    /// Ends what is cached on this. Returns whether that was a directory.
+    /// Removes what is cached under this lease. Returns whether that was a directory.
     fn end(&mut self, place: EndPlace, on: &Leased) -> bool {
         self.ends += 1;
         let (EndPlace::OfAttributes(number) | EndPlace::OfName(number)) = place;
@@ -549,7 +558,7 @@ impl State {
                 cached.node.attributes.kind == Kind::Directory
             }
             Leased::Entry(directory, name) => {
-                // What it stands for is not known now, or that it is gone.
+                // It is no longer known what the name refers to, or whether it exists.
                 if let Some(cached) = self.nodes.get_mut(directory) {
                     cached.is_complete = false;
                 }

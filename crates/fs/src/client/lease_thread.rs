@@ -1,4 +1,5 @@
-//! The thread that has a program's connection for its leases: it waits for recalls, and says when they have been carried out.
+//! The thread that has a program's connection for its leases: it waits for recalls, and confirms them when they have been
+//! carried out.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +12,11 @@ use super::lease_cache::LeaseCache;
 use super::lease_cache::passing::Passed;
 use super::rpc::{EVENT, Rpc};
 
-/// Pause after the server could not be told where recalls reach the program: a call has tried for its whole time, or was refused.
+/// Pause after the server could not be told where to send recalls: a call has tried for its whole time, or was refused.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// How long a call may take: the end of the program waits for it.
 const CALL_TIME: Duration = Duration::from_secs(1);
-/// In the place of a recall's tag: the receive that ends with the connection.
+/// The value in the place of a recall's tag that marks the receive that ends with the connection.
 const WATCH: u64 = 0;
 
 /// Serves until the end.
@@ -49,16 +50,16 @@ struct LeaseThread<'a, F> {
     rpc: Rpc,
     cache: &'a LeaseCache,
     recalled: &'a F,
-    /// By which the server sends recalls.
+    /// The connection by which the server sends recalls.
     connection: Option<ConnectionId>,
-    /// Whose end ends the wait for events.
+    /// The connection whose end interrupts the wait for events.
     watched: Option<ConnectionId>,
-    /// Of the receive for the next one.
+    /// The tag of the receive for the next recall.
     tag: u64,
     message: Memory,
-    /// It is of an earlier build, which gives no leases.
+    /// The server is of an earlier build, which grants no leases.
     gives_none: bool,
-    /// The last attempt has failed, as the log says already.
+    /// The last attempt has failed, and the log says so already.
     has_failed: bool,
 }
 
@@ -78,10 +79,10 @@ impl<F: Fn(&[Passed])> LeaseThread<'_, F> {
             .and_then(done)
     }
 
-    /// Tells the server where recalls reach the program.
+    /// Tells the server where to send recalls.
     fn begin(&mut self) {
         self.connection = None;
-        // A receive of before may still have the other one.
+        // An earlier receive may still use the former memory.
         self.message = Memory::zeroed(MAX_MESSAGE_BYTES);
         let begun = self.wait_for_recall(0);
         self.gives_none = begun
@@ -106,7 +107,7 @@ impl<F: Fn(&[Passed])> LeaseThread<'_, F> {
         }
     }
 
-    /// The end of the present connection ends the wait for events.
+    /// Has the end of the present connection interrupt the wait for events.
     fn watch(&mut self) -> Result<(), CallError> {
         let present = self.connection();
         if present.is_none() || self.watched != present {
@@ -117,7 +118,7 @@ impl<F: Fn(&[Passed])> LeaseThread<'_, F> {
         Ok(())
     }
 
-    /// Says that all recalls up to the one with this number are carried out, and waits for the next one.
+    /// Confirms all recalls up to the one with this number, and waits for the next one.
     fn wait_for_recall(&mut self, ended: u64) -> Result<(), CallError> {
         self.tag = self.rpc.next_tag();
         let operation = Operation::HoldLeases {
@@ -152,7 +153,7 @@ impl<F: Fn(&[Passed])> LeaseThread<'_, F> {
         self.rpc.wait_for_events(idle);
         for completion in std::mem::take(&mut self.rpc.events) {
             if let Err(error) = self.event(&completion) {
-                // It begins anew: the server sends again what it has recalled.
+                // The thread begins anew: the server sends its recalls again.
                 tracing::debug!(error.message, "a recall was not carried out");
                 self.connection = None;
             }
@@ -160,7 +161,7 @@ impl<F: Fn(&[Passed])> LeaseThread<'_, F> {
     }
 
     fn event(&mut self, completion: &Completion) -> Result<(), CallError> {
-        // Others belong to an earlier connection, or say that it has ended.
+        // Other completions belong to an earlier connection, or mean that the connection has ended.
         if completion.user & !EVENT != self.tag {
             return Ok(());
         }
@@ -186,7 +187,7 @@ impl<F: Fn(&[Passed])> LeaseThread<'_, F> {
         }
     }
 
-    /// Ends the leases of holders that the program was before.
+    /// Ends the leases that the program has under former identities.
     fn end_former(&mut self) {
         for former in self.cache.take_former() {
             let until = Instant::now();
@@ -199,7 +200,8 @@ impl<F: Fn(&[Passed])> LeaseThread<'_, F> {
                     until,
                 });
             (self.recalled)(&attributes.collect::<Vec<_>>());
-            // What cannot be forgotten now is good until its time is over, and so are all leases of that holder.
+            // If something cannot be forgotten now, it may be used until its time is over, and all leases of
+            // that identity have to last as long.
             if former.unforgotten_until.is_none_or(|last| last <= until) {
                 self.end_leases(former.holder);
             }

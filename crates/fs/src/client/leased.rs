@@ -26,9 +26,9 @@ use crate::config::Configuration;
 use crate::threads::JoinOnDrop;
 
 impl Leases {
-    /// Connects to the metadata server, in the background. When leases are recalled on what was
-    /// [passed on](Self::pass_on), `recalled` is called with that on another thread, and must see to it that nobody goes by it any more;
-    /// also when the program changes attributes itself, on the thread that does, or has passed something on too late.
+    /// Connects to the metadata server, in the background. When leases are recalled on what was [passed on](Self::pass_on), `recalled`
+    /// is called with that on another thread, and must have the receiver forget it. It is also called when the program has passed
+    /// something on too late, and, on the thread that makes the change, when the program changes attributes itself.
     pub fn start(
         configuration: &Configuration,
         options: &ClientOptions,
@@ -66,8 +66,8 @@ impl Client {
             .map_err(|error| error.during("stat", name))
     }
 
-    /// Looks names in a directory up as [`Client::stat_cached`] does, with many requests in flight, so that they are cached. One that does not exist
-    /// is no error; if others cannot be looked up, the error is the first one's.
+    /// Looks names in a directory up as [`Client::stat_cached`] does, with many requests in flight, so that they are cached. A name that does not
+    /// exist is no error; if names cannot be looked up, the first of these errors is returned.
     pub fn stat_all_cached(&mut self, directory: ObjectId, names: &[Vec<u8>]) -> Result<(), Error> {
         for names in names.chunks(LOOKUPS) {
             let asked = self.rpc.ask();
@@ -124,7 +124,8 @@ impl Client {
         }
     }
 
-    /// Caches what a name was found to stand for, if that was asked for with leases, and came with one.
+    /// Caches what a name was found to refer to, if the request asked for leases and the reply contains
+    /// one.
     fn keep_name(
         &self,
         asked: Option<Asked>,
@@ -159,19 +160,20 @@ fn look_up(directory: ObjectId, name: &[u8]) -> Operation {
 }
 
 impl Rpc {
-    /// Something is about to be asked for that is to be cached.
+    /// Notes the moment before a request whose result is to be cached.
     fn ask(&self) -> Option<Asked> {
         let leases = self.leases.as_ref()?;
         Some(leases.cache().ask(Instant::now()))
     }
 
-    /// As whom the metadata server knows the program, if the call asks for a lease or is a change.
+    /// The identity under which the program holds leases, if the call asks for a lease or is a
+    /// change.
     pub(super) fn holder_of(&self, call: &Call) -> Option<u128> {
         let leases = self.leases.as_ref()?;
         (call.asks_lease || call.slot.is_some()).then(|| leases.cache().holder())
     }
 
-    /// Calls are about to be made, some of which may be changes: what they alter is cached no more.
+    /// Removes from the cache what these calls may alter, before they are made.
     pub(super) fn begin_changes(&self, calls: &[Call]) -> Vec<Altered> {
         let Some(leases) = &self.leases else {
             return Vec::new();
@@ -190,7 +192,8 @@ impl Rpc {
         altered
     }
 
-    /// The calls have been made: nor is what was read meanwhile, but what the replies say by leases.
+    /// Removes what was read during the changes among these calls as well, and caches what the
+    /// replies say under leases.
     pub(super) fn end_changes(&self, altered: &mut [Altered], calls: &[PendingCall]) {
         let Some(leases) = &self.leases else {
             return;

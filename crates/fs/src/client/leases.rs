@@ -1,7 +1,7 @@
 //! Leases of a program on names and attributes, by which it caches them.
 //!
-//! The program's clients ask for leases with what they read, and fill the cache ([`super::lease_cache`]), as [`super::leased`] has it. A thread
-//! with a connection of its own waits for recalls ([`super::lease_thread`]).
+//! The program's clients request leases with what they read, and fill the cache ([`super::lease_cache`]); [`super::leased`] has these calls. A
+//! thread with a connection of its own waits for recalls ([`super::lease_thread`]).
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -17,7 +17,8 @@ use super::numbers::random_number;
 use crate::locks::lock;
 use crate::threads::JoinOnDrop;
 
-/// Is called with what was passed on ([`Leases::pass_on`], [`Leases::pass_on_entry`]) and whose leases end.
+/// A function that is called with what was passed on ([`Leases::pass_on`], [`Leases::pass_on_entry`]) when
+/// the leases on it end.
 pub(super) type Recalled = Arc<dyn Fn(&[Passed]) + Send + Sync>;
 
 /// The leases of a program, which its threads share.
@@ -29,7 +30,8 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Leases whose recalls a thread waits for, which is woken by `waker`; see [`Leases::start`].
+    /// Makes leases whose recalls are received by a thread that is woken by `waker`; see
+    /// [`Leases::start`].
     pub(super) fn new(
         cache: Arc<LeaseCache>,
         waker: Waker,
@@ -48,8 +50,8 @@ impl Leases {
         &self.cache
     }
 
-    /// What a name in a directory stands for, if that is cached, and the server has looked up names there for this user and group while the
-    /// directory's attributes were under the present lease: for others it may refuse to.
+    /// What a name in a directory refers to, if that is cached, and if the server has looked up names there for this user and group while
+    /// the directory's attributes were under the present lease: for other users it may refuse to.
     pub fn find(&self, directory: ObjectId, name: &[u8], by: (u32, u32)) -> Option<Named> {
         let now = Instant::now();
         let may_search = self.cache.may_search(directory, by, now);
@@ -62,23 +64,25 @@ impl Leases {
     }
 
     /// The present era of an object that is cached, and whether all content that the caller keeps was read in it, as the caller has
-    /// [noted](Self::note_content). Such content is what the object has now, but for writes by others that have not returned yet.
+    /// [noted](Self::note_content). Such content is the object's present content, except for writes by others that have not
+    /// returned yet.
     pub fn content(&self, object: ObjectId) -> Option<(Era, bool)> {
         self.cache.content(object, Instant::now())
     }
 
-    /// Content that was kept before this era was [seen](Self::content) has been dropped.
+    /// Notes that content has been dropped that was kept before this era was [seen](Self::content).
     pub fn note_content(&self, object: ObjectId, era: Era) {
         self.cache.note_content(object, era);
     }
 
-    /// The kernel has this object already, or no more: only what is known can be recalled.
+    /// Notes whether the kernel knows this object: only attributes of an object that it knows can
+    /// be recalled.
     pub fn note_known(&self, object: ObjectId, is_known: bool) {
         self.cache.note_known(object, is_known);
     }
 
-    /// Passes attributes on that were `seen`, with the time for which they are good: 0 if their lease has ended since, or if the object is
-    /// not [known](Self::note_known). A recall waits until `pass` has returned.
+    /// Passes attributes on that were `seen`, with the time for which the kernel may use them: 0 if their lease has ended since, or if the
+    /// kernel does not [know](Self::note_known) the object. A recall waits until `pass` has returned.
     pub fn pass_on<T>(
         &self,
         object: ObjectId,
@@ -91,14 +95,14 @@ impl Leases {
             given = time;
             pass(time)
         });
-        // The program was stopped meanwhile: the kernel counts from too late.
+        // The program was stopped meanwhile: the kernel began to count the time too late.
         if is_late(given, begun.elapsed()) {
             self.tell(&[object]);
         }
         passed
     }
 
-    /// As [`Leases::pass_on`], with a name and what it stands for.
+    /// As [`Leases::pass_on`], with a name and what it refers to.
     pub fn pass_on_entry<T>(
         &self,
         entry: &PassedEntry<'_>,
@@ -118,8 +122,8 @@ impl Leases {
         passed
     }
 
-    /// Tells somebody to whom names were passed on that the first of each pair has become the second, which stands for the same from now on. If a new name is
-    /// not under a lease for as long as the former one is good, fails with when that time is over.
+    /// Passes on that the first name of each pair, which was passed on, was renamed to the second. If there is no lease on a new name that lasts as long as
+    /// the former name's time, fails with the end of that time.
     pub fn pass_on_renamed<T>(
         &self,
         names: &[(Place, Place)],
@@ -128,7 +132,7 @@ impl Leases {
         self.cache.pass_on_renamed(names, Instant::now(), pass)
     }
 
-    /// Attributes of these objects were passed on that are old.
+    /// Reports that outdated attributes of these objects were passed on.
     fn tell(&self, objects: &[ObjectId]) {
         if !objects.is_empty() {
             let until = Instant::now();
@@ -141,16 +145,17 @@ impl Leases {
         }
     }
 
-    /// The program caches nothing any more. Returns once the server knows it, or does not reply.
+    /// Ends all leases: from now on the program caches nothing. Returns once the server knows that,
+    /// or does not reply.
     pub fn end(&self) {
         self.cache.stop();
         self.waker.wake();
-        // It is joined by being dropped.
+        // Dropping the value joins the thread.
         let thread = lock(&self.thread).take();
         drop(thread);
     }
 
-    /// Changes of the program's own begin, which the server does not tell it of.
+    /// Notes that changes of the program's own begin, for which the server sends it no recalls.
     pub(super) fn begin_changes(&self, altered: &mut [Altered]) {
         let now = Instant::now();
         for altered in altered {
@@ -158,15 +163,15 @@ impl Leases {
         }
     }
 
-    /// A change of the program's own has ended.
+    /// Notes that a change of the program's own has ended.
     pub(super) fn end_change(&self, altered: &mut Altered, left: Option<Left<'_>>) {
         let passed_on = self.cache.end_change(altered, left, Instant::now());
         self.tell(&passed_on);
     }
 
-    /// A change may or may not be carried out.
+    /// Notes a change of the program's own of which it is not known whether it is carried out.
     pub(super) fn note_unknown_change(&self) {
-        // Failing that, the next number is as good as random: nobody else has it.
+        // Without a random number, the next number does as well: no other program has it.
         let holder = random_number().unwrap_or_else(|_| self.cache.holder().wrapping_add(1));
         let passed_on = self.cache.become_another(holder);
         self.tell(&passed_on);
@@ -174,7 +179,8 @@ impl Leases {
     }
 }
 
-/// Whether more has gone of the time that attributes were passed on with than they can be late.
+/// Whether passing attributes on with the time `given` took so long that the kernel would use them
+/// for too long.
 fn is_late(given: Duration, gone: Duration) -> bool {
     !given.is_zero() && gone > given / 16
 }

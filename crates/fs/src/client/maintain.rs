@@ -23,10 +23,10 @@ const ORPHAN_BATCH: u32 = 512;
 /// Striped files that one step of [`Client::check_striped`] checks.
 const STRIPED_BATCH: u32 = 512;
 
-/// Batches without a datafile, one after the other, of which a server says that there are more.
+/// Most empty batches in a row after each of which a server says that there are more datafiles.
 const EMPTY_BATCHES: u32 = 8;
 
-/// More bytes than were asked for that a step of a scrub may verify: it comes to the end of what it has begun.
+/// By how many bytes a step of a scrub may exceed the requested number: it completes what it has begun.
 const SCRUB_EXCESS: u64 = 64 << 20;
 
 /// A batch of the name space that was checked.
@@ -108,7 +108,8 @@ fn not_ascending(what: &str) -> CallError {
     CallError::local(Errno::EPROTO, message)
 }
 
-/// The cursor behind a batch of a listing; `None` at its end. Refuses one that is not in order, or has too many objects, or none although there are more.
+/// The cursor behind a batch of a listing; `None` at its end. Refuses a batch that is not in order, has too many objects, or has none although there are
+/// more.
 fn cursor(
     what: &str,
     (after, limit): (ObjectId, u32),
@@ -594,7 +595,7 @@ impl Client {
         self.call_server("accept datafiles", call, done)
     }
 
-    /// Has an I/O server verify about `bytes` of its datafiles, from this position, or from where its last scrub came to. A
+    /// Has an I/O server verify about `bytes` of its datafiles, from this position, or from where its last scrub stopped. A
     /// server that returns a position which is not behind `from` is an error, so that a scrub makes progress with each step.
     pub fn scrub(
         &mut self,
@@ -606,7 +607,7 @@ impl Client {
             server,
             Operation::Scrub {
                 from,
-                // For none, a server would not advance.
+                // With 0 bytes, a server would not advance.
                 bytes: bytes.max(1),
             },
         );

@@ -21,7 +21,8 @@ pub const MANY: usize = 32;
 /// Most lookups of a client that are in flight at a time.
 pub(super) const LOOKUPS: usize = 64;
 
-/// Refuses a page of a listing, of at most `limit` entries, that does not advance, or has what no directory has.
+/// Refuses a page of a listing, of at most `limit` entries, that does not advance, or has entries that no
+/// directory can have.
 fn check_page(
     after: &[u8],
     limit: u32,
@@ -542,9 +543,8 @@ impl Client {
         self.mutate_done("rmdir", &subject, operation)
     }
 
-    /// One page of a directory: the entries behind the name `after`, and whether that is all. Names come
-    /// in ascending order, and there is one in each page but the last, so that reading a directory page by page does not go in circles
-    /// even if the server lies.
+    /// One page of a directory: the entries behind the name `after`, and whether that is all. Names come in ascending order, and each
+    /// page but the last has at least one, so that reading a directory page by page ends even if the server lies.
     pub fn read_directory(
         &mut self,
         directory: ObjectId,
@@ -597,7 +597,7 @@ mod tests {
         };
         assert!(check_page(b"", 2, &mut [entry(b"a"), entry(b"b")], false).is_ok());
         assert!(check_page(b"b", 2, &mut [], true).is_ok());
-        // More than were asked for, and none although there are more.
+        // More entries than were requested, and none although there are more.
         assert!(check_page(b"", 1, &mut [entry(b"a"), entry(b"b")], true).is_err());
         assert!(check_page(b"b", 2, &mut [], false).is_err());
         for (after, names) in [

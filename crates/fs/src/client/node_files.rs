@@ -12,7 +12,8 @@ pub(super) struct NodeFiles {
 }
 
 impl NodeFiles {
-    /// Those of a configuration that has a section `[nodes]`, unless an agent has them, which speaks for this process.
+    /// The files that a configuration with a section `[nodes]` names; `None` without such a section, or if an agent
+    /// makes handshakes for this process.
     pub(super) fn of(configuration: &Configuration, is_spoken_for: bool) -> Option<Self> {
         let has_files = configuration.nodes.is_some() && !is_spoken_for;
         has_files.then(|| Self {

@@ -46,8 +46,8 @@ fn check_size(attributes: &Attributes) -> Result<(), CallError> {
     }
 }
 
-/// Refuses an entry of a directory whose attributes are those of no object. A damaged entry may say another kind than its object has, until
-/// a check repairs that: it is then of the object's kind, so that the directory can be listed, and nobody takes it for two things.
+/// Refuses an entry of a directory whose attributes no object can have. A damaged entry may state another kind than its object has, until a
+/// check repairs it: here it gets the object's kind, so that the directory can be listed, and an entry never has two kinds.
 pub(super) fn check_entry(entry: &mut Entry) -> Result<(), CallError> {
     let Some(attributes) = &entry.attributes else {
         return Ok(());
@@ -62,7 +62,7 @@ pub(super) fn content_of(content: Option<Vec<u8>>) -> Result<Vec<u8>, CallError>
     content.ok_or_else(|| CallError::local(Errno::EPROTO, text))
 }
 
-/// The node, if it is of what was to be made.
+/// The node, if it has the kind that was to be made.
 pub(super) fn node_of_kind(kind: Kind, node: Node) -> Result<Node, CallError> {
     if node.attributes.kind == kind {
         return Ok(node);

@@ -4,7 +4,8 @@ use causeway_wire::fs::Errno;
 
 use super::call_error::CallError;
 
-/// A number for a client, or for something of its own that servers tell from others' by that.
+/// A number for a client, or by which servers distinguish something of this client from what others
+/// have.
 pub(super) fn random_number() -> Result<u128, CallError> {
     let bytes = causeway_sys::random::bytes()
         .map_err(|e| CallError::local(Errno::EIO, format!("no random numbers: {e}")))?;

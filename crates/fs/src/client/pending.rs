@@ -28,9 +28,9 @@ pub(super) struct PendingCall {
     pub(super) capability: Option<Capability>,
     pauses: Backoff,
     pub(super) last: Option<CallError>,
-    /// The server that it is meant for, if that is not the server known under this address.
+    /// The server for which it is meant, if that is not the server known under this address.
     pub(super) given_target: Option<Target>,
-    /// The server that it was meant for when it was sent last.
+    /// The server for which it was meant when it was last sent.
     pub(super) sent_target: Target,
     /// The time-out has passed without a reply.
     pub(super) silent: bool,

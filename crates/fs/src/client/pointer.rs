@@ -7,9 +7,10 @@ use super::connection::Client;
 use crate::Error;
 
 impl Client {
-    /// Does a step of a pointer of a file, once, and returns where it stands: with [`PointerStep::Add`], where it stood before. The
-    /// number `pointer` is drawn at random by the client that makes it. Fails with [`Errno::POINTER_LOST`](causeway_wire::fs::Errno::POINTER_LOST)
-    /// if the server does not know it (any more); after another failure, the step may have been done.
+    /// Carries out a step of a shared pointer of a file, once, and returns the pointer's position: with [`PointerStep::Add`], its position before
+    /// the step. The number `pointer` is drawn at random by the client that makes it. Fails with
+    /// [`Errno::POINTER_LOST`](causeway_wire::fs::Errno::POINTER_LOST) if the server does not know it (any more); after another failure, the step
+    /// may have been done.
     pub fn move_pointer(
         &mut self,
         object: ObjectId,

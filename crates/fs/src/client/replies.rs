@@ -61,7 +61,7 @@ impl Rpc {
                 return;
             }
             Outcome::Reply(reply, granted) => {
-                // An I/O server has none to give, and must not take away those that are good.
+                // An I/O server grants no capabilities, and its replies must not replace good ones.
                 if server == self.metadata {
                     self.keep_capability(granted.capability, attempt.sent);
                 }
@@ -81,7 +81,7 @@ impl Rpc {
                 pending.raised = true;
                 return self.set_format(server, FORMATS.highest);
             }
-            // A program would take 0 for success.
+            // Programs would take the error number 0 for success.
             Outcome::Failed(Failure { errno, message }) if !errno.is_possible() => {
                 let text = format!(
                     "the server failed with error number {}, which there is not: {message}",
@@ -143,8 +143,8 @@ impl Rpc {
         }
     }
 
-    /// A server has refused a request of the format `asked` without carrying it out, and its own highest format is `theirs`: the
-    /// call is sent again in that one if this build speaks it, and fails otherwise.
+    /// Handles a request of the format `asked` that a server has refused without carrying it out, because its highest format is
+    /// `theirs`: the call is sent again in that format if this build speaks it, and fails otherwise.
     fn use_format(&mut self, pending: &mut PendingCall, asked: u8, theirs: u8, failure: Failure) {
         let server = pending.call.server;
         let is_lower = theirs < asked;

@@ -69,7 +69,7 @@ pub(crate) struct Rpc {
     pub(super) links: Vec<Link>,
     /// An agent makes its handshakes for it.
     is_spoken_for: bool,
-    /// The files about nodes, if it proves itself which node it is.
+    /// The files about nodes, if this process itself proves to which node it belongs.
     pub(super) node_files: Option<NodeFiles>,
     /// Index of the metadata server in the configuration.
     pub(super) metadata: usize,
@@ -100,7 +100,7 @@ pub(crate) struct Rpc {
     /// Set when all calls must end at once.
     interrupted: Arc<AtomicBool>,
     pub(super) spare_replies: Vec<Memory>,
-    /// By which the program caches names and attributes, if it does.
+    /// The leases under which the program caches names and attributes, if it does.
     pub(super) leases: Option<Arc<Leases>>,
 }
 
@@ -447,7 +447,7 @@ impl Rpc {
             {
                 let error = CallError::local(Errno::EIO, error.to_string());
                 for pending in pending_calls.iter_mut().filter(|pending| pending.is_open()) {
-                    // Whether it is carried out is not known.
+                    // It is not known whether the server carries the request out.
                     pending.unfinished |= matches!(pending.state, State::Sent(_));
                     pending.state = State::Done(Err(error.clone()));
                 }

@@ -1,4 +1,5 @@
-//! From lists of regions and memory to requests to I/O servers, and from their replies to the memory.
+//! Turns lists of regions and memory into requests to I/O servers, and delivers their replies to the
+//! memory.
 //!
 //! A list of file regions and a list of memory fragments are distributed to the servers ([`plan`]), one
 //! [`Piece`] each. A piece names few spans of the caller's own fragments where it can, so that bytes

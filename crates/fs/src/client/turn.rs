@@ -1,8 +1,9 @@
-//! Waiting for turns, and writes of a turn, which are sent on connections from before the turn only.
+//! Waiting for turns, and the writes of a turn, which are sent only on connections that were made
+//! before the turn began.
 //!
-//! An I/O server refuses writes of turns that have been overtaken, as long as it runs. One that was started since the turn began may
-//! have stored what later turns have written and not know of these turns: it must not get a write of the earlier one. A client whose turn has not
-//! ended since the connection was made may use that one, too.
+//! An I/O server refuses writes of turns that have been overtaken, as long as it runs. An I/O server that was restarted after the turn began may
+//! have stored writes of later turns without knowing of these turns: it must not get a write of the earlier turn. If it is known that the turn
+//! had not ended when a connection was made, the client may use that connection, too.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,8 @@ use super::connection::Client;
 use super::rpc::Rpc;
 use super::transfer::Turn;
 
-/// A metadata server that has the client ask again before this time has not had it wait.
+/// A reply that comes before this time, and has the client ask again, came without a wait at the
+/// metadata server.
 const HASTY: Duration = Duration::from_millis(10);
 /// Pause after such a reply.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -23,13 +25,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A client's wait for a turn, from one of its requests to the next one.
 #[derive(Debug, Default)]
 pub struct TurnWait {
-    /// Since when the server has had it ask again without waiting, each time.
+    /// Since when each reply of the server has come without a wait.
     hasty_since: Option<Instant>,
 }
 
 impl Client {
-    /// Asks for the turn of a file. Returns nothing if others still have theirs: the server keeps the client's place for half of the
-    /// time-out, within which it is to ask again.
+    /// Requests the turn for a file. Returns nothing if other clients still have their turns: the server keeps the client's place
+    /// for half of the time-out, within which the client has to ask again.
     pub(super) fn ask_for_turn(
         &mut self,
         object: ObjectId,
@@ -53,7 +55,7 @@ impl Client {
     }
 }
 
-/// What a client does that is told to ask again for its turn.
+/// What a client does after a reply that it has to ask again for its turn.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Ask,
@@ -63,8 +65,8 @@ enum Next {
 }
 
 impl TurnWait {
-    /// Decides what follows on a request of the time `asked`. A server that has its client ask again at once, for all of the
-    /// time-out, is out of order.
+    /// Decides what to do after the reply to a request that was sent at `asked`. A server that has its client ask again at
+    /// once, throughout the time-out, is faulty.
     fn next(&mut self, asked: Instant, now: Instant, timeout: Duration) -> Next {
         if now >= asked + HASTY {
             self.hasty_since = None;
@@ -81,9 +83,10 @@ impl TurnWait {
 /// A turn that the client has.
 pub(super) struct HeldTurn {
     pub(super) number: u64,
-    /// By server in the configuration: the connections from before the turn, or from when it was known to last.
+    /// By server in the configuration: the connections that were made before the turn began, or when it was
+    /// known not to have ended.
     pub(super) connections: Vec<Option<ConnectionId>>,
-    /// It ends with the new size of the file that it is for.
+    /// It is a turn to append, which ends with the new size of the file.
     pub(super) appends: bool,
 }
 

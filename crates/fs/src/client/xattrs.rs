@@ -84,8 +84,8 @@ impl Client {
             .map_err(|error| error.during(verb, subject))
     }
 
-    /// An object's access control list, or what new entries of a directory get. An object that has none of its own has the access list that
-    /// says what its mode does: then this is `None`.
+    /// An object's access control list, or what new entries of a directory get. An object that has no access list of its own has one that
+    /// is equivalent to its mode: then this returns `None`.
     pub fn acl(&mut self, object: ObjectId, kind: AclKind) -> Result<Option<Acl>, Error> {
         let value = match self.xattr(object, kind.xattr()) {
             Err(error) if error.errno == Errno::ENODATA => return Ok(None),

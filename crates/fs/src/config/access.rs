@@ -12,8 +12,8 @@ use super::types::{AccessRules, AuditLevel, CapabilityRule, ConfigError};
 use super::unit_text::{UnitText, duration_within};
 use super::units::{duration, quoted};
 
-/// Shortest and longest sensible lifetime of capabilities: shorter ones are renewed all the time, and a capability that is good
-/// for a day is as good as one without end.
+/// Shortest and longest sensible lifetime of capabilities: shorter ones are renewed all the time, and one of a day protects no
+/// better than one without end.
 const LIFETIMES: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
 

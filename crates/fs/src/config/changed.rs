@@ -1,6 +1,6 @@
 //! Whether files have changed since they were read.
 //!
-//! Programs that run for long notice in this way that the files about nodes have changed. Servers, agents and mounts are sent SIGHUP, but a
+//! In this way, long-running programs notice that the files about nodes have changed. Servers, agents and mounts are sent SIGHUP, but a
 //! library must not handle signals: those are the program's. So a client looks at the files' attributes before it makes a connection, and once
 //! in [`INTERVAL`] as long as it makes calls; see `client::changed_nodes`.
 
@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use causeway_sys::calendar::seconds_since_1970;
 
-/// How long a program that makes calls may go by files that have changed meanwhile. Attributes of three files cost microseconds.
+/// How long a program that makes calls may use the former content of files that have changed. Reading the attributes of three
+/// files takes microseconds.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
 /// A file that was changed so short a time ago may change again without a difference in its attributes, in seconds: clocks of file systems
 /// advance in ticks, which are 2 s on the coarsest ones.
@@ -27,7 +28,8 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// The stamp of a file; `None` where a later change might leave it as it is, or there is no file. It has to be taken before the file is read.
+    /// The stamp of a file; `None` if a later change might leave the stamp unchanged, or there is no file. It has to be taken before the file is
+    /// read.
     pub(super) fn of(path: &Path) -> Option<Self> {
         Self::at(path, seconds_since_1970())
     }
@@ -45,7 +47,7 @@ impl Stamp {
     }
 }
 
-/// Files, each with its stamp of before it was read.
+/// Files, each with its stamp from before it was read.
 pub(super) type Read = Vec<(PathBuf, Option<Stamp>)>;
 
 /// A configuration's file and those that it names, as they were read.
@@ -77,7 +79,7 @@ mod tests {
     fn only_a_file_that_has_settled_has_a_stamp_and_its_changes_show() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
-        // As if it were looked at an hour later, when it has settled.
+        // Checked as of an hour later, when the file counts as settled.
         let later = seconds_since_1970() + 3600;
         assert_eq!(Stamp::at(&path, later), None);
         std::fs::write(&path, "text").unwrap();

@@ -23,7 +23,7 @@ use super::types::{
 };
 use super::unit_text::{UnitText, duration_within};
 
-/// Longest path of a Unix socket that the kernel takes, in bytes, with room for a suffix.
+/// Longest path of a Unix socket that the kernel accepts, in bytes, with room for a suffix.
 const MAX_SOCKET_PATH: usize = 104;
 /// Shortest and longest timeout that make sense.
 const TIMEOUTS: std::ops::RangeInclusive<Duration> =
@@ -138,7 +138,8 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
     Ok((configuration, key_line))
 }
 
-/// Who may act for some users alone is held to that by capabilities.
+/// Refuses an agent, or rules about users and groups, without capabilities: only capabilities
+/// confine a connection or a node to certain users.
 fn refuse_without_capabilities(
     source: &Source<'_>,
     agent: Option<&AgentText>,

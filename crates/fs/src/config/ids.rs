@@ -24,7 +24,7 @@ impl Kind {
         }
     }
 
-    /// One that the numbers stand for.
+    /// The word for what a number stands for.
     pub(super) fn one(self) -> &'static str {
         match self {
             Self::Users => "user",

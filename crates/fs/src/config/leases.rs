@@ -11,8 +11,8 @@ use super::types::{ConfigError, DEFAULT_LEASE_TIME};
 use super::unit_text::{UnitText, duration_within};
 use super::units::duration;
 
-/// Of shorter leases the part that is not made use of would be no longer than a thread waits for a processor; longer ones have others wait for too
-/// long for a client that is gone.
+/// With shorter leases, the part of the time that clients leave unused would be no longer than a thread may wait for a processor; with longer
+/// ones, others would wait too long for a client that is gone.
 const TIMES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60);
 
 #[derive(Deserialize)]
@@ -21,7 +21,7 @@ pub(super) struct LeasesText {
     time: Option<Spanned<UnitText>>,
 }
 
-/// For how long leases are good with this time-out, whatever time was asked for: half of it at most. Zero, for none, if that is too short for a lease.
+/// The time of leases with this time-out, if `asked` is configured: at most half of the time-out. Zero, for no leases, if that is too short.
 pub(super) fn good_for(asked: Duration, timeout: Duration) -> Duration {
     let time = asked.min(timeout / 2);
     match TIMES.contains(&time) {
@@ -37,7 +37,8 @@ pub(super) fn time(source: &Source<'_>, text: Option<LeasesText>) -> Result<Dura
     duration_within(source, given.as_ref(), DEFAULT_LEASE_TIME, &TIMES, what)
 }
 
-/// The section's text. Builds that do not know the section refuse it: as long as it says nothing new, it is left out.
+/// The section's text. Builds that do not know the section refuse it: if it only contains the default, it is left
+/// out.
 pub(super) fn print(time: Duration) -> String {
     match time == DEFAULT_LEASE_TIME {
         true => String::new(),

@@ -28,9 +28,9 @@ impl Configuration {
         Ok(Some(entry.known.get_or_init(|| read).clone()))
     }
 
-    /// Reads the section `[nodes]` of `file` and the files that it names again. Connections with nodes that are not accepted any more
-    /// end with their processes' next polls. If anything is wrong, everything stays as it was; so it does if `check` refuses the result, which
-    /// is a fault of the node's file. The other sections of `file` are ignored: processes go on calling the addresses of this configuration.
+    /// Reads the section `[nodes]` of `file` and the files that it names again. Connections with nodes that are not accepted any more end with
+    /// their processes' next polls. If anything is wrong, the former content stays in use, also if `check` refuses the result, which means
+    /// that the node's file is wrong. The other sections of `file` are ignored: processes continue to use the addresses of this configuration.
     pub fn reload_nodes(
         &self,
         file: &Path,
@@ -83,8 +83,8 @@ impl Configuration {
         Ok(())
     }
 
-    /// Reads the files about nodes again if they may have changed since they were last read, as [`Configuration::reload_nodes`] does. What
-    /// is wrong is logged, and they are read again with the next call.
+    /// Reads the files about nodes again if they may have changed since they were last read, as [`Configuration::reload_nodes`] does. An
+    /// error is logged, and the files are read again with the next call.
     ///
     /// Nothing happens for a configuration that was not loaded from a file, and while another thread does this.
     pub(crate) fn read_changed_nodes(&self) {

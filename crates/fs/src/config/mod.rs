@@ -1,8 +1,7 @@
 //! The configuration: one short TOML file, the same on every node.
 //!
-//! [`Configuration`] (in `types`) is what every program works with; `file` reads and checks the text and gives every error its
-//! line; `text` writes it (`source`, `units`, `id_text`, `ids`, `access` and `leases` are parts of both); `nodes` is what it says of nodes, `membership` reads the files that it names for them, and `changed` notices that they have changed; `layout` makes configurations from a list of hosts
-//! or for one machine.
+//! [`Configuration`] (in `types`) is what every program works with; `file` reads and checks the text and gives every error its line; `text` writes it (`source`, `units`, `id_text`, `ids`, `access` and `leases` are parts of both); `nodes` is its section about nodes, `membership` reads the
+//! files that it names for them, and `changed` notices that they have changed; `layout` makes configurations from a list of hosts or for one machine.
 
 mod access;
 mod changed;
@@ -78,7 +77,7 @@ impl Configuration {
         Self::load_read(path, text, None)
     }
 
-    /// The same for a text before whose reading the file had this stamp.
+    /// The same for a text; the file had this stamp before the text was read.
     fn load_read(path: &Path, text: &str, stamp: Option<Stamp>) -> Result<Self, ConfigError> {
         let (configuration, key_line) = file::parse(text, &path.display().to_string())?;
         let is_spoken_for = configuration.agent().is_some();
@@ -97,7 +96,7 @@ impl Configuration {
         Ok(configuration)
     }
 
-    /// Reads and checks a file, and none that it names.
+    /// Reads and checks a file, but no other file that it names.
     pub fn load_alone(path: &Path) -> Result<Self, ConfigError> {
         Self::parse(&Self::read(path)?, &path.display().to_string())
     }

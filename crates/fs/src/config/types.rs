@@ -18,7 +18,7 @@ pub const DEFAULT_CAPABILITY_LIFETIME: Duration = Duration::from_secs(60);
 const DEFAULT_TELL_TIMEOUT: Duration = Duration::from_millis(500);
 /// Most files that one program may have open, where the configuration has no limit.
 pub const DEFAULT_OPEN_FILES: usize = 1 << 16;
-/// How long leases on names and attributes are good at most, where nothing else is said.
+/// The longest time of leases on names and attributes, where the configuration has none.
 pub const DEFAULT_LEASE_TIME: Duration = Duration::from_secs(5);
 /// Most servers of one file system: indices of I/O servers are 16 bits wide.
 pub const MAX_SERVERS: usize = 4096;
@@ -50,7 +50,8 @@ pub struct Configuration {
     pub tcp_connections: u8,
     /// Rights to files and the audit log.
     pub access: AccessRules,
-    /// How long leases are good by which clients cache names and attributes; see [`Configuration::lease_time`].
+    /// The time of the leases under which clients cache names and attributes; see
+    /// [`Configuration::lease_time`].
     pub leases: Duration,
     /// Most files that the metadata server keeps open for one program.
     pub open_files: usize,
@@ -96,8 +97,8 @@ pub struct AccessRules {
 pub enum CapabilityRule {
     /// They refuse such requests.
     Required,
-    /// They serve such requests: for the time in which clients or the metadata server are of a build without capabilities. A capability that comes
-    /// with a request is checked all the same.
+    /// They serve such requests: for a time in which clients or the metadata server are of a build without capabilities. A capability that comes
+    /// with a request is nevertheless checked.
     Optional,
     /// There are no capabilities: the metadata server gives none out, and I/O servers check none.
     Off,

@@ -20,7 +20,7 @@ pub(super) enum UnitText {
 }
 
 impl UnitText {
-    /// The value as the file has it, but for its quotes.
+    /// The value as it is in the file, without quotes.
     fn shown(&self) -> String {
         match self {
             Self::Bytes(number) => number.to_string(),
@@ -57,7 +57,7 @@ impl UnitText {
     }
 }
 
-/// Reads a duration, which is `what` and lies in this range; `usual` if none is given.
+/// Reads a duration in this range, which errors call `what`; `usual` if none is given.
 pub(super) fn duration_within(
     source: &Source<'_>,
     given: Option<&Spanned<UnitText>>,

@@ -1,4 +1,4 @@
-//! Texts and units as a configuration has them.
+//! Texts and units in the form in which a configuration has them.
 
 use std::time::Duration;
 

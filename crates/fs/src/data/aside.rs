@@ -1,4 +1,4 @@
-//! Datafiles that were moved aside because nothing proves that they are not needed.
+//! Datafiles that were moved aside because it could not be proven that they are not needed.
 //!
 //! They lie in `lost+found` beside the store's other directories, as `OBJECT.SECONDS.NUMBER`: the object's
 //! number, when they were moved (seconds since the epoch), and a number that distinguishes several of them.
@@ -43,7 +43,7 @@ pub(super) fn move_aside(from: &Path, directory: &Path, object: ObjectId) -> io:
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// The amount that was moved aside; deletes what has been there for longer than `keep`.
+/// The amount that was moved aside. Deletes files that have been there for longer than `keep`.
 pub(super) fn count(directory: &Path, keep: Duration) -> io::Result<Aside> {
     let oldest = seconds(SystemTime::now()).saturating_sub(keep.as_secs());
     let mut aside = Aside::default();

@@ -14,8 +14,8 @@ use causeway_wire::datafile::size_of_file;
 
 use super::sums::{BLOCK, SUMS};
 
-/// Blocks that a thread caches: those of several clients that go through a file each, and a share of the processor's
-/// second-level cache.
+/// Blocks that a thread caches: enough for several clients that each go through a file, and a fraction of the
+/// processor's second-level cache.
 const SLOTS: usize = 32;
 
 /// Counts the changes of a datafile's blocks and sums: when they begin and when they end.
@@ -25,7 +25,7 @@ pub(super) struct Changes {
     ended: AtomicU64,
 }
 
-/// A change in progress, until this is dropped.
+/// A change, which is in progress until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Change<'a> {
     changes: &'a Changes,

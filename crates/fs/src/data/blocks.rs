@@ -162,8 +162,8 @@ impl Datafile {
         Ok(Some(part.offset + count as u64))
     }
 
-    /// Reads and verifies blocks, and reads their sums; behind the end are zeros. Returns how many bytes there were before
-    /// it.
+    /// Reads and verifies blocks, and reads their sums; bytes behind the datafile's end are zeros. Returns how many bytes
+    /// lay before the end.
     pub(super) fn fetch(
         &self,
         blocks: Blocks,
@@ -312,7 +312,7 @@ impl Datafile {
     }
 
     /// Reads what a write of a part of blocks must keep: the sums of all of them, and the content of those that the part
-    /// covers only partly, which is verified; of all of them if the previous sums may count.
+    /// covers only partly, which is verified; the content of all of them if blocks may also match their previous sums.
     fn fetch_edges(
         &self,
         part: Region,
@@ -339,8 +339,8 @@ impl Datafile {
         Ok(())
     }
 
-    /// Writes whole blocks straight from where they are. The caller keeps other threads from writing the blocks,
-    /// whose latest sums are those that count.
+    /// Writes whole blocks straight from the memory. The caller keeps other threads from writing the blocks, of
+    /// which only the latest sums are valid.
     fn write_whole_blocks(
         &self,
         blocks: Blocks,
@@ -368,8 +368,8 @@ impl Datafile {
         Ok(())
     }
 
-    /// After a failed write, each block is what it was, or what it should have become, or a mixture;
-    /// its sum becomes that of its present content.
+    /// Recomputes sums after a failed write: each block then has its former content, or the content
+    /// that should have been written, or a mixture, and its sum becomes that of its present content.
     pub(super) fn recompute_sums(&self, blocks: Blocks, bytes: &mut [u8], sums: &mut [u8]) {
         let stored = read_padded(&self.file, bytes, physical(blocks.offset()), Wait::Allowed)
             .and_then(|_| {
@@ -465,7 +465,8 @@ impl Datafile {
         Ok(stored)
     }
 
-    /// The first of some blocks of a written group that would not read as zeros where they are a hole.
+    /// The first of these blocks of a written group, which are a hole in the file, that would not read
+    /// as zeros.
     pub(super) fn first_lost(&self, blocks: Blocks) -> io::Result<Option<u64>> {
         let mut sums = [0; BLOCK];
         self.load_sums(blocks, &mut sums, Wait::Allowed)?;
@@ -476,8 +477,8 @@ impl Datafile {
         Ok(lost.map(|index| blocks.offset() + (index * BLOCK) as u64))
     }
 
-    /// Before the datafile is truncated to `size`: the sums of the last group's blocks become those that the blocks
-    /// will have. The caller holds all ranges.
+    /// Sets the sums of the last group's blocks, before the datafile is truncated to `size`, to those that the
+    /// blocks will have then. The caller holds all ranges.
     pub(super) fn truncate_sums(&self, size: u64) -> Result<()> {
         let end = size.div_ceil(GROUP_BYTES) * GROUP_BYTES;
         let whole = Region {

@@ -174,7 +174,7 @@ impl Datafile {
         }
     }
 
-    /// The object that the datafile belongs to.
+    /// The object to which the datafile belongs.
     pub fn object(&self) -> ObjectId {
         self.object
     }
@@ -238,7 +238,7 @@ impl Datafile {
         self.write_held(piece, scratch, at_least)
     }
 
-    /// Takes a place in the order of changes of these regions that overlap.
+    /// Takes a place in the order of changes that overlap these regions.
     pub fn claim(self: &Arc<Self>, regions: &[Region]) -> Claim {
         Claim {
             number: self.ranges.claim(blocks_of(regions)),
@@ -246,7 +246,8 @@ impl Datafile {
         }
     }
 
-    /// Writes a piece, whose blocks are held; of a repeated one, what other writes have not overwritten since.
+    /// Writes a piece, whose blocks are held. Of a repeated piece, only the bytes are written that other
+    /// writes have not overwritten since.
     fn write_held(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<u64> {
         let write = piece.origin.write;
         let history = &self.common.history;
@@ -368,7 +369,8 @@ impl Datafile {
         }
     }
 
-    /// A part ended at `end`, before its own end: fails if there should have been more.
+    /// Checks a part of which only the bytes up to `end` were found: fails if there should have
+    /// been more.
     fn check_end(&self, end: u64, part: Region, at_least: u64) -> Result<()> {
         let wanted = self.min_size(at_least);
         if wanted <= end.max(part.offset) {
@@ -494,7 +496,7 @@ impl Datafile {
         }
         self.common.history.note_cut(self.object, size)?;
         self.begin_write()?;
-        // Written before the file is truncated: a check that sees the file short must not miss what was there.
+        // Set before the file is truncated: a check that sees the shorter file must not report missing bytes.
         self.min_size.fetch_min(size, Ordering::Relaxed);
         if self.has_sums() && size < now {
             self.truncate_sums(size)?;
@@ -538,7 +540,7 @@ impl Datafile {
         self.writes.load(Ordering::Acquire)
     }
 
-    /// Everything up to this count of writes is durable.
+    /// Notes that everything up to this count of writes is durable.
     pub(super) fn note_durable(&self, writes: u64) {
         if self.common.is_suspect() {
             return;

@@ -1,4 +1,5 @@
-//! Which groups of blocks were written: a block of one of these without a sum is lost, in any other it is a hole.
+//! Which groups of blocks were written. A block without a sum is lost if it is in a written group, and a hole
+//! otherwise.
 //!
 //! Before the first block of a group is written, all blocks of the group get the sum of their present content, zeros, and then
 //! the group is recorded in the header's page (`noted_groups`). So a page of sums that is lost with its data is not taken for a hole.
@@ -25,7 +26,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Those of these spans that lie within a datafile of this many groups.
+    /// The parts of these spans that lie within a datafile of this many groups.
     pub(super) fn new(spans: GroupSpans, count: u64) -> Self {
         let groups = Self {
             prefix: AtomicU64::new(u64::MAX),
@@ -87,8 +88,8 @@ impl Groups {
     }
 }
 
-/// The header's page has room for a limited number of spans far behind. In a group that is forgotten, data that is lost together
-/// with its sums reads as a hole, until the group is written or scrubbed again.
+/// Removes the shortest span: the header's page has room for a limited number of spans far from the beginning. In a group that
+/// was removed, data that is lost together with its sums reads as a hole, until the group is written or scrubbed again.
 fn forget_shortest(spans: &mut GroupSpans) {
     let far = spans.partition_point(|(_, end)| *end <= NEAR_GROUPS);
     if spans.len() - far <= MAX_FAR_SPANS {

@@ -3,8 +3,8 @@
 //! A client whose connection breaks sends its write again, though the server may have stored it and other clients may
 //! have overwritten it since, with an acknowledgement. Storing it once more would undo their writes. So every write
 //! leaves an entry before it is stored, while its blocks are locked, and a repeated one is not stored where it was
-//! stored before and overwritten since: as if it had come just before those that overwrote it, all of which ended after
-//! it was called.
+//! stored before and overwritten since. The result is as if it had been stored just before the writes that overwrote
+//! it, all of which ended after the client called it.
 //!
 //! The file outlives a killed server, as the data do, in the kernel's page cache. Nothing is known of an earlier boot of the host, nor
 //! of writes that began before the oldest entry: a repeated write then fails.
@@ -32,7 +32,7 @@ const NAME: &str = "history";
 /// Most entries of one piece of a write; of a longer list of regions only the span that covers it is kept.
 const MAX_EXTENTS: usize = 256;
 
-/// The request that a piece is of.
+/// The request to which a piece belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Origin {
     /// The client's write.
@@ -41,7 +41,7 @@ pub struct Origin {
     pub repeated: Option<Moment>,
 }
 
-/// Nanoseconds of the host's present boot.
+/// Nanoseconds since the host's present boot.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     (time.tv_sec as u64)
@@ -69,8 +69,8 @@ struct State {
 }
 
 impl History {
-    /// Opens the history in `directory`, or begins one: also where the file is another server's, or of an earlier run
-    /// of the host.
+    /// Opens the history in `directory`. Begins a new one if there is none, or if the file belongs to another server
+    /// or to an earlier boot of the host.
     pub(super) fn open(directory: &Path, owner: Owner, boot: u128) -> io::Result<Self> {
         let file = open_or_create(&directory.join(NAME))?;
         let history = Self {
@@ -174,8 +174,8 @@ impl History {
         Ok(())
     }
 
-    /// Ascending spans of a piece of a write that was sent before, at `first` or later, which other writes have overwritten
-    /// since it was stored there. Its blocks must be held.
+    /// Ascending spans of a piece of a write that was first sent at `first` or later, which was stored there and which
+    /// other writes have overwritten since. Its blocks must be held.
     pub(super) fn overwritten(
         &self,
         write: WriteId,
@@ -309,7 +309,7 @@ fn single(region: &Region) -> Extent {
     }
 }
 
-/// A list of regions in few words: equal steps become one extent.
+/// A short description of a list of regions: a series of equal steps becomes one extent.
 fn extents(regions: &[Region]) -> Vec<Extent> {
     let mut out: Vec<Extent> = Vec::new();
     for region in regions.iter().filter(|region| region.len > 0) {
@@ -331,7 +331,7 @@ fn extents(regions: &[Region]) -> Vec<Extent> {
     }]
 }
 
-/// Adds a region to the steps before it, if it is the next one of these.
+/// Adds a region to a series of equal steps, if it is the next one of the series.
 fn extend_steps(last: &mut Extent, region: &Region) -> bool {
     let Extent::Steps {
         offset,

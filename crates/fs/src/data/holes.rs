@@ -14,7 +14,8 @@ use super::fault::{Fault, Result};
 use super::store::Store;
 use crate::sabotage::{self, Sabotage};
 
-/// Blocks of a file for which its disk needs at most one more, as long as it is not in pieces of single blocks.
+/// The number of blocks of a file for which the disk's file system needs at most one block more to find them,
+/// unless the file is fragmented into single blocks.
 const BLOCKS_BY_BLOCK: u64 = 256;
 /// The unit of `st_blocks`.
 const SECTOR_BYTES: u64 = 512;
@@ -52,10 +53,9 @@ impl Store {
 }
 
 impl Datafile {
-    /// What its file takes on the disk, without the header, and without the page of sums that each group of blocks has
-    /// beside it. An estimate by the blocks that the disk's file system counts: groups with holes have fewer blocks beside their page; what the file system
-    /// sets aside behind the end by itself counts as reserved; one that compresses counts less than there is. What the disk needs to find the blocks of a file may be counted as well: so little more than there can be is not
-    /// taken for reserved room.
+    /// The room that its file takes on the disk, without the header, and without the page of sums that each group of blocks has beside it. This is an estimate from the blocks that the disk's file system counts: groups with
+    /// holes have fewer blocks beside their page; room that the file system has allocated behind the end by itself counts as reserved; a file system that compresses counts less than is stored. The file system may also
+    /// count blocks that it needs to find the blocks of a file: so a number that is only slightly too high is not taken for reserved room.
     fn stored(&self) -> io::Result<u64> {
         let on_disk = rustix::fs::fstat(&self.file)?.st_blocks as u64 * SECTOR_BYTES;
         let blocks = on_disk.div_ceil(BLOCK_BYTES).saturating_sub(1);
@@ -95,7 +95,8 @@ impl Datafile {
         }))
     }
 
-    /// How far the data extend from a byte that is in no hole, or less if that is far.
+    /// The end of the data that begin at a byte outside of holes, or an earlier position if that
+    /// end is far.
     fn end_of_data(&self, start: u64, size: u64) -> io::Result<u64> {
         let mut end = start;
         for _ in 0..MAX_PROBES {
@@ -117,7 +118,7 @@ impl Datafile {
     }
 
     /// The first byte from `offset` on, and in front of `size`, that is in no hole; `size` if there is none. Blocks of a hole that
-    /// should hold something count as data. It may be in a hole if there are many before.
+    /// should hold something count as data. The byte may be in a hole if there are many holes before it.
     pub(super) fn next_byte(&self, offset: u64, size: u64) -> io::Result<u64> {
         let mut at = offset;
         for _ in 0..MAX_PROBES {
@@ -167,7 +168,8 @@ impl Datafile {
         Ok((data < end).then_some(data))
     }
 
-    /// Whether the group that a part lies in is a hole, with its sums: then the part reads as zeros.
+    /// Whether the group in which a part lies is a hole, together with its sums: then the part reads
+    /// as zeros.
     pub(super) fn is_in_hole(&self, part: Region) -> io::Result<bool> {
         let group = part.offset / GROUP_BYTES * GROUP_BYTES;
         if self.groups.has(group / GROUP_BYTES) {

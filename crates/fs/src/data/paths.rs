@@ -1,8 +1,8 @@
 //! Where datafiles lie below the store's directory.
 //!
-//! Object numbers are handed out in ascending order, so directories are cut from the number's upper
-//! bits: at most 4096 datafiles in each, a listing in the order of numbers needs one directory at a
-//! time, and new files gather where the cache is warm.
+//! Object numbers are handed out in ascending order, so directories are named by the number's upper
+//! bits: each has at most 4096 datafiles, a listing in the order of numbers needs one directory at
+//! a time, and new files are made in directories that are in the cache.
 
 use std::io;
 use std::path::{Path, PathBuf};

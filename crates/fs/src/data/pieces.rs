@@ -21,12 +21,12 @@ use crate::sabotage::{self, Sabotage};
 
 /// Regions at least this long are read and written by a call of their own, in bytes.
 pub(super) const DIRECT_LEN: u64 = 8 << 10;
-/// Gaps up to this many bytes are cheaper to move along than a further system call.
+/// Reading or writing gaps of up to this many bytes costs less than a further system call.
 const SIEVE_GAP: u64 = 2 << 10;
-/// Longest span of one sieved access, in bytes: what stays in the second-level cache.
+/// Longest span of one sieved access, in bytes, which fits into the second-level cache.
 pub(super) const SIEVE_SPAN: u64 = 256 << 10;
-/// Longest part of an access with checksums, in bytes, a multiple of the block: what is summed is still in the
-/// second-level cache when it is copied.
+/// Longest part of an access with checksums, in bytes, a multiple of the block: its bytes are still in the
+/// second-level cache when they are copied after their sums were computed.
 pub(super) const PART_BYTES: u64 = 256 << 10;
 /// Fewest regions that are worth sieving.
 const SIEVE_REGIONS: usize = 3;
@@ -38,7 +38,8 @@ pub struct Piece {
     pub regions: Vec<Region>,
     /// Memory fragments with as many bytes in all.
     pub memory: Vec<Memory>,
-    /// Nothing changes the memory before the piece is written, so that what is summed is what is stored.
+    /// Nothing changes the memory before the piece is written, so that the stored bytes are those whose
+    /// sums were computed.
     pub stable: bool,
     /// Set once the client no longer waits for the piece.
     pub abandoned: Abandoned,

@@ -11,7 +11,7 @@ use causeway_wire::fs::ObjectId;
 use super::fault::{Fault, Result};
 use crate::locks::lock;
 
-/// Most that are remembered. Each one beyond is reported once and logged.
+/// Most replaced datafiles that are remembered. Each further one is reported once and logged.
 const MAX_REPLACED: usize = 1 << 16;
 
 /// Replaced datafiles that have not been accepted.
@@ -19,7 +19,7 @@ const MAX_REPLACED: usize = 1 << 16;
 pub(super) struct Replaced(Mutex<BTreeSet<ObjectId>>);
 
 impl Replaced {
-    /// Remembers an object's datafile, and returns what is wrong with it.
+    /// Remembers that an object's datafile was replaced, and returns the fault.
     pub(super) fn note(&self, object: ObjectId) -> Fault {
         tracing::error!(
             object = object.0,

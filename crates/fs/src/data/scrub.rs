@@ -207,7 +207,8 @@ impl Datafile {
         }
     }
 
-    /// The end was reached: if everything was verified, blocks must match their latest sums again.
+    /// Ends a scrub that has reached the datafile's end: if everything was verified, blocks must
+    /// match their latest sums again.
     fn end_scrub(&self, size: u64) -> Result<()> {
         let seen = self.scrubbed.swap(0, Ordering::Relaxed);
         if self.has_sums() && self.trust() != Trust::Latest && seen >= size {

@@ -37,8 +37,8 @@ pub(super) fn both(sum: u32) -> Sums {
     }
 }
 
-/// What the sums of consecutive blocks depend on: the datafile, and where they begin in it. Blocks are named by their
-/// index from the first.
+/// What the sums of consecutive blocks depend on: the datafile, and the position of the first block in it. Blocks are
+/// named by their index, counted from the first.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockBinding {
     binding: Binding,
@@ -65,7 +65,7 @@ impl BlockBinding {
         self.sum_of(index, zero_crc())
     }
 
-    /// The sum that a stored one stands for.
+    /// The sum that a stored sum means.
     pub(super) fn effective(self, index: usize, stored: u32) -> u32 {
         match stored {
             0 => self.zeros(index),

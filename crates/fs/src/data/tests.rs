@@ -189,7 +189,7 @@ fn note(model: &mut Vec<u8>, regions: &[(u64, u64)], mut bytes: &[u8]) {
 
 fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let (directory, mut store) = store(settings);
-    // As of two threads, each with the blocks that it has cached.
+    // As by two threads, each with the blocks that it has cached.
     let mut scratches = [Scratch::default(), Scratch::default()];
     let object = ObjectId(77);
     let mut model: Vec<u8> = Vec::new();
@@ -277,8 +277,8 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
     Ok(())
 }
 
-/// Close regions are written by one access of all that they span. If that happens to be whole blocks, the memory, which has more bytes
-/// for what follows, is still that of the regions alone.
+/// Regions that lie close together are written by one access to all that they span. If this span happens to consist of whole blocks,
+/// only the regions' bytes are taken from the memory, which has further bytes for later regions.
 #[test]
 fn regions_that_span_whole_blocks_are_not_taken_for_them() {
     let close = vec![(0, 1000), (1500, 1000), (3000, 1096), (20_000, 9000)];
@@ -358,7 +358,7 @@ fn a_seed_appears_once_and_whole() {
         store.flush(object, 10_000).unwrap();
         let temporary = std::fs::read_dir(directory.path().join("temporary")).unwrap();
         assert_eq!(temporary.count(), 0);
-        // Of other metadata, even the same content is foreign.
+        // With other metadata, even the same content is foreign.
         store.set_incarnation(Incarnation(10));
         assert!(matches!(store.seed(object, &content), Err(Fault::Exists)));
     }
@@ -598,7 +598,7 @@ fn a_repeated_piece_with_overlapping_regions_is_stored_as_at_first() {
     assert_eq!(read(&datafile, 0, 10, 0).unwrap(), stored);
 }
 
-/// A datafile that is being truncated is not short of anything.
+/// A datafile that is being truncated is not reported as too short.
 #[test]
 fn checks_beside_truncations_find_nothing() {
     let (_directory, store) = store(SETTINGS);

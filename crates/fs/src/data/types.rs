@@ -1,8 +1,8 @@
-//! What the parts of the store have in common.
+//! Types that all parts of the store use.
 
 use causeway_wire::fs::Generation;
 
-/// Whose datafiles a store keeps.
+/// The server to which a store's datafiles belong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     /// The file system's identity.
@@ -14,7 +14,7 @@ pub struct Owner {
 /// How a store is opened.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Whose it is.
+    /// The owner of its datafiles.
     pub owner: Owner,
     /// Truncations and removals are on the device before they return.
     pub synced: bool,

@@ -1,13 +1,13 @@
-//! Leases on names and attributes, which let programs cache them: who has which, which are recalled, and which changes must
-//! wait for that. No I/O, no clock.
+//! Leases on names and attributes, which let programs cache them: which program holds which, which leases are recalled, and
+//! which changes must wait for that. No I/O, no clock.
 //!
-//! A change that would alter what others have leases on is not carried out: its changes are undone before they are committed, its
-//! request waits ([`Table::begin_wait`]), and the leases are recalled. Each ends when its holder says so, or when its time is over. Until the change has been
-//! carried out nobody gets a new lease on the same. So everybody sees either the state of before, or none is left that caches it.
+//! A change of something on which other programs hold leases is not carried out at once: its changes are undone before they are committed, its request waits
+//! ([`Table::begin_wait`]), and the leases are recalled. Each ends when its holder confirms the recall, or when its time is over. Until the change has been
+//! carried out no program gets a new lease on the same. So when the change is carried out, no program caches the former state any more.
 //!
-//! Reading and granting are one step, under the lock of the table; so are checking a batch's changes and noting what it is about to
-//! change. A lease is therefore either seen by the change, or is on what the change has left. The one change that is made beside this removes objects
-//! that have neither names nor anybody who has them open: what is cached of their attributes ends with its time.
+//! Reading and granting are one step, under the lock of the table; so are checking a batch's changes and noting what it is about to change. Therefore
+//! either the change finds the lease, or the lease is on the state after the change. Only one kind of change is made without this: removing objects
+//! that have no names and that no program has open. Leases on their attributes end with their time.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -32,7 +32,7 @@ const MAX_DOUBLINGS: u32 = 6;
 pub(crate) struct CacheLeases(Mutex<Table>);
 
 impl CacheLeases {
-    /// Leases that are good for this long; none if that is zero.
+    /// A table that grants leases for this time; it grants none if that is zero.
     pub(crate) fn new(time: Duration) -> Self {
         Self(Mutex::new(Table::new(time)))
     }
@@ -48,25 +48,27 @@ pub(crate) struct Table {
     most: usize,
     leases: HashMap<Arc<Leased>, HashMap<u128, Lease>>,
     count: usize,
-    /// In the order in which they expire; also those that have ended or were renewed since.
+    /// Leases in the order in which they expire, including those that have ended or were renewed
+    /// since.
     expiries: VecDeque<(Instant, u128, Arc<Leased>)>,
     holders: HashMap<u128, Holder>,
-    /// Holders to which something may be sent.
+    /// Holders to which a recall may have to be sent.
     news: VecDeque<u128>,
-    /// Numbers of leases that were given.
+    /// The number of the lease that was granted last.
     given: u64,
-    /// What changes wait for, and how many.
+    /// What changes wait for, with the number of these changes.
     awaited: HashMap<Leased, usize>,
-    /// Of what changes wait for, that on which leases have ended so that some change may be made: at most one holder is left, who may be the
-    /// one that makes it.
+    /// Those among the awaited on which leases have ended so that some change may be possible now: at most one holder is left, which may
+    /// itself be the one that makes the change.
     freed: HashSet<Arc<Leased>>,
-    /// A batch is being carried out; whether what it changes is noted.
+    /// Whether the batch that is being carried out notes what it changes; `None` while there is no
+    /// batch.
     batch: Option<bool>,
-    /// What the batch changes, with the number of the last change of it.
+    /// What the batch changes, each with the number of the last change to it.
     changing: HashMap<Leased, u64>,
-    /// Changes of the batch that were noted.
+    /// The number of changes of the batch that were noted.
     changes: u64,
-    /// It is on record that there may be leases, for when the server is started anew.
+    /// The disk has a record that there may be leases, for the next start of the server.
     is_on_record: bool,
 }
 
@@ -74,7 +76,7 @@ pub(crate) struct Table {
 #[derive(Clone, Copy)]
 struct Lease {
     until: Instant,
-    /// Distinguishes it from later ones of the same holder on the same.
+    /// Distinguishes it from later leases of the same holder on the same.
     number: u64,
     is_recalled: bool,
 }
@@ -82,19 +84,20 @@ struct Lease {
 /// A program that holds leases.
 #[derive(Default)]
 struct Holder {
-    /// Recalls reach it.
+    /// Recalls can be sent to it.
     is_reachable: bool,
-    /// It keeps leases that come with the replies to changes.
+    /// It uses leases that come with the replies to changes.
     keeps_made: bool,
     leases: HashSet<Arc<Leased>>,
     /// Leases to be recalled.
     due: VecDeque<(Arc<Leased>, u64)>,
-    /// The recall under way.
+    /// The recall that was sent and is not carried out yet.
     sent: Vec<(Arc<Leased>, u64)>,
     /// When it was sent.
     sent_at: Option<Instant>,
     recalls: u64,
-    /// Leases have expired that it had time enough to end: until it replies, it gets no others, which would delay others again.
+    /// Leases expired although it had time enough to end them: until it replies, it gets no others, which would delay other
+    /// programs again.
     is_silent: bool,
     /// How many recalls in a row it has not carried out in time: each doubles the pause that follows.
     missed: u32,
@@ -103,7 +106,7 @@ struct Holder {
 }
 
 impl Holder {
-    /// Whether it has had time enough by now to carry the recall under way out: a quarter of the `time` of a lease.
+    /// Whether it has had time enough to carry out the recall that was sent: a quarter of the `time` of a lease.
     fn had_time(&self, now: Instant, time: Duration) -> bool {
         self.sent_at
             .is_some_and(|sent_at| sent_at + time / 4 <= now)
@@ -130,25 +133,27 @@ impl Table {
         }
     }
 
-    /// It is on record that there may be leases, for when the server is started anew: leases may also come with changes.
+    /// Notes that the disk has a record that there may be leases, for the next start of the server: from now on, leases
+    /// may also be granted with changes.
     pub(crate) fn note_record(&mut self) {
         self.is_on_record = true;
     }
 
-    /// What changes wait for that may be made now, as leases on it have ended since the last call.
+    /// Takes what changes wait for and on which leases have ended since the last call, so that the
+    /// changes may be possible now.
     pub(crate) fn take_freed(&mut self, now: Instant) -> HashSet<Arc<Leased>> {
         self.expire(now);
         std::mem::take(&mut self.freed)
     }
 
-    /// Whether nobody has a lease any more.
+    /// Whether no program holds a lease any more.
     pub(crate) fn is_empty(&mut self, now: Instant) -> bool {
         self.expire(now);
         self.count == 0
     }
 
-    /// Recalls reach a program from now on, all those that it may have missed again. Returns whether it is known: there is a limit to their
-    /// number.
+    /// Notes that recalls can be sent to a program from now on; those that it may have missed are sent again. Returns whether the program
+    /// is known, as their number is limited.
     pub(crate) fn reach(&mut self, holder: u128) -> bool {
         if self.holders.len() >= MAX_HOLDERS && !self.holders.contains_key(&holder) {
             return false;
@@ -166,14 +171,15 @@ impl Table {
         true
     }
 
-    /// Whether a program keeps leases that come with the replies to changes.
+    /// Notes whether a program uses leases that come with the replies to changes.
     pub(crate) fn note_keeping(&mut self, holder: u128, keeps_made: bool) {
         if let Some(known) = self.holders.get_mut(&holder) {
             known.keeps_made = keeps_made;
         }
     }
 
-    /// Recalls do not reach a program any more. Its leases stay: it may still go by them.
+    /// Notes that recalls cannot be sent to a program any more. Its leases stay: it may still rely
+    /// on them.
     pub(crate) fn lose(&mut self, holder: u128) {
         if let Some(known) = self.holders.get_mut(&holder) {
             known.is_reachable = false;
@@ -183,7 +189,7 @@ impl Table {
         }
     }
 
-    /// A program caches nothing any more.
+    /// Ends all leases of a program, which has said that it caches nothing any more.
     pub(crate) fn end_all(&mut self, holder: u128) {
         let Some(known) = self.holders.get_mut(&holder) else {
             return;
@@ -199,7 +205,7 @@ impl Table {
         }
     }
 
-    /// Removes a lease, and notes what may be made without it.
+    /// Removes a lease, and notes if changes may be possible without it.
     fn remove(&mut self, holder: u128, on: &Arc<Leased>) -> Option<Lease> {
         let holders = self.leases.get_mut(on)?;
         let removed = holders.remove(&holder)?;
@@ -213,20 +219,20 @@ impl Table {
         Some(removed)
     }
 
-    /// Grants a program leases on what was read under the same lock, all or none. Returns for how long they are good.
+    /// Grants a program leases on what was read under the same lock, all or none. Returns their time.
     pub(crate) fn grant(
         &mut self,
         holder: u128,
         on: Vec<Leased>,
         now: Instant,
     ) -> Option<Duration> {
-        // So each is among the expiries a few times at most.
+        // With this limit, each lease is among the expiries only a few times.
         self.grant_all(holder, on, now, (self.time * 3 / 4, 0))
     }
 
-    /// Grants a program leases on what its own change has left, right behind the end of the batch and under the same lock, all or none, for the whole
-    /// time: none ends before one that the program has had on what it has renamed. Without one, the program would have to wait for the end of that: renames
-    /// have a reserve.
+    /// Grants a program leases on the state after its own change, all or none, right after the end of the batch and under the same lock. They last for the
+    /// whole time, so that none ends before a lease that the program has had on a name which it has renamed. Without a lease on the new name, the program
+    /// would have to wait for the end of the former lease: so there is a reserve for renames.
     pub(crate) fn grant_made(
         &mut self,
         holder: u128,
@@ -242,7 +248,7 @@ impl Table {
         self.grant_all(holder, on, now, (self.time, reserve))
     }
 
-    /// Grants leases; those of the holder that are good for at least the time `enough` are not renewed, and there may be `reserve` more of them than of others.
+    /// Grants leases. Leases of the holder that last for at least the time `enough` are not renewed, and the usual limits may be exceeded by `reserve`.
     fn grant_all(
         &mut self,
         holder: u128,
@@ -251,7 +257,7 @@ impl Table {
         (enough, reserve): (Duration, usize),
     ) -> Option<Duration> {
         self.expire(now);
-        // In a batch that is not noted, this may be what it changes.
+        // A batch that does not note its changes may be changing just this.
         if self.batch == Some(false) || self.time.is_zero() {
             return None;
         }
@@ -259,13 +265,13 @@ impl Table {
             |on: &Leased| !self.changing.contains_key(on) && !self.awaited.contains_key(on);
         let known = self.holders.get(&holder)?;
         let lease_on = |on: &Leased| self.leases.get(on)?.get(&holder);
-        // The holder is about to end it.
+        // The holder is about to end such a lease.
         let is_recalled = |on: &Leased| lease_on(on).is_some_and(|lease| lease.is_recalled);
         let new = on.iter().filter(|on| lease_on(on).is_none()).count();
         let has_room = self.count + new <= self.most + reserve
             && known.leases.len() + new <= MAX_OF_HOLDER + reserve
             && self.expiries.len() < self.most.saturating_mul(4);
-        // It has not begun to be late with the recall under way, whatever the leases are worth.
+        // The holder is not yet late with the recall that was sent, regardless of its leases.
         let replies = known.sent.is_empty() || !known.had_time(now, self.time);
         let may_hold = known.is_reachable
             && !known.is_silent
@@ -312,13 +318,14 @@ impl Table {
         self.time
     }
 
-    /// A batch of changes begins.
+    /// Begins a batch of changes.
     pub(crate) fn begin_batch(&mut self) {
         self.batch = Some(!self.holders.is_empty());
     }
 
-    /// Notes that the batch makes a change, on behalf of a program that may itself hold leases. Fails with what it alters if others have
-    /// leases on some of that: then it must not be made. Returns the change's number in the batch, 0 if it is not noted.
+    /// Notes that the batch makes a change, on behalf of a program that may itself hold leases. Fails with what the change alters if
+    /// others hold leases on some of that: then the change must not be made. Returns the change's number in the batch, 0 if it is not
+    /// noted.
     pub(crate) fn admit(
         &mut self,
         changer: Option<u128>,
@@ -342,19 +349,20 @@ impl Table {
         }
     }
 
-    /// Whether no change of the batch behind the one with this number has altered this.
+    /// Whether no later change of the batch than the one with this number has altered this.
     pub(crate) fn was_last(&self, number: u64, on: &Leased) -> bool {
         self.changing.get(on).is_none_or(|last| *last <= number)
     }
 
-    /// Changes are made that are not noted, or may have been: until the [end of a batch](Self::end_batch) nobody gets leases.
+    /// Stops granting leases until the [end of a batch](Self::end_batch), because changes are made, or may have been made,
+    /// that are not noted.
     pub(crate) fn suspend(&mut self) {
         self.batch = Some(false);
         self.changing.clear();
         self.changes = 0;
     }
 
-    /// The batch is committed, or has failed.
+    /// Ends a batch that is committed, or has failed.
     pub(crate) fn end_batch(&mut self) {
         self.batch = None;
         self.changing.clear();
@@ -370,8 +378,8 @@ impl Table {
         })
     }
 
-    /// A change begins to wait for the leases of others: they are recalled, and nobody gets new ones on the same. Returns by when they
-    /// have expired.
+    /// Begins a change's wait for the leases of others: they are recalled, and no program gets new ones on the same. Returns the time
+    /// by which they have expired.
     pub(crate) fn begin_wait(
         &mut self,
         changer: Option<u128>,
@@ -402,7 +410,7 @@ impl Table {
         until
     }
 
-    /// Whether a change that waits may be made: no others have leases on what it alters.
+    /// Whether a change that waits may be made, because no others hold leases on what it alters.
     pub(crate) fn is_free(
         &mut self,
         changer: Option<u128>,
@@ -413,7 +421,7 @@ impl Table {
         !self.has_others(changer, alters)
     }
 
-    /// A change that has waited is made, or given up.
+    /// Ends the wait of a change, which is made now, or is given up.
     pub(crate) fn end_wait(&mut self, alters: &[Leased]) {
         for on in alters {
             if let Some(count) = self.awaited.get_mut(on) {
@@ -426,12 +434,13 @@ impl Table {
         }
     }
 
-    /// A holder that may be sent something, if there is one.
+    /// A holder to which a recall may have to be sent, if there is one.
     pub(crate) fn next_holder(&mut self) -> Option<u128> {
         self.news.pop_front()
     }
 
-    /// The next recall to a holder, with its number: nothing if one is under way, or nothing is to be recalled.
+    /// The next recall for a holder, with its number; nothing if an earlier one is not carried out yet, or
+    /// nothing has to be recalled.
     pub(crate) fn next_recall(&mut self, holder: u128, now: Instant) -> Option<(u64, Vec<Leased>)> {
         let known = self.holders.get_mut(&holder)?;
         if !known.sent.is_empty() || !known.is_reachable {
@@ -442,7 +451,7 @@ impl Table {
         {
             let holders = self.leases.get(&on);
             let lease = holders.and_then(|holders| holders.get(&holder));
-            // Others have expired.
+            // Other leases have expired.
             if lease.is_some_and(|lease| lease.number == number) {
                 known.sent.push((on, number));
             }
@@ -456,7 +465,7 @@ impl Table {
         Some((known.recalls, leases.collect()))
     }
 
-    /// A holder has carried out all recalls up to this number.
+    /// Notes that a holder has carried out all recalls up to this number.
     pub(crate) fn end_recall(&mut self, holder: u128, number: u64) {
         let Some(known) = self.holders.get_mut(&holder) else {
             return;
@@ -486,7 +495,7 @@ impl Table {
             && let Some((_, holder, on)) = self.expiries.pop_front()
         {
             let ended = self.end(holder, &on, |lease| lease.until <= now);
-            // What it was not told of, or just before the end, it has not missed.
+            // A holder has not missed a recall that was not sent, or was sent just before the end.
             if let Some(ended) = ended
                 && let Some(known) = self.holders.get_mut(&holder)
                 && !known.is_silent

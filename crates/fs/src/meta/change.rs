@@ -64,7 +64,7 @@ impl Change<'_> {
         }
     }
 
-    /// The object that must exist.
+    /// An object, which must exist.
     pub(super) fn found(&self, object: ObjectId) -> Outcome<Found> {
         let record = self.query().object(object)?;
         Ok(Found { object, record })

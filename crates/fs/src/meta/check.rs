@@ -69,7 +69,7 @@ enum Fix {
     RemoveOrphan(ObjectId),
 }
 
-/// One batch without repairing.
+/// Checks one batch without repairing anything.
 pub(super) fn inspect_batch(
     view: &dyn View,
     caller: &Caller,
@@ -85,7 +85,7 @@ pub(super) fn inspect_batch(
     })
 }
 
-/// One batch, repairing what is found if `repair`.
+/// Checks one batch, and repairs what is found if `repair` is set.
 pub(super) fn run(
     change: &mut Change<'_>,
     after: Option<&CheckCursor>,
@@ -477,7 +477,8 @@ fn inspect_acls(
     let lost = kinds.filter(|kind| !has(kind));
     let finding = |kind| {
         let text = match kind {
-            // Nobody knows what the list permitted, so capabilities by it are not ended.
+            // It is not known what the list permitted, so capabilities that it had allowed are not
+            // ended.
             AclKind::Access => format!(
                 "the access control list of object {} is lost; what it has permitted to clients they may do until their capabilities end, \
                  after the configuration's `capability_lifetime`",

@@ -13,7 +13,7 @@ pub(super) struct Written<'a> {
     pub(super) modified: Timestamp,
     pub(super) version: u64,
     pub(super) reached: &'a [Reach],
-    /// From where on all up to `end` was written, or above all sizes if that is not known.
+    /// All bytes from here to `end` were written; a value above all sizes if that is not known.
     pub(super) from: u64,
 }
 

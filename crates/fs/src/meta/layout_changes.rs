@@ -67,7 +67,7 @@ impl Change<'_> {
         if generation.is_none() {
             return fail(Errno::EINVAL, "a directory's generation is never 0");
         }
-        // Also a directory that was registered before is registered again: the record of that in it may be lost.
+        // A directory that was registered before is registered again, too: its own record of that may be lost.
         let record = ServerRecord {
             accepted: generation,
             ..record.clone()

@@ -1,5 +1,5 @@
-//! Leases on what changes have left, which come with the replies to them: a client that makes a file and then asks for it, or makes
-//! another one beside it, asks the server for nothing that it has just been told.
+//! Leases on the state after changes, which come with the replies to these: a client that makes a file and then looks it up, or
+//! makes another one beside it, need not request again what the reply has said.
 
 use std::time::Instant;
 
@@ -12,7 +12,8 @@ use super::cache_leases::Table;
 use super::overlay::Overlay;
 use super::query::{attributes, find_object};
 
-/// What one change of a batch has left, and who may cache it once the batch is committed.
+/// The state after one change of a batch, and the program that may cache it once the batch is
+/// committed.
 pub(super) struct Made {
     /// The request's place in the batch.
     pub(super) index: usize,
@@ -26,7 +27,7 @@ pub(super) struct Made {
     is_overtaken: bool,
 }
 
-/// The one name that a path is, and on which there can be a lease.
+/// The name of a path that is a single name: only on such a name there can be a lease.
 pub(crate) fn single_name(path: &[u8]) -> Option<&[u8]> {
     let is_one = !matches!(path, b"" | b"." | b"..")
         && path.len() <= MAX_NAME_BYTES
@@ -34,7 +35,7 @@ pub(crate) fn single_name(path: &[u8]) -> Option<&[u8]> {
     is_one.then_some(path)
 }
 
-/// On what there can be leases with this reply to a change, and the one directory that it has changed.
+/// What can be leased with this reply to a change, and the only directory that the change has changed.
 fn left_by(operation: &Operation, reply: &Reply) -> Option<(Vec<Leased>, Option<ObjectId>)> {
     let body = reply.result.as_ref().ok()?;
     let name = |place: &causeway_wire::fs::Place| {
@@ -80,7 +81,7 @@ fn left_by(operation: &Operation, reply: &Reply) -> Option<(Vec<Leased>, Option<
 }
 
 impl Made {
-    /// What the change with this `number` in its batch has left in `state`, if a client may cache it.
+    /// The result in `state` of the change with this `number` in its batch, if a client may cache it.
     pub(super) fn of(
         (index, number): (usize, u64),
         request: &Request,
@@ -115,7 +116,7 @@ impl Made {
         self.directory = directory.filter(|(object, _)| is_left(&Leased::Attributes(*object)));
     }
 
-    /// Grants the leases. All that is left is committed, and nobody has changed it since.
+    /// Grants the leases. Everything to be leased is committed, and has not been changed since.
     pub(super) fn grant(self, table: &mut Table, now: Instant) -> Option<GrantedLease> {
         if self.is_overtaken {
             return None;
@@ -126,7 +127,7 @@ impl Made {
         };
         let has_others = !self.on.is_empty();
         let granted = grant(self.on);
-        // The reply has one lease, on all or nothing beside the directory.
+        // The reply has one lease, which covers everything besides the directory or nothing.
         if has_others && granted.is_none() {
             return None;
         }

@@ -1,9 +1,9 @@
 //! The files that programs have open, without I/O. A file that loses its last name while it is open becomes an orphan: its
 //! record stays, without a name, until the last program closes it.
 //!
-//! Openings go on beside the batch that removes names, and neither waits for the other. A batch notes each object that it
-//! removes before it checks whether the object is open ([`Opens::begin_removal`]), and forgets these notes once it is committed. So an
-//! opening, which has found its object in a state that was committed before, learns whether the object is still there
+//! Openings are carried out concurrently with the batch that removes names, and neither waits for the other. A batch notes each object
+//! that it removes before it checks whether the object is open ([`Opens::begin_removal`]), and forgets these notes once it is
+//! committed. So an opening, which has found its object in a state that was committed before, learns whether the object is still there
 //! ([`Registered`]).
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -52,7 +52,8 @@ struct State {
     replaced: VecDeque<(ObjectId, u64)>,
     /// The present period.
     period: u64,
-    /// Replaced files begin to wait, or had to make room for others.
+    /// Files were replaced since the last check and are kept for a while, or earlier ones had to be
+    /// released for them.
     has_news: bool,
 }
 
@@ -109,7 +110,8 @@ impl Opens {
         lock(&self.state).epoch
     }
 
-    /// Notes that a program has a connection, until [`Opens::end`]. Requests that arrive or are carried out after that open nothing.
+    /// Notes that a program has a connection, until [`Opens::end`]. Requests that arrive or are carried out after `end` open
+    /// nothing.
     pub(crate) fn know(&self, session: u128) {
         lock(&self.state).sessions.entry(session).or_default();
     }
@@ -175,7 +177,8 @@ impl Opens {
         Registered::Done
     }
 
-    /// The reason why a program with this many files may not open another one, if these many programs have so many files in all.
+    /// The reason why a program with `of_program` files may not open another one, if `with_files` programs have `all` files open
+    /// together; `None` if it may.
     fn refusal(&self, of_program: usize, with_files: usize, all: usize) -> Option<Failure> {
         let most = self.limit.saturating_mul(PROGRAMS);
         if of_program >= self.limit {
@@ -253,8 +256,8 @@ impl Opens {
         true
     }
 
-    /// Has a file that is about to be replaced stay until the end of the next period, if any program opens files: one may have looked its name up
-    /// and be about to open it. Of more than [`MAX_REPLACED`] files the oldest one goes.
+    /// Keeps a file that is about to be replaced until the end of the next period, if any program opens files: one may have looked its name up
+    /// and be about to open it. If there are more than [`MAX_REPLACED`] such files, the oldest one is released.
     pub(crate) fn hold_replaced(&self, object: ObjectId) {
         let mut state = lock(&self.state);
         if state.sessions.is_empty() {
@@ -273,7 +276,8 @@ impl Opens {
         state.replaced.push_back((object, period));
     }
 
-    /// Ends a period: files that were replaced before it stay no longer. Returns whether others do.
+    /// Ends a period: files that were replaced before it are released. Returns whether others are
+    /// still kept.
     pub(crate) fn end_period(&self) -> bool {
         let mut state = lock(&self.state);
         state.period += 1;
@@ -287,12 +291,13 @@ impl Opens {
         !state.replaced.is_empty()
     }
 
-    /// Whether replaced files stay.
+    /// Whether any replaced files are kept.
     pub(crate) fn has_replaced(&self) -> bool {
         !lock(&self.state).replaced.is_empty()
     }
 
-    /// Whether periods have to end from now on, or files are released, because files were replaced since the last call.
+    /// Whether the caller has work because files were replaced since the last call: periods have to be ended from now
+    /// on, or files were released.
     pub(crate) fn take_news(&self) -> bool {
         std::mem::take(&mut lock(&self.state).has_news)
     }

@@ -85,7 +85,8 @@ impl Service {
         Ok(orphans)
     }
 
-    /// Removes those of these objects that are orphans and that no program has open. Returns how many there were.
+    /// Removes those of these objects that are orphans and that no program has open. Returns how many were
+    /// removed.
     pub(crate) fn remove_orphans(
         &mut self,
         objects: &[ObjectId],

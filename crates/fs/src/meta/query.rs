@@ -66,7 +66,7 @@ pub(super) fn find_object(view: &dyn View, object: ObjectId) -> Outcome<Option<O
     find_record(view, &object_key(object), what)
 }
 
-/// The object that a name in a directory stands for.
+/// The object to which a name in a directory refers.
 pub(super) fn find_entry(
     view: &dyn View,
     directory: ObjectId,
@@ -211,7 +211,7 @@ impl Query<'_> {
         if record.mode & HAS_ACL == 0 {
             return Ok(None);
         }
-        // Attributes of users stand behind it, and would cost time with each check.
+        // Users' attributes follow it in the record, and would cost time with each check.
         let record_bytes = self.view.get(&xattrs_key(object))?;
         let stored = record_bytes.map(|bytes| XattrsRecord::value_in(&bytes, ACCESS_ACL));
         let stored = stored.and_then(Result::ok).flatten();

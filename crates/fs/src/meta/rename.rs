@@ -97,7 +97,8 @@ impl Change<'_> {
         Ok(ReplyBody::Done)
     }
 
-    /// Refuses to move what is at one end to the other one: a directory below itself, or without permission.
+    /// Refuses to move the object at one end to the other one if it would be a directory below itself, or if
+    /// a permission is missing.
     fn check_exchange(&self, from: &End, to: &End, moved: &Found) -> Outcome<()> {
         let query = self.query();
         query.check(&from.directory, WRITE | SEARCH)?;

@@ -109,8 +109,8 @@ pub(super) enum Last {
     Repeatable,
 }
 
-/// Of how many parts of all slots one user's slots may be one, once half of all slots are in use: without a bound, one user could have all
-/// changes of others refused.
+/// Once half of all slots are in use, one user may have at most one `USERS`th of all: without a bound, one user could cause all changes of
+/// others to be refused.
 const USERS: usize = 8;
 
 /// Slots by client and number.
@@ -276,8 +276,8 @@ impl Sessions {
         }
     }
 
-    /// Refuses a user one more slot who has their share of them, where half of all are in use. Root has no share: nobody acts for root who may not do
-    /// everything.
+    /// Refuses one more slot to a user who has a full share of them, once half of all are in use. Root is not limited: only processes that may do
+    /// everything act for root.
     fn check_share(&mut self, uid: u32, max_sessions: usize) -> Outcome<()> {
         let own = self.of_user.get(&uid).copied().unwrap_or(0);
         if uid == 0 || self.slots.len() < max_sessions / 2 || own < max_sessions / USERS {
@@ -372,7 +372,7 @@ impl Sessions {
         self.release(former);
     }
 
-    /// Counts a slot no more as its user's.
+    /// Subtracts a slot from its user's count.
     fn release(&mut self, former: Option<Slot>) {
         let Some(uid) = former.and_then(|slot| slot.uid) else {
             return;

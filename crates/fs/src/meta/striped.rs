@@ -15,7 +15,7 @@ use super::store::{View, prefix_end};
 const MAX_ITEM_BYTES: usize = MAX_MESSAGE_BYTES - 1024;
 /// Records that one listing reads, so that it ends soon also where hardly any is a striped file.
 const MAX_LISTED_RECORDS: usize = 20_000;
-/// Deepest directory that a path is looked up for.
+/// Deepest directory for which a path is looked up.
 const MAX_DEPTH: usize = 16 << 10;
 
 /// The gaps in the numbers that were given out.

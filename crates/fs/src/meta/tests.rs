@@ -138,7 +138,7 @@ impl Bench {
         }
     }
 
-    /// Checks everything; what was found.
+    /// Checks everything, and returns what was found.
     pub(super) fn check(&mut self, repair: bool) -> Vec<String> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {

@@ -1,4 +1,5 @@
-//! From paths to objects: `.` and `..`, symbolic links, trailing slashes, permission to search.
+//! Finds the objects of paths: `.` and `..`, symbolic links, trailing slashes, permission to
+//! search.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -49,8 +50,8 @@ impl Last {
     }
 }
 
-/// The number of links that a walk may still follow, and the directories that it was found to be permitted to search: to ask once more
-/// may cost the reading of a list.
+/// The number of links that a walk may still follow, and the directories that the caller was found to be permitted to search: checking
+/// that again may require reading an access control list.
 pub(super) struct Budget {
     links: usize,
     searched: HashSet<ObjectId>,
@@ -191,7 +192,7 @@ impl Query<'_> {
         Ok(Found { object, record })
     }
 
-    /// The object that a name in a directory stands for.
+    /// The object to which a name in a directory refers.
     pub(super) fn child(&self, directory: &Found, name: &[u8]) -> Outcome<Option<Found>> {
         let Some(EntryRecord { object, .. }) = find_entry(self.view, directory.object, name)?
         else {

@@ -48,7 +48,8 @@ fn space_of(name: &[u8]) -> Outcome<Space> {
     }
 }
 
-/// Whether an object has attributes of users: permissions of objects other than files and directories mean nothing.
+/// Whether an object has attributes of users: other objects than files and directories have none, as their
+/// permissions do not concern content.
 fn has_users(found: &Found) -> bool {
     matches!(found.record.kind(), Kind::File | Kind::Directory)
 }

@@ -62,7 +62,7 @@ pub(super) struct Holder<'a> {
 pub(super) struct Shown {
     /// The number of the node that presents it ([`node_number`]).
     pub(super) node: u64,
-    /// Whether the connection may act for a fixed set of users only.
+    /// Whether the connection may act only for a fixed set of users.
     pub(super) is_held: bool,
     /// The number of this server.
     pub(super) server: Option<u16>,
@@ -142,7 +142,8 @@ impl Access {
         self.verified.forget();
     }
 
-    /// Gives a client's user a capability for the accesses that the file's mode permits, if the file has datafiles or is about to get some.
+    /// Grants a client's user a capability for the accesses that the file's mode permits, if the file has datafiles or is about to get
+    /// some.
     pub(super) fn grant(&mut self, node: &Node, holder: Holder<'_>) -> Option<Capability> {
         let distribution = distribution_of(node)?;
         let permitted = permissions::of_handle(node, holder.caller);
@@ -268,7 +269,8 @@ impl Access {
             true => Ok(()),
             false => {
                 self.refused += 1;
-                // The error is that of a capability that has ended, so that a client that has it from before a change of the key requests another.
+                // The error is the same as for a capability that has ended, so that a client that got it before a change of the key requests
+                // another one.
                 Err(failure(
                     Errno::CAPABILITY_ENDED,
                     "the capability was not made with this server's key, or for another object, user or client: if new ones are \

@@ -53,7 +53,7 @@ pub(super) struct Waiting {
     pub(super) request: Request,
 }
 
-/// Whether a client knows that it may have to ask again for its turn.
+/// Whether a client's format has replies that make it ask again for its turn.
 fn asks_again(waiting: &Waiting) -> bool {
     waiting.to.format >= POINTERS
 }
@@ -98,13 +98,13 @@ mod tests {
         let directory = directory.path();
         let start = |clock| set_turns_aside(directory, clock).expect("turns are set aside");
         assert_eq!(start(5000), 5000);
-        // The clock has been set back, then on.
+        // The clock was set back, then forward.
         assert_eq!(start(70), 5000 + RUN);
         assert_eq!(start(5000 + 3 * RUN), 5000 + 3 * RUN);
         assert_eq!(start(0), 5000 + 4 * RUN);
         assert_eq!(start(u64::MAX), TurnsSetAside::HIGHEST);
         assert_eq!(start(0), TurnsSetAside::HIGHEST);
-        // A file that cannot be read is begun anew.
+        // A file that cannot be read is replaced by a new one.
         std::fs::write(directory.join(NAME), "damaged ".repeat(100)).expect("writes");
         assert_eq!(start(80), 80);
         assert_eq!(start(0), 80 + RUN);

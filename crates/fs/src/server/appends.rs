@@ -73,7 +73,8 @@ impl Loop {
         ReplyBody::Done
     }
 
-    /// A client asks whether it still has its turn. A request to end it that comes again, since its reply was lost, gets the same one.
+    /// Handles a client's question whether it still has its turn. If a request to end the turn is repeated, since its reply was lost,
+    /// it gets the same reply again.
     pub(super) fn check_turn(
         &mut self,
         object: ObjectId,
@@ -104,7 +105,8 @@ impl Loop {
         }
     }
 
-    /// Takes turns away that others have waited for too long, and has those ask again that have waited for as long as one request may.
+    /// Ends turns for which others have waited for too long, and has those clients ask again that have waited for as long as one
+    /// request may.
     pub(super) fn take_overdue_turns(&mut self) {
         self.have_clients_ask_again();
         if self
@@ -115,7 +117,7 @@ impl Loop {
         {
             return;
         }
-        // Those whose changes wait for leases go on as soon as they can.
+        // Clients whose changes wait for leases make progress as soon as they can.
         for wait in self.leases.waits.iter() {
             let client = wait.request.client;
             self.appends.turns.keep_held(client, self.round_at);
@@ -166,7 +168,7 @@ impl Loop {
         }
     }
 
-    /// A turn has ended: the next one begins.
+    /// Begins the next turn after one has ended.
     fn go_on_after(&mut self, object: ObjectId, turn: u64) {
         let mut ended = self
             .appends
@@ -231,7 +233,7 @@ impl Loop {
                 };
                 self.appends.watched.insert(number, watched);
             }
-            // It is gone already.
+            // The client is gone already.
             None => self.lose_turn(object, turn),
         }
     }

@@ -88,7 +88,7 @@ impl Audit {
             name: text_of(place),
             to: text_of(second(&request.operation)),
             always: match &request.operation {
-                // About nothing that anybody asks for: one follows each recall.
+                // These requests are of no interest: one follows each recall.
                 Operation::HoldLeases { .. } | Operation::EndLeases { .. } => false,
                 operation => self.level == AuditLevel::All || changes(operation),
             },
@@ -177,8 +177,8 @@ pub(super) fn is_refusal(errno: Errno) -> bool {
     matches!(errno, Errno::EACCES | Errno::EPERM)
 }
 
-/// Whether an operation changes names, attributes, the layout, or datafiles other than by writing: the changes that a file's owner wants
-/// to find in the log, and they are few.
+/// Whether an operation changes names, attributes, the layout, or datafiles other than by writing: a file's owner wants to find these
+/// changes in the log, and there are few of them.
 fn changes(operation: &Operation) -> bool {
     match operation {
         Operation::Create { .. }
@@ -262,8 +262,8 @@ fn text_of(place: Option<&Place>) -> String {
     })
 }
 
-/// Where a request came from, as far as the connection proves that, whatever the request claims: the process of this host or the address at the other
-/// end, the node, and the user whose connection it is, if it is no key holder's.
+/// The origin of a request, as far as the connection proves it, whatever the request claims: the process of this host or the address at the other
+/// end, the node, and the user to whom the connection is restricted, if it is not a key holder's.
 pub(super) fn origin(
     identity: Option<Identity>,
     address: impl FnOnce() -> Option<String>,

@@ -21,14 +21,15 @@ pub(super) type SharedService = Arc<Mutex<Service>>;
 /// What a thread with a client of its own needs: the configuration, the service, and the signer of its capabilities.
 pub(super) type Ours = (Configuration, SharedService, Signer);
 
-/// Where the results of threads beside the loop go.
+/// The function that takes the results of threads beside the loop.
 pub(super) type Deliver = Arc<dyn Fn(Vec<(Ticket, Finished)>) + Send + Sync>;
 
-/// What has become of a request.
+/// The outcome of a request.
 pub(super) enum Finished {
     /// The reply, and leases that come with it.
     Reply(Reply, Option<GrantedLease>),
-    /// It would alter this, on which clients have leases, and is to be carried out once these have ended.
+    /// The request would alter this, on which clients have leases, and has to be carried out once the
+    /// leases have ended.
     Waits(Box<Request>, Vec<Leased>),
 }
 

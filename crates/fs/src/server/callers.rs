@@ -48,8 +48,8 @@ pub(super) fn check_operator(caller: &Caller, doing: &str) -> Result<(), Failure
     ))
 }
 
-/// Refuses operators' requests from a process for which the agent of its node speaks: a process that may not read the key is no operator,
-/// whichever uid it has.
+/// Refuses operators' requests from a process whose connection was made by the agent of its node: a process that may not read the key is
+/// no operator, whatever its uid is.
 pub(super) fn check_spoken_for(
     identity: Option<Identity>,
     operation: &Operation,
@@ -67,7 +67,7 @@ pub(super) fn check_spoken_for(
     Err(failure(Errno::EPERM, message))
 }
 
-/// Whether a claimed caller is the one user for whom a connection speaks.
+/// Whether a claimed caller is the user to whom a connection is restricted.
 fn check_one_user(user: Option<&User>, claim: &Caller) -> Result<(), String> {
     let user = user.ok_or("the connection does not say for which user it speaks")?;
     if claim.uid != user.uid {
@@ -104,7 +104,8 @@ impl<A> Default for Callers<A> {
 }
 
 impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
-    /// Compares a claimed identity with the one that the message layer has verified, and with the one user for whom the connection speaks.
+    /// Compares a claimed identity with the one that the message layer has verified, and with the user to whom the connection is
+    /// restricted.
     pub(super) fn verify(
         &mut self,
         from: A,

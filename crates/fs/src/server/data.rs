@@ -155,7 +155,7 @@ impl Loop {
         }
     }
 
-    /// Punches a hole, in the order in which requests that overlap it have come.
+    /// Punches a hole, in order of arrival among the requests that overlap it.
     fn start_punch(
         &mut self,
         requester: Requester,

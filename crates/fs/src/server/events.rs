@@ -362,7 +362,7 @@ impl Loop {
             self.bmi.wait(self.context, idle);
             return Ok(());
         }
-        // Messages that no request slot is free for must not keep the loop awake.
+        // Messages for which no request slot is free must not keep the loop awake.
         self.bmi
             .testcontext(self.context, BATCH, idle, completions)
             .map(drop)
@@ -413,8 +413,8 @@ impl Loop {
         metadata.wrapping_add(data)
     }
 
-    /// Requests in progress, apart from changes that wait for leases to end: those must not keep the messages from being taken
-    /// that end leases.
+    /// The number of requests in progress, without changes that wait for leases to end: these must not keep the server from
+    /// receiving the messages that end leases.
     pub(super) fn busy(&self) -> usize {
         (self.entries.len() - self.free.len()).saturating_sub(self.leases.waits.len())
     }
@@ -767,8 +767,8 @@ impl Loop {
         self.mailbox.clone()
     }
 
-    /// Disconnects clients whose requests wait for them for too long, which ends these requests. Such a client can reconnect
-    /// later.
+    /// Disconnects clients for which their own requests have waited for too long, which ends these requests. Such a client
+    /// can reconnect later.
     fn disconnect_stuck_clients(&mut self) {
         let now = Instant::now();
         let mut stuck = Vec::new();

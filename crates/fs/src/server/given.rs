@@ -10,7 +10,8 @@ use causeway_wire::fs::{Acl, Node, ObjectId};
 
 /// Most objects that are kept, in each of two generations.
 const MOST: usize = 1 << 16;
-/// The bits for reading and writing, of the group and of others. The owner always may.
+/// The bits for reading and writing, of the group and of others. The owner may always read and
+/// write.
 const RIGHTS: u16 = 0o066;
 
 /// The attributes of an object on which its users' rights depend.
@@ -37,7 +38,7 @@ impl Permissions {
         }
     }
 
-    /// Whether no user has fewer rights by `later` than by `self`.
+    /// Whether no user has fewer rights with `later` than with `self`.
     fn are_within(self, later: Self) -> bool {
         (self.uid, self.gid, self.acl) == (later.uid, later.gid, later.acl)
             && match self.acl {

@@ -63,7 +63,7 @@ impl Loop {
             tracing::debug!(failure.message, "a request for another server");
         })?;
         self.check_right(from, is_ruled || speaks_for_user, request)?;
-        // A rule that names root names none of the other users who call from that node.
+        // A rule that names root does not name any other user of that node.
         let is_named = root_is_named && request.caller.uid == 0;
         if self.root_squash && !is_named {
             squash(identity, &mut request.caller);
@@ -77,7 +77,8 @@ impl Loop {
         }
     }
 
-    /// Whether the server replies to all users in the same way for whom the peer there may speak, but for what the permissions of objects say.
+    /// Whether the server replies in the same way to all users for whom the peer at this address may act, except for the permissions of
+    /// objects.
     pub(super) fn serves_all_users(&self, from: Addr) -> bool {
         match self.bmi.identity(from) {
             Some(Identity::Keyed) => {
@@ -213,8 +214,8 @@ impl Loop {
         }
     }
 
-    /// Refuses one more read or write of a user for whom agents speak where many requests are in progress and that user has their share of them: the
-    /// client makes it again after a pause. Other requests do not last, unless their replies are not read.
+    /// Refuses one more read or write of a user whose connections are made by agents, if many requests are in progress and the user has a full share
+    /// of them: the client repeats it after a pause. Other requests end soon, unless their replies are not read.
     fn check_share(&mut self, from: Addr, operation: &Operation) -> Result<(), Failure> {
         let busy = self.busy();
         if !is_crowded(busy) {
@@ -267,7 +268,7 @@ impl Loop {
 
     /// Counts a refusal, and ends the record of a request.
     pub(super) fn note_outcome(&mut self, to: ReplyTo, reply: &Reply) {
-        // To a program that caches it, that there is no such name is no failure.
+        // A missing name is no failure for a program that caches this fact.
         let is_none = matches!(reply.result, Ok(ReplyBody::NoEntry));
         let no_entry = is_none.then(|| failure(Errno::ENOENT, "there is no such name"));
         let failed = no_entry.as_ref().or(reply.result.as_ref().err());

@@ -7,7 +7,8 @@ use super::events::Loop;
 use crate::error::failure;
 
 impl Loop {
-    /// This server's identity, as long as the server has its directory: nobody begins to use one that cannot store anything.
+    /// This server's identity. Fails if the server's directory is gone, so that no client begins to use a server that cannot
+    /// store anything.
     pub(super) fn greet(&self, layout_from: u16) -> Result<ReplyBody, Failure> {
         self.home
             .check_place()
@@ -23,7 +24,7 @@ impl Loop {
         })))
     }
 
-    /// Accepts a number from the metadata server, once, or again if an operator asks for it.
+    /// Accepts a number from the metadata server, once, or again if an operator requests that.
     pub(super) fn enroll(
         &mut self,
         wanted: Enrollment,

@@ -30,7 +30,7 @@ const LOCK: &str = "lock";
 const IDENTITY: &str = "identity";
 /// Its name while the directory is being formatted.
 const DRAFT: &str = "identity.new";
-/// Name of the file with the directory that a part belongs to.
+/// Name of the file that names the directory to which a part belongs.
 const OWNER: &str = "owner";
 /// Name of the file that names the metadata with which an I/O server is enrolled.
 const ENROLLED: &str = "enrolled";
@@ -100,7 +100,8 @@ impl Wanted<'_> {
     }
 }
 
-/// What is to be done besides about an I/O server whose directory was lost: its number in the layout is bound to that directory.
+/// What else an operator has to do about an I/O server whose directory was lost, because its number in the layout is bound to
+/// that directory.
 fn taking_back(name: &str, metadata: bool) -> String {
     match metadata {
         true => String::new(),

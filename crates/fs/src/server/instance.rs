@@ -93,7 +93,7 @@ impl Server {
     }
 
     /// Has the server send clients this identity of the host's boot instead of the kernel's: for hosts whose kernel does not show
-    /// whether memory was lost, and for tests. Clients take a change of it for a loss of power.
+    /// whether memory was lost, and for tests. Clients treat a change of it as a loss of power.
     pub fn set_boot_identity(&mut self, boot: u128) -> std::io::Result<()> {
         self.events.boot = boot;
         match &self.events.store {
@@ -114,7 +114,7 @@ impl Server {
         self.stop.clone()
     }
 
-    /// The addresses that it listens at.
+    /// The addresses at which it listens.
     pub fn addresses(&self) -> &[String] {
         &self.addresses
     }

@@ -58,7 +58,8 @@ pub(super) struct Job {
     pub(super) left: u64,
     pub(super) total: u64,
     found: u64,
-    /// The sums that the client wants of the first blocks; the server verifies the others itself.
+    /// The sums that the client has requested for the first blocks; the server verifies the others
+    /// itself.
     wanted: WantedSums,
     sums: Vec<u32>,
     /// The stamp of the datafile's file when a read began.

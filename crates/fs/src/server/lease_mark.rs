@@ -118,13 +118,14 @@ mod tests {
         let directory = Some(directory.path());
         let now = Instant::now();
         let open = |time| LeaseMark::open(directory, time, now);
-        // Nobody has had any.
+        // No program has had any leases.
         let mut first = open(TIME);
         assert_eq!(first.earlier_until, None);
         assert!(first.set(now) && first.set(now));
-        // The server was killed. Its configuration says less now: earlier leases are good all the same.
+        // The server was killed. Its configuration has a shorter time now: earlier leases nevertheless
+        // last for the former time.
         assert_eq!(open(TIME / 5).earlier_until, Some(now + TIME));
-        // It says more, and gives such leases, once they are on record.
+        // Its configuration has a longer time, and it grants such leases once they are on record.
         let mut longer = open(2 * TIME);
         assert_eq!(longer.earlier_until, Some(now + TIME));
         assert!(!longer.set(now) && longer.set(now + TIME));

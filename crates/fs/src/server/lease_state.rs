@@ -24,7 +24,8 @@ pub(super) struct LeaseState {
     pub(super) last_watch: u32,
     /// Changes that wait.
     pub(super) waits: Waits<Wait>,
-    /// Changes that have waited and are being made: until they are, nobody gets leases on what they alter.
+    /// Changes that have waited and are being made now: until they are made, no program gets leases on
+    /// what they alter.
     pub(super) made: HashMap<Ticket, Vec<Leased>>,
     pub(super) mark: LeaseMark,
     /// Granted with the reply that is about to be sent.

@@ -9,7 +9,7 @@ use causeway_wire::fs::Leased;
 
 /// Something that waits.
 pub(super) trait Waiting {
-    /// What it alters.
+    /// What the change alters.
     fn alters(&self) -> &[Leased];
 
     /// When it need not wait any longer, if no holder says anything before.
@@ -62,8 +62,8 @@ impl<W: Waiting> Waits<W> {
         self.by_end.first().map(|(until, _)| *until)
     }
 
-    /// Takes those out that `may` go on, of those whose time has come and those that alter some of what was `freed`, in the order in which they
-    /// came.
+    /// Takes those out that `may` continue, among those whose time has come and those that alter some of what was `freed`, in the order in
+    /// which they came.
     pub(super) fn take(
         &mut self,
         freed: impl IntoIterator<Item = Arc<Leased>>,

@@ -238,7 +238,7 @@ impl Metadata {
         lock(&self.service).apply(&[request], clock::now()).pop()
     }
 
-    /// Makes the changes of this wake-up and returns what has become of each.
+    /// Makes the changes of this wake-up and returns the outcome of each.
     pub(super) fn apply_batch(&mut self) -> Vec<(Ticket, Finished)> {
         if self.batch.is_empty() {
             return Vec::new();

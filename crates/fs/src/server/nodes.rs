@@ -117,7 +117,7 @@ impl NodeRules {
         Ok(())
     }
 
-    /// The node at the other end, if rules about users and groups apply to what it says.
+    /// The node at the other end, if rules about users and groups apply to its requests.
     fn limited<'a>(
         &self,
         node: Option<&'a Certificate>,
@@ -256,7 +256,7 @@ mod tests {
         assert!(rules.check(None, false, &query).is_err());
     }
 
-    /// The rule is for clients: the metadata server speaks for itself.
+    /// The rule is for clients: requests of the metadata server itself are not subject to it.
     #[test]
     fn a_node_speaks_for_the_users_of_its_rule_alone() {
         let rules = rules("uids = { somebody = [\"root\", \"1000-1999\"], \"*\" = [] }");
@@ -276,7 +276,7 @@ mod tests {
         assert!(!rules.name_root(Some(&other)));
         let meta = node(&["meta"]);
         assert!(rules.check(Some(&meta), false, &query(2000)).is_ok());
-        // The agent on the metadata server's host speaks for users.
+        // The agent on the metadata server's host makes connections for users.
         let both = node(&["meta", "client"]);
         assert!(rules.check(Some(&both), false, &query(2000)).is_ok());
         assert!(rules.check(Some(&both), true, &query(2000)).is_err());
@@ -327,7 +327,8 @@ mod tests {
             confined(&by_gids, &other, false, 5, 7, &[0]),
             Ok((7, vec![0]))
         );
-        // The metadata server speaks for itself; the agent on its host speaks for users.
+        // The metadata server makes requests of its own; the agent on its host makes connections
+        // for users.
         let both = node(&["meta", "client"]);
         assert!(confined(&by_gids, &both, false, 5, 7, &[0]).is_ok());
         assert!(confined(&by_gids, &both, true, 5, 7, &[0]).is_err());

@@ -17,7 +17,7 @@ use crate::meta::opens::Opens;
 /// Length of the grace period, in time-outs of the configuration.
 const GRACE_TIMEOUTS: u32 = 3;
 /// A replaced file stays for one to two of these: longer than a program takes from looking a name up to opening what it has found, also where it
-/// waits for a processor. Nothing tells the server that an opening is under way.
+/// waits for a processor. The server does not learn that an opening is in progress.
 const REPLACED_PERIOD: Duration = Duration::from_secs(1);
 /// Orphans removed in one batch.
 const BATCH: usize = 512;

@@ -14,7 +14,7 @@ pub(super) struct PieceResult {
 }
 
 impl PieceResult {
-    /// The result of writing so many bytes to a datafile that has this size now.
+    /// The result of writing a number of bytes to a datafile that has this size now.
     pub(super) fn written(bytes: u64, size: u64) -> Self {
         Self {
             bytes,

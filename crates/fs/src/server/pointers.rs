@@ -1,8 +1,8 @@
 //! The table of pointers that several clients share, as MPI's shared file pointers are. No I/O, no clock.
 //!
-//! A pointer is kept in memory alone: it ends with the server, and its clients are told so ([`Refused::Unknown`]) instead of being given
-//! positions anew. A step that a client sends again, since its connection was lost, is done once: each client's last step is known for as
-//! long as the pointer is.
+//! A pointer is kept in memory only: it ends with the server, and its clients get an error ([`Refused::Unknown`]) instead of positions
+//! that start again. A step that a client sends again, since its connection was lost, is done once: each client's last step is known for
+//! as long as the pointer is.
 //!
 //! Clients that are killed leave pointers behind. There is no need to notice that at once: only if there is no more room, those
 //! are forgotten of whose clients none is connected any more.
@@ -144,7 +144,8 @@ impl<C: Copy + Eq + Hash> Pointers<C> {
             (None, PointerStep::End) => return Ok(0),
             (None, PointerStep::Add(_) | PointerStep::Get) => return Err(Refused::Unknown),
             (None, PointerStep::Put(_)) => self.make_room(&sender, true, is_alive)?,
-            // Its maker had a right to the file; nothing says that of another user, and the error does not tell that the pointer exists.
+            // The pointer's maker had a right to the file. Another user may have none, and the error does not reveal that the pointer
+            // exists.
             (Some(pointer), _) if pointer.user != sender.user => return Err(Refused::Unknown),
             (Some(pointer), _) => match pointer.shares.get(&sender.client) {
                 Some(share) if share.number == sender.number => {

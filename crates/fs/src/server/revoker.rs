@@ -1,6 +1,6 @@
 //! Revokes capabilities at I/O servers when permissions change, before the client that has changed them gets its reply.
 //!
-//! An I/O server that does not reply delays the reply by `tell_timeout` at most. It goes by the old permissions until a later attempt succeeds, or
+//! An I/O server that does not reply delays the reply by `tell_timeout` at most. It applies the old permissions until a later attempt succeeds, or
 //! all earlier capabilities have expired; a server that is down treats all of them as ended when it starts.
 
 use std::collections::BTreeMap;

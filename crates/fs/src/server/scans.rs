@@ -10,7 +10,7 @@ use super::ticket::Ticket;
 use crate::meta::Reader;
 use crate::threads::{AbortOnPanic, JoinOnDrop};
 
-/// Whether an operation reads so many records that the loop must not carry it out.
+/// Whether an operation reads too many records to be carried out in the loop.
 pub(super) fn is_scan(operation: &Operation) -> bool {
     matches!(
         operation,
@@ -51,7 +51,7 @@ impl Scanner {
         })
     }
 
-    /// Hands over a request; its reply is delivered.
+    /// Passes a request to the thread, which delivers its reply.
     pub(super) fn put(&self, ticket: Ticket, request: Request) {
         // The thread ends only when this is dropped, or with the process.
         let _ = self.requests.send((ticket, request));

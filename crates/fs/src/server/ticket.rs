@@ -31,7 +31,8 @@ pub(super) enum Share {
     Unread,
 }
 
-/// Whether a user has a share left, with so many requests in progress of all users.
+/// Whether a user may have a further request, with this number of requests of all users in
+/// progress.
 pub(super) fn share(busy: usize, of_user: OfUser) -> Share {
     if busy < CROWDED || of_user.requests < SHARE_OF_USER {
         return Share::Within;
@@ -42,7 +43,7 @@ pub(super) fn share(busy: usize, of_user: OfUser) -> Share {
     }
 }
 
-/// Whether a server with so many requests in progress looks at what users have of them.
+/// Whether a server with this number of requests in progress limits each user's share of them.
 pub(super) fn is_crowded(busy: usize) -> bool {
     busy >= CROWDED
 }

@@ -46,7 +46,7 @@ struct File<A, R> {
     waiting: BTreeMap<u64, Waiter<A, R>>,
     /// How many of these are there.
     present: usize,
-    /// When the turn is to be taken away, as [`Turns::due`] has it.
+    /// When the turn has to be taken away, which is the key in [`Turns::due`].
     due: Option<Instant>,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Turns<A, R> {
     /// Those of clients that are away, by when they went.
     away: BTreeMap<(Instant, u64), ObjectId>,
     last_place: u64,
-    /// Files by when their turn is to be taken away.
+    /// Files by the time at which their turns have to be taken away.
     due: BTreeSet<(Instant, ObjectId)>,
     last: u64,
     /// Where others wait, a client has its turn for no longer than this, and a place for no longer while it is away.
@@ -189,7 +189,7 @@ impl<A: Copy, R> Turns<A, R> {
         Ok(given_up)
     }
 
-    /// Gives the turn to the first client that waits and is there, if nobody has it.
+    /// Grants the turn to the first waiting client that is still connected, if no client has it.
     pub(super) fn next(&mut self, object: ObjectId, now: Instant) -> Option<(u64, R)> {
         let file = self.files.get_mut(&object)?;
         if file.turn != 0 {
@@ -354,7 +354,7 @@ impl<A: Copy, R> Turns<A, R> {
         is_due.then(|| file.since + self.longest)
     }
 
-    /// Notes when the turn of a file is to be taken away, after a change of what that depends on.
+    /// Notes when the turn of a file has to be taken away, after a change on which that depends.
     fn note_due(&mut self, object: ObjectId) {
         let due = self.files.get(&object).and_then(|file| self.due(file));
         let Some(file) = self.files.get_mut(&object) else {
@@ -369,19 +369,20 @@ impl<A: Copy, R> Turns<A, R> {
         }
     }
 
-    /// When the next turn is to be taken away.
+    /// When the next turn has to be taken away.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// Files whose turn is to be taken away, with the turn.
+    /// Files whose turns have to be taken away, with the turns.
     pub(super) fn overdue(&self, now: Instant) -> Vec<(ObjectId, u64)> {
         let overdue = self.due.iter().take_while(|(due, _)| *due <= now);
         let turn = |object| self.files.get(object).map_or(0, |file| file.turn);
         overdue.map(|(_, object)| (*object, turn(object))).collect()
     }
 
-    /// Forgets places whose clients have been away for too long, and turns that nobody waits for and whose clients have had them for too long.
+    /// Removes places in the queue whose clients have been away for too long, and turns for which no client waits and whose clients have had
+    /// them for too long.
     fn forget(&mut self, now: Instant) {
         self.forget_places(now);
         let longest = self.longest;

@@ -13,7 +13,7 @@ const MOST: usize = 1 << 14;
 /// The first and the longest pause before another attempt at a server. It grows so that a server that hangs delays few changes.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
 
-/// Ends of capabilities, by object. Object 0 stands for all.
+/// Ends of capabilities, by object. Object 0 means all objects.
 pub(super) type Ends = Vec<(ObjectId, u64)>;
 
 /// Ends that servers have not confirmed, by the servers' numbers.

@@ -217,7 +217,8 @@ impl Versions {
     fn record(&self, _writing: &MutexGuard<'_, ()>, now: u64) {
         let below = lock(&self.0.state).next_record(now);
         if let Some(path) = &self.0.path
-            // Without the record nothing is lost unless the clock is also set back: the server goes on.
+            // Without the record nothing is lost unless the clock is also set back: so the server
+            // continues.
             && let Err(error) = write(path, below.min(VersionsSetAside::HIGHEST))
         {
             tracing::warn!(
@@ -372,7 +373,7 @@ mod tests {
             other.current(1001 * SECOND)
         });
         begins.recv().expect("a thread");
-        // Most likely the thread waits by then; the test is right in any case.
+        // Most likely the thread is waiting at that time; the test is right in any case.
         std::thread::sleep(Duration::from_millis(50));
         versions.record(&writing, 1000 * SECOND);
         drop(writing);

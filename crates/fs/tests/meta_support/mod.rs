@@ -82,7 +82,7 @@ pub(crate) fn list(service: &Service, object: ObjectId) -> Vec<Entry> {
     }
 }
 
-/// Every path with what it names, in words; object numbers are left out.
+/// Every path with a description of its object; object numbers are left out.
 pub(crate) fn dump(service: &Service) -> Vec<String> {
     let (mut lines, mut todo) = (Vec::new(), vec![(String::new(), ObjectId::ROOT)]);
     while let Some((path, object)) = todo.pop() {

@@ -1,4 +1,4 @@
-//! Access control lists of files with datafiles: clients and I/O servers go by them, and by their changes.
+//! Access control lists of files with datafiles: clients and I/O servers apply them, and their changes.
 
 use causeway_wire::formats::Formats;
 use causeway_wire::fs::{

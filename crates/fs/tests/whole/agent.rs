@@ -323,7 +323,7 @@ fn flood(socket: &Path) -> (Vec<RecordSocket>, Option<Reply>) {
     }
 }
 
-/// One user takes all calls that a user may have, and goes on calling; another user is served nevertheless.
+/// One user has all calls that a user may have, and continues to call; another user is served nevertheless.
 #[test]
 fn a_user_who_floods_the_agent_does_not_stop_another() {
     let Some(stand) = Stand::start() else { return };
@@ -411,7 +411,8 @@ fn a_user_who_lets_requests_last_does_not_stop_another() {
     drop(clients);
 }
 
-/// A client that runs repeats its calls while its node's agent is away; a new one is told at once.
+/// A client that runs repeats its calls while its node's agent is away; a new client gets an error
+/// at once.
 #[test]
 fn clients_outlive_an_agent_that_is_started_again_and_new_ones_are_told_at_once() {
     let Some(mut stand) = Stand::start() else {
@@ -450,7 +451,8 @@ fn clients_outlive_an_agent_that_is_started_again_and_new_ones_are_told_at_once(
     });
 }
 
-/// What listens in the agent's place and is neither root's nor the caller's own is told nothing.
+/// A process that listens in the agent's place and is neither root's nor the caller's own gets no
+/// request.
 #[test]
 fn a_process_of_another_user_is_no_agent() {
     let Some(stand) = Stand::start() else { return };

@@ -305,7 +305,7 @@ fn an_appender_that_is_killed_while_its_end_waits_for_leases_tears_no_record() {
     caching.look();
     caching.stop();
     let killed = Appender::start(&fixture, 1, 2 * LEN, 1);
-    // If it has not begun by then, or its end waits no more, this tests less.
+    // If the append has not begun at that time, or its end no longer waits, the test covers less.
     let pause = || std::thread::sleep(Duration::from_secs(1));
     pause();
     let next = Appender::start(&fixture, 2, LEN, 1);

@@ -1,5 +1,5 @@
-//! Access in turn and shared pointers: accesses of several clients to several servers are as if one came after the other, clients that are killed or
-//! stopped keep nobody, and what a restarted server does not know is an error.
+//! Atomic access and shared pointers: accesses of several clients to several servers take effect one after the other, clients that are killed or
+//! stopped do not block others, and whatever a restarted server does not know is an error.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Lines};
@@ -138,7 +138,8 @@ fn accesses_to_several_servers_have_one_order() {
     }
 }
 
-/// Not a test of its own: a process of the other tests, which takes its turn, writes, says so, and goes on when it is told.
+/// Not a test of its own: a process of the other tests, which takes its turn, writes, reports that, and continues on
+/// request.
 #[test]
 fn accessing_process() {
     if std::env::var_os("CAUSEWAY_TEST_ACCESS").is_none() {
@@ -218,7 +219,8 @@ fn a_killed_client_keeps_nobody_waiting() {
     fixture.cluster.stop().unwrap();
 }
 
-/// Half of the time-out later, others go on, and what the stopped client does then fails.
+/// Half of the time-out later, other clients get turns, and the stopped client's operation then
+/// fails.
 #[test]
 fn a_stopped_client_loses_its_turn_and_is_told_so() {
     let fixture = Fixture::start(&Shape {
@@ -287,7 +289,8 @@ fn a_restarted_server_knows_neither_turns_nor_pointers_and_says_so() {
     fixture.cluster.stop().unwrap();
 }
 
-/// The reply to the end of a turn may be lost, and the request comes again, also when others have had theirs by then.
+/// The reply to the end of a turn may be lost, and the request comes again, possibly after others have had their
+/// turns.
 #[test]
 fn a_repeated_end_of_a_turn_is_acknowledged() {
     let fixture = Fixture::start(&patient());

@@ -1,4 +1,4 @@
-//! Clients that lie: hand-made requests for everything that can be asked of datafiles, without the right to it.
+//! Clients that lie: hand-made requests for every operation on datafiles, without the right to it.
 //!
 //! The servers are real ones, over tcp with a cluster's key, whose holders may claim to be any user. What they refuse must leave all
 //! data as they were.
@@ -458,7 +458,7 @@ fn operators_and_servers_have_rights_of_their_own() {
     assert!(root.ask(1, list, &operates).is_ok());
 }
 
-/// Cut anywhere, a request is refused or not understood, and the server goes on.
+/// A request that is truncated anywhere is refused or not understood, and the server continues.
 #[test]
 fn truncated_requests_are_refused() {
     let fixture = start(|_| {});
@@ -588,7 +588,8 @@ fn root_of_other_hosts_is_nobody_where_it_is_squashed() {
         &[Errno::EPERM],
         "nobody is no operator",
     );
-    // The file system's root directory belongs to the servers' user: nobody may make nothing there.
+    // The file system's root directory belongs to the servers' user: the user `nobody` may make
+    // nothing there.
     let place = Place::from(b"/made" as &[u8]);
     let create = Operation::Create {
         place,

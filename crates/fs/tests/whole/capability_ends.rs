@@ -1,4 +1,5 @@
-//! Capabilities that end before their time: what changes permissions, removes a file, or starts a server again leaves no right of before.
+//! Capabilities that end before their time: no earlier right is left after permissions were changed, a file was removed, or a server was
+//! started again.
 
 use std::time::{Duration, Instant};
 
@@ -40,14 +41,14 @@ fn a_change_of_permissions_ends_capabilities_before_it_is_acknowledged() {
     }
     let new = other.capability(object);
     assert_eq!(new.rights, Rights::NONE);
-    // Nor does the reply of before bring more.
+    // The repeated reply does not grant more either.
     other.sequence -= 1;
     let again = other.change(remembered);
     let Ok((ReplyBody::Node(node), Some(again))) = again else {
         panic!("{again:?}");
     };
     assert_eq!((node.attributes.mode, again.rights), (0o666, Rights::NONE));
-    // A file's owner goes on, with a new one.
+    // A file's owner continues with a new capability.
     let own = owner.capability(object);
     assert!(owner.ask(1, read(object), &own).is_ok());
     // And so with a change of the owner.
@@ -122,7 +123,7 @@ fn changing(fixture: &Fixture, object: ObjectId, uid: u32) -> Liar {
     Liar::new(fixture, u128::from(object.0) << 64, uid)
 }
 
-/// A client that lets a server wait for what it writes does not go on with rights that have ended meanwhile.
+/// A client that lets a server wait for its data does not continue with rights that have ended meanwhile.
 #[test]
 fn a_write_in_progress_ends_with_its_capability() {
     let fixture = start(|configuration| configuration.timeout = GENEROUS);

@@ -216,7 +216,7 @@ fn requests_of_other_formats_are_refused_in_one_that_their_clients_read() {
         (4, &[], 4, &["format 4 ", &ours, "run builds"]),
         (next, &[next], last, &[&above, &ours, "run builds"]),
         (next + 1, &[next], last, &[&range, &ours, "run builds"]),
-        // It goes on in the last one.
+        // It continues in the last format.
         (next, &[6], last, &[&overlap, &ours]),
         // Nonsense.
         (0, &[], 0, &["format"]),

@@ -317,7 +317,7 @@ fn a_metadata_server_ends_at_once_though_an_io_server_is_down() {
         store(&mut client, b"/file", 1);
         rig.stop("io1");
         client.unlink(&b"/file"[..]).unwrap();
-        // By then the removal of its datafiles is tried.
+        // Meanwhile the server tries to remove its datafiles.
         std::thread::sleep(Duration::from_millis(300));
         let begun = Instant::now();
         rig.stop("meta");
@@ -388,7 +388,7 @@ fn lost_or_new_metadata_do_not_touch_datafiles_of_the_io_servers() {
     );
     std::fs::remove_dir(rig.home("meta")).unwrap();
 
-    // Formatted all the same.
+    // It is formatted nevertheless.
     format(&rig.configuration, "meta").unwrap();
     rig.serve("meta").unwrap();
     io_servers_take_nothing_from_new_metadata(&rig);
@@ -607,7 +607,7 @@ fn a_stopped_server_sends_no_reply() {
     client.storage_status(index).unwrap();
     let pid = Pid::from_raw(fixture.cluster.pid(index).unwrap() as i32).unwrap();
     kill_process(pid, Signal::STOP).unwrap();
-    // A process on another processor goes on until the signal has reached it.
+    // A process on another processor runs until the signal has reached it.
     while !is_stopped(pid) {
         std::thread::yield_now();
     }

@@ -79,7 +79,7 @@ impl Program {
         self.clients.call(None, work)
     }
 
-    /// What a name stands for, as the program sees it.
+    /// What a name refers to, as the program sees it.
     fn look(&mut self, name: &str) -> Option<Node> {
         // As a kernel, which looks at the directory's mode first.
         if self.leases.node(ROOT).is_none() {
@@ -341,7 +341,8 @@ fn programs_agree_after_the_server_was_killed() {
             program.look_at_cached("file");
         }
         fixture.cluster.kill(0).unwrap();
-        // What it has cached is good as long as its lease, and no server makes a change before.
+        // What it has cached is valid as long as its lease, and no server makes a change before
+        // that has ended.
         fixture.cluster.restart(0).unwrap();
         programs[0].set_mode(object, 0o600 + round);
         for program in &mut programs {
@@ -380,7 +381,7 @@ fn caching_process() {
     std::process::exit(0);
 }
 
-/// A process that caches what it knows of `/file`.
+/// A process that caches the attributes of `/file`.
 pub(crate) struct Caching {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -460,7 +461,7 @@ fn a_program_that_is_stopped_or_killed_delays_others_and_is_right_when_it_goes_o
         assert_eq!(caching.look(), 0o644);
         caching.stop();
         set(0o600);
-        // The lease was given after that, and nobody has ended it.
+        // The lease was granted after that, and no recall has ended it.
         assert!(asked.elapsed() >= time);
         // It has a recall in its queue that came too late.
         caching.go_on();

@@ -1,4 +1,4 @@
-//! A client that sends what it likes to servers, and reads what they reply.
+//! A client that sends arbitrary messages to servers, and reads their replies.
 
 use std::time::Duration;
 

@@ -34,7 +34,8 @@ fn is_leased(liar: &mut Liar, holder: u128) -> bool {
     liar.leased_with(operation, lie)
 }
 
-/// One that comes as ever another program takes nobody's place, and one that says what is not so about recalls harms itself alone.
+/// A client that claims to be one new program after the other takes no other program's place, and one that makes false statements
+/// about recalls harms only itself.
 #[test]
 fn a_client_that_lies_about_leases_takes_none_from_others() {
     let fixture = start(|_| {});
@@ -51,7 +52,7 @@ fn a_client_that_lies_about_leases_takes_none_from_others() {
     }
     assert!(is_leased(&mut honest, 1));
     assert!(!is_leased(&mut liar, 2), "it has come as another one since");
-    // Recalls that never were, and ends of leases that nobody has.
+    // Recalls that were never sent, and ends of leases that no program has.
     hold(&mut liar, 3, u64::MAX).unwrap();
     for holder in [0, 4, u128::MAX] {
         end(&mut liar, holder).unwrap();
@@ -110,7 +111,7 @@ fn shared_pointers_take_a_right_to_their_file_and_steps_are_done_once() {
         Errno::EINVAL
     );
     assert_eq!(at(step(&mut owner, object, 1, 2, put)), 5);
-    // One that is sent again, one of before, and one that leads too far.
+    // A step that is sent again, an earlier step, and a step that leads too far.
     for _ in 0..2 {
         let add = PointerStep::Add(3);
         assert_eq!(at(step(&mut owner, object, 1, 3, add)), 5);

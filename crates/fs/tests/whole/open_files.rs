@@ -179,7 +179,7 @@ fn an_open_file_stays_whichever_client_removes_or_replaces_its_names() {
     }
 }
 
-/// As a kernel does, which asks for a name first and opens what it has found then.
+/// Opens as a kernel does, which first looks up a name and then opens what it has found.
 #[test]
 fn what_was_looked_up_can_be_opened_though_it_has_been_replaced() {
     let fixture = Fixture::start(&patient());

@@ -79,7 +79,8 @@ impl Process {
         Ok(steps)
     }
 
-    /// Whether the processes of a communicator are on one host and all know broadcasts that the root sends to each.
+    /// Whether the processes of a communicator are on one host, and all of them support broadcasts in which the
+    /// root sends to each.
     fn may_send_by_root(&self, communicator: usize) -> Result<bool> {
         let group = self.communicator(communicator)?.group();
         let knows = |member: &u32| {

@@ -27,7 +27,7 @@ pub struct Reduction {
     deliver: Option<(Memory, Memory)>,
 }
 
-/// Elements in the layout that functions of the program expect: each its extent behind the one before, from the memory's beginning on.
+/// Elements in the layout that functions of the program expect: from the beginning of the memory on, at distances of one extent.
 /// Returns the memory, and the part of it that is the hull, if it is a copy.
 fn laid_out(buffer: &OwnedBuffer) -> Result<(Memory, Option<Memory>)> {
     if buffer.datatype.is_contiguous() {
@@ -47,8 +47,8 @@ fn laid_out(buffer: &OwnedBuffer) -> Result<(Memory, Option<Memory>)> {
 
 impl Reduction {
     /// A reduction of `count` elements by one of the standard's operations, or of the program's, given with the handle of
-    /// the datatype. Nothing to take operands `from` means that they lie where the result goes; no place `into` which
-    /// it goes means that it is for others only.
+    /// the datatype. `from` is `None` if the operands are in the memory of the result; `into` is `None` if only other
+    /// processes get the result.
     pub fn new(
         what: Result<(Operation, usize), usize>,
         datatype: &Datatype,

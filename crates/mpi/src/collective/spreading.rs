@@ -10,7 +10,7 @@ use crate::steps::Steps;
 const LONG_BROADCAST: usize = 128 << 10;
 
 /// From so many bytes on, all processes of one host receive a broadcast from the root: each copies from the root's memory by itself, and
-/// nobody waits for another receiver, which may have no processor.
+/// no receiver waits for another one, which may not have a processor at that time.
 const BROADCAST_FROM_ROOT: usize = 256 << 10;
 
 /// The most processes that receive from the root, which announces its memory to each of them.

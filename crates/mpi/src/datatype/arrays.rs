@@ -90,7 +90,8 @@ pub struct Darray<'a> {
     pub order: Order,
 }
 
-/// A part of an array under construction: what one more dimension around it makes of it.
+/// A part of an array under construction: dimensions are added to it one after the other, each
+/// around those before.
 struct Part {
     map: Map,
     /// Bytes of the whole array's dimensions so far: the next dimension's step.
@@ -143,8 +144,8 @@ impl Datatype {
         Self::new(part.finish()?, arguments.contents()?, false)
     }
 
-    /// What process `rank` has of an array that is distributed over a grid of processes, with the extent of the whole
-    /// array (`MPI_Type_create_darray`).
+    /// The share of process `rank` of an array that is distributed over a grid of processes, with the extent of the
+    /// whole array (`MPI_Type_create_darray`).
     pub fn darray(of: &Darray<'_>, old: &Self, width: Width) -> Result<Self, Error> {
         let count = of.sizes.len();
         same_length("array_of_distribs", of.distributions.len(), count)?;

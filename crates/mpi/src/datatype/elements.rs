@@ -131,8 +131,8 @@ impl Elements {
         cursor
     }
 
-    /// Packs the data from the byte at `position` on into `stream`, as far as there are any and there is room. Returns
-    /// how many bytes it were.
+    /// Packs the data from the byte at `position` on into `stream`, up to the end of the data or of `stream`. Returns
+    /// how many bytes were packed.
     pub fn pack(
         &self,
         position: u64,
@@ -144,8 +144,8 @@ impl Elements {
         Ok(self.copy(position, room, &mut Packing { memory, stream }))
     }
 
-    /// Unpacks a stream into the elements, from the byte of their data at `position` on, as far as there are any. Returns how
-    /// many bytes it were.
+    /// Unpacks a stream into the elements, from the byte of their data at `position` on, up to the end of either. Returns how
+    /// many bytes were unpacked.
     pub fn unpack(
         &self,
         position: u64,
@@ -157,8 +157,8 @@ impl Elements {
         Ok(self.copy(position, room, &mut Unpacking { stream, memory }))
     }
 
-    /// Copies the data to other elements, as far as those have room: as if a message went from these to those. The two must not
-    /// overlap. Returns how many bytes it were.
+    /// Copies the data to other elements, as far as those have room, as if a message were sent from these elements to those.
+    /// The two must not overlap. Returns how many bytes were copied.
     pub fn copy_to(
         &self,
         memory: Source<'_>,

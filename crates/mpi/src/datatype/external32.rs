@@ -222,7 +222,8 @@ fn extended_to_quad(bits: u128) -> u128 {
     u128::from(top & !EXPONENT | exponent) << 112 | fraction
 }
 
-/// IEEE's format of 128 bits as x87's, rounded to the nearest, or to the even one of two.
+/// IEEE's format of 128 bits as x87's, rounded to the nearest value, and in the middle between two
+/// to the even one.
 fn quad_to_extended(bits: u128) -> u128 {
     let sign = (bits >> 112) as u16 & !EXPONENT;
     let magnitude = bits & (u128::MAX >> 1);
@@ -236,7 +237,7 @@ fn quad_to_extended(bits: u128) -> u128 {
             kept += 1;
         }
     } else if magnitude << 16 != 0 {
-        // It stays no number even if what said so is lost.
+        // The value stays a NaN even if the bits that made it one are lost.
         kept |= 1 << 62;
     }
     let exponent = (kept >> 63) as u16;

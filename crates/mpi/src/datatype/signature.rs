@@ -289,7 +289,8 @@ impl Signature {
         }
     }
 
-    /// How often the shorter body stands in both, if they are loops over, or are, the same sequence.
+    /// Both signatures as one repetition, if each of them is the same sequence or repetitions of it;
+    /// otherwise `None`.
     fn joined(&self, next: &Self) -> Option<Result<Self, Error>> {
         let repeated =
             |body: &Self, a: u64, b: u64| sum_of_sizes(a, b).and_then(|count| body.repeated(count));
@@ -329,7 +330,7 @@ fn level_above(levels: u32) -> Result<u32, Error> {
 #[derive(Debug, Default)]
 pub(crate) struct Lister {
     parts: Vec<Signature>,
-    /// That two parts became one too large.
+    /// The error, if two parts were joined to one that is too large.
     failed: Option<Error>,
 }
 

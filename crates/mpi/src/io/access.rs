@@ -100,10 +100,11 @@ fn place(
     i64::try_from(found).map_err(|_| Error::new(abi::ERR_DISP, "the pointer is too large"))
 }
 
-/// Where the shared pointer stood before the first process moved it on by the units of all.
+/// The position of the shared pointer before the first process advanced it by the units of all
+/// processes.
 fn ordered_base(caller: &mut impl Caller, opened: &Opened, rank: u32, total: u64) -> Result<i64> {
     let communicator = opened.communicator;
-    // All of them have no pointer, and know it.
+    // No process has a pointer, and every process knows that.
     if let (Shared::Nowhere(error), true) = (&opened.shared, opened.format < SHARED_STORED) {
         return Err(error.clone());
     }

@@ -205,7 +205,7 @@ pub(crate) fn agree_on_first<T>(
 }
 
 /// Sends the first process's bytes, of which there are `len`, to all. The inner result is that of this process alone. A process that has no
-/// memory for so many returns an error at once, and leaves the others behind in this step.
+/// memory for so many bytes returns an error at once, while the others are still waiting in this step.
 pub(crate) fn tell_all(
     caller: &mut impl Caller,
     communicator: usize,

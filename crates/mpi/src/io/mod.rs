@@ -1,7 +1,7 @@
 //! Files (MPI 5.0 chapter 14).
 //!
-//! A file's bytes lie in a [`storage::Storage`]: a file of the operating system ([`posix`]), or of a [`storage::FileSystem`] that this
-//! crate is told of. Each process sees a part of them through its [`view`], as a stream of data; [`mod@file`] has what is kept of an open file, and
+//! A file's bytes lie in a [`storage::Storage`]: a file of the operating system ([`posix`]), or of a [`storage::FileSystem`] that is added to this
+//! crate. Each process sees a part of them through its [`view`], as a stream of data; [`mod@file`] has what is kept of an open file, and
 //! [`mod@pointer`] the pointer that processes share.
 //!
 //! Operations have several steps, between which a process waits for others. They are written one step after the other,

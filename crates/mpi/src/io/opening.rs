@@ -131,13 +131,13 @@ impl FirstShared {
     }
 }
 
-/// What a process tells of the shared pointer: there is none.
+/// What a process reports about the shared pointer: there is none.
 const NO_POINTER: i64 = 0;
 /// It is in memory that the process has.
 const IN_MEMORY: i64 = 1;
 /// The storage keeps it.
 const STORED: i64 = 2;
-/// A process that there is none of, in the place of the one that has the memory.
+/// Stands for no process, in the field for the process that has the memory.
 const NO_PROCESS: i64 = -1;
 
 impl First {
@@ -202,17 +202,19 @@ fn common_format(process: &Process, group: &Group) -> Result<u8> {
 enum By {
     /// By the program's communicator, in memory that they share if they have some.
     Program(usize, Room),
-    /// By the file's own, with messages: with builds that speak no format from [`FILES_AT_ONCE`] on.
+    /// By the file's own communicator, with messages: used if a process is of a build that does not
+    /// speak the format [`FILES_AT_ONCE`] or a later one.
     Own,
 }
 
-/// Memory for what processes send each other by the program's communicator until the file is open. It is allocated before the first step: a process
-/// that could not take part in one of the others would leave the rest behind in it, and they would take messages of the program for those of the step.
+/// Memory for what processes send each other by the program's communicator until the file is open. It is allocated before the first step. If it were
+/// allocated in a later step, a process without memory would not take part in that step: the others would go on waiting in it, and take messages of
+/// the program for messages of the step.
 #[derive(Clone)]
 struct Room {
-    /// [`AGREED`] numbers of each.
+    /// [`AGREED`] numbers of each process.
     numbers: Memory,
-    /// [`TOLD_AT_ONCE`] bytes.
+    /// [`TOLD_AT_ONCE`] bytes, sent by the first process.
     told: Memory,
 }
 
@@ -244,8 +246,8 @@ impl Room {
 /// Opens a file with all processes of a communicator. Returns its handle.
 ///
 /// The processes agree on the mode first, so that none makes a file that is not opened. Then the first process opens the file, and makes
-/// it if it has to be made; the others open what it tells them of, or find the file by its name, and all tell each other whether they have
-/// opened it.
+/// it if it has to be made; the others open it by the description that the first process sends, or by its name; and all processes exchange
+/// whether they have opened it.
 pub fn open(
     caller: &mut impl Caller,
     communicator: usize,
@@ -318,8 +320,8 @@ pub fn open(
 
 const MODE: &str = "the mode";
 
-/// The processes agree on the mode, and make the file's own communicator, in one step. A process adds that communicator before, so that it cannot fail to
-/// when the others have it.
+/// The processes agree on the mode, and make the file's own communicator, in one step. Each process adds that communicator beforehand, so that it cannot
+/// fail to do so once the others have it.
 fn agree_at_once<T>(
     caller: &mut impl Caller,
     (communicator, room): (usize, &Room),
@@ -348,7 +350,7 @@ fn agree_at_once<T>(
     agreed
 }
 
-/// The same in two steps, the second of which builds do alike that know format 1 alone, and so learn from it that the file is not opened.
+/// The same in two steps. Builds that speak only format 1 take the second step as well, and learn from it that the file is not opened.
 fn agree_by_own<T>(
     caller: &mut impl Caller,
     communicator: usize,
@@ -465,7 +467,8 @@ fn open_agreed(
         FirstShared::Stored(_) => STORED,
         FirstShared::Nowhere(_) => NO_POINTER,
     };
-    // Added before all know that all have opened it, so that none of them fails alone afterwards.
+    // Added before the processes learn whether all have opened it, so that no process can fail
+    // alone afterwards.
     let added = storage.and_then(|storage| {
         let with = (Arc::clone(&storage), at as u64);
         let file = caller.with(|process| add(process, with))?;
@@ -489,7 +492,7 @@ fn open_agreed(
         Ok(all) => all,
         Err(error) => {
             if let (0, FirstShared::Stored(number)) = (rank, shared) {
-                // It is forgotten with its processes otherwise.
+                // If this fails, the storage forgets the pointer when its processes are gone.
                 let _ = storage.move_pointer(number, PointerStep::End);
             }
             // Storage may take its time to close: not inside of the library.
@@ -505,7 +508,7 @@ fn open_agreed(
         FirstShared::Memory(memory) if all.iter().all(|[_, word]| *word != NO_POINTER) => {
             Shared::Memory(memory)
         }
-        // As it was added.
+        // The file keeps the shared pointer with which it was added.
         _ => return Ok(file),
     };
     caller.with(|process| {

@@ -1,7 +1,8 @@
 //! The pointer that all processes of an open file share (MPI 5.0 §14.4.4). It counts elementary types.
 //!
 //! Among processes of one host it is a word of memory, so that no process has to serve it, and nothing is left behind by processes that are
-//! killed. Among processes of several hosts the file's storage keeps it, if that can: no process's end concerns the others.
+//! killed. Among processes of several hosts the file's storage keeps it, if the storage can: the end of one process then does not affect
+//! the others.
 //!
 //! The memory is a file of its own kind, which these processes can lock: for files in storage that has no locks.
 
@@ -73,15 +74,16 @@ impl SharedPointer {
         Ok(made)
     }
 
-    /// The numbers by which others of this host find it, as long as this process keeps it: where it is, and its mark.
+    /// The numbers by which other processes of this host find it, as long as this process keeps it: the process, its
+    /// descriptor, and the mark.
     pub(crate) fn name(&self) -> Result<[i64; 3]> {
         let mark = self.word(MARK)?.load(Ordering::SeqCst);
         let descriptor = self.file.as_raw_fd().into();
         Ok([std::process::id().into(), descriptor, mark as i64])
     }
 
-    /// Finds one of another process of this host. Where processes have other numbers than the one that has made it knows, there may be
-    /// another one behind its name, which has another mark.
+    /// Opens the pointer of another process of this host. In another namespace of processes, the same numbers may name another
+    /// pointer, which has another mark.
     pub(crate) fn find([process, descriptor, mark]: [i64; 3]) -> Result<Self> {
         let find = || {
             let path = PathBuf::from(format!("/proc/{process}/fd/{descriptor}"));

@@ -23,7 +23,8 @@ pub struct Posix(File);
 /// Extents that are handed over at a time: each costs a call anyway.
 const EXTENTS: usize = 512;
 
-/// Bytes between two extents that are rather read than skipped: about what a page of the kernel's cache costs less than a call.
+/// The most bytes between two extents that are read along rather than skipped: copying a page from the kernel's cache costs
+/// less than another call.
 const GAP: u64 = 4096;
 /// Bytes that are read at a time where extents lie close to each other.
 const SIEVE: u64 = 256 << 10;
@@ -208,7 +209,7 @@ impl FileSystem for PosixFiles {
         Ok(Arc::new(Posix::open(name, how)?))
     }
 
-    /// The file is found by its name: another process could add nothing to that.
+    /// Opens the file by its name, which is all that is needed to find it.
     fn join(
         &self,
         name: &Path,
@@ -254,7 +255,7 @@ impl Storage for Posix {
         }
         match fallocate(&self.0, FallocateFlags::empty(), 0, size) {
             Ok(()) => Ok(()),
-            // The file system takes space when it is written.
+            // This file system cannot reserve space: it allocates space when data are written.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.size()? < size => self.resize(size),
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(error) => Err(error.into()),

@@ -44,8 +44,8 @@ pub struct Opening {
     pub permissions: Option<u32>,
 }
 
-/// Access that no other one of this kind comes between, of whatever process that has opened the file. It ends at the latest when this is
-/// dropped.
+/// Access that is atomic with regard to all other access of this kind, by any process that has opened the file. It ends at the latest
+/// when this is dropped.
 pub trait Atomic {
     /// As [`Storage::read`].
     fn read(&mut self, extents: &[Extent], into: &[Memory]) -> io::Result<u64>;
@@ -88,14 +88,15 @@ impl<L> Atomic for Guarded<'_, L> {
 
 /// A kind of storage: opens files, and removes them. Calls may come from several threads at a time.
 pub trait FileSystem: fmt::Debug + Send + Sync {
-    /// What the names of its files begin with. Empty: all names that are no other file system's.
+    /// What the names of its files begin with. If it is empty, all names that belong to no other
+    /// file system.
     fn prefix(&self) -> &'static str;
 
     /// Opens a file. `hints` are those of the program.
     fn open(&self, name: &Path, how: Opening, hints: &Info) -> io::Result<Arc<dyn Storage>>;
 
-    /// Opens a file that another process of the program has opened, by what that one's [`Storage::told`] is. It is neither made nor
-    /// looked for.
+    /// Opens a file that another process of the program has opened, by the description that [`Storage::told`] has returned there.
+    /// The file is neither created nor looked up by its name.
     fn join(
         &self,
         name: &Path,
@@ -143,7 +144,8 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// A description by which other processes can open the file ([`FileSystem::join`]). Empty if they open it by its name.
     fn told(&self) -> Vec<u8>;
 
-    /// Learns what another process's [`Storage::told`] is after that one has changed the file for all.
+    /// Takes over the description that [`Storage::told`] returns in another process, after that one
+    /// has changed the file for all.
     fn learn(&self, told: &[u8]) -> io::Result<()>;
 
     /// The hints with which a program would have got this file: names and values.

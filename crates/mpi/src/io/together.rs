@@ -288,7 +288,7 @@ fn spread(wanted: &[Wanted], window: &Memory, start: u64, into_window: bool) {
     }
 }
 
-/// Reads or writes as planned. Returns how many bytes of this process's data were there.
+/// Reads or writes as planned. Returns how many bytes of this process's data were read or written.
 pub(crate) fn carry_out(caller: &mut impl Caller, access: &Access, plan: &Plan) -> Result<u64> {
     let opened = &access.opened;
     let mut done = Ok(());

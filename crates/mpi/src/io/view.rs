@@ -88,7 +88,8 @@ impl Representation {
         }
     }
 
-    /// Puts the first `bytes` of a stream where they belong. Returns how many bytes of data that makes.
+    /// Puts the first `bytes` of a stream where they belong. Returns how many bytes of data were
+    /// decoded.
     pub(crate) fn decode(self, stream: &Memory, bytes: u64, into: &OwnedBuffer) -> Result<u64> {
         if self != Self::External32 {
             if !into.datatype.is_contiguous() {
@@ -99,7 +100,7 @@ impl Representation {
             return Ok(bytes);
         }
         let one = Elements::new(into.datatype.clone(), 1)?.external32_bytes()?;
-        // Of an element of which the file has just a part, nothing is decoded.
+        // An element of which the file has only a part is not decoded.
         let whole = bytes.checked_div(one).unwrap_or(0).min(into.count);
         let elements = Elements::new(into.datatype.clone(), whole)?;
         elements.unpack_external32(&stream.to_vec(), &mut Target::from(&into.memory))?;

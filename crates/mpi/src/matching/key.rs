@@ -1,4 +1,4 @@
-//! Patterns as entries of tables are found by them.
+//! Patterns, as keys of table entries.
 
 /// Which of source and tag are open: a bit for each.
 pub(super) type Kind = u32;
@@ -12,7 +12,7 @@ pub(super) const KINDS: Kind = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Key {
-    // In this order, these are the two words that it is found by.
+    // In this order, the fields are the two words that are hashed.
     pub(super) tag: u32,
     pub(super) context: u32,
     pub(super) kind: Kind,

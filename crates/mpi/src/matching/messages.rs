@@ -16,7 +16,7 @@ pub(super) struct Messages {
     /// The kinds of wildcards that messages are in the table under.
     wildcards: Vec<Kind>,
     holding: usize,
-    /// The places of those before all others, and behind.
+    /// The first and the last place in the order of arrival that was given to a message.
     first: i64,
     last: i64,
 }
@@ -24,7 +24,8 @@ pub(super) struct Messages {
 #[derive(Clone)]
 struct Entry {
     key: Key,
-    /// In the order of all that are held, or [`NOT_HELD`]. Known of kind 0.
+    /// The place in the order of all held messages, or [`NOT_HELD`]. Set in the entry of kind 0
+    /// only.
     place: i64,
     bucket: Links,
 }

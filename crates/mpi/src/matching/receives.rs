@@ -1,9 +1,9 @@
 //! Receives that wait.
 //!
-//! Mostly messages come in the order in which their receives were posted: a new receive is only put behind the others of
-//! its source (`recent`; those of any source have a line of their own), and the first of these is looked at when a
-//! message comes. Only if that does not match are all of them put into a hash table, once each, where a message is looked up
-//! once for each kind of pattern present. Entries of the table are always older than recent ones in the same line.
+//! Mostly messages come in the order in which their receives were posted: a new receive is only put behind the others of its
+//! source (`recent`; those from any source have a line of their own), and a message is compared with the first of these.
+//! Only if that does not match are all of them put into a hash table, once each, where a message is looked up once for each
+//! kind of pattern present. Entries of the table are always older than recent ones in the same line.
 
 use causeway_engine::lists::{Bucket, Linked, Links, List};
 use causeway_engine::matcher::table::{Filed, Table};
@@ -18,7 +18,7 @@ pub(super) struct Receives {
     filed: [usize; KINDS as usize],
     /// By source, behind that of receives from any.
     lines: Vec<Line>,
-    /// The places of those before all others, and behind.
+    /// The first and the last place in the order of posting that was given to a receive.
     first: i64,
     last: i64,
 }

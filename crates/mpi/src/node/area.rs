@@ -52,9 +52,9 @@ pub(crate) struct Area {
     memory: Memory,
     pub(crate) rank: u32,
     pub(crate) ranks: u32,
-    /// The next phase that no operation has.
+    /// The first phase that belongs to no operation yet.
     next: AtomicU64,
-    /// All have published the phases below.
+    /// All processes have published the phases below this one.
     known: AtomicU64,
     /// This process has checked for sleepers since it last published.
     is_told: AtomicBool,
@@ -154,8 +154,8 @@ impl Area {
         self.is_told.store(false, Relaxed);
     }
 
-    /// Processes that sleep for the completed phase; they get a notice each. To be called before this process waits or does other work, if
-    /// it has published anything.
+    /// Returns the processes that sleep until a phase is complete which is complete now; the caller sends each of them a notice. To be
+    /// called before this process waits or does other work, if it has published anything.
     #[inline]
     pub(crate) fn sleepers(&self) -> u64 {
         if self.is_told.load(Relaxed) {
@@ -198,7 +198,7 @@ impl Area {
         sleepers::announce_wish(self.word(SLEEPERS), self.rank, wish);
     }
 
-    /// This process sleeps no more.
+    /// Withdraws the announcement: this process no longer sleeps.
     #[cold]
     pub(crate) fn withdraw(&self) {
         sleepers::withdraw(self.word(SLEEPERS), self.rank);
@@ -207,7 +207,7 @@ impl Area {
     /// Marks a rank lost, so that no operation in the area can go on. Returns the ranks that sleep.
     #[cold]
     pub(crate) fn give_up(&self, lost: u32) -> u64 {
-        // The first one that was found is named by all.
+        // All processes report the rank whose loss was found first.
         let _ = (self.word(LOST)).compare_exchange(0, u64::from(lost) + 1, SeqCst, SeqCst);
         sleepers::take(self.word(SLEEPERS), u64::MAX) & !(1 << self.rank)
     }

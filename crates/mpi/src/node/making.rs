@@ -1,4 +1,4 @@
-//! How a communicator comes to have an area.
+//! How a communicator gets an area.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::error::Result;
 use crate::process::{Active, Process};
 use crate::sharing::Sharing;
 
-/// A communicator gets an area when it is used for the so-manieth time: many are made for a single operation.
+/// A communicator gets an area at its use of this number, because many communicators are made for a single
+/// operation.
 const USES: u32 = 3;
 /// Areas that a process has at a time. With 64 processes each has 4.2 MB, of which only used pages are memory.
 const MOST_AREAS: usize = 32;
@@ -73,7 +74,7 @@ impl Process {
     }
 }
 
-/// Makes the area of a communicator, which an operation has asked for ([`super::Started::Make`]).
+/// Makes the area of a communicator, which an operation has requested ([`super::Started::Make`]).
 #[cold]
 pub fn make_area(caller: &mut impl Caller, communicator: usize) -> Result<()> {
     let mut sharing = caller.with(|process| process.begin_area(communicator))?;

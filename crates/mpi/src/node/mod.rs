@@ -1,4 +1,4 @@
-//! Collective operations in memory that all processes of a communicator have mapped, which are on one host then.
+//! Collective operations in memory that all processes of a communicator have mapped, if they are on one host.
 //!
 //! Blocking operations of up to some size are done there (`area`, `operation`): each process writes its data where all read it, once, and
 //! nothing is matched. Larger operations, nonblocking ones, and those with functions of the program are done by messages

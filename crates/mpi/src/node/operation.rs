@@ -14,7 +14,7 @@ use crate::reduction::Kernel;
 /// The operation. All memory is contiguous.
 #[derive(Debug)]
 pub(crate) enum What {
-    /// All come.
+    /// It is over when all processes have begun it.
     Barrier,
     /// The root's memory is copied to all.
     Broadcast { root: u32, memory: Memory },
@@ -25,22 +25,25 @@ pub(crate) enum What {
         into: Memory,
         kernel: Kernel,
     },
-    /// The same with a result for all, of which each combines a share and then gets the others'.
+    /// The same with a result for all processes: each combines a share of it, and then copies the
+    /// shares of the others.
     ReduceByShares {
         from: Memory,
         into: Memory,
         kernel: Kernel,
     },
-    /// What all have is combined; each gets a part.
+    /// The memory of all is combined; each process gets a part of the result.
     ReduceScatter {
         from: Memory,
         into: Memory,
         parts: Parts,
         kernel: Kernel,
     },
-    /// Each process's memory is copied to all; `None` to copy from if it is in its place already.
+    /// Each process's memory is copied to all; `from` is `None` if this process's is in its place
+    /// already.
     Gather { from: Option<Memory>, into: Memory },
-    /// Each exchanges a part with each; nothing to take them from if they are exchanged in place.
+    /// Each process exchanges a part with each other one; `from` is `None` if the parts are
+    /// exchanged in place.
     Exchange {
         from: Option<Memory>,
         into: Memory,

@@ -254,7 +254,8 @@ impl Process {
         })
     }
 
-    /// An allgather into equal blocks, which are the elements of `into`; nothing to take the own one from if it is in its place.
+    /// An allgather into equal blocks, which are the elements of `into`; `from` is `None` if this process's block is in its
+    /// place already.
     pub fn allgather_in_area(
         &mut self,
         from: Option<&Buffer<'_>>,
@@ -276,7 +277,7 @@ impl Process {
         })
     }
 
-    /// An exchange of equal blocks; nothing to take them from if they are exchanged in place.
+    /// An exchange of equal blocks; `from` is `None` if they are exchanged in place.
     pub fn alltoall_in_area(
         &mut self,
         from: Option<&Buffer<'_>>,

@@ -1,9 +1,9 @@
 //! Waiting for an operation in an area.
 //!
-//! Processes that come at the same time find each other within some hundred nanoseconds, so a wait looks for a little. Then it yields its processor
-//! to those that it may be waiting for: where there are more processes than processors, all get there by yielding in turn. In the end it
-//! announces what it waits for, and waits for messages like any other wait of the engine's, which may sleep; the process that completes what was
-//! announced sends a notice. How long each of these takes is up to the engine's policy of waiting.
+//! Processes that begin an operation at the same time find each other within some hundred nanoseconds, so a wait first polls the slots briefly.
+//! Then it yields its processor to those that it may be waiting for: where there are more processes than processors, all get there by yielding in
+//! turn. In the end it announces what it waits for, and waits for messages like any other wait of the engine's, which may sleep; the process that
+//! completes what was announced sends a notice. How long each of these takes is up to the engine's policy of waiting.
 
 use causeway_engine::Awaited;
 
@@ -100,7 +100,7 @@ impl Process {
         communicator: usize,
         operation: &mut Operation,
     ) -> Result<Option<Status>> {
-        // Notices have served their purpose by their arrival.
+        // Notices only end waits: nothing else has to be done for them.
         self.handle_notices();
         if !operation.run() {
             loop {

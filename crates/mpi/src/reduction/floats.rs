@@ -1,7 +1,7 @@
 //! Floating-point numbers, real and complex.
 //!
-//! Sums and products are rounded after each operation, as in the type itself. Which operand is a minimum or maximum where one is no
-//! number, the standard leaves open.
+//! Sums and products are rounded after each operation, as in the type itself. Which operand is the minimum or maximum if one is not
+//! a number (NaN), the standard leaves open.
 
 use causeway_sys::combine::combine;
 

@@ -27,7 +27,7 @@ impl Half {
         f32::from_bits(shifted | sign)
     }
 
-    /// Rounds to the nearest, or to the even one of two.
+    /// Rounds to the nearest value, and in the middle between two to the even one.
     #[inline(always)]
     fn narrow(wide: f32) -> Self {
         let bits = wide.to_bits();

@@ -35,7 +35,7 @@ macro_rules! kernels {
     };
 }
 
-/// For integers, truth values, and what else is one.
+/// For integers, truth values, and characters.
 pub(super) fn kernel(op: Op, scalar: Scalar) -> Option<Run> {
     match scalar {
         Scalar::I8 | Scalar::Char => kernels!(i8, op),

@@ -108,7 +108,7 @@ mod extended {
     const TOP: usize = 9;
 
     impl Extended {
-        /// A number that is ordered as this one; `None` if it is no number.
+        /// An integer that is ordered as this number; `None` if it is a NaN.
         fn order(self) -> Option<i128> {
             let magnitude = u128::from_le_bytes(self.0) & ((1 << 79) - 1);
             let infinity = 0x7fff_8000 << 48;

@@ -34,21 +34,21 @@ pub enum Action {
 /// An access.
 #[derive(Debug)]
 pub struct Access<'a> {
-    /// What.
+    /// The change of the target's elements.
     pub action: Action,
-    /// Where operands are.
+    /// The operands.
     pub origin: Option<Buffer<'a>>,
     /// The element to compare with.
     pub compare: Option<Buffer<'a>>,
-    /// Where results go.
+    /// The memory for the results.
     pub result: Option<Buffer<'a>>,
     /// The target's rank.
     pub rank: i32,
-    /// Where in the target's memory, in its units.
+    /// The position in the target's memory, in its units.
     pub displacement: i64,
-    /// How many elements there.
+    /// The number of elements of the target.
     pub count: u64,
-    /// The datatype.
+    /// The datatype of the target's elements.
     pub datatype: &'a Datatype,
     /// Whether the program waits for a request.
     pub is_request: bool,
@@ -140,7 +140,7 @@ impl Access<'_> {
         Ok(Some(Memory::from_vec(both)))
     }
 
-    /// Where results go.
+    /// The memory into which results are received.
     pub(super) fn staging(&self, act: &Act) -> Result<Option<Staging>> {
         let staging = |result| Staging::new(result, act.basic);
         self.result.as_ref().map(staging).transpose()
@@ -274,7 +274,8 @@ impl Process {
         (rank, range): (u32, Range<i64>),
         access: &Access<'_>,
     ) -> Result<()> {
-        // A process that combines once combines again.
+        // A process that has combined elements is likely to combine the next ones by the same
+        // operation: what was computed for it is kept.
         let again = match (&access.action, &self.windows.latest) {
             (Action::Combine(op), Some(act)) => act.is(*op, access.basic()?),
             _ => false,

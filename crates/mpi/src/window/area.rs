@@ -134,7 +134,8 @@ impl Area {
         self.word(of, LINE * (1 + STRIPES) + group * 8)
     }
 
-    /// This rank waits for the lock of a rank's memory. It tries once more before it sleeps.
+    /// Announces that this rank waits for the lock of a rank's memory. The caller tries to take the
+    /// lock once more before it sleeps.
     pub(super) fn wait(&self, of: u32, own: u32) {
         sleepers::announce(self.waiting(of, own as usize / 64), own % 64);
     }
@@ -161,7 +162,7 @@ impl Stripe<'_> {
         holder.map(|rank| rank as u32)
     }
 
-    /// Lets it go.
+    /// Releases the word.
     #[inline]
     pub(super) fn release(&self) {
         self.0.store(0, Release);

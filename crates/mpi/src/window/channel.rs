@@ -71,7 +71,8 @@ impl Operation {
         Ok(self.missing == 0)
     }
 
-    /// Notes its failure. Returns whether it can be forgotten: the program has no request to ask with.
+    /// Notes its failure. Returns whether it can be forgotten, because the program has no request for
+    /// it.
     pub(super) fn fail(&mut self, error: Error) -> bool {
         self.error = Some(error);
         !self.is_request

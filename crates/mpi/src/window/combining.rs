@@ -202,7 +202,8 @@ impl Runs {
         })
     }
 
-    /// Adds the next elements to `runs`, so many of either at most. Returns how many elements it were.
+    /// Adds the next elements to `runs`, so many of either at most. Returns how many elements were
+    /// added.
     pub(super) fn take(
         &mut self,
         most_runs: usize,
@@ -300,7 +301,7 @@ impl Staging {
         })
     }
 
-    /// All are there.
+    /// Called when all elements have arrived: puts them where they belong, if that is elsewhere.
     pub(super) fn finish(&self) -> Result<()> {
         let Some(into) = &self.into else {
             return Ok(());

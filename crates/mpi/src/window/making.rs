@@ -54,7 +54,7 @@ enum Stage {
     New,
     /// The processes exchange sizes and units.
     Told(Told),
-    /// They come to have an area for all.
+    /// They make an area for all of them.
     Shared(Sharing),
     /// They wait for each other.
     Entered,
@@ -141,7 +141,8 @@ impl Process {
         self.enter_window(begun, place)
     }
 
-    /// The window is there, once all have come so far.
+    /// Adds the window, and starts a barrier: the window may be used once all processes have added
+    /// it.
     fn enter_window(&mut self, begun: &mut Begun, place: Place) -> Result<Active> {
         let communicator = self.communicator(begun.communicator)?;
         let ranks = communicator.size();
@@ -176,7 +177,8 @@ impl Process {
         self.begin(steps)
     }
 
-    /// Starts to free a window: all its processes come so far. Then [`Process::forget`].
+    /// Starts to free a window: begins a barrier of all its processes, after which
+    /// [`Process::forget`] is called.
     pub fn leave_window(&mut self, handle: usize) -> Result<Active> {
         let window = self.window(handle)?;
         window.epoch.check_over()?;

@@ -17,11 +17,11 @@
 //!   atomic only with regard to other such instructions, and cost as much for each element as a stripe does for a block.
 //! - Of its own memory, only the owner changes elements, one access after the other, its own ones too.
 //!
-//! What accesses do to elements is the same in both cases (`combining`): a put is an access that replaces bytes, a get one that leaves them as they
-//! are and tells them. Those two hold no stripes, as the standard asks for no atomicity there.
+//! What accesses do to elements is the same in both cases (`combining`): a put is an access that replaces bytes, a get is one that leaves them as
+//! they are and returns them. Those two hold no stripes, as the standard asks for no atomicity there.
 //!
-//! `access` begins all accesses, but for those to one integer that are done at once (`single`); `ordering` and `locking` order them: fences, post and start, flushes, locks. What is known meanwhile stands in `state`, `epoch` and `channel`. A process that waits there watches
-//! those that it waits for: a death is an error of the wait, never a hang.
+//! `access` begins all accesses, but for those to one integer that are done at once (`single`); `ordering` and `locking` order them: fences, post and start, flushes, locks. Their state is in `state`, `epoch` and `channel`. A process that waits for others in one of these
+//! functions watches them: the death of one of them is an error of the wait, never a hang.
 
 mod access;
 mod area;

@@ -165,7 +165,8 @@ impl Process {
         })
     }
 
-    /// A flush that has nothing to wait for, and is allowed. Returns whether it was one.
+    /// Does a flush at once if it is allowed and has nothing to wait for. Returns whether it was
+    /// done.
     #[inline(always)]
     pub fn flush_now(&mut self, handle: usize, rank: Option<i32>) -> bool {
         let Some(window) = self.windows.table.find_mut(handle) else {
@@ -229,5 +230,5 @@ impl Process {
     }
 }
 
-/// So many flushes in memory that is reached directly make no progress with messages.
+/// Of this many flushes in memory that is reached directly, one makes progress with messages.
 const FLUSHES: u32 = 64;

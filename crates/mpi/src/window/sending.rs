@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::status::Status;
 
-/// Accesses on the way to one process.
+/// The most accesses that may be on the way to one process.
 const IN_FLIGHT: u64 = 64;
 /// The tag of notices among unexpected messages.
 pub(super) const TAG: u64 = 0x5749_4e44;

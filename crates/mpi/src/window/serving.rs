@@ -152,7 +152,8 @@ impl Process {
                 });
                 let reply = access.reply;
                 let refused = Notice::Refused {
-                    // Of no window, the sender asks as if it was its own number.
+                    // If there is no such window, the number that the sender gave is returned, as
+                    // if it were its own.
                     window: number.unwrap_or(access.window),
                     reply,
                     offset,

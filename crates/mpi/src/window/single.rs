@@ -1,6 +1,6 @@
-//! Short accesses in an area: one integer of 8 bytes, which counters and locks of programs are made of, and a few bytes that are put or
-//! got. Such an access is done without the descriptions of buffers that other accesses have ([`super::access`]); they cost more than all
-//! else in it. One that changes an integer holds its stripe like any other.
+//! Short accesses in an area: one integer of 8 bytes, as in counters and locks of programs, and puts and gets of a few bytes. Such an
+//! access is done without the descriptions of buffers that other accesses have ([`super::access`]); they would cost more than
+//! everything else in it. One that changes an integer holds its stripe like any other.
 
 use std::sync::atomic::Ordering::Relaxed;
 

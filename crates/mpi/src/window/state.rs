@@ -108,7 +108,7 @@ pub(super) struct Other {
 pub(crate) struct Windows {
     pub(super) table: Table<Window>,
     pub(super) by_number: BTreeMap<u32, usize>,
-    /// How many have memory that others reach by telling this process.
+    /// How many windows have memory that other processes access by sending notices to this process.
     pub(super) served: usize,
     /// By the process's number in the program.
     pub(super) channels: HashMap<u32, Channel>,

@@ -9,12 +9,12 @@
 //! [`handlers`] (the functions that messages run), [`interface`] (the interface for programs),
 //! [`endpoint`] (the layer itself).
 //!
-//! What it takes from GAM 1.1: a program is one of equal processes with consecutive ranks; handlers
-//! are named by index into a table that is the same everywhere; a request carries up to
-//! [`port::ARGUMENTS`] words and may get one reply, a reply gets none; a store names the
-//! destination's memory and runs a handler there when all of it has arrived; a get reads the source's
-//! memory and runs a handler here; a process that waits polls. What it leaves out: asynchronous stores with
-//! an end function of their own.
+//! These parts of GAM 1.1 are implemented: a program is one of equal processes with consecutive ranks;
+//! handlers are named by index into a table that is the same everywhere; a request carries up to
+//! [`port::ARGUMENTS`] words and may get one reply, a reply gets none; a store names the destination's
+//! memory and runs a handler there when all of it has arrived; a get reads the source's memory and runs a
+//! handler here; a process that waits polls. Not implemented are asynchronous stores with an end function
+//! of their own.
 
 pub mod endpoint;
 pub mod handlers;

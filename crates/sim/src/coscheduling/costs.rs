@@ -25,7 +25,7 @@ pub struct Host {
     pub driver_call: Time,
     /// The driver's periodic function, for each endpoint.
     pub look: Time,
-    /// What it takes more for each endpoint if it compares the times at which messages arrived.
+    /// The additional time for each endpoint if it compares the times at which messages arrived.
     pub look_for_newest: Time,
     /// Mean time between a daemon's wake-ups.
     pub daemon_interval: Time,

@@ -67,7 +67,7 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Thread {
-    /// The level that it is dispatched at.
+    /// The level at which it is dispatched.
     level: u8,
     /// The level that the class has assigned to it.
     own: u8,

@@ -117,7 +117,7 @@ const RECEIVE: [[[u16; 4]; 6]; 3] = [
 ];
 const ONE_WAY: [[u16; 4]; 3] = [[30, 53, 121, 385], [69, 90, 153, 423], [73, 90, 157, 426]];
 
-/// Table 5.2 as printed. The copy at hand lacks one entry of the last row.
+/// Table 5.2 as printed. Our copy of the thesis lacks one entry of the last row.
 const BULK: [[Option<u16>; 4]; 3] = [
     [Some(8), Some(14), Some(48), Some(152)],
     [Some(26), Some(28), Some(36), Some(86)],

@@ -11,7 +11,7 @@ pub struct CardFull {
     pub node: usize,
     /// Bytes that the card has.
     pub has_bytes: u64,
-    /// What it would have to hold, what takes the most first.
+    /// What the memory would have to hold, the largest part first.
     pub needs: Vec<MemoryUse>,
 }
 

@@ -91,7 +91,7 @@ pub struct CardSpec {
     /// Cycles that one round of the idle program's loop takes; an event is noticed half of it later
     /// on average. This is the loop of the event-driven programs, which poll every engine.
     pub idle_loop_cycles: u64,
-    /// The same of the sequential program, which polls doorbells and arrivals only.
+    /// The same for the sequential program, which polls doorbells and arrivals only.
     pub sequential_idle_loop_cycles: u64,
     /// The cost of each step of the program.
     pub steps: StepCosts,

@@ -123,7 +123,7 @@ mod tests {
         let text = |receives: &str| format!("0 send 1 8 0 1\n0 send 1 8 400 2\n{receives}");
         let in_order = time_us(&text("1 recv 0 8 0 1\n1 recv 0 8 300 2\n"), 10, 1.0);
         let turned = time_us(&text("1 recv 0 8 0 2\n1 recv 0 8 300 1\n"), 10, 1.0);
-        // The second message leaves after 400 µs: what comes before the receive of it happens meanwhile, what comes behind it not.
+        // The second message is sent after 400 µs: events before its receive happen meanwhile, events after it do not.
         assert!((410..470).contains(&in_order), "{in_order} µs");
         assert!((710..770).contains(&turned), "{turned} µs");
     }

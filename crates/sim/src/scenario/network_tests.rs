@@ -91,11 +91,12 @@ ends = [\"c\", \"b\"]
     let (stopped, lost) = carried(three);
     assert!((19.4..20.0).contains(&stopped) && lost == 0.0, "{stopped}");
     let (dropped, lost) = carried(&three.replace("credit", "drop"));
-    // The uplink stays busy, and what it cannot take is lost: half of 40 MB/s in frames of 4 KiB.
+    // The uplink stays busy, and frames that it cannot carry are lost: half of 40 MB/s in frames of
+    // 4 KiB.
     assert!((19.0..20.0).contains(&dropped), "{dropped}");
     let expected = 20e6 / 4_096.0 * 0.055;
     assert!((0.9 * expected..1.1 * expected).contains(&lost), "{lost}");
-    // Only what goes through the switch that drops is lost.
+    // Only frames that pass the switch that drops are lost.
     let one = three.replace("name = \"b\"", "name = \"b\"\nwhen_full = \"drop\"");
     assert_eq!(carried(&one), (dropped, lost));
 }

@@ -108,7 +108,7 @@ pub struct Setup {
 pub struct Links {
     /// The parameters of links, unless the topology changes one.
     pub link: LinkSpec,
-    /// The same of switches.
+    /// The same for switches.
     pub switch: SwitchSpec,
     /// How they are connected; if absent, all hosts are on one switch.
     pub topology: Option<Topology>,

@@ -239,7 +239,7 @@ impl Host {
         }
     }
 
-    /// Bounds what runs without a bound, because a process has become ready.
+    /// Bounds a run that has no bound, because a process has become ready.
     fn bound_slices(&mut self, effects: &mut Effects<'_>) {
         for index in 0..self.processors.len() {
             let processor = &mut self.processors[index];

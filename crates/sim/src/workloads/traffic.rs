@@ -23,7 +23,7 @@ use crate::statistics::Histogram;
 /// The destinations of messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pattern {
-    /// To the other nodes in turn, beginning with the next.
+    /// To the other nodes one after the other, beginning with the next.
     AllToAll,
     /// To a random other node.
     Uniform,

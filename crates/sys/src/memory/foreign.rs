@@ -17,7 +17,7 @@ pub(super) enum Foreign {
         /// It stays as long as its bytes are used.
         _memory: Memory,
     },
-    /// No bytes: what the spans of a [`ForeignMemory`] are counted by. Nothing looks at that count.
+    /// No bytes: the common counter of the spans of a [`ForeignMemory`]. Its value is never read.
     Counter,
 }
 
@@ -66,7 +66,7 @@ impl<'a> BorrowedSpan<'a> {
 
 impl Memory {
     /// Describes bytes that the caller owns and has registered: they have an [identity](Memory::id) until the last clone is
-    /// dropped, under which what is known of them can be kept.
+    /// dropped, under which data about them can be kept.
     ///
     /// # Safety
     /// As for [`Memory::from_raw`].

@@ -1,8 +1,9 @@
 //! Many spans of the same bytes held by one reference.
 //!
-//! Raising and lowering a count that threads share takes as long as the rest of what posting a small
-//! receive needs. Receives that wait at the same time mostly lie in the same few allocations, or, coming
-//! from C, count in one place anyhow ([`super::ForeignMemory`]): those that follow each other share one reference.
+//! Raising and lowering a count that threads share takes as long as the rest of what posting a small receive
+//! needs. The buffers of receives that wait at the same time mostly lie in the same few allocations, and those of
+//! C programs are counted in one place anyhow ([`super::ForeignMemory`]). So successive receives share one
+//! reference.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -22,15 +23,15 @@ pub struct HeldSpans {
     last: usize,
 }
 
-/// A shared reference; present while `users` is not 0, and in the last slot longer if it keeps no bytes: to count a
-/// reference up and down for a single message would take a tenth of what receiving it does.
+/// A shared reference; present while `users` is not 0, and in the last slot longer if it keeps no bytes alive:
+/// raising and lowering a count for a single message would take a tenth of the time of receiving it.
 #[derive(Debug)]
 struct Slot {
     backing: Option<Arc<Backing>>,
     users: u32,
 }
 
-/// The number of no slot.
+/// Stands for no slot.
 const NOTHING: u32 = u32::MAX;
 
 /// A span held by a [`HeldSpans`] until it is released, or none. The bytes of a span that is never released stay
@@ -83,8 +84,8 @@ impl Default for HeldSpans {
 }
 
 impl HeldSpans {
-    /// Holds a span and describes it in `held`. (Written in place: a description that is moved in words and read in
-    /// pairs of words right afterwards costs more than all else here.)
+    /// Holds a span and describes it in `held`. (Written in place: a description that is stored word by word, and
+    /// loaded in pairs of words right afterwards, costs more than everything else here.)
     ///
     /// # Panics
     /// If `held` holds a span already.
@@ -178,7 +179,8 @@ impl Slot {
             && self.users < u32::MAX
     }
 
-    /// Whether the reference keeps no bytes: what spans describe belongs to a foreign owner.
+    /// Whether the reference keeps no bytes alive, because the described bytes belong to a foreign
+    /// owner.
     #[inline]
     fn is_counter(&self) -> bool {
         let backing = self.backing.as_ref();

@@ -6,8 +6,8 @@ use std::ops::Range;
 use super::Memory;
 
 impl Memory {
-    /// Calls `system_call` with bytes of the span, for libraries that take what a system call is to write as a slice. The bytes are for the kernel
-    /// alone: `system_call` must pass them on without looking at them, as another process may change them at any time.
+    /// Calls `system_call` with bytes of the span, for libraries whose functions take a slice that a system call is to write. Only the kernel may
+    /// read the bytes: `system_call` must pass them on without reading them, as another process may change them at any time.
     ///
     /// # Panics
     /// If `range` is not inside the span.

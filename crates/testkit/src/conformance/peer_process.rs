@@ -29,7 +29,7 @@ pub(super) enum Order {
     Transfer(Direction, RegionDescriptor, u8),
     /// Send numbered packets of this size without end.
     Flood(u32),
-    /// Send back so many bytes from this offset of the memory last exported.
+    /// Send back this number of bytes from this offset of the memory that was exported last.
     Peek(u64, u32),
     /// Write this byte at this offset of the memory last exported; send it back.
     Poke(u64, u8),

@@ -207,7 +207,7 @@ pub fn of_nothing_complete<F: Factory>(factory: &F) {
         assert_eq!(pair.a_transfers(&nothing.notifying(b"")), Ok(()));
         assert_eq!(pair.b_receives().1, b"");
     }
-    // An export of nothing is an export all the same.
+    // An export of no bytes is nevertheless an export.
     let empty = pair
         .b
         .export(pair.to_a, &Memory::zeroed(0), Access::ReadWrite);

@@ -13,7 +13,7 @@ pub struct Names;
 pub enum NameCall {
     /// Makes a file that must not exist.
     Create(u8),
-    /// Looks up which object a name stands for.
+    /// Looks up to which object a name refers.
     Lookup(u8),
     /// Removes a name.
     Unlink(u8),
@@ -26,7 +26,7 @@ pub enum NameCall {
 pub enum NameReturn {
     /// It is done.
     Done,
-    /// The name stands for this object, or the created file is this one.
+    /// The name refers to this object, or the created file is this one.
     Object(u64),
     /// The name does not exist.
     Absent,
@@ -34,7 +34,7 @@ pub enum NameReturn {
     Exists,
 }
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Standing {
     /// An object of this number.

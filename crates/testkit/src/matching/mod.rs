@@ -1,4 +1,4 @@
-//! Matchers held against a reference: lists in order, searched from the front.
+//! Matchers compared with a reference: ordered lists that are searched from the front.
 //!
 //! [`follow_reference`] drives any
 //! [`Matcher`] with random receives, messages, probes and cancelling, and compares each result.
@@ -29,7 +29,7 @@ struct Waiting<T> {
 }
 
 impl<T: Copy> Waiting<T> {
-    /// No entries, and so many free numbers.
+    /// No entries, and this number of free numbers.
     fn new(numbers: usize) -> Self {
         Self {
             items: Vec::new(),
@@ -62,7 +62,7 @@ impl<T: Copy> Waiting<T> {
 /// A pattern of these rules' matcher.
 type Pattern<R> = <<R as Rules>::Matcher as Matcher>::Pattern;
 
-/// A matcher and the lists that say what it must do.
+/// A matcher and the lists that define what it must do.
 struct Pair<R: Rules> {
     random: Random,
     matcher: R::Matcher,
@@ -190,7 +190,7 @@ impl<R: Rules> Pair<R> {
     }
 }
 
-/// Drives a matcher with so many random steps.
+/// Drives a matcher with this number of random steps.
 ///
 /// # Panics
 /// If the matcher deviates from the reference.

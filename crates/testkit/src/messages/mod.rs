@@ -11,7 +11,7 @@
 //!   operation is cancelled; the connection is dropped.
 //! - [`moments`]: traffic of every kind in both directions, and a death at a random moment.
 //! - [`waits`]: every event ends a wait, for waits of every length.
-//! - [`pairs`]: two instances of one process that call each other.
+//! - [`pairs`]: two instances of one process that connect to each other.
 
 mod node;
 mod peer_process;

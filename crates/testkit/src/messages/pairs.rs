@@ -1,4 +1,5 @@
-//! Two instances that know each other's addresses: one connection, one name for each and one order, whichever calls first.
+//! Two instances that know each other's addresses: one connection, one name for each and one order, whichever of them
+//! connects first.
 
 use causeway_bmi::{Addr, Tag};
 
@@ -187,8 +188,8 @@ pub fn releasing_and_calling_again_loses_nothing<M: Medium>(medium: &M, _test: &
     pair.end();
 }
 
-/// One of the two ends and begins anew at its address: it keeps its name, and whichever of the two calls first, there
-/// is one connection, which is not taken for the one before.
+/// One of the two instances ends, and another begins at its address: the peer keeps its name, and whichever of the
+/// two connects first, there is one connection, which is not mistaken for the former one.
 pub fn one_that_returns_keeps_its_name<M: Medium>(medium: &M, _test: &str) {
     for round in 0..6 {
         let mut pair = Pair::new(medium, "one that returns is found again");

@@ -180,7 +180,7 @@ impl<'a, M: Medium> ProcessPair<'a, M> {
         assert_eq!(bytes, [0; 8], "a new process has old messages");
     }
 
-    /// Makes progress until `until`, or for a while: long enough for posted operations to advance.
+    /// Makes progress until `until`, or long enough for posted operations to advance.
     pub(super) fn advance(&mut self, until: impl Fn(&Node) -> bool) {
         const WHILE: Duration = Duration::from_millis(60);
         let begun = Instant::now();

@@ -1,11 +1,11 @@
 //! Every event ends a wait at once, whatever the wait's length: a table of events and lengths, for each medium.
 //!
-//! No cell reads a clock. The peer, a thread with an instance of its own or another process, reports when the event
-//! has happened, and the layer counts the sleeps that last until the caller's time is up
+//! No cell reads a clock. The peer, a thread with an instance of its own or another process, reports when the event has
+//! happened, and the layer counts the sleeps that last until the caller's time is up
 //! ([`Info::expired_sleeps`](causeway_bmi::Info)). A sleep that begins after the event and expires has slept through it. On a
-//! machine that is busy with other things a kernel may take its time with a segment or an exit, so a cell has
-//! several rounds, and most of them must be without such a sleep. A wait for seconds is a long one: an event
-//! that does not end it is found at its end.
+//! busy machine the kernel may deliver a segment or an exit late, so a cell has several rounds, and most of them must be
+//! without such a sleep. A wait for seconds is a long one: if an event does not end it, that is noticed when the wait
+//! expires.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -28,7 +28,7 @@ const LENGTHS: [Duration; 4] = [
 ];
 /// Rounds of each cell. In most of them no sleep expires after the event.
 const ROUNDS: usize = 3;
-/// So many sleeps make sure that the quick way to sleep is in use, where there is one.
+/// This number of sleeps makes sure that the quick way to sleep is in use, if there is one.
 const WARMING_SLEEPS: u64 = 20;
 /// How often the peer makes progress after an order.
 const LAST_STEPS: usize = 4;
@@ -45,7 +45,7 @@ enum Order {
     SendUnexpected,
     /// Connect with another instance, which sends an unexpected message.
     Connect,
-    /// Take unexpected messages until so many have arrived in all.
+    /// Take unexpected messages until this number has arrived altogether.
     Take(usize),
     Disconnect,
     Wake(Waker),

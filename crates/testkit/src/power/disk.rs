@@ -300,7 +300,7 @@ impl Disk {
         self.nodes.get(&number).map(Arc::as_ref)
     }
 
-    /// The number that a name stands for.
+    /// The number of the object to which a name refers.
     pub fn lookup(&self, key: &Key) -> Option<u64> {
         self.names.get(key).copied()
     }
@@ -331,7 +331,7 @@ impl Disk {
         number
     }
 
-    /// Makes several names stand for something else, or for nothing, at once.
+    /// Makes several names refer to other objects, or to none, in one step.
     pub fn change(&mut self, changes: Vec<(Key, Option<u64>)>) {
         for (key, number) in &changes {
             apply(&mut self.names, key, *number);

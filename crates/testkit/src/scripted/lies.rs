@@ -1,5 +1,5 @@
-//! Servers that lie to clients, in the reply to each operation there is: a call ends with an error that says so, or with what the
-//! server has said if nobody could know better; the client never panics, and works again once the server tells the truth.
+//! Servers that send false replies to clients, for every operation: a call ends with an error that says so, or, if the client
+//! cannot know better, with the content of the reply; the client never panics, and works again once replies are true.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -706,7 +706,8 @@ fn disturbances(name: &str, honest: &ReplyBody) -> Vec<(String, Change)> {
     lies
 }
 
-/// The error of a lie is one that programs can be told: a number of Linux, and a text that drives no terminal.
+/// The error of a false reply can be passed to programs: it has an error number of Linux, and a text that does
+/// not control a terminal.
 fn check_error(what: &str, error: &causeway_fs::Error) {
     let number = error.system_number();
     assert!((1..134).contains(&number), "{what}: {error:?}");
@@ -725,7 +726,7 @@ fn check(name: &'static str, asked: &Asked) {
         *seen.lock().unwrap() = Some(reply.clone());
         Response::Honest
     }));
-    // One client is told all of the lies, if its call is what ends with them.
+    // One client gets all false replies, if it is its call that ends by them.
     let mut client = None;
     let outcome = stand.outcome(name, asked, &mut client);
     let is_told = asked.heard == Heard::Told;

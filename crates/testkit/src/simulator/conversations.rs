@@ -1,10 +1,10 @@
 //! Conversations of the engine, driven without methods, sockets or a clock: the seed decides what happens next.
 //!
-//! Nodes send each other messages of all sizes, and connect when they have something to send: often both of two at
-//! once. They disconnect when they have not. Packets wait in channels with little room, transfers happen some
-//! time after they were started, connections break, operations are cancelled. Each message carries its number and
-//! bytes that follow from it, so that the right content of each receive is known. The method of a node may hold packets for a
-//! while; a node holds packets of a peer only while a send to it is not complete.
+//! Nodes send each other messages of all sizes, and connect when they have something to send, often two nodes to each other
+//! at the same time. They disconnect when they have nothing to send. Packets wait in channels with little room, transfers
+//! happen some time after they were started, connections break, operations are cancelled. Each message carries its number and
+//! bytes that follow from it, so that the right content of each receive is known. The method of a node may hold packets back,
+//! but holds packets for a peer only while a send to this peer is incomplete.
 
 mod connections;
 mod messages;

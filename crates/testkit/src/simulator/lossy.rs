@@ -13,7 +13,7 @@ use causeway_wire::tcp::Holder;
 
 use crate::random::Random;
 
-/// One datagram in so many is lost, and as many come twice, or change places with the next.
+/// One datagram in this number is lost, and as many arrive twice, or change places with the next.
 const ONE_IN: usize = 25;
 
 /// See the module's page.

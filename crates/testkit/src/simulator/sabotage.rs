@@ -1,7 +1,7 @@
 //! Weaknesses that are built in on purpose: they prove that the checks work.
 //!
-//! Each stands for a mistake that a core could make; the network plays it, so that the core itself
-//! needs no switches. Datagrams are tampered with behind the checksum's back.
+//! Each represents a mistake that a core could make; the network imitates it, so that the core
+//! itself needs no switches. Datagrams are altered so that their checksums remain valid.
 
 use causeway_wire::datagram::{Ack, Datagram, Segment, begin_segment, seal_with_check};
 

@@ -2,8 +2,8 @@
 //! the middle of a frame, or is altered.
 //!
 //! Whole or cut, the model checks all packets and transfers. An altered stream may contain anything, as far as its
-//! connection's checksums let it through: then a session must end with a clean error or go on, and never
-//! panic, loop, grow, or complete a transfer twice.
+//! connection's checksums let it through: then a session must end with a clean error or continue, and never panic,
+//! loop, use more and more memory, or complete a transfer twice.
 
 use std::collections::{HashSet, VecDeque};
 

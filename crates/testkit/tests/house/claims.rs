@@ -1,10 +1,10 @@
-//! The tests that a page names beside what it says: `file.rs`: `name_of_a_test`.
+//! The tests that a page names beside its statements: `file.rs`: `name_of_a_test`.
 
 use std::collections::BTreeSet;
 
 use crate::tree::{File, Tree};
 
-/// Names in code marks that have as many parts as a test's name has at least. Fewer have settings and the like.
+/// The least number of words in a test's name: shorter names in code marks are settings and other things.
 const LEAST_WORDS: usize = 4;
 
 /// The page's texts in code marks.

@@ -1,7 +1,7 @@
 //! Which files of a crate import which others, and the circles among them.
 //!
 //! A file uses another one of its crate if it names something in it by a path: in a `use` line, an expression, a type, or
-//! in a macro's arguments. Declaring a module is no use of it. Uses in tests do not count.
+//! in a macro's arguments. Declaring a module does not count as using it. Uses in tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 

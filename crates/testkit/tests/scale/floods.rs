@@ -14,7 +14,8 @@ use crate::{NOW, Node};
 const SENDERS: usize = 64;
 /// Most bytes that the receiver may keep, by its configuration.
 const EARLY_BYTES: usize = 4 << 20;
-/// The receiver takes so many messages at a time, and then pauses: one sender alone would be faster.
+/// The receiver takes this number of messages at a time, and then pauses: one sender alone would be
+/// faster.
 const BATCH: usize = 16;
 const PAUSE: Duration = Duration::from_millis(2);
 /// Sends in progress at each sender.

@@ -13,7 +13,8 @@ use zeroize::Zeroizing;
 
 use super::member::{read_text, with_key};
 
-/// The key that signs. The library for signatures makes copies of it while it signs, which it does not overwrite.
+/// The key that signs. While it signs, the library for signatures makes copies of the key in memory, which it
+/// does not overwrite.
 #[derive(Debug)]
 pub struct Authority {
     seed: Secret,
@@ -21,12 +22,13 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// A new one, drawn at random.
+    /// A new authority, whose key is drawn at random.
     pub fn draw() -> io::Result<Self> {
         Self::of_seed(Secret::draw()?).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// The one that has this seed. `None` never happens: every seed of 32 bytes is one.
+    /// The authority whose key has this seed. `None` never happens: every 32 bytes are a valid
+    /// seed.
     fn of_seed(seed: Secret) -> Option<Self> {
         let pair = Ed25519KeyPair::from_seed_unchecked(seed.expose()).ok()?;
         let public = pair.public_key().as_ref().try_into().ok()?;
@@ -51,8 +53,8 @@ impl Authority {
         self.public
     }
 
-    /// A certificate with a serial of its own. `name` and `roles` have to be names ([`super::is_name`]), and there is at least one role and at
-    /// most [`causeway_wire::node::MAX_ROLES`].
+    /// Signs a certificate with a new serial. `name` and `roles` must be names ([`super::is_name`]), and there must be at least one role and
+    /// at most [`causeway_wire::node::MAX_ROLES`].
     pub fn sign(
         &self,
         key: PublicKey,
@@ -93,7 +95,7 @@ pub(super) fn has_signed(certificate: &Certificate) -> bool {
         .is_ok()
 }
 
-/// How messages name a public key: by its first digits.
+/// The name of a public key in texts for people: its first digits.
 pub fn fingerprint(key: &PublicKey) -> String {
     hex(&key[..6])
 }

@@ -7,9 +7,11 @@
 //!   s, se: certificate, user ──────────────────►        the responder checks it
 //! ```
 //!
-//! The user is left out unless the connection speaks for that one alone ([`causeway_wire::user`]).
+//! The last message contains a user only if the connection speaks for that user alone
+//! ([`causeway_wire::user`]).
 //!
-//! A pure state machine, bytes in, bytes out. Certificates travel encrypted, and the initiator's is shown to nodes alone.
+//! A pure state machine: bytes in, bytes out. Certificates travel encrypted, and the initiator shows its own only to a
+//! side that has proven to be a node.
 
 use std::sync::Arc;
 
@@ -28,14 +30,15 @@ pub(crate) const LONGEST_MESSAGE: usize = 96 + MAX_CERTIFICATE_BYTES + MAX_USER_
 const XX_AES: &str = "Noise_XXpsk0_25519_AESGCM_BLAKE2s";
 const XX_CHACHA: &str = "Noise_XXpsk0_25519_ChaChaPoly_BLAKE2s";
 
-/// What one side brings.
+/// What one side needs for an exchange.
 #[derive(Debug, Clone)]
 pub struct Proving {
-    /// What it knows of nodes, also later.
+    /// What it knows of nodes, including later changes.
     pub nodes: Nodes,
-    /// What it knew of them when it began: its own certificate and key are these.
+    /// What it knew of nodes when the exchange began. Its own certificate and key are taken from
+    /// here.
     pub membership: Arc<Membership>,
-    /// The role that the other side has to have.
+    /// The role that the other side must have, if any.
     pub role: Option<String>,
 }
 
@@ -49,7 +52,8 @@ impl Proving {
         }
     }
 
-    /// For an exchange with what replies at `address`. Fails if that is not to be called.
+    /// For an exchange with the process that replies at `address`. Fails if this address must not
+    /// be called.
     pub(crate) fn calling(nodes: &Nodes, address: &Address) -> Result<Self, PeerError> {
         let proving = Self::called(nodes);
         let role = proving.membership.role_at(address)?.map(str::to_owned);
@@ -59,46 +63,49 @@ impl Proving {
 
 /// A finished exchange.
 pub(crate) struct Finished {
-    /// What gives the connection's keys.
+    /// The handshake state, from which the connection's keys are derived.
     pub(crate) noise: Box<snow::HandshakeState>,
     /// The other side's node.
     pub(crate) node: Arc<Certificate>,
-    /// To a responder that takes that: the one user that the initiator speaks for; `None` if it speaks for all.
+    /// At a responder whose format supports that: the one user that the initiator speaks for; `None` if it
+    /// speaks for all.
     pub(crate) user: Option<User>,
 }
 
-/// Why an exchange cannot go on.
+/// Why an exchange cannot continue.
 #[derive(Debug)]
 pub(crate) enum Failed {
-    /// What has come was not made with the same key, in this exchange.
+    /// The message was not made with the same cluster's key, or does not belong to this exchange.
     WrongKey,
-    /// It is no certificate.
+    /// The message does not contain a valid encoding of a certificate.
     Malformed(Malformed),
-    /// The other side is not a node that counts here.
+    /// The other side is not a node that is accepted here.
     Rejected(Rejected),
 }
 
-/// See the module's page. The initiator writes first; then both take turns, until [`Exchange::is_finished`].
+/// See the module's page. The initiator writes first; then the two sides write alternately, until
+/// [`Exchange::is_finished`].
 pub(crate) struct Exchange {
     noise: Box<snow::HandshakeState>,
     proving: Proving,
-    /// The initiator has not written yet: its first message shows nothing.
+    /// The next message to be written or read is the initiator's first, which contains no
+    /// certificate.
     is_first: bool,
     peer: Option<Arc<Certificate>>,
     users: Users,
 }
 
-/// What an exchange says of users.
+/// What an exchange states about users.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Users {
-    /// Nothing: the method, or its format, has no place for it.
+    /// Nothing: the method, or its format, has no field for it.
     Unsaid,
-    /// The initiator says for whom it speaks.
+    /// The initiator states for which user it speaks; `None` for all.
     Said(Option<User>),
 }
 
 impl Exchange {
-    /// Begins. Whatever both sides have said before is the prologue.
+    /// Begins an exchange. All bytes that the two sides have exchanged before are the prologue.
     pub(crate) fn new(
         initiates: bool,
         fast_aes: bool,
@@ -127,7 +134,8 @@ impl Exchange {
         })
     }
 
-    /// Has the initiator say for which user it speaks, if that is one alone, and the responder take that.
+    /// Lets the initiator state for which user it speaks, if it speaks for one alone, and the responder
+    /// read that.
     pub(crate) fn with_user(mut self, user: Option<User>) -> Self {
         self.users = Users::Said(user);
         self
@@ -151,7 +159,7 @@ impl Exchange {
         Ok(message)
     }
 
-    /// Takes the other side's next message.
+    /// Handles the other side's next message.
     pub(crate) fn read(&mut self, message: &[u8]) -> Result<(), Failed> {
         let mut room = [0; LONGEST_MESSAGE];
         let read = self.noise.read_message(message, &mut room);
@@ -182,8 +190,8 @@ impl Exchange {
         self.noise.is_handshake_finished()
     }
 
-    /// The finished exchange, and the other side's node; `None` if it is not finished. Fails if the node does not count any more: what
-    /// is known of nodes may have changed since it was met.
+    /// The finished exchange, with the other side's node; `None` if it is not finished. Fails if the node is no longer accepted: what
+    /// is known of nodes may have changed since its certificate was checked.
     pub(crate) fn finish(self) -> Result<Option<Finished>, Rejected> {
         let Self {
             noise,
@@ -204,7 +212,7 @@ impl Exchange {
     }
 }
 
-/// The user that stands at the end of what an initiator says, if it speaks for one alone.
+/// The user at the end of an initiator's message, if the initiator speaks for one user alone.
 pub(crate) fn said_user(said: &mut Reader<'_>) -> Result<Option<User>, Malformed> {
     match said.remaining() {
         0 => Ok(None),

@@ -19,7 +19,8 @@ pub struct Member {
     key: Secret,
 }
 
-/// The public key that belongs to a private one; `None` if the library has none of this kind, which never happens.
+/// The public key that belongs to a private one; `None` if the library does not have this kind of key, which never
+/// happens.
 pub fn public_key(key: &Secret) -> Option<PublicKey> {
     let mut pair = DefaultResolver.resolve_dh(&DHChoice::Curve25519)?;
     pair.set(key.expose());
@@ -51,7 +52,7 @@ impl Member {
         with_key(&NodeFile::head(&self.certificate), &self.key)
     }
 
-    /// What others are shown.
+    /// The certificate, which other nodes are shown.
     pub fn certificate(&self) -> &Arc<Certificate> {
         &self.certificate
     }
@@ -73,7 +74,7 @@ impl Member {
 /// A file's text that ends with a key.
 pub(super) fn with_key(head: &str, key: &Secret) -> Zeroizing<String> {
     let digits = key.digits();
-    // Nothing is left behind by growing.
+    // Allocated with its full size: growing would leave copies of the key behind in freed memory.
     let mut text = Zeroizing::new(String::with_capacity(head.len() + digits.len() + 1));
     text.push_str(head);
     text.push_str(&digits);
@@ -87,7 +88,7 @@ pub fn read_revoked(path: &Path) -> Result<Revoked, Refused> {
     Revoked::parse(&text).map_err(|e| Refused::Distrusted(e.to_string()))
 }
 
-/// The text of a file that is to be believed, and is not longer than this.
+/// Reads a file that has to be trusted, of at most `most` bytes.
 pub fn read_text(path: &Path, used: Use, most: usize) -> Result<Zeroizing<String>, Refused> {
     let file = trusted_file::open(path, used)?;
     let len = file.metadata().map_err(Refused::Unreadable)?.len();

@@ -1,5 +1,5 @@
-//! Which bytes of a span have been announced, each of them once: the bytes that a peer sends are
-//! counted by where they belong.
+//! Which bytes of a span have been announced, each of them once: bytes that a peer sends are
+//! accounted for by their positions in the span.
 
 use std::ops::Range;
 

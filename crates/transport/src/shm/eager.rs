@@ -1,4 +1,4 @@
-//! Up to how many bytes a message is sent through the ring.
+//! The size up to which a message is sent whole, through the ring.
 //!
 //! A message through the ring is copied twice, and the second copy fetches cache lines that the other processor has just written. A
 //! message that is announced is copied once, by a system call. Which of the two takes less time depends on the machine:

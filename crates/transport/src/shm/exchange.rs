@@ -1,6 +1,7 @@
 //! How two processes that share memory prove to each other which nodes they are: the exchange of [`crate::nodes`], in records.
 //!
-//! The caller sends its first message behind its greeting, which is the exchange's prologue, and nothing into its ring before it is welcomed.
+//! The caller's greeting is the exchange's prologue. The caller sends its first message of the exchange after the greeting, and puts no
+//! packet into its ring before it is welcomed.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use super::proof::Caller;
 use crate::error::PeerError;
 use crate::nodes::exchange::{Exchange, Failed, Proving};
 
-/// Whether the other side has closed. What it said before can still be read.
+/// Whether the error means that the other side has closed the socket. What it sent before can still
+/// be read.
 pub(super) fn is_closed(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(
@@ -23,11 +25,11 @@ pub(super) fn is_closed(error: &std::io::Error) -> bool {
     )
 }
 
-/// What a caller has to be shown, and shows, before it is welcomed.
+/// What a caller has to prove, and to have proven to it, before it is welcomed.
 pub(super) enum Proofs {
     /// That both hold the cluster's key.
     Key(Caller),
-    /// That, and which nodes they are.
+    /// That both hold the cluster's key, and which nodes they are.
     Nodes(Box<Exchange>),
 }
 
@@ -46,7 +48,8 @@ impl Proofs {
     }
 }
 
-/// Begins an exchange of which this greeting is the prologue. Both processes run on one processor.
+/// Begins an exchange of which this greeting is the prologue. Both processes run on the same host,
+/// so they agree on whether its processors have fast AES.
 pub(super) fn begin(
     initiates: bool,
     key: &Secret,
@@ -64,7 +67,7 @@ fn broken(error: &snow::Error) -> PeerError {
     PeerError::Broken(format!("the Noise handshake cannot go on: {error}"))
 }
 
-/// Takes a message, and sends the next one if there is one.
+/// Handles a message, and sends the next one unless the exchange is finished.
 pub(super) fn go_on(
     exchange: &mut Exchange,
     message: &[u8],
@@ -92,13 +95,14 @@ pub(super) fn finish(exchange: Exchange) -> Result<Option<Arc<Certificate>>, Pee
 pub(super) fn say(exchange: &mut Exchange, socket: &RecordSocket) -> Result<(), PeerError> {
     let message = exchange.write().map_err(|error| broken(&error))?;
     match socket.send(&Record::Node(message).to_bytes(), &[]) {
-        // What it has said before is read next.
+        // What the other side has sent before it closed the socket is read next.
         Err(error) if is_closed(&error) => Ok(()),
         sent => sent.map_err(|error| PeerError::of_system(&error)),
     }
 }
 
-/// What the other side is told that is refused in the middle of an exchange: it knows itself what its certificate says.
+/// The error that is sent to a side which is refused in the middle of an exchange. It does not repeat what the
+/// certificate of that side states.
 pub(super) fn told(cause: &PeerError) -> PeerError {
     match cause {
         PeerError::Unauthorised(why) => {

@@ -5,8 +5,8 @@
 //! which both were passed (`handshake`), stays open: its end reports the peer's death, descriptors of mappable memory are sent over it
 //! (`objects`), and a record on it wakes a sleeper. A process that sleeps only on its doorbell has a thread that polls the sockets
 //! meanwhile (`relay`). Large transfers are copied once, straight between the two address spaces (`transfer`), or through a shared
-//! area where that is refused (`bulk`). If both processes wait for such a transfer, each copies a part of it (`split_copy`), which the
-//! one that has the bytes may send through its ring instead (`pieces`).
+//! area where that is refused (`bulk`). If both processes wait for such a transfer, each copies a part of it (`split_copy`); the
+//! process that has the bytes may send its part through its ring instead (`pieces`).
 //!
 //! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `quarantine`, `intervals`, `pair`, `handshake`, `proof`,
 //! `progress`, `pausing`, `transfer`, `copying`, `claim`, `split_copy`, `split_initiator`, `pieces`, `bulk`, `atomics`, `objects`;
@@ -165,7 +165,8 @@ pub struct Shm {
     by_address: HashMap<Address, Peer>,
     /// Rings that are polled, by peer index.
     polled: Vec<u32>,
-    /// Packets that were taken one a poll from the first of them.
+    /// How many packets were taken, one in each poll, from the first ring in `polled` since it
+    /// became the first.
     taken_in_turn: usize,
     /// Peers whose transfers have something to do.
     busy: VecDeque<Peer>,
@@ -274,8 +275,9 @@ impl Shm {
             Some(pair) => pair,
             None => self.pair_for_send(peer)?,
         };
-        // A copied result would wait for the packet's lines, which the stores before it still wait for: a load wider
-        // than the store that it reads from waits until all stores have reached the cache.
+        // The result is matched in place. Copying it would use a load that is wider than the store it reads from:
+        // such a load waits until all earlier stores have reached the cache, among them those of the packet, which
+        // still wait for its lines.
         match pair.send(parts) {
             Ok(()) if pair.failing.is_none() => Ok(()),
             sent => {

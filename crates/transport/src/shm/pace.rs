@@ -1,13 +1,14 @@
 //! How often the ring of a streaming sender is read.
 //!
-//! A receiver that has caught up with the sender takes away each cache line that the sender is
-//! about to write, once for every look at the ring. Where a line takes long from one processor to
-//! the other, both then wait for lines most of the time. So once a receiver has found few packets
+//! A receiver that has caught up with the sender takes away the cache line that the sender is about
+//! to write, each time that it looks at the ring. Where a line takes long from one processor to the
+//! other, both then wait for lines most of the time. So once a receiver has found few packets
 //! several times, and has sent nothing in between, it skips the ring in some polls, in which the
-//! sender writes the next packets. For a caller that polls only now and then, as the times passed
-//! with its polls show, it looks each time. (On an EPYC of the fifth generation, with 220 ns for a
-//! line: 8 B 93 -> 79 ns, 64 B 114 -> 89 ns, 1,000 B 340 -> 245 ns.) If it finds a single packet
-//! after such a pause, the sender does not stream: packets that arrive one by one must not wait.
+//! sender writes the next packets. If the times passed with the polls show that the caller polls
+//! only now and then, no poll skips the ring. (On an EPYC of the fifth generation, with 220 ns for
+//! a line: 8 B 93 -> 79 ns, 64 B 114 -> 89 ns, 1,000 B 340 -> 245 ns.) If the receiver finds a
+//! single packet after such a pause, the sender does not stream: packets that arrive one by one
+//! must not wait.
 //!
 //! This does not decide how to wait, which the caller's policy does: the thread goes on polling,
 //! and each poll checks everything else.

@@ -1,9 +1,10 @@
 //! Progress: active rings are polled, for the others notification is enabled; sockets are polled
 //! now and then.
 //!
-//! What one poll costs does not grow with the number of open peers: it looks at the rings that had
-//! something lately, at one word of the doorbell page, and every 1024th time at the epoll set. A poll that goes on with a ring's turn
-//! (`take_next`) looks at that ring alone and is not counted: at most 31 of them lie between two that look at all.
+//! What one poll costs does not grow with the number of open peers: it looks at the rings that had something lately, at one word of
+//! the doorbell page, and every 1024th time at the epoll set. A poll that continues to serve the ring that the last poll took a
+//! packet from (`take_next`) looks at that ring alone and is not counted: there are at most 31 of them between two polls that look at
+//! everything.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -39,10 +40,10 @@ const BURST: usize = 32;
 const QUEUED: usize = 8;
 
 impl Shm {
-    /// One poll. What is rare is in functions that are not inlined: with all of them inlined, this one had 25 KB and as many saved
-    /// values as a frame of 1.6 KB holds, and 8 bytes took 138 ns one way instead of 121 (two threads of one core).
+    /// One poll. Rare work is in functions that are not inlined: with all of them inlined, this function had 25 KB of code and a
+    /// stack frame of 1.6 KB, and 8 bytes took 138 ns one way instead of 121 (two threads of one core).
     pub(super) fn poll_all(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
-        // First: of what nodes have sent that do not count any more, nothing is delivered.
+        // First, so that no packet is delivered of nodes that are no longer accepted.
         if let Some(membership) = self.nodes_seen.changed(self.config.nodes.as_ref()) {
             self.fail_rejected(&membership);
         }
@@ -129,7 +130,8 @@ impl Shm {
         let most = match takes {
             Takes::Some => BURST,
             Takes::One | Takes::OneInTurn => {
-                // A turn of several packets has ended if `take_next` did not go on with it, for whatever reason.
+                // If `take_next` did not take a packet from the first ring, for whatever reason, the next ring
+                // is served first.
                 let had_turn = std::mem::take(&mut self.taken_in_turn) > 0 || takes == Takes::One;
                 if had_turn && self.polled.len() > 1 {
                     self.polled.rotate_left(1);
@@ -163,7 +165,7 @@ impl Shm {
                     at -= 1;
                     self.polled.swap_remove(at);
                 } else if takes == Takes::OneInTurn {
-                    // It comes first in the next polls, too.
+                    // This ring comes first in the next polls, too.
                     self.polled.rotate_left(at - 1);
                     self.taken_in_turn = 1;
                 }
@@ -181,9 +183,9 @@ impl Shm {
         progress
     }
 
-    /// Delivers the next packet of the ring that the last poll has taken one from, if there is one: one after the other, until the ring has had
-    /// its turn. Its lines that were fetched ahead are used then, the senders of other rings are not disturbed, and nothing else is looked at.
-    /// Transfers, connections that fail and sockets that need a look end the turn.
+    /// Delivers the next packet of the ring from which the last poll took one, if there is one. Polls do so until [`BURST`] packets of the ring
+    /// have been taken: this uses the lines of the ring that were prefetched, does not take lines away from the senders of other rings, and
+    /// checks nothing else. Transfers in progress, connections that fail and sockets that have to be polled end it.
     #[inline(never)]
     fn take_next(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
         let others_wait = !self.busy.is_empty() || !self.failed.is_empty() || self.attention;
@@ -207,7 +209,8 @@ impl Shm {
         true
     }
 
-    /// Packets of a peer were delivered, and whether its connection fails, and it has transfers to go on with.
+    /// Updates the lists after packets of a peer were delivered: `failing` if its connection fails, `busy` if
+    /// it has transfers to continue.
     #[inline]
     fn note_drained(&mut self, peer: Peer, (failing, busy): (bool, bool)) {
         if failing {
@@ -498,7 +501,7 @@ impl Shm {
         self.want_rings(true);
         let stopping = std::mem::take(&mut self.polled);
         let ready = self.stop_polling(stopping);
-        // Ringing may have read the event that would end the sleep off the socket.
+        // Ringing a peer may have read from the socket the event that would have ended the sleep.
         let met = self.has_news_of_pending();
         self.check_helpers();
         let copies = !self.busy.is_empty() || self.can_help();
@@ -563,7 +566,7 @@ impl Shm {
         self.grantees.retain(|&other| other != peer);
     }
 
-    /// Tells peers of objects that were freed here.
+    /// Notifies peers of objects that were freed here.
     pub(super) fn retire_objects(&mut self) {
         let peers = &mut self.peers;
         self.objects.retain(|(object, watch)| {
@@ -642,7 +645,7 @@ fn take_for_method(pair: &mut Pair, kind: SlotKind, packet: Packet<'_>) -> Resul
     }
 }
 
-/// Delivers at most `most` packets of one peer: one, if the caller waits for that.
+/// Delivers at most `most` packets of one peer: one, if the caller waits for a single message.
 ///
 /// The next poll checks whether another has arrived after it. The line to check is in the sender's
 /// cache, and the caller's reply to the first packet could not leave before that line has arrived.

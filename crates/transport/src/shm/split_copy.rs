@@ -374,7 +374,7 @@ struct Taken {
     units: u32,
     description: Description,
     bytes: Range<u64>,
-    /// It can be sent as a piece.
+    /// Whether it can be sent as a piece.
     is_piece: bool,
 }
 

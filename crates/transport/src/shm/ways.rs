@@ -8,8 +8,8 @@
 //! time than fetching a line from the other's cache. Which is fastest depends on the size, the
 //! processor, and how far apart the two processors are; `docs/shm-engine.md` has measurements.
 //!
-//! For packets that the sender fills with many small pieces the choice is made for itself. Their stores wait for each line alone,
-//! so that it differs by more: non-temporal stores take a tenth of the time far, and somewhat more time near
+//! For packets that the sender fills with many small pieces the choice is made separately. Their stores wait for one line after
+//! the other, so that the ways differ by more: non-temporal stores take a tenth of the time far, and somewhat more time near
 //! (`docs/mpi-messages.md`).
 
 use causeway_sys::aliasing;
@@ -72,7 +72,8 @@ impl Class {
     }
 }
 
-/// The alternatives for packets that the C library copies by vector instructions or that the sender fills, and for longer ones.
+/// The alternatives for packets that the C library copies by vector instructions and for those that the sender fills, and after
+/// it the alternatives for longer packets.
 const FOR_FEW: [Way; 2] = [Way::Usual, Way::Streamed];
 const FOR_MANY: [Way; 3] = [Way::Usual, Way::Vectors, Way::Streamed];
 

@@ -1,5 +1,5 @@
-//! What becomes of a connection until both sides trust each other: connecting, accepting, the
-//! handshake, and the authentication of the peer.
+//! A connection until both sides trust each other: connecting, accepting, the handshake, and the
+//! authentication of the peer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -34,11 +34,12 @@ use crate::trust::{is_let_in, user};
 /// The most connections that one poll accepts per listener.
 const ACCEPTS_PER_POLL: usize = 32;
 
-/// As many may be turned away in one poll, or take the places of others: a caller that makes connections for nothing does not
-/// keep peers that have one waiting.
+/// The most callers that one poll refuses, or accepts in place of others that it evicts: a caller that makes useless
+/// connections does not delay the peers that are connected.
 const REFUSALS_PER_POLL: u32 = 8;
 
-/// How long a listener rests when no caller can even be turned away: nothing tells when one can.
+/// How long a listener pauses when there is no descriptor left even to refuse a caller: no event
+/// reports when there is one.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The kernel's overflow group, for processes whose group is not known.
@@ -56,7 +57,8 @@ impl Tcp {
         let is_keyed = config.key.is_some() || agent.is_some();
         let drawn = is_keyed.then(nonce);
         let holder = match drawn {
-            // Without one, a recording of the other side's gets one step further; it proves nothing for all that.
+            // If no number could be drawn, a recorded handshake of the other side gets one step further, but
+            // still proves nothing.
             Some(drawn) => drawn.unwrap_or_default(),
             None => Holder {
                 pid: std::process::id(),
@@ -92,7 +94,7 @@ impl Tcp {
         Self::make_timed(&mut self.timed, state);
     }
 
-    /// Begins with the target at hand, or one behind it.
+    /// Begins with the present target, or one after it.
     fn try_targets(
         epoll: &OwnedFd,
         state: &mut PeerState,
@@ -122,7 +124,7 @@ impl Tcp {
         Err(last)
     }
 
-    /// A TCP connection stands, or not.
+    /// Handles the end of an attempt to connect, which has succeeded or failed.
     pub(super) fn finish_connecting(&mut self, peer: Peer, sink: &mut dyn Sink) {
         let (vanished, now) = (self.config.liveness_timeout, self.clock.now());
         let Some(state) = self.slots.get_mut(peer) else {
@@ -189,7 +191,7 @@ impl Tcp {
         }
     }
 
-    /// Accepts connections that wait at a listener. Returns whether a caller came.
+    /// Accepts connections that wait at a listener. Returns whether there were any.
     pub(super) fn accept_some(&mut self, index: usize) -> bool {
         let mut refused = 0;
         for accepted in 0..ACCEPTS_PER_POLL {
@@ -322,8 +324,9 @@ impl Tcp {
         self.end(peer, PeerError::Disconnected, &mut Silence);
     }
 
-    /// Where a connection comes from, or why it goes no further: without a key, other users of this host cost
-    /// nothing but this question. One that has gone already gets no refusal.
+    /// The source of a connection, or why it is refused: without a key, connections of other users of this
+    /// host cost nothing more than this check. `Err(None)` if the other end has closed the connection
+    /// already, so that no refusal is sent.
     fn source(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<Source, Option<Refusal>> {
         if !net::is_same_host(local, remote) {
             return Ok(Source::host(remote.ip()));
@@ -333,7 +336,7 @@ impl Tcp {
             Err(error) if Shortage::of(&error).is_some() => {
                 return Err(Some(Refusal::NoDescriptors));
             }
-            // The handshake will ask again, and say what the kernel does not tell.
+            // The handshake will ask the kernel again, and report what cannot be determined.
             Err(_) => return Ok(Source::host(remote.ip())),
         };
         let me = rustix::process::geteuid().as_raw();
@@ -393,7 +396,8 @@ impl Tcp {
             place = self.places.take(whence(socket, node.as_deref()), user.uid);
             is_full = place.is_none();
             if is_full && node.is_some() {
-                // It waits for a word still; without nodes it does not, and the end of the connection has to do.
+                // With nodes, the initiator still waits for our reply, which tells it the reason. Without nodes
+                // it waits for none, and only sees the end of the connection.
                 handshake.refuse(Refusal::Full);
                 output = handshake.take_output();
             }
@@ -449,7 +453,7 @@ impl Tcp {
     fn come_up(&mut self, peer: Peer, agreement: Agreement, sink: &mut dyn Sink) {
         let vanished = self.config.liveness_timeout;
         let state = self.slots.get(peer).filter(|state| state.is_half_open());
-        // Not before: connections that prove nothing are to cost little.
+        // Not before this point: connections that have proven nothing must cost little.
         if let Some(link) = state.and_then(|state| state.link.as_ref())
             && let Err(error) = net::tune(&link.socket, vanished)
         {
@@ -489,7 +493,7 @@ impl Tcp {
     }
 }
 
-/// Where the user at the other end calls from.
+/// From which node or host the user at the other end has connected.
 fn whence(socket: &OwnedFd, node: Option<&Certificate>) -> Whence {
     if let Some(node) = node {
         return Whence::Node(node.name.clone());
@@ -502,16 +506,17 @@ fn whence(socket: &OwnedFd, node: Option<&Certificate>) -> Whence {
     }
 }
 
-/// What one step of a handshake has brought.
+/// What has arrived for a handshake.
 enum Heard {
-    /// Bytes of the other side.
+    /// Bytes from the other side.
     FromPeer(Vec<u8>),
-    /// What the agent replies that makes the handshake.
+    /// A reply of the agent that makes the handshake.
     FromAgent(Box<Reply>),
 }
 
 impl Link {
-    /// What has come for the handshake, of the agent first: what the other side sends comes behind that.
+    /// Returns what has arrived for the handshake. The agent's reply comes first: bytes from the other
+    /// side are handled after it.
     fn hear(
         &mut self,
         config: &TcpConfig,
@@ -521,7 +526,7 @@ impl Link {
             && let Some(reply) = line.reply(&agent.socket)?
         {
             if !matches!(reply, Reply::Say(_)) {
-                // It closes its end, which nobody is to be woken for.
+                // The agent closes its end next, which must not wake any thread.
                 self.agent = None;
             }
             return Ok(Some(Heard::FromAgent(Box::new(reply))));
@@ -567,7 +572,8 @@ fn connect_error(error: &io::Error, target: &SocketAddr) -> PeerError {
     }
 }
 
-/// Says to a connection that was just made why it ends. Best effort: a fresh socket takes so few bytes.
+/// Sends the reason to a connection that was just made and is refused. Best effort, but a new socket
+/// has room for so few bytes.
 fn refuse(config: &TcpConfig, socket: &OwnedFd, refusal: Refusal) {
     let mut handshake = Tcp::handshake(config, Role::Responder, socket, None, None, None);
     handshake.refuse(refusal);
@@ -575,8 +581,8 @@ fn refuse(config: &TcpConfig, socket: &OwnedFd, refusal: Refusal) {
     let _ = net::send_pieces(socket, &[net::Piece::Bytes(&bytes)]);
 }
 
-/// The kernel does not say whose process the other end is. What this process lacks to ask is no reason to take the other
-/// one for another peer's.
+/// The error if the kernel does not tell to which user the other end belongs. If this process lacks a resource to find
+/// out, the error states that, and does not claim that the other end belongs to another user.
 fn unknown(error: io::Error) -> Unverified {
     if Shortage::of(&error).is_some() {
         return Unverified {
@@ -611,8 +617,8 @@ pub(super) fn same_user(
     }
     let me = rustix::process::geteuid().as_raw();
     let Some(owner) = owners.of_other_end(ours, theirs).map_err(unknown)? else {
-        // It is on this host, so it was there a moment ago: whose it was, nothing tells any more, and it may be
-        // there again. That is no verdict on whether the peer is trusted.
+        // The other end is on this host, so its process existed a moment ago. To which user it belonged can no
+        // longer be determined, and it may be started again. This does not mean that the peer is not trusted.
         return Err(Unverified {
             refusal: Refusal::OtherUser,
             cause: PeerError::Broken(format!("the process at {theirs} has ended")),
@@ -626,8 +632,8 @@ pub(super) fn same_user(
             user(uid)
         )));
     }
-    // A claim that the kernel does not bear out (another name space of processes, or a process of
-    // root that we may not look into) says nothing.
+    // A claim that the kernel does not confirm (the process is in another namespace, or belongs to
+    // root and we may not inspect it) proves nothing either way.
     let confirmed = net::holder_of(owner.inode, holder.pid, holder.descriptor);
     Ok(Identity::SocketOf {
         pid: confirmed.map_or(0, |_| holder.pid as i32),

@@ -21,9 +21,9 @@ pub struct TcpConfig {
     pub nodes: Option<Nodes>,
     /// Without a key: an agent that has one makes the handshakes of connections that this process begins.
     pub agent: Option<Agent>,
-    /// With a key: whether connections are encrypted. It is done if either side wants it, or speaks a format without
-    /// the alternative: each record is authenticated. An attacker that can read the network then reads everything, and can
-    /// still not change, forge, repeat or reorder anything.
+    /// With a key: whether to encrypt connections. A connection is encrypted if either side requests that, or speaks a
+    /// format without the alternative. The alternative is that each record is only authenticated: an attacker that can
+    /// read the network then reads everything, but still cannot change, forge, repeat or reorder anything.
     pub encrypt: bool,
     /// How long connecting to a peer may take, including authentication.
     pub connect_timeout: Duration,
@@ -36,8 +36,8 @@ pub struct TcpConfig {
     pub queue_bytes: usize,
     /// Most transfers with one peer that may be in progress.
     pub max_transfers: usize,
-    /// How many peers there may be. One user for whom the agent of a node speaks may have an eighth of them, or of the files that the process
-    /// may have open if those are fewer: connections for data are counted, too.
+    /// How many peers there may be. A user whose handshakes are made by the agent of a node may have an eighth of them, or an eighth of the
+    /// files that the process may have open if those are fewer. Connections for data are counted, too.
     pub max_peers: usize,
     /// Most connections that are not trusted yet at any one time, in addition to the peers; at most
     /// a quarter of the files that the process may have open. A user of this host, or another host,

@@ -17,15 +17,14 @@
 //!   Accept ────────────────────────────────────►   which user owns the other end
 //! ```
 //!
-//! The initiator's `Accept` proves that it holds the key in this very exchange: the first Noise
-//! message alone could be a recording by a side that has the same numbers. Both hellos, with a number drawn by each side, are the Noise prologue, so that no attacker on the way
-//! can talk the two sides out of encryption. If neither side wants it, what travels is authenticated all the same, with keys
-//! of the same exchange. Sides of which one demands to know nodes and the other does not refuse each other: neither does with less. A side that does not like the other answers `Refuse`
-//! with the reason, which the other reports.
+//! The initiator's `Accept` proves that it holds the key in this very exchange: the first Noise message alone could be a recording by a side that has the same numbers. Both hellos,
+//! with a number drawn by each side, are the Noise prologue, so that no attacker on the way can make the two sides do without encryption. If neither side wants encryption, records are
+//! still authenticated, with keys of the same exchange. If only one side demands proofs of nodes, the two sides refuse each other: there is no fallback. A side that refuses the other
+//! sends `Refuse` with the reason, which the other reports.
 //!
-//! An initiator without the key may have an agent of its node make the Noise messages ([`Agency`], `causeway_wire::agent`): the agent shows the
-//! node, says for which user the connection speaks, and gives this side the connection's keys. Then the handshake has questions for the agent, too
-//! ([`Handshake::take_question`], [`Handshake::on_agent_reply`]).
+//! An initiator without the key may have an agent of its node make the Noise messages ([`Agency`], `causeway_wire::agent`): the agent proves the
+//! node, states for which user the connection speaks, and gives this side the connection's keys. Then the handshake has requests to the agent as
+//! further output, and the agent's replies as further input ([`Handshake::take_question`], [`Handshake::on_agent_reply`]).
 
 use std::sync::Arc;
 
@@ -68,32 +67,35 @@ pub fn has_fast_aes() -> bool {
     fast
 }
 
-/// A number for one handshake, in the place of the process that is named without a key.
+/// A random number for one handshake. It is sent in the field that names a process if there is no
+/// key.
 pub fn nonce() -> std::io::Result<Holder> {
     Ok(Holder::drawn(causeway_sys::random::bytes()?))
 }
 
-/// What one side brings to a handshake.
+/// The settings of one side of a handshake.
 #[derive(Clone)]
 pub struct Terms {
-    /// The cluster's key, if there is one. Then it is used.
+    /// The cluster's key, which is used if there is one.
     pub key: Option<Secret>,
-    /// Whether we ask for encryption. It is on if either side asks, or cannot do with less, and there is a key.
+    /// Whether this side requests encryption. With a key, a connection is encrypted if either side requests
+    /// that or does not support less.
     pub encrypt: bool,
-    /// Without a key: which process the other side is to ask its kernel about. With one: a number that was drawn for this handshake alone,
-    /// so that what was recorded of another one does not fit ([`nonce`]).
+    /// Without a key: which process the other side is to ask its kernel about. With a key: a number that was drawn for this handshake
+    /// alone, so that messages recorded from another handshake are invalid ([`nonce`]).
     pub holder: Holder,
     /// See [`has_fast_aes`].
     pub fast_aes: bool,
-    /// How many connections with one peer we take.
+    /// How many connections with one peer this side supports.
     pub connections: u8,
-    /// The initiator of a subflow shows this.
+    /// At the initiator of a subflow: the ticket that it presents.
     pub ticket: Option<Ticket>,
-    /// What this process speaks: [`causeway_wire::tcp::FORMATS`].
+    /// The formats that this process speaks: [`causeway_wire::tcp::FORMATS`].
     pub formats: Formats,
-    /// With the cluster's key: each side has to prove which node it is, and what is known of nodes.
+    /// With the cluster's key, if each side has to prove which node it is: what this side needs for
+    /// that.
     pub nodes: Option<Proving>,
-    /// To an initiator without the key: an agent makes the handshake.
+    /// At an initiator without the key: the agent that makes the handshake.
     pub agent: Option<Agency>,
 }
 
@@ -120,17 +122,18 @@ pub enum Role {
 pub struct Agreement {
     /// How they authenticated.
     pub auth: Auth,
-    /// What protects records, both ways; nothing without a key.
+    /// The protection of records, in both directions; `None` without a key.
     pub protection: Option<Protection>,
-    /// Bytes that came behind the last step: the first frames.
+    /// Bytes that arrived after the last step: the first frames.
     pub rest: Vec<u8>,
-    /// How many connections both sides take.
+    /// How many connections both sides support.
     pub connections: u8,
-    /// To a responder: the ticket of a subflow.
+    /// At a responder: the ticket of a subflow.
     pub ticket: Option<Ticket>,
-    /// The other side's node, if it has proven which it is.
+    /// The other side's node, if it has proven one.
     pub node: Option<Arc<Certificate>>,
-    /// To a responder: the one user that the other side speaks for, with its node's word; `None` if it may speak for all.
+    /// At a responder: the one user that the other side speaks for, as its node's agent has stated; `None` if it may
+    /// speak for all.
     pub user: Option<User>,
 }
 
@@ -147,16 +150,17 @@ pub enum Protection {
 /// the process that is said to hold it. The error says why not.
 pub type Verify<'a> = dyn FnMut(Holder) -> Result<(), Unverified> + 'a;
 
-/// Why the other end of a connection is not shown to be a process that is let in.
+/// Why it is not proven that the process at the other end of a connection may connect.
 #[derive(Debug)]
 pub struct Unverified {
     /// What the other side is told.
     pub refusal: Refusal,
-    /// What it means on this side.
+    /// The error to report on this side.
     pub cause: PeerError,
 }
 
-/// What the last step brought: the protection, if any, a subflow's ticket and the other side's node.
+/// The results of the last step: the protection, if any, a subflow's ticket, and the other side's
+/// node and user.
 #[derive(Default)]
 struct Agreed {
     protection: Option<Protection>,
@@ -169,34 +173,35 @@ enum State {
     Hello,
     Noise(Box<snow::HandshakeState>),
     Nodes(Box<Exchange>),
-    /// An agent makes the Noise messages; whether it is asked for the next one.
+    /// An agent makes the Noise messages; `is_asked` while its reply is awaited.
     Agent {
         is_asked: bool,
     },
-    /// With the cluster's key: the other side still has to prove that it is there, or that it takes this side's node.
+    /// With the cluster's key: the other side's `Accept` is awaited, which proves that it takes part in this very
+    /// exchange, or that it accepts this side's node.
     Proof(Box<Sealed>),
     Accept,
     Over,
 }
 
-/// What a finished exchange gives.
+/// The results of a finished exchange.
 struct Sealed {
     ciphers: Box<Ciphers>,
-    /// Records have tags if there are keys for them.
+    /// The keys of tags, if records are authenticated instead of encrypted.
     tags: Option<Box<TagKeys>>,
     /// The other side's node, if the exchange has shown it.
     node: Option<Arc<Certificate>>,
-    /// The one user that the other side speaks for, if it has said so.
+    /// The one user that the other side speaks for, if it has stated one.
     user: Option<User>,
 }
 
-/// See the module's page. Feed [`Handshake::input`] and send what [`Handshake::take_output`] gives
-/// after each call, also after one that failed.
+/// See the module's page. Pass received bytes to [`Handshake::input`], and after each call, even
+/// one that failed, send what [`Handshake::take_output`] returns.
 pub struct Handshake {
     role: Role,
     ours: Hello,
     terms: Terms,
-    /// What the hellos have agreed on.
+    /// The format on which the two hellos agree.
     format: u8,
     encrypt: bool,
     fast_aes: bool,
@@ -208,7 +213,7 @@ pub struct Handshake {
 }
 
 impl Handshake {
-    /// Begins.
+    /// Begins a handshake.
     pub fn new(role: Role, terms: Terms) -> Self {
         let mut formats = terms.formats;
         let agency = terms.agent.as_ref();
@@ -255,23 +260,23 @@ impl Handshake {
         this
     }
 
-    /// What is to be sent now.
+    /// The bytes to be sent now.
     pub fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
 
-    /// What the agent is to be asked now.
+    /// The request to be sent to the agent now.
     pub fn take_question(&mut self) -> Option<Request> {
         self.question.take()
     }
 
-    /// Takes what the agent replies. Returns an agreement when all is said.
+    /// Handles a reply of the agent. Returns the agreement once the handshake is complete.
     pub fn on_agent_reply(&mut self, reply: Reply) -> Result<Option<Agreement>, PeerError> {
         let State::Agent { is_asked } = self.state else {
             return Err(broken_agent("it replies to nothing"));
         };
         match reply {
-            // It may give a call up at any time.
+            // The agent may give up a handshake at any time.
             Reply::Busy(why) => {
                 return Err(PeerError::Full(format!("this node's agent is busy: {why}")));
             }
@@ -301,7 +306,7 @@ impl Handshake {
                 self.state = State::Proof(Box::new(sealed));
             }
         }
-        // What came while it was asked.
+        // Bytes of the other side that arrived while the agent's reply was awaited.
         self.take_steps(&mut |_| Ok(()))
     }
 
@@ -314,7 +319,7 @@ impl Handshake {
         self.state = State::Over;
     }
 
-    /// Takes bytes from the other side. Returns an agreement when all is said.
+    /// Handles bytes from the other side. Returns the agreement once the handshake is complete.
     pub fn input(
         &mut self,
         bytes: &[u8],
@@ -335,7 +340,8 @@ impl Handshake {
                     };
                     let hello = Hello::decode(hello).map_err(malformed)?;
                     let rest = rest.to_vec();
-                    // A peer that refuses may be gone already, and then the kernel says nothing about it.
+                    // Checked before the kernel is asked: a peer that refuses may be gone already, and
+                    // then the kernel knows nothing of it.
                     if self.role == Role::Initiator
                         && let Ok(Some((step, _))) = Step::decode(&rest)
                         && step.kind == StepKind::Refuse
@@ -381,7 +387,7 @@ impl Handshake {
         }
     }
 
-    /// Everything that could be understood is; an incomplete step may not grow without bound.
+    /// Called when all complete steps have been handled; checks that an incomplete step is bounded.
     fn all_taken(&self) -> Result<Option<Agreement>, PeerError> {
         debug_assert!(self.partial.len() <= STEP_HEADER_BYTES + MAX_STEP_PAYLOAD + HELLO_BYTES);
         Ok(None)
@@ -421,7 +427,7 @@ impl Handshake {
             return Err(unverified.cause);
         }
         self.format = format;
-        // Without a key both are false: the kernel says who is there, and nothing travels beyond this host.
+        // Without a key both are false: the kernel identifies the other side, and nothing leaves this host.
         let is_wanted = self.ours.encrypt || theirs.encrypt;
         let tags_do = format >= AUTHENTICATED_FROM || self.ours.auth == Auth::SameUser;
         self.encrypt = is_wanted || !tags_do;
@@ -504,7 +510,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// `Some` when the two sides agree.
+    /// Handles a step. Returns its results if it was the last one.
     fn on_step(&mut self, step: Step<'_>) -> Result<Option<Agreed>, PeerError> {
         if step.kind == StepKind::Refuse {
             self.state = State::Over;
@@ -566,7 +572,7 @@ impl Handshake {
         Ok(Some(sealed.agreed(None)))
     }
 
-    /// Takes a message of the exchange that shows nodes.
+    /// Handles a message of the exchange that proves nodes.
     fn on_exchange(
         &mut self,
         mut exchange: Box<Exchange>,
@@ -605,7 +611,7 @@ impl Handshake {
         Ok(None)
     }
 
-    /// Takes the other side's `Accept`, where it is a transport message.
+    /// Handles the other side's `Accept`, where it is a transport message.
     fn on_proof(
         &mut self,
         mut sealed: Sealed,
@@ -624,7 +630,7 @@ impl Handshake {
         }
         let ticket = self.shown_ticket(shown)?;
         if sealed.node.is_some() {
-            // The initiator waits for it: until then its node could be refused.
+            // The initiator waits for our `Accept`, because its node could be refused until then.
             sealed = self.accept(sealed)?;
         }
         Ok(Some(sealed.agreed(ticket)))
@@ -636,7 +642,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// What the keys of a finished exchange give.
+    /// Makes the protection of records from the keys of a finished exchange.
     fn seal(
         &self,
         keys: &SessionKeys,
@@ -666,13 +672,13 @@ impl Handshake {
         Ok(sealed)
     }
 
-    /// What this side's `Accept` carries: an initiator's the ticket of a subflow.
+    /// The payload of this side's `Accept`: at the initiator of a subflow, the ticket.
     fn proof(&self) -> Vec<u8> {
         let ticket = self.terms.ticket.as_ref();
         ticket.map_or(Vec::new(), |ticket| ticket.0.to_vec())
     }
 
-    /// What the initiator's `Accept` has carried.
+    /// The ticket in the initiator's `Accept`, if it is that of a subflow.
     fn shown_ticket(&self, bytes: &[u8]) -> Result<Option<Ticket>, PeerError> {
         match (self.ours.purpose, <[u8; TICKET_BYTES]>::try_from(bytes)) {
             (Purpose::Peer, _) if bytes.is_empty() => Ok(None),
@@ -685,7 +691,7 @@ impl Handshake {
         self.refuse_with(Refusal::WrongKey, "it holds another cluster key".to_owned())
     }
 
-    /// Refuses the other side. Returns what that means here.
+    /// Refuses the other side. Returns the error to report here.
     fn refuse_with(&mut self, refusal: Refusal, why: String) -> PeerError {
         self.refuse(refusal);
         PeerError::Unauthorised(why)

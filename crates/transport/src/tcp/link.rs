@@ -64,9 +64,10 @@ pub(super) enum Phase {
 pub(super) struct Link {
     pub(super) socket: OwnedFd,
     pub(super) phase: Phase,
-    /// To the agent that makes the handshake.
+    /// The connection to the agent that makes the handshake.
     pub(super) agent: Option<Line>,
-    /// Of the user at the other end, if that one may have so many.
+    /// Counts the connection for the user at the other end, if users have a limit
+    /// ([`Places`](super::places::Places)).
     pub(super) place: Option<Place>,
     records: Option<Box<Records>>,
     /// The socket accepts nothing more now; epoll reports when it does.

@@ -1,28 +1,28 @@
-//! How many connections users have for whom the agents of their nodes speak.
+//! Limits how many connections a user has for whom the agent of a node makes the handshakes.
 //!
-//! A process that holds the cluster's key is trusted not to take all that a server has. Such a user is not: of the peers that there may be, and
-//! of the files that the process may have open, one user of one node has an eighth at most.
+//! A process that holds the cluster's key is trusted not to use up what a server has. A user who needs an agent is not: one user of one node
+//! has at most an eighth of the peers that there may be, and of the files that the process may have open.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use crate::half_open::Source;
 
-/// The part of everything that one user may have.
+/// One user may have one in this many of the peers, and of the open files.
 const PART: usize = 8;
 
-/// Where a user calls from.
+/// From where a user connects.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Whence {
     /// A node that has proven which it is, by its name.
     Node(String),
     /// A host, where nodes prove nothing.
     Host(Source),
-    /// This host, under whichever address.
+    /// This host, whatever its address.
     Here,
 }
 
-/// A user's place, for as long as it lives.
+/// Counts as one of a user's connections until it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     _counted: Arc<()>,
@@ -38,7 +38,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// For so many peers and open files.
+    /// Limits for a method that may have so many peers and open files.
     pub(super) fn new(max_peers: usize, open_files: usize) -> Self {
         Self {
             most: (max_peers.min(open_files) / PART).max(1),
@@ -52,7 +52,7 @@ impl Places {
         self.most
     }
 
-    /// A place for one more connection; `None` if the user has as many as one may have.
+    /// Counts one more connection of a user; `None` if the user is at the limit.
     pub(super) fn take(&mut self, whence: Whence, uid: u32) -> Option<Place> {
         if self.held.len() > 2 * self.swept + 64 {
             self.held.retain(|_, held| held.strong_count() > 0);
@@ -79,7 +79,8 @@ mod tests {
         let first = places.take(node("a"), 5).unwrap();
         let _second = places.take(node("a"), 5).unwrap();
         assert!(places.take(node("a"), 5).is_none());
-        // Other users there, and that number elsewhere, which may be somebody else.
+        // Other users at the same node, and the same user number at another node, where it may be
+        // another user's, have limits of their own.
         assert!(places.take(node("a"), 6).is_some());
         assert!(places.take(node("b"), 5).is_some());
         assert!(places.take(Whence::Here, 5).is_some());

@@ -1,8 +1,9 @@
-//! What protects one connection: the stream of frames as records (`docs/formats/tcp.md`), encrypted or with tags.
+//! The protection of one connection: the stream of frames travels in records (`docs/formats/tcp.md`), which are
+//! encrypted or have tags.
 //!
-//! Each record leaves as soon as it is sealed, so that the other side opens it while the next one is
-//! sealed. Keys of the encryption are replaced after every [`RECORDS_PER_KEY`] records of a direction, which keeps what
-//! one AES-GCM key has sealed far below what it is good for; those of tags are good for all numbers there are.
+//! Each record leaves as soon as it is sealed, so that the other side opens it while the next one is sealed. Keys of
+//! the encryption are replaced after every [`RECORDS_PER_KEY`] records of a direction, which keeps the amount of data
+//! under one AES-GCM key far below its limit; keys of tags are safe for all numbers that there are.
 
 use causeway_wire::tcp::{MAX_RECORD_PLAIN, RECORD_HEADER_BYTES, RECORD_TAG_BYTES, record};
 
@@ -39,9 +40,9 @@ pub(super) struct Records {
     /// Numbers of the next records with tags.
     next_sent: u64,
     next_received: u64,
-    /// Sealed bytes that the socket did not take: at most one record.
+    /// Sealed bytes that the socket did not accept: at most one record.
     unsent: Vec<u8>,
-    /// The beginning of a record whose rest has not come.
+    /// The beginning of a record whose rest has not arrived.
     partial: Vec<u8>,
 }
 
@@ -73,7 +74,7 @@ impl Records {
         }
     }
 
-    /// Keeps what the socket did not take.
+    /// Keeps the bytes that the socket did not accept.
     pub(super) fn keep_unsent(&mut self, rest: &[u8]) {
         self.unsent.extend_from_slice(rest);
     }
@@ -107,7 +108,7 @@ impl Records {
         Ok(sealed.get(..RECORD_HEADER_BYTES + len).unwrap_or_default())
     }
 
-    /// The beginning of a record, which goes before the next bytes that come.
+    /// The beginning of an incomplete record, which precedes the next bytes that arrive.
     pub(super) fn partial(&self) -> &[u8] {
         &self.partial
     }
@@ -233,7 +234,7 @@ mod tests {
         }
     }
 
-    /// What an attacker on the way can do to records: each ends the connection with nothing delivered that was not sent, in its place.
+    /// Attacks on records on the way: each ends the connection, and nothing is delivered but what was sent, in its place.
     #[test]
     fn records_that_are_repeated_left_out_moved_or_sent_back_are_noticed() {
         for encrypt in [true, false] {

@@ -253,8 +253,8 @@ impl Tcp {
     }
 }
 
-/// Whether a subflow is of the same peer as its first connection. A process whose groups have changed in between, which its agent tells of each
-/// connection, is the same one: what comes by a subflow counts as come by the first connection, with the groups of that.
+/// Whether a subflow is of the same peer as its first connection. A process whose groups have changed between the two, as its agent states them
+/// for each connection, is still the same peer: data over the subflow counts as data over the first connection, with the groups stated there.
 fn same_peer(subflow: Option<Identity>, first: Option<Identity>) -> bool {
     match (subflow, first) {
         (Some(Identity::OneUser { uid, .. }), Some(Identity::OneUser { uid: of_first, .. })) => {

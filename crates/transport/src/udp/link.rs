@@ -53,14 +53,14 @@ impl Scratch {
 /// This side's state of an opening.
 pub(super) struct Opening {
     pub(super) greeting: Greeting,
-    /// Handshakes to which replies may still come: one for each cookie that came, the latest last.
+    /// Handshakes to which replies may still arrive: one for each cookie that has arrived, the
+    /// latest last.
     pub(super) noise: VecDeque<Begun>,
-    /// A refusal that may not be the callee's: the error to report if nothing better has come in
-    /// time.
+    /// A refusal that may be forged: the error to report if no valid reply arrives in time.
     pub(super) refused: Option<PeerError>,
     /// Acceptances that the kernel did not confirm to be the callee's.
     pub(super) disbelieved: u64,
-    /// How many cookies have come.
+    /// How many cookies have arrived.
     cookies: u32,
     /// Whether the opening was sent in its present form.
     sent: bool,

@@ -65,8 +65,8 @@ impl Mask {
         self.entries.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Changes the levels that `text` names and leaves the others; `off` for everything removes all entries
-    /// that `text` does not name.
+    /// Changes the levels that `text` names and leaves the others unchanged; `off` for everything removes
+    /// all entries that `text` does not name.
     pub fn change(&mut self, text: &str) -> Result<(), MaskError> {
         let mut changed = self.clone();
         let parts = || text.split(',').map(str::trim);
@@ -121,7 +121,7 @@ pub struct Masks {
 }
 
 impl Masks {
-    /// Changes the levels that `text` names and leaves the others.
+    /// Changes the levels that `text` names and leaves the others unchanged.
     pub fn change(&mut self, text: &str) -> Result<(), MaskError> {
         let (printed, recorded) = text.split_once('/').unwrap_or((text, ""));
         let mut changed = self.clone();

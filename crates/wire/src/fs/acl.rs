@@ -1,7 +1,7 @@
 //! POSIX access control lists (the withdrawn draft 1003.1e, as Linux has them).
 //!
 //! Programs see a list as an extended attribute: a version (`u32`, 2), then for each entry a tag and permissions (`u16` each) and an id
-//! (`u32`), all little-endian. Metadata servers keep that, and it travels in it.
+//! (`u32`), all little-endian. Metadata servers store a list in this form, and messages contain it in this form.
 
 use alloc::vec::Vec;
 
@@ -9,20 +9,23 @@ use super::caller::Caller;
 use super::errno::Errno;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
-/// The extended attribute by which programs see who may access an object.
+/// The extended attribute by which programs see the access list of an object: which users may
+/// access it.
 pub const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
-/// The one by which they see what new entries of a directory get.
+/// The extended attribute by which programs see the default list of a directory, which its new
+/// entries get.
 pub const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
-/// Most entries of a list: Linux has room for 4096 bytes of one that it gets from a mount, and permits nothing by a larger one.
+/// Most entries of a list: Linux has room for 4096 bytes of a list that it gets from a mount, and a larger list permits
+/// nothing.
 pub const MAX_ACL_ENTRIES: usize = 511;
 
 /// Most bytes of a list as an extended attribute.
 pub const MAX_ACL_BYTES: usize = HEADER_BYTES + MAX_ACL_ENTRIES * ENTRY_BYTES;
 const HEADER_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
-/// What stands first.
+/// The version, the first field of an encoded list.
 const VERSION: u32 = 2;
-/// The id of entries that have none, and of no user or group.
+/// The id in entries that have none; no user or group has it.
 const NO_ID: u32 = u32::MAX;
 
 const OWNER: u16 = 0x01;
@@ -35,9 +38,9 @@ const OTHER: u16 = 0x20;
 /// Which list of an object is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AclKind {
-    /// Who may access it.
+    /// The access list: which users may access the object.
     Access,
-    /// What new entries of the directory get.
+    /// The default list: what new entries of the directory get.
     Default,
 }
 
@@ -69,7 +72,8 @@ pub struct Acl {
     pub group: u8,
     /// Of groups, by id.
     pub groups: Vec<(u32, u8)>,
-    /// What `users`, `group` and `groups` have at most. Required if there are named ones.
+    /// The permissions that `users`, `group` and `groups` have at most. Required if `users` or
+    /// `groups` has entries.
     pub mask: Option<u8>,
     /// Of everybody else.
     pub other: u8,
@@ -79,7 +83,7 @@ pub struct Acl {
 pub type AclFault = (Errno, &'static str);
 
 impl Acl {
-    /// The list that says the same as a mode.
+    /// The list that is equivalent to a mode.
     pub fn of_mode(mode: u16) -> Self {
         Self {
             owner: digit(mode, 6),
@@ -89,7 +93,8 @@ impl Acl {
         }
     }
 
-    /// The same list for an object that has this mode now: of a list with a mask, the mode's group digit shows that.
+    /// The same list for an object that has this mode now: if the list has a mask, the mode's group digit is the
+    /// mask.
     pub fn with_mode(mut self, mode: u16) -> Self {
         self.owner = digit(mode, 6);
         self.other = digit(mode, 0);
@@ -100,13 +105,13 @@ impl Acl {
         self
     }
 
-    /// The nine bits of a mode that show this list.
+    /// The nine bits of the mode of an object that has this list.
     pub fn mode(&self) -> u16 {
         let group = self.mask.unwrap_or(self.group);
         u16::from(self.owner) << 6 | u16::from(group) << 3 | u16::from(self.other)
     }
 
-    /// The mode for those who do not know the list of an object with this mode: its group digit is what the owning group may do, not the mask.
+    /// The mode of the object for clients that do not know its list: the group digit is what the owning group may do, instead of the mask.
     pub fn mode_without(&self, mode: u16) -> u16 {
         match self.mask {
             Some(_) => mode & (!0o070 | u16::from(self.group) << 3),
@@ -114,7 +119,7 @@ impl Acl {
         }
     }
 
-    /// Whether the mode says all that the list does.
+    /// Whether a mode expresses everything that the list does.
     pub fn is_minimal(&self) -> bool {
         self.mask.is_none() && self.users.is_empty() && self.groups.is_empty()
     }
@@ -126,7 +131,7 @@ impl Acl {
         if caller.uid == uid {
             return has(digit(mode, 6));
         }
-        // Of a list with a mask, the mode's group digit shows that.
+        // If the list has a mask, the mode's group digit is the mask.
         let (mask, group) = match self.mask {
             Some(_) => (digit(mode, 3), self.group),
             None => (7, digit(mode, 3)),
@@ -144,7 +149,7 @@ impl Acl {
         }
     }
 
-    /// What a new entry of a directory with this default list gets: the access list, and the mode, of which these bits were asked for.
+    /// What a new entry of a directory with this default list gets: its access list, and its mode, if `mode` was requested.
     pub fn inherited(&self, mode: u16) -> (Self, u16) {
         let mut list = self.clone();
         list.owner &= digit(mode, 6);
@@ -262,7 +267,8 @@ impl Wire for Acl {
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let bytes = input.bytes(MAX_ACL_BYTES, "access control list")?;
         match Self::from_xattr(bytes) {
-            // Programs may write numbers that mean nothing, peers may not: a list has one encoding.
+            // Programs may set meaningless ids in entries without one; peers may not send them,
+            // because a list has one encoding.
             Ok(Some(list)) if list.to_xattr() == bytes => Ok(list),
             _ => unknown("access control list", 0u8),
         }

@@ -1,8 +1,8 @@
-//! The user that a client makes a request for.
+//! The user for whom a client makes a request.
 
 use alloc::vec::Vec;
 
-/// The user that root of another host is where it is not trusted.
+/// The user as which root of another host acts where that root is not trusted.
 pub const NOBODY: u32 = 65534;
 
 /// The identity that permissions are checked against.
@@ -14,6 +14,7 @@ pub struct Caller {
     pub gid: u32,
     /// Supplementary group ids.
     pub groups: Vec<u32>,
-    /// Bits that the mode of a new object lacks, unless the directory has a default access control list: that says it then. At most 0o777.
+    /// Bits that the mode of a new object lacks, unless the directory has a default access control list, which then determines the mode.
+    /// At most 0o777.
     pub umask: u16,
 }

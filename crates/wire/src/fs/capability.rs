@@ -1,5 +1,5 @@
 //! Capabilities: what the metadata server lets a user of a client do to an object, in a form that I/O servers can verify
-//! without asking it (NASD, Gobioff et al. 1999).
+//! without a request to it (NASD, Gobioff et al. 1999).
 
 use super::caller::NOBODY;
 use super::objects::ObjectId;
@@ -7,9 +7,10 @@ use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
 /// Bytes of a capability's authentication code.
 pub const MAC_BYTES: usize = 32;
-/// Its first bytes, which are what servers compare, and what requests have of it from format 13 on: forging 128 bits is out of reach.
+/// The first bytes of the code. Servers compare only these, and requests from format 13 on contain only these: 128 bits cannot be
+/// forged in practice.
 pub const PROOF_BYTES: usize = 16;
-/// Bytes of what the code authenticates: one block of BLAKE3, with seven bytes left.
+/// Bytes that the code authenticates. They fit into one block of BLAKE3, with seven bytes to spare.
 pub const SIGNED_BYTES: usize = 57;
 
 /// What may be done to an object: a set of [`Rights::READ`] and the others.
@@ -25,12 +26,12 @@ impl Rights {
     pub const WRITE: Self = Self(2);
     /// Checking, moving aside and removing any datafile. Given to operators, for object 0.
     pub const OPERATE: Self = Self(4);
-    /// What only the metadata server does to I/O servers. Never granted.
+    /// Operations of the metadata server on I/O servers. Never granted to clients.
     pub const SERVE: Self = Self(8);
     const ALL: u8 = 15;
-    /// In the byte of the rights, where a request shows a capability: the node follows.
+    /// A bit of the byte with the rights, where a request contains a capability: the node follows.
     const HAS_NODE: u8 = 0x40;
-    /// In the same place: it is [`NOBODY`]'s, and not the caller's.
+    /// In the same byte: the capability is for [`NOBODY`], and not for the caller.
     const IS_NOBODYS: u8 = 0x80;
 
     /// Both.
@@ -91,8 +92,8 @@ impl Capability {
         out
     }
 
-    /// As requests show it from format 13 on, without what they say themselves: the object, the client, and the user, unless the
-    /// metadata server has made a user nobody.
+    /// Encodes it as requests contain it from format 13 on: without the fields that the request contains itself, which are the
+    /// object, the client, and the user unless the metadata server treats the user as nobody.
     pub(super) fn encode_shown(&self, uid: u32, out: &mut Writer) {
         let mut first = self.rights.0;
         if self.node != 0 {
@@ -111,7 +112,8 @@ impl Capability {
         out.raw(&self.mac[..PROOF_BYTES]);
     }
 
-    /// Reads one that a user of a client shows. The object is the one that the request's operation needs it for.
+    /// Decodes the capability in a request of a user of a client. Its object is the one for which the request's
+    /// operation needs it.
     pub(super) fn decode_shown(
         (uid, client): (u32, u128),
         input: &mut Reader<'_>,

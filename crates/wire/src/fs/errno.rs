@@ -24,7 +24,7 @@ macro_rules! errnos {
                 }
             }
 
-            /// What the number means, for people.
+            /// The meaning of the number, for people.
             pub fn text(self) -> &'static str {
                 match self.0 {
                     $($number => $text,)*
@@ -118,10 +118,10 @@ errnos! {
     /// The client requests another one from the metadata server, then repeats the request, which
     /// was not carried out.
     CAPABILITY_ENDED = 1013, "the right to use the file has to be renewed";
-    /// A write had begun when its capability ended, and a part of it may have been stored: the client asks for another capability and repeats
-    /// the write as one that was sent before.
+    /// A write had begun when its capability ended, and a part of it may have been stored: the client requests another capability, and
+    /// repeats the write as one that was sent before.
     REVOKED = 1014, "permissions have changed while the request was in progress";
-    /// The metadata server has been started since, or has forgotten it when none of its clients was connected: where it stood is not known.
+    /// The metadata server was restarted, or has forgotten the pointer while none of its clients was connected: its position is lost.
     POINTER_LOST = 1015, "the shared file pointer is not known any more";
 }
 

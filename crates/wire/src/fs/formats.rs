@@ -16,7 +16,7 @@ use super::*;
 use crate::codec::within;
 use crate::formats::Formats;
 
-/// What this build speaks.
+/// The formats that this build speaks.
 ///
 /// | format | has in addition |
 /// |---|---|
@@ -58,7 +58,7 @@ pub const NODES: u8 = 10;
 pub const OPENS: u8 = 11;
 /// The first format whose requests and replies have capabilities.
 pub const CAPABILITIES: u8 = 12;
-/// The first format whose requests leave out of capabilities what they say themselves.
+/// The first format whose capabilities leave out the fields that the request contains itself.
 pub const SHORT_CAPABILITIES: u8 = 13;
 /// The first format whose writes may end in the middle, with [`super::Errno::REVOKED`].
 pub const REVOCATIONS: u8 = 13;
@@ -89,7 +89,7 @@ const OPENING: u8 = 120;
 pub struct Granted {
     /// The right to an object's datafiles.
     pub capability: Option<Capability>,
-    /// Leases on what the reply says.
+    /// Leases on names and attributes in the reply.
     pub lease: Option<GrantedLease>,
 }
 
@@ -102,10 +102,11 @@ pub struct GrantedLease {
     pub time_ms: u32,
     /// Changes bring leases, too, in this format: it is from [`LEASES_OF_CHANGES`] on.
     pub of_changes: bool,
-    /// The server would have replied in the same way to all users for whom the client's host may speak, but for the permissions that the directories'
-    /// modes and lists say. `false` in formats before [`LEASES_OF_CHANGES`].
+    /// The server would have replied in the same way to all users for whom the client's host may speak, except for permissions in the modes and lists
+    /// of directories. `false` in formats before [`LEASES_OF_CHANGES`].
     pub for_all_users: bool,
-    /// Of a change in one directory, the attributes that it has left that with, on which there is such a lease, too.
+    /// If the operation has changed one directory: the attributes of this directory after the change, on which there
+    /// is such a lease, too.
     pub directory: Option<Attributes>,
 }
 
@@ -178,7 +179,7 @@ impl Operation {
         }
     }
 
-    /// The lowest format that has its number, whatever stands behind that.
+    /// The lowest format that has the operation's number, whatever its fields are there.
     fn known_since(&self) -> u8 {
         match self {
             Operation::SetXattr { .. }
@@ -463,8 +464,8 @@ impl Reply {
         }
     }
 
-    /// Leaves the access control list out. Who does not know it takes the mode's group digit for what the owning group may do, so that becomes
-    /// what it is.
+    /// Leaves out the access control list. A client that does not know the list reads the mode's group digit as the permissions of the owning
+    /// group, so the digit is set to these.
     fn hide_acl(&mut self) {
         if let Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. }) = &mut self.result
             && let Some(acl) = node.acl.take()
@@ -473,7 +474,7 @@ impl Reply {
         }
     }
 
-    /// What clients of formats before [`NODES`] are told instead.
+    /// The object as it is described to clients of formats before [`NODES`].
     fn for_earlier(&self) -> Self {
         let mut reply = self.clone();
         match &mut reply.result {

@@ -1,4 +1,5 @@
-//! Leases: what a client may cache of names and attributes, until the metadata server recalls it or its time is over.
+//! Leases: the right of a client to cache a name or attributes until the metadata server recalls the lease or its
+//! time is over.
 
 use alloc::vec::Vec;
 

@@ -217,8 +217,8 @@ pub struct Node {
     pub attributes: Attributes,
     /// Where its content is.
     pub body: Body,
-    /// Its access control list, if that says more than the mode, whose group digit is the list's mask then. Its other entries that a
-    /// mode has may be older than the mode.
+    /// Its access control list, if the mode does not express all of it; the mode's group digit is then the list's mask. Entries of
+    /// the list that the mode has as well may be older than the mode, which is valid.
     pub acl: Option<Box<Acl>>,
 }
 

@@ -8,11 +8,11 @@ use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 pub enum PointerStep {
     /// Sets it, or makes it.
     Put(u64),
-    /// Moves it on by so many.
+    /// Advances it by this number.
     Add(u64),
     /// Moves nothing.
     Get,
-    /// Ends it. One that is not known has ended.
+    /// Ends it. A pointer that is not known has ended already.
     End,
 }
 

@@ -126,7 +126,8 @@ pub enum ReplyBody {
     /// The name that was looked up does not exist, and the lease that comes with the reply is on that. Only programs that hold
     /// leases get this; others get [`Errno::ENOENT`].
     NoEntry,
-    /// Leases end: the program is to forget what they are on, and then to say so ([`Operation::HoldLeases`](super::Operation::HoldLeases)).
+    /// Recalls leases: the program must forget what they are on, and then report that
+    /// ([`Operation::HoldLeases`](super::Operation::HoldLeases)).
     Recall {
         /// Counts the recalls to a program, from 1.
         number: u64,

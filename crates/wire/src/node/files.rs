@@ -4,7 +4,7 @@
 //! | file | where | content |
 //! |---|---|---|
 //! | node | each node has its own, mode 600 | [`NodeFile`]: its certificate and its key |
-//! | revoked | the same on every node | [`Revoked`]: certificates that count for nothing any more |
+//! | revoked | the same on every node | [`Revoked`]: certificates that are no longer accepted |
 //! | authority | where nodes are added, mode 600 | [`AuthorityFile`]: the key that signs |
 //! | nodes | beside the authority's | [`Register`]: the certificates that were signed |
 //!

@@ -27,7 +27,7 @@ impl Stamp {
         Self { commit, unsynced }
     }
 
-    /// The last commit of which all up to it are known to have been on stable storage.
+    /// The last commit that is known to have been on stable storage, with all commits before it.
     pub fn synced(&self) -> u64 {
         self.commit.saturating_sub(self.unsynced.into())
     }

@@ -1,10 +1,11 @@
 //! Programs of other projects, run within bounds, so that they always end.
 //!
-//! Three bounds hold at once. The wall clock: after `within`, everything the run started is killed.
-//! The kernel's limit of processor time: a process that spins is ended even if no signal reaches
-//! it. A mark in the environment: launchers put their ranks into sessions of their own, so killing
-//! the launcher's process group would leave them running; every process with the run's mark is
-//! found and ended instead. Files that they leave in `/dev/shm` are removed (`leftovers`).
+//! Three bounds hold at once. The wall clock: after `within`, every process that the run has
+//! started is killed. The kernel's limit of processor time: a process that spins is ended even if
+//! no signal reaches it. A mark in the environment: launchers put their ranks into sessions of
+//! their own, so killing the launcher's process group would leave them running; every process with
+//! the run's mark is found and ended instead. Files that they leave in `/dev/shm` are removed
+//! (`leftovers`).
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -7,7 +7,8 @@ use std::process::Command;
 use super::{Mounted, can_mount, shell};
 use crate::stand::Stand;
 
-/// Prints what comes of a random sequence of operations in a directory, which is empty before and afterwards.
+/// Prints the results of a random sequence of operations in a directory, which is empty before and
+/// afterwards.
 const STEPS: &str = include_str!("acl_steps.py");
 /// Operations of one sequence.
 const COUNT: &str = "400";
@@ -90,7 +91,7 @@ fn programs_set_show_and_copy_lists_and_other_mounts_go_by_them_at_once() {
     }
     let stand = Stand::new();
     let (one, other) = (mounted_for_all(&stand), mounted_for_all(&stand));
-    // Large enough for datafiles: I/O servers go by the list as well.
+    // Large enough for datafiles: I/O servers apply the list as well.
     shell(
         one.path(),
         "head -c 100000 /dev/zero >file; chown 4001:4001 file; chmod 640 file; mkdir d

@@ -100,7 +100,7 @@ fn each_mount_sees_with_the_next_call_what_the_other_has_changed() {
     let mut seed = 1u64;
     for step in 0..600 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        // So each has cached what it sees.
+        // Now each mount has cached what it sees.
         for mount in &mounts {
             all(mount);
         }
@@ -112,7 +112,8 @@ fn each_mount_sees_with_the_next_call_what_the_other_has_changed() {
     }
 }
 
-/// The kernel has the attributes of a file whose own mount changes what it has not asked for.
+/// The kernel has cached the attributes of a file, and its own mount changes some of them without a
+/// request of the kernel: a sync stores the times.
 #[test]
 fn a_mount_sees_what_its_own_changes_do_beside() {
     if !can_mount() {
@@ -135,7 +136,7 @@ fn a_mount_sees_what_its_own_changes_do_beside() {
     }
 }
 
-/// Without that, all tests of this file would tell nothing.
+/// If this failed, the other tests of this file would prove nothing.
 #[test]
 fn what_was_just_seen_needs_no_server() {
     if !can_mount() {
@@ -149,12 +150,13 @@ fn what_was_just_seen_needs_no_server() {
         let expected = look(&file);
         look(&file);
         let path = file.clone();
-        // If not, the lease has expired before, and the next round shows it.
+        // If this fails, the lease had expired before, and the next round decides.
         while_stopped(&stand.pids, move || look(&path)) == Some(expected)
     });
 }
 
-/// Nor the process that serves the mount: names and attributes are in the kernel, also of what has just been made or renamed, and that there is none.
+/// It does not need the process that serves the mount either: the kernel has names and attributes, also of what has just been made or renamed, and
+/// knows of missing names.
 #[test]
 fn what_was_just_seen_or_made_needs_no_request() {
     if !can_mount() {
@@ -164,7 +166,8 @@ fn what_was_just_seen_or_made_needs_no_request() {
     let mount = Mounted::new(&stand);
     let mut round = 0;
     crate::stand::until("names are seen while the mount is stopped", || {
-        // The kernel goes by a name of a directory that it has for as long as its first lease is good.
+        // The kernel uses a directory's name that it has cached as long as the first lease on it
+        // lasts.
         round += 1;
         let sub = mount.at(&format!("sub-{round}"));
         fs::create_dir(&sub).unwrap();

@@ -195,7 +195,8 @@ fn programs_keep_their_open_files_when_the_metadata_server_is_killed() {
     let stand = Stand::new();
     let (one, other) = (Mounted::new(&stand), Mounted::new(&stand));
     shell(one.path(), "seq 100000 > numbers; cp numbers more");
-    // A shell that has the files open, in the directory of the mount, while their names go by way of the other one.
+    // A shell that has the files open, in the directory of one mount, while their names are removed through the
+    // other one.
     let mut program = Command::new("sh")
         .args([
             "-euc",

@@ -23,7 +23,7 @@ fn try_lock(file: &File, operation: FlockOperation) -> Result<(), Errno> {
     flock(file, operation)
 }
 
-/// A Python program with the file at hand as `f`, the module as `fcntl`.
+/// A Python program that has the open file as `f`, and the module as `fcntl`.
 fn python(path: &Path, program: &str) -> Child {
     let opened = "import fcntl, os, struct, sys
 f = os.open(sys.argv[1], os.O_RDWR)

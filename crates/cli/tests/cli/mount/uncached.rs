@@ -24,8 +24,8 @@ fn program(step: &str, path: &Path, numbers: &[usize]) -> Child {
         .unwrap()
 }
 
-/// Waits until programs have ended, which must succeed. A request that is never replied to would keep a program, and whoever waits for it, for
-/// good: so the mount is killed then, which ends all requests.
+/// Waits until programs have ended, which must succeed. A request that never gets a reply would keep a program, and all that wait for it, for
+/// ever: so in that case the mount is killed, which ends all requests.
 fn succeed(mounted: &Mounted, programs: impl IntoIterator<Item = Child>) {
     let deadline = Instant::now() + PATIENCE;
     for mut program in programs {

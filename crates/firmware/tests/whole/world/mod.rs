@@ -1,5 +1,5 @@
-//! Cards of bytes: host memory, card buffers, engines that finish when the test says so, a wire that may lose,
-//! double and reorder. Everything that the program must not do to a card is an assertion here.
+//! Cards of bytes: host memory, card buffers, engines that finish when the test has them finish, a wire that
+//! may lose, double and reorder. Everything that the program must not do to a card is an assertion here.
 
 pub(crate) mod fuzz;
 pub(crate) mod host;
@@ -16,7 +16,7 @@ pub(crate) use node::Node;
 
 use causeway_wire::random::SplitMix64;
 
-/// True in so many percent of all cases.
+/// True in this percentage of all cases.
 pub(crate) fn chance(random: &mut SplitMix64, percent: u64) -> bool {
     random.below(100) < percent
 }
@@ -62,7 +62,7 @@ impl World {
         Self::with_memory(settings, host::BYTES)
     }
 
-    /// Cards in nodes whose processes have so many bytes.
+    /// Cards in nodes whose processes have this number of bytes.
     pub(crate) fn with_memory(settings: &[Settings], bytes: usize) -> Self {
         let nodes = settings.iter().enumerate();
         Self {

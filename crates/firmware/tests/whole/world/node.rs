@@ -355,7 +355,7 @@ impl Node {
         Self::with_memory(settings, BYTES)
     }
 
-    /// A node whose process has so many bytes.
+    /// A node whose process has this number of bytes.
     pub(crate) fn with_memory(settings: Settings, bytes: usize) -> Self {
         let length = |queue| match queue {
             causeway_firmware::DmaQueue::Software => 1,

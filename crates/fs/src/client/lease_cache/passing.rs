@@ -1,4 +1,4 @@
-//! Names and attributes that are passed on to somebody who caches them, as the kernel does, for as long as their leases are good.
+//! Names and attributes that are passed on to a receiver that caches them itself, which is the kernel, until their leases expire.
 
 use std::collections::HashMap;
 use std::sync::PoisonError;
@@ -13,24 +13,25 @@ use crate::locks::lock;
 /// Most names that are passed on at a time. Each takes up to some 350 bytes.
 pub(super) const MAX_PASSED_NAMES: usize = 1 << 16;
 
-/// Somewhere to pass a name on to, with what it stands for.
+/// A name to pass on, with what it refers to.
 #[derive(Debug, Clone, Copy)]
 pub struct PassedEntry<'a> {
     /// The directory.
     pub directory: ObjectId,
     /// The name in it.
     pub name: &'a [u8],
-    /// What the name stands for, and whether its attributes were cached when they were read; `None` if it stands for nothing.
+    /// What the name refers to, and whether its attributes were cached when they were read; `None` if the name does not
+    /// exist.
     pub target: Option<(ObjectId, Option<Seen>)>,
-    /// The receiver holds the directory's lock until it has dealt with what is passed on: so it can be told to forget that, under the same lock.
+    /// The receiver holds the directory's lock until it has processed what is passed on: so it can be told to forget that, under the same lock.
     pub is_locked: bool,
-    /// The receiver holds it since it makes the name.
+    /// The receiver holds this lock because it is making the name.
     pub is_made: bool,
-    /// Nobody but the user for whom the name was looked up goes by what is passed on.
+    /// Only the user for whom the name was looked up uses what is passed on.
     pub is_private: bool,
 }
 
-/// The times for which a name, and the attributes of what it stands for, are good.
+/// How long the receiver may use a name, and the attributes of the object that it refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EntryTimes {
     /// Of the name.
@@ -39,16 +40,16 @@ pub struct EntryTimes {
     pub attributes: Duration,
 }
 
-/// Something that was passed on, and that nobody may go by any more once its lease has ended.
+/// Something that was passed on, and that the receiver must forget before its lease ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Passed {
     /// An object's attributes.
     Attributes {
         /// The object.
         object: ObjectId,
-        /// The receiver may not have dealt with them yet: it does so under the lock of this directory.
+        /// The receiver may not have processed them yet: it does so under the lock of this directory.
         behind: Option<ObjectId>,
-        /// Then they are good no more in any case.
+        /// When they expire in any case.
         until: Instant,
     },
     /// A name in a directory.
@@ -57,14 +58,15 @@ pub enum Passed {
         directory: ObjectId,
         /// The name.
         name: Vec<u8>,
-        /// Then it is good no more in any case.
+        /// When it expires in any case.
         until: Instant,
     },
 }
 
 impl LeaseCache {
-    /// Passes attributes on that were `seen`, with the time for which they are good: 0 if their lease has ended since, or if nobody has
-    /// said that the object [is known](Self::note_known) and so could be told when it does. A recall of the lease waits until `pass` has returned.
+    /// Passes attributes on that were `seen`, with the time for which the receiver may use them: 0 if their lease has ended since, or if the
+    /// receiver does not [know](Self::note_known) the object, and so could not be told when the lease ends. A recall of the lease waits until
+    /// `pass` has returned.
     pub(in crate::client) fn pass_on<T>(
         &self,
         object: ObjectId,
@@ -79,8 +81,8 @@ impl LeaseCache {
         pass(good.unwrap_or_default())
     }
 
-    /// As [`LeaseCache::pass_on`], with a name and what it stands for. A name that is good for some time is one that is cached, in a directory that not both
-    /// this program and others change.
+    /// As [`LeaseCache::pass_on`], with a name and what it refers to. The receiver may use the name for some time only if the name is cached, and its
+    /// directory is not changed by both this program and others.
     pub(in crate::client) fn pass_on_entry<T>(
         &self,
         entry: &PassedEntry<'_>,
@@ -109,7 +111,8 @@ impl LeaseCache {
         })
     }
 
-    /// What was passed on too late is to be forgotten; the caller need not wait for that.
+    /// Returns what was passed on too late, and so has to be forgotten; the caller need not wait
+    /// for that.
     pub(in crate::client) fn take_back(
         &self,
         entry: &PassedEntry<'_>,
@@ -131,8 +134,8 @@ impl LeaseCache {
         passed
     }
 
-    /// Passes on that a name which was passed on is another one now, whose time is the former one's. If this is not under a lease for as long, fails with when
-    /// that time is over.
+    /// Passes on that a name which was passed on was renamed; the receiver keeps the former name's time for the new one. If there is no lease on the new name
+    /// for that long, fails with the end of that time.
     pub(in crate::client) fn pass_on_renamed<T>(
         &self,
         names: &[(Place, Place)],
@@ -151,7 +154,7 @@ impl LeaseCache {
                 .names
                 .get(&to.base)
                 .and_then(|names| names.get(&to.path));
-            // Others may have changed it again, and what it stands for now may be under a lease instead.
+            // Others may have changed the name again, so that the lease is on what it refers to now.
             let is_held =
                 held.is_some_and(|held| held.until >= passed.until && held.target == passed.target);
             if !is_held {
@@ -168,8 +171,8 @@ impl LeaseCache {
         Ok(pass())
     }
 
-    /// Leases are recalled. Returns what nobody may go by any more before the server is told. Until all that is [forgotten](Self::forgotten), names may still be
-    /// renamed that somebody goes by.
+    /// Carries out a recall of leases. Returns what the receiver must forget before the recall is confirmed to the server. Until all of that is
+    /// [forgotten](Self::forgotten), names that the receiver still uses may be renamed.
     pub(in crate::client) fn recall(&self, leases: &[Leased], now: Instant) -> Vec<Passed> {
         let _passing = self.passing.write().unwrap_or_else(PoisonError::into_inner);
         let mut state = lock(&self.state);
@@ -203,7 +206,7 @@ impl LeaseCache {
         passed
     }
 
-    /// Nobody goes any more by what was [recalled](Self::recall).
+    /// Notes that the receiver has forgotten what was [recalled](Self::recall).
     pub(in crate::client) fn forgotten(&self, passed: &[Passed]) {
         let mut state = lock(&self.state);
         for passed in passed {
@@ -225,7 +228,7 @@ impl LeaseCache {
 }
 
 impl State {
-    /// For how long a name is good that is passed on.
+    /// For how long the receiver may use a name that is passed on.
     fn good_name(&mut self, entry: &PassedEntry<'_>, now: Instant) -> Option<Duration> {
         if !entry.is_locked || self.contention.is_contended(entry.directory, now) {
             return None;
@@ -246,7 +249,8 @@ impl State {
             .then(|| good - good / 8)
     }
 
-    /// A name is passed on without any time: it may have had some, and stood for something else.
+    /// Notes what a name refers to that is passed on without any time: it may have been passed on
+    /// with some before, referring to something else.
     fn note_target(&mut self, entry: &PassedEntry<'_>) {
         let names = self.passed_names.get_mut(&entry.directory);
         if let Some(known) = names.and_then(|names| names.get_mut(entry.name)) {
@@ -280,7 +284,7 @@ impl State {
         let names = self.passed_names.entry(directory).or_default();
         match names.get_mut(name) {
             Some(known) => {
-                // Until the receiver has dealt with the later time it goes by the earlier one.
+                // The receiver uses the earlier time until it has processed the later one.
                 known.until = known.until.max(passed.until);
                 known.target = passed.target;
                 known.has_time = passed.has_time;
@@ -293,7 +297,7 @@ impl State {
         true
     }
 
-    /// Nobody goes by a name any more that was good until then.
+    /// Notes that the receiver has forgotten a name that it might have used until this moment.
     fn forget_passed_name(&mut self, directory: ObjectId, name: &[u8], until: Instant) {
         let Some(names) = self.passed_names.get_mut(&directory) else {
             return;
@@ -307,8 +311,8 @@ impl State {
         }
     }
 
-    /// For how long attributes are good that are passed on. They are not if the receiver could not be told to forget them: it can if it knows
-    /// the object, or deals with what it gets under the lock of the directory `behind` which it does.
+    /// For how long the receiver may use attributes that are passed on. It may not use them at all if it could not be told to forget them. It
+    /// can be told if it knows the object, or if it processes them under the lock of the directory `behind`.
     fn good_behind(
         &mut self,
         object: ObjectId,
@@ -337,7 +341,7 @@ impl State {
         if let Some(behind) = behind.filter(|_| !is_known) {
             self.unsettled.insert(object, behind);
         }
-        // The kernel counts from when it has them.
+        // The kernel counts the time from the arrival of the reply.
         Some(good - good / 8)
     }
 }

@@ -36,7 +36,7 @@ fn node(object: ObjectId, mode: u16) -> Node {
     }
 }
 
-/// A cache with one name, and what it stands for.
+/// A cache with one name, and the object to which it refers.
 fn filled(now: Instant) -> LeaseCache {
     let cache = LeaseCache::new(1);
     let asked = cache.ask(now);
@@ -101,7 +101,8 @@ fn own_changes_end_what_they_may_alter() {
         place: place(path),
         expected: None,
     };
-    // The object that the name stands for, too; what was read meanwhile as well.
+    // The object to which the name refers is altered, too, and what was read meanwhile is not
+    // cached.
     let cache = filled(now);
     let mut altered = begin(&cache, &unlink(b"x"), now);
     assert!(cache.node(X, now).is_none() && cache.find(ROOT, b"x", now).is_none());
@@ -111,7 +112,7 @@ fn own_changes_end_what_they_may_alter() {
     assert!(cache.node(X, now).is_none());
     assert_eq!(cache.fill_node(asked, &node(X, 2), &LEASE, now), None);
     assert_eq!(mode(cache.find(ROOT, b"none", now)), Some(0));
-    // A name that is not cached may be another one of any object.
+    // A name that is not cached may be a further name of any object.
     let cache = filled(now);
     begin(&cache, &unlink(b"y"), now);
     assert!(cache.node(X, now).is_none());
@@ -146,7 +147,7 @@ fn only_what_can_be_recalled_is_passed_on() {
     assert_eq!(good(Some(seen), now + TIME), Duration::ZERO);
     cache.recall(&[Leased::Attributes(X)], now);
     assert_eq!(good(Some(seen), now), Duration::ZERO);
-    // Nor after it was read again: what was seen before is old.
+    // Nor after it was read again: what was seen before is outdated.
     let asked = cache.ask(now);
     let again = cache.fill_node(asked, &node(X, 2), &LEASE, now);
     cache.note_known(X, true);
@@ -233,7 +234,7 @@ fn what_is_large_counts_more() {
     assert_eq!(state.units, state.nodes.len() * 17);
 }
 
-/// Otherwise each removal would have the next one empty the cache.
+/// Otherwise each removal would cause the next one to empty the cache.
 #[test]
 fn names_that_are_looked_up_while_another_is_removed_that_was_not_cached_are_cached() {
     let now = Instant::now();
@@ -256,7 +257,7 @@ fn names_that_are_looked_up_while_another_is_removed_that_was_not_cached_are_cac
     );
     cache.end_change(&mut known, None, now);
     assert!(cache.node(other, now).is_some());
-    // Of names that have changed in whichever way nothing is known.
+    // Nothing is known of names that have changed, in whatever way.
     let asked = cache.ask(now);
     cache.become_another(2);
     cache.fill_name(asked, (ROOT, b"x"), Some(X), &LEASE);
@@ -299,7 +300,7 @@ fn own_changes_end_what_was_passed_on() {
         pass_on();
         let mut altered = begin(&cache, &operation, now);
         let expected: &[ObjectId] = if ends { &[X] } else { &[] };
-        // It was read and passed on while the change was made.
+        // The object was read and passed on while the change was made.
         let asked = cache.ask(now);
         assert!(cache.fill_node(asked, &node(X, 2), &LEASE, now).is_some());
         pass_on();
@@ -381,7 +382,8 @@ fn a_directory_is_searched_only_for_whom_the_server_has_searched_it() {
     assert!(cache.may_search(X, user, now));
     assert!(!cache.may_search(X, root, now) && !cache.may_search(X, (1000, 0), now));
     assert!(!cache.may_search(X, user, now + TIME));
-    // The mode may have changed since: it is the server's to say, and not by a reply of before.
+    // The mode may have changed since: only the server's next reply shows it, not one from before
+    // the recall.
     cache.recall(&[Leased::Attributes(X)], now);
     assert!(!cache.may_search(X, user, now));
     let later = fill(2);
@@ -389,7 +391,7 @@ fn a_directory_is_searched_only_for_whom_the_server_has_searched_it() {
     assert!(!cache.may_search(X, user, now));
     cache.note_search(later, X, user);
     assert!(cache.may_search(X, user, now));
-    // A look-up that was permitted under an earlier lease, which has expired since, says nothing.
+    // A look-up that was permitted under an earlier lease, which has expired since, proves nothing.
     let renewed = now + TIME;
     let fresh = cache.ask(renewed);
     assert!(
@@ -441,7 +443,7 @@ fn content_that_is_kept_is_of_leases_without_a_gap() {
         assert!(!has_content);
         let later = now + end(&cache, &set);
         refill(&cache, later);
-        // All of before is dropped only now.
+        // All earlier content is dropped only now.
         cache.note_content(X, era);
         let (_, has_content) = cache.content(X, later).expect("it is cached");
         assert_eq!(has_content, lasts, "{what}");
@@ -450,7 +452,7 @@ fn content_that_is_kept_is_of_leases_without_a_gap() {
         assert_eq!(kept, Some(lasts), "{what}");
         assert_eq!(cache.content(X, later + TIME), None);
     }
-    // The clock has stood still while the lease expired, and somebody else has made a change.
+    // The clock has stood still while the lease expired, and another program has made a change.
     let cache = filled(now);
     let (era, _) = cache.content(X, now).expect("it is cached");
     cache.note_content(X, era);

@@ -143,7 +143,8 @@ fn a_list_that_has_become_shorter_lets_nobody_in_again() {
     place.revoke(&[9_999_999]);
     place.reload().unwrap();
     assert!([7_777_777, 8_888_888, 9_999_999].map(revoked) == [true; 3]);
-    // Not even this node itself, which nobody would talk to that has the former list.
+    // Not even if this node itself was revoked: processes with the former list would accept it no
+    // more.
     let own = place.write_node("io0");
     place.reload().unwrap();
     let renewed = place.write_node("io0");
@@ -162,7 +163,7 @@ fn a_list_that_has_become_shorter_lets_nobody_in_again() {
     assert_eq!(place.own_serial(), newest.serial);
 }
 
-/// A program with the client library, which is sent no signal.
+/// A program with the client library, which gets no signal.
 #[test]
 fn a_loaded_configuration_takes_what_has_changed_and_nothing_that_is_wrong() {
     let place = Place::new();
@@ -177,7 +178,8 @@ fn a_loaded_configuration_takes_what_has_changed_and_nothing_that_is_wrong() {
     assert!(!knows(7_777_777));
     loaded.read_changed_nodes();
     assert!(knows(7_777_777));
-    // A list of another user's, or that others may write, is not used; what was known stays.
+    // A list that belongs to another user, or that others may write, is not used; what was known
+    // stays.
     place.revoke(&[7_777_777, 8_888_888]);
     let list = place.directory.path().join("revoked");
     let mode = |mode| {

@@ -36,7 +36,7 @@ fn left(history: &History, number: u64, first: u64, regions: &[Region]) -> Resul
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A write of one of these numbers to these regions: for the first time, or again.
+    /// A write with this number to these regions: for the first time, or again.
     Write(u64, Vec<Region>),
     /// A truncation.
     Cut(u64),

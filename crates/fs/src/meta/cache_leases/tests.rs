@@ -40,7 +40,7 @@ fn a_change_waits_for_the_leases_of_others_alone() {
     let alters = [attributes(5)];
     assert_eq!(table.begin_wait(Some(OTHER), &alters, now), now + TIME);
     assert!(!table.is_free(Some(OTHER), &alters, now));
-    // Nobody gets new ones meanwhile, nor is the lease extended.
+    // No program gets new leases meanwhile, nor is the lease extended.
     assert_eq!(table.grant(OTHER, vec![attributes(5)], now), None);
     let later = now + TIME / 2;
     assert_eq!(table.grant(ONE, vec![attributes(5)], later), None);
@@ -80,7 +80,7 @@ fn what_a_program_may_have_missed_is_recalled_again() {
     assert!(table.reach(ONE));
     let (number, again) = table.next_recall(ONE, now).expect("a recall");
     assert_eq!(again, alters);
-    // An earlier one says nothing of this one.
+    // The confirmation of an earlier recall does not end this one.
     table.end_recall(ONE, number - 1);
     assert!(!table.is_free(None, &alters, now));
     table.end_recall(ONE, number);
@@ -94,7 +94,7 @@ fn a_late_reply_to_a_recall_ends_no_later_lease() {
     let alters = [attributes(5)];
     table.begin_wait(None, &alters, now);
     let (number, _) = table.next_recall(ONE, now).expect("a recall");
-    // It comes again by another connection.
+    // The holder connects again.
     table.lose(ONE);
     assert!(table.reach(ONE));
     let later = now + TIME;
@@ -116,7 +116,7 @@ fn a_holder_that_has_not_replied_delays_nobody_again_before_it_does() {
     assert_eq!(table.grant(ONE, vec![attributes(6)], later + TIME), None);
     assert!(table.grant(OTHER, vec![attributes(6)], later).is_some());
     table.end_recall(ONE, number);
-    // Nor at once then.
+    // Not immediately after that either.
     assert_eq!(table.grant(ONE, vec![attributes(6)], later), None);
     assert!(
         table
@@ -135,13 +135,13 @@ fn the_pause_of_a_holder_that_carries_out_no_recalls_doubles() {
         assert!(table.next_recall(ONE, now).is_some());
         assert!(table.is_free(None, &on(), until));
         table.end_wait(&on());
-        // It waits for recalls again, and has carried none out.
+        // The holder can get recalls again, and has carried none out.
         assert!(table.reach(ONE) && table.next_recall(ONE, now).is_none());
         now = until + TIME * 2u32.pow(missed.min(6));
         let just_before = now - Duration::from_nanos(1);
         assert_eq!(table.grant(ONE, on(), just_before), None, "{missed}");
     }
-    // One that is carried out in time makes up for one.
+    // A recall that is carried out in time cancels one that was missed.
     for _ in 0..9 {
         assert!(table.grant(ONE, on(), now).is_some());
         table.begin_wait(None, &on(), now);
@@ -184,7 +184,7 @@ fn a_holder_that_replies_at_once_has_missed_nothing() {
     table.end_recall(ONE, number);
     assert_eq!(table.holders[&ONE].missed, 0);
     assert!(table.grant(ONE, on(), until).is_some());
-    // One that never does gets no more.
+    // A holder that never does gets no more leases.
     table.begin_wait(None, &on(), until + TIME - Duration::from_millis(1));
     let sent = until + TIME - Duration::from_millis(1);
     assert!(table.next_recall(ONE, sent).is_some());
@@ -243,7 +243,7 @@ fn nothing_is_granted_while_what_changes_is_not_noted() {
     assert!(table.grant(ONE, vec![attributes(5)], now).is_some());
 }
 
-/// A change that waits is looked at again when it may be made, and not with each lease that ends.
+/// A change that waits is checked again when it may be made, not with each lease that ends.
 #[test]
 fn what_changes_wait_for_is_told_when_nobody_else_has_leases_on_it() {
     const THIRD: u128 = 3;
@@ -258,7 +258,7 @@ fn what_changes_wait_for_is_told_when_nobody_else_has_leases_on_it() {
     for holder in [ONE, OTHER, THIRD] {
         table.grant(holder, vec![name("a"), attributes(5)], now);
     }
-    // The second one makes it itself.
+    // The second holder makes the change itself.
     table.begin_wait(Some(OTHER), &[name("a")], now);
     assert!(table.next_recall(ONE, now).is_some());
     table.end_recall(ONE, 1);
@@ -315,7 +315,7 @@ fn leases_are_renewed_and_bounded() {
         assert!(table.grant(ONE, vec![attributes(object)], now).is_some());
     }
     assert_eq!(table.grant(OTHER, vec![attributes(1)], now), None);
-    // A hot lease does not fill the table.
+    // A lease that is renewed often does not fill the table.
     for step in 0..1000 {
         let now = now + TIME * step / 2000;
         let left = table.grant(ONE, vec![attributes(1)], now);
@@ -323,7 +323,7 @@ fn leases_are_renewed_and_bounded() {
     }
     assert!(table.expiries.len() < 20, "{}", table.expiries.len());
     assert!(!table.is_empty(now + TIME) && table.is_empty(now + TIME * 2));
-    // Nor do leases that are given and ended.
+    // Nor do leases that are granted and ended.
     let later = now + TIME * 2;
     let mut given = 0;
     for _ in 0..1000 {

@@ -78,7 +78,7 @@ fn what_lost_its_name_while_it_was_open_is_released_with_the_last_handle() {
 #[test]
 fn what_is_replaced_stays_for_one_period_and_a_part_of_another() {
     let table = Opens::new(10);
-    // Nobody can be about to open it.
+    // No program can be about to open it.
     table.hold_replaced(ObjectId(5));
     assert!(!table.has_replaced() && !table.take_news());
     assert!(table.begin_removal(ObjectId(5), true));
@@ -92,7 +92,7 @@ fn what_is_replaced_stays_for_one_period_and_a_part_of_another() {
     assert!(!table.has_released());
     assert!(table.end_period());
     assert_eq!(table.take_released(9), [ObjectId(6)]);
-    // Somebody has opened it in time.
+    // A program has opened it in time.
     opens(&table, 1, 1, 7);
     assert!(!table.end_period() && !table.has_replaced() && !table.has_released());
     table.close(1, &[1]);

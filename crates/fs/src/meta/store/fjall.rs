@@ -156,7 +156,7 @@ impl Fjall {
         sync_directories(directory).map_err(wrap_io(directory))?;
         let tables = pairs.tree.get_highest_persisted_seqno();
         let last = tables.max(found.journals.last).unwrap_or(0);
-        // What was in tables once may have been forgotten since by merging them.
+        // Merging tables may have removed records that were in them.
         if found.mark.acknowledged > last.max(found.mark.flushed) {
             let message = format!(
                 "{}: changes up to number {} were acknowledged, but the journals and tables end at \
@@ -602,7 +602,7 @@ struct FjallView {
 }
 
 impl FjallView {
-    /// The value in a sealed one.
+    /// The value inside a sealed value.
     fn unsealed(&self, key: &[u8], sealed: &[u8]) -> Result<Vec<u8>, StoreError> {
         unseal(key, sealed)
             .map(|(value, _)| value.to_vec())

@@ -56,7 +56,7 @@ fn a_list_changes_the_mode_and_a_change_of_the_mode_the_list() {
     assert_eq!(node.attributes.mode, 0o660);
     assert_eq!(node.acl.as_deref(), Some(&acl));
     assert_eq!(get(&mut bench, object, AclKind::Access), Some(acl));
-    // The first named user may write, by the mask; others may nothing.
+    // The first named user may write, by the mask; others have no permission.
     let append = Operation::WriteStuffed {
         object,
         offset: 0,
@@ -121,7 +121,7 @@ fn new_entries_get_the_default_list_and_the_umask_does_not_count() {
     let node = bench.node(set(directory, AclKind::Default, &default));
     assert_eq!((node.attributes.mode, node.acl), (0o755, None));
     let file = bench.node(create("/d/file"));
-    // Asked for was 0644.
+    // The requested mode was 0644.
     assert_eq!(file.attributes.mode, 0o640);
     let given = file.acl.as_deref().unwrap();
     assert_eq!((given.mask, given.group), (Some(4), 7));
@@ -173,7 +173,7 @@ fn lists_are_refused_where_they_mean_nothing() {
         bench.errno(set(file, AclKind::Access, &unmasked)),
         Errno::EINVAL
     );
-    // Other attributes stay beside it, and only those are listed that there are.
+    // Other attributes stay beside it, and only existing ones are listed.
     let xattr = Operation::SetXattr {
         object: file,
         name: b"user.a".to_vec(),

@@ -243,7 +243,8 @@ fn check(bench: &mut Bench, known: &Known, what: &str) {
     assert_eq!(bench.check(false), [""; 0], "{what}");
 }
 
-/// Each sync in turn fails, once or several times: nothing that was acknowledged is lost with the power.
+/// One sync after the other fails, once or several times: nothing that was acknowledged is lost with the
+/// power.
 #[test]
 fn nothing_acknowledged_is_lost_whichever_sync_fails() {
     for durability in [Durability::Synced, Durability::Relaxed] {

@@ -163,7 +163,7 @@ fn a_replaced_file_stays_for_those_that_have_it_open() {
     bench.close(1, 1);
     assert_eq!(bench.content(old), Ok(b"old".to_vec()));
     bench.close(2, 7);
-    // Somebody may have looked its name up before.
+    // A program may have looked its name up before.
     for others in [true, false] {
         assert_eq!(bench.content(old), Ok(b"old".to_vec()));
         assert_eq!(bench.service.opens().end_period(), others);
@@ -208,7 +208,8 @@ impl Store for Tight {
     }
 }
 
-/// So no file that was replaced stays there; what stayed before goes when it would have, which frees its space.
+/// So no file that is replaced on such a disk stays; files that stayed before are removed when their time is
+/// over, which frees their space.
 #[test]
 fn nothing_is_replaced_where_the_disk_is_nearly_full() {
     let mut bench = Bench::new();
@@ -221,7 +222,7 @@ fn nothing_is_replaced_where_the_disk_is_nearly_full() {
         }))
     };
     bench.service = Service::with_opener(Box::new(open), Settings::default()).expect("opens");
-    // It may be about to open what is replaced.
+    // It may be about to open the file that is replaced.
     bench.service.opens().know(1);
     bench.node(with_content("/name", b"old"));
     bench.node(with_content("/new", b"new"));
@@ -243,7 +244,7 @@ fn nothing_is_replaced_where_the_disk_is_nearly_full() {
     assert!(!bench.service.opens().end_period());
     assert_eq!(bench.sweep(), 1);
     assert_eq!(bench.content(old), Err(Errno::ESTALE));
-    // What is removed goes at once.
+    // A file that is removed, not replaced, does not stay.
     bench.done(unlink("/name"));
     assert_eq!(bench.content(new), Err(Errno::ESTALE));
     assert_eq!(bench.objects(), objects - 2);
@@ -361,7 +362,7 @@ fn orphans_outlive_a_restart() {
     bench.service.opens().know(1);
     let keep = bench.service.reader().keep(1, &[kept, gone]);
     assert_eq!(keep, Ok(vec![gone.object]));
-    // In the meantime, what loses its name is kept, as it may be open.
+    // In the meantime, files that lose their names are kept, as they may be open.
     let unknown = bench.node(create("/unknown")).object;
     bench.done(unlink("/unknown"));
     let all = bench.service.orphans(None, 10).expect("lists");

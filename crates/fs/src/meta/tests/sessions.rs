@@ -229,7 +229,7 @@ fn slots_are_bounded() {
     assert_eq!(errno(refused), Err(Errno::EINVAL));
 }
 
-/// A client that takes other numbers all the time, as one that wants to hinder others may, gets half of the slots; also by changes that fail.
+/// A client that uses new numbers all the time, in order to hinder others, gets half of the slots, also by changes that fail.
 #[test]
 fn one_user_does_not_take_all_slots() {
     let mut bench = Bench::with(Settings {
@@ -266,7 +266,7 @@ fn one_user_does_not_take_all_slots() {
     ] {
         assert_eq!(is_refused(&mut bench, client, uid), expected, "{client}");
     }
-    // What is no longer kept counts no more.
+    // Slots that are no longer kept do not count any more.
     bench.service.pass_time(10_000);
     assert!(!is_refused(&mut bench, 108, 1236));
     assert!(!is_refused(&mut bench, 109, 1234));

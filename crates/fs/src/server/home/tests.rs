@@ -84,7 +84,7 @@ fn a_running_server_notices_that_its_directory_is_gone() {
         assert!(error.contains(word), "{word}: {error}");
     };
     says("moved away or removed");
-    // One that was formatted for the same server is another one all the same.
+    // A directory that was formatted for the same server is nevertheless another one.
     formatted(&io0, 10);
     std::fs::write(io0.directory.join(LOCK), "").unwrap();
     says("another directory");

@@ -344,7 +344,8 @@ fn those_that_a_long_chain_of_waits_lets_go_on_are_looked_at_a_part_at_a_time() 
     for owner in 0..=OWNERS {
         assert_eq!(locks.lock(of(owner), &byte(owner), None), Outcome::Granted);
     }
-    // Each owner waits for all that come behind it, and releases its own exclusive lock once it has what it waits for.
+    // Each owner waits for the locks of all owners after it, and releases its own exclusive lock once it has got the
+    // lock for which it waits.
     for owner in 0..OWNERS {
         let rest = lock(0, false, owner as u64, OWNERS as u64);
         assert_eq!(locks.lock(of(owner), &rest, Some(1)), Outcome::Waits);

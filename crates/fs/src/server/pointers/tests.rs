@@ -143,7 +143,7 @@ fn there_is_an_end_to_what_is_remembered() {
     assert_eq!(pointers.pointers.len(), MAX_OF_CONNECTION + 1);
     let known = |key| pointers.has((FILE, key));
     assert!(known(4 * of_connection) && !known(of_connection) && known(0));
-    // A client whose pointer was forgotten is told so.
+    // A client whose pointer was forgotten gets an error that says so.
     let late = pointers.step(
         (FILE, of_connection),
         from(1, 9, 1 << 40),

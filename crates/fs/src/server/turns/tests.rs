@@ -234,7 +234,7 @@ fn a_place_is_kept_for_a_time() {
     assert_eq!(turns.take_to_ask_again(now), [1, 2, 4]);
     assert!(turns.end(object, 1));
     assert_eq!(turns.next(object, now), Some((2, 3)));
-    // Nobody that is there waits for its end.
+    // No connected client waits for its end.
     assert_eq!((turns.wanted(object), turns.next_due()), (None, None));
     assert_eq!(ask(&mut turns, 4, now), Ok(None));
     assert_eq!(ask(&mut turns, 5, now), Ok(None));

@@ -104,7 +104,7 @@ pub(in crate::figures) fn judge(figure: &str, rows: Rows<'_>) -> Vec<Verdict> {
     verdicts.0
 }
 
-/// The same of the programs of one assumption. Their series begin with these names.
+/// The same for the programs of one assumption. Their series begin with these names.
 fn judge_programs(figure: &str, rows: Rows<'_>, names: [&str; 3]) -> Verdicts {
     let mut verdicts = Verdicts::default();
     match figure {

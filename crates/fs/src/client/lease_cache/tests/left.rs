@@ -1,4 +1,5 @@
-//! What changes of the program's own leave is cached, by the leases that come with the replies.
+//! The state after changes of the program's own is cached, under the leases that come with the
+//! replies.
 
 use super::*;
 
@@ -24,7 +25,7 @@ fn lease(links: u32) -> GrantedLease {
     }
 }
 
-/// A cache that has the directory, too.
+/// A cache that contains the directory, too.
 fn with_directory(now: Instant) -> LeaseCache {
     let cache = filled(now);
     let asked = cache.ask(now);
@@ -67,13 +68,13 @@ fn without_a_lease_nothing_is_left() {
     cache.end_change(&mut altered, None, now);
     assert_eq!(cache.find(ROOT, b"new", now), None);
     assert_eq!(links(&cache, now), None);
-    // Of the directory the reply says the attributes alone.
+    // Of the directory, the reply contains only the attributes.
     let cache = filled(now);
     let mut altered = begin(&cache, &make(b"new"), now);
     end(&cache, &mut altered, Some(&node(Y, 5)), now);
     assert_eq!(links(&cache, now), None);
     assert_eq!(mode(cache.find(ROOT, b"new", now)), Some(5));
-    // Others may have changed the rest since the lease that it was read with has expired.
+    // Others may have changed the rest since the lease expired that came with it.
     let cache = with_directory(now);
     let late = now + TIME * 15 / 16;
     let mut altered = begin(&cache, &make(b"new"), late - Duration::from_millis(1));
@@ -152,7 +153,7 @@ fn names_that_are_exchanged_or_renamed_are_cached() {
         (None, Some(X))
     );
     assert_eq!(links(&cache, now), Some(3));
-    // What the name stands for now is not known if its lease has expired before the end.
+    // What the name refers to now is not known if its lease has expired before the change ends.
     let cache = with_two();
     let mut altered = begin(&cache, &rename, now);
     let late = now + TIME * 15 / 16;
@@ -227,7 +228,7 @@ fn all_names_in_a_new_directory_are_known() {
     assert!(is_known(&cache));
     refill(1);
     assert!(!is_known(&cache));
-    // What others change, and changes of which not all is known, end it.
+    // Changes by others, and changes that are not known completely, end it.
     for on in [Leased::Attributes(Y), Leased::Entry(Y, b"other".into())] {
         let cache = made();
         cache.recall(&[on], now);

@@ -18,7 +18,7 @@ fn entry<'a>(name: &'a [u8], target: Option<(ObjectId, Option<Seen>)>) -> Passed
     }
 }
 
-/// A cache with what the server says to all users.
+/// A cache with a name that the server looks up for all users.
 fn shared(now: Instant) -> (LeaseCache, Option<Seen>) {
     let cache = LeaseCache::new(1);
     let asked = cache.ask(now);
@@ -68,7 +68,8 @@ fn names_are_good_for_as_long_as_their_leases() {
     let leases = [Leased::Entry(ROOT, b"x".into()), Leased::Attributes(X)];
     assert_eq!(cache.recall(&leases, now), expected);
     assert_eq!(times(&cache, &x, now), none);
-    // What is not passed on needs not be forgotten; what was is until it is forgotten.
+    // What was not passed on need not be forgotten; what was passed on counts as such until it is
+    // forgotten.
     assert_eq!(cache.recall(&leases, now), expected);
     cache.forgotten(&expected);
     assert_eq!(cache.recall(&leases[..1], now), []);
@@ -86,7 +87,7 @@ fn names_that_others_would_go_by_wrongly_are_not_good() {
         ..x
     };
     assert_eq!(times(&cache, &is_not_locked, now), none);
-    // It stands for something else by now.
+    // The name refers to something else by now.
     let other = entry(b"x", Some((ObjectId(8), None)));
     assert_eq!(of_name(&cache, &other), Duration::ZERO);
     assert_eq!(of_name(&cache, &entry(b"x", None)), Duration::ZERO);
@@ -218,7 +219,8 @@ fn a_name_that_others_have_changed_again_does_not_take_a_time_along() {
     }
 }
 
-/// The kernel takes its time along as long as it has not forgotten the former name.
+/// The kernel keeps the former name's time for the new name, as long as it has not forgotten the
+/// former one.
 #[test]
 fn a_name_that_is_being_recalled_takes_its_time_along() {
     let now = Instant::now();
@@ -233,7 +235,7 @@ fn a_name_that_is_being_recalled_takes_its_time_along() {
     assert_eq!(cache.pass_on_renamed(&names, now, || ()), Ok(()));
 }
 
-/// The kernel has dealt with the last reply before it renames anything there.
+/// The kernel has processed the last reply before it renames anything there.
 #[test]
 fn a_name_that_was_made_without_a_lease_has_no_time() {
     let now = Instant::now();
@@ -254,7 +256,8 @@ fn a_name_that_was_made_without_a_lease_has_no_time() {
     assert_eq!(cache.pass_on_renamed(&names, now, || ()), Ok(()));
 }
 
-/// A server that gives no leases with renames would have each wait until the former name's time is over.
+/// With a server that grants no leases with renames, each rename would have to wait for the end of the
+/// former name's time.
 #[test]
 fn names_are_passed_on_by_leases_of_servers_that_give_some_with_renames() {
     let now = Instant::now();

@@ -182,7 +182,7 @@ mod tests {
     use super::super::Fjall;
     use super::REMOVED_RECORD_BYTES;
 
-    /// Fewer than the upkeep merges tables for.
+    /// Fewer records than those for which the upkeep merges tables.
     const RECORDS: u32 = 200;
 
     #[test]

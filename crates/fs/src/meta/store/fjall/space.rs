@@ -1,9 +1,9 @@
 //! Space that removals and the engine's own work need: kept free, and a part of it held in a file.
 //!
-//! A log-structured store needs room to free room: a removal is written to the journal, then to a
-//! table, and only the merge of tables, for whose output there must be room beside its input, forgets what
-//! was removed. So what needs space is refused while there is still enough for all of that. Other programs may fill
-//! the same disk; against that a ballast file is held, and freed piece by piece.
+//! A log-structured store needs room to free room: a removal is written to the journal, then to a table, and only
+//! the merge of tables, for whose output there must be room beside its input, forgets what was removed. So what
+//! needs space is refused while there is still enough for all of that. Other programs may fill the same disk; for
+//! that case a ballast file takes up room that can be freed, piece by piece.
 //!
 //! Measured by `crates/fs/tests/meta_full.rs`, which prints it (debug build, a disk in memory that is filled with
 //! files of 3,000 bytes and emptied), in MiB:
@@ -39,7 +39,8 @@ const ENGINE_JOURNAL_BYTES: u64 = 64 * MIB;
 const LARGE_DISK_BYTES: u64 = 1 << 30;
 /// Tables are not made larger than this.
 const MAX_TABLE_BYTES: u64 = 16 * MIB;
-/// The smallest disk that metadata are made on: room for some hundred files beside all that is kept free.
+/// The smallest disk on which metadata are made: it has room for some hundred files beside all that is
+/// kept free.
 const MIN_DISK_BYTES: u64 = 16 * MIB;
 /// A merge that this module requests beside one of the engine's own.
 const CONCURRENT_MERGES: u64 = 2;
@@ -53,11 +54,11 @@ pub(super) struct Sizes {
     pub(super) memtable: u64,
     /// Tables are made of about this size.
     pub(super) table: u64,
-    /// The size that the journals may grow to.
+    /// The size up to which the journals may grow.
     pub(super) journal: u64,
     /// Whether this module must free the journals at that size, rather than the engine.
     pub(super) bounds_journal: bool,
-    /// The file that holds space.
+    /// The size of the ballast file.
     pub(super) ballast: u64,
 }
 
@@ -78,7 +79,7 @@ impl Sizes {
     }
 }
 
-/// Bytes of the file system that `directory` lies in, and how many of them this process may use.
+/// Bytes of the file system in which `directory` lies, and how many of them this process may use.
 pub(super) fn disk(directory: &Path) -> io::Result<(u64, u64)> {
     let disk = rustix::fs::statvfs(directory)?;
     Ok((
