@@ -11,8 +11,10 @@ use causeway_fs::client::Client;
 use causeway_sys::memory::Memory;
 use causeway_wire::fs::Errno;
 
+use crate::request_size::MAX_WRITE;
+
 /// Bytes of a buffer: most bytes of one read or write.
-pub(crate) const BUFFER_BYTES: usize = 1 << 20;
+pub(crate) const BUFFER_BYTES: usize = MAX_WRITE as usize;
 /// Up to this many bytes travel in memory of this process alone.
 const SMALL_BYTES: usize = 16 << 10;
 /// Most buffers of a client that are in use at once. A server keeps 64 of a client's mappings.

@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use fuser::{MountOption, SessionACL};
 
+use crate::request_size::MAX_READ;
+
 /// Options of a mount.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
@@ -114,6 +116,8 @@ impl Options {
         // A comma would begin another option.
         options.push(MountOption::FSName(name.replace([',', '\\'], "_")));
         options.push(MountOption::CUSTOM("subtype=causeway".to_owned()));
+        // Otherwise a read has as many pages as the largest write.
+        options.push(MountOption::CUSTOM(format!("max_read={MAX_READ}")));
         options
     }
 

@@ -21,16 +21,14 @@ use fuser::{
 };
 
 use crate::attributes::{Failed, Outcome, Shown, file_type, for_kernel, timestamp};
-use crate::buffers::BUFFER_BYTES;
 use crate::clients::User;
 use crate::lock_flags::LockFlags;
 use crate::locks::KernelLock;
 use crate::open_files::{Access, Handle};
 use crate::operations::{Mounted, New};
+use crate::request_size::{MAX_READ, MAX_WRITE};
 use crate::xattrs::XattrReply;
 
-/// Most bytes of one read or write.
-const MAX_TRANSFER: u32 = BUFFER_BYTES as u32;
 /// Bytes of a block, in which the kernel counts space.
 const BLOCK_BYTES: u32 = 4096;
 const O_EXCL: i32 = rustix::fs::OFlags::EXCL.bits() as i32;
@@ -217,8 +215,8 @@ impl Filesystem for RequestHandler {
         }
         // A kernel that permits less states its limit.
         for (what, set) in [
-            ("writes", config.set_max_write(MAX_TRANSFER)),
-            ("reading ahead", config.set_max_readahead(MAX_TRANSFER)),
+            ("writes", config.set_max_write(MAX_WRITE)),
+            ("reading ahead", config.set_max_readahead(MAX_READ)),
         ] {
             if let Err(most) = set {
                 tracing::debug!(most, "the kernel limits {what}");
@@ -484,7 +482,7 @@ impl Filesystem for RequestHandler {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let size = size.min(MAX_TRANSFER) as usize;
+        let size = size.min(MAX_READ) as usize;
         match self.mounted.read(object(inode), handle.0, offset, size) {
             Ok((buffer, count)) => buffer.pass_on(count, |bytes| reply.data(bytes)),
             Err(failed) => reply.error(failed.into()),

@@ -25,6 +25,7 @@ use crate::locks::{forget_at_loss, watch_signals};
 use crate::operations::Mounted;
 use crate::options::Options;
 use crate::read_ahead;
+use crate::request_size;
 use crate::requests::RequestHandler;
 
 /// The type of Causeway's file systems in the table of mounts.
@@ -227,6 +228,9 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
     config.acl = spec.options.access();
     config.n_threads = Some(spec.threads);
     config.clone_fd = true;
+    if is_root && let Err(error) = request_size::permit() {
+        tracing::debug!(%error, "the kernel cuts writes from memory that begins inside a page");
+    }
     let session = {
         let mut serving = lock(&spec.at.serving);
         let refused = |error| refused(what(), &error);

@@ -416,6 +416,12 @@ impl Rpc {
 
     /// Sends calls and waits until all are done.
     fn exchange(&mut self, pending_calls: &mut [PendingCall], deadline: Instant) {
+        self.wait_for_servers(pending_calls, |rpc, calls| {
+            rpc.exchange_until(calls, deadline);
+        });
+    }
+
+    fn exchange_until(&mut self, pending_calls: &mut [PendingCall], deadline: Instant) {
         let mut completions = Vec::new();
         loop {
             let now = Instant::now();

@@ -132,3 +132,19 @@ fn the_kernel_reads_ahead_in_large_requests_on_mounts_of_root() {
     let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
     assert_eq!(std::fs::read_to_string(path).unwrap().trim(), "2048");
 }
+
+#[test]
+fn the_kernel_permits_one_request_for_1_mib_wherever_a_programs_memory_begins_on_mounts_of_root() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let limit = Path::new("/proc/sys/fs/fuse/max_pages_limit");
+    // Before Linux 6.13 there is no such limit, and in containers it may not be changed.
+    if std::fs::OpenOptions::new().write(true).open(limit).is_err() {
+        return;
+    }
+    let stand = Stand::new();
+    let _mounted = Mounted::new(&stand);
+    let pages = std::fs::read_to_string(limit).unwrap();
+    assert!(pages.trim().parse::<u32>().unwrap() >= 257, "{pages}");
+}
