@@ -49,6 +49,7 @@
 extern crate alloc;
 
 mod admission;
+mod ahead;
 mod breaking;
 mod buffers;
 mod calls;
@@ -77,6 +78,7 @@ mod state;
 mod timers;
 mod vi;
 
+pub use ahead::{Ahead, Tables};
 pub use card::{Body, Breakage, Card, DmaRequest, Engine, Piece, Report, Step, Token, Transfer};
 pub use footprint::MemoryUse;
 pub use input::{Input, Turn};

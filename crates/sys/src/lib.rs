@@ -9,12 +9,13 @@
 //! [`datagram`] are the sockets between hosts. [`lock`], [`followers`] and [`entering`] are how the threads of a program share one instance, [`standby`] is how one thread makes progress for the others. [`sleepers`] is how
 //! processes wake each other that share memory. A forked child must not touch
 //! what its parent shares with other processes: code that does asks [`fork`] first whether it still runs in the process that made it. The
-//! modules [`aliasing`], [`calendar`], [`choice`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pinned`], [`pmix`], [`prices`], [`process`], [`random`], [`secret`], [`shared`], [`small`],
+//! modules [`ahead`], [`aliasing`], [`calendar`], [`choice`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pinned`], [`pmix`], [`prices`], [`process`], [`random`], [`secret`], [`shared`], [`small`],
 //! [`stream`], [`thread`], [`trusted_file`], [`waits`] and [`word`] can be read on their own.
 //!
 //! This crate knows no protocol. It is one of six that may use `unsafe`, with
 //! `transport`, `bmi-c`, `mpi-c`, `fs-c` and `python`; each block says which invariant holds and who upholds it.
 
+pub mod ahead;
 pub mod aliasing;
 pub mod attach;
 pub mod blocks;
