@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use causeway_firmware::{
-    Ahead, BufferId, Card, Discipline, DmaQueue, DmaRequest, Doorbells, Engine as DmaEngine, Firmware,
-    Input, NodeId, Processor, ReceiveDescriptors, Report, Settings, Side, Step, Token, Transfer,
+    Ahead, BufferId, Card, Discipline, DmaQueue, DmaRequest, Doorbells, Engine as DmaEngine,
+    Firmware, Input, NodeId, Processor, ReceiveDescriptors, Report, Settings, Side, Step, Token,
+    Transfer,
 };
 use causeway_wire::vi::FRAME_HEADER_BYTES;
 
