@@ -25,8 +25,9 @@ pub(crate) enum Phase {
     Given,
 }
 
-/// A descriptor in progress.
+/// A descriptor in progress, in as few cache lines as it fits in.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 pub(crate) struct Op {
     pub(crate) vi: u32,
     pub(crate) receives: bool,
@@ -174,6 +175,11 @@ impl Slots {
             slot_bytes,
             first_bytes: align(CONTROL_BYTES + payload).min(slot_bytes),
         }
+    }
+
+    /// All slots.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     pub(crate) fn first_bytes(&self) -> usize {

@@ -154,6 +154,18 @@ impl Polled {
         }
     }
 
+    /// The next doorbell that is rung: in the cursor's word or the next one, as others are not looked for.
+    pub(crate) fn rung_ahead(&self) -> Option<(u32, Side)> {
+        let first = self.cursor / 64;
+        let from = u64::MAX << (self.cursor % 64);
+        let here = self.rung.get(first)? & from;
+        if here != 0 {
+            return Some(owner(first * 64 + here.trailing_zeros() as usize));
+        }
+        let next = *self.rung.get(first + 1)?;
+        (next != 0).then(|| owner((first + 1) * 64 + next.trailing_zeros() as usize))
+    }
+
     /// How many silent doorbells come before the next rung one; `None` if none is rung.
     pub(crate) fn ahead(&self) -> Option<u32> {
         if self.count == 0 {

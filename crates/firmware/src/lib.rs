@@ -35,7 +35,8 @@
 //! `descriptor`, `send` to frames, `net` onto the wire; `receive` and `rdma` take a frame to host memory, `completion`
 //! reports its completion. `host` and `net` are the programs of the two engines that have queues (`engines`), `reliability` that of
 //! the reliable levels, `breaking` the end of a connection, `calls` and `admission` what the driver requests. `memory`,
-//! `buffers`, `clock`, `doorbells`, `stamped`, `timers` and `pool` are tools. `footprint` counts what all of it takes on a card.
+//! `buffers`, `clock`, `doorbells`, `stamped`, `timers` and `pool` are tools. `footprint` counts what all of it takes on a card,
+//! and `ahead` names state that will be used soon.
 //!
 //! # Guarantees
 //!
@@ -49,6 +50,7 @@
 extern crate alloc;
 
 mod admission;
+mod ahead;
 mod breaking;
 mod buffers;
 mod calls;
@@ -77,6 +79,7 @@ mod state;
 mod timers;
 mod vi;
 
+pub use ahead::{Ahead, Tables};
 pub use card::{Body, Breakage, Card, DmaRequest, Engine, Piece, Report, Step, Token, Transfer};
 pub use footprint::MemoryUse;
 pub use input::{Input, Turn};

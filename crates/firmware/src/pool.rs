@@ -8,27 +8,40 @@ use core::ops::{Index, IndexMut};
 /// The number that means no slot.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A fixed number of slots, each taken or free.
+/// A fixed number of slots, each taken or free. The one freed last is taken next: it is the likeliest to be in a cache.
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
+    /// The slots that have ever been taken. Memory for all of them is allocated, and touched only when it is needed.
     places: Vec<T>,
     taken: Vec<bool>,
+    /// Those of them that are free again.
     free: Vec<u32>,
+    count: usize,
 }
 
 impl<T: Default> Pool<T> {
     pub(crate) fn new(count: usize) -> Self {
         Self {
-            places: (0..count).map(|_| T::default()).collect(),
+            places: Vec::with_capacity(count),
             taken: vec![false; count],
-            free: (0..count as u32).rev().collect(),
+            free: Vec::with_capacity(count),
+            count,
         }
     }
 
     /// Takes a free slot and stores `value` in it.
     pub(crate) fn take(&mut self, value: T) -> Option<u32> {
-        let index = self.free.pop()?;
-        self.places[index as usize] = value;
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.places[index as usize] = value;
+                index
+            }
+            None if self.places.len() < self.count => {
+                self.places.push(value);
+                self.places.len() as u32 - 1
+            }
+            None => return None,
+        };
         self.taken[index as usize] = true;
         Some(index)
     }
@@ -41,8 +54,18 @@ impl<T: Default> Pool<T> {
         self.free.push(index);
     }
 
+    /// All slots that have ever been taken.
+    pub(crate) fn places(&self) -> &[T] {
+        &self.places
+    }
+
     pub(crate) fn has_room(&self) -> bool {
-        !self.free.is_empty()
+        !self.free.is_empty() || self.places.len() < self.count
+    }
+
+    /// The value in a slot whose number comes from outside, to be read.
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        self.places.get(index as usize)
     }
 
     /// The value in a slot whose number comes from outside.
@@ -50,7 +73,7 @@ impl<T: Default> Pool<T> {
         self.places.get_mut(index as usize)
     }
 
-    /// All slots with their numbers, free ones included.
+    /// All slots that have ever been taken with their numbers, free ones included.
     pub(crate) fn numbered(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..).zip(&self.places)
     }

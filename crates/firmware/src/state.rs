@@ -136,9 +136,19 @@ impl Linked for Arrival {
     }
 }
 
-/// The frame in each buffer.
+/// The frame in each buffer, up to the last that has ever been used for receiving.
 #[derive(Debug)]
 pub(crate) struct Arrivals(pub(crate) Vec<Arrival>);
+
+impl Arrivals {
+    /// Makes room for the frame in a buffer; the memory was allocated at set-up.
+    fn begin(&mut self, buffer: u32) {
+        while self.0.len() <= buffer as usize {
+            self.0.push(Arrival::default());
+        }
+        self.0[buffer as usize].awaited = true;
+    }
+}
 
 impl Index<u32> for Arrivals {
     type Output = Arrival;
@@ -184,7 +194,7 @@ impl Firmware {
             slots: Slots::new(ops, &settings),
             frames: Pool::new(frames),
             buffers: Buffers::new(limits),
-            arrivals: Arrivals((0..buffers).map(|_| Arrival::default()).collect()),
+            arrivals: Arrivals(Vec::with_capacity(buffers)),
             host_jobs: Pool::new(jobs),
             host: EngineQueue::new(settings.host_dma, jobs, stamped, settings.cut_through),
             net: EngineQueue::new(settings.net_send, frames + vis, stamped, false),
@@ -282,7 +292,7 @@ impl Firmware {
             };
             card.charge(Step::TakeBuffer, 1);
             card.charge(Step::ProgramNetReceive, 1);
-            self.arrivals[buffer].awaited = true;
+            self.arrivals.begin(buffer);
             self.receiving += 1;
             let request = DmaRequest {
                 token: Token(buffer),

@@ -55,6 +55,17 @@ impl<E: Copy> Entry<E> {
 #[repr(align(64))]
 struct Group<E>([Entry<E>; WIDTH]);
 
+impl<E: Copy> Group<E> {
+    /// The least key and its place. Which one it is cannot be predicted: pairs are compared, so that the processor need not.
+    #[inline]
+    fn least(&self) -> (u128, usize) {
+        let [a, b, c, d] = self.0.each_ref().map(Entry::key);
+        let before = if b < a { (b, 1) } else { (a, 0) };
+        let after = if d < c { (d, 3) } else { (c, 2) };
+        if after.0 < before.0 { after } else { before }
+    }
+}
+
 /// How many events are kept in order at most.
 const FEW: usize = 8;
 /// How many pending events are taken out of the heap again: less, so that this happens rarely.
@@ -341,19 +352,14 @@ impl<E: Copy> Engine<E> {
         while hole * WIDTH + 1 < self.len
             && let Some(children) = groups.get(hole + 1)
         {
-            let mut least = (key, WIDTH);
-            for (place, child) in children.0.iter().enumerate() {
-                let child_key = child.key();
-                if child_key < least.0 {
-                    least = (child_key, place);
-                }
-            }
-            let Some(&child) = children.0.get(least.1) else {
+            let (least, place) = children.least();
+            if key <= least {
                 break;
-            };
+            }
+            let child = children.0[place];
             groups[at.0].0[at.1] = child;
-            at = (hole + 1, least.1);
-            hole = hole * WIDTH + 1 + least.1;
+            at = (hole + 1, place);
+            hole = hole * WIDTH + 1 + place;
         }
         groups[at.0].0[at.1] = entry;
     }

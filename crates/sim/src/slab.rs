@@ -30,6 +30,11 @@ impl<T> Slab<T> {
         }
     }
 
+    /// The place of this number, whether or not an item is there; it is not read. There must be one.
+    pub(crate) fn place(&self, place: u32) -> &Option<T> {
+        &self.items[place as usize]
+    }
+
     pub(crate) fn get(&self, place: u32) -> Option<&T> {
         self.items.get(place as usize)?.as_ref()
     }

@@ -5,12 +5,13 @@
 //! [`mapping`] (memory that both see), [`epoll`] (sleeping on all of them), [`futex`] (sleeping on a word of that memory), [`membarrier`] (fences that only the slow side pays for) and [`attach`] (copying from and to
 //! another process's memory). [`net`] and [`datagram`] are the sockets between hosts. By [`lock`], [`followers`] and [`entering`] the threads of a program share one instance; by [`standby`] one thread makes progress for
 //! the others; by [`sleepers`] processes that share memory wake each other. A forked child must not touch what its parent shares with other processes: code that uses such resources first checks, by [`fork`], that it
-//! runs in the process that made them. The modules [`aliasing`], [`calendar`], [`choice`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pinned`], [`pmix`], [`prices`], [`process`], [`random`], [`secret`],
+//! runs in the process that made them. The modules [`ahead`], [`aliasing`], [`calendar`], [`choice`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pinned`], [`pmix`], [`prices`], [`process`], [`random`], [`secret`],
 //! [`shared`], [`small`], [`stream`], [`thread`], [`trusted_file`], [`waits`] and [`word`] can be read on their own.
 //!
 //! This crate knows no protocol. It is one of six that may use `unsafe`, with
 //! `transport`, `bmi-c`, `mpi-c`, `fs-c` and `python`; each block says which invariant holds and who upholds it.
 
+pub mod ahead;
 pub mod aliasing;
 pub mod attach;
 pub mod blocks;

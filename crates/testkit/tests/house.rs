@@ -25,7 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("transport", &["wire", "sys"]),
     ("firmware", &["wire"]),
     ("cosched", &[]),
-    ("sim", &["firmware", "cosched", "wire"]),
+    ("sim", &["firmware", "cosched", "wire", "sys"]),
     ("watch", &["wire", "sys"]),
     ("engine", &["transport", "watch", "wire", "sys"]),
     ("bmi", &["engine", "transport"]),

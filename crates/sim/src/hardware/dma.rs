@@ -173,6 +173,23 @@ impl HostDma {
         self.queue.len()
     }
 
+    /// The job that is this far from the front of the queue.
+    pub fn waiting(&self, place: usize) -> Option<&Job> {
+        self.queue.get(place)
+    }
+
+    /// The number of a channel's job.
+    pub fn active(&self, channel: usize) -> Option<u64> {
+        let active = self.channels.get(channel)?.active.as_ref()?;
+        Some(active.job.token)
+    }
+
+    /// Whether a channel's job ends with the next call of [`Self::advance`].
+    pub fn is_ending(&self, channel: usize) -> bool {
+        let active = self.channels.get(channel).and_then(|of| of.active.as_ref());
+        active.is_some_and(|active| matches!(active.step, Step::Settle))
+    }
+
     /// Whether no job is in progress.
     pub fn is_idle(&self) -> bool {
         self.channels.iter().all(|channel| channel.active.is_none())

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use causeway_firmware::{
-    BufferId, Card, Discipline, DmaQueue, DmaRequest, Doorbells, Engine as DmaEngine, Firmware,
-    Input, NodeId, Processor, ReceiveDescriptors, Report, Settings, Side, Step, Token, Transfer,
+    Ahead, BufferId, Card, Discipline, DmaQueue, DmaRequest, Doorbells, Engine as DmaEngine,
+    Firmware, Input, NodeId, Processor, ReceiveDescriptors, Report, Settings, Side, Step, Token,
+    Transfer,
 };
 use causeway_wire::vi::FRAME_HEADER_BYTES;
 
@@ -26,8 +27,9 @@ use crate::slab::Slab;
 /// Most messages whose numbers are remembered at a time.
 const MOST_REMEMBERED: usize = 1 << 14;
 
-/// A frame in flight.
+/// A frame in flight, in as few cache lines as it fits in.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Frame {
     pub(crate) header: [u8; FRAME_HEADER_BYTES],
     /// Bytes after the header.
@@ -207,6 +209,12 @@ impl CardState {
         self.costs[Step::PollDoorbell as usize].max(1)
     }
 
+    /// Whether a processor has nothing to do, or spins.
+    pub(crate) fn waits(&self) -> bool {
+        let mut processors = self.processors.iter();
+        processors.any(|processor| processor.doing != Activity::Due)
+    }
+
     /// Whether this turn is still valid.
     pub(crate) fn wants_turn(&self, processor: u32, generation: u32) -> bool {
         self.processors
@@ -363,6 +371,20 @@ impl CardState {
         }
         if self.silent_receives && side == Side::Receive {
             self.notice(now);
+        }
+    }
+
+    /// Names where the doorbells of an interface are noted.
+    pub(crate) fn rung_ahead(&self, vi: u32, ahead: &impl Ahead) {
+        if let Some(rung) = self.rung.get(vi as usize) {
+            ahead.read(rung);
+        }
+    }
+
+    /// Names where the next doorbell of an interface, named before, will be noted.
+    pub(crate) fn ring_ahead(&self, vi: u32, ahead: &impl Ahead) {
+        if let Some(rung) = self.rung.get(vi as usize) {
+            ahead.read(rung.as_slices().0);
         }
     }
 

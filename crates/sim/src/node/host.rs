@@ -461,6 +461,26 @@ impl Host {
         }
     }
 
+    /// The bytes of an interface's next descriptor; none of one that does not exist.
+    pub(crate) fn next_slot(&self, vi: u32, side: Side) -> &[u8] {
+        let Some(there) = self.vis.get(vi as usize) else {
+            return &[];
+        };
+        let queue = &there.sides[side_index(side)];
+        let slot = queue.posted % there.depth;
+        self.bytes_at(queue.at + u64::from(slot) * self.stride, self.stride as u32)
+    }
+
+    /// Where an interface's next status will be written; nowhere for one that does not exist.
+    pub(crate) fn next_status(&self, vi: u32, side: Side) -> &[u8] {
+        let Some(there) = self.vis.get(vi as usize) else {
+            return &[];
+        };
+        let queue = &there.sides[side_index(side)];
+        let at = queue.status_at(queue.landed % there.depth, self.stride);
+        self.memory.get(at..at + STATUS_BYTES).unwrap_or_default()
+    }
+
     /// Address of a posted descriptor, its memory's handle, and the bytes for the shadow queue.
     pub(crate) fn posted(&self, vi: u32, side: Side, slot: u32) -> (u64, u32, &[u8]) {
         let queue = &self.vis[vi as usize].sides[side_index(side)];

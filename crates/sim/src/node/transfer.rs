@@ -18,8 +18,9 @@ pub(crate) enum Purpose {
     WriteCompletion,
 }
 
-/// A host transfer in progress.
+/// A host transfer in progress, in as few cache lines as it fits in.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct HostTransfer {
     pub(crate) token: Token,
     pub(crate) purpose: Purpose,

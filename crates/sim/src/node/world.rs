@@ -1,5 +1,6 @@
 //! The loop over events.
 
+mod ahead;
 mod observe;
 mod receive;
 
@@ -41,6 +42,10 @@ pub struct World {
     frames: Slab<Frame>,
     polling: Polling,
     read_bytes: Vec<u8>,
+    /// Whether the nodes' state is fetched into the cache before it is used.
+    fetches_ahead: bool,
+    /// After how many events its tables are put into huge pages.
+    gathers_after: u64,
     /// The records.
     pub record: Record,
 }
@@ -109,6 +114,11 @@ impl World {
             profile,
             events,
             network,
+            fetches_ahead: nodes.len() >= ahead::MANY_NODES,
+            gathers_after: match nodes.len() >= ahead::MANY_NODES {
+                true => ahead::MANY_EVENTS,
+                false => u64::MAX,
+            },
             nodes,
             frames: Slab::default(),
             polling,
@@ -146,6 +156,7 @@ impl World {
         } else {
             while let Some(event) = self.events.next_by(end) {
                 self.handle(event);
+                self.gather_after_many();
             }
         }
         self.ended()
@@ -267,9 +278,14 @@ impl World {
 
     /// Passes an input to the program, and wakes processors.
     fn input(&mut self, node: u32, from: Option<DmaEngine>, input: Input<'_>) {
+        let waited = self.nodes[node as usize].card.waits();
         self.wake(node, from);
         let now = self.events.now();
         self.nodes[node as usize].firmware.input(now, input);
+        // While it works, what its next turn uses is fetched at the end of the present one.
+        if waited {
+            self.turn_ahead(node);
+        }
     }
 
     /// Wakes the processors that an input concerns, and reports to the program how many doorbells they have polled.
@@ -328,8 +344,9 @@ impl World {
                 *deadline = Some(at);
                 events.at(at, Event::Deadline { node });
             }
-            return;
+            break;
         }
+        self.turn_ahead(node);
     }
 
     fn doorbell(&mut self, node: u32, vi: u32, side: Side, slot: u32) {
@@ -382,7 +399,10 @@ impl World {
             }
             match finished {
                 Some(job) => break job,
-                None => return,
+                None => {
+                    self.job_ahead(node, channel);
+                    return;
+                }
             }
         };
         let number = job.token as u32;
@@ -551,6 +571,7 @@ impl World {
             arrives: sent.arrives,
         };
         self.announce(number, begun);
+        self.next_frame_ahead(node);
         match (frame.fill, self.frames.get_mut(number)) {
             (Some(_), Some(frame)) => frame.begun = Some(begun),
             _ => self.leaves(node, number, begun),
@@ -571,6 +592,7 @@ impl World {
             message: (frame.message != 0).then_some((node, frame.message)),
         });
         let token = frame.token;
+        self.sent_ahead(node, number);
         self.events.at(begun.left, Event::NetSent { node, token });
         if let Some(arrives) = begun.arrives {
             let event = Event::Arrived {
@@ -672,7 +694,9 @@ impl World {
                 slot,
             };
             self.events.at(posted.delivered, doorbell);
+            self.rung_ahead(node, vi, side);
         }
+        let place = &mut self.nodes[node as usize];
         let next = place.host.step(process, self.polling);
         let state = &mut place.host.processes[process as usize];
         let (work, name) = match next {
@@ -701,6 +725,7 @@ impl World {
         });
         state.clock = span.end;
         self.events.at(span.end, Event::Process { node, process });
+        self.doorbell_ahead(node, process);
     }
 }
 

@@ -92,6 +92,7 @@ impl World {
             }
             self.events.stop_before(due);
             self.handle(event);
+            self.gather_after_many();
         }
     }
 

@@ -81,6 +81,7 @@ impl World {
         match into {
             Some(buffer) => self.deposit(node, number, buffer),
             None => {
+                self.frame_ahead(node, number);
                 self.nodes[node as usize].card.arrived.push_back(number);
                 self.receive(node);
             }
