@@ -4,6 +4,7 @@ mod acls;
 mod agent;
 mod altered;
 mod appending;
+mod at_once;
 mod atomic;
 mod boots;
 mod capabilities;
@@ -21,6 +22,10 @@ mod liar;
 mod locks;
 mod lying_clients;
 mod open_files;
+// Shared with the metadata service's own test, which uses all of it.
+#[path = "../posix_model/mod.rs"]
+#[allow(dead_code)]
+mod posix_model;
 mod repeated;
 mod restored;
 mod shared;
