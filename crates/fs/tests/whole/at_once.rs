@@ -28,22 +28,22 @@ enum Act {
 type Outcome = Result<Option<String>, Errno>;
 
 fn path(random: &mut SplitMix64) -> String {
-    let component = |number: u64| ["a", "b", "c"][(number % 3) as usize];
-    let first = component(random.next_u64());
-    match random.next_u64() % 3 {
+    let mut component = || ["a", "b", "c"][random.below(3) as usize];
+    let (first, second) = (component(), component());
+    match random.below(3) {
         0 => format!("/{first}"),
-        _ => format!("/{first}/{}", component(random.next_u64())),
+        _ => format!("/{first}/{second}"),
     }
 }
 
 fn act(random: &mut SplitMix64) -> Act {
     let one = path(random);
-    Act::Change(match random.next_u64() % 12 {
+    Act::Change(match random.below(12) {
         0 | 1 => Step::Create(one),
         2..=4 => Step::MakeDirectory(one),
         5 => Step::Unlink(one),
         6 => Step::RemoveDirectory(one),
-        7 | 8 => Step::Rename(one, path(random), random.next_u64() % 4 == 0),
+        7 | 8 => Step::Rename(one, path(random), random.below(4) == 0),
         9 => Step::Exchange(one, path(random)),
         _ => return Act::Look(one),
     })

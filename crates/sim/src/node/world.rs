@@ -33,6 +33,12 @@ struct Node {
     deadline: Option<Time>,
 }
 
+/// From this many nodes on state is fetched [ahead](self::ahead). That of fewer is in the cache anyway.
+const MANY_NODES: usize = 16;
+
+/// After this many events the tables are put into huge pages, which takes as long as a million events or two.
+const MANY_EVENTS: u64 = 4_000_000;
+
 /// Nodes, their network, and the pending events.
 pub struct World {
     profile: Profile,
@@ -114,9 +120,9 @@ impl World {
             profile,
             events,
             network,
-            fetches_ahead: nodes.len() >= ahead::MANY_NODES,
-            gathers_after: match nodes.len() >= ahead::MANY_NODES {
-                true => ahead::MANY_EVENTS,
+            fetches_ahead: nodes.len() >= MANY_NODES,
+            gathers_after: match nodes.len() >= MANY_NODES {
+                true => MANY_EVENTS,
                 false => u64::MAX,
             },
             nodes,

@@ -4,22 +4,24 @@ use causeway_wire::codec::Wire;
 use causeway_wire::formats::Formats;
 use causeway_wire::fs::{
     Attributes, Body, Caller, CheckCursor, Distribution, DistributionHint, Entry, Errno, Failure,
-    Generation, Greeting, Incarnation, Kind, LayoutPart, LayoutServer, ObjectId, Operation, Place,
-    Region, Regions, Reply, ReplyBody, Request, ServerIdentity, SetAttributes, Target, Timestamp,
+    Generation, Greeting, Incarnation, Kind, LayoutPart, LayoutServer, Node, ObjectId, Operation,
+    Place, Region, Regions, Reply, ReplyBody, Request, ServerIdentity, SetAttributes, Target,
+    Timestamp,
 };
 use causeway_wire::{fs, store};
 
+mod acls;
 mod datafiles;
 mod homes;
 mod leases;
 mod locks;
 mod messages;
 mod methods;
-mod nodes;
 mod opens;
 mod pointers;
 mod regions;
 
+pub(super) use acls::acls;
 pub(super) use datafiles::{datafile_headers, history, written_groups};
 pub(super) use homes::homes;
 pub(super) use messages::{packets, pmi_lines, run_events, watch_pages};
@@ -27,7 +29,6 @@ pub(super) use methods::{
     agent_messages, certificates, datagrams, frames, node_files, openings, rings, session_streams,
     shm_records, virtual_interfaces,
 };
-pub(super) use nodes::{acls, encoded as nodes};
 pub(super) use regions::all as regions;
 use regions::region;
 
@@ -502,8 +503,22 @@ fn greeting(layout: Option<LayoutPart>) -> Greeting {
     }
 }
 
+/// A node with each kind of body.
+fn each_node() -> impl Iterator<Item = Node> {
+    bodies().into_iter().map(|body| Node {
+        object: ObjectId(42),
+        attributes: attributes(),
+        body,
+        acl: Some(Box::new(acls::list())),
+    })
+}
+
+pub(super) fn nodes() -> Vec<Vec<u8>> {
+    each_node().map(|node| node.to_bytes()).collect()
+}
+
 pub(super) fn replies() -> Vec<Vec<u8>> {
-    let mut results: Vec<ReplyBody> = nodes::each()
+    let mut results: Vec<ReplyBody> = each_node()
         .map(|node| ReplyBody::Node(Box::new(node)))
         .collect();
     results.extend([

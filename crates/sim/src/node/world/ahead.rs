@@ -11,12 +11,6 @@ use super::World;
 use crate::node::host::State;
 use crate::node::transfer::Purpose;
 
-/// From this many nodes on state is fetched ahead. That of fewer is in the cache anyway.
-pub(super) const MANY_NODES: usize = 16;
-
-/// After this many events the tables are put into huge pages, which takes as long as a million events or two.
-pub(super) const MANY_EVENTS: u64 = 4_000_000;
-
 /// The processor's cache.
 struct Cache;
 
