@@ -15,6 +15,8 @@ const MIB: u64 = 1 << 20;
 /// it requires for its next change, together: these are a 64th of the disk each, 8 and 16 MiB at most.
 const LEFT_PARTS: u64 = 32;
 const LEFT_BYTES: Range<u64> = 2 * MIB..24 * MIB;
+/// Metadata are not stored on smaller disks.
+const METADATA_BYTES: u64 = 16 * MIB;
 /// The part of what is there that is used before the disk is looked at again, as several servers may share it; and the part of what is left
 /// that this is at most.
 const USED_PARTS: u64 = 16;
@@ -44,7 +46,11 @@ impl Disk {
     }
 
     fn left(self) -> u64 {
-        (self.total / LEFT_PARTS).clamp(LEFT_BYTES.start, LEFT_BYTES.end)
+        let part = self.total / LEFT_PARTS;
+        match self.total < METADATA_BYTES {
+            true => part,
+            false => part.clamp(LEFT_BYTES.start, LEFT_BYTES.end),
+        }
     }
 
     /// The bytes that data may still take. Some file systems do not report their size: they decide themselves.

@@ -132,7 +132,7 @@ fn what_two_clients_do_at_one_moment_is_done_in_one_order() {
         let mut clients = [fixture.client(), fixture.client()];
         let mut random = SplitMix64::new(seed);
         let mut states = vec![Model::new()];
-        let mut met = 0;
+        let (mut done, mut refused) = (0, 0);
         for pair in 0..PAIRS {
             let acts = [act(&mut random), act(&mut random)];
             let barrier = Barrier::new(2);
@@ -155,11 +155,12 @@ fn what_two_clients_do_at_one_moment_is_done_in_one_order() {
                 "seed {seed}, pair {pair}: {acts:?} gave {outcomes:?}; {} states",
                 next.len()
             );
-            met += usize::from(outcomes.iter().any(Result::is_err));
+            let succeeded = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+            (done, refused) = (done + succeeded, refused + outcomes.len() - succeeded);
             states = next;
         }
-        // They are in each other's way, and not always.
-        assert!((PAIRS / 10..PAIRS * 9 / 10).contains(&met), "{met}");
+        // Both kinds of results say something about the order.
+        assert!(done.min(refused) >= PAIRS / 5, "{done}, {refused}");
         // Whatever is possible agrees with what is there.
         let names = ["/a", "/b", "/c"];
         for directory in names {
