@@ -26,7 +26,7 @@ enum Event {
     Quantum { node: u8, quantum: u32 },
     /// A tick at which a higher thread takes over.
     Tick { node: u8 },
-    /// All threads are raised.
+    /// Threads are raised.
     Raise { node: u8 },
     /// The driver's periodic function.
     Period { node: u8 },
@@ -64,6 +64,8 @@ pub struct Outcome {
     pub counts: Counts,
     /// The time of each probe, and each job's share of the first node's processor since the probe before, from 0 to 1.
     pub shares: Vec<(Time, Vec<f64>)>,
+    /// For each probe the same of every node: the first node's jobs, then the second's and so on.
+    pub shares_of_nodes: Vec<Vec<f64>>,
     /// The number of events that were handled.
     pub events: u64,
 }
@@ -109,7 +111,7 @@ struct World<'a> {
     /// Processes that have not ended.
     left: usize,
     probe: Option<Time>,
-    /// Each job's processor time on the first node at the last probe.
+    /// Each job's processor time on each node at the last probe, in the order of [`Outcome::shares_of_nodes`].
     probed: Vec<Time>,
 }
 
@@ -151,7 +153,7 @@ impl<'a> World<'a> {
             outcome: Outcome::default(),
             left: 0,
             probe: experiment.probe,
-            probed: vec![0; jobs.len()],
+            probed: vec![0; NODES * jobs.len()],
         };
         world.begin_jobs(jobs.len(), &mut Random::new(experiment.seed));
         world
@@ -271,7 +273,7 @@ impl<'a> World<'a> {
         let raise = self.costs.host.raise;
         let raise = self.node(node).interval(raise);
         self.account(node);
-        self.node(node).dispatcher.raise_all();
+        self.node(node).dispatcher.raise();
         self.plan_quantum(node);
         self.engine.after(raise, Event::Raise { node });
     }
@@ -352,10 +354,12 @@ impl<'a> World<'a> {
     fn note_shares(&mut self) {
         let Some(interval) = self.probe else { return };
         let now = self.engine.now();
-        self.account(0);
-        let threads = &self.nodes[0].threads;
-        let shares = threads
-            .iter()
+        let jobs = self.outcome.jobs.len();
+        for node in 0..NODES as u8 {
+            self.account(node);
+        }
+        let threads = self.nodes.iter().flat_map(|node| &node.threads[..jobs]);
+        let shares: Vec<f64> = threads
             .zip(&mut self.probed)
             .map(|(thread, probed)| {
                 let had = thread.cpu - *probed;
@@ -363,7 +367,9 @@ impl<'a> World<'a> {
                 had as f64 / interval as f64
             })
             .collect();
-        self.outcome.shares.push((now, shares));
+        let of_first = shares.iter().take(jobs).copied().collect();
+        self.outcome.shares.push((now, of_first));
+        self.outcome.shares_of_nodes.push(shares);
         self.engine.after(interval, Event::Probe);
     }
 
