@@ -102,7 +102,7 @@ python-smoke: ## The Python package's own tests, without a wheel
 	tools/python $(TARGET)/python smoke $(TARGET)/debug/lib_causeway.so $(TARGET)/debug/causeway
 
 # All figures and tables in their short form, and the examples with their timelines. `unit` has built the debug
-# program; the release build takes half a minute of one processor, both runs 15 seconds. The debug program checks
+# program; the release build takes half a minute of one processor, and so do both runs. The debug program checks
 # overflows and assertions, and its simulator is hardly optimized and not linked as a whole.
 same: ## The simulator's outputs from a debug and a release build: the same bytes
 	@mkdir -p $(TARGET)

@@ -296,24 +296,10 @@ fn parts(costs: &Costs, jobs: &[Program], seed: u64) -> (Outcome, Vec<Vec<f64>>)
         probe: Some(SECOND / 2),
     };
     let outcome = run(&experiment).expect("the run ends");
-    let first_end = outcome.jobs.iter().map(|job| job.ended).min().unwrap_or(0);
-    // All have begun after two seconds.
-    let probes: Vec<&[f64]> = outcome
-        .shares
-        .iter()
-        .zip(&outcome.shares_of_nodes)
-        .filter(|((at, _), _)| (3 * SECOND..first_end).contains(at))
-        .map(|(_, shares)| shares.as_slice())
-        .collect();
-    assert!(probes.len() > 10, "{} probes", probes.len());
-    let mean =
-        |place: usize| probes.iter().map(|shares| shares[place]).sum::<f64>() / probes.len() as f64;
-    let of_node = |node: usize| -> Vec<f64> {
-        (0..jobs.len())
-            .map(|job| mean(node * jobs.len() + job))
-            .collect()
-    };
-    let parts = (0..NODES).map(of_node).collect();
+    let intervals = outcome.shared_intervals;
+    assert!(intervals > 10, "{intervals} intervals");
+    let nodes = outcome.shares_of_nodes.chunks(jobs.len());
+    let parts = nodes.map(<[f64]>::to_vec).collect();
     (outcome, parts)
 }
 

@@ -64,8 +64,10 @@ pub struct Outcome {
     pub counts: Counts,
     /// The time of each probe, and each job's share of the first node's processor since the probe before, from 0 to 1.
     pub shares: Vec<(Time, Vec<f64>)>,
-    /// For each probe the same of every node: the first node's jobs, then the second's and so on.
-    pub shares_of_nodes: Vec<Vec<f64>>,
+    /// Intervals between probes in which all processes were there.
+    pub shared_intervals: u64,
+    /// Each job's mean share of each node's processor in these intervals: the first node's jobs, then the second's and so on.
+    pub shares_of_nodes: Vec<f64>,
     /// The number of events that were handled.
     pub events: u64,
 }
@@ -113,6 +115,8 @@ struct World<'a> {
     probe: Option<Time>,
     /// Each job's processor time on each node at the last probe, in the order of [`Outcome::shares_of_nodes`].
     probed: Vec<Time>,
+    /// All processes were there at the last probe.
+    were_there: bool,
 }
 
 /// Runs an experiment.
@@ -154,6 +158,7 @@ impl<'a> World<'a> {
             left: 0,
             probe: experiment.probe,
             probed: vec![0; NODES * jobs.len()],
+            were_there: false,
         };
         world.begin_jobs(jobs.len(), &mut Random::new(experiment.seed));
         world
@@ -369,7 +374,20 @@ impl<'a> World<'a> {
             .collect();
         let of_first = shares.iter().take(jobs).copied().collect();
         self.outcome.shares.push((now, of_first));
-        self.outcome.shares_of_nodes.push(shares);
+        let are_there = self.nodes.iter().all(|node| {
+            let mut jobs = node.threads[..jobs].iter().enumerate();
+            jobs.all(|(job, thread)| {
+                thread.script.is_none() || node.dispatcher.is_there(job as u16)
+            })
+        });
+        if are_there && self.were_there {
+            self.outcome.shared_intervals += 1;
+            self.outcome.shares_of_nodes.resize(shares.len(), 0.0);
+            for (sum, share) in self.outcome.shares_of_nodes.iter_mut().zip(shares) {
+                *sum += share;
+            }
+        }
+        self.were_there = are_there;
         self.engine.after(interval, Event::Probe);
     }
 
@@ -723,6 +741,9 @@ impl<'a> World<'a> {
             counts.interrupts += node.counts.interrupts;
             counts.boosts += node.counts.boosts;
             counts.blocks += node.counts.blocks;
+        }
+        for share in &mut self.outcome.shares_of_nodes {
+            *share /= self.outcome.shared_intervals as f64;
         }
         self.outcome.events = self.engine.handled();
         self.outcome
