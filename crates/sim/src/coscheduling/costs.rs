@@ -2,7 +2,7 @@
 
 use causeway_cosched::{Arrival, Pick, Settings, Strategy};
 
-use super::dispatch::{HIGHEST, LEVELS, Moved, Row, Table, Woken};
+use super::dispatch::{HIGHEST, LEVELS, Moved, Raised, Row, Rules, Table, Woken};
 use super::programs::Grain;
 use crate::engine::{NANOSECOND, Time};
 use crate::profile::units::Kind;
@@ -13,7 +13,7 @@ use crate::profile::{FileError, Section, Source};
 pub struct Host {
     /// How often the dispatcher checks for a higher thread, and for expired quanta.
     pub tick: Time,
-    /// How often all threads are raised to the highest level.
+    /// How often threads are raised: all of them, or those that starve.
     pub raise: Time,
     /// Switching from one thread to another.
     pub switch: Time,
@@ -107,10 +107,8 @@ pub struct Costs {
     pub host: Host,
     /// The time-sharing class.
     pub table: Table,
-    /// Which blocked threads the class raises.
-    pub woken: Woken,
-    /// Which level of the class counts after the driver has moved a thread.
-    pub moved: Moved,
+    /// Its rules that are the same at all levels.
+    pub rules: Rules,
     /// Messages.
     pub messages: Messages,
     /// The strategies.
@@ -154,12 +152,11 @@ impl Costs {
     pub fn read(file: &str, text: &str) -> Result<Self, FileError> {
         let mut file = Source { file, text }.document()?;
         let host = file.part("host", host)?;
-        let (table, woken, moved) = file.part("ts_dptbl", table)?;
+        let (table, rules) = file.part("ts_dptbl", table)?;
         let costs = Self {
             host,
             table,
-            woken,
-            moved,
+            rules,
             messages: file.part("messages", messages)?,
             times: file.part("strategies", times)?,
             grains: grains(&mut file)?,
@@ -207,7 +204,18 @@ const WOKEN: [(usize, &str); 6] = [
     (47, "woken_47"),
 ];
 
-fn table(section: &mut Section<'_>) -> Result<(Table, Woken, Moved), FileError> {
+/// Bands of levels from which a thread that starves is boosted to the same level.
+const STARVED: [(usize, &str); 7] = [
+    (0, "starved_0"),
+    (10, "starved_10"),
+    (20, "starved_20"),
+    (30, "starved_30"),
+    (40, "starved_40"),
+    (47, "starved_47"),
+    (49, "starved_49"),
+];
+
+fn table(section: &mut Section<'_>) -> Result<(Table, Rules), FileError> {
     let mut table: Table = [Row::default(); LEVELS];
     for (first, key) in QUANTA {
         let quantum = positive(section, key)?;
@@ -221,6 +229,16 @@ fn table(section: &mut Section<'_>) -> Result<(Table, Woken, Moved), FileError> 
         for row in table.iter_mut().skip(first) {
             row.woken = woken;
         }
+    }
+    for (first, key) in STARVED {
+        let starved = section.count(key, 0, most)?.value as u8;
+        for row in table.iter_mut().skip(first) {
+            row.starved = starved;
+        }
+    }
+    let max_wait = section.count("max_wait", 0, 32_000)?.value as u16;
+    for row in &mut table {
+        row.max_wait = max_wait;
     }
     let falls = section.count("falls", 1, most)?.value as usize;
     for (level, row) in table.iter_mut().enumerate().take(LEVELS) {
@@ -237,7 +255,14 @@ fn table(section: &mut Section<'_>) -> Result<(Table, Woken, Moved), FileError> 
         ("changes", Moved::Changes),
     ];
     let moved = section.word("moved", &words)?.value;
-    Ok((table, woken, moved))
+    let words = [("all", Raised::All), ("starved", Raised::Starved)];
+    let raised = section.word("raised", &words)?.value;
+    let rules = Rules {
+        woken,
+        moved,
+        raised,
+    };
+    Ok((table, rules))
 }
 
 fn messages(section: &mut Section<'_>) -> Result<Messages, FileError> {

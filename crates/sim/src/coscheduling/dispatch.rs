@@ -1,8 +1,9 @@
 //! The host's dispatcher: the time-sharing class of Solaris as §6.1.1 describes it.
 //!
 //! 60 levels, the highest first. A thread that has used up its quantum falls to a lower level, behind all others there; a
-//! preempted thread stays at the head of its level; a thread that was blocked returns to the head of its level, mostly a higher one; and at
-//! intervals all threads are raised to the highest level, which keeps them from starving.
+//! preempted thread stays at the head of its level; a thread that was blocked returns to the head of its level, mostly a higher one. Two
+//! things keep threads from starving: a thread that has not completed its quantum for some time is boosted, and at intervals all
+//! threads are raised to the highest level ([`Raised`]).
 //!
 //! A driver boosts threads: it moves them to the queue of the highest level. The class is not notified of that, and
 //! continues from the level that it has assigned to the thread itself ([`Moved`]). A thread that yields lowers its priority
@@ -26,6 +27,32 @@ pub struct Row {
     pub expired: u8,
     /// The level at which it returns when it has been blocked.
     pub woken: u8,
+    /// The level to which it is boosted when it has not completed its quantum for longer than `max_wait`.
+    pub starved: u8,
+    /// Intervals between raises that a thread may take for its quantum.
+    pub max_wait: u16,
+}
+
+/// Which threads are raised at intervals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Raised {
+    /// All of them, to the highest level. No boost on starvation then makes a difference, as it comes at the same moments and goes at
+    /// most as high.
+    #[default]
+    All,
+    /// Those that starve, to the table's level for that, as Solaris's class itself does.
+    Starved,
+}
+
+/// The rules that do not depend on the level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Which blocked threads the class raises.
+    pub woken: Woken,
+    /// Which level of the class counts after the driver has moved a thread.
+    pub moved: Moved,
+    /// Which threads it raises at intervals.
+    pub raised: Raised,
 }
 
 /// Which blocked threads return at the table's level for that.
@@ -34,8 +61,8 @@ pub enum Woken {
     /// All of them.
     #[default]
     Raised,
-    /// Only threads that were blocked while all others were raised. Any other returns at the level
-    /// that it had, with the rest of its quantum.
+    /// Only threads that were there at a raise since their quantum began. Any other returns at the level that it had, with the rest
+    /// of its quantum.
     RaisedOnceInAWhile,
 }
 
@@ -73,16 +100,15 @@ struct Thread {
     own: u8,
     left: Time,
     state: State,
-    /// The thread was blocked while all others were raised.
-    missed_raise: bool,
+    /// Raises since its quantum began (`ts_dispwait`).
+    waited: u16,
 }
 
 /// A node's threads by priority, and the one that runs.
 #[derive(Clone, Debug)]
 pub struct Dispatcher {
     table: Table,
-    woken: Woken,
-    moved: Moved,
+    rules: Rules,
     threads: Vec<Thread>,
     queues: Vec<VecDeque<u16>>,
     /// A bit for each level that has a ready thread.
@@ -92,18 +118,17 @@ pub struct Dispatcher {
 
 impl Dispatcher {
     /// A dispatcher of this many threads, none of which has begun.
-    pub fn new(table: Table, woken: Woken, moved: Moved, threads: usize) -> Self {
+    pub fn new(table: Table, rules: Rules, threads: usize) -> Self {
         let thread = Thread {
             level: HIGHEST,
             own: HIGHEST,
             left: table[usize::from(HIGHEST)].quantum,
             state: State::Gone,
-            missed_raise: false,
+            waited: 0,
         };
         Self {
             table,
-            woken,
-            moved,
+            rules,
             threads: vec![thread; threads],
             queues: vec![VecDeque::new(); LEVELS],
             occupied: 0,
@@ -172,13 +197,13 @@ impl Dispatcher {
         self.dispatch_at(thread, level);
         let known = &mut self.threads[usize::from(thread)];
         known.own = level;
-        known.missed_raise = false;
+        known.waited = 0;
     }
 
     /// Puts a thread into the queue of the highest level on behalf of the driver, with that level's
     /// whole quantum or the rest of its own.
     fn move_up(&mut self, thread: u16) {
-        match self.moved {
+        match self.rules.moved {
             Moved::KeepsItsOwn => self.dispatch_at(thread, HIGHEST),
             Moved::KeepsItsQuantum => self.threads[usize::from(thread)].level = HIGHEST,
             Moved::Changes => self.place(thread, HIGHEST),
@@ -259,9 +284,9 @@ impl Dispatcher {
         let known = &mut self.threads[usize::from(thread)];
         let own = known.own;
         known.level = own;
-        let is_raised = match self.woken {
+        let is_raised = match self.rules.woken {
             Woken::Raised => true,
-            Woken::RaisedOnceInAWhile => known.missed_raise && own < HIGHEST,
+            Woken::RaisedOnceInAWhile => known.waited > 0 && own < HIGHEST,
         };
         if is_raised {
             self.place(thread, self.table[usize::from(own)].woken);
@@ -303,20 +328,27 @@ impl Dispatcher {
         }
     }
 
-    /// Raises all threads to the highest level, in their present order. A blocked one may have to
-    /// return first.
-    pub fn raise_all(&mut self) {
+    /// Raises all threads to the highest level, or those that starve to theirs, in their present order. A blocked one may have to return
+    /// first.
+    pub fn raise(&mut self) {
         let mut order = VecDeque::new();
         for queue in self.queues.iter_mut().rev() {
             order.append(queue);
         }
         self.occupied = 0;
         for thread in 0..self.threads.len() {
-            match (self.woken, self.threads[thread].state) {
-                (Woken::RaisedOnceInAWhile, State::Asleep) => {
-                    self.threads[thread].missed_raise = true;
-                }
-                _ => self.place(thread as u16, HIGHEST),
+            let known = &mut self.threads[thread];
+            known.waited = known.waited.saturating_add(1);
+            let stays = known.state == State::Asleep && self.rules.woken != Woken::Raised;
+            let row = self.table[usize::from(known.own)];
+            let level = match self.rules.raised {
+                Raised::All => HIGHEST,
+                // The driver may have moved it higher than that.
+                Raised::Starved if known.waited > row.max_wait => row.starved.max(known.level),
+                Raised::Starved => known.level,
+            };
+            if !stays && (level > known.level || self.rules.raised == Raised::All) {
+                self.place(thread as u16, level);
             }
         }
         for thread in order {
@@ -336,8 +368,18 @@ mod tests {
             row.quantum = MILLISECOND * (200 - 3 * level as u64);
             row.expired = (level as u8).saturating_sub(10);
             row.woken = 58;
+            row.starved = 50 + level as u8 / 10;
         }
         table
+    }
+
+    /// Only threads that were blocked at a raise are raised when they are woken.
+    fn sometimes(moved: Moved) -> Rules {
+        Rules {
+            woken: Woken::RaisedOnceInAWhile,
+            moved,
+            ..Rules::default()
+        }
     }
 
     fn running(dispatcher: &mut Dispatcher) -> u16 {
@@ -347,7 +389,7 @@ mod tests {
 
     #[test]
     fn threads_of_a_level_take_turns_and_fall() {
-        let mut dispatcher = Dispatcher::new(table(), Woken::Raised, Moved::KeepsItsOwn, 3);
+        let mut dispatcher = Dispatcher::new(table(), Rules::default(), 3);
         for thread in 0..3 {
             dispatcher.begin(thread);
         }
@@ -362,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_preempted_thread_stays_first_and_keeps_what_is_left() {
-        let mut dispatcher = Dispatcher::new(table(), Woken::Raised, Moved::KeepsItsOwn, 3);
+        let mut dispatcher = Dispatcher::new(table(), Rules::default(), 3);
         dispatcher.begin(0);
         dispatcher.begin(1);
         assert_eq!(running(&mut dispatcher), 0);
@@ -374,7 +416,7 @@ mod tests {
 
     #[test]
     fn who_was_blocked_comes_back_high_and_first() {
-        let mut dispatcher = Dispatcher::new(table(), Woken::Raised, Moved::KeepsItsOwn, 2);
+        let mut dispatcher = Dispatcher::new(table(), Rules::default(), 2);
         dispatcher.begin(0);
         dispatcher.begin(1);
         assert_eq!(running(&mut dispatcher), 0);
@@ -391,8 +433,7 @@ mod tests {
 
     #[test]
     fn who_was_blocked_for_a_short_time_comes_back_where_it_was() {
-        let mut dispatcher =
-            Dispatcher::new(table(), Woken::RaisedOnceInAWhile, Moved::KeepsItsOwn, 1);
+        let mut dispatcher = Dispatcher::new(table(), sometimes(Moved::KeepsItsOwn), 1);
         dispatcher.begin(0);
         running(&mut dispatcher);
         dispatcher.expire();
@@ -404,7 +445,7 @@ mod tests {
         assert_eq!((dispatcher.level(0), dispatcher.left(0)), (49, left));
         running(&mut dispatcher);
         dispatcher.block();
-        dispatcher.raise_all();
+        dispatcher.raise();
         dispatcher.wake(0);
         assert_eq!(dispatcher.level(0), 58);
         assert_eq!(dispatcher.left(0), table()[58].quantum);
@@ -413,7 +454,7 @@ mod tests {
     #[test]
     fn the_class_goes_on_from_its_own_level_when_a_boost_is_over() {
         for (moved, after) in [(Moved::KeepsItsOwn, 39), (Moved::Changes, 49)] {
-            let mut dispatcher = Dispatcher::new(table(), Woken::RaisedOnceInAWhile, moved, 1);
+            let mut dispatcher = Dispatcher::new(table(), sometimes(moved), 1);
             dispatcher.begin(0);
             running(&mut dispatcher);
             dispatcher.expire();
@@ -428,8 +469,8 @@ mod tests {
 
     #[test]
     fn a_boosted_thread_may_keep_what_is_left_of_its_quantum() {
-        let (woken, moved) = (Woken::RaisedOnceInAWhile, Moved::KeepsItsQuantum);
-        let mut dispatcher = Dispatcher::new(table(), woken, moved, 1);
+        let rules = sometimes(Moved::KeepsItsQuantum);
+        let mut dispatcher = Dispatcher::new(table(), rules, 1);
         dispatcher.begin(0);
         running(&mut dispatcher);
         dispatcher.expire();
@@ -446,8 +487,7 @@ mod tests {
 
     #[test]
     fn a_boosted_thread_that_blocks_comes_back_at_its_own_level() {
-        let woken = Woken::RaisedOnceInAWhile;
-        let mut dispatcher = Dispatcher::new(table(), woken, Moved::KeepsItsOwn, 1);
+        let mut dispatcher = Dispatcher::new(table(), sometimes(Moved::KeepsItsOwn), 1);
         dispatcher.begin(0);
         running(&mut dispatcher);
         dispatcher.expire();
@@ -456,14 +496,14 @@ mod tests {
         dispatcher.block();
         dispatcher.wake(0);
         assert_eq!(dispatcher.level(0), 49);
-        dispatcher.raise_all();
+        dispatcher.raise();
         assert_eq!(dispatcher.level(0), HIGHEST);
     }
 
     #[test]
     fn a_lowered_thread_stays_low_with_the_class_whatever_a_boost_leaves() {
         for moved in [Moved::KeepsItsOwn, Moved::KeepsItsQuantum, Moved::Changes] {
-            let mut dispatcher = Dispatcher::new(table(), Woken::RaisedOnceInAWhile, moved, 1);
+            let mut dispatcher = Dispatcher::new(table(), sometimes(moved), 1);
             dispatcher.begin(0);
             running(&mut dispatcher);
             dispatcher.lower(0, 30);
@@ -480,7 +520,7 @@ mod tests {
 
     #[test]
     fn a_boosted_thread_is_next_and_a_raised_one_keeps_its_order() {
-        let mut dispatcher = Dispatcher::new(table(), Woken::Raised, Moved::KeepsItsOwn, 4);
+        let mut dispatcher = Dispatcher::new(table(), Rules::default(), 4);
         for thread in 0..4 {
             dispatcher.begin(thread);
         }
@@ -492,11 +532,94 @@ mod tests {
         dispatcher.lower(3, 20);
         assert!(dispatcher.is_outranked());
         dispatcher.preempt();
-        dispatcher.raise_all();
+        dispatcher.raise();
         for thread in [1, 2, 0, 3] {
             assert_eq!(running(&mut dispatcher), thread);
             dispatcher.end();
         }
         assert_eq!(dispatcher.dispatch(), None);
+    }
+
+    /// Levels of four threads of which one computes, one waits at a low level, one is blocked and one has been boosted, before and after
+    /// a raise.
+    fn raised(table: Table, raised: Raised) -> [(u8, Time); 4] {
+        let rules = Rules {
+            raised,
+            ..sometimes(Moved::KeepsItsOwn)
+        };
+        let mut dispatcher = Dispatcher::new(table, rules, 4);
+        for thread in 0..4 {
+            dispatcher.begin(thread);
+        }
+        for _ in 0..8 {
+            running(&mut dispatcher);
+            dispatcher.expire();
+        }
+        assert_eq!(running(&mut dispatcher), 0);
+        dispatcher.block();
+        dispatcher.boost(1);
+        assert_eq!(running(&mut dispatcher), 1);
+        dispatcher.raise();
+        let state = |thread| (dispatcher.level(thread), dispatcher.left(thread));
+        [0, 1, 2, 3].map(state)
+    }
+
+    #[test]
+    fn a_raise_of_all_leaves_nothing_for_a_boost_on_starvation() {
+        // The default table's limit is 0: whoever has not completed a quantum at a raise starves.
+        let with = |max_wait, starved| {
+            table().map(|row| Row {
+                max_wait,
+                starved,
+                ..row
+            })
+        };
+        let all = raised(with(0, 53), Raised::All);
+        assert_eq!(all, raised(with(32_000, 53), Raised::All));
+        // Without it, the same threads are boosted, to the table's level instead of the highest; the driver has raised one higher.
+        let highest = (HIGHEST, table()[59].quantum);
+        let boosted = (53, table()[53].quantum);
+        let asleep = (39, table()[39].quantum);
+        assert_eq!(all, [asleep, highest, highest, highest]);
+        assert_eq!(
+            raised(with(0, 53), Raised::Starved),
+            [asleep, highest, boosted, boosted]
+        );
+        assert_eq!(raised(with(0, HIGHEST), Raised::Starved), all);
+        assert_eq!(
+            raised(with(1, 53), Raised::Starved),
+            [asleep, highest, asleep, asleep]
+        );
+    }
+
+    #[test]
+    fn who_has_waited_for_longer_than_the_table_allows_is_boosted() {
+        let mut table = table();
+        for row in &mut table {
+            row.max_wait = 2;
+        }
+        let rules = Rules {
+            raised: Raised::Starved,
+            ..Rules::default()
+        };
+        let mut dispatcher = Dispatcher::new(table, rules, 2);
+        dispatcher.begin(0);
+        dispatcher.begin(1);
+        running(&mut dispatcher);
+        dispatcher.expire();
+        running(&mut dispatcher);
+        for level in [49, 49, 54] {
+            dispatcher.raise();
+            assert_eq!(dispatcher.level(0), level);
+        }
+        // A completed quantum ends the wait.
+        dispatcher.raise();
+        dispatcher.expire();
+        assert_eq!(running(&mut dispatcher), 0);
+        dispatcher.expire();
+        for _ in 0..2 {
+            dispatcher.raise();
+            assert_eq!(dispatcher.level(0), 44);
+        }
     }
 }

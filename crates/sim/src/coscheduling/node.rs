@@ -56,7 +56,7 @@ impl Node {
     pub(super) fn new(costs: &Costs, settings: &Settings, threads: Vec<Thread>) -> Self {
         let jobs = threads.len() - 1;
         Self {
-            dispatcher: Dispatcher::new(costs.table, costs.woken, costs.moved, threads.len()),
+            dispatcher: Dispatcher::new(costs.table, costs.rules, threads.len()),
             jobs,
             card: Card::new(settings, jobs),
             driver: Driver::new(settings),

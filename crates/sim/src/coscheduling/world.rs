@@ -26,7 +26,7 @@ enum Event {
     Quantum { node: u8, quantum: u32 },
     /// A tick at which a higher thread takes over.
     Tick { node: u8 },
-    /// All threads are raised.
+    /// Threads are raised.
     Raise { node: u8 },
     /// The driver's periodic function.
     Period { node: u8 },
@@ -64,6 +64,10 @@ pub struct Outcome {
     pub counts: Counts,
     /// The time of each probe, and each job's share of the first node's processor since the probe before, from 0 to 1.
     pub shares: Vec<(Time, Vec<f64>)>,
+    /// Intervals between probes in which all processes were there.
+    pub shared_intervals: u64,
+    /// Each job's mean share of each node's processor in these intervals: the first node's jobs, then the second's and so on.
+    pub shares_of_nodes: Vec<f64>,
     /// The number of events that were handled.
     pub events: u64,
 }
@@ -109,8 +113,10 @@ struct World<'a> {
     /// Processes that have not ended.
     left: usize,
     probe: Option<Time>,
-    /// Each job's processor time on the first node at the last probe.
+    /// Each job's processor time on each node at the last probe, in the order of [`Outcome::shares_of_nodes`].
     probed: Vec<Time>,
+    /// All processes were there at the last probe.
+    were_there: bool,
 }
 
 /// Runs an experiment.
@@ -151,7 +157,8 @@ impl<'a> World<'a> {
             outcome: Outcome::default(),
             left: 0,
             probe: experiment.probe,
-            probed: vec![0; jobs.len()],
+            probed: vec![0; NODES * jobs.len()],
+            were_there: false,
         };
         world.begin_jobs(jobs.len(), &mut Random::new(experiment.seed));
         world
@@ -271,7 +278,7 @@ impl<'a> World<'a> {
         let raise = self.costs.host.raise;
         let raise = self.node(node).interval(raise);
         self.account(node);
-        self.node(node).dispatcher.raise_all();
+        self.node(node).dispatcher.raise();
         self.plan_quantum(node);
         self.engine.after(raise, Event::Raise { node });
     }
@@ -352,10 +359,12 @@ impl<'a> World<'a> {
     fn note_shares(&mut self) {
         let Some(interval) = self.probe else { return };
         let now = self.engine.now();
-        self.account(0);
-        let threads = &self.nodes[0].threads;
-        let shares = threads
-            .iter()
+        let jobs = self.outcome.jobs.len();
+        for node in 0..NODES as u8 {
+            self.account(node);
+        }
+        let threads = self.nodes.iter().flat_map(|node| &node.threads[..jobs]);
+        let shares: Vec<f64> = threads
             .zip(&mut self.probed)
             .map(|(thread, probed)| {
                 let had = thread.cpu - *probed;
@@ -363,7 +372,22 @@ impl<'a> World<'a> {
                 had as f64 / interval as f64
             })
             .collect();
-        self.outcome.shares.push((now, shares));
+        let of_first = shares.iter().take(jobs).copied().collect();
+        self.outcome.shares.push((now, of_first));
+        let are_there = self.nodes.iter().all(|node| {
+            let mut jobs = node.threads[..jobs].iter().enumerate();
+            jobs.all(|(job, thread)| {
+                thread.script.is_none() || node.dispatcher.is_there(job as u16)
+            })
+        });
+        if are_there && self.were_there {
+            self.outcome.shared_intervals += 1;
+            self.outcome.shares_of_nodes.resize(shares.len(), 0.0);
+            for (sum, share) in self.outcome.shares_of_nodes.iter_mut().zip(shares) {
+                *sum += share;
+            }
+        }
+        self.were_there = are_there;
         self.engine.after(interval, Event::Probe);
     }
 
@@ -717,6 +741,9 @@ impl<'a> World<'a> {
             counts.interrupts += node.counts.interrupts;
             counts.boosts += node.counts.boosts;
             counts.blocks += node.counts.blocks;
+        }
+        for share in &mut self.outcome.shares_of_nodes {
+            *share /= self.outcome.shared_intervals as f64;
         }
         self.outcome.events = self.engine.handled();
         self.outcome

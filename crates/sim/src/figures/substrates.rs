@@ -85,6 +85,12 @@ const CLOCK_ITERATIONS: [u64; 2] = [16, 256];
 const KNEE_HOSTS: [u64; 4] = [50, 100, 150, 200];
 const KNEE_BYTES: u64 = 32;
 const KNEE_ITERATIONS: u64 = 16;
+/// Points and processes of FFT there, of which the text has a sentence and no figure (§2.5), the host's clock in MHz, and the
+/// places of the network processor's clocks: from an eighth of the host's to twice as much.
+const KNEE_FFT_POINTS: usize = 1 << 14;
+const KNEE_FFT_RANKS: u32 = 4;
+const KNEE_FFT_HOST: u64 = 200;
+const KNEE_FFT_FIRST: usize = EIGHTHS.len();
 /// Clocks of figure 2.11: from a sixteenth of the host's to twice as much, in eighths of an octave, in thousandths of the
 /// octave's beginning.
 const EIGHTHS: [u64; 8] = [1_000, 1_091, 1_189, 1_297, 1_414, 1_542, 1_682, 1_834];
@@ -104,10 +110,12 @@ pub(super) enum Setting {
     Sort(Combination, u32),
     Clock(Combination, u64, u64),
     Knee(Combination, u64, usize),
+    KneeFft(Combination, usize),
 }
 
 /// All pairs.
-fn each<A: Copy, B: Copy>(of: &[A], with: &[B], make: fn(A, B) -> Setting) -> Vec<Setting> {
+fn each<A: Copy, B: Copy>(of: &[A], with: &[B], make: impl Fn(A, B) -> Setting) -> Vec<Setting> {
+    let make = &make;
     of.iter()
         .flat_map(|&a| with.iter().map(move |&b| make(a, b)))
         .collect()
@@ -137,14 +145,14 @@ pub(super) fn settings(figure: &str) -> Vec<Setting> {
                     .flat_map(move |one| CLOCKS.map(|clock| Setting::Clock(one, iterations, clock)))
             })
             .collect(),
-        "2.11" => KNEE_HOSTS
-            .into_iter()
-            .flat_map(|host| {
-                user.into_iter().flat_map(move |one| {
-                    (0..KNEE_PLACES).map(move |place| Setting::Knee(one, host, place))
-                })
-            })
-            .collect(),
+        "2.11" => {
+            let places: Vec<usize> = (0..KNEE_PLACES).collect();
+            let pings = KNEE_HOSTS.into_iter().flat_map(|host| {
+                each(&user, &places, |one, place| Setting::Knee(one, host, place))
+            });
+            let fft = each(&user, &places[KNEE_FFT_FIRST..], Setting::KneeFft);
+            pings.chain(fft).collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -174,6 +182,15 @@ pub fn with_clocks(mut costs: Costs, host_hz: u64, np_hz: u64) -> Costs {
 /// The network processor's clock at a place of figure 2.11, in thousandths of the host's.
 fn knee_clock(place: usize) -> u64 {
     (EIGHTHS[place % EIGHTHS.len()] << (place / EIGHTHS.len())) / 16
+}
+
+/// The costs with the clocks of a place of figure 2.11, for a host's clock in MHz.
+fn at_knee(costs: Costs, host: u64, place: usize) -> Costs {
+    with_clocks(costs, host * MHZ, host * MHZ * knee_clock(place) / 1_000)
+}
+
+fn knee_x(place: usize) -> f64 {
+    knee_clock(place) as f64 / 1_000.0
 }
 
 /// The processes' time: the mean of each account, and of all of them.
@@ -218,15 +235,17 @@ pub(super) fn run(setting: Setting) -> Result<Vec<Row>, FigureError> {
             vec![row(series, clock as f64, time)]
         }
         Setting::Knee(one, host, place) => {
-            let thousandths = knee_clock(place);
-            let np_hz = host * MHZ * thousandths / 1_000;
-            let costs = with_clocks(costs, host * MHZ, np_hz);
-            let time = ping(costs, one, Ping::bulk(KNEE_ITERATIONS, KNEE_BYTES))?;
-            vec![row(
-                knee_series(one, host),
-                thousandths as f64 / 1_000.0,
-                time,
-            )]
+            let bulk = Ping::bulk(KNEE_ITERATIONS, KNEE_BYTES);
+            let time = ping(at_knee(costs, host, place), one, bulk)?;
+            vec![row(knee_series(one, host), knee_x(place), time)]
+        }
+        Setting::KneeFft(one, place) => {
+            let mut rows = accounts(setting, costs, one, knee_x(place))?;
+            rows.retain(|row| row.series.ends_with(" total"));
+            for row in &mut rows {
+                row.series = knee_fft_series(one);
+            }
+            rows
         }
     })
 }
@@ -286,10 +305,13 @@ fn work(setting: Setting, costs: Costs) -> Work {
             (Setup::new(one, costs, 2), ping)
         }
         Setting::Knee(one, host, place) => {
-            let np_hz = host * MHZ * knee_clock(place) / 1_000;
-            let costs = with_clocks(costs, host * MHZ, np_hz);
             let ping = Runnable::Ping(Ping::bulk(KNEE_ITERATIONS, KNEE_BYTES));
-            (Setup::new(one, costs, 2), ping)
+            (Setup::new(one, at_knee(costs, host, place), 2), ping)
+        }
+        Setting::KneeFft(one, place) => {
+            let costs = at_knee(costs, KNEE_FFT_HOST, place);
+            let setup = Setup::new(one, costs, KNEE_FFT_RANKS);
+            (setup, Runnable::Fft(KNEE_FFT_POINTS))
         }
     };
     Work::Program(Box::new(ProgramSetup { setup, program }))
@@ -310,6 +332,10 @@ pub(super) fn traced(setting: Setting) -> Result<Traced, FigureError> {
 
 fn knee_series(one: Combination, host: u64) -> String {
     format!("{} host {host} MHz", one.name())
+}
+
+fn knee_fft_series(one: Combination) -> String {
+    format!("{} FFT, host {KNEE_FFT_HOST} MHz", one.name())
 }
 
 /// A message's stages from left to right, then the sum.
@@ -386,24 +412,28 @@ fn judge_kernel(rows: Rows<'_>, one: Combination, verdicts: &mut Verdicts) {
         format!("{wire:.1} of {total:.1} µs"),
     );
     let boundaries = of("send call") + of("receive: interrupt") + of("receive call");
-    let others = [
-        "send: checksum",
-        "send: program DMA",
-        "receive: FIFO to memory",
-        "receive: program DMA",
-        "receive: checksum",
-        "receive: copy",
-        "wire",
-    ];
-    let others: f64 = others
-        .map(of)
-        .into_iter()
-        .filter(|time| !time.is_nan())
-        .sum();
     verdicts.add(
-        "most of the cost is crossing protection boundaries, besides buffers, queues, driver and ATM",
-        boundaries > total / 5.0 && boundaries > 3.0 * others,
-        format!("boundaries {boundaries:.0} µs, moving and summing data {others:.0} µs"),
+        "most of the cost is crossing protection boundaries (more than half of all)",
+        boundaries > total / 2.0,
+        format!("{boundaries:.0} of {total:.0} µs"),
+    );
+    let apart: f64 = [
+        "send: buffers and copy",
+        "send: checksum",
+        "send: driver and ATM",
+        "receive: driver and ATM",
+        "receive: queue",
+        "receive: dequeue",
+        "receive: checksum",
+    ]
+    .map(of)
+    .iter()
+    .sum();
+    let left = total - apart;
+    verdicts.add(
+        "most of the cost is that, apart from checksums, buffers, queues, driver and ATM (more than half of what is left)",
+        boundaries > left / 2.0,
+        format!("{boundaries:.0} of {left:.0} µs that are left of {total:.0}"),
     );
 }
 
@@ -664,7 +694,7 @@ fn judge_clocks(rows: Rows<'_>, verdicts: &mut Verdicts) {
 /// below it, returns diminish. The text draws the knee and does not define it.
 const KNEE_GAIN: f64 = 0.05;
 
-/// The slowest clock from which on doubling gains less than [`KNEE_GAIN`].
+/// The slowest clock from which on doubling gains less than [`KNEE_GAIN`]; that of the first point, if it never gains more.
 fn knee(points: &[(f64, f64)]) -> f64 {
     let octave = EIGHTHS.len();
     let gains: Vec<(f64, f64)> = points
@@ -672,11 +702,9 @@ fn knee(points: &[(f64, f64)]) -> f64 {
         .zip(points.iter().skip(octave))
         .map(|(slow, fast)| (slow.0, 1.0 - fast.1 / slow.1))
         .collect();
-    gains
-        .iter()
-        .rposition(|(_, gain)| *gain >= KNEE_GAIN)
-        .and_then(|last| gains.get(last + 1))
-        .map_or(f64::NAN, |(clock, _)| *clock)
+    let last = gains.iter().rposition(|(_, gain)| *gain >= KNEE_GAIN);
+    let knee = gains.get(last.map_or(0, |last| last + 1));
+    knee.map_or(f64::NAN, |(clock, _)| *clock)
 }
 
 fn judge_knees(rows: Rows<'_>, verdicts: &mut Verdicts) {
@@ -706,6 +734,21 @@ fn judge_knees(rows: Rows<'_>, verdicts: &mut Verdicts) {
             format!("hosts of {KNEE_HOSTS:?} MHz: {knees:.2?}"),
         );
     }
+    let fft = [C2Ni3, C3Ni3].map(|one| rows.series(&knee_fft_series(one)));
+    let knees = fft.each_ref().map(|points| knee(points));
+    let times = fft.each_ref().map(|points| {
+        let of_octaves = points.iter().step_by(EIGHTHS.len());
+        let of_octaves: Vec<String> = of_octaves.map(|(_, time)| format!("{time:.0}")).collect();
+        of_octaves.join(", ")
+    });
+    verdicts.add(
+        "FFT tends to confirm that the network processor should be at least half as fast as the host (its knee is there)",
+        knees.iter().all(|knee| (0.4..=0.6).contains(knee)),
+        format!(
+            "{knees:.2?}; with an eighth of the host's clock to twice as much {} µs",
+            times.join(" and ")
+        ),
+    );
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use crate::engine::{MICROSECOND, SECOND, Time};
 const SEEDS: u64 = 3;
 /// The factor by which programs are shortened for a quick impression; times are then this many
 /// times longer than simulated.
-const SHORTER: u32 = 10;
+const SHORTER: u32 = 4;
 
 /// Workloads of Tables 6.4, 6.5 and 6.6, and of 6.7 with its figures.
 const TABLE_6_4: [usize; 5] = [1, 2, 3, 4, 5];
@@ -144,10 +144,10 @@ fn shares(
     effort: Effort,
 ) -> Result<Vec<Row>, FigureError> {
     let jobs = workloads::jobs(workload, &costs.grains);
-    let longer = longer(effort);
-    let ideal = 25 * SECOND * jobs.len() as u64;
-    let probe = ideal / PROBES / u64::from(longer);
-    let outcome = outcome(costs, strategy, workload, effort, (1, Some(probe)))?;
+    let shorter = shorter(effort);
+    // As long in shortened programs, so that as many turns fit into an interval.
+    let probe = 25 * SECOND * jobs.len() as u64 / PROBES;
+    let outcome = outcome(costs, strategy, workload, shorter, (1, Some(probe)))?;
     let parts = outcome.shares.iter().flat_map(|(at, parts)| {
         let job = |(place, part): (usize, &f64)| Row {
             series: format!(
@@ -156,7 +156,7 @@ fn shares(
                 workloads::WORKLOADS[workload - 1][place].name(),
                 place + 1
             ),
-            x: seconds(*at) * f64::from(longer),
+            x: seconds(*at) * f64::from(shorter),
             value: 100.0 * part,
         };
         parts.iter().enumerate().map(job)
@@ -164,8 +164,8 @@ fn shares(
     Ok(parts.collect())
 }
 
-/// By how much times are longer than simulated ones.
-fn longer(effort: Effort) -> u32 {
+/// By how much programs are shortened, and times longer than simulated ones.
+fn shorter(effort: Effort) -> u32 {
     match effort {
         Effort::Quick => SHORTER,
         Effort::Full => 1,
@@ -177,14 +177,11 @@ fn outcome(
     costs: &Costs,
     strategy: Strategy,
     workload: usize,
-    effort: Effort,
+    shorter: u32,
     (seed, probe): (u64, Option<Time>),
 ) -> Result<Outcome, FigureError> {
     let jobs = workloads::jobs(workload, &costs.grains);
-    let jobs: Vec<Program> = jobs
-        .into_iter()
-        .map(|job| job.shortened(longer(effort)))
-        .collect();
+    let jobs: Vec<Program> = jobs.into_iter().map(|job| job.shortened(shorter)).collect();
     Ok(simulate(&Experiment {
         costs,
         settings: costs.settings(strategy),
@@ -205,8 +202,9 @@ fn outcomes(
         Effort::Quick => 1,
         Effort::Full => SEEDS,
     };
+    let shorter = shorter(effort);
     (1..=seeds)
-        .map(|seed| outcome(&costs, strategy, workload, effort, (seed, None)))
+        .map(|seed| outcome(&costs, strategy, workload, shorter, (seed, None)))
         .collect()
 }
 
@@ -229,7 +227,7 @@ fn completion_cell(
     let (_, strategy) = Strategy::THESIS[part / workloads.len()];
     let times: Vec<f64> = outcomes(strategy, workload, effort)?
         .iter()
-        .map(|outcome| seconds(outcome.completion()) * f64::from(longer(effort)))
+        .map(|outcome| seconds(outcome.completion()) * f64::from(shorter(effort)))
         .collect();
     let what = format!("workload-{workload}");
     let paper = completion(strategy, workload);
@@ -270,7 +268,7 @@ pub fn table_6_7(part: usize, effort: Effort) -> Result<Vec<Cell>, FigureError> 
             .jobs
             .iter()
             .rev()
-            .map(|job| seconds(job.ended - job.began) * f64::from(longer(effort)))
+            .map(|job| seconds(job.ended - job.began) * f64::from(shorter(effort)))
             .collect();
         sort_kinds(&mut each, workload);
         for (sum, time) in times.iter_mut().zip(each) {

@@ -112,10 +112,19 @@ fn judge_programs(figure: &str, rows: Rows<'_>, names: [&str; 3]) -> Verdicts {
         "5.3" => judge_packets(rows, &mut verdicts),
         "5.4" => {
             judge_saturation(rows, names, &mut verdicts);
+            judge_low(figure, rows, names, &mut verdicts);
+            judge_classes(figure, rows, names, &mut verdicts);
+            judge_fastest(figure, rows, names[0], &mut verdicts);
             judge_best_effort(figure, rows, names, &mut verdicts);
         }
+        // Both "confirm our earlier observations" (§5.4.2.1), which are those of figure 5.4.
         "5.5" | "5.6" => {
             judge_order(figure, rows, names, &mut verdicts);
+            judge_low(figure, rows, names, &mut verdicts);
+            judge_classes(figure, rows, names, &mut verdicts);
+            if figure == "5.6" {
+                judge_fastest(figure, rows, names[0], &mut verdicts);
+            }
             judge_best_effort(figure, rows, names, &mut verdicts);
         }
         "5.7" => judge_order(figure, rows, names, &mut verdicts),
@@ -132,18 +141,23 @@ fn own_name(program: &str) -> &str {
     program.rsplit(": ").next().unwrap_or(program)
 }
 
+/// θ below which it counts as "very low", as that of figure 5.2, whose scale "is much more amplified" than that of figure 5.4.
+const VERY_LOW: f64 = MEANINGFUL / 25.0;
+/// Differences of less than this part are "hardly noticeable"; one of a tenth is (§5.4.1.2).
+const HARDLY: f64 = 0.05;
+
+/// The figure shows the class of 2 MB/s.
 fn judge_low_loads(rows: Rows<'_>, verdicts: &mut Verdicts) {
-    let all = |program| mean(&values(rows, "5.2", program, |_| true));
-    let [svia, pvia, qosvia] = NAMES.map(all);
+    let [svia, pvia, qosvia] = NAMES.map(|program| theta(rows, program, "2 MB/s"));
     let evidence = format!(
-        "mean θ {svia:.5}, {pvia:.5}, {qosvia:.5}; {}",
+        "mean θ of the class of 2 MB/s {svia:.5}, {pvia:.5}, {qosvia:.5}; the worst class {}",
         show(rows, "5.2", &NAMES)
     );
     verdicts.add(
-        "at these loads θ is very low with every program",
+        "at these loads θ is very low with every program (at most 1 % of the interval)",
         NAMES
             .iter()
-            .all(|program| worst(rows, "5.2", program, |_| true) < MEANINGFUL),
+            .all(|program| worst(rows, "5.2", program, |_| true) <= VERY_LOW),
         evidence.clone(),
     );
     verdicts.add(
@@ -162,8 +176,8 @@ fn judge_low_loads(rows: Rows<'_>, verdicts: &mut Verdicts) {
         evidence.clone(),
     );
     verdicts.add(
-        "between PVIA and QoSVIA there is hardly a difference",
-        (pvia - qosvia).abs() < 0.01,
+        "between PVIA and QoSVIA there is hardly a difference (less than 5 % of θ)",
+        (pvia - qosvia).abs() < HARDLY * pvia,
         evidence,
     );
 }
@@ -216,22 +230,12 @@ fn judge_beginnings(rows: Rows<'_>) -> Verdicts {
 
 fn judge_saturation(rows: Rows<'_>, names: [&str; 3], verdicts: &mut Verdicts) {
     let evidence = show(rows, "5.4", &names);
-    let met = |program: &str, within: fn(f64) -> bool| -> Vec<bool> {
-        let mut loads = loads(rows, program);
-        loads.retain(|load| within(*load));
-        let met = loads.iter().map(|load| meets(rows, "5.4", program, *load));
-        met.collect()
-    };
+    let met = |program: &str, within: fn(f64) -> bool| met(rows, "5.4", program, within);
     let all = |program: &str, within: fn(f64) -> bool, wanted: bool| {
         let met = met(program, within);
         !met.is_empty() && met.iter().all(|met| *met == wanted)
     };
     let [svia, pvia, qosvia] = names;
-    verdicts.add(
-        "below 60 MB/s there is little difference between the programs: all meet the demands",
-        names.iter().all(|program| all(program, |x| x < 60.0, true)),
-        evidence.clone(),
-    );
     verdicts.add(
         "after 62 MB/s SVIA is not able to meet the demands",
         all(svia, |x| x > 62.0, false),
@@ -250,14 +254,39 @@ fn judge_saturation(rows: Rows<'_>, names: [&str; 3], verdicts: &mut Verdicts) {
     verdicts.add(
         "PVIA does not handle them any more when the load exceeds 110 MB/s",
         all(pvia, |x| x > 110.0, false),
-        evidence.clone(),
+        evidence,
     );
-    let theta = |program: &str, class: &str| {
-        let points = rows.series(&format!("{program} {class}"));
-        mean(&points.iter().map(|point| point.1).collect::<Vec<_>>())
+}
+
+/// Whether a program meets the demands of all reserved channels, at each load that `within` accepts.
+fn met(rows: Rows<'_>, figure: &str, program: &str, within: fn(f64) -> bool) -> Vec<bool> {
+    let mut loads = loads(rows, program);
+    loads.retain(|load| within(*load));
+    let met = loads.iter().map(|load| meets(rows, figure, program, *load));
+    met.collect()
+}
+
+fn judge_low(figure: &str, rows: Rows<'_>, names: [&str; 3], verdicts: &mut Verdicts) {
+    let all_met = |program: &&str| {
+        let met = met(rows, figure, program, |load| load < 60.0);
+        !met.is_empty() && !met.contains(&false)
     };
-    let each = classes("5.4").map(|class| names.map(|program| theta(program, class)));
-    let told: Vec<String> = classes("5.4")
+    verdicts.add(
+        "below 60 MB/s there is little difference between the programs: all meet the demands",
+        names.iter().all(all_met),
+        show(rows, figure, &names),
+    );
+}
+
+/// θ of one class of a program, over all loads.
+fn theta(rows: Rows<'_>, program: &str, class: &str) -> f64 {
+    let points = rows.series(&format!("{program} {class}"));
+    mean(&points.iter().map(|point| point.1).collect::<Vec<_>>())
+}
+
+fn judge_classes(figure: &str, rows: Rows<'_>, names: [&str; 3], verdicts: &mut Verdicts) {
+    let each = classes(figure).map(|class| names.map(|program| theta(rows, program, class)));
+    let told: Vec<String> = classes(figure)
         .iter()
         .zip(&each)
         .map(|(class, [svia, pvia, qosvia])| format!("{class}: {svia:.3}, {pvia:.3}, {qosvia:.3}"))
@@ -268,7 +297,11 @@ fn judge_saturation(rows: Rows<'_>, names: [&str; 3], verdicts: &mut Verdicts) {
             .all(|[svia, pvia, qosvia]| qosvia < svia && qosvia < pvia),
         told.join("; "),
     );
-    let fastest = rows.series(&format!("{svia} {}", classes("5.4")[2]));
+}
+
+/// Captions of figures 5.4 and 5.6: a line is not shown, as SVIA has saturated.
+fn judge_fastest(figure: &str, rows: Rows<'_>, svia: &str, verdicts: &mut Verdicts) {
+    let fastest = rows.series(&format!("{svia} {}", classes(figure)[2]));
     verdicts.add(
         "SVIA's 32 MB/s class has saturated at these loads (its θ is meaningful wherever it is)",
         !fastest.is_empty() && fastest.iter().all(|point| point.1 >= MEANINGFUL),
@@ -276,14 +309,15 @@ fn judge_saturation(rows: Rows<'_>, names: [&str; 3], verdicts: &mut Verdicts) {
     );
 }
 
-/// PVIA and QoSVIA are better than SVIA, and QoSVIA carries the highest load.
+/// PVIA and QoSVIA are much better than SVIA, and QoSVIA carries the highest load.
 fn judge_order(figure: &str, rows: Rows<'_>, names: [&str; 3], verdicts: &mut Verdicts) {
     let evidence = show(rows, figure, &names);
     let all = |program| mean(&values(rows, figure, program, |_| true));
     let [svia, pvia, qosvia] = names.map(all);
+    // §5.4.2.2: "as with CBR traffic".
     verdicts.add(
-        "PVIA and QoSVIA are better than SVIA",
-        pvia < svia && qosvia < svia,
+        "PVIA and QoSVIA are much better than SVIA (their θ is at most half of SVIA's)",
+        pvia.max(qosvia) <= svia / 2.0,
         format!("mean θ {svia:.3}, {pvia:.3}, {qosvia:.3}; {evidence}"),
     );
     let [svia, pvia, qosvia] = names.map(|program| carries(rows, figure, program));

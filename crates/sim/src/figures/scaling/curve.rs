@@ -19,9 +19,8 @@ pub struct Curve {
     pub(super) bytes: u32,
     pub(super) burst: u32,
     pub(super) completion_queue: bool,
-    /// Whether the wait is a curve of its own, and the latency.
+    /// Whether the wait is a curve of its own, besides the latency.
     pub(super) wait: bool,
-    pub(super) latency: bool,
     /// The time that the host takes to post a descriptor, if it is not the profile's.
     pub(super) posting: Option<Time>,
     /// In which order processes use their interfaces.
@@ -40,7 +39,6 @@ impl Curve {
             burst: 1,
             completion_queue: false,
             wait: false,
-            latency: true,
             posting: None,
             order: Order::default(),
             one_channel: false,
