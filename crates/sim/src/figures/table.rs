@@ -22,6 +22,8 @@ pub struct Cell {
     pub paper: Option<f64>,
     /// The simulated value.
     pub causeway: f64,
+    /// The values of the runs whose mean it is, or that of the one message that was observed; empty if the workload has taken the mean.
+    pub values: Vec<f64>,
 }
 
 impl Cell {
@@ -160,6 +162,10 @@ fn breakdown(
         size_bytes: bytes,
         paper: Some(f64::from(paper)),
         causeway: microseconds(causeway),
+        values: match side {
+            "oneway" => Vec::new(),
+            _ => vec![microseconds(causeway)],
+        },
     };
     let mut cells = Vec::new();
     for (row, (time, printed)) in found.send.iter().zip(&SEND[place]).enumerate() {
@@ -225,6 +231,7 @@ pub fn table_5_2_on(profile: &Profile) -> Result<Vec<Cell>, FigureError> {
                 size_bytes: bytes,
                 paper: printed.map(f64::from),
                 causeway: best.map_or(f64::NAN, microseconds),
+                values: Vec::new(),
             });
         }
     }
@@ -249,6 +256,7 @@ fn overlapped(profile: &Profile, bytes: u32) -> Result<[Cell; 2], FigureError> {
         size_bytes: bytes,
         paper: None,
         causeway: microseconds(time / 2),
+        values: Vec::new(),
     };
     Ok([
         cell("bulk-without-net-wait", without_wait),

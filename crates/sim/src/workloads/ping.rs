@@ -143,9 +143,24 @@ pub fn ping_pong_recorded(
         statistics.flows.push(one_ways);
     }
     let one_way = measured.iter().sum::<Time>() / (2 * measured.len() as Time);
-    let marks = world.record.marks.as_deref().unwrap_or_default();
-    let (send, receive) =
-        take_apart(marks).ok_or(RunError::Empty("a message's stages are missing"))?;
+    let messages = messages(world.record.marks.clone().unwrap_or_default());
+    let middle = messages.get(messages.len() / 2).map(Vec::as_slice);
+    let (send, receive) = middle
+        .and_then(take_apart)
+        .ok_or(RunError::Empty("a message's stages are missing"))?;
+    if let Some(statistics) = &mut world.record.statistics {
+        let mut stages = vec![Histogram::default(); send.len() + receive.len()];
+        for (send, receive) in messages
+            .iter()
+            .skip(WARM_UP as usize)
+            .filter_map(|of| take_apart(of))
+        {
+            for (stage, time) in stages.iter_mut().zip(send.into_iter().chain(receive)) {
+                stage.add(time);
+            }
+        }
+        statistics.flows.extend(stages);
+    }
     let found = Breakdown {
         send,
         receive,
@@ -154,23 +169,38 @@ pub fn ping_pong_recorded(
     Ok((found, world.record))
 }
 
-/// The stages of one message in the middle of the run, from node 0 to node 1.
+/// Whether node 0's program notices the doorbell of a message to node 1.
+fn begins(mark: &Mark) -> bool {
+    (mark.node, mark.side, mark.stage) == (0, Side::Send, Stage::Noticed)
+}
+
+/// The marks from the beginning of each message from node 0 to node 1 to that of the next one, in the order of time.
+fn messages(mut marks: Vec<Mark>) -> Vec<Vec<Mark>> {
+    marks.sort_by_key(|mark| (mark.at, !begins(mark)));
+    let mut messages: Vec<Vec<Mark>> = Vec::new();
+    for mark in marks {
+        if begins(&mark) {
+            messages.push(Vec::new());
+        }
+        if let Some(message) = messages.last_mut() {
+            message.push(mark);
+        }
+    }
+    messages
+}
+
+/// The stages of one message from node 0 to node 1, of which these are the marks.
 fn take_apart(marks: &[Mark]) -> Option<([Time; 7], [Time; 6])> {
     let on = |node: u32, side: Side| {
         marks
             .iter()
             .filter(move |mark| mark.node == node && mark.side == side)
     };
-    let mut noticed: Vec<&Mark> = on(0, Side::Send)
-        .filter(|mark| mark.stage == Stage::Noticed)
-        .collect();
-    noticed.sort_by_key(|mark| mark.at);
-    let middle = noticed.get(noticed.len() / 2)?;
-    let next = noticed.get(noticed.len() / 2 + 1)?.at;
+    let begun = marks.first()?.at;
     // The last mark of a stage counts: a message of several pieces is complete when all of them are.
     let reached = |node, side, stage, from: Time| {
         on(node, side)
-            .filter(|mark| mark.stage == stage && (from..next).contains(&mark.at))
+            .filter(|mark| mark.stage == stage && mark.at >= from)
             .map(|mark| mark.at - from)
             .max()
     };
@@ -185,10 +215,10 @@ fn take_apart(marks: &[Mark]) -> Option<([Time; 7], [Time; 6])> {
     ];
     let mut send = [0; 7];
     for (time, stage) in send.iter_mut().zip(send_stages) {
-        *time = reached(0, Side::Send, stage, middle.at)?;
+        *time = reached(0, Side::Send, stage, begun)?;
     }
     let frame = on(1, Side::Receive)
-        .filter(|mark| mark.stage == Stage::FrameNoticed && mark.at >= middle.at)
+        .filter(|mark| mark.stage == Stage::FrameNoticed)
         .map(|mark| mark.at)
         .min()?;
     let moved = on(1, Side::Receive)
