@@ -22,11 +22,30 @@ const WARM_UP: u32 = 4;
 const PONG_START: Time = 200 * MICROSECOND;
 const BULK_START: Time = 5 * MILLISECOND;
 
-fn plan(profile: &Profile, settings: Settings, bytes: u32, depth: u32) -> Result<Plan, RunError> {
+/// The data of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// Their length.
+    pub bytes: u32,
+    /// Where they begin in a page.
+    pub offset: u32,
+}
+
+/// Data of this length, which begin at [`DATA_OFFSET`].
+impl From<u32> for Data {
+    fn from(bytes: u32) -> Self {
+        Self {
+            bytes,
+            offset: DATA_OFFSET,
+        }
+    }
+}
+
+fn plan(profile: &Profile, settings: Settings, data: Data, depth: u32) -> Result<Plan, RunError> {
     let topology = profile.topology(2)?;
     let mut plan = Plan::new(profile.clone(), settings, topology);
-    plan.data_offset = DATA_OFFSET;
-    plan.longest_message = bytes;
+    plan.data_offset = data.offset;
+    plan.longest_message = data.bytes;
     for node in 0..2 {
         plan.vi(ViPlan::new(node, 0, depth, Queues::None));
     }
@@ -110,12 +129,14 @@ pub fn ping_pong(
 pub fn ping_pong_recorded(
     profile: &Profile,
     settings: Settings,
-    bytes: u32,
+    data: impl Into<Data>,
     rounds: u32,
     keep: Keep,
 ) -> Result<(Breakdown, Record), RunError> {
     let rounds = rounds.max(1) + WARM_UP;
-    let mut plan = plan(profile, settings, bytes, 4)?;
+    let data = data.into();
+    let bytes = data.bytes;
+    let mut plan = plan(profile, settings, data, 4)?;
     let round_trips = Rc::new(RefCell::new(Vec::new()));
     for node in 0..2 {
         let process = PingPong {
@@ -329,14 +350,16 @@ pub fn ping_bulk(
 pub fn ping_bulk_recorded(
     profile: &Profile,
     settings: Settings,
-    bytes: u32,
+    data: impl Into<Data>,
     window: u32,
     rounds: u32,
     keep: Keep,
 ) -> Result<(Time, Record), RunError> {
     let window = window.max(1);
     let rounds = rounds.max(1) + WARM_UP;
-    let mut plan = plan(profile, settings, bytes, 2 * window)?;
+    let data = data.into();
+    let bytes = data.bytes;
+    let mut plan = plan(profile, settings, data, 2 * window)?;
     let ended = [(); 2].map(|()| Rc::new(RefCell::new(Vec::new())));
     for (node, ended) in ended.iter().enumerate() {
         let process = PingBulk {
