@@ -92,4 +92,6 @@ pub struct Outage {
     pub from: Time,
     /// The end.
     pub to: Time,
+    /// Whether a node whose link fails stands still meanwhile: neither its card's program nor its processes run.
+    pub stops: bool,
 }

@@ -184,6 +184,11 @@ impl Network {
         }
     }
 
+    /// The outages of its topology.
+    pub fn outages(&self) -> &[Outage] {
+        self.topology.outages()
+    }
+
     /// The number of nodes.
     pub fn nodes(&self) -> usize {
         self.topology.nodes()
@@ -525,6 +530,7 @@ mod tests {
             what: Broken::Cable(0, 3),
             from: 1_000_000,
             to: 50_000_000,
+            stops: false,
         });
         let mut network = network(WhenFull::Stop, fat);
         let mut now = 0;

@@ -210,6 +210,10 @@ fn failure(
                 )
             })
     };
+    let stops = section.is_set("stops")?;
+    if stops && !section.has("node") {
+        return Err(section.error(&section.span(), "`stops` is for a `node`"));
+    }
     let what = if section.has("node") {
         let most = topology.nodes() as u64 - 1;
         Broken::Node(section.own_count("node", 0, most)?.value as usize)
@@ -246,7 +250,12 @@ fn failure(
         let wrong = "a failure must end after it has begun";
         return Err(section.error(&section.span(), wrong));
     }
-    Ok(Outage { what, from, to })
+    Ok(Outage {
+        what,
+        from,
+        to,
+        stops,
+    })
 }
 
 fn change(profile: &mut Links, link: LinkChange, switch: SwitchChange) {
