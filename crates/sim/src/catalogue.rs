@@ -55,6 +55,11 @@ impl Table {
         cell.agrees_within(self.tolerance, self.unit.slack)
     }
 
+    /// How many times longer than alone jobs take whose time, in the table's unit, is this; `None` of tables without jobs.
+    pub fn slowdown(&self, time: f64) -> Option<f64> {
+        (self.unit == SECONDS).then_some(time / coscheduling::ALONE_S)
+    }
+
     /// Verdicts on the text's statements, besides the printed values.
     pub fn judge(&self, cells: &[Cell]) -> Vec<Verdict> {
         (self.judge)(cells)

@@ -23,6 +23,8 @@ pub(super) struct Experiment {
     pub(super) latencies: Histogram,
     /// Events of the first replication over time.
     pub(super) intervals: Vec<Interval>,
+    /// Jobs' parts of the first node's processor over time, of the first replication: the end of each interval, and from 0 to 1 for each job.
+    pub(super) shares: Vec<(Time, Vec<f64>)>,
 }
 
 impl Experiment {
@@ -34,12 +36,17 @@ impl Experiment {
         let mut experiments = Vec::new();
         let mut measures: Vec<Vec<Measure>> = Vec::new();
         let mut latencies = Histogram::default();
-        let mut intervals = Vec::new();
+        let (mut intervals, mut shares) = (Vec::new(), Vec::new());
         for (place, (step, (measured, statistics))) in steps.iter().zip(found).enumerate() {
             if let Some(statistics) = statistics {
                 latencies.merge(&statistics.latencies);
                 if step.replication == 0 {
                     intervals = statistics.timeline.intervals().collect();
+                    let parts = statistics.parts.iter().map(|(at, parts)| {
+                        let parts = parts.iter().map(|part| f64::from(*part) / 1e6);
+                        (*at, parts.collect())
+                    });
+                    shares = parts.collect();
                 }
             }
             measures.push(measured);
@@ -53,6 +60,7 @@ impl Experiment {
                     summaries: summarize(&std::mem::take(&mut measures)),
                     latencies: std::mem::take(&mut latencies),
                     intervals: std::mem::take(&mut intervals),
+                    shares: std::mem::take(&mut shares),
                 });
             }
         }
@@ -233,9 +241,17 @@ pub(super) fn observed(one: &Experiment) -> Value {
                 "latency_us": microseconds(interval.latency), "use": shares })
         })
         .collect();
-    json!({
+    let mut observed = json!({
         "sweep": one.value, "size_bytes": one.size_bytes,
-        "latency_classes_us": classes, "intervals": intervals })
+        "latency_classes_us": classes, "intervals": intervals });
+    if !one.shares.is_empty() {
+        let shares = one.shares.iter();
+        let shares: Vec<Value> = shares
+            .map(|(at, parts)| json!([microseconds(*at), parts]))
+            .collect();
+        observed["shares"] = json!(shares);
+    }
+    observed
 }
 
 /// The same values for spreadsheets.

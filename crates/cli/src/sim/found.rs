@@ -18,6 +18,20 @@ const OURS: &str = "causeway";
 /// The participant of printed values.
 const PAPER: &str = "paper";
 
+/// A value of a figure or table, as `--json` has it.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct ValueRow {
+    /// The value; its median, minimum and maximum are those of runs, and all the same if there is only one value.
+    #[serde(flatten)]
+    row: Row,
+    /// The mean of the runs' values, of several runs. It is what claims are judged by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mean: Option<f64>,
+    /// `mean` if the only value is a mean over messages or rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    statistic: Option<&'static str>,
+}
+
 /// A statement of the thesis, and whether it holds here.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Claim {
@@ -106,7 +120,7 @@ impl Finding {
     }
 
     /// The rows of `--json`.
-    pub(super) fn rows(&self) -> Vec<Row> {
+    pub(super) fn rows(&self) -> Vec<ValueRow> {
         match self {
             Self::Table(table, cells) => {
                 let rows = cells.iter().flat_map(|cell| cell_rows(table, cell));
@@ -118,7 +132,11 @@ impl Finding {
                     let (series, x) = (slug(&point.series), point.x);
                     let case = format!("figure-{}/{series}/{x}", about.number);
                     let metric = metric(about, &point.series);
-                    Row::new(case, OURS, 0, metric, &[point.value])
+                    Some(ValueRow {
+                        row: Row::new(case, OURS, 0, metric, &[point.value])?,
+                        mean: None,
+                        statistic: (metric == "latency_us").then_some("mean"),
+                    })
                 })
                 .collect(),
         }
@@ -141,7 +159,11 @@ impl Finding {
                     other => other,
                 };
                 let [ours, paper] = ["causeway", "paper"].map(|name| format!("{name}_{unit}"));
-                line(&mut text, &["case", "size_bytes", &ours, &paper, "agrees"]);
+                let has_jobs = table.slowdown(0.0).is_some();
+                let slowdowns = ["causeway_slowdown", "paper_slowdown"];
+                let mut head = vec!["case", "size_bytes", &ours, &paper, "agrees"];
+                head.extend(slowdowns.iter().filter(|_| has_jobs));
+                line(&mut text, &head);
                 for cell in cells {
                     let paper = cell.paper.map(|value| value.to_string());
                     let agrees = match (&paper, table.agrees(cell)) {
@@ -151,7 +173,14 @@ impl Finding {
                     };
                     let (size, ours) = (cell.size_bytes.to_string(), cell.causeway.to_string());
                     let paper = paper.unwrap_or_default();
-                    line(&mut text, &[&cell.case, &size, &ours, &paper, agrees]);
+                    let slowdowns = [Some(cell.causeway), cell.paper].map(|time| {
+                        let slowdown = time.filter(|_| !is_variation(cell));
+                        let slowdown = slowdown.and_then(|time| table.slowdown(time));
+                        slowdown.map(|value| value.to_string()).unwrap_or_default()
+                    });
+                    let mut fields = vec![&*cell.case, &size, &ours, &paper, agrees];
+                    fields.extend(slowdowns.iter().map(String::as_str).filter(|_| has_jobs));
+                    line(&mut text, &fields);
                 }
             }
         }
@@ -210,20 +239,63 @@ fn table_verdict(table: &Table, cells: &[Cell]) -> Verdict {
     }
 }
 
-fn cell_rows(table: &Table, cell: &Cell) -> Vec<Row> {
-    let values = [(OURS, Some(cell.causeway)), (PAPER, cell.paper)];
-    values
-        .into_iter()
-        .filter_map(|(participant, value)| {
-            let size = u64::from(cell.size_bytes);
-            let metric = match cell.case.ends_with("/variation") {
-                true => "ratio",
-                false => table.unit.metric,
-            };
-            let case = cell.case.to_lowercase();
-            Row::new(case, participant, size, metric, &[value?])
+/// Whether the cell's value is a coefficient of variation, not one in the table's unit.
+pub(super) fn is_variation(cell: &Cell) -> bool {
+    cell.case.ends_with("/variation")
+}
+
+fn cell_rows(table: &Table, cell: &Cell) -> Vec<ValueRow> {
+    let size = u64::from(cell.size_bytes);
+    let metric = match is_variation(cell) {
+        true => "ratio",
+        false => table.unit.metric,
+    };
+    let case = cell.case.to_lowercase();
+    let row =
+        |participant: &str, values: &[f64]| Row::new(&*case, participant, size, metric, values);
+    let single = [cell.causeway];
+    let (values, statistic): (&[f64], _) = match cell.values.is_empty() {
+        true => (&single, Some("mean")),
+        false => (&cell.values, None),
+    };
+    let ours = row(OURS, values).map(|row| ValueRow {
+        row,
+        mean: (values.len() > 1).then_some(cell.causeway),
+        statistic,
+    });
+    let paper = cell.paper.and_then(|printed| row(PAPER, &[printed]));
+    let paper = paper.map(|row| ValueRow {
+        row,
+        mean: None,
+        statistic: None,
+    });
+    let mut rows: Vec<ValueRow> = ours.into_iter().chain(paper).collect();
+    if metric != "ratio" {
+        let slowdowns: Vec<ValueRow> = rows
+            .iter()
+            .filter_map(|row| row.slowdown(|time| table.slowdown(time)))
+            .collect();
+        rows.extend(slowdowns);
+    }
+    rows
+}
+
+impl ValueRow {
+    /// The row of the slowdowns that `of` computes from times.
+    fn slowdown(&self, of: impl Fn(f64) -> Option<f64>) -> Option<Self> {
+        Some(Self {
+            row: Row {
+                case: format!("{}/slowdown", self.row.case),
+                metric: "slowdown".to_owned(),
+                median: of(self.row.median)?,
+                min: of(self.row.min)?,
+                max: of(self.row.max)?,
+                ..self.row.clone()
+            },
+            mean: self.mean.and_then(of),
+            statistic: self.statistic,
         })
-        .collect()
+    }
 }
 
 /// A series as a part of a case: `Door+O+DMAQ u28` is `door+o+dmaq-u28`.
@@ -303,6 +375,8 @@ pub(super) fn print(output: &Output, findings: &[Finding], claims: &[Claim]) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
@@ -319,6 +393,38 @@ mod tests {
     }
 
     #[test]
+    fn a_cell_has_the_values_of_its_runs_or_says_that_it_is_a_mean() {
+        let table = causeway_sim::catalogue::table("6.4").unwrap();
+        let rows = |values: &[f64]| {
+            let cell = Cell {
+                case: "PB/workload-1".to_owned(),
+                size_bytes: 0,
+                paper: Some(130.0),
+                causeway: 4.0,
+                values: values.to_vec(),
+            };
+            let rows = cell_rows(table, &cell);
+            let json = rows.iter().map(|row| serde_json::to_value(row).unwrap());
+            json.collect::<Vec<_>>()
+        };
+        let runs = rows(&[1.0, 2.0, 9.0]);
+        let field = |name: &str| runs[0][name].as_f64();
+        let found = ["min", "median", "max", "mean", "runs"].map(field);
+        assert_eq!(found, [1.0, 2.0, 9.0, 4.0, 3.0].map(Some));
+        assert!(runs[0].get("statistic").is_none() && runs[1].get("mean").is_none());
+        assert_eq!(rows(&[])[0]["statistic"], "mean");
+        assert!(rows(&[4.0])[0].get("statistic").is_none());
+        let of_jobs: Vec<&Value> = runs
+            .iter()
+            .filter(|row| row["metric"] == "slowdown")
+            .collect();
+        assert_eq!(of_jobs.len(), 2);
+        assert_eq!(of_jobs[0]["case"], "pb/workload-1/slowdown");
+        assert_eq!(of_jobs[0]["mean"].as_f64(), Some(4.0 / 25.0));
+        assert_eq!(of_jobs[1]["median"].as_f64(), Some(130.0 / 25.0));
+    }
+
+    #[test]
     fn a_table_is_met_only_by_all_its_printed_cells() {
         let table = causeway_sim::catalogue::table("5.1").unwrap();
         let cell = |paper, causeway| Cell {
@@ -326,6 +432,7 @@ mod tests {
             size_bytes: 4,
             paper,
             causeway,
+            values: Vec::new(),
         };
         let claim = |cells: &[Cell]| table_verdict(table, cells);
         assert!(claim(&[cell(Some(100.0), 109.0), cell(None, 7.0)]).holds);

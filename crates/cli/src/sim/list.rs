@@ -5,7 +5,7 @@ use causeway_report::style::{Style, paint};
 use causeway_report::table::Table;
 use causeway_sim::catalogue;
 use causeway_sim::profile::{Profile, SHIPPED};
-use causeway_sim::scenario::{WORKLOADS, keys};
+use causeway_sim::scenario::{WORKLOADS, is_list, keys};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -81,8 +81,7 @@ fn print_keys(output: &Output) {
     let mut last = "";
     for key in keys() {
         if key.table != last {
-            let doubled = ["network.switch", "network.link", "workload.channel"];
-            let head = match doubled.contains(&key.table) {
+            let head = match is_list(key.table) {
                 true => format!("[[{}]]", key.table),
                 false => format!("[{}]", key.table),
             };

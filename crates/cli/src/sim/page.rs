@@ -370,6 +370,9 @@ fn draw_table(page: &mut Page, paper: &PaperTable, cells: &[Cell], claims: &[Cla
         head.push("printed".to_owned());
         head.push("difference".to_owned());
     }
+    if paper.slowdown(0.0).is_some() {
+        head.extend(["slowdown", "printed"].map(str::to_owned));
+    }
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let mut table = Table::new(&head);
     table.align_right(&(1..head.len()).collect::<Vec<_>>());
@@ -380,6 +383,11 @@ fn draw_table(page: &mut Page, paper: &PaperTable, cells: &[Cell], claims: &[Cla
                 .iter()
                 .find(|cell| cell.case == case && cell.size_bytes == *size);
             row.extend(cell.map_or_else(Default::default, |cell| entry(paper, cell)));
+            let of_jobs = cell.filter(|cell| !found::is_variation(cell));
+            let times = of_jobs.map(|cell| [Some(cell.causeway), cell.paper]);
+            let slowdowns = times.into_iter().flatten().flatten();
+            let slowdowns = slowdowns.filter_map(|time| paper.slowdown(time));
+            row.extend(slowdowns.map(|slowdown| format!("{slowdown:.1}")));
         }
         table.row(row);
     }

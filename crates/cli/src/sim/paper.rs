@@ -7,14 +7,13 @@ use causeway_command::output::Output;
 use causeway_command::progress::Progress;
 use causeway_command::{shutdown, whole_file};
 use causeway_report::machine::COMMIT;
-use causeway_report::rows::Row;
 use causeway_sim::catalogue::{self, Entry, Found, Task};
 use causeway_sim::figures::Effort;
 use causeway_sim::trace;
 use clap::Args;
 use serde_json::json;
 
-use super::found::{self, Claim, Finding};
+use super::found::{self, Claim, Finding, ValueRow};
 use super::options::Options;
 use super::store::{SIMULATOR, Store};
 use super::{page, pool};
@@ -248,7 +247,7 @@ fn run(
         page::write(path, &findings, &claims, shown.effort())?;
         output.line(&format!("report: {}", path.display()));
     }
-    let rows: Vec<Row> = findings.iter().flat_map(Finding::rows).collect();
+    let rows: Vec<ValueRow> = findings.iter().flat_map(Finding::rows).collect();
     output.object(&json!({
         "sim": name, "commit": COMMIT, "simulator": SIMULATOR, "quick": shown.quick,
         "rows": rows, "verdicts": claims }));

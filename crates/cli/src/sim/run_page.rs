@@ -55,6 +55,7 @@ pub(super) fn write(
     draw_latencies(&mut page, experiments);
     if let Some(first) = experiments.first() {
         draw_intervals(&mut page, first);
+        draw_shares(&mut page, first);
     }
     let swept = scenario.swept.as_deref();
     page.table("Values", ABOUT_VALUES, &table(swept, &rows));
@@ -323,6 +324,36 @@ fn draw_latencies(page: &mut Page, experiments: &[Experiment]) {
     let figure = Figure {
         title: "How many messages took at most how long",
         caption: "",
+        extent: Extent::Wide,
+        legend: lines.iter().map(Line::key).collect(),
+    };
+    page.figure(&figure, |width| {
+        plots::curves(width, &lines, &axes, short, short)
+    });
+}
+
+/// The jobs' parts of the first node's processor.
+fn draw_shares(page: &mut Page, of: &Experiment) {
+    let mut lines: Vec<Line> = Vec::new();
+    for (at, parts) in &of.shares {
+        for (job, part) in parts.iter().enumerate().take(MOST_CURVES) {
+            let place = (microseconds(*at) / 1e6, *part, *part, *part);
+            plots::add_point(&mut lines, &format!("job {job}"), place, style);
+        }
+    }
+    if lines.iter().all(|line| line.points.len() < 2) {
+        return;
+    }
+    let axes = Axes {
+        x_title: "s",
+        y_title: "share",
+        logarithmic_x: false,
+        logarithmic_y: false,
+    };
+    let caption = format!("Of the first run ({}), interval by interval.", of.name());
+    let figure = Figure {
+        title: "Jobs' shares of the first node's processor over time",
+        caption: &caption,
         extent: Extent::Wide,
         legend: lines.iter().map(Line::key).collect(),
     };

@@ -35,8 +35,8 @@ struct Kept<T> {
 enum KeptFound {
     /// A point of a figure: series, x, value.
     Rows(Vec<(String, u64, u64)>),
-    /// A cell of a table: case, size, printed value, simulated value.
-    Cells(Vec<(String, u32, Option<u64>, u64)>),
+    /// A cell of a table: case, size, printed value, simulated value, those of its runs.
+    Cells(Vec<(String, u32, Option<u64>, u64, Vec<u64>)>),
 }
 
 impl KeptFound {
@@ -53,7 +53,8 @@ impl KeptFound {
                     .map(|cell| {
                         let paper = cell.paper.map(f64::to_bits);
                         let causeway = cell.causeway.to_bits();
-                        (cell.case.clone(), cell.size_bytes, paper, causeway)
+                        let values = cell.values.iter().map(|value| value.to_bits()).collect();
+                        (cell.case.clone(), cell.size_bytes, paper, causeway, values)
                     })
                     .collect(),
             ),
@@ -74,11 +75,12 @@ impl KeptFound {
             Self::Cells(cells) => Found::Cells(
                 cells
                     .into_iter()
-                    .map(|(case, size_bytes, paper, causeway)| Cell {
+                    .map(|(case, size_bytes, paper, causeway, values)| Cell {
                         case,
                         size_bytes,
                         paper: paper.map(f64::from_bits),
                         causeway: f64::from_bits(causeway),
+                        values: values.into_iter().map(f64::from_bits).collect(),
                     })
                     .collect(),
             ),
@@ -229,6 +231,7 @@ mod tests {
             size_bytes: 4,
             paper: None,
             causeway: 2.7,
+            values: vec![2.5, 2.9],
         }]);
         assert_eq!(KeptFound::new(&found).found(), found);
     }

@@ -54,6 +54,10 @@ fn list_names_tables_figures_profiles_and_scenarios() {
         text.contains("causeway sim figure") && text.contains("5.8"),
         "{text}"
     );
+    for table in ["network.failure", "workload.job", "workload.sizes.size"] {
+        assert!(text.contains(&format!("[[{table}]]")), "{text}");
+    }
+    assert!(!text.contains("[[workload.sizes]]"), "{text}");
 }
 
 #[test]
@@ -385,6 +389,21 @@ fn a_run_has_a_report() {
             assert!(html.contains(row["case"].as_str().unwrap()), "{row}");
         }
         assert!(html.contains("[workload]"), "the scenario itself is shown");
+        let shares = said["observed"][0]["shares"].as_array();
+        assert_eq!(shares.is_some(), file == "jobs.toml");
+        assert_eq!(html.contains("shares of the first node"), shares.is_some());
+        for interval in shares.into_iter().flatten() {
+            let parts: Vec<f64> = interval[1]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(Value::as_f64)
+                .collect();
+            assert!(
+                parts.len() == 4 && parts.iter().sum::<f64>() < 1.001,
+                "{interval}"
+            );
+        }
     }
 }
 

@@ -309,9 +309,9 @@ fn grains(file: &mut Section<'_>) -> Result<Grains, FileError> {
     Ok(Grains {
         life_low: file.part("life_low", grain)?,
         life_high: file.part("life_high", grain)?,
-        mg: file.part("mg", grain)?,
-        lu: file.part("lu", grain)?,
-        ep: file.part("ep", grain)?,
+        mg: file.part("mg", |section| grain_of(section, "grids", 8))?,
+        lu: file.part("lu", |section| grain_of(section, "planes", 4_096))?,
+        ep: file.part("ep", |section| grain_of(section, "sums", 4_096))?,
     })
 }
 
@@ -321,5 +321,14 @@ fn grain(section: &mut Section<'_>) -> Result<Grain, FileError> {
         compute: positive(section, "compute")?,
         message: section.positive("message", Kind::Size)?.value.min(1 << 24) as u32,
         imbalance: section.count("imbalance", 0, 1_000)?.value,
+        parts: 0,
+    })
+}
+
+/// The grain of a program that has from 1 to `most` parts of this name.
+fn grain_of(section: &mut Section<'_>, parts: &str, most: u64) -> Result<Grain, FileError> {
+    Ok(Grain {
+        parts: section.count(parts, 1, most)?.value as u32,
+        ..grain(section)?
     })
 }

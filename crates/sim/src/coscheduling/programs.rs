@@ -137,6 +137,8 @@ pub struct Grain {
     pub message: u32,
     /// The thousandths by which computations differ between ranks.
     pub imbalance: u64,
+    /// MG's grids on a rank, LU's planes in each sweep, or EP's sums at the end; LIFE has no such parts.
+    pub parts: u32,
 }
 
 fn rank(number: usize) -> u8 {
@@ -187,19 +189,18 @@ pub fn life(name: &str, grain: Grain) -> Program {
     Program::new(name, bodies, grain.iterations, grain.imbalance)
 }
 
-/// Grids of MG on one rank, from the finest to the coarsest.
-const GRIDS: u32 = 5;
-
-/// MG: V-cycles over grids that halve in each dimension. On each grid faces are exchanged in three dimensions, twice on the way
+/// MG: V-cycles over `grain.parts` grids that halve in each dimension. On each grid faces are exchanged in three dimensions, twice on the way
 /// down and twice on the way up.
 pub fn mg(name: &str, grain: Grain) -> Program {
+    let grids = grain.parts;
     // Each grid has an eighth of the points of the one before.
-    let all: u64 = (0..GRIDS).map(|grid| 8_u64.pow(GRIDS - 1 - grid)).sum();
+    let points = |grid: u32| 8_u128.pow(grids - 1 - grid);
+    let all: u128 = (0..grids).map(points).sum();
     let body = |me: usize| {
         let mut ops = Vec::new();
-        let down_and_up = (0..GRIDS).chain((0..GRIDS).rev());
+        let down_and_up = (0..grids).chain((0..grids).rev());
         for grid in down_and_up {
-            let work = grain.compute * 8_u64.pow(GRIDS - 1 - grid) / all / 2;
+            let work = (u128::from(grain.compute) * points(grid) / all / 2) as Time;
             for _ in 0..2 {
                 ops.push(Op::Compute(work / 2));
                 for distance in [1, 2, 4] {
@@ -218,10 +219,7 @@ pub fn mg(name: &str, grain: Grain) -> Program {
     Program::new(name, bodies, grain.iterations, grain.imbalance)
 }
 
-/// Planes of LU's grid in each sweep.
-const PLANES: u64 = 32;
-
-/// LU: ranks are on a grid of 2 by 4. A sweep passes one plane after the other from corner to
+/// LU: ranks are on a grid of 2 by 4. A sweep passes one of `grain.parts` planes after the other from corner to
 /// corner, with a small message to the neighbour below and one to the right; then one back.
 pub fn lu(name: &str, grain: Grain) -> Program {
     let body = |me: usize| {
@@ -235,11 +233,11 @@ pub fn lu(name: &str, grain: Grain) -> Program {
             ([above, left], [below, right]),
             ([below, right], [above, left]),
         ] {
-            for _ in 0..PLANES {
+            for _ in 0..grain.parts {
                 for from in from.into_iter().flatten() {
                     ops.push(Op::Receive(rank(from)));
                 }
-                ops.push(Op::Compute(grain.compute / (2 * PLANES)));
+                ops.push(Op::Compute(grain.compute / (2 * Time::from(grain.parts))));
                 for to in to.into_iter().flatten() {
                     ops.push(Op::Send(rank(to), grain.message));
                 }
@@ -251,11 +249,11 @@ pub fn lu(name: &str, grain: Grain) -> Program {
     Program::new(name, bodies, grain.iterations, grain.imbalance)
 }
 
-/// EP: long computing, then some sums over all.
+/// EP: long computing, then `grain.parts` sums over all.
 pub fn ep(name: &str, grain: Grain) -> Program {
     let sums = |me: usize| {
         let mut ops = Vec::new();
-        for _ in 0..3 {
+        for _ in 0..grain.parts {
             combine(&mut ops, me, grain.message);
         }
         ops
@@ -320,6 +318,7 @@ mod tests {
             compute: SECOND,
             message: 4_096,
             imbalance: 10,
+            parts: 4,
         };
         for program in [life, mg, lu, ep].map(|make| make("p", grain)) {
             assert!(is_closed(&program));

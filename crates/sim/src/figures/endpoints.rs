@@ -41,6 +41,7 @@ pub fn table_3_1() -> Result<Vec<Cell>, FigureError> {
             size_bytes: bytes,
             paper: Some(printed),
             causeway: microseconds(time),
+            values: Vec::new(),
         })
     };
     ROUND_TRIPS.into_iter().map(cell).collect()
@@ -61,6 +62,7 @@ fn table_3_2_on(settings: MuNet) -> Result<Vec<Cell>, FigureError> {
                 size_bytes: bytes,
                 paper: Some(printed[column]),
                 causeway: microseconds(time),
+                values: Vec::new(),
             });
         }
     }

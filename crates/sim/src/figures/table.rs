@@ -1,9 +1,12 @@
 //! Tables 5.1 and 5.2: printed values beside simulated ones.
 
+use causeway_firmware::Settings;
+
 use super::common::{FigureError, Traced};
 use crate::engine::{Time, duration_at, microseconds};
 use crate::profile::Profile;
 use crate::workloads::design::Design;
+use crate::workloads::ping::Data;
 use crate::workloads::{Keep, ping};
 
 /// The programs of chapter 5, in the tables' order.
@@ -22,6 +25,8 @@ pub struct Cell {
     pub paper: Option<f64>,
     /// The simulated value.
     pub causeway: f64,
+    /// The values of the runs whose mean it is, or that of the one message that was observed; empty if the workload has taken the mean.
+    pub values: Vec<f64>,
 }
 
 impl Cell {
@@ -136,12 +141,53 @@ pub fn table_5_1() -> Result<Vec<Cell>, FigureError> {
     table_5_1_on(&Profile::shipped("qos")?)
 }
 
+/// What Tables 5.1 and 5.2 assume besides the profile. Both were fitted to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Assumed {
+    /// Where a message's data begin in a page.
+    pub data_offset: u32,
+    /// How many messages of best effort QoSVIA has under way at a time.
+    pub in_progress: u32,
+}
+
+impl Default for Assumed {
+    fn default() -> Self {
+        Self {
+            data_offset: ping::DATA_OFFSET,
+            in_progress: Design::QosVia.settings().best_effort.in_progress,
+        }
+    }
+}
+
+impl Assumed {
+    fn data(self, bytes: u32) -> Data {
+        Data {
+            bytes,
+            offset: self.data_offset,
+        }
+    }
+
+    /// The settings of a program with work queues of this depth.
+    fn settings(self, program: Design, depth: u32) -> Settings {
+        let mut settings = program.roomy(depth);
+        if program == Design::QosVia {
+            settings.best_effort.in_progress = self.in_progress;
+        }
+        settings
+    }
+}
+
 /// Table 5.1 on other hardware.
 pub fn table_5_1_on(profile: &Profile) -> Result<Vec<Cell>, FigureError> {
+    table_5_1_with(profile, Assumed::default())
+}
+
+/// Table 5.1 on other hardware, and with other assumptions.
+pub fn table_5_1_with(profile: &Profile, assumed: Assumed) -> Result<Vec<Cell>, FigureError> {
     let mut cells = Vec::new();
-    for (place, program) in PROGRAMS.into_iter().enumerate() {
-        for (column, bytes) in SIZES.into_iter().enumerate() {
-            cells.extend(breakdown(profile, place, program, column, bytes)?);
+    for place in 0..PROGRAMS.len() {
+        for column in 0..SIZES.len() {
+            cells.extend(breakdown(profile, assumed, place, column)?);
         }
     }
     Ok(cells)
@@ -149,17 +195,23 @@ pub fn table_5_1_on(profile: &Profile) -> Result<Vec<Cell>, FigureError> {
 
 fn breakdown(
     profile: &Profile,
+    assumed: Assumed,
     place: usize,
-    program: Design,
     column: usize,
-    bytes: u32,
 ) -> Result<Vec<Cell>, FigureError> {
-    let found = ping::ping_pong(profile, program.roomy(4), bytes, ROUNDS)?;
+    let (program, bytes) = (PROGRAMS[place], SIZES[column]);
+    let settings = assumed.settings(program, 4);
+    let data = assumed.data(bytes);
+    let (found, _) = ping::ping_pong_recorded(profile, settings, data, ROUNDS, Keep::Sums)?;
     let cell = |side: &str, row: usize, paper: u16, causeway| Cell {
         case: format!("{}/{side}/{row}", program_name(program)),
         size_bytes: bytes,
         paper: Some(f64::from(paper)),
         causeway: microseconds(causeway),
+        values: match side {
+            "oneway" => Vec::new(),
+            _ => vec![microseconds(causeway)],
+        },
     };
     let mut cells = Vec::new();
     for (row, (time, printed)) in found.send.iter().zip(&SEND[place]).enumerate() {
@@ -211,13 +263,21 @@ pub fn trace_5_2() -> Result<Traced, FigureError> {
 
 /// Table 5.2 on other hardware.
 pub fn table_5_2_on(profile: &Profile) -> Result<Vec<Cell>, FigureError> {
+    table_5_2_with(profile, Assumed::default())
+}
+
+/// Table 5.2 on other hardware, and with other assumptions.
+pub fn table_5_2_with(profile: &Profile, assumed: Assumed) -> Result<Vec<Cell>, FigureError> {
     let mut cells = Vec::new();
     for (program, printed) in PROGRAMS.into_iter().zip(BULK) {
         for (bytes, printed) in SIZES.into_iter().zip(printed) {
             let mut best = None;
             for window in WINDOWS {
-                let settings = program.roomy(2 * window);
-                let time = ping::ping_bulk(profile, settings, bytes, window, BULK_ROUNDS)?;
+                let settings = assumed.settings(program, 2 * window);
+                let data = assumed.data(bytes);
+                let keep = Keep::Sums;
+                let (time, _) =
+                    ping::ping_bulk_recorded(profile, settings, data, window, BULK_ROUNDS, keep)?;
                 best = Some(best.map_or(time, |best| time.min(best)));
             }
             cells.push(Cell {
@@ -225,19 +285,22 @@ pub fn table_5_2_on(profile: &Profile) -> Result<Vec<Cell>, FigureError> {
                 size_bytes: bytes,
                 paper: printed.map(f64::from),
                 causeway: best.map_or(f64::NAN, microseconds),
+                values: Vec::new(),
             });
         }
     }
     for bytes in SIZES {
-        cells.extend(overlapped(profile, bytes)?);
+        cells.extend(overlapped(profile, assumed, bytes)?);
     }
     Ok(cells)
 }
 
 /// The sum of SVIA's stages if its program does not wait for everything that Fig. 4.3 has it wait
 /// for: not for the network send engine, and neither for that nor for descriptors.
-fn overlapped(profile: &Profile, bytes: u32) -> Result<[Cell; 2], FigureError> {
-    let found = ping::ping_pong(profile, Design::Svia.roomy(4), bytes, ROUNDS)?;
+fn overlapped(profile: &Profile, assumed: Assumed, bytes: u32) -> Result<[Cell; 2], FigureError> {
+    let settings = assumed.settings(Design::Svia, 4);
+    let data = assumed.data(bytes);
+    let (found, _) = ping::ping_pong_recorded(profile, settings, data, ROUNDS, Keep::Sums)?;
     let [_, descriptor, .., send] = found.send;
     let [_, wanted, .., receive] = found.receive;
     let on_wire = duration_at(u64::from(bytes), profile.link.bytes_per_second);
@@ -249,6 +312,7 @@ fn overlapped(profile: &Profile, bytes: u32) -> Result<[Cell; 2], FigureError> {
         size_bytes: bytes,
         paper: None,
         causeway: microseconds(time / 2),
+        values: Vec::new(),
     };
     Ok([
         cell("bulk-without-net-wait", without_wait),

@@ -51,8 +51,6 @@ pub struct HostDmaSpec {
     pub startup: Time,
     /// Bytes per second on its own side.
     pub bytes_per_second: u64,
-    /// Jobs that wait in hardware; 0 for an engine that must be idle to be programmed.
-    pub queue_length: u64,
     /// Jobs in progress at a time.
     pub channels: Channels,
 }
@@ -87,10 +85,6 @@ pub struct Advance {
     /// The next call: for the same job, or for the next of the queue.
     pub wake: Option<Wake>,
 }
-
-/// The job was refused: every channel is busy, and the queue is full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DmaFull;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -195,17 +189,14 @@ impl HostDma {
         self.channels.iter().all(|channel| channel.active.is_none())
     }
 
-    /// Accepts `job`, at once or into the queue. Returns the first call of [`Self::advance`] if it starts at once.
-    pub fn start(&mut self, now: Time, job: Job) -> Result<Option<Wake>, DmaFull> {
+    /// Accepts `job`, at once or into the queue, whose length the caller limits. Returns the first call of [`Self::advance`] if it starts at once.
+    pub fn start(&mut self, now: Time, job: Job) -> Option<Wake> {
         let free = (0..self.channels.len()).find(|&channel| {
             self.channels[channel].active.is_none()
                 && self.spec.channels.takes(channel, job.direction)
         });
         if let Some(channel) = free {
-            return Ok(Some(self.begin(now, channel, job)));
-        }
-        if self.queue.len() as u64 >= self.spec.queue_length {
-            return Err(DmaFull);
+            return Some(self.begin(now, channel, job));
         }
         let place = self
             .queue
@@ -213,7 +204,7 @@ impl HostDma {
             .rposition(|waiting| waiting.stamp <= job.stamp)
             .map_or(0, |before| before + 1);
         self.queue.insert(place, job);
-        Ok(None)
+        None
     }
 
     /// The bytes of this job, and how many of them have not been transferred, if a channel has started it.

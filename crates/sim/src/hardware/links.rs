@@ -58,7 +58,7 @@ pub enum Routing {
     Destination,
     /// Always the same way between the same nodes, chosen by a hash of their numbers.
     Pair,
-    /// The path whose first link is free first, chosen again when no frame of the sender to this
+    /// The path whose first link between switches is free first and has not failed, chosen again when no frame of the sender to this
     /// receiver is in flight, so that frames stay in order.
     LeastBusy,
 }
@@ -92,4 +92,6 @@ pub struct Outage {
     pub from: Time,
     /// The end.
     pub to: Time,
+    /// Whether a node whose link fails stands still meanwhile: neither its card's program nor its processes run.
+    pub stops: bool,
 }

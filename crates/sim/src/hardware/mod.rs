@@ -9,9 +9,9 @@
 //! | part | models |
 //! |---|---|
 //! | [`Shared`] | any resource that serves one request at a time, in order, with its use counted |
-//! | [`Memory`] | caches, memory accesses and copies by a processor; the memory bus that DMA shares |
+//! | [`Memory`] | pages, and the memory bus that DMA takes |
 //! | [`IoBus`] | PCI and similar buses: arbitration, address cycles, bursts, reads that are refused once and repeated, the bridge's latency, programmed reads and writes |
-//! | [`HostDma`] | a DMA engine between host memory and the card, with or without a queue, with one or several channels |
+//! | [`HostDma`] | a DMA engine between host memory and the card, with a queue and one or several channels |
 //! | [`HostCpu`] | a processor of the host: computation, system calls, context switches, interrupts |
 //! | [`Network`] | links, output-queued switches that stop the sender or drop, routes over a [`Topology`], which is a tree |
 //!
@@ -30,7 +30,7 @@ mod shared;
 mod topology;
 
 pub use bus::{IoBus, IoBusSpec, Posted};
-pub use dma::{Advance, Channels, Direction, DmaFull, HostDma, HostDmaSpec, Job, Wake};
+pub use dma::{Advance, Channels, Direction, HostDma, HostDmaSpec, Job, Wake};
 pub use host::{HostCpu, HostSpec};
 pub use links::{Broken, LinkSpec, NodeId, Outage, Routing, SwitchSpec, WhenFull};
 pub use memory::{Memory, MemorySpec};

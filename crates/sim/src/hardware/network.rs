@@ -184,6 +184,11 @@ impl Network {
         }
     }
 
+    /// The outages of its topology.
+    pub fn outages(&self) -> &[Outage] {
+        self.topology.outages()
+    }
+
     /// The number of nodes.
     pub fn nodes(&self) -> usize {
         self.topology.nodes()
@@ -234,8 +239,12 @@ impl Network {
                 let up = 2 * self.nodes() + leaf * tops;
                 // The search begins at another switch for each sender, or all senders that find them equally free would take the same.
                 let turned = (0..tops).map(|ahead| (from + ahead) % tops);
+                // A switch knows which of its own links have failed, not those farther on.
                 turned
-                    .min_by_key(|top| self.legs[up + top].schedule.free_at().max(now))
+                    .min_by_key(|top| {
+                        let leg = &self.legs[up + top];
+                        (leg.is_out(now, now), leg.schedule.free_at().max(now))
+                    })
                     .unwrap_or_default()
             }
         }
@@ -507,6 +516,31 @@ mod tests {
         assert_eq!((arrived, network.lost()), (4, 2));
         let near = network.send(0, 1, 0, 500);
         assert!(near.arrives.is_some());
+    }
+
+    #[test]
+    fn the_least_busy_path_is_not_one_that_has_failed() {
+        let free = LinkChange {
+            bytes_per_second: None,
+            latency: None,
+        };
+        let mut fat = Topology::fat(4, 2, 2, free, Routing::LeastBusy).expect("a fat tree");
+        // The cable from the first lower switch to the second upper one, which node 1's search begins with.
+        fat.add_outage(Outage {
+            what: Broken::Cable(0, 3),
+            from: 1_000_000,
+            to: 50_000_000,
+            stops: false,
+        });
+        let mut network = network(WhenFull::Stop, fat);
+        let mut now = 0;
+        for _ in 0..20 {
+            let sent = network.send(now, 1, 2, 1_000);
+            // Only a frame that is under way when the link fails can be lost.
+            assert!(sent.arrives.is_some() || now < 1_000_000, "at {now}");
+            now = sent.arrives.unwrap_or(sent.left).max(sent.left) + 1;
+        }
+        assert_eq!(network.lost(), 1);
     }
 
     #[test]

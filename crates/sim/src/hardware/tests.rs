@@ -5,9 +5,6 @@ use crate::engine::{Engine, NANOSECOND, Time};
 
 fn memory() -> Memory {
     Memory::new(MemorySpec {
-        cache_access: 2_500,
-        line_access: 60_000,
-        line_bytes: 32,
         page_bytes: 4_096,
         bytes_per_second: 800_000_000,
     })
@@ -25,11 +22,10 @@ fn bus() -> IoBus {
     })
 }
 
-fn engine(channels: Channels, queue_length: u64) -> HostDma {
+fn engine(channels: Channels) -> HostDma {
     HostDma::new(HostDmaSpec {
         startup: 500 * NANOSECOND,
         bytes_per_second: 132_000_000,
-        queue_length,
         channels,
     })
 }
@@ -39,7 +35,7 @@ fn run(mut dma: HostDma, jobs: &[Job]) -> Vec<(Time, u64)> {
     let (mut bus, mut memory) = (bus(), memory());
     let mut events = Engine::new();
     for &job in jobs {
-        if let Some(wake) = dma.start(0, job).expect("room for the job") {
+        if let Some(wake) = dma.start(0, job) {
             events.at(wake.at, wake.channel);
         }
     }
@@ -69,7 +65,7 @@ fn job(token: u64, direction: Direction, bytes: u64) -> Job {
 #[test]
 fn a_transfer_takes_what_its_slowest_part_takes() {
     let up = run(
-        engine(Channels::Any(1), 0),
+        engine(Channels::Any(1)),
         &[job(1, Direction::ToHost, 16_384)],
     );
     let slowest = 16_384 * 1_000_000_000_000 / 132_000_000;
@@ -80,25 +76,22 @@ fn a_transfer_takes_what_its_slowest_part_takes() {
 }
 
 #[test]
-fn a_queue_keeps_the_order_and_an_engine_without_one_refuses() {
+fn a_queue_keeps_the_order() {
     let jobs = [
         job(1, Direction::FromHost, 64),
         job(2, Direction::ToHost, 4_096),
         job(3, Direction::FromHost, 64),
     ];
-    let order: Vec<u64> = run(engine(Channels::Any(1), 8), &jobs)
+    let order: Vec<u64> = run(engine(Channels::Any(1)), &jobs)
         .iter()
         .map(|&(_, token)| token)
         .collect();
     assert_eq!(order, [1, 2, 3]);
-    let each_way: Vec<u64> = run(engine(Channels::OneEachWay, 8), &jobs)
+    let each_way: Vec<u64> = run(engine(Channels::OneEachWay), &jobs)
         .iter()
         .map(|&(_, token)| token)
         .collect();
     assert_eq!(each_way, [1, 3, 2], "short reads pass the long write");
-    let mut bare = engine(Channels::Any(1), 0);
-    bare.start(0, jobs[0]).expect("it is idle");
-    assert_eq!(bare.start(0, jobs[1]), Err(DmaFull));
 }
 
 #[test]
@@ -108,7 +101,7 @@ fn the_queue_is_kept_in_the_order_of_stamps() {
         ..job(token, Direction::FromHost, 64)
     };
     let jobs = [stamped(1, 9), stamped(2, 5), stamped(3, 3), stamped(4, 5)];
-    let order: Vec<u64> = run(engine(Channels::Any(1), 8), &jobs)
+    let order: Vec<u64> = run(engine(Channels::Any(1)), &jobs)
         .iter()
         .map(|&(_, token)| token)
         .collect();
@@ -122,20 +115,18 @@ fn two_ways_at_a_time_are_faster_but_share_the_bus() {
         job(2, Direction::ToHost, 65_536),
     ];
     let last = |ended: &[(Time, u64)]| ended.iter().map(|&(at, _)| at).max().expect("jobs ended");
-    let one = last(&run(engine(Channels::Any(1), 8), &both));
-    let two = last(&run(engine(Channels::OneEachWay, 8), &both));
-    let alone = last(&run(engine(Channels::Any(1), 8), &both[..1]));
+    let one = last(&run(engine(Channels::Any(1)), &both));
+    let two = last(&run(engine(Channels::OneEachWay), &both));
+    let alone = last(&run(engine(Channels::Any(1)), &both[..1]));
     assert!(two < one * 2 / 3, "{two} against {one}");
     assert!(two >= alone);
 }
 
 #[test]
 fn reads_are_refused_once_for_each_burst() {
-    let mut dma = engine(Channels::Any(1), 0);
+    let mut dma = engine(Channels::Any(1));
     let (mut bus, mut memory) = (bus(), memory());
-    let mut wake = dma
-        .start(0, job(1, Direction::FromHost, 1_000))
-        .expect("it is idle");
+    let mut wake = dma.start(0, job(1, Direction::FromHost, 1_000));
     while let Some(next) = wake {
         wake = dma
             .advance(next.at, next.channel, &mut bus, &mut memory)
@@ -156,12 +147,4 @@ fn programmed_writes_do_not_stall() {
     let far = bus.programmed_write(1_000_000_000, 64);
     let next = bus.programmed_write(1_000_000_000, 4);
     assert_eq!(next.accepted + 150 * NANOSECOND, far.delivered);
-}
-
-#[test]
-fn copies_cost_lines_and_words() {
-    let memory = memory();
-    assert_eq!(memory.cached(8), 5_000);
-    assert_eq!(memory.uncached(64), 2 * 60_000 + 16 * 2_500);
-    assert_eq!(memory.copy(64), memory.uncached(64) + memory.cached(64));
 }

@@ -265,10 +265,15 @@ impl Topology {
         self.switch_of.len()
     }
 
+    /// Whether there is an outage at some time.
+    pub fn has_outages(&self) -> bool {
+        !self.outages.is_empty()
+    }
+
     /// Whether a switch was changed to drop frames, or there is an outage at some time.
     pub fn drops(&self) -> bool {
         let drop = Some(WhenFull::Drop);
-        self.switches.iter().any(|one| one.when_full == drop) || !self.outages.is_empty()
+        self.switches.iter().any(|one| one.when_full == drop) || self.has_outages()
     }
 
     /// A node's switch, and the changes of its link.

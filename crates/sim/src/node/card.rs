@@ -156,9 +156,6 @@ impl CardState {
             DmaQueue::Software => 1,
             DmaQueue::Hardware(entries) => entries as usize,
         };
-        let mut host_dma = profile.host_dma.clone();
-        // Pieces of one transfer follow each other in any engine; the number of transfers that it may hold is checked below.
-        host_dma.queue_length = u64::MAX;
         let processor = ProcessorState {
             doing: Activity::Idle(0),
             busy_until: 0,
@@ -167,7 +164,8 @@ impl CardState {
         };
         Self {
             node,
-            host_dma: HostDma::new(host_dma),
+            // Pieces of one transfer follow each other in any engine; how many transfers it holds is counted in `given`.
+            host_dma: HostDma::new(profile.host_dma.clone()),
             bus: IoBus::new(profile.io_bus.clone()),
             memory: Memory::new(profile.memory.clone()),
             transfers: Slab::default(),
@@ -395,6 +393,9 @@ impl CardState {
             let waited = at.saturating_sub(rung);
             record.sums.send_wait = record.sums.send_wait.saturating_add(waited);
             record.sums.sends_noticed += 1;
+            if let Some(statistics) = &mut record.statistics {
+                statistics.wait(at, waited);
+            }
         }
     }
 
@@ -502,7 +503,7 @@ impl CardState {
             bytes: u64::from(bytes),
             stamp: transfer.stamp,
         };
-        self.host_dma.start(now, job).ok().flatten()
+        self.host_dma.start(now, job)
     }
 }
 

@@ -11,6 +11,7 @@
 //! | [`card`] | runs the program's turns, charges its steps, feeds the DMA engines |
 //! | [`host`] | lets processes post, ring, poll and sleep |
 //! | [`record`] | notes when each message reached each stage, and how much everything was used |
+//! | `stops` | nodes that stand still for some time |
 //! | `transfer` | makes host transfers of the program's requests |
 //! | `events` | the events, and their queue |
 //! | [`world`] | the loop over events, and frames between nodes |
@@ -24,6 +25,7 @@ mod events;
 pub mod host;
 pub mod plan;
 pub mod record;
+mod stops;
 mod transfer;
 mod vi_plan;
 pub mod world;

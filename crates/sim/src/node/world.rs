@@ -15,6 +15,7 @@ use super::events::{Event, Events};
 use super::host::{Armed, Host, Next, Polling, State, Vi};
 use super::plan::{BuildError, Plan};
 use super::record::{Mark, Record, Slice, Stage, Track};
+use super::stops::Stops;
 use super::transfer::{HostTransfer, Purpose};
 use crate::engine::Time;
 use crate::hardware::{Advance, HostCpu, Network, Wake};
@@ -52,6 +53,7 @@ pub struct World {
     fetches_ahead: bool,
     /// After how many events its tables are put into huge pages.
     gathers_after: u64,
+    stops: Stops,
     /// The records.
     pub record: Record,
 }
@@ -92,6 +94,7 @@ impl World {
     pub fn new(plan: Plan) -> Result<Self, BuildError> {
         let settings = plan.settings.clone();
         let (profile, network, built) = plan.build()?;
+        let stops = Stops::new(network.outages());
         let mut events = Events::default();
         let costs = Rc::new(card::costs(&profile));
         let mut nodes = Vec::with_capacity(built.len());
@@ -129,6 +132,7 @@ impl World {
             frames: Slab::default(),
             polling,
             read_bytes: Vec::new(),
+            stops,
             record: Record::default(),
         };
         // The program begins by giving buffers to the receive engine.
@@ -308,6 +312,15 @@ impl World {
     }
 
     fn turn(&mut self, node: u32, processor: u32, generation: u32) {
+        if let Some(to) = self.stops.until(node, self.events.now()) {
+            let turn = Event::Turn {
+                node,
+                processor,
+                generation,
+            };
+            self.events.at(to, turn);
+            return;
+        }
         let Self {
             nodes,
             events,
@@ -689,6 +702,11 @@ impl World {
         let Some(state) = place.host.processes.get_mut(process as usize) else {
             return;
         };
+        if let Some(to) = self.stops.until(node, now) {
+            state.clock = state.clock.max(to);
+            self.events.at(to, Event::Process { node, process });
+            return;
+        }
         if let State::Ringing { vi, side, slot } = state.state {
             let posted = place.card.bus.programmed_write(now, DOORBELL_BYTES);
             state.clock = posted.accepted.max(now);

@@ -130,6 +130,7 @@ fn library(section: &mut Section<'_>, clock_hz: u64) -> Result<LibrarySpec, File
 }
 
 fn memory(section: &mut Section<'_>) -> Result<MemorySpec, FileError> {
+    section.without_effect(&["cache_access", "line_access", "line"])?;
     let page = section.positive("page", Kind::Size)?;
     if !page.value.is_power_of_two() || !(512..=1 << 20).contains(&page.value) {
         return Err(section.error(
@@ -138,9 +139,6 @@ fn memory(section: &mut Section<'_>) -> Result<MemorySpec, FileError> {
         ));
     }
     Ok(MemorySpec {
-        cache_access: section.quantity("cache_access", Kind::Time)?.value,
-        line_access: section.quantity("line_access", Kind::Time)?.value,
-        line_bytes: section.positive("line", Kind::Size)?.value,
         page_bytes: page.value,
         bytes_per_second: section.positive("rate", Kind::Rate)?.value,
     })
@@ -201,10 +199,10 @@ fn host_dma(section: &mut Section<'_>, bus: &IoBusSpec) -> Result<HostDmaSpec, F
             "`host_dma.channel_use` can be \"one each way\" only with 2 channels",
         ));
     }
+    section.without_effect(&["queue_length"])?;
     Ok(HostDmaSpec {
         startup: section.quantity("startup", Kind::Time)?.value,
         bytes_per_second: rate.value,
-        queue_length: section.count("queue_length", 0, MOST)?.value,
         channels: match one_each_way.value {
             true => Channels::OneEachWay,
             false => Channels::Any(number),

@@ -28,7 +28,7 @@ pub(crate) struct Source<'a> {
 
 impl<'a> Source<'a> {
     /// The line, from 1, on which something begins.
-    fn line(&self, span: &Range<usize>) -> usize {
+    pub(crate) fn line(&self, span: &Range<usize>) -> usize {
         let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
         1 + before.iter().filter(|&&byte| byte == b'\n').count()
     }
@@ -148,6 +148,19 @@ impl<'a> Section<'a> {
         let found = read(&mut section)?;
         section.finish()?;
         Ok(found)
+    }
+
+    /// Reports the first of these keys as an error: files of earlier versions have them, and nothing depends on them.
+    pub(crate) fn without_effect(&self, keys: &[&str]) -> Result<(), FileError> {
+        let mut old = self.table.iter().map(|(key, _)| key);
+        match old.find(|key| keys.contains(&key.get_ref().as_ref())) {
+            None => Ok(()),
+            Some(key) => {
+                let path = self.path(key.get_ref());
+                let wrong = format!("`{path}` has no effect: remove it");
+                Err(self.error(&key.span(), wrong))
+            }
+        }
     }
 
     /// Reports the first key that was not read as an error.

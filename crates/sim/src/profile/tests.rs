@@ -1,6 +1,8 @@
 //! Profiles that are wrong are refused where they are wrong.
 
+use super::edit::{Entry, entries};
 use super::*;
+use crate::coscheduling::costs::Costs;
 
 /// The text of a shipped profile with the first line that begins with `from` replaced, and that line's number.
 fn changed(from: &str, to: &str) -> (String, usize) {
@@ -41,6 +43,85 @@ fn shipped_profiles_are_read() {
             .to_string()
             .contains("psnow, munet, via, qos, present")
     );
+}
+
+/// The number of an entry whose unit is cycles or a time, in cycles or picoseconds.
+fn number(entry: &Entry) -> u64 {
+    let kinds = [units::Kind::Cycles, units::Kind::Time];
+    let read = kinds
+        .iter()
+        .find_map(|&kind| units::parse(&entry.value, kind).ok());
+    read.unwrap_or_else(|| panic!("{entry:?}"))
+}
+
+/// The number of the same key in another shipped profile.
+fn number_in(profile: &str, key: &str) -> u64 {
+    let shipped = SHIPPED.iter().find(|(name, _)| *name == profile);
+    let found = entries(shipped.expect("it is shipped").1);
+    number(found.iter().find(|entry| entry.key == key).expect(key))
+}
+
+#[test]
+fn sources_that_relate_to_other_profiles_are_true() {
+    let mut related = 0;
+    for (name, text) in SHIPPED {
+        // `munet` and `psnow` have the same steps, so that neither is another profile for the other.
+        let others: &[&str] = match *name {
+            "via" => &["qos", "munet", "psnow"],
+            _ => &["qos", "via"],
+        };
+        for entry in entries(text) {
+            let (key, source) = (entry.key.as_str(), entry.source.as_str());
+            let is_true = if source.contains("as qos") {
+                number(&entry) == number_in("qos", key)
+            } else if source.contains("a quarter of the qos profile") {
+                number(&entry) == ((number_in("qos", key) + 2) / 4).max(1)
+            } else if source.contains("in the range of the other profiles") {
+                let of: Vec<u64> = others.iter().map(|other| number_in(other, key)).collect();
+                of.iter().any(|&of| of <= number(&entry))
+                    && of.iter().any(|&of| of >= number(&entry))
+            } else {
+                continue;
+            };
+            assert!(is_true, "{name}: {entry:?}");
+            related += 1;
+        }
+    }
+    assert!(related > 90, "{related}");
+}
+
+#[test]
+fn sources_of_coscheduling_are_of_the_four_kinds() {
+    let found = entries(Costs::SHIPPED);
+    for entry in &found {
+        let kinds = ["thesis, ", "Solaris, ", "fitted to ", "chosen"];
+        let is_one = kinds.iter().any(|kind| entry.source.starts_with(kind));
+        assert!(is_one, "{entry:?}");
+        if entry.source == "chosen, as life_low" {
+            let life = found.iter().find(|of| of.key == "life_low.imbalance");
+            assert_eq!(
+                life.map(|life| &life.value),
+                Some(&entry.value),
+                "{entry:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn keys_that_have_no_effect_any_more_are_refused_as_such() {
+    let (_, text) = SHIPPED[3];
+    for (table, key) in [
+        ("memory", "cache_access"),
+        ("memory", "line"),
+        ("host_dma", "queue_length"),
+    ] {
+        let with = format!("[{table}]\n{key} = {{ value = 1, source = \"x\" }}\n");
+        let text = text.replace(&format!("[{table}]\n"), &with);
+        let error = Profile::parse(&text, "my.toml").expect_err(key);
+        let wrong = format!("`{table}.{key}` has no effect: remove it");
+        assert_eq!(error.message, wrong);
+    }
 }
 
 #[test]

@@ -7,8 +7,10 @@ use crate::coscheduling::costs::{Costs, Grains};
 use crate::coscheduling::programs::{self, Grain, NODES, Program};
 use crate::coscheduling::{DidNotEnd, Experiment, JobOutcome, Outcome, run, workloads};
 use crate::engine::{MICROSECOND, MILLISECOND, SECOND, Time, microseconds};
+use crate::node::Record;
 use crate::profile::units::Kind as Unit;
 use crate::profile::{FileError, Section};
+use crate::statistics::{Statistics, mean, variation};
 
 /// Most jobs: every node has a process of each.
 const MOST_JOBS: u64 = 64;
@@ -18,6 +20,8 @@ const TIMES: (u64, u64, &str) = (MICROSECOND, 1_000 * SECOND, "must be from 1 us
 const SIZES: (u64, u64, &str) = (1, 1 << 24, "must be from 1 B to 16 MiB");
 /// How often each job's share of the first node's processor is noted.
 const PROBE: Time = 100 * MILLISECOND;
+/// Most intervals of which shares are reported; of longer runs they are longer.
+const MOST_PARTS: usize = 256;
 
 /// Jobs, and how their nodes schedule them.
 #[derive(Clone, Debug)]
@@ -96,6 +100,7 @@ fn job(section: &mut Section<'_>, grains: &Grains) -> Result<(Program, usize), F
                     })?
                     .map_or(shipped.message, |bytes| bytes as u32),
                 imbalance: section.count_or("imbalance", 0, 1_000, shipped.imbalance)?,
+                parts: shipped.parts,
             };
             kind.program_with(kind.name(), grain)
         }
@@ -115,8 +120,8 @@ fn job(section: &mut Section<'_>, grains: &Grains) -> Result<(Program, usize), F
 
 impl Jobs {
     /// Runs the jobs together, and each alone under the operating system's own scheduling: reports each job's processor time, and how much
-    /// longer it takes beside the others.
-    pub(super) fn run(&self, replication: u32) -> Result<Vec<Measure>, DidNotEnd> {
+    /// longer it takes beside the others. The record has the jobs' parts of the first node's processor over time.
+    pub(super) fn run(&self, replication: u32) -> Result<(Vec<Measure>, Record), DidNotEnd> {
         let seed = self.seed.wrapping_add(u64::from(replication));
         let together = self.outcome(self.strategy, &self.jobs, seed)?;
         let mut alone: Vec<Time> = Vec::new();
@@ -129,7 +134,15 @@ impl Jobs {
             }
             slowdowns.push(took(&together.jobs[number]) as f64 / alone[table].max(1) as f64);
         }
-        Ok(self.measures(&together, &slowdowns))
+        let statistics = Statistics {
+            parts: thinned(&together.shares),
+            ..Statistics::default()
+        };
+        let record = Record {
+            statistics: Some(Box::new(statistics)),
+            ..Record::default()
+        };
+        Ok((self.measures(&together, &slowdowns), record))
     }
 
     fn outcome(
@@ -170,15 +183,12 @@ impl Jobs {
                 ..one(case("node-0"), "share", mean(&shares))
             }));
         }
-        let apart = times.iter().map(|time| time - mean(&times));
-        let spread: Vec<f64> = apart.map(|apart| apart * apart).collect();
-        let deviation = mean(&spread).sqrt();
         measures.push(Measure {
             of: Parts::Instances(times.clone()),
             ..one("each/completion".to_owned(), "time_us", mean(&times))
         });
-        let variation = deviation / mean(&times).max(f64::MIN_POSITIVE);
-        measures.push(one("each/completion".to_owned(), "variation", variation));
+        let case = "each/completion".to_owned();
+        measures.push(one(case, "variation", variation(&times)));
         let counts = outcome.counts;
         for (what, count) in [
             ("switches", counts.switches),
@@ -206,6 +216,16 @@ fn took(job: &JobOutcome) -> Time {
     job.ended.saturating_sub(job.began)
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
+/// Jobs' parts of a processor from probe to probe, in millionths; means of as many probes as leave at most [`MOST_PARTS`].
+fn thinned(shares: &[(Time, Vec<f64>)]) -> Vec<(Time, Vec<u32>)> {
+    let group = shares.len().div_ceil(MOST_PARTS).max(1);
+    let of = |probes: &[(Time, Vec<f64>)]| {
+        let (end, last) = probes.last()?;
+        let part = |job: usize| {
+            let sum: f64 = probes.iter().map(|(_, parts)| parts[job]).sum();
+            (1e6 * sum / probes.len() as f64).round() as u32
+        };
+        Some((*end, (0..last.len()).map(part).collect()))
+    };
+    shares.chunks(group).filter_map(of).collect()
 }

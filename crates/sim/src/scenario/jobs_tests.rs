@@ -80,6 +80,22 @@ fn jobs_have_what_is_theirs_of_processors() {
 }
 
 #[test]
+fn jobs_have_their_shares_over_time() {
+    let scenario = scenario(JOBS).expect("it is right");
+    let (_, record) = scenario.steps()[0].run(Keep::Statistics).expect("it runs");
+    let parts = record.statistics.expect("of jobs").parts;
+    assert!((20..=256).contains(&parts.len()), "{}", parts.len());
+    assert!(parts.is_sorted_by(|a, b| a.0 < b.0));
+    for (at, parts) in &parts {
+        assert_eq!(parts.len(), 4, "a part of each job");
+        assert!(parts.iter().sum::<u32>() <= 1_000_001, "at {at}: {parts:?}");
+    }
+    // The disk-bound job is on another node than the first.
+    assert!(parts.iter().all(|(_, parts)| parts[3] == 0));
+    assert!(parts.iter().any(|(_, parts)| parts[2] > 100_000));
+}
+
+#[test]
 fn strategies_and_the_profile_can_be_swept() {
     let sweep = |key: &str, values: &str| {
         let text = format!("{JOBS}[sweep]\nkey = \"{key}\"\nvalues = {values}\n");

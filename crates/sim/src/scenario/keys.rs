@@ -35,9 +35,19 @@ pub fn keys() -> impl Iterator<Item = Key> {
     })
 }
 
+/// Whether a table may occur several times, so that it is written `[[table]]`.
+pub fn is_list(table: &str) -> bool {
+    let lists = keys().filter(|key| key.allowed.starts_with("tables"));
+    table.rsplit_once('.').is_some_and(|(parent, name)| {
+        lists
+            .into_iter()
+            .any(|key| (key.table, key.name) == (parent, name))
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::keys as all_keys;
+    use super::{is_list, keys as all_keys};
     use crate::scenario::read;
 
     /// What the reader of a table says that it knows.
@@ -50,6 +60,31 @@ mod tests {
             .unwrap_or_else(|| panic!("{error}"));
         let table = table.trim_matches(['[', ']']).replace("the file", "");
         (table, keys.split(", ").map(str::to_owned).collect())
+    }
+
+    #[test]
+    fn tables_of_which_there_may_be_several_are_known_as_such() {
+        let tables: std::collections::BTreeSet<&str> = all_keys().map(|key| key.table).collect();
+        let lists: Vec<&str> = tables.into_iter().filter(|table| is_list(table)).collect();
+        // What the readers read as lists.
+        let readers = [
+            include_str!("channels.rs"),
+            include_str!("jobs.rs"),
+            include_str!("network.rs"),
+            include_str!("traffic.rs"),
+        ];
+        let mut read = 0;
+        for part in readers
+            .iter()
+            .flat_map(|text| text.split(".sections(\"").skip(1))
+        {
+            let (name, _) = part.split_once('"').unwrap_or_default();
+            let ending = format!(".{name}");
+            let named = lists.iter().filter(|list| list.ends_with(&ending));
+            assert_eq!(named.count(), 1, "{name} in {lists:?}");
+            read += 1;
+        }
+        assert_eq!(read, lists.len(), "{lists:?}");
     }
 
     #[test]

@@ -39,7 +39,7 @@ mod traffic;
 mod traffic_tests;
 
 pub use jobs::Jobs;
-pub use keys::{Key, keys};
+pub use keys::{Key, is_list, keys};
 pub use measure::{Measure, Parts, Summary, summarize};
 pub use program::{ProgramSetup, Runnable};
 pub use read::{WORKLOADS, read};
@@ -54,7 +54,7 @@ impl Step<'_> {
         match self.what {
             What::Cards(cards) => Ok(run::cards(cards, self, keep)?),
             What::Program(setup) => Ok(setup.run(keep)?),
-            What::Jobs(jobs) => Ok((jobs.run(self.replication)?, Record::default())),
+            What::Jobs(jobs) => Ok(jobs.run(self.replication)?),
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Without `[network]` all nodes are attached to one switch, and links are the profile's. Keys of the section itself change all links
 //! and switches; `tree` builds levels of switches, and `[[network.switch]]` with `[[network.link]]` names
-//! each. Anything but a tree over exactly the workload's nodes is refused with the line of the error.
+//! each, and `fat tree` two levels with several paths between them. Cycles of named switches, and anything that does not connect exactly
+//! the workload's nodes, are refused with the line of the error.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -72,6 +73,11 @@ pub(super) fn read_links(
     let Some(place) = section(root, links, hosts, true)? else {
         return Ok(false);
     };
+    if links.topology.as_ref().is_some_and(Topology::has_outages) {
+        let wrong =
+            "programs run without failures: their substrates do not send again what is lost";
+        return Err(root.error(&place, wrong));
+    }
     let drops = links.switch.when_full == WhenFull::Drop;
     if drops || links.topology.as_ref().is_some_and(Topology::drops) {
         let wrong = "the substrates of programs do not send again what is lost; switches must stop senders, \
@@ -204,6 +210,10 @@ fn failure(
                 )
             })
     };
+    let stops = section.is_set("stops")?;
+    if stops && !section.has("node") {
+        return Err(section.error(&section.span(), "`stops` is for a `node`"));
+    }
     let what = if section.has("node") {
         let most = topology.nodes() as u64 - 1;
         Broken::Node(section.own_count("node", 0, most)?.value as usize)
@@ -240,7 +250,12 @@ fn failure(
         let wrong = "a failure must end after it has begun";
         return Err(section.error(&section.span(), wrong));
     }
-    Ok(Outage { what, from, to })
+    Ok(Outage {
+        what,
+        from,
+        to,
+        stops,
+    })
 }
 
 fn change(profile: &mut Links, link: LinkChange, switch: SwitchChange) {

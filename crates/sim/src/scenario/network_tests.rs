@@ -292,6 +292,14 @@ fn programs_run_on_networks_too() {
     );
     let four = "topology = \"tree\"\nfan_out = 2\n[[network.failure]]\nnode = 8\nfrom = \"0 s\"\nto = \"1 s\"";
     refused(program, "latency = \"1 us\"", four, 12, &["from 0 to 7"]);
+    let fails = four.replace("node = 8", "node = 7");
+    refused(
+        program,
+        "latency = \"1 us\"",
+        &fails,
+        8,
+        &["without failures"],
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Parallel programs on the substrates of chapter 2.
 
-use super::measure::{Measure, of_statistics};
+use super::measure::{Measure, Parts, of_statistics};
 use super::network;
 use crate::am::AmError;
 use crate::am::port::Function;
@@ -211,8 +211,11 @@ impl ProgramSetup {
         let count = (outcome.processes.len() as u64).max(1);
         let mut measures = vec![time("ended", outcome.ended)];
         for function in Function::ALL {
-            let sum = outcome.processes.iter().map(|done| done.time_in(function));
-            measures.push(time(function.name(), sum.sum::<u64>() / count));
+            let each = outcome.processes.iter().map(|done| done.time_in(function));
+            measures.push(Measure {
+                of: Parts::Instances(each.clone().map(microseconds).collect()),
+                ..time(function.name(), each.sum::<u64>() / count)
+            });
         }
         let misses = outcome.tlb_misses as f64;
         measures.push(Measure::one(case("tlb-misses"), 0, "count", misses));

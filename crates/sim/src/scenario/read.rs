@@ -88,6 +88,8 @@ const DESIGNS: &[(&str, Design)] = &[
     ("QoSVIA", Design::QosVia),
 ];
 
+/// Rates of best effort beside what is reserved; with none it has only the rest.
+const BEST_EFFORT_RATES: (u64, u64, &str) = (0, 1_000_000_000_000, "must be at most 1000 GB/s");
 /// Most bytes of a message.
 const LONGEST_MESSAGE: u64 = 64 << 10;
 /// Most sizes, each of which is a run.
@@ -118,13 +120,13 @@ pub fn read(
     let mut variants = Vec::new();
     let mut first = None;
     for value in &swept.values {
-        let (text, profile) = swept.apply(source, value)?;
+        let variation = swept.apply(source, value)?;
+        let (text, profile) = (variation.text.as_str(), variation.profile);
         let (head, what) =
-            one(Source { file, text: &text }, Files { open, profile }).map_err(|error| {
-                FileError {
-                    message: format!("with `{}` = {value}: {}", swept.key, error.message),
-                    ..error
-                }
+            one(Source { file, text }, Files { open, profile }).map_err(|error| FileError {
+                message: format!("with `{}` = {value}: {}", swept.key, error.message),
+                line: variation.line_of_file(error.line),
+                ..error
             })?;
         first.get_or_insert(head);
         variants.push(Variant {
@@ -365,7 +367,17 @@ fn changes(root: &mut Section<'_>) -> Result<Changes, FileError> {
         net_send_queue: None,
         frame_bytes: None,
         buffers: None,
+        best_effort_rate: None,
+        best_effort_in_progress: None,
+        doorbells_last: flag("doorbells_last")?,
     };
+    changes.best_effort_rate = section.optional("best_effort_rate", |section, key| {
+        section.own_within(key, Unit::Rate, BEST_EFFORT_RATES)
+    })?;
+    let in_progress = section.optional("best_effort_in_progress", |section, key| {
+        section.own_count(key, 1, 4_096)
+    })?;
+    changes.best_effort_in_progress = in_progress.map(|found| found.value as u32);
     if section.has("net_send_queue") {
         changes.net_send_queue = Some(section.own_count("net_send_queue", 1, 4_096)?.value as u32);
     }

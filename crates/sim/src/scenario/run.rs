@@ -51,8 +51,8 @@ fn workload(cards: &Cards, name: &str, step: &Step<'_>, keep: Keep) -> Result<Me
         )
     };
     // The offered load, with its distribution of sizes if there is one.
-    let latencies = |case: &str, time: Time, record: &Record| {
-        let known = flow(record, 0);
+    let latencies = |case: &str, time: Time, number: usize, record: &Record| {
+        let known = flow(record, number);
         let known = known.and_then(|of| Measure::latencies(format!("{name}/{case}"), bytes, of));
         known.unwrap_or_else(|| latency(case, time))
     };
@@ -63,17 +63,25 @@ fn workload(cards: &Cards, name: &str, step: &Step<'_>, keep: Keep) -> Result<Me
                 ping::ping_pong_recorded(profile, roomy(SHALLOW), bytes, *rounds, keep)?;
             let mut measures: Vec<Measure> = Vec::new();
             for (side, times) in [("send", &found.send[..]), ("recv", &found.receive[..])] {
-                let rows = times.iter().enumerate();
-                measures.extend(rows.map(|(row, time)| latency(&format!("{side}/{row}"), *time)));
+                // The workload's flows are its round trips, the stages of sends, and those of receives.
+                let first = if side == "send" {
+                    1
+                } else {
+                    1 + found.send.len()
+                };
+                for (row, time) in times.iter().enumerate() {
+                    let case = format!("{side}/{row}");
+                    measures.push(latencies(&case, *time, first + row, &record));
+                }
             }
-            measures.push(latencies("oneway/0", found.one_way, &record));
+            measures.push(latencies("oneway/0", found.one_way, 0, &record));
             Ok((measures, record))
         }
         Workload::PingBulk { window, rounds } => {
             let settings = roomy(2 * window);
             let (time, record) =
                 ping::ping_bulk_recorded(profile, settings, bytes, *window, *rounds, keep)?;
-            Ok((vec![latencies("bulk/0", time, &record)], record))
+            Ok((vec![latencies("bulk/0", time, 0, &record)], record))
         }
         Workload::Interfaces(load) => {
             let load = Load {
@@ -84,9 +92,12 @@ fn workload(cards: &Cards, name: &str, step: &Step<'_>, keep: Keep) -> Result<Me
             let settings = cards.settings.apply(cards.design.settings());
             let (found, record) = scaling::recorded(profile, &settings, &load, keep)?;
             let vis = scaling::PROCESSES * load.interfaces();
+            let case = format!("{name}/vis-{vis}/wait");
+            let waits = record.statistics.as_ref().map(|of| &of.waits);
+            let wait = waits.and_then(|of| Measure::latencies(case, bytes, of));
             let measures = vec![
-                latencies(&format!("vis-{vis}/latency"), found.latency, &record),
-                latency(&format!("vis-{vis}/wait"), found.wait),
+                latencies(&format!("vis-{vis}/latency"), found.latency, 0, &record),
+                wait.unwrap_or_else(|| latency(&format!("vis-{vis}/wait"), found.wait)),
             ];
             Ok((measures, record))
         }
@@ -193,7 +204,7 @@ fn traffic_measures(
     measures
 }
 
-/// The measures of channels: of each, and of all of a kind together.
+/// The measures of channels: of each, of all of a kind together, and of those of a kind that have the same rate and size.
 fn channel_measures(
     name: &str,
     experiment: &Experiment,
@@ -201,7 +212,8 @@ fn channel_measures(
     record: &Record,
 ) -> Vec<Measure> {
     let seconds = experiment.measured as f64 / SECOND as f64;
-    let mut kinds: Vec<(&str, ChannelOutcome, Histogram, u64)> = Vec::new();
+    // Of all of a kind, and of those of a kind that have the same rate and size.
+    let mut groups: Vec<Group> = Vec::new();
     let mut measures = Vec::new();
     for (number, (flow_of, outcome)) in experiment.channels.iter().zip(outcomes).enumerate() {
         let (kind, size_bytes) = match flow_of {
@@ -220,20 +232,55 @@ fn channel_measures(
             latencies,
             seconds,
         );
-        match kinds.iter_mut().find(|(known, ..)| *known == kind) {
-            Some((_, sum, all, count)) => {
-                sum.add(outcome);
-                all.merge(latencies);
-                *count += 1;
+        for class in [None, Some((flow_of.rate(), size_bytes))] {
+            let known = groups
+                .iter_mut()
+                .find(|group| (group.kind, group.class) == (kind, class));
+            match known {
+                Some(group) => {
+                    group.sum.add(outcome);
+                    group.latencies.merge(latencies);
+                    group.channels += 1;
+                }
+                None => groups.push(Group {
+                    kind,
+                    class,
+                    sum: *outcome,
+                    latencies: latencies.clone(),
+                    channels: 1,
+                }),
             }
-            None => kinds.push((kind, *outcome, latencies.clone(), 1)),
         }
     }
-    for (kind, sum, latencies, _) in kinds.iter().filter(|(.., count)| *count > 1) {
-        let case = format!("{name}/{kind}/all");
-        channel(&mut measures, &case, 0, sum, latencies, seconds);
+    for group in groups.iter().filter(|group| group.channels > 1) {
+        let of_kind = groups.iter().filter(|other| other.kind == group.kind);
+        let (case, size_bytes) = match group.class {
+            None => ("all".to_owned(), 0),
+            // All of a kind are alike.
+            Some(_) if of_kind.count() == 2 => continue,
+            Some((rate, size_bytes)) => (format!("all-{}-mb-s", rate as f64 / 1e6), size_bytes),
+        };
+        let case = format!("{name}/{}/{case}", group.kind);
+        channel(
+            &mut measures,
+            &case,
+            size_bytes,
+            &group.sum,
+            &group.latencies,
+            seconds,
+        );
     }
     measures
+}
+
+/// Channels of a kind, taken together.
+struct Group {
+    kind: &'static str,
+    /// Their rate and the size of their messages, if these are the same.
+    class: Option<(u64, u32)>,
+    sum: ChannelOutcome,
+    latencies: Histogram,
+    channels: u64,
 }
 
 /// The measures of one channel, or of several.

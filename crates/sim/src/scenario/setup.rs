@@ -1,6 +1,6 @@
 //! The parts of a scenario: the workload, the hardware, and the steps.
 
-use causeway_firmware::{DmaQueue, Settings};
+use causeway_firmware::{BestEffort, DmaQueue, Settings};
 
 use super::jobs::Jobs;
 use super::program::ProgramSetup;
@@ -80,6 +80,12 @@ pub struct Changes {
     pub frame_bytes: Option<u32>,
     /// A card's buffers, half of them for receiving.
     pub buffers: Option<u32>,
+    /// Bytes per second for best effort, however much is reserved.
+    pub best_effort_rate: Option<u64>,
+    /// Best-effort messages that are in progress at a time.
+    pub best_effort_in_progress: Option<u32>,
+    /// Whether doorbells are polled only when no engine has finished anything.
+    pub doorbells_last: Option<bool>,
 }
 
 impl Workload {
@@ -96,6 +102,7 @@ impl Workload {
 
 impl Changes {
     pub(super) fn apply(&self, of: Settings) -> Settings {
+        let best_effort = of.best_effort.clone();
         Settings {
             payload_bytes: self.payload_bytes.unwrap_or(of.payload_bytes),
             shadow_queues: self.shadow_queues.unwrap_or(of.shadow_queues),
@@ -104,6 +111,14 @@ impl Changes {
             receive_cut_through: self.receive_cut_through.unwrap_or(of.receive_cut_through),
             frame_bytes: self.frame_bytes.unwrap_or(of.frame_bytes),
             net_send: self.net_send_queue.map_or(of.net_send, DmaQueue::Hardware),
+            doorbells_last: self.doorbells_last.unwrap_or(of.doorbells_last),
+            best_effort: BestEffort {
+                rate: self.best_effort_rate.unwrap_or(best_effort.rate),
+                in_progress: self
+                    .best_effort_in_progress
+                    .unwrap_or(best_effort.in_progress),
+                ..best_effort
+            },
             ..of
         }
     }

@@ -1,14 +1,15 @@
 //! `[sweep]`: the same experiment with one value after the other of a key.
 //!
-//! The key is one that the file has, by its path (`workload.rounds`, `network.rate`, `workload.channel.0.rate`), or one of the
-//! profile's (`profile.host_dma.rate`). Each value replaces the one in the file: the same values are allowed, and an
-//! error is reported with the key's line.
+//! The key is one that the file has, by its path (`workload.rounds`, `network.rate`, `workload.channel.0.rate`), one that a table of the
+//! file may have, or one of the profile's (`profile.host_dma.rate`). Each value replaces the one in the file, or is added: the same values
+//! are allowed, and an error is reported with the key's line, or that of the sweep.
 
 use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::keys;
 use crate::profile::{FileError, Section, Source};
 
 /// Most values.
@@ -22,6 +23,35 @@ pub(super) struct Sweep {
     pub(super) key: String,
     /// Values as they are written, without quotes.
     pub(super) values: Vec<String>,
+}
+
+/// The scenario with one of the values.
+pub(super) struct Variation<'a> {
+    /// The file's text with it.
+    pub(super) text: String,
+    /// The change of the profile.
+    pub(super) profile: Option<ProfileValue<'a>>,
+    /// The line of `text` that the file does not have, and the line of the sweep's key in the file.
+    added: Option<(usize, usize)>,
+}
+
+impl Variation<'_> {
+    /// The line of the file that corresponds to a line of the text.
+    pub(super) fn line_of_file(&self, line: usize) -> usize {
+        match self.added {
+            Some((added, key)) if line == added => key,
+            Some((added, _)) if line > added => line - 1,
+            _ => line,
+        }
+    }
+}
+
+/// The position of a key in a file.
+enum Place {
+    /// Of its value.
+    Value(Range<usize>),
+    /// The beginning of the line before which the key may be added.
+    Before(usize),
 }
 
 /// A value of a key of the profile, instead of a key of the file.
@@ -58,18 +88,46 @@ impl Sweep {
         &'a self,
         source: Source<'_>,
         value: &'a str,
-    ) -> Result<(String, Option<ProfileValue<'a>>), FileError> {
+    ) -> Result<Variation<'a>, FileError> {
+        let mut variation = Variation {
+            text: source.text.to_owned(),
+            profile: None,
+            added: None,
+        };
         if let Some(key) = self.key.strip_prefix(OF_PROFILE) {
-            return Ok((source.text.to_owned(), Some(ProfileValue { key, value })));
+            variation.profile = Some(ProfileValue { key, value });
+            return Ok(variation);
         }
-        let place = self.place(source)?;
-        let mut text = source.text.to_owned();
-        text.replace_range(place, &written(value));
-        Ok((text, None))
+        let (place, line) = self.place(source)?;
+        match place {
+            Place::Value(place) => variation.text.replace_range(place, &written(value)),
+            Place::Before(place) => {
+                let (_, key) = self.parts();
+                let added = format!("{key} = {}\n", written(value));
+                variation.text.insert_str(place, &added);
+                let before = source.text.get(..place).unwrap_or_default();
+                variation.added = Some((1 + before.matches('\n').count(), line));
+            }
+        }
+        Ok(variation)
     }
 
-    /// The position of the key's value in the text.
-    fn place(&self, source: Source<'_>) -> Result<Range<usize>, FileError> {
+    /// The path of the key's table, empty for the file itself, and the key's name.
+    fn parts(&self) -> (&str, &str) {
+        self.key.rsplit_once('.').unwrap_or(("", &self.key))
+    }
+
+    /// Whether a scenario may have the key.
+    fn is_known(&self) -> bool {
+        let (path, name) = self.parts();
+        let of_list = |part: &&str| part.parse::<usize>().is_err();
+        let table: Vec<&str> = path.split('.').filter(of_list).collect();
+        let table = table.join(".");
+        keys().any(|key| (key.table, key.name) == (table.as_str(), name))
+    }
+
+    /// The position of the key in the text, and the line of the sweep's key.
+    fn place(&self, source: Source<'_>) -> Result<(Place, usize), FileError> {
         let root = DeTable::parse(source.text).map_err(|error| {
             let span = error.span().unwrap_or_default();
             source.error(&span, error.message().trim().to_owned())
@@ -82,33 +140,54 @@ impl Sweep {
         };
         let missing = || {
             let wrong = format!(
-                "the file has no `{}`; a sweep changes a key that the file has, or one of the profile's: \
-                 \"profile.host_dma.rate\"",
+                "the file has no `{}`; a sweep changes a key that the file has or that one of its tables may have, or one of \
+                 the profile's: \"profile.host_dma.rate\"",
                 self.key
             );
             source.error(&of_key(root.get_ref()), wrong)
         };
-        let mut parts = self.key.split('.');
-        let first = parts.next().unwrap_or_default();
-        let mut found = root.get_ref().get(first).ok_or_else(missing)?;
-        for part in parts {
-            found = match found.get_ref() {
-                DeValue::Table(table) => table.get(part),
-                DeValue::Array(list) => {
-                    part.parse::<usize>().ok().and_then(|place| list.get(place))
-                }
-                _ => None,
+        let line = source.line(&of_key(root.get_ref()));
+        let (path, name) = self.parts();
+        // The table that is written `[table]` or `[[table]]`, unless it is the file itself.
+        let (mut table, mut header) = (root.get_ref(), None);
+        let mut rest = path.split('.').filter(|part| !part.is_empty());
+        while let Some(part) = rest.next() {
+            let mut found = table.get(part).ok_or_else(missing)?;
+            if let DeValue::Array(list) = found.get_ref() {
+                let place = rest.next().and_then(|place| place.parse::<usize>().ok());
+                found = place
+                    .and_then(|place| list.get(place))
+                    .ok_or_else(missing)?;
             }
-            .ok_or_else(missing)?;
+            let DeValue::Table(inner) = found.get_ref() else {
+                return Err(missing());
+            };
+            (table, header) = (inner, Some(found.span()));
         }
-        match found.get_ref() {
-            DeValue::Table(_) => {
-                let wrong = format!("`{}` is a table; a sweep changes one value", self.key);
-                Err(source.error(&of_key(root.get_ref()), wrong))
-            }
-            _ => Ok(found.span()),
+        if let Some(found) = table.get(name) {
+            return match found.get_ref() {
+                DeValue::Table(_) => {
+                    let wrong = format!("`{}` is a table; a sweep changes one value", self.key);
+                    Err(source.error(&of_key(root.get_ref()), wrong))
+                }
+                _ => Ok((Place::Value(found.span()), line)),
+            };
+        }
+        let before = match header {
+            None => Some(0),
+            Some(header) => after_header(source.text, header.start),
+        };
+        match before.filter(|_| self.is_known()) {
+            Some(before) => Ok((Place::Before(before), line)),
+            None => Err(missing()),
         }
     }
+}
+
+/// The beginning of the line after a table's header; `None` if the table is written in another way.
+fn after_header(text: &str, start: usize) -> Option<usize> {
+    let rest = text.get(start..).filter(|rest| rest.starts_with('['))?;
+    Some(start + rest.find('\n')? + 1)
 }
 
 /// A value as TOML: lists, numbers and truth values as they are, everything else as text.

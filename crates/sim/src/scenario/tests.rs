@@ -390,6 +390,113 @@ fn a_sweep_runs_each_value_of_a_key() {
 }
 
 #[test]
+fn a_sweep_sets_keys_that_were_left_out() {
+    let sweep = |text: &str, key: &str, values: &str| {
+        scenario(&format!(
+            "{text}[sweep]\nkey = \"{key}\"\nvalues = {values}\n"
+        ))
+    };
+    for (text, key, values) in [
+        (EXCHANGE, "workload.burst", "[1, 2]"),
+        (EXCHANGE, "name", "[\"a\", \"b\"]"),
+        (CHANNELS, "workload.resolution", "[\"0 ns\", \"1 us\"]"),
+        (CHANNELS, "workload.channel.2.count", "[1, 2]"),
+        (CHANNELS, "replications", "[1, 1]"),
+    ] {
+        let found = sweep(text, key, values).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(found.variants.len(), 2, "{key}");
+    }
+    let bursts = sweep(EXCHANGE, "workload.burst", "[1, 2]").expect("it is right");
+    let steps = bursts.steps();
+    assert_ne!(steps[0].parameters(), steps[2].parameters());
+    // Values that cannot be have the line of the sweep's key, errors elsewhere their own, and a table that is absent stays so.
+    let error = sweep(EXCHANGE, "workload.burst", "[1, 65]").expect_err("it is wrong");
+    assert_eq!(error.line, 11, "{error}");
+    let wrong = EXCHANGE.replace("rounds = 5", "rounds = 0");
+    let error = sweep(&wrong, "workload.burst", "[1]").expect_err("it is wrong");
+    assert_eq!(error.line, 9, "{error}");
+    let error = sweep(EXCHANGE, "settings.payload", "[\"8 B\"]").expect_err("no such table");
+    assert_eq!(error.line, 11, "{error}");
+    let inline = EXCHANGE.replace("[workload]", "settings = { payload = \"8 B\" }\n[workload]");
+    let error = sweep(&inline, "settings.tailgating", "[true]").expect_err("not a header");
+    assert!(error.message.contains("settings.tailgating"), "{error}");
+}
+
+#[test]
+fn channels_are_taken_together_by_rate_and_size() {
+    let other = "[[workload.channel]]\nkind = \"constant\"\ncount = 2\nrate = \"2 MB/s\"\nsize = \"1 KiB\"\n";
+    let found = scenario(&format!("{CHANNELS}{other}")).expect("it is right");
+    let (measures, _) = found.steps()[0].run(Keep::Statistics).expect("it runs");
+    let received = |case: &str, size_bytes: u32| {
+        let found = measures.iter().find(|one| {
+            (one.case.as_str(), one.metric.as_str()) == (case, "received_mb_s")
+                && one.size_bytes == size_bytes
+        });
+        found
+            .unwrap_or_else(|| panic!("{case}: {measures:?}"))
+            .value
+    };
+    let (fast, slow) = (
+        received("qosvia/constant/all-8-mb-s", 4_096),
+        received("qosvia/constant/all-2-mb-s", 1_024),
+    );
+    assert!((15.0..17.0).contains(&fast) && (3.5..4.5).contains(&slow));
+    assert!((received("qosvia/constant/all", 0) - fast - slow).abs() < 1e-9);
+    // Where all of a kind are alike there is one row.
+    let found = scenario(CHANNELS).expect("it is right");
+    let (measures, _) = found.steps()[0].run(Keep::Statistics).expect("it runs");
+    assert!(!measures.iter().any(|one| one.case.contains("/all-")));
+}
+
+#[test]
+fn the_programs_loop_and_best_effort_can_be_set() {
+    let with = |settings: &str| {
+        let text = CHANNELS.replace("seed = 7\n", &format!("seed = 7\n[settings]\n{settings}\n"));
+        scenario(&text).map(|found| found.steps()[0].run(Keep::Statistics).expect("it runs").0)
+    };
+    let usual = with("").expect("it is right");
+    assert_eq!(
+        usual,
+        with("best_effort_rate = \"0 B/s\"\nbest_effort_in_progress = 2\ndoorbells_last = false")
+            .expect("these are the design's")
+    );
+    for other in [
+        "best_effort_rate = \"5 MB/s\"",
+        "best_effort_in_progress = 1",
+        "doorbells_last = true",
+    ] {
+        assert_ne!(with(other).expect("it is right"), usual, "{other}");
+    }
+    let error = with("best_effort_in_progress = 0").expect_err("it is wrong");
+    assert!(error.message.contains("from 1 to 4096"), "{error}");
+}
+
+#[test]
+fn values_of_several_have_the_several() {
+    let parts = |text: &str, case: &str| {
+        let found = scenario(text).unwrap_or_else(|error| panic!("{error}"));
+        let (measures, _) = found.steps()[0].run(Keep::Statistics).expect("it runs");
+        let found = measures.iter().find(|one| one.case == case);
+        let one = found.unwrap_or_else(|| panic!("{case}: {measures:?}"));
+        match &one.of {
+            Parts::One => panic!("{case} is one value"),
+            Parts::Messages(times) => {
+                let mean = times.mean() / crate::engine::MICROSECOND as f64;
+                assert!((mean - one.value).abs() < 1e-6, "{case}");
+                times.count()
+            }
+            Parts::Instances(values) => values.len() as u64,
+        }
+    };
+    assert!(parts(EXCHANGE, "base+o/vis-12/wait") > 5 * 12);
+    let pong = "profile = \"qos\"\ndesign = \"SVIA\"\nsizes = [\"4 KiB\"]\n[workload]\nkind = \"ping-pong\"\nrounds = 9\n";
+    for case in ["svia/send/0", "svia/send/6", "svia/recv/0", "svia/recv/5"] {
+        assert_eq!(parts(pong, case), 9, "{case}");
+    }
+    assert_eq!(parts(FFT, "(C2,NI3)/fft/am_poll"), 4);
+}
+
+#[test]
 fn a_sweep_that_cannot_be_is_refused_with_the_line_of_its_key() {
     let sweep = |key: &str, values: &str| {
         let text = format!("{EXCHANGE}[sweep]\nkey = \"{key}\"\nvalues = {values}\n");

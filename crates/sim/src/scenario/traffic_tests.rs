@@ -200,6 +200,28 @@ fn reliable_connections_lose_nothing_when_a_link_fails() {
 }
 
 #[test]
+fn a_node_that_stands_still_sends_nothing_and_goes_on() {
+    let measured = |reliability: &str, failure: &str| {
+        let text = traffic(&format!(
+            "pattern = \"neighbour\"\nloop = \"open\"\nrate = \"2 MB/s\"\n[library]\nreliability = \"{reliability}\"\n\
+             [[network.failure]]\nnode = 3\n{failure}from = \"6 ms\"\nto = \"11 ms\"\n[network]\n"
+        ));
+        let measures = run(&text.replace("10 ms", "30 ms"));
+        let count = |case: &str| value(&measures, case, "count");
+        (count("frames-lost"), count("all/unfinished"))
+    };
+    let (of_link, _) = measured("unreliable", "");
+    let (of_node, _) = measured("unreliable", "stops = true\n");
+    // Those that it would have sent are not there to be lost.
+    assert!(
+        of_node > 3.0 && of_node < 0.7 * of_link,
+        "{of_node} {of_link}"
+    );
+    let (_, unfinished) = measured("delivery", "stops = true\n");
+    assert!(unfinished <= 2.0, "{unfinished}");
+}
+
+#[test]
 fn who_blocks_leaves_the_processor_and_waits_longer() {
     let with = |waits: &str| {
         let text = traffic(&format!(

@@ -10,7 +10,7 @@ mod resource;
 mod timeline;
 
 pub use histogram::{Histogram, PERCENTILES};
-pub use replications::{Estimate, estimate};
+pub use replications::{Estimate, estimate, mean, variation};
 pub use resource::{Busy, Resource};
 pub use timeline::{Interval, Timeline};
 
@@ -25,8 +25,13 @@ pub struct Statistics {
     pub from: Time,
     /// Latencies of messages, from posting to receipt, in picoseconds.
     pub latencies: Histogram,
-    /// The times that the workload itself measures: of its round trips, or of each of its channels from injection on.
+    /// How long messages waited in send queues, from their doorbell's ringing to its being noticed.
+    pub waits: Histogram,
+    /// The times that the workload itself measures: of its round trips, then of each stage of its messages (the rows of Table 5.1, sends first), or of each
+    /// of its channels from injection on.
     pub flows: Vec<Histogram>,
+    /// Of jobs that share processors: the end of each interval, and each job's part of the first node's processor in it, in millionths.
+    pub parts: Vec<(Time, Vec<u32>)>,
     /// Events over time.
     pub timeline: Timeline,
     /// Use of each instance of each resource in the observed time.
@@ -50,6 +55,13 @@ impl Statistics {
         if now >= self.from {
             self.latencies.add(latency);
             self.timeline.message(latency, bytes);
+        }
+    }
+
+    /// Counts a message whose doorbell was noticed after this time.
+    pub(crate) fn wait(&mut self, now: Time, waited: Time) {
+        if now >= self.from {
+            self.waits.add(waited);
         }
     }
 

@@ -7,6 +7,19 @@ const STUDENT: [f64; 30] = [
     2.052, 2.048, 2.045, 2.042,
 ];
 
+/// The mean of some values; 0 without any.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// The coefficient of variation: the standard deviation over the mean, with one less than the values as divisor, as the ones
+/// that the thesis prints are.
+pub fn variation(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (values.len().max(2) - 1) as f64).sqrt() / mean
+}
+
 /// The mean of independent runs, and its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
@@ -19,7 +32,7 @@ pub struct Estimate {
 /// The mean of independent runs and its confidence interval, if the values are normally distributed.
 pub fn estimate(values: &[f64]) -> Estimate {
     let count = values.len();
-    let mean = values.iter().sum::<f64>() / count.max(1) as f64;
+    let mean = mean(values);
     let half_width = (count > 1).then(|| {
         let squares: f64 = values
             .iter()

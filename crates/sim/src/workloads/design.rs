@@ -80,9 +80,9 @@ impl Design {
             Self::QosVia => Settings {
                 discipline: Discipline::QosAware,
                 best_effort: BestEffort {
-                    // The thesis's discipline: best effort gets the rest of the reservations. One
-                    // best-effort message at a time keeps it from occupying the card's processor,
-                    // which handles events in order.
+                    // The thesis's discipline: best effort gets the rest of the reservations. Two
+                    // best-effort messages are under way at a time, so that they do not occupy the card's
+                    // processor, which handles events in order. Two is fitted (docs/simulator.md, chapter 5).
                     rate: 0,
                     in_progress: 2,
                     ..BestEffort::default()

@@ -22,11 +22,30 @@ const WARM_UP: u32 = 4;
 const PONG_START: Time = 200 * MICROSECOND;
 const BULK_START: Time = 5 * MILLISECOND;
 
-fn plan(profile: &Profile, settings: Settings, bytes: u32, depth: u32) -> Result<Plan, RunError> {
+/// The data of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// Their length.
+    pub bytes: u32,
+    /// Where they begin in a page.
+    pub offset: u32,
+}
+
+/// Data of this length, which begin at [`DATA_OFFSET`].
+impl From<u32> for Data {
+    fn from(bytes: u32) -> Self {
+        Self {
+            bytes,
+            offset: DATA_OFFSET,
+        }
+    }
+}
+
+fn plan(profile: &Profile, settings: Settings, data: Data, depth: u32) -> Result<Plan, RunError> {
     let topology = profile.topology(2)?;
     let mut plan = Plan::new(profile.clone(), settings, topology);
-    plan.data_offset = DATA_OFFSET;
-    plan.longest_message = bytes;
+    plan.data_offset = data.offset;
+    plan.longest_message = data.bytes;
     for node in 0..2 {
         plan.vi(ViPlan::new(node, 0, depth, Queues::None));
     }
@@ -110,12 +129,14 @@ pub fn ping_pong(
 pub fn ping_pong_recorded(
     profile: &Profile,
     settings: Settings,
-    bytes: u32,
+    data: impl Into<Data>,
     rounds: u32,
     keep: Keep,
 ) -> Result<(Breakdown, Record), RunError> {
     let rounds = rounds.max(1) + WARM_UP;
-    let mut plan = plan(profile, settings, bytes, 4)?;
+    let data = data.into();
+    let bytes = data.bytes;
+    let mut plan = plan(profile, settings, data, 4)?;
     let round_trips = Rc::new(RefCell::new(Vec::new()));
     for node in 0..2 {
         let process = PingPong {
@@ -143,9 +164,24 @@ pub fn ping_pong_recorded(
         statistics.flows.push(one_ways);
     }
     let one_way = measured.iter().sum::<Time>() / (2 * measured.len() as Time);
-    let marks = world.record.marks.as_deref().unwrap_or_default();
-    let (send, receive) =
-        take_apart(marks).ok_or(RunError::Empty("a message's stages are missing"))?;
+    let messages = messages(world.record.marks.clone().unwrap_or_default());
+    let middle = messages.get(messages.len() / 2).map(Vec::as_slice);
+    let (send, receive) = middle
+        .and_then(take_apart)
+        .ok_or(RunError::Empty("a message's stages are missing"))?;
+    if let Some(statistics) = &mut world.record.statistics {
+        let mut stages = vec![Histogram::default(); send.len() + receive.len()];
+        for (send, receive) in messages
+            .iter()
+            .skip(WARM_UP as usize)
+            .filter_map(|of| take_apart(of))
+        {
+            for (stage, time) in stages.iter_mut().zip(send.into_iter().chain(receive)) {
+                stage.add(time);
+            }
+        }
+        statistics.flows.extend(stages);
+    }
     let found = Breakdown {
         send,
         receive,
@@ -154,23 +190,38 @@ pub fn ping_pong_recorded(
     Ok((found, world.record))
 }
 
-/// The stages of one message in the middle of the run, from node 0 to node 1.
+/// Whether node 0's program notices the doorbell of a message to node 1.
+fn begins(mark: &Mark) -> bool {
+    (mark.node, mark.side, mark.stage) == (0, Side::Send, Stage::Noticed)
+}
+
+/// The marks from the beginning of each message from node 0 to node 1 to that of the next one, in the order of time.
+fn messages(mut marks: Vec<Mark>) -> Vec<Vec<Mark>> {
+    marks.sort_by_key(|mark| (mark.at, !begins(mark)));
+    let mut messages: Vec<Vec<Mark>> = Vec::new();
+    for mark in marks {
+        if begins(&mark) {
+            messages.push(Vec::new());
+        }
+        if let Some(message) = messages.last_mut() {
+            message.push(mark);
+        }
+    }
+    messages
+}
+
+/// The stages of one message from node 0 to node 1, of which these are the marks.
 fn take_apart(marks: &[Mark]) -> Option<([Time; 7], [Time; 6])> {
     let on = |node: u32, side: Side| {
         marks
             .iter()
             .filter(move |mark| mark.node == node && mark.side == side)
     };
-    let mut noticed: Vec<&Mark> = on(0, Side::Send)
-        .filter(|mark| mark.stage == Stage::Noticed)
-        .collect();
-    noticed.sort_by_key(|mark| mark.at);
-    let middle = noticed.get(noticed.len() / 2)?;
-    let next = noticed.get(noticed.len() / 2 + 1)?.at;
+    let begun = marks.first()?.at;
     // The last mark of a stage counts: a message of several pieces is complete when all of them are.
     let reached = |node, side, stage, from: Time| {
         on(node, side)
-            .filter(|mark| mark.stage == stage && (from..next).contains(&mark.at))
+            .filter(|mark| mark.stage == stage && mark.at >= from)
             .map(|mark| mark.at - from)
             .max()
     };
@@ -185,10 +236,10 @@ fn take_apart(marks: &[Mark]) -> Option<([Time; 7], [Time; 6])> {
     ];
     let mut send = [0; 7];
     for (time, stage) in send.iter_mut().zip(send_stages) {
-        *time = reached(0, Side::Send, stage, middle.at)?;
+        *time = reached(0, Side::Send, stage, begun)?;
     }
     let frame = on(1, Side::Receive)
-        .filter(|mark| mark.stage == Stage::FrameNoticed && mark.at >= middle.at)
+        .filter(|mark| mark.stage == Stage::FrameNoticed)
         .map(|mark| mark.at)
         .min()?;
     let moved = on(1, Side::Receive)
@@ -299,14 +350,16 @@ pub fn ping_bulk(
 pub fn ping_bulk_recorded(
     profile: &Profile,
     settings: Settings,
-    bytes: u32,
+    data: impl Into<Data>,
     window: u32,
     rounds: u32,
     keep: Keep,
 ) -> Result<(Time, Record), RunError> {
     let window = window.max(1);
     let rounds = rounds.max(1) + WARM_UP;
-    let mut plan = plan(profile, settings, bytes, 2 * window)?;
+    let data = data.into();
+    let bytes = data.bytes;
+    let mut plan = plan(profile, settings, data, 2 * window)?;
     let ended = [(); 2].map(|()| Rc::new(RefCell::new(Vec::new())));
     for (node, ended) in ended.iter().enumerate() {
         let process = PingBulk {

@@ -15,7 +15,12 @@ fn as_printed(workloads: &[usize]) -> Vec<Cell> {
     rows.flat_map(|((_, strategy), times)| {
         workloads.iter().map(move |workload| {
             let time = f64::from(times[workload - 1]);
-            cell(*strategy, &format!("workload-{workload}"), Some(time), time)
+            cell(
+                *strategy,
+                &format!("workload-{workload}"),
+                Some(time),
+                vec![time],
+            )
         })
     })
     .collect()
@@ -30,7 +35,7 @@ fn individual_as_printed() -> Vec<Cell> {
             let values = [("mean", mean(&times)), ("variation", variation(&times))];
             values.map(|(what, value)| {
                 let what = format!("workload-{workload}/{what}");
-                cell(row.strategy, &what, Some(value), value)
+                cell(row.strategy, &what, Some(value), vec![value])
             })
         })
     })

@@ -24,6 +24,8 @@ use crate::engine::{MICROSECOND, SECOND, Time};
 
 /// Seeds that are averaged.
 const SEEDS: u64 = 3;
+/// Seconds that each program takes alone (§6.2.1).
+pub const ALONE_S: f64 = 25.0;
 /// The factor by which programs are shortened for a quick impression; times are then this many
 /// times longer than simulated.
 const SHORTER: u32 = 4;
@@ -208,13 +210,14 @@ fn outcomes(
         .collect()
 }
 
-/// A cell of a table of chapter 6.
-fn cell(strategy: Strategy, what: &str, paper: Option<f64>, causeway: f64) -> Cell {
+/// A cell of a table of chapter 6: the mean of these values.
+fn cell(strategy: Strategy, what: &str, paper: Option<f64>, values: Vec<f64>) -> Cell {
     Cell {
         case: format!("{}/{what}", name(strategy)),
         size_bytes: 0,
         paper,
-        causeway,
+        causeway: mean(&values),
+        values,
     }
 }
 
@@ -231,7 +234,7 @@ fn completion_cell(
         .collect();
     let what = format!("workload-{workload}");
     let paper = completion(strategy, workload);
-    Ok(vec![cell(strategy, &what, paper, mean(&times))])
+    Ok(vec![cell(strategy, &what, paper, times)])
 }
 
 /// A run of Table 6.4.
@@ -261,7 +264,8 @@ pub fn table_6_7(part: usize, effort: Effort) -> Result<Vec<Cell>, FigureError> 
         _ => row.workload_5,
     };
     let found = outcomes(row.strategy, workload, effort)?;
-    let mut times = [0.0; 4];
+    // Each job's times, seed by seed.
+    let mut times = vec![Vec::new(); 4];
     for outcome in &found {
         // Jobs that communicate much come last in workload 3, and first in the table.
         let mut each: Vec<f64> = outcome
@@ -271,28 +275,37 @@ pub fn table_6_7(part: usize, effort: Effort) -> Result<Vec<Cell>, FigureError> 
             .map(|job| seconds(job.ended - job.began) * f64::from(shorter(effort)))
             .collect();
         sort_kinds(&mut each, workload);
-        for (sum, time) in times.iter_mut().zip(each) {
-            *sum += time / found.len() as f64;
+        for (job, time) in times.iter_mut().zip(each) {
+            job.push(time);
         }
     }
     let mut paper = printed.map(f64::from);
     sort_kinds(&mut paper, workload);
+    let means: Vec<f64> = times.iter().map(|job| mean(job)).collect();
+    let of_seed = |seed: usize| -> f64 {
+        let jobs: Vec<f64> = times.iter().map(|job| job[seed]).collect();
+        mean(&jobs)
+    };
+    let summed = [
+        (
+            "mean",
+            mean(&paper),
+            (0..found.len()).map(of_seed).collect(),
+        ),
+        ("variation", variation(&paper), vec![variation(&means)]),
+    ];
     let mut cells: Vec<Cell> = times
-        .iter()
+        .into_iter()
         .zip(paper)
         .enumerate()
         .map(|(place, (time, printed))| {
             let what = format!("workload-{workload}/job-{}", place + 1);
-            cell(row.strategy, &what, Some(printed), *time)
+            cell(row.strategy, &what, Some(printed), time)
         })
         .collect();
-    let summed = [
-        ("mean", mean(&paper), mean(&times)),
-        ("variation", variation(&paper), variation(&times)),
-    ];
-    cells.extend(summed.map(|(what, paper, causeway)| {
+    cells.extend(summed.map(|(what, paper, values)| {
         let what = format!("workload-{workload}/{what}");
-        cell(row.strategy, &what, Some(paper), causeway)
+        cell(row.strategy, &what, Some(paper), values)
     }));
     Ok(cells)
 }

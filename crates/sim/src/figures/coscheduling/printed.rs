@@ -2,6 +2,8 @@
 
 use causeway_cosched::Strategy;
 
+pub use crate::statistics::{mean, variation};
+
 /// Completion times of workloads 1 to 12 with each strategy, in the order of [`Strategy::THESIS`].
 pub const COMPLETION: [[u16; 12]; 10] = [
     [
@@ -58,19 +60,6 @@ pub const INDIVIDUAL: [Individual; 5] = [
     row(Strategy::PBT, [252, 198, 203, 210], [63, 284, 264, 49]),
     row(Strategy::PB_SY, [256, 269, 287, 286], [719, 721, 733, 719]),
 ];
-
-/// The mean of some times.
-pub fn mean(times: &[f64]) -> f64 {
-    times.iter().sum::<f64>() / times.len().max(1) as f64
-}
-
-/// The coefficient of variation: the standard deviation over the mean, with one less than the times as divisor, as the
-/// printed ones are.
-pub fn variation(times: &[f64]) -> f64 {
-    let mean = mean(times);
-    let squares: f64 = times.iter().map(|time| (time - mean).powi(2)).sum();
-    (squares / (times.len().max(2) - 1) as f64).sqrt() / mean
-}
 
 #[cfg(test)]
 mod tests {
