@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use causeway_wire::fs::{Attributes, Body, Errno, ObjectId, Place, Region};
+use causeway_wire::fs::{Attributes, Body, DistributionHint, Errno, ObjectId, Place, Region};
 
 use crate::Error;
 use crate::client::{Allocation, Client, CreateOptions, File};
@@ -93,7 +93,7 @@ impl OpenFile {
     ) -> Result<Self, Error> {
         let changes = flags.write || flags.truncate;
         let client = changes.then(|| clients.next());
-        let file = clients.call(client, |client| open(client, path, flags, mode))?;
+        let file = clients.call(client, |client| open(client, path, flags, mode, None))?;
         Ok(Self {
             clients: Arc::clone(clients),
             flags,
@@ -289,6 +289,47 @@ impl OpenFile {
     }
 }
 
+/// Copies a file's content to another one, which is made with the permission bits `mode` if it does not exist, and loses what it has otherwise. A
+/// new one lies as the first one does, unless its directory says otherwise, so that I/O servers copy by themselves ([`Client::copy_range`]).
+pub fn copy_file(
+    clients: &Clients,
+    from: &[u8],
+    directory: &[u8],
+    to: &[u8],
+    mode: u16,
+) -> Result<(), Error> {
+    clients.call(None, |client| {
+        let reads = OpenFlags {
+            read: true,
+            ..OpenFlags::default()
+        };
+        let writes = OpenFlags {
+            write: true,
+            create: true,
+            ..OpenFlags::default()
+        };
+        let mut source = open(client, from, reads, 0, None)?;
+        let directory = client.stat(directory, true)?;
+        let distribution = client.distribution_for_copy(&source, &directory);
+        let mut target = open(client, to, writes, mode, distribution)?;
+        let object = target.node.object;
+        if object == source.node.object {
+            let message = "source and destination are the same file";
+            return Err(refuse("copy", object, Errno::EINVAL, message));
+        }
+        if target.node.attributes.size > 0 {
+            client.truncate(&mut target, 0)?;
+        }
+        let mut done = 0;
+        loop {
+            match client.copy_range(&mut source, done, &mut target, done, u64::MAX)? {
+                0 => return Ok(()),
+                copied => done += copied,
+            }
+        }
+    })
+}
+
 /// A part of a file.
 pub fn region(offset: u64, len: usize) -> Region {
     Region {
@@ -297,9 +338,15 @@ pub fn region(offset: u64, len: usize) -> Region {
     }
 }
 
-fn open(client: &mut Client, path: &[u8], flags: OpenFlags, mode: u16) -> Result<File, Error> {
+fn open(
+    client: &mut Client,
+    path: &[u8],
+    flags: OpenFlags,
+    mode: u16,
+    distribution: Option<DistributionHint>,
+) -> Result<File, Error> {
     let mut file = match flags.create || flags.exclusive {
-        true => make(client, path, flags, mode)?,
+        true => make(client, path, flags, mode, distribution)?,
         false => find(client, path, flags)?,
     };
     let refused = |errno: Errno, message: &str| Error {
@@ -338,10 +385,17 @@ fn find(client: &mut Client, path: &[u8], flags: OpenFlags) -> Result<File, Erro
     client.open_held(path, !flags.no_follow)
 }
 
-fn make(client: &mut Client, path: &[u8], flags: OpenFlags, mode: u16) -> Result<File, Error> {
+fn make(
+    client: &mut Client,
+    path: &[u8],
+    flags: OpenFlags,
+    mode: u16,
+    distribution: Option<DistributionHint>,
+) -> Result<File, Error> {
     let options = CreateOptions {
         exclusive: flags.exclusive,
         mode,
+        distribution,
         ..CreateOptions::default()
     };
     match client.create_held(Place::from(path), &options) {

@@ -14,10 +14,10 @@ use causeway_wire::fs::{
     Errno as WireErrno, Kind, LockFamily, MAX_NAME_BYTES, ObjectId, Place, Region, SetAttributes,
 };
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use crate::attributes::{Failed, Outcome, Shown, file_type, for_kernel, timestamp};
@@ -683,6 +683,26 @@ impl Filesystem for RequestHandler {
             self.mounted
                 .allocate(object(inode), part, flags, may_lose_privileges(request));
         reply_empty(allocated, reply);
+    }
+
+    fn copy_file_range(
+        &self,
+        request: &Request,
+        from: INodeNo,
+        _: FileHandle,
+        from_offset: u64,
+        to: INodeNo,
+        _: FileHandle,
+        to_offset: u64,
+        len: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let (from, to) = ((object(from), from_offset), (object(to), to_offset));
+        match (self.mounted).copy(from, to, len, may_lose_privileges(request)) {
+            Ok(copied) => reply.written(copied),
+            Err(failed) => reply.error(failed.into()),
+        }
     }
 
     fn lseek(

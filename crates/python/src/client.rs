@@ -9,7 +9,7 @@ use causeway_fs::client::{self, ClientOptions, CreateOptions};
 use causeway_fs::clock;
 use causeway_fs::config::Configuration;
 use causeway_fs::listing::Listing;
-use causeway_fs::open_file::{OpenFile, OpenFlags};
+use causeway_fs::open_file::{OpenFile, OpenFlags, copy_file};
 use causeway_fs::pool::Clients;
 use causeway_sys::fork::Owner;
 use causeway_watch::log;
@@ -118,6 +118,20 @@ impl Client {
         };
         let opened = py.detach(|| OpenFile::open(&self.clients, &path, flags, mode));
         Ok(File::new(self.owner, opened.map_err(failed)?))
+    }
+
+    /// Copies a file's content to a file in this directory, which I/O servers do by themselves if it is new.
+    fn copy_file(
+        &self,
+        py: Python<'_>,
+        source: PyBackedBytes,
+        directory: PyBackedBytes,
+        target: PyBackedBytes,
+        mode: u16,
+    ) -> PyResult<()> {
+        check_owner(&self.owner)?;
+        py.detach(|| copy_file(&self.clients, &source, &directory, &target, mode))
+            .map_err(failed)
     }
 
     fn stat(&self, py: Python<'_>, path: PyBackedBytes, follow: bool) -> PyResult<Attributes> {

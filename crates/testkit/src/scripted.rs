@@ -278,6 +278,7 @@ fn honest_result(operation: &Operation) -> Result<ReplyBody, Failure> {
         | Operation::FinishTruncate { object, .. }
         | Operation::Filled { object, .. }
         | Operation::WriteStuffed { object, .. }
+        | Operation::LieLike { object, .. }
         | Operation::BeginUnstuff { object } => known(*object),
         Operation::Truncate { object, size } => truncating(*object, *size).ok_or_else(missing),
         Operation::FinishUnstuff { object } => unstuffed(*object).ok_or_else(missing),
@@ -309,6 +310,11 @@ fn honest_result(operation: &Operation) -> Result<ReplyBody, Failure> {
             Ok(transferred(bytes, FILE_BYTES.max(bytes), 0))
         }
         Operation::PunchData { .. } => Ok(ReplyBody::Punched { next: None }),
+        Operation::CopyData { region, .. } => Ok(ReplyBody::Copied {
+            bytes: region.len,
+            stored: region.len,
+            reached: region.offset + region.len,
+        }),
         Operation::StoredData { .. } => {
             Ok(ReplyBody::Stored(FILE_BYTES.next_multiple_of(BLOCK_BYTES)))
         }

@@ -52,9 +52,9 @@ pub use limits::*;
 pub use locks::{Lock, LockFamily, LockHolder, LockRange};
 pub use moment::Moment;
 pub use objects::{
-    Attributes, Body, CheckCursor, DataFault, Distribution, DistributionHint, Entry, Kind, Node,
-    ObjectId, ObjectPath, ScrubPosition, SetAttributes, SetXattrMode, StripedFile, Timestamp,
-    XattrName,
+    Attributes, Body, CheckCursor, DataFault, DataSource, Distribution, DistributionHint, Entry,
+    Kind, Node, ObjectId, ObjectPath, ScrubPosition, SetAttributes, SetXattrMode, StripedFile,
+    Timestamp, XattrName,
 };
 pub use opens::{MAX_NAMED_FILES, OpenHandle, Opening};
 pub use place::Place;
@@ -279,6 +279,15 @@ pub enum Operation {
     FinishUnstuff {
         /// Which file.
         object: ObjectId,
+    },
+    /// Has an empty file lie as another one, once it has datafiles: on the same servers in the same order. Nothing happens unless its content is beside
+    /// its metadata, the other one has datafiles, both have strips of one size on equally many servers, and new files may use these. Returns
+    /// [`ReplyBody::Node`].
+    LieLike {
+        /// Which file.
+        object: ObjectId,
+        /// As which one.
+        other: ObjectId,
     },
     /// Gives an object an extended attribute. Returns [`ReplyBody::Done`].
     SetXattr {
@@ -573,6 +582,22 @@ pub enum Operation {
         at_least: u64,
         /// Which part; it may reach behind the end.
         region: Region,
+    },
+    /// Copies a part of one datafile to another datafile of the same server, or to another part of the same one. Returns
+    /// [`ReplyBody::Copied`]; holes become holes. The request's capability is that for the datafile that is written.
+    CopyData {
+        /// Which datafile is written.
+        object: ObjectId,
+        /// The client's number for the request, among its writes.
+        number: u64,
+        /// When an earlier sending may have reached the server.
+        repeated: Option<Moment>,
+        /// How long the datafile that is written must be at least, in bytes.
+        at_least: u64,
+        /// Which part of it is written.
+        region: Region,
+        /// What is read.
+        source: Box<DataSource>,
     },
     /// Reserves room on the disk for a part of a datafile, whose size stays. Returns [`ReplyBody::Done`].
     ReserveData {

@@ -1,6 +1,6 @@
 //! `causeway fs cp`: copying inside the file system.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use causeway_command::failure::{Failure, Outcome};
@@ -8,7 +8,9 @@ use causeway_command::output::printable;
 use causeway_command::progress::Progress;
 use causeway_command::remote::{about, base_name};
 use causeway_fs::client::{Client, File};
-use causeway_wire::fs::{Kind, MAX_STUFFED_BYTES, Node, ObjectId, Place, Region, SetAttributes};
+use causeway_wire::fs::{
+    Body, DistributionHint, Kind, MAX_STUFFED_BYTES, Node, ObjectId, Place, Region, SetAttributes,
+};
 use clap::Args;
 
 use crate::fs::at_end::{Stored, StoredAtEnd, conclude_stored};
@@ -54,6 +56,9 @@ pub(crate) struct Arguments {
     target: Target,
 }
 
+/// Bytes after which progress is shown.
+const CHUNK_BYTES: u64 = 64 << 20;
+
 struct Job {
     from: Source,
     to: RemoteName,
@@ -70,6 +75,8 @@ struct Copy<'a> {
     keep_owner: bool,
     writing: Writing,
     lost: Lost,
+    /// The directory of the last file that was copied.
+    directory: Mutex<Option<Node>>,
 }
 
 /// Runs the verb.
@@ -87,6 +94,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         keep_owner: arguments.preserve && rustix::process::geteuid().is_root(),
         writing: arguments.writing,
         lost: Lost::default(),
+        directory: Mutex::default(),
     };
     let started = Instant::now();
     let mut later = Later::default();
@@ -259,7 +267,8 @@ impl Copy<'_> {
         }
     }
 
-    /// Copies everything but blocks of zeros. Returns the unfinished file, and its size.
+    /// Copies everything but holes, which the servers do by themselves if the copy lies as the file does, and otherwise everything but blocks of
+    /// zeros. Returns the unfinished file, and its size.
     fn content(
         &self,
         worker: &mut Worker,
@@ -267,10 +276,70 @@ impl Copy<'_> {
         source: &mut File,
         original: &Original<'_>,
     ) -> Outcome<(Storing, u64)> {
+        let client = &mut worker.client;
+        let Some(hint) = self.distribution(client, source, job.to.directory)? else {
+            return self.content_through(worker, job, source, original, None);
+        };
+        let mut storing = self.writing.begin(client, &job.to, original, Some(hint))?;
+        if !client.lie_alike(source, &storing.file) {
+            return self.content_through(worker, job, source, original, Some(storing));
+        }
+        let mut done = 0;
+        loop {
+            let copied = client.copy_range(source, done, &mut storing.file, done, CHUNK_BYTES);
+            match copied {
+                Ok(0) => return Ok((storing, done)),
+                Ok(copied) => {
+                    self.progress.advance(copied, 0);
+                    done += copied;
+                }
+                Err(error) => {
+                    self.progress.subtract(done);
+                    storing.discard(client);
+                    return Err(about(job.from.shown(), error));
+                }
+            }
+        }
+    }
+
+    /// The distribution of a copy that lies as the file does, if its directory leaves that open.
+    fn distribution(
+        &self,
+        client: &mut Client,
+        source: &File,
+        directory: ObjectId,
+    ) -> Outcome<Option<DistributionHint>> {
+        if !matches!(source.node.body, Body::Striped { .. }) {
+            return Ok(None);
+        }
+        let last = || {
+            self.directory
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        let known = last().clone().filter(|node| node.object == directory);
+        let node = match known {
+            Some(node) => node,
+            None => client.stat_object(directory)?,
+        };
+        let hint = client.distribution_for_copy(source, &node);
+        *last() = Some(node);
+        Ok(hint)
+    }
+
+    /// Copies everything but blocks of zeros, to a file that is perhaps begun.
+    fn content_through(
+        &self,
+        worker: &mut Worker,
+        job: &Job,
+        source: &mut File,
+        original: &Original<'_>,
+        begun: Option<Storing>,
+    ) -> Outcome<(Storing, u64)> {
         let (to, path) = (&job.to, job.from.shown());
         // A file whose first piece is no larger than this is small, and is read whole.
         let small = source.node.attributes.size.min(MAX_STUFFED_BYTES as u64);
-        let mut begun: Option<Storing> = None;
+        let mut begun = begun;
         let mut advanced = 0;
         let read = worker.read_pieces((source, path), 0, u64::MAX, |client, part, offset| {
             match part {

@@ -5,6 +5,7 @@
 
 mod acls;
 mod coherence;
+mod copying;
 mod ends;
 mod files;
 mod flock;

@@ -57,7 +57,7 @@ fn parts(distribution: &Distribution, part: Region) -> Result<Vec<Part>, CallErr
 }
 
 /// Records that a file was changed now, and reaches at least `end`. All of it from `from` on was written.
-fn reaches(file: &File, end: u64, from: u64) -> Operation {
+pub(super) fn reaches(file: &File, end: u64, from: u64) -> Operation {
     Operation::Extend {
         object: file.node.object,
         end,
@@ -131,7 +131,7 @@ impl Client {
     }
 
     /// Has a part of a file read as zeros, as far as the file goes, and gives its room back.
-    fn make_zeros(&mut self, file: &mut File, part: Region) -> Result<(), CallError> {
+    pub(super) fn make_zeros(&mut self, file: &mut File, part: Region) -> Result<(), CallError> {
         for _ in 0..FORM_CHANGES {
             let is_done = match self.form(file)? {
                 Form::Striped(distribution) => self.punch(file, &distribution, part)?,

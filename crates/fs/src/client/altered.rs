@@ -102,6 +102,7 @@ impl Altered {
             | Operation::Filled { object, .. }
             | Operation::WriteStuffed { object, .. }
             | Operation::BeginUnstuff { object }
+            | Operation::LieLike { object, .. }
             | Operation::FinishUnstuff { object }
             | Operation::SetXattr { object, .. }
             | Operation::RemoveXattr { object, .. }

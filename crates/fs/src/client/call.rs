@@ -69,7 +69,8 @@ impl Call {
     pub(super) fn is_write(&self) -> bool {
         matches!(
             self.body,
-            Body::Data(IoKind::Write, _) | Body::Plain(Operation::PunchData { .. })
+            Body::Data(IoKind::Write, _)
+                | Body::Plain(Operation::PunchData { .. } | Operation::CopyData { .. })
         )
     }
 

@@ -32,6 +32,20 @@ fn needs(call: &Call) -> Option<(ObjectId, Rights)> {
     }
 }
 
+/// The same of the object that a copy reads.
+fn also_needs(call: &Call) -> Option<(ObjectId, Rights)> {
+    let Body::Plain(operation) = &call.body else {
+        return None;
+    };
+    let (object, rights, _) = operation.also_needs()?;
+    Some((object, rights))
+}
+
+/// All that a request needs.
+fn all_needs(call: &Call) -> impl Iterator<Item = (ObjectId, Rights)> {
+    needs(call).into_iter().chain(also_needs(call))
+}
+
 /// Whether a metadata server that gives out capabilities sends one with this reply.
 fn comes_with_one(reply: &ReplyBody) -> bool {
     match reply {
@@ -61,6 +75,21 @@ impl Rpc {
         }
     }
 
+    /// A call's operation, with the capability for the object that it reads, if it is a copy.
+    pub(super) fn with_second_right(
+        &self,
+        mut operation: Operation,
+        pending: &PendingCall,
+    ) -> Operation {
+        if let Operation::CopyData { source, .. } = &mut operation {
+            source.capability = match &self.capabilities.signer {
+                Some(signer) => Some(signer.own(source.object, self.caller().uid, self.client)),
+                None => pending.second_capability.clone(),
+            };
+        }
+        operation
+    }
+
     /// Gives the calls the capabilities that they need, and requests those that are missing. A call for which none is given ends with the
     /// metadata server's reason.
     pub(super) fn authorize_all(
@@ -84,15 +113,20 @@ impl Rpc {
         let uid = self.caller().uid;
         let mut lacks_some = false;
         for pending in pending_calls.iter_mut().filter(|pending| pending.is_open()) {
-            let Some((object, rights)) = needs(&pending.call) else {
-                continue;
-            };
-            match self.capabilities.find((object, uid)) {
-                Some(held) => {
-                    lacks_some |= !held.gives(rights) || held.is_to_renew(now);
-                    pending.capability = Some(held.capability.clone());
+            for (needed, given) in [
+                (needs(&pending.call), &mut pending.capability),
+                (also_needs(&pending.call), &mut pending.second_capability),
+            ] {
+                let Some((object, rights)) = needed else {
+                    continue;
+                };
+                match self.capabilities.find((object, uid)) {
+                    Some(held) => {
+                        lacks_some |= !held.gives(rights) || held.is_to_renew(now);
+                        *given = Some(held.capability.clone());
+                    }
+                    None => lacks_some = true,
                 }
-                None => lacks_some = true,
             }
         }
         lacks_some
@@ -106,7 +140,7 @@ impl Rpc {
         let is_connected = metadata.is_some_and(|addr| self.bmi.connection(addr).is_some());
         let mut wanted: HashMap<ObjectId, bool> = HashMap::new();
         let open = pending_calls.iter().filter(|pending| pending.is_open());
-        for (object, rights) in open.filter_map(|pending| needs(&pending.call)) {
+        for (object, rights) in open.flat_map(|pending| all_needs(&pending.call)) {
             let (lacks, is_void) = self.capabilities.lacks((object, uid), rights, now);
             if lacks && (is_void || is_connected) {
                 *wanted.entry(object).or_default() |= is_void;
@@ -194,11 +228,11 @@ impl Rpc {
             return;
         }
         for pending in pending_calls.iter_mut().filter(|pending| pending.is_open()) {
-            let of = needs(&pending.call).map(|(object, _)| object);
-            if wanted
-                .iter()
-                .any(|(object, is_void)| *is_void && Some(*object) == of)
-            {
+            let is_without = |(of, _): (ObjectId, Rights)| {
+                let mut wanted = wanted.iter();
+                wanted.any(|(object, is_void)| *is_void && *object == of)
+            };
+            if all_needs(&pending.call).any(is_without) {
                 pending.state = State::Done(Err(error.clone()));
             }
         }
@@ -248,10 +282,10 @@ impl Rpc {
             }
             self.capabilities.none_until = None;
             let error = error.clone();
-            if let Some((object, _)) = needs(&pending.call) {
+            for (object, _) in all_needs(&pending.call) {
                 self.capabilities.forget((object, uid));
-                pending.capability = None;
             }
+            (pending.capability, pending.second_capability) = (None, None);
             // An I/O server whose clock is ahead accepts no capability until the metadata server's clock has come as far.
             if pending.was_renewed && Instant::now() + LONGEST_PAUSE >= deadline {
                 let errno = Errno::EACCES;

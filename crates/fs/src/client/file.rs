@@ -98,6 +98,25 @@ impl File {
         }
     }
 
+    /// Notes, if the file is striped, that all bytes from `from` to `end` were written, and how far each datafile was: the next fsync makes that durable.
+    pub(super) fn note_written(&mut self, (from, end): (u64, u64), reached: &[Reach]) {
+        let Some(version) = version(&self.node) else {
+            return;
+        };
+        let mut written = self
+            .written
+            .take()
+            .filter(|written| written.version == version)
+            .unwrap_or(Written {
+                end,
+                version,
+                reached: Vec::new(),
+                from,
+            });
+        written.note((from, end), reached);
+        self.written = Some(written);
+    }
+
     /// Replaces the node by a newer one, which must be this file's.
     pub(super) fn update_node(&mut self, node: Node) -> Result<(), CallError> {
         self.node = node_of(self.node.object, node)?;

@@ -109,7 +109,11 @@ impl Client {
             .map_err(|error| error.during("find data", &object_name(file.node.object)))
     }
 
-    fn try_next_data(&mut self, file: &mut File, offset: u64) -> Result<Option<Region>, CallError> {
+    pub(super) fn try_next_data(
+        &mut self,
+        file: &mut File,
+        offset: u64,
+    ) -> Result<Option<Region>, CallError> {
         self.check_access(file, IoKind::Read)?;
         for _ in 0..FORM_CHANGES {
             let size = file.node.attributes.size;

@@ -15,7 +15,7 @@ use causeway_wire::fs::{
 use super::call::Call;
 use super::call_error::{CallError, done, object_name, take_reply};
 use super::connection::Client;
-use super::file::{File, Written, version};
+use super::file::{File, version};
 use super::nodes::{content_of, node};
 use super::stages::StageClock;
 use super::transfer::{IoKind, IoList, Planned, plan};
@@ -259,7 +259,11 @@ impl Client {
         Err(keeps_changing())
     }
 
-    fn write_round(&mut self, file: &mut File, list: IoList<'_>) -> Result<(), CallError> {
+    pub(super) fn write_round(
+        &mut self,
+        file: &mut File,
+        list: IoList<'_>,
+    ) -> Result<(), CallError> {
         self.check_access(file, IoKind::Write)?;
         file.forget_content();
         let end = list.end();
@@ -406,22 +410,8 @@ impl Client {
         };
         file.update_node(self.mutate(tell).and_then(node)?)?;
         clock.next(&mut self.stages, "write: size");
-        let version = version(&file.node);
-        if let Some(version) = version {
-            let mut written = file
-                .written
-                .take()
-                .filter(|written| written.version == version)
-                .unwrap_or(Written {
-                    end,
-                    version,
-                    reached: Vec::new(),
-                    from,
-                });
-            written.note((from, end), &reached);
-            file.written = Some(written);
-        }
-        Ok(version == known)
+        file.note_written((from, end), &reached);
+        Ok(version(&file.node) == known)
     }
 
     pub(super) fn data_calls(

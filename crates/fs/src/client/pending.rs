@@ -26,6 +26,8 @@ pub(super) struct PendingCall {
     pub(super) state: State,
     /// The capability that it presents, if it needs one.
     pub(super) capability: Option<Capability>,
+    /// That for the object that a copy reads.
+    pub(super) second_capability: Option<Capability>,
     pauses: Backoff,
     pub(super) last: Option<CallError>,
     /// The server that it is meant for, if that is not the server known under this address.
@@ -92,6 +94,7 @@ impl PendingCall {
             unacknowledged: Unacknowledged::default(),
             state: State::Waiting { until: now },
             capability: None,
+            second_capability: None,
             pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
             last: None,
             given_target,

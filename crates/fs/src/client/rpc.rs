@@ -488,7 +488,9 @@ impl Rpc {
         let asks_clock = has_clock && pending.unacknowledged.wants_clock();
         let operation = match &pending.call.body {
             _ if asks_clock => Operation::Clock,
-            Body::Plain(operation) => numbered(operation.clone(), pending),
+            Body::Plain(operation) => {
+                self.with_second_right(numbered(operation.clone(), pending), pending)
+            }
             Body::Data(kind, piece) => {
                 self.data_operation(pending, addr, *kind, piece, &mut exports)?
             }
@@ -690,6 +692,9 @@ impl Rpc {
 /// An operation with the number that the call has among the client's writes, if it is one of these.
 fn numbered(mut operation: Operation, pending: &PendingCall) -> Operation {
     if let Operation::PunchData {
+        number, repeated, ..
+    }
+    | Operation::CopyData {
         number, repeated, ..
     } = &mut operation
     {

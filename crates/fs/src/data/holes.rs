@@ -96,7 +96,7 @@ impl Datafile {
     }
 
     /// How far the data extend from a byte that is in no hole, or less if that is far.
-    fn end_of_data(&self, start: u64, size: u64) -> io::Result<u64> {
+    pub(super) fn end_of_data(&self, start: u64, size: u64) -> io::Result<u64> {
         let mut end = start;
         for _ in 0..MAX_PROBES {
             let next_block = (end / BLOCK_BYTES + 1) * BLOCK_BYTES;

@@ -130,6 +130,11 @@ impl Store {
         self.common.failed_syncs.count()
     }
 
+    /// The order of the latest writes.
+    pub(super) fn history(&self) -> &History {
+        &self.common.history
+    }
+
     pub(super) fn root(&self) -> &Path {
         &self.root
     }

@@ -1,5 +1,6 @@
 //! The store against plain byte vectors, and its promises one by one.
 
+mod copies;
 mod damage;
 mod holes;
 mod interruptions;

@@ -287,6 +287,36 @@ impl Change<'_> {
         self.query().node(found, true)
     }
 
+    /// Has an empty file, which has no datafiles yet, get them where another one has its own. Its directory has decided on their number and the size of
+    /// strips.
+    pub(super) fn lie_like(&mut self, object: ObjectId, other: ObjectId) -> Outcome<ReplyBody> {
+        let mut found = self.writable_file(object)?;
+        let other = self.found(other)?;
+        let active = self.layout.active();
+        if let (
+            0,
+            Body::Stuffed {
+                distribution,
+                moving: false,
+                ..
+            },
+            Body::Striped {
+                distribution: like, ..
+            },
+        ) = (
+            found.record.size,
+            &mut found.record.body,
+            &other.record.body,
+        ) && distribution.strip_size == like.strip_size
+            && distribution.servers.len() == like.servers.len()
+            && like.servers.iter().all(|server| active.contains(server))
+        {
+            distribution.clone_from(like);
+            self.put_object(object, &found.record);
+        }
+        self.node_reply(found)
+    }
+
     /// Removes a small file's content from the metadata: it is in the first datafile now.
     pub(super) fn finish_unstuff(&mut self, object: ObjectId) -> Outcome<ReplyBody> {
         let mut found = self.writable_file(object)?;

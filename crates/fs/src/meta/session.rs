@@ -156,6 +156,7 @@ fn repeatable(operation: &Operation) -> bool {
     matches!(
         operation,
         Operation::BeginUnstuff { .. }
+            | Operation::LieLike { .. }
             | Operation::FinishUnstuff { .. }
             | Operation::FinishTruncate { .. }
             | Operation::Extend { .. }

@@ -18,9 +18,7 @@ impl Loop {
                 {
                     job.abandon(disconnected());
                 }
-                EntryState::Punching(_, abandoned)
-                    if self.bmi.identity(entry.to.from).is_none() =>
-                {
+                EntryState::Storing(_, abandoned) if self.bmi.identity(entry.to.from).is_none() => {
                     abandoned.set();
                 }
                 _ => {}
@@ -39,7 +37,7 @@ impl Loop {
                 EntryState::Moving(job) if job.requester.client == client => {
                     job.abandon(disconnected());
                 }
-                EntryState::Punching(of, abandoned) if *of == client => abandoned.set(),
+                EntryState::Storing(of, abandoned) if *of == client => abandoned.set(),
                 _ => {}
             }
         }

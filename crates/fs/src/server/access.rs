@@ -229,10 +229,11 @@ impl Access {
     pub(super) fn check(
         &mut self,
         request: &Request,
+        capability: Option<&Capability>,
         needed: (ObjectId, Rights),
         shown: Shown,
     ) -> Result<(), Failure> {
-        let Some(capability) = &request.capability else {
+        let Some(capability) = capability else {
             return match self.rule {
                 CapabilityRule::Optional | CapabilityRule::Off if !shown.is_held => Ok(()),
                 _ => Err(refused(
@@ -434,7 +435,12 @@ mod tests {
                 capability: Some(capability),
                 ..request()
             };
-            io.check(&request, (ObjectId(0), rights), shown_by(0))
+            io.check(
+                &request,
+                request.capability.as_ref(),
+                (ObjectId(0), rights),
+                shown_by(0),
+            )
         };
         let holder = Holder {
             caller: &Caller::default(),
@@ -476,7 +482,12 @@ mod tests {
                 capability: Some(capability.clone()),
                 ..request()
             };
-            let checked = io.check(&request, (ObjectId(0), Rights::OPERATE), shown);
+            let checked = io.check(
+                &request,
+                request.capability.as_ref(),
+                (ObjectId(0), Rights::OPERATE),
+                shown,
+            );
             checked.map_err(|failure| failure.errno)
         };
         assert_eq!(check(&mut io, &seen), Ok(()));

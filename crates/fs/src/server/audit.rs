@@ -227,6 +227,7 @@ fn subject(operation: &Operation) -> (ObjectId, Option<&Place>) {
         | Operation::FinishTruncate { object, .. }
         | Operation::Extend { object, .. }
         | Operation::WriteStuffed { object, .. }
+        | Operation::LieLike { object, .. }
         | Operation::Append { object, .. }
         | Operation::BeginAppend { object }
         | Operation::EndAppend { object, .. }
@@ -311,7 +312,9 @@ fn verb(operation: &Operation) -> &'static str {
         | Operation::CancelAppend { .. }
         | Operation::CheckTurn { .. } => "append",
         Operation::MovePointer { .. } => "move pointer",
-        Operation::Extend { .. } | Operation::WriteStuffed { .. } => "write",
+        Operation::Extend { .. } | Operation::WriteStuffed { .. } | Operation::LieLike { .. } => {
+            "write"
+        }
         Operation::SetXattr { .. } => "setxattr",
         Operation::RemoveXattr { .. } => "removexattr",
         Operation::GetXattr { .. } => "getxattr",
@@ -325,6 +328,7 @@ fn verb(operation: &Operation) -> &'static str {
         Operation::Write { .. } | Operation::Seed { .. } => "write data",
         Operation::TruncateData { .. } => "truncate data",
         Operation::PunchData { .. } => "punch data",
+        Operation::CopyData { .. } => "copy data",
         Operation::ReserveData { .. } => "reserve data",
         Operation::Flush { .. } => "flush data",
         Operation::Remove { .. } | Operation::RemoveOrphans { .. } => "remove data",

@@ -15,6 +15,7 @@ use super::error::storage_failure;
 use super::events::{Done, EntryState, Loop};
 use super::io::Requester;
 use super::ticket::ReplyTo;
+use crate::data::copy::{Copied, DataCopy};
 use crate::data::punch::Punch;
 use crate::data::scrub::{Finding, Step};
 use crate::data::{Abandoned, Fault, Origin, Scratch, Store, history};
@@ -126,6 +127,29 @@ impl Loop {
                 };
                 self.start_punch(requester, object, punch)
             }
+            Operation::CopyData {
+                object,
+                number,
+                repeated,
+                at_least,
+                region,
+                source,
+            } => self.start_copy(
+                requester,
+                DataCopy {
+                    object,
+                    region,
+                    at_least,
+                    source: source.object,
+                    source_offset: source.offset,
+                    source_at_least: source.at_least,
+                    origin: Origin {
+                        write: WriteId::new(client, number),
+                        repeated,
+                    },
+                    abandoned: Abandoned::default(),
+                },
+            ),
             Operation::ReserveData {
                 object,
                 at_least,
@@ -169,7 +193,7 @@ impl Loop {
                 wanted => Err(failed(Fault::Absent { wanted })),
             };
         };
-        let state = EntryState::Punching(requester.client, punch.abandoned.clone());
+        let state = EntryState::Storing(requester.client, punch.abandoned.clone());
         let ticket = self.open_entry(requester.to, state);
         let mailbox = self.mailbox();
         let region = punch.region;
@@ -179,6 +203,40 @@ impl Loop {
             let result = punched
                 .map(|next| ReplyBody::Punched { next })
                 .map_err(failed);
+            let finished = Finished::Reply(Reply { result }, None);
+            mailbox.put(Done::Requests(vec![(ticket, finished)]));
+        });
+        Ok(None)
+    }
+
+    /// Copies from one datafile to another.
+    fn start_copy(
+        &mut self,
+        requester: Requester,
+        copy: DataCopy,
+    ) -> Result<Option<ReplyBody>, Failure> {
+        if !copy.is_possible() {
+            let message = "the parts overlap, or reach too far";
+            return Err(failure(Errno::EINVAL, message));
+        }
+        let store = Arc::clone(self.store()?);
+        let state = EntryState::Storing(requester.client, copy.abandoned.clone());
+        let ticket = self.open_entry(requester.to, state);
+        let mailbox = self.mailbox();
+        self.pool.run(move |scratch| {
+            let copied = store.copy(&copy, scratch);
+            let result = match copied {
+                Ok(Copied {
+                    bytes,
+                    stored,
+                    reached,
+                }) => Ok(ReplyBody::Copied {
+                    bytes,
+                    stored,
+                    reached,
+                }),
+                Err((object, fault)) => Err(storage_failure("copying", object, &fault)),
+            };
             let finished = Finished::Reply(Reply { result }, None);
             mailbox.put(Done::Requests(vec![(ticket, finished)]));
         });

@@ -120,8 +120,8 @@ pub(super) enum EntryState {
     Elsewhere,
     /// Another thread changes the metadata; the follow-up comes after the change.
     Changing(Box<FollowUp>),
-    /// Another thread makes a hole for this client, unless the request is abandoned before.
-    Punching(u128, Abandoned),
+    /// Another thread makes a hole or copies for this client, unless the request is abandoned before.
+    Storing(u128, Abandoned),
     /// The job of a read or write is in progress.
     Moving(Box<Job>),
     /// The reply is being sent.
@@ -673,6 +673,7 @@ impl Loop {
             | Operation::Flush { .. }
             | Operation::FindData { .. }
             | Operation::PunchData { .. }
+            | Operation::CopyData { .. }
             | Operation::ReserveData { .. }
             | Operation::StoredData { .. }
             | Operation::Remove { .. }
@@ -747,6 +748,10 @@ impl Loop {
         for (ticket, finished) in finished {
             match finished {
                 Finished::Reply(reply, lease) => {
+                    if let Ok(ReplyBody::Copied { stored, .. }) = reply.result {
+                        self.read += stored;
+                        self.written += stored;
+                    }
                     self.leases
                         .granted_later
                         .extend(lease.map(|lease| (ticket, lease)));
@@ -776,7 +781,7 @@ impl Loop {
         self.client_check_at = now + self.timeout;
         for entry in self.entries.iter_mut().flatten() {
             let waits_for_client = match &entry.state {
-                EntryState::Elsewhere | EntryState::Changing(_) | EntryState::Punching(..) => false,
+                EntryState::Elsewhere | EntryState::Changing(_) | EntryState::Storing(..) => false,
                 EntryState::Replying => true,
                 EntryState::Moving(job) => job.waits_for_client(),
             };

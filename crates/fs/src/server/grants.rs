@@ -128,11 +128,17 @@ impl Loop {
             server: self.identity.index,
             at: self.round_at,
         };
-        self.access
-            .check(request, needed, shown)
-            .inspect_err(|failure| {
-                tracing::debug!(failure.message, "a request without the right to it");
-            })
+        let also = request.operation.also_needs();
+        let checks = std::iter::once((needed, request.capability.as_ref()))
+            .chain(also.map(|(object, rights, shown)| ((object, rights), shown)));
+        for (needed, capability) in checks {
+            self.access
+                .check(request, capability, needed, shown)
+                .inspect_err(|failure| {
+                    tracing::debug!(failure.message, "a request without the right to it");
+                })?;
+        }
+        Ok(())
     }
 
     /// Refuses a caller that is no operator. A caller that presents a capability for the operation, which [`Loop::check_right`] has verified, is one.
@@ -213,7 +219,7 @@ impl Loop {
         }
     }
 
-    /// Refuses one more read or write of a user for whom agents speak where many requests are in progress and that user has their share of them: the
+    /// Refuses one more read, write or copy of a user for whom agents speak where many requests are in progress and that user has their share of them: the
     /// client makes it again after a pause. Other requests do not last, unless their replies are not read.
     fn check_share(&mut self, from: Addr, operation: &Operation) -> Result<(), Failure> {
         let busy = self.busy();
@@ -233,7 +239,10 @@ impl Loop {
         match share(busy, of_user) {
             Share::Within => return Ok(()),
             Share::Taken => {
-                if !matches!(operation, Operation::Read { .. } | Operation::Write { .. }) {
+                if !matches!(
+                    operation,
+                    Operation::Read { .. } | Operation::Write { .. } | Operation::CopyData { .. }
+                ) {
                     return Ok(());
                 }
             }

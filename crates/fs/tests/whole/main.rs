@@ -9,6 +9,7 @@ mod boots;
 mod capabilities;
 mod capability_ends;
 mod cluster;
+mod copying;
 mod faults;
 mod formats;
 mod growing;

@@ -313,6 +313,12 @@ class Client:
             raw.seek(0, 2)
         return raw
 
+    def copy_file(self, source: Path, target: Path, *, permissions: int = 0o644) -> None:
+        """Copies a file's content. A new file lies on the same servers, unless its directory says otherwise, and these copy by themselves."""
+        name = to_bytes(target)
+        directory = os.path.dirname(name) or b"/"
+        self._client.copy_file(to_bytes(source), directory, name, permissions)
+
     def read(self, path: Path) -> bytes:
         """A file's whole content."""
         content = self.read_many([path])[0]

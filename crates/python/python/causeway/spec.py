@@ -307,8 +307,9 @@ class CausewayFileSystem(AbstractFileSystem):
         if self.isdir(source):
             self.makedirs(target, exist_ok=True)
             return
-        with self.client.open_raw(source) as reader, self._writer(target) as writer:
-            self._copy(reader, writer, DEFAULT_CALLBACK)
+        # Directories are made for a file that exists.
+        with self.client.open_raw(source):
+            self._with_parents(target, lambda: self.client.copy_file(source, target))
 
     def _making(self, path: str, mode: str, make: Callable[[], T]) -> T:
         return make() if "r" in mode else self._with_parents(path, make)

@@ -10,6 +10,7 @@ use causeway_wire::fs::{
 };
 use causeway_wire::{fs, home, store};
 
+mod copies;
 mod datafiles;
 mod leases;
 mod locks;
@@ -401,6 +402,7 @@ pub(super) fn requests() -> Vec<Vec<u8>> {
         .collect();
     for operation in (operations().into_iter())
         .chain(locks::operations())
+        .chain(copies::operations())
         .chain(leases::operations())
         .chain(pointers::operations())
     {
@@ -608,6 +610,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
     (results
         .into_iter()
         .chain(locks::replies())
+        .chain([copies::reply()])
         .chain(leases::replies())
         .chain(pointers::replies()))
     .map(|result| {

@@ -15,6 +15,7 @@ use causeway_wire::fs::{
 use super::samples::{kind_of, samples, xattr_names};
 use super::*;
 
+mod copies;
 mod holder;
 mod single;
 
@@ -166,6 +167,7 @@ operations! {
             ("less content", |reply| *content_in(reply) = Some(b"smal".to_vec())),
         ],
     );
+    LieLike: asks(copies::lie_like, OF_FILE);
     FinishUnstuff: asks(|client| allocate(client, SMALL, Allocation::Punch), OF_FILE);
     SetXattr: changes_acl(|client| client.set_xattr(FILE, b"user.a", b"v", SetXattrMode::Any));
     RemoveXattr: changes_acl(|client| client.remove_xattr(FILE, b"user.a"));
@@ -284,6 +286,7 @@ operations! {
             }),
         ],
     );
+    CopyData: asks(copies::copy, copies::LIES);
     ReserveData: asks(|client| allocate(client, FILE, Allocation::Reserve), &[]);
     StoredData: asks(
         |client| client.stored_bytes(&open(SPARSE).node).map(drop),

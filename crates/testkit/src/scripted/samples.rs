@@ -33,6 +33,7 @@ replies! {
     XattrNames: xattr_names(b"user.a");
     Stored: ReplyBody::Stored(1);
     Punched: ReplyBody::Punched { next: None };
+    Copied: ReplyBody::Copied { bytes: 1, stored: 1, reached: 1 };
     Clock: ReplyBody::Clock(Moment { boot: 1, at: 1 });
     Turn: ReplyBody::Turn { turn: 1, node: Box::new(node(FILE).expect("a file")) };
     Pointer: ReplyBody::Pointer(5);

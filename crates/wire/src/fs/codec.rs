@@ -67,6 +67,7 @@ variants!(Operation, "operation", {
     23 => AcceptServer { name: text(MAX_SERVER_NAME_BYTES), generation: wire },
     24 => DrainServer { name: text(MAX_SERVER_NAME_BYTES) },
     25 => EndSession,
+    26 => LieLike { object: wire, other: wire },
 
     32 => Append { object: wire, data: bytes(MAX_STUFFED_BYTES) },
     33 => BeginAppend { object: wire },
@@ -124,6 +125,14 @@ variants!(Operation, "operation", {
     74 => Clock,
     75 => PunchData { object: wire, number: u64, repeated: option, at_least: u64, region: wire },
     76 => ReserveData { object: wire, at_least: u64, region: wire },
+    77 => CopyData {
+        object: wire,
+        number: u64,
+        repeated: option,
+        at_least: u64,
+        region: wire,
+        source: boxed,
+    },
     80 => CheckData { datafiles: list(16) },
     81 => RemoveOrphans { objects: list(8), numbers: u64 },
     82 => Scrub { from: option, bytes: u64 },
@@ -196,6 +205,7 @@ variants!(ReplyBody, "reply body", {
     40 => Punched { next: option_u64 },
     41 => Xattr(value: bytes(MAX_XATTR_VALUE_BYTES)),
     42 => XattrNames(names: list(4)),
+    43 => Copied { bytes: u64, stored: u64, reached: u64 },
     58 => Stored(bytes: u64),
     60 => Pointer(position: u64),
     64 => LockWaits,
@@ -219,6 +229,7 @@ record! { Lock {
 } }
 record! { LockHolder { exclusive: bool, range: wire, pid: u32 } }
 record! { Region { offset: u64, len: u64 } }
+record! { DataSource { object: wire, offset: u64, at_least: u64, capability: option } }
 record! { Reach { position: u16, end: u64 } }
 record! { ScrubPosition { object: wire, offset: u64 } }
 record! { DataFault { object: wire, offset: u64, len: u64, text: text(MAX_FAILURE_BYTES) } }

@@ -31,9 +31,10 @@ use crate::formats::Formats;
 /// | 13 | capabilities in requests without what the request says itself; [`super::Errno::REVOKED`]; access control lists: extended attributes of their names, [`Node::acl`], [`Caller::umask`] |
 /// | 14 | leases: [`Request::holder`], the time of a lease behind the bodies of replies, [`Operation::HoldLeases`], [`Operation::EndLeases`]; pointers that several clients share: [`Operation::MovePointer`]; turns that clients ask after: [`Operation::CheckTurn`] |
 /// | 15 | leases with the replies to changes; beside a lease, whether it is good for all users of the client's host, and the changed directory's attributes: [`GrantedLease`] |
+/// | 16 | [`Operation::CopyData`], [`Operation::LieLike`] |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
-    highest: LEASES_OF_CHANGES,
+    highest: COPIES,
 };
 
 /// The first format in which writes have numbers and servers report their clocks.
@@ -70,6 +71,8 @@ pub const LEASES: u8 = 14;
 pub const POINTERS: u8 = 14;
 /// The first format whose metadata servers give leases on what changes have left.
 pub const LEASES_OF_CHANGES: u8 = 15;
+/// The first format whose I/O servers copy from one datafile to another, and whose metadata servers have a file lie as another one.
+pub const COPIES: u8 = 16;
 
 /// The name of this protocol in errors.
 const PROTOCOL: &str = "the file system's protocol";
@@ -174,6 +177,7 @@ impl Operation {
             Operation::Authorize | Operation::EndCapabilities { .. } => CAPABILITIES,
             Operation::HoldLeases { .. } | Operation::EndLeases { .. } => LEASES,
             Operation::CheckTurn { .. } | Operation::MovePointer { .. } => POINTERS,
+            Operation::CopyData { .. } | Operation::LieLike { .. } => COPIES,
             _ => FORMATS.lowest,
         }
     }
@@ -427,6 +431,7 @@ impl Reply {
     /// The lowest format that has all of it.
     pub fn lowest_format(&self) -> u8 {
         match &self.result {
+            Ok(ReplyBody::Copied { .. }) => COPIES,
             Ok(ReplyBody::NoEntry | ReplyBody::Recall { .. }) => LEASES,
             Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. }) if node.acl.is_some() => ACLS,
             Ok(ReplyBody::Stored(_)) => NODES,

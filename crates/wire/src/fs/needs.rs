@@ -1,7 +1,7 @@
 //! The right that each operation needs.
 
-use super::Operation;
-use super::capability::{Needs, Rights};
+use super::capability::{Capability, Needs, Rights};
+use super::{ObjectId, Operation};
 
 impl Operation {
     /// The right that a request for the operation must prove.
@@ -15,6 +15,7 @@ impl Operation {
             | Self::Seed { object, .. }
             | Self::TruncateData { object, .. }
             | Self::PunchData { object, .. }
+            | Self::CopyData { object, .. }
             | Self::ReserveData { object, .. } => Needs::Object(object, Rights::WRITE),
             Self::Flush { object, .. } => Needs::Object(object, read_or_write),
             Self::StoredData { object } => Needs::Object(object, Rights::NONE),
@@ -56,6 +57,7 @@ impl Operation {
             | Self::WriteStuffed { .. }
             | Self::BeginUnstuff { .. }
             | Self::FinishUnstuff { .. }
+            | Self::LieLike { .. }
             | Self::SetXattr { .. }
             | Self::RemoveXattr { .. }
             | Self::GetXattr { .. }
@@ -80,6 +82,17 @@ impl Operation {
             | Self::Clock
             | Self::StorageStatus
             | Self::Hello { .. } => Needs::Nothing,
+        }
+    }
+
+    /// What a request for the operation must prove beside [`Operation::needs`], by a capability inside the operation: the object, the right
+    /// and that capability, if it shows one.
+    pub fn also_needs(&self) -> Option<(ObjectId, Rights, Option<&Capability>)> {
+        match self {
+            Self::CopyData { source, .. } => {
+                Some((source.object, Rights::READ, source.capability.as_ref()))
+            }
+            _ => None,
         }
     }
 

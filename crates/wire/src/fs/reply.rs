@@ -105,6 +105,15 @@ pub enum ReplyBody {
         /// Where to continue, if not all of the requested part was done.
         next: Option<u64>,
     },
+    /// A part of a datafile is copied.
+    Copied {
+        /// How many bytes, holes among them, from the part's start on; fewer than were requested if the server would be held up for too long.
+        bytes: u64,
+        /// How many of these were data, and not in holes.
+        stored: u64,
+        /// How far the datafile was written by that: the byte behind the last one that was data, or 0.
+        reached: u64,
+    },
     /// The present time on the server's host.
     Clock(Moment),
     /// It is the client's turn to append.

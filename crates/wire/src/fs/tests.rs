@@ -218,6 +218,13 @@ fn golden_operations_on_objects() {
         ),
         (Operation::BeginUnstuff { object }, "10 0900000000000000"),
         (Operation::FinishUnstuff { object }, "11 0900000000000000"),
+        (
+            Operation::LieLike {
+                object,
+                other: ObjectId(10),
+            },
+            "1a 0900000000000000 0a00000000000000",
+        ),
         (Operation::Commit, "12"),
         (
             Operation::AddServer { name: "io4".into() },

@@ -80,6 +80,7 @@ pub(super) fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcom
         Operation::Append { object, data } => change.write_stuffed(*object, None, data),
         Operation::Filled { object, changed } => change.filled(*object, *changed),
         Operation::BeginUnstuff { object } => change.begin_unstuff(*object),
+        Operation::LieLike { object, other } => change.lie_like(*object, *other),
         Operation::FinishUnstuff { object } => change.finish_unstuff(*object),
         Operation::AddServer { name } => change.add_server(name),
         Operation::AcceptServer { name, generation } => change.accept_server(name, *generation),

@@ -146,6 +146,22 @@ fn every_operation_on_datafiles_needs_a_right() {
             Needs::Object(object, Rights::WRITE),
         ),
         (
+            Operation::CopyData {
+                object,
+                number: 1,
+                repeated: None,
+                at_least,
+                region,
+                source: Box::new(DataSource {
+                    object: ObjectId(10),
+                    offset: 0,
+                    at_least,
+                    capability: Some(capability()),
+                }),
+            },
+            Needs::Object(object, Rights::WRITE),
+        ),
+        (
             Operation::Flush { object, at_least },
             Needs::Object(object, Rights::READ.with(Rights::WRITE)),
         ),
@@ -168,5 +184,12 @@ fn every_operation_on_datafiles_needs_a_right() {
     ];
     for (operation, expected) in needs {
         assert_eq!(operation.needs(), expected, "{operation:?}");
+        if let Operation::CopyData { source, .. } = &operation {
+            let shown = source.capability.as_ref();
+            let expected = Some((source.object, Rights::READ, shown));
+            assert_eq!(operation.also_needs(), expected);
+        } else {
+            assert_eq!(operation.also_needs(), None);
+        }
     }
 }

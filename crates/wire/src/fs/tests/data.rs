@@ -124,6 +124,24 @@ fn golden_operations_on_data() {
             "4c 0900000000000000 0800000000000000 0100000000000000 0200000000000000".into(),
         ),
         (
+            Operation::CopyData {
+                object,
+                number: 3,
+                repeated: None,
+                at_least: 8,
+                region,
+                source: Box::new(DataSource {
+                    object: ObjectId(10),
+                    offset: 4,
+                    at_least: 5,
+                    capability: None,
+                }),
+            },
+            "4d 0900000000000000 0300000000000000 00 0800000000000000 0100000000000000 0200000000000000
+             0a00000000000000 0400000000000000 0500000000000000 00"
+                .into(),
+        ),
+        (
             Operation::CheckData {
                 datafiles: vec![(object, 3)],
             },
@@ -164,4 +182,13 @@ fn golden_results_on_holes() {
     golden(&ReplyBody::Punched { next: None }, "28 00");
     let next = Some(7);
     golden(&ReplyBody::Punched { next }, "28 01 0700000000000000");
+    let copied = ReplyBody::Copied {
+        bytes: 3,
+        stored: 2,
+        reached: 9,
+    };
+    golden(
+        &copied,
+        "2b 0300000000000000 0200000000000000 0900000000000000",
+    );
 }
