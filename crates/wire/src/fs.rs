@@ -34,6 +34,7 @@ mod place;
 mod pointer;
 mod regions;
 mod reply;
+mod source;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -52,15 +53,16 @@ pub use limits::*;
 pub use locks::{Lock, LockFamily, LockHolder, LockRange};
 pub use moment::Moment;
 pub use objects::{
-    Attributes, Body, CheckCursor, DataFault, DataSource, Distribution, DistributionHint, Entry,
-    Kind, Node, ObjectId, ObjectPath, ScrubPosition, SetAttributes, SetXattrMode, StripedFile,
-    Timestamp, XattrName,
+    Attributes, Body, CheckCursor, DataFault, Distribution, DistributionHint, Entry, Kind, Node,
+    ObjectId, ObjectPath, ScrubPosition, SetAttributes, SetXattrMode, StripedFile, Timestamp,
+    XattrName,
 };
 pub use opens::{MAX_NAMED_FILES, OpenHandle, Opening};
 pub use place::Place;
 pub use pointer::PointerStep;
 pub use regions::{Reach, Region, Regions};
 pub use reply::{Failure, Reply, ReplyBody};
+pub use source::DataSource;
 pub use sums::WantedSums;
 
 /// The value of `from` in [`Operation::Extend`] if nothing is known of holes.

@@ -243,6 +243,14 @@ impl Loop {
         Ok(None)
     }
 
+    /// Counts what was copied as read and written.
+    pub(super) fn count_copied(&mut self, reply: &Reply) {
+        if let Ok(ReplyBody::Copied { stored, .. }) = reply.result {
+            self.read += stored;
+            self.written += stored;
+        }
+    }
+
     pub(super) fn store(&self) -> Result<&Arc<Store>, Failure> {
         self.store.as_ref().ok_or_else(|| {
             failure(

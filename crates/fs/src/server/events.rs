@@ -748,10 +748,7 @@ impl Loop {
         for (ticket, finished) in finished {
             match finished {
                 Finished::Reply(reply, lease) => {
-                    if let Ok(ReplyBody::Copied { stored, .. }) = reply.result {
-                        self.read += stored;
-                        self.written += stored;
-                    }
+                    self.count_copied(&reply);
                     self.leases
                         .granted_later
                         .extend(lease.map(|lease| (ticket, lease)));

@@ -5,7 +5,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::acl::Acl;
-use super::capability::Capability;
 use crate::codec::fields::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 
@@ -83,19 +82,6 @@ pub struct SetAttributes {
     pub modified: Option<Timestamp>,
     /// A directory's default distribution.
     pub distribution: Option<DistributionHint>,
-}
-
-/// What [`Operation::CopyData`](super::Operation::CopyData) reads: as many bytes as it writes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DataSource {
-    /// Which datafile.
-    pub object: ObjectId,
-    /// From which of its bytes on.
-    pub offset: u64,
-    /// How long it must be at least, in bytes.
-    pub at_least: u64,
-    /// The right to read it, where servers check rights.
-    pub capability: Option<Capability>,
 }
 
 /// A requested distribution of new files; 0 leaves a value to the file system.

@@ -154,6 +154,72 @@ fn striped(bench: &mut Bench, path: &str, size: u64) -> ObjectId {
     object
 }
 
+/// An empty file gets its datafiles where another one has them, if nothing else speaks against it.
+#[test]
+fn an_empty_file_lies_as_another_one() {
+    let mut bench = Bench::new();
+    let distribution = |node: &Node| match &node.body {
+        Body::Stuffed { distribution, .. } | Body::Striped { distribution, .. } => {
+            distribution.clone()
+        }
+        body => panic!("{body:?}"),
+    };
+    let other = striped(&mut bench, "other", 100);
+    let like = distribution(&bench.stat("other"));
+    let shaped = |name: &str, servers: u16, content: &[u8]| Operation::Create {
+        place: at(name),
+        exclusive: true,
+        mode: 0o644,
+        distribution: Some(DistributionHint {
+            servers,
+            ..DistributionHint::default()
+        }),
+        content: content.to_vec(),
+    };
+    let lie_like = |object, other| Operation::LieLike { object, other };
+    let object = bench.node(shaped("empty", 0, b"")).object;
+    assert_ne!(distribution(&bench.stat("empty")), like);
+    for _ in 0..2 {
+        let node = bench.node(lie_like(object, other));
+        assert_eq!(distribution(&node), like);
+        assert_eq!(distribution(&bench.stat("empty")), like);
+    }
+    bench.node(Operation::BeginUnstuff { object });
+    assert_eq!(
+        distribution(&bench.node(Operation::FinishUnstuff { object })),
+        like
+    );
+    // Not one with content, on fewer servers, that moves, or like one that has no datafiles.
+    let full = bench.node(shaped("full", 0, b"content"));
+    let narrow = bench.node(shaped("narrow", 2, b""));
+    let moving = bench.node(shaped("moving", 0, b""));
+    let object = moving.object;
+    bench.node(Operation::BeginUnstuff { object });
+    let last = bench.node(shaped("last", 0, b""));
+    for (node, other) in [
+        (&full, other),
+        (&narrow, other),
+        (&moving, other),
+        (&last, full.object),
+    ] {
+        let after = bench.node(lie_like(node.object, other));
+        assert_eq!(distribution(&after), distribution(node));
+    }
+    assert_eq!(bench.errno(lie_like(ObjectId::ROOT, other)), Errno::EISDIR);
+    assert_eq!(
+        bench.errno(lie_like(last.object, ObjectId(77))),
+        Errno::ENOENT
+    );
+    // Nor on servers that new files keep away from, nor by whom may not write it.
+    let name = "io0".to_owned();
+    bench.done(Operation::DrainServer { name });
+    let after = bench.node(lie_like(last.object, other));
+    assert_eq!(distribution(&after), distribution(&last));
+    bench.be(1000, 1000, &[]);
+    assert_eq!(bench.errno(lie_like(last.object, other)), Errno::EACCES);
+    assert!(bench.check(false).is_empty());
+}
+
 #[test]
 fn a_file_is_marked_once_it_may_have_holes() {
     let mut bench = Bench::new();
