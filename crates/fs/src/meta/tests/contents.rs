@@ -208,7 +208,7 @@ fn an_empty_file_lies_as_another_one() {
     assert_eq!(bench.errno(lie_like(ObjectId::ROOT, other)), Errno::EISDIR);
     assert_eq!(
         bench.errno(lie_like(last.object, ObjectId(77))),
-        Errno::ENOENT
+        Errno::ESTALE
     );
     // Nor on servers that new files keep away from, nor by whom may not write it.
     let name = "io0".to_owned();

@@ -12,11 +12,12 @@ pub(super) fn copy(client: &mut Client) -> Result<(), causeway_fs::Error> {
 /// To an empty file that is to get its datafiles elsewhere.
 pub(super) fn lie_like(client: &mut Client) -> Result<(), causeway_fs::Error> {
     let mut target = file(SMALL);
+    target.node.object = FILE;
     target.node.attributes.size = 0;
     if let Body::Stuffed { distribution, .. } = &mut target.node.body {
         distribution.servers = vec![1];
     }
-    let copied = client.copy_range(&mut file(FILE), 0, &mut target, 1 << 20, 500);
+    let copied = client.copy_range(&mut file(SPARSE), 0, &mut target, 1 << 20, 500);
     copied.map(drop)
 }
 
