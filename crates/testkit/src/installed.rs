@@ -80,6 +80,25 @@ pub fn checked(program: &Path) -> Command {
     command
 }
 
+/// Takes the variables out of a command's environment which the make and the cargo that run this test have set. Crates that are built by scripts,
+/// such as `ring`, would be built again otherwise, with all that use them, and once more by the next command without these variables.
+pub fn forget_callers(command: &mut Command) {
+    let of_cargo = [
+        "CARGO_PKG_",
+        "CARGO_MANIFEST_",
+        "CARGO_BIN_",
+        "CARGO_CRATE_",
+    ];
+    for (name, _) in std::env::vars() {
+        if name.starts_with("MAKE")
+            || name == "OUT_DIR"
+            || of_cargo.iter().any(|front| name.starts_with(front))
+        {
+            command.env_remove(name);
+        }
+    }
+}
+
 /// An installed library.
 pub struct Prefix {
     /// Where.
@@ -116,18 +135,7 @@ impl Library {
         let mut command = Command::new("make");
         command.current_dir(self.root()).arg(target).args(settings);
         command.arg("BMI_PROFILE=dev");
-        for (name, _) in std::env::vars() {
-            // Of the make and the cargo that run this test.
-            let of_cargo = [
-                "CARGO_PKG_",
-                "CARGO_MANIFEST_",
-                "CARGO_BIN_",
-                "CARGO_CRATE_",
-            ];
-            if name.starts_with("MAKE") || of_cargo.iter().any(|front| name.starts_with(front)) {
-                command.env_remove(name);
-            }
-        }
+        forget_callers(&mut command);
         let build = Path::new(self.scratch_directory).parent();
         command.env("CARGO_TARGET_DIR", build.expect("tmp lies in target"));
         succeed(&mut command);

@@ -30,13 +30,16 @@ struct Kept<T> {
     found: T,
 }
 
+/// A cell of a table: case, size, printed value, simulated value, those of its runs.
+type KeptCell = (String, u32, Option<u64>, u64, Vec<u64>);
+
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum KeptFound {
     /// A point of a figure: series, x, value.
     Rows(Vec<(String, u64, u64)>),
-    /// A cell of a table: case, size, printed value, simulated value, those of its runs.
-    Cells(Vec<(String, u32, Option<u64>, u64, Vec<u64>)>),
+    /// Cells of a table.
+    Cells(Vec<KeptCell>),
 }
 
 impl KeptFound {

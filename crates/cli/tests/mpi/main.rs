@@ -18,6 +18,8 @@ use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use causeway_testkit::installed::forget_callers;
+
 fn root() -> &'static Path {
     let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
     crate_directory
@@ -41,15 +43,7 @@ fn make(arguments: &[&str]) {
         .arg("MPI_PROFILE=dev")
         .args(arguments);
     make.env("CARGO_TARGET_DIR", target());
-    for (name, _) in std::env::vars() {
-        // Of the make and the cargo that run this test.
-        if name.starts_with("MAKE")
-            || name.starts_with("CARGO_PKG_")
-            || name.starts_with("CARGO_MANIFEST_")
-        {
-            make.env_remove(name);
-        }
-    }
+    forget_callers(&mut make);
     let output = make.output().expect("make");
     assert!(
         output.status.success(),
