@@ -185,18 +185,21 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&[1; 10_000], 0).unwrap();
         file.write_all_at(&[1; 10_000], 1 << 20).unwrap();
-        let has_room = |parts: &[Range<u64>]| has_room(&file, parts.iter().cloned()).unwrap();
-        assert!(has_room(&[0..10_000]));
+        let has_room = |parts: &[(u64, u64)]| {
+            let parts = parts.iter().map(|(start, end)| *start..*end);
+            has_room(&file, parts).unwrap()
+        };
+        assert!(has_room(&[(0, 10_000)]));
         assert!(has_room(&[
-            1..2,
-            4096..12_000,
-            (1 << 20)..(1 << 20) + 10_000
+            (1, 2),
+            (4096, 12_000),
+            (1 << 20, (1 << 20) + 10_000)
         ]));
-        assert!(!has_room(&[100_000..900_000]));
-        assert!(!has_room(&[2 << 20..3 << 20]));
+        assert!(!has_room(&[(100_000, 900_000)]));
+        assert!(!has_room(&[(2 << 20, 3 << 20)]));
         let how = FallocateFlags::KEEP_SIZE;
         fallocate(&file, how, 100_000, 400_000).unwrap();
-        assert!(has_room(&[100_000..500_000]));
-        assert!(!has_room(&[100_000..900_000]));
+        assert!(has_room(&[(100_000, 500_000)]));
+        assert!(!has_room(&[(100_000, 900_000)]));
     }
 }
