@@ -133,7 +133,7 @@ fn serving(path: &str) -> Option<i32> {
 
 /// Runs the rest of a test in a mount namespace of its own: true in the process that has one, and in the other, which waits for it, false.
 /// `test` is the test's name. For root only.
-pub(crate) fn has_namespace(test: &str) -> bool {
+pub(crate) fn enter_namespace(test: &str) -> bool {
     const INSIDE: &str = "CAUSEWAY_CLI_MOUNT_NAMESPACE";
     if std::env::var_os(INSIDE).is_some_and(|inside| inside == test) {
         return true;

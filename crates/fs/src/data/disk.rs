@@ -97,7 +97,7 @@ pub(super) fn free(file: &File, offset: u64, len: u64) -> io::Result<()> {
 pub(super) fn reserve(file: &File, offset: u64, len: u64) -> io::Result<()> {
     // If there is too little room, some file systems reserve and keep what there is.
     let missing = len.saturating_sub(file.metadata()?.blocks().saturating_mul(512));
-    if missing > Disk::of(file)?.spare() {
+    if missing > Disk::of(file)?.available() {
         return Err(Errno::NOSPC.into());
     }
     let reserved = || fallocate(file, FallocateFlags::KEEP_SIZE, offset, len);

@@ -1,4 +1,4 @@
-//! The last of the disk, which data leave free. A removal has to be noted before it frees anything, also by a metadata server on the
+//! The reserve of a disk, which data leave free. A removal has to be noted before it frees anything, also by a metadata server on the
 //! same disk, which keeps room of its own for that but can lose it: it gives its ballast up in pieces when the disk is full
 //! (`meta/store/fjall/space.rs`), and programs that keep on writing would fill each of them.
 
@@ -7,20 +7,20 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use rustix::fs::{SeekFrom, fstat, fstatvfs, seek};
+use rustix::fs::{SeekFrom, StatVfs, fstat, fstatvfs, seek};
 use rustix::io::Errno;
 
 const MIB: u64 = 1 << 20;
-/// Parts of the disk that are left. More than the free space at which a metadata server gives a piece of its ballast up, and the room that
+/// The reserve is the disk's size divided by this. It is more than the free space at which a metadata server gives a piece of its ballast up, and the room that
 /// it requires for its next change, together: these are a 64th of the disk each, 8 and 16 MiB at most.
-const LEFT_PARTS: u64 = 32;
-const LEFT_BYTES: Range<u64> = 2 * MIB..24 * MIB;
+const RESERVE_PARTS: u64 = 32;
+const RESERVE_BYTES: Range<u64> = 2 * MIB..24 * MIB;
 /// Metadata are not stored on smaller disks.
 const METADATA_BYTES: u64 = 16 * MIB;
-/// The part of what is there that is used before the disk is looked at again, as several servers may share it; and the part of what is left
-/// that this is at most.
-const USED_PARTS: u64 = 16;
-const EXCESS_PARTS: u64 = 8;
+/// A budget is the available bytes divided by the first number, as several servers may share a disk, and at most the reserve divided by the
+/// second.
+const BUDGET_PARTS: u64 = 16;
+const BUDGET_PARTS_OF_RESERVE: u64 = 8;
 /// Parts of a file that are looked at to find out whether a write needs room.
 const MAX_PROBES: usize = 1024;
 /// The unit of `st_blocks`.
@@ -31,33 +31,39 @@ const PAGE_BYTES: u64 = 4096;
 /// Bytes of a disk, and how many of them are free.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Disk {
-    total: u64,
+    pub(super) total: u64,
     free: u64,
+}
+
+impl From<StatVfs> for Disk {
+    fn from(disk: StatVfs) -> Self {
+        Self {
+            total: disk.f_blocks.saturating_mul(disk.f_frsize),
+            free: disk.f_bavail.saturating_mul(disk.f_frsize),
+        }
+    }
 }
 
 impl Disk {
     /// The disk that a file lies on.
     pub(super) fn of(file: &File) -> io::Result<Self> {
-        let disk = fstatvfs(file)?;
-        Ok(Self {
-            total: disk.f_blocks.saturating_mul(disk.f_frsize),
-            free: disk.f_bavail.saturating_mul(disk.f_frsize),
-        })
+        Ok(fstatvfs(file)?.into())
     }
 
-    fn left(self) -> u64 {
-        let part = self.total / LEFT_PARTS;
+    /// The bytes that data leave free.
+    fn reserve(self) -> u64 {
+        let part = self.total / RESERVE_PARTS;
         match self.total < METADATA_BYTES {
             true => part,
-            false => part.clamp(LEFT_BYTES.start, LEFT_BYTES.end),
+            false => part.clamp(RESERVE_BYTES.start, RESERVE_BYTES.end),
         }
     }
 
     /// The bytes that data may still take. Some file systems do not report their size: they decide themselves.
-    pub(super) fn spare(self) -> u64 {
+    pub(super) fn available(self) -> u64 {
         match self.total {
             0 => u64::MAX,
-            _ => self.free.saturating_sub(self.left()),
+            _ => self.free.saturating_sub(self.reserve()),
         }
     }
 }
@@ -65,8 +71,8 @@ impl Disk {
 /// Room for the data of a store.
 #[derive(Debug, Default)]
 pub(super) struct Room {
-    /// Bytes that are written before the disk is looked at again.
-    unseen: AtomicU64,
+    /// Bytes that may be written before the disk is looked at again.
+    budget: AtomicU64,
 }
 
 impl Room {
@@ -77,7 +83,7 @@ impl Room {
         len: u64,
         parts: impl Iterator<Item = Range<u64>>,
     ) -> io::Result<()> {
-        if self.is_seen(len) || self.look(Disk::of(file)?, len) {
+        if self.is_in_budget(len) || self.look(Disk::of(file)?, len) {
             return Ok(());
         }
         match has_room(file, parts)? {
@@ -86,21 +92,21 @@ impl Room {
         }
     }
 
-    /// Whether the last look at the disk has found room for these bytes, too.
-    fn is_seen(&self, len: u64) -> bool {
-        let less = |unseen: u64| unseen.checked_sub(len);
-        self.unseen.fetch_update(Relaxed, Relaxed, less).is_ok()
+    /// Takes these bytes from the budget, if it has them.
+    fn is_in_budget(&self, len: u64) -> bool {
+        let less = |budget: u64| budget.checked_sub(len);
+        self.budget.fetch_update(Relaxed, Relaxed, less).is_ok()
     }
 
     /// Whether the disk has room for these bytes.
     #[cold]
     fn look(&self, disk: Disk, len: u64) -> bool {
-        let Some(rest) = disk.spare().checked_sub(len) else {
-            self.unseen.store(0, Relaxed);
+        let Some(rest) = disk.available().checked_sub(len) else {
+            self.budget.store(0, Relaxed);
             return false;
         };
-        let unseen = (rest / USED_PARTS).min(disk.left() / EXCESS_PARTS);
-        self.unseen.store(unseen, Relaxed);
+        let budget = (rest / BUDGET_PARTS).min(disk.reserve() / BUDGET_PARTS_OF_RESERVE);
+        self.budget.store(budget, Relaxed);
         true
     }
 }
@@ -152,7 +158,7 @@ mod tests {
 
     /// Several servers fill a disk of any size, each of which has looked at it at another moment.
     #[test]
-    fn a_part_of_the_disk_is_left_whoever_fills_it() {
+    fn several_servers_that_fill_a_disk_leave_its_reserve() {
         for total in [16 * MIB, 96 * MIB, 1 << 30, 1 << 40] {
             let rooms: [Room; 4] = Default::default();
             let mut disk = Disk { total, free: total };
@@ -166,7 +172,7 @@ mod tests {
                     disk.free = disk.free.min(64 * MIB);
                 }
                 let len = [4096, 65_536, 300_000][turn % 3].min(disk.free);
-                match room.is_seen(len) || room.look(disk, len) {
+                match room.is_in_budget(len) || room.look(disk, len) {
                     true => disk.free -= len,
                     false => full[turn % 4] = true,
                 }
@@ -174,7 +180,7 @@ mod tests {
                     break;
                 }
             }
-            let left = disk.left();
+            let left = disk.reserve();
             assert!(disk.free >= left / 2, "{} of {left}, {total}", disk.free);
             assert!(disk.free <= left + 4 * 300_000, "{} of {left}", disk.free);
         }

@@ -25,7 +25,7 @@ use super::history::{History, Origin};
 use super::paths::{self, Directory};
 use super::pieces::{Abandoned, Piece, Scratch};
 use super::replaced::Replaced;
-use super::room::Room;
+use super::room::{Disk, Room};
 use super::types::Settings;
 use crate::failed_syncs::FailureCount;
 use crate::files::{create_new, if_found, make_directories, open_or_create, sync_directory};
@@ -55,7 +55,7 @@ pub struct Store {
 pub struct Space {
     /// Bytes in all.
     pub total: u64,
-    /// Bytes that this process may still use.
+    /// Bytes that data may still take: without the reserve that they leave.
     pub free: u64,
 }
 
@@ -486,10 +486,15 @@ impl Store {
 
     /// Space of the file system below.
     pub fn space(&self) -> io::Result<Space> {
-        let status = rustix::fs::statvfs(&self.root)?;
+        let disk = Disk::from(rustix::fs::statvfs(&self.root)?);
+        let free = match disk.total {
+            // Unknown.
+            0 => 0,
+            _ => disk.available(),
+        };
         Ok(Space {
-            total: status.f_blocks.saturating_mul(status.f_frsize),
-            free: status.f_bavail.saturating_mul(status.f_frsize),
+            total: disk.total,
+            free,
         })
     }
 

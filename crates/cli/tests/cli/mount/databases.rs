@@ -54,7 +54,7 @@ fn postgresql_recovers_what_was_committed() {
     }
     if !rustix::process::geteuid().is_root() {
         eprintln!(
-            "POSTGRESQL IS NOT TESTED: that needs root, who becomes a user of its own for it"
+            "POSTGRESQL IS NOT TESTED: that needs root, as PostgreSQL runs as another user than the mount"
         );
         return;
     }

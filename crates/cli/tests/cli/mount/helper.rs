@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{Mounted, can_mount, has_namespace, is_mounted, shell};
+use super::{Mounted, can_mount, enter_namespace, is_mounted, shell};
 use crate::stand::{Run, Stand};
 
 /// The script that mount(8) runs.
@@ -51,7 +51,7 @@ fn mount_and_umount_know_the_type_and_lines_of_fstab() {
         eprintln!("MOUNT(8) IS NOT TESTED: that needs root");
         return;
     }
-    if !has_namespace("mount::helper::mount_and_umount_know_the_type_and_lines_of_fstab") {
+    if !enter_namespace("mount::helper::mount_and_umount_know_the_type_and_lines_of_fstab") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use super::{Mounted, can_mount, has_namespace, shell};
+use super::{Mounted, can_mount, enter_namespace, shell};
 use crate::stand::{Run, Stand, send, until};
 
 /// Runs a script as a user with supplementary groups. Returns whether it succeeded.
@@ -195,7 +195,7 @@ fn a_normal_user_mounts_their_own_file_system() {
     if !can_mount() || !rustix::process::geteuid().is_root() || !has_helper {
         return;
     }
-    if !has_namespace("mount::users::a_normal_user_mounts_their_own_file_system") {
+    if !enter_namespace("mount::users::a_normal_user_mounts_their_own_file_system") {
         return;
     }
     const NOBODY: u32 = 65_534;
