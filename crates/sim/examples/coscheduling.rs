@@ -8,7 +8,7 @@
 //! After the table it prints how many entries a factor for each strategy, each workload, or both could meet. All of it takes half a
 //! minute of processor time for each seed. `seeds=N`, `workloads=5,12` and `strategies=SB,PB` choose what is run; `span=120` shortens
 //! programs so that an entry takes about 120 s of virtual time. The word `or` begins another model, from the profile's values again; at
-//! the end it then prints how many entries at least one of the models meets, and which none does. The word `verdicts`
+//! the end it then prints how many entries are met if each strategy, workload or entry has the model that suits it best. The word `verdicts`
 //! prints instead what the text states and whether it holds with the shipped values (with `quick`, in programs that are shortened).
 //! With `JOBS` in the environment each run reports its jobs.
 #![forbid(unsafe_code)]
@@ -88,19 +88,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     if std::env::args().any(|arg| arg == "verdicts") {
         return verdicts();
     }
-    let mut met_by_any = Vec::new();
+    let mut met = Vec::new();
     for (text, changes) in &models {
         if models.len() > 1 {
             println!("with {}", changes.join(" "));
         }
-        let met = print_table(&Costs::read("coscheduling.toml", text)?, &runs)?;
-        met_by_any.resize(met.len(), false);
-        for (any, met) in met_by_any.iter_mut().zip(met) {
-            *any |= met;
-        }
+        met.push(print_table(
+            &Costs::read("coscheduling.toml", text)?,
+            &runs,
+        )?);
     }
     if models.len() > 1 {
-        print_met_by_any(&met_by_any, &runs);
+        print_met_by_any(&met, &runs);
     }
     Ok(())
 }
@@ -167,17 +166,37 @@ fn print_table(costs: &Costs, runs: &Runs) -> Result<Vec<bool>, Box<dyn Error>> 
     Ok(are_met)
 }
 
-/// Prints how many entries at least one of the models meets, and those that none does.
-fn print_met_by_any(met: &[bool], runs: &Runs) {
-    let count = met.iter().filter(|is_met| **is_met).count();
-    println!("{count} within 15 % with at least one of these; with none:");
-    for ((name, strategy), met) in runs.strategies.iter().zip(met.chunks(runs.workloads.len())) {
-        let entries = runs.workloads.iter().zip(met);
-        let missed: Vec<String> = entries
-            .filter(|(workload, is_met)| {
-                !**is_met && printed::completion(*strategy, **workload).is_some()
+/// Prints how many entries are met if each strategy, each workload or each entry may have the model that suits it best, and those that
+/// none meets. Each model has a value for each entry, strategy by strategy.
+fn print_met_by_any(met: &[Vec<bool>], runs: &Runs) {
+    let (strategies, workloads) = (runs.strategies.len(), runs.workloads.len());
+    let most = |entries: &dyn Fn(usize) -> bool| {
+        let count = |model: &Vec<bool>| {
+            let met = model.iter().enumerate();
+            met.filter(|(entry, is_met)| **is_met && entries(*entry))
+                .count()
+        };
+        met.iter().map(count).max().unwrap_or(0)
+    };
+    let sum = |parts: usize, part_of: &dyn Fn(usize) -> usize| -> usize {
+        (0..parts)
+            .map(|part| most(&|entry| part_of(entry) == part))
+            .sum()
+    };
+    println!(
+        "within 15 % with the model that suits best: {} if each strategy has its own, {} each workload, {} each entry; with none:",
+        sum(strategies, &|entry| entry / workloads),
+        sum(workloads, &|entry| entry % workloads),
+        sum(strategies * workloads, &|entry| entry)
+    );
+    for (place, (name, strategy)) in runs.strategies.iter().enumerate() {
+        let is_met = |column: usize| met.iter().any(|model| model[place * workloads + column]);
+        let missed: Vec<String> = (0..workloads)
+            .filter(|&column| {
+                let printed = printed::completion(*strategy, runs.workloads[column]);
+                printed.is_some() && !is_met(column)
             })
-            .map(|(workload, _)| workload.to_string())
+            .map(|column| runs.workloads[column].to_string())
             .collect();
         if !missed.is_empty() {
             println!("  {name} {}", missed.join(", "));
