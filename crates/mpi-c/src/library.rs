@@ -199,9 +199,23 @@ impl Drop for Inside {
 }
 
 impl Inside {
-    /// Leaves, and wakes other threads whose operations have changed meanwhile.
+    /// Leaves, and wakes other threads whose operations have changed meanwhile. Mostly there are none.
     #[inline(never)]
     fn leave_in_turn(&mut self) {
+        let entry = &INSTANCE.entry;
+        let concerns_others = |process: &Process| {
+            let may_concern = !entry.knows(process.changes()) || process.has_parked();
+            entry.is_shared() && may_concern
+        };
+        let process = self.library().process.as_ref();
+        if process.is_some_and(|process| concerns_others(process) || standby::is_on()) {
+            return self.leave_and_wake();
+        }
+        entry.leave();
+    }
+
+    #[inline(never)]
+    fn leave_and_wake(&mut self) {
         let entry = &INSTANCE.entry;
         let mut called = Called::default();
         if let Some(process) = &mut self.library().process
