@@ -412,7 +412,7 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// The bytes that an operation has moved, if it is done and was successful. No progress is made.
-    #[inline(never)]
+    #[inline(always)]
     pub fn take_moved(&mut self, op: OpId) -> Option<u64> {
         if !self.process.is_this_process() {
             return None;
@@ -629,7 +629,7 @@ impl<M: Matcher> Endpoint<M> {
         queue: Queue,
         user: u64,
     ) -> Result<Posted, Error> {
-        let (peer, queue) = (self.peer(addr)?, self.queue(queue)?);
+        let (peer, queue) = (self.peer(addr)?, self.queue_to_post(queue)?);
         if direction == Direction::Get {
             check_writable(local)?;
         }

@@ -53,7 +53,25 @@ macro_rules! handles_as_numbers {
     )*};
 }
 
-handles_as_numbers!(Addr, Queue, OpId);
+handles_as_numbers!(Addr, OpId);
+
+impl Queue {
+    /// Stands for no queue: each operation that is posted to it is tested for by its handle, and in no list
+    /// meanwhile, which takes fewer instructions.
+    pub const UNLISTED: Self = Self(u64::MAX);
+
+    /// The handle as a number.
+    #[inline]
+    pub fn to_raw(self) -> u64 {
+        self.0
+    }
+
+    /// The handle that the number stands for. None stands for [`Queue::UNLISTED`].
+    #[inline]
+    pub fn from_raw(number: u64) -> Self {
+        Self(if number == u64::MAX { 0 } else { number })
+    }
+}
 
 /// What a post call returns.
 #[derive(Debug)]

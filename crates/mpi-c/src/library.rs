@@ -1,6 +1,8 @@
 //! The one instance of the library in this process: its state, how threads enter it, and how errors of calls are
 //! reported.
 
+mod leaving;
+
 use std::cell::{Cell, UnsafeCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
@@ -22,7 +24,7 @@ use causeway_mpi::process::{Active, OpId, Parked, Process, Waited, Waker};
 use causeway_mpi::schedule::Call;
 use causeway_mpi::status::Status;
 use causeway_mpi::table::{Kind, Table};
-use causeway_sys::entering::{self, Called, Entry, Next, PARENTS, Wait};
+use causeway_sys::entering::{self, Entry, Next, PARENTS, Wait};
 use causeway_sys::memory::{BorrowedSpan, ForeignMemory, Memory};
 
 use crate::keys::{Keys, Values};
@@ -195,26 +197,6 @@ impl Drop for Inside {
             true => INSTANCE.is_entered.set(false),
             false => self.leave_in_turn(),
         }
-    }
-}
-
-impl Inside {
-    /// Leaves, and wakes other threads whose operations have changed meanwhile.
-    #[inline(never)]
-    fn leave_in_turn(&mut self) {
-        let entry = &INSTANCE.entry;
-        let mut called = Called::default();
-        if let Some(process) = &mut self.library().process
-            && !std::thread::panicking()
-        {
-            if entry.is_shared() {
-                called = entry.note_changes(process.changes(), |op| process.is_done(op));
-                process.check_parked();
-            }
-            standby::leave(process);
-        }
-        entry.leave();
-        called.wake();
     }
 }
 

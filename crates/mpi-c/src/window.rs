@@ -237,7 +237,7 @@ pub(crate) unsafe fn win_unlock_all(win: Handle) -> Result<()> {
 }
 
 /// A flush of a rank, or of all. Accesses that are done at the target are done here too.
-#[inline]
+#[inline(always)]
 fn checked_flush(win: Handle, rank: Option<c_int>) -> Result<()> {
     let is_done = {
         let mut inside = Inside::enter()?;
@@ -265,6 +265,7 @@ fn flush_otherwise(win: Handle, rank: Option<c_int>) -> Result<()> {
 
 macro_rules! flushes {
     ($($one:ident, $all:ident;)*) => {$(
+        #[inline(always)]
         pub(crate) unsafe fn $one(rank: c_int, win: Handle) -> Result<()> {
             checked_flush(win, Some(rank))
         }

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
 use crate::names::Names;
 use crate::ports::{CALLS, Call, Hearing, MOST_BYTES, Port, REPLIES, What};
-use crate::process::{Active, Going, Process};
+use crate::process::{Active, Going, POSTS, Process};
 use crate::start;
 use crate::status::Status;
 
@@ -204,7 +204,7 @@ impl Process {
         let into = [memory.clone()];
         let posted = self
             .endpoint
-            .receive_taken(call.message, pattern, &into, self.posts, 0)?;
+            .receive_taken(call.message, pattern, &into, POSTS, 0)?;
         match posted {
             Posted::Pending(op) => hearing.coming = Some((op, memory, call.from)),
             Posted::Complete(done) => return heard(hearing, done, &memory, call.from),
@@ -321,7 +321,7 @@ impl Process {
         let to = self.addr_of_other(to)?;
         let memory = [Memory::from_vec(what.to_bytes())];
         let word = MpiPattern::word(context, tag);
-        let posted = (self.endpoint).post_send(to, &memory, word, self.posts, 0);
+        let posted = (self.endpoint).post_send(to, &memory, word, POSTS, 0);
         self.sent(posted, to, abi::COMM_SELF)
     }
 

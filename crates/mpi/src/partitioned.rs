@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
 use crate::partitions::Partitioned;
 use crate::point::Route;
-use crate::process::{Active, Going, Process};
+use crate::process::{Active, Going, POSTS, Process};
 use crate::request::Plan;
 use crate::status::Status;
 
@@ -85,7 +85,7 @@ impl Process {
                     tag: Some(tag),
                 };
                 let into = [made.told.clone()];
-                match self.endpoint.post_receive(pattern, &into, self.posts, 0)? {
+                match self.endpoint.post_receive(pattern, &into, POSTS, 0)? {
                     Posted::Pending(op) => made.telling = Some(op),
                     Posted::Complete(done) => match done.result {
                         Ok(_) => made.learn(),
@@ -144,7 +144,7 @@ impl Process {
                 tag: Some(first.wrapping_add(message as u32)),
             };
             let into = [stream.slice(start..start + size as usize)];
-            match self.endpoint.post_receive(pattern, &into, self.posts, 0)? {
+            match self.endpoint.post_receive(pattern, &into, POSTS, 0)? {
                 Posted::Pending(op) => pending.push((op, message)),
                 Posted::Complete(done) => {
                     done.result?;
@@ -243,7 +243,7 @@ impl Process {
         let word = MpiPattern::word(peer.context + Channel::Partitions as u32, tag);
         let posted = self
             .endpoint
-            .post_send(peer.addr, &[from], word, self.posts, 0)?;
+            .post_send(peer.addr, &[from], word, POSTS, 0)?;
         self.endpoint.flush();
         let it = self.partitioned_at(at)?;
         match posted {

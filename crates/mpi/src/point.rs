@@ -10,7 +10,7 @@ use crate::communicator::{Peer, check_tag};
 use crate::datatype::Basic;
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
-use crate::process::{Active, Going, Process};
+use crate::process::{Active, Going, POSTS, Process};
 use crate::record;
 use crate::status::Status;
 
@@ -66,8 +66,7 @@ impl Process {
             return false;
         };
         let (addr, word) = (peer.addr, MpiPattern::word(peer.context, tag));
-        let posts = self.posts;
-        !self.endpoint.holds_messages(addr) && self.endpoint.try_send(addr, from, word, posts)
+        !self.endpoint.holds_messages(addr) && self.endpoint.try_send(addr, from, word, POSTS)
     }
 
     /// The arguments of a receive, unless it is unusual.
@@ -84,7 +83,7 @@ impl Process {
     #[inline(always)]
     pub fn receive_with_request(&mut self, into: &Memory, route: Route) -> Option<Result<usize>> {
         let pattern = self.usual_pattern(route)?;
-        let op = self.endpoint.try_receive(pattern, into, self.posts, 0)?;
+        let op = self.endpoint.try_receive(pattern, into, POSTS, 0)?;
         let from_any = route.rank == abi::ANY_SOURCE;
         Some(self.keep_receive(op, (route.communicator, from_any)))
     }
@@ -109,7 +108,7 @@ impl Process {
             // These receives may be for messages that arrive meanwhile.
             false => Takes::Some,
         };
-        let caller = (self.posts, 0);
+        let caller = (POSTS, 0);
         match self.endpoint.receive_directly(pattern, into, caller, takes) {
             DirectReceive::Whole(bytes) => Received::Done(match wanted || record::is_on() {
                 true => self.received(None, route.communicator, bytes),
@@ -157,12 +156,12 @@ impl Process {
         }
         let memory = std::slice::from_ref(memory);
         let posted = match mode {
-            Mode::Standard | Mode::Ready => self
-                .endpoint
-                .post_send(peer.addr, memory, word, self.posts, 0),
+            Mode::Standard | Mode::Ready => {
+                self.endpoint.post_send(peer.addr, memory, word, POSTS, 0)
+            }
             Mode::Synchronous => self
                 .endpoint
-                .post_synchronous_send(peer.addr, memory, word, self.posts, 0),
+                .post_synchronous_send(peer.addr, memory, word, POSTS, 0),
             Mode::Buffered => {
                 self.send_buffered(&memory[0], (peer.addr, word), buffer)?;
                 return Ok(Active::done(Status::of_send(), route.communicator));
@@ -195,7 +194,7 @@ impl Process {
         let message = (Box::new(gaps) as _, bytes);
         let posted = self
             .endpoint
-            .post_send_pieces(peer.addr, message, word, self.posts, 0);
+            .post_send_pieces(peer.addr, message, word, POSTS, 0);
         self.sent(posted, peer.addr, communicator)
     }
 
@@ -265,14 +264,13 @@ impl Process {
         let posted = match into.is_plain() {
             true => {
                 let memory = std::slice::from_ref(into.memory);
-                self.endpoint.post_receive(pattern, memory, self.posts, 0)
+                self.endpoint.post_receive(pattern, memory, POSTS, 0)
             }
             false => {
                 let gaps = into.in_pieces()?;
                 let bytes = gaps.bytes();
                 let gaps = (Box::new(gaps) as _, bytes);
-                self.endpoint
-                    .post_receive_pieces(pattern, gaps, self.posts, 0)
+                self.endpoint.post_receive_pieces(pattern, gaps, POSTS, 0)
             }
         };
         self.receiving(posted, (route.communicator, from_any))

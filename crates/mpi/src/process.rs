@@ -31,14 +31,14 @@ use crate::window::state::Windows;
 /// Most polls of one call. An event of one poll may need another poll, which follows at once: so `MPI_Test` finds a short message of
 /// this process to itself complete, as programs expect, because no other process takes part in it.
 const POLLS_OF_NEWS: u32 = 8;
+/// Operations of the program's messages: each is tested for by its handle.
+pub(crate) const POSTS: Queue = Queue::UNLISTED;
 /// Waits that are ended by events only.
 pub(crate) const FOR_EVER: Duration = Duration::MAX;
 
 /// See the module's page.
 pub struct Process {
     pub(crate) endpoint: Endpoint<Mpi>,
-    /// Operations of the program's messages.
-    pub(crate) posts: Queue,
     /// Sends of buffered messages; the program never asks for their completions.
     pub(crate) buffered: Queue,
     pub(crate) buffers: Buffers,
@@ -194,7 +194,6 @@ impl Process {
         hosts: Vec<u32>,
         contacts: Contacts,
     ) -> Result<Self> {
-        let posts = endpoint.open_queue()?;
         let buffered = endpoint.open_queue()?;
         let steps = endpoint.open_queue()?;
         let notices = endpoint.open_queue()?;
@@ -221,7 +220,6 @@ impl Process {
             world: predefined(0, everyone, "MPI_COMM_WORLD"),
             own: predefined(1, alone, "MPI_COMM_SELF"),
             endpoint,
-            posts,
             buffered,
             buffers: Buffers::default(),
             launcher,
@@ -650,6 +648,12 @@ impl Process {
         communicator: usize,
         bytes: u64,
     ) -> Result<Status> {
+        Ok(self.describe(op, communicator, bytes))
+    }
+
+    /// The status of the receive that was just completed, with so many bytes.
+    #[inline(never)]
+    pub(crate) fn describe(&mut self, op: Option<OpId>, communicator: usize, bytes: u64) -> Status {
         let envelope = self.endpoint.envelope();
         let process = self.process_of(envelope.peer);
         if record::is_on() {
@@ -660,11 +664,7 @@ impl Process {
             // The request was freed meanwhile.
             Err(_) => process as i32,
         };
-        Ok(Status::of_message(
-            source,
-            envelope.tag as u32 as i32,
-            bytes,
-        ))
+        Status::of_message(source, envelope.tag as u32 as i32, bytes)
     }
 
     /// The status of a failed receive: it has got a message if that was too large.

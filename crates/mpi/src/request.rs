@@ -390,6 +390,9 @@ impl Process {
     /// Waits for one request. Its status is not determined unless it is `wanted`.
     #[inline]
     pub fn wait_for_request(&mut self, handle: usize, wanted: bool) -> Result<Waited<Outcome>> {
+        if let Some(status) = self.take_done_message(handle, wanted) {
+            return Ok(Waited::Done(over(Ok(status))));
+        }
         match self.wait_for_kept_message(handle, wanted) {
             Some(result) => Ok(Waited::Done(over(result))),
             None => self.wait_for_any_request(handle),
@@ -425,34 +428,47 @@ impl Process {
         }
     }
 
+    /// Frees a request of a message that is done and was successful. Its status is empty unless it is `wanted`.
+    #[inline(always)]
+    fn take_done_message(&mut self, handle: usize, wanted: bool) -> Option<Status> {
+        if handle == FINISHED {
+            return Some(Status::empty());
+        }
+        let held = self.requests.hold(handle)?;
+        let Some(&Request::Message(pending)) = held.get() else {
+            return None;
+        };
+        let bytes = self.endpoint.take_moved(pending.op)?;
+        held.forget();
+        Some(match pending.is_receive && (wanted || record::is_on()) {
+            true => self.describe(Some(pending.op), pending.communicator, bytes),
+            false => Status::empty(),
+        })
+    }
+
     /// Waits for a request and frees it, if it is one of a message that is done, or if no other operation is in progress.
-    #[inline]
+    #[inline(never)]
     fn wait_for_kept_message(&mut self, handle: usize, wanted: bool) -> Option<Result<Status>> {
         if handle == FINISHED {
             return Some(Ok(Status::empty()));
+        }
+        if let Some(status) = self.take_done_message(handle, wanted) {
+            return Some(Ok(status));
         }
         let held = self.requests.hold(handle)?;
         let pending = match *held.get()? {
             Request::Message(pending) => pending,
             Request::Received(status, _) => {
-                held.vacate();
+                held.forget();
                 return Some(Ok(status));
             }
             Request::Other(_) => return None,
         };
-        let bytes = match self.endpoint.take_moved(pending.op) {
-            Some(bytes) => {
-                held.vacate();
-                bytes
-            }
-            None => {
-                let waited = self.wait_for_pending(pending)?;
-                self.drop_request(handle);
-                match waited {
-                    Ok(bytes) => bytes,
-                    Err(otherwise) => return Some(otherwise),
-                }
-            }
+        let waited = self.wait_for_pending(pending)?;
+        self.drop_request(handle);
+        let bytes = match waited {
+            Ok(bytes) => bytes,
+            Err(otherwise) => return Some(otherwise),
         };
         Some(match pending.is_receive && (wanted || record::is_on()) {
             true => self.received(Some(pending.op), pending.communicator, bytes),
@@ -499,6 +515,11 @@ impl Process {
     ) -> Result<Waited<()>> {
         while *next < many {
             let at = *next;
+            if let Some(status) = self.take_done_message(handle(at), wanted) {
+                message(at, &status);
+                *next = at + 1;
+                continue;
+            }
             match self.wait_for_kept_message(handle(at), wanted) {
                 Some(Ok(status)) => message(at, &status),
                 Some(failed) => other(at, over(failed)),

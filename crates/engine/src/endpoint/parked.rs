@@ -148,6 +148,12 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
+    /// Whether a thread is parked.
+    #[inline(always)]
+    pub fn has_parked(&self) -> bool {
+        self.parked.is_some()
+    }
+
     /// Wakes the parked thread, if there is one and it has to look again after what the caller has
     /// done; makes progress first, if that may avoid the wake-up. Every thread that uses the
     /// endpoint while another is parked calls this last.

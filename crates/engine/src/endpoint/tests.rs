@@ -16,6 +16,7 @@ mod pieces;
 mod placement;
 mod raw_peer;
 mod sleeps;
+mod unlisted;
 mod waits;
 
 use std::sync::atomic::{AtomicBool, Ordering};
