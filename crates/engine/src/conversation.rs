@@ -118,6 +118,8 @@ pub(crate) struct Conversation {
     pub(crate) eager_max: u64,
     /// The same for messages in memory that the peer may map.
     mapped_eager_max: u32,
+    /// Messages of this size and above that wait are announced, although they could be sent whole.
+    announces_from: u64,
 
     /// What this side may send.
     pub(crate) account: Account,
@@ -221,6 +223,7 @@ impl Conversation {
             eager_limit: None,
             eager_max: 0,
             mapped_eager_max: 0,
+            announces_from: u64::MAX,
             account: Account::default(),
             grant: Grant::default(),
             control: VecDeque::new(),
@@ -286,6 +289,21 @@ impl Conversation {
         let room = u32::try_from(room).unwrap_or(u32::MAX);
         self.eager_max = limit.min(room).into();
         self.mapped_eager_max = mapped.min(room);
+    }
+
+    /// Whether the next message that waits would be sent whole, and is so large that the method may
+    /// prefer to have it announced.
+    pub(crate) fn waits_with_large<M>(&self, shared: &Shared<M>) -> bool {
+        let front = self.expected.front();
+        front.is_some_and(|&op| {
+            let size = shared.ops[op].size;
+            size > self.mapped_eager_max.into() && size <= self.eager_max
+        })
+    }
+
+    /// Sets from which size on waiting messages are announced.
+    pub(crate) fn set_announces_from(&mut self, bytes: Option<usize>) {
+        self.announces_from = bytes.map_or(u64::MAX, |bytes| bytes as u64);
     }
 
     /// Whether a message of this size, in this memory, travels whole.

@@ -315,8 +315,27 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
+    /// Sets whether the large messages that wait for a peer are announced, or sent whole as usual.
+    ///
+    /// A message that waits alone may be one for which its caller waits, in a program that relies on
+    /// its being stored at the receiver before there is a receive for it.
+    #[cold]
+    fn choose_how_to_send(&mut self, peer: u32) {
+        let entry = &mut self.conversations.peers[peer];
+        let from = match self.connections.link(peer) {
+            Some((method, handle)) if entry.expected.len() > 1 => {
+                self.methods.get(method).announces_from(handle)
+            }
+            _ => None,
+        };
+        entry.set_announces_from(from);
+    }
+
     /// Sends what is queued for a peer, as far as there is room and credit.
     pub(super) fn transmit(&mut self, peer: u32) {
+        if self.conversations.peers[peer].waits_with_large(&self.conversations.shared) {
+            self.choose_how_to_send(peer);
+        }
         let mut parts = 0;
         while let Some(what) = self.conversations.poll_transmit(peer)
             && self.transmit_one(peer, &what)

@@ -1,6 +1,7 @@
 //! Whole instances over the in-process method, driven by hand: every test is deterministic.
 
 mod basics;
+mod both_ways;
 mod cancelling;
 mod deaths;
 mod floods;

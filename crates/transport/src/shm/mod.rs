@@ -9,7 +9,7 @@
 //! process that has the bytes may send its part through its ring instead (`pieces`).
 //!
 //! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `quarantine`, `intervals`, `pair`, `handshake`, `proof`,
-//! `progress`, `pausing`, `transfer`, `copying`, `claim`, `split_copy`, `split_initiator`, `pieces`, `bulk`, `atomics`, `objects`;
+//! `progress`, `pausing`, `transfer`, `copying`, `costs`, `claim`, `split_copy`, `split_initiator`, `pieces`, `bulk`, `atomics`, `objects`;
 //! `causeway_wire::shm` and `docs/formats/shm.md` define the bytes. `model.rs` explores the interleavings of the queue and the
 //! doorbell, `model_claim.rs` those of split copies, `model_regions.rs` those of ending an export during a read, `model_wake.rs` those
 //! of a wait's end, `model_parked.rs` those of a sleep while another thread uses the instance.
@@ -21,6 +21,7 @@ mod atomics;
 mod bulk;
 mod claim;
 mod copying;
+mod costs;
 mod doorbell;
 mod eager;
 mod exchange;
@@ -571,6 +572,11 @@ impl Method for Shm {
             self.list_busy(peer);
         }
         Ok(())
+    }
+
+    fn announces_from(&mut self, peer: Peer) -> Option<usize> {
+        let pair = self.peers.get_mut(peer)?.pair()?;
+        pair.announces_large().then_some(costs::LARGE_BYTES)
     }
 
     fn share_copies(&mut self, sharing: Sharing) {

@@ -22,6 +22,7 @@ use causeway_wire::shm::{
 
 use super::atomics::Atomics;
 use super::bulk::Bulk;
+use super::costs::{Copying, Costs, LARGE_BYTES};
 use super::doorbell;
 use super::exchange::{self, Proofs, is_closed};
 use super::memory::{Bell, MappedRing, Parts};
@@ -144,6 +145,8 @@ pub(super) struct Pair {
     pub(super) helper: Helper,
     /// Allocated once there has been a transfer for which it matters.
     pub(super) ways_of_transfers: Option<Box<pieces::Ways>>,
+    /// Allocated with the first large message.
+    costs: Option<Box<Costs>>,
     /// Bytes of shared transfers that this side has copied, whichever side started them.
     pub(super) shared_bytes: u64,
     /// Whether the pair is in the list of those that may be helped.
@@ -208,6 +211,7 @@ impl Pair {
             offers: Offers::new(&mapping, layout, side),
             helper: Helper::new(&mapping, layout, 1 - side),
             ways_of_transfers: None,
+            costs: None,
             shared_bytes: 0,
             is_grantee: false,
             bulk: Bulk::default(),
@@ -262,7 +266,22 @@ impl Pair {
             return Ok(());
         }
         self.blocked = true;
+        if len >= LARGE_BYTES {
+            self.costs().full();
+        }
         Err(SendError::WouldBlock)
+    }
+
+    /// What large messages have cost.
+    #[cold]
+    pub(super) fn costs(&mut self) -> &mut Costs {
+        self.costs.get_or_insert_default()
+    }
+
+    /// Whether large messages that wait for room are to be announced: see [`Costs`].
+    pub(super) fn announces_large(&self) -> bool {
+        let costs = self.costs.as_deref();
+        matches!(self.attach, Attach::Usable(_)) && costs.is_some_and(Costs::announces)
     }
 
     /// Puts a packet into the ring and rings if necessary; `false` if there is no room, in which
@@ -288,6 +307,10 @@ impl Pair {
                 .next(len, parts.is_filled()),
             false => Way::Usual,
         };
+        let start = match differs && len >= LARGE_BYTES {
+            true => self.costs().begin(Copying::In),
+            false => None,
+        };
         let fill = |ring: &MappedRing, slot| ring.fill(slot, len, parts, way);
         let fetching = !differs || way.fetches_lines(len);
         let sent = self.producer.send((kind, fetching), len, fill);
@@ -302,6 +325,9 @@ impl Pair {
         }
         if differs && let Some(ways) = &mut self.ways {
             ways.sent(len, parts.is_filled());
+        }
+        if let Some(start) = start {
+            self.costs().end(Copying::In, start, len);
         }
         true
     }
