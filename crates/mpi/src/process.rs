@@ -762,7 +762,9 @@ impl Process {
     /// Cancels an operation; it completes nevertheless.
     pub fn cancel(&mut self, active: &Active) {
         match &active.state {
-            Going::Send(op) | Going::Receive { op, .. } => self.endpoint.cancel(*op),
+            // Either it is cancelled, or it is received (MPI 5.0 §3.8.4).
+            Going::Send(op) => self.endpoint.recall(*op),
+            Going::Receive { op, .. } => self.endpoint.cancel(*op),
             Going::Both(both) => {
                 self.cancel(&both.0);
                 self.cancel(&both.1);

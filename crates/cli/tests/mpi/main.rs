@@ -173,6 +173,16 @@ fn more_unexpected_messages_than_fit() {
 fn threads_that_call_at_the_same_time() {
     succeeds("threads");
 }
+#[test]
+fn cancelled_sends_are_received_or_not_and_never_both() {
+    let program = compile("cancels");
+    for methods in ["shm", "tcp"] {
+        let output = run_by(methods, 2, &program, &[]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{methods}: {errors}");
+    }
+}
+
 
 #[test]
 fn a_forked_child_is_refused_and_disturbs_no_process() {
