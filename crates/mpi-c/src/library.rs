@@ -19,12 +19,12 @@ use causeway_mpi::group::Group;
 use causeway_mpi::info::Info;
 use causeway_mpi::operation::Operation;
 use causeway_mpi::process::{Active, OpId, Parked, Process, Waited, Waker};
-use causeway_mpi::schedule::Call;
 use causeway_mpi::status::Status;
 use causeway_mpi::table::{Kind, Table};
 use causeway_sys::entering::{self, Called, Entry, Next, PARENTS, Wait};
 use causeway_sys::memory::{BorrowedSpan, ForeignMemory, Memory};
 
+use crate::functions::{call_handler, run};
 use crate::keys::{Keys, Values};
 use crate::standby::{self, Waits};
 use crate::types::{Handle, count_of};
@@ -656,34 +656,6 @@ pub(crate) fn complete(mut active: Active) -> Result<Status> {
     wait_for(|process| process.wait(&mut active))
 }
 
-/// Calls a function of the program's.
-pub(crate) fn run(call: &Call) -> Result<()> {
-    type Small = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut Handle);
-    type Large = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut Handle);
-    let (from, into): (&Memory, &Memory) = (&call.from, &call.into);
-    let (from, into) = (from.as_ptr().cast(), into.as_ptr().cast());
-    let mut datatype = call.datatype;
-    let function = std::ptr::with_exposed_provenance::<c_void>(call.function);
-    // SAFETY: the program gave this function to `MPI_Op_create` or `MPI_Op_create_c`, with this type, for calls
-    // with memory of so many elements.
-    unsafe {
-        if call.is_large {
-            let function = (&raw const function).cast::<Large>().read();
-            function(from, into, &mut (call.count as i64), &mut datatype);
-        } else {
-            let function = (&raw const function).cast::<Small>().read();
-            function(from, into, &mut (call.count as c_int), &mut datatype);
-        }
-    }
-    with(|process, _| {
-        process.called(call);
-        Ok(())
-    })?;
-    // The operation for which it was called may be one that another thread waits for.
-    wake_all();
-    Ok(())
-}
-
 /// Runs the body of a call; turns its error into a code, as the error handler of the object
 /// concerned decides.
 #[inline]
@@ -753,17 +725,6 @@ impl Library {
             Ok(handler) => FoundHandler::Program(handler.function, handle),
             Err(_) => FoundHandler::Predefined(set),
         }
-    }
-}
-
-/// Calls an error handler of the program's.
-pub(crate) fn call_handler(function: usize, handle: &mut Handle, code: c_int) {
-    type Function = unsafe extern "C" fn(*mut Handle, *mut c_int, ...);
-    let function = std::ptr::with_exposed_provenance::<c_void>(function);
-    // SAFETY: the program gave this function to `MPI_Comm_create_errhandler` or its like, with this type.
-    unsafe {
-        let function = (&raw const function).cast::<Function>().read();
-        function(handle, &mut { code });
     }
 }
 

@@ -17,6 +17,7 @@ use crate::buffering::NO_OWNER;
 use crate::communicator::{Channel, Communicator, Peer};
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
+use crate::operation;
 use crate::process::{Active, FOR_EVER, Process};
 use crate::status::Status;
 use crate::steps::{Step, Steps};
@@ -26,19 +27,12 @@ use crate::steps::{Step, Steps};
 #[derive(Debug)]
 pub struct Call {
     key: u64,
-    /// Its address.
-    pub function: usize,
-    /// Whether its count is an `MPI_Count`.
-    pub is_large: bool,
-    /// The left operands.
-    pub from: Memory,
-    /// The right operands, and the results.
-    pub into: Memory,
-    /// Number of elements.
-    pub count: u64,
-    /// The handle of their datatype.
-    pub datatype: usize,
+    /// The function and its arguments.
+    pub operation: operation::Call,
 }
+/// How long a process waits for a message of an operation before it looks whether another one has given the operation up.
+const BEFORE_LOOKING: Duration = Duration::from_millis(20);
+
 
 /// From here on, tags are those of persistent operations.
 const FIRST_KEPT: u32 = 1 << 31;
@@ -338,8 +332,13 @@ impl Process {
         let rank = peers.iter().position(|peer| peer.number == envelope.peer);
         let error = self.lost_among(&peers).unwrap_or_else(|| {
             let rank = rank.map_or_else(String::new, |rank| format!("rank {rank} "));
-            let text = format!("{rank}has given the operation up, since it has lost another");
-            Error::new(abi::ERR_PROC_ABORTED, text)
+            let why = match class {
+                abi::ERR_PROC_ABORTED => "since it has lost another".to_owned(),
+                abi::ERR_TRUNCATE => "since a message there was too long for its buffer".to_owned(),
+                other => format!("which has failed there with the error class {other}"),
+            };
+            let text = format!("{rank}has given the operation up, {why}");
+            Error::new(class, text)
         });
         self.end_with(at, error);
         Ok(())
@@ -410,19 +409,11 @@ impl Process {
                 } => {
                     match what.apply(from, into, *count) {
                         Ok(None) => {}
-                        Ok(Some((function, is_large, datatype))) => {
+                        Ok(Some(operation)) => {
                             schedule.is_calling = true;
                             let (from, into, count) = (from.clone(), into.clone(), *count);
                             schedule.at += 1;
-                            return self.schedules.calls.push(Call {
-                                key,
-                                function,
-                                is_large,
-                                from,
-                                into,
-                                count,
-                                datatype,
-                            });
+                            return self.schedules.calls.push(Call { key, operation });
                         }
                         Err(error) => {
                             schedule.error.get_or_insert(error);
@@ -502,6 +493,9 @@ impl Process {
             schedule.is_some_and(|schedule| !schedule.is_done)
         };
         if is_going_on(&self.schedules) {
+            if let Err(error) = call.operation.finish() {
+                schedule.error.get_or_insert(error);
+            }
             self.look_for_failure(at)?;
             if is_going_on(&self.schedules) {
                 return Ok(None);

@@ -301,6 +301,20 @@ fn inter_communicators() {
 
 #[test]
 fn persistent_operations_and_neighbours() {
+#[test]
+fn operations_of_the_program_on_datatypes_with_gaps() {
+    succeeds("program-operations");
+    let program = compile("program-operations");
+    let output = run_by("tcp", 3, &program, &[]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+#[test]
+fn errors_go_to_the_handler_of_the_object_of_a_call() {
+    succeeds("handlers");
+}
+
     succeeds("persistent");
 }
 
