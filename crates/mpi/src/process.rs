@@ -357,7 +357,7 @@ impl Process {
                 .endpoint
                 .test_queue(self.buffered, usize::MAX, Duration::ZERO, &mut taken);
             for done in taken.drain(..) {
-                self.buffers.done(done.user);
+                self.buffers.done(done.op, done.user);
             }
             self.taken = taken;
         }

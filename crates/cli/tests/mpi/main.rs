@@ -213,6 +213,14 @@ fn random_sequences_of_collective_operations() {
         (3, None),
         (4, Some(("CAUSEWAY_MPI_CHECK", "1"))),
         (4, Some(("CAUSEWAY_MPI_METHODS", "tcp"))),
+#[test]
+fn an_error_of_one_rank_in_a_collective_operation_is_that_of_all() {
+    let program = compile("truncated");
+    let output = run_by("tcp", 3, &program, &[]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
         (8, None),
     ] {
         let environment = Vec::from_iter(environment);
