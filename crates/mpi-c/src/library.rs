@@ -76,9 +76,10 @@ pub(crate) struct Library {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Handler {
     pub(crate) function: usize,
-    /// How many hold it: its handle, and objects that it is set for.
+    /// How many objects it is set for.
     pub(crate) holders: u32,
-    pub(crate) is_freed: bool,
+    /// How many handles of it the program has, to be freed one by one.
+    pub(crate) handles: u32,
 }
 
 /// The object whose error handler a call's errors go to.
@@ -87,10 +88,14 @@ pub(crate) enum Object {
     /// None: those of `MPI_COMM_SELF` do (MPI 5.0 §9.3).
     None,
     Communicator(Handle),
+    /// The communicator or the window of a request.
+    Owner(Handle),
     Session(Handle),
     Window(Handle),
     /// A file, or `MPI_FILE_NULL` for what concerns no open one.
     File(Handle),
+    /// None yet, but an error handler of its own.
+    Handler(Handle),
     /// None, for functions of the tool interface: their errors are returned.
     Tool,
 }
@@ -675,7 +680,7 @@ pub(crate) fn handle(name: &str, object: Object, error: &Error) -> c_int {
         return code;
     }
     let object = match (object, error.communicator()) {
-        (Object::None, Some(communicator)) => Object::Communicator(communicator),
+        (Object::None, Some(owner)) => Object::Owner(owner),
         (object, _) => object,
     };
     let found = enter(|library| {
@@ -701,10 +706,9 @@ impl Library {
     pub(crate) fn handler_of(&self, object: Object) -> FoundHandler {
         let process = self.process.as_ref();
         let of = |object| match object {
-            Object::Communicator(handle) => {
-                Some((process?.communicator(handle).ok()?.error_handler(), handle))
-            }
-            Object::Window(handle) => Some((process?.window(handle).ok()?.error_handler(), handle)),
+            Object::Communicator(handle) => of_communicator(handle),
+            Object::Window(handle) => of_window(handle),
+            Object::Owner(handle) => of_communicator(handle).or_else(|| of_window(handle)),
             Object::Session(handle) => {
                 Some((self.sessions.get(handle).ok()?.error_handler, handle))
             }
@@ -713,6 +717,9 @@ impl Library {
                 // Errors that concern no open file have a handler, too (MPI 5.0 §14.7).
                 Some((
                     file.map_or(self.file_handler, |file| file.error_handler()),
+        let of_communicator =
+            |handle| Some((process?.communicator(handle).ok()?.error_handler(), handle));
+        let of_window = |handle| Some((process?.window(handle).ok()?.error_handler(), handle));
                     handle,
                 ))
             }
@@ -729,6 +736,11 @@ impl Library {
 }
 
 /// Ends the program because of an error.
+            Object::Handler(handler) => {
+                let is_known = self.check_handler(handler).is_ok();
+                // The function gets the null handle of the first kind of object.
+                is_known.then_some((handler, abi::COMM_NULL))
+            }
 #[cold]
 fn die(name: &str, error: &Error) -> ! {
     let text = enter(|library| {

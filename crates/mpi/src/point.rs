@@ -217,7 +217,17 @@ impl Process {
         self.send(bytes, route, Mode::Standard)
     }
 
-    /// Fails if no message can have this route.
+    /// Fails if no message can be sent by this route, whose wildcards are those of receives.
+    pub fn check_destination(&self, route: Route) -> Result<()> {
+        let communicator = self.communicator(route.communicator)?;
+        if route.rank != abi::PROC_NULL {
+            communicator.peer(route.rank)?;
+            check_tag(route.tag)?;
+        }
+        Ok(())
+    }
+
+    /// Fails if no message can be received by this route.
     pub fn check_route(&self, route: Route) -> Result<()> {
         let communicator = self.communicator(route.communicator)?;
         match route.rank {
@@ -367,6 +377,11 @@ impl Process {
         if has_room(&self.buffers) {
             return Ok(owner.number());
         }
+        let used = self.buffers.used(owner);
+        let text = format!(
+            "{needed} bytes, with the overhead, in a buffer of {limit}, of which messages on their way use {used}"
+        );
+        Err(Error::new(abi::ERR_BUFFER, text))
     }
 
     /// Whether messages in a buffer have not been sent yet.
@@ -377,11 +392,6 @@ impl Process {
 
     /// Starts to wait until a buffer is empty.
     pub fn flush_buffer(&self, owner: Owner) -> Active {
-        let used = self.buffers.used(owner);
-        let text = format!(
-            "{needed} bytes, with the overhead, in a buffer of {limit}, of which messages on their way use {used}"
-        );
-        Err(Error::new(abi::ERR_BUFFER, text))
         let communicator = match owner {
             Owner::Process | Owner::Session(_) => abi::COMM_SELF,
             Owner::Communicator(handle) => handle,

@@ -106,7 +106,7 @@ impl<T> Waited<T> {
 #[derive(Debug)]
 pub struct Active {
     pub(crate) state: Going,
-    /// The communicator's handle.
+    /// The handle of the communicator, or of the window that it accesses.
     pub(crate) communicator: usize,
 }
 
@@ -558,7 +558,10 @@ impl Process {
             Going::Hearing(hearing) => return self.poll_hearing(hearing),
             Going::General => return Ok(None),
             Going::Both(ref mut both) => return self.poll_both(both),
-            Going::Window(access) => return self.poll_access(access),
+            Going::Window(access) => {
+                let polled = self.poll_access(access);
+                return polled.map_err(|error| error.on(active.communicator));
+            }
             Going::Node(ref mut operation) => {
                 return self.poll_operation(active.communicator, operation);
             }

@@ -234,7 +234,8 @@ fn outside(rank: u32, access: &Access<'_>, size: i64) -> Error {
 impl Process {
     /// Starts an access to a window, whose request the program waits for.
     pub fn access_with_request(&mut self, handle: usize, access: &Access<'_>) -> Result<Active> {
-        let mut active = Active::done(Status::empty(), abi::COMM_SELF);
+        // Its errors are the window's.
+        let mut active = Active::done(Status::empty(), handle);
         if let Some(operation) = self.access(handle, access)? {
             active.state = Going::Window(operation);
         }
