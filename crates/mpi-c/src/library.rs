@@ -38,8 +38,8 @@ pub(crate) struct Library {
     pub(crate) process: Option<Process>,
     /// Its rank, for texts of errors, also during and after the disconnection from the others.
     pub(crate) rank: Option<u32>,
-    /// The process has disconnected from the others.
-    pub(crate) is_over: bool,
+    /// The process after `MPI_Finalize`, for sessions that are made later.
+    pub(crate) finished: Option<Process>,
     pub(crate) infos: Table<Info>,
     pub(crate) groups: Table<Arc<Group>>,
     pub(crate) types: Table<Datatype>,
@@ -108,12 +108,15 @@ pub(crate) struct Stage {
     pub(crate) is_finalized: AtomicBool,
     /// What threads may do.
     pub(crate) thread_level: AtomicI32,
+    /// The kernel's number of the thread that has called `MPI_Init`, or 0.
+    pub(crate) main_thread: AtomicI32,
 }
 
 pub(crate) static STAGE: Stage = Stage {
     is_initialized: AtomicBool::new(false),
     is_finalized: AtomicBool::new(false),
     thread_level: AtomicI32::new(abi::THREAD_SINGLE),
+    main_thread: AtomicI32::new(0),
 };
 
 struct Instance {
@@ -252,13 +255,23 @@ fn is_entered() -> Error {
 /// them.
 pub(crate) fn set_level(level: c_int, has_own_thread: bool, process: &mut Process) {
     STAGE.thread_level.store(level, Relaxed);
-    if level == abi::THREAD_MULTIPLE || has_own_thread {
-        entering::prepare();
-        // The library starts once.
-        let _ = INSTANCE.waker.set(process.share());
-    } else {
-        INSTANCE.is_serial.store(true, Release);
+    match level == abi::THREAD_MULTIPLE || has_own_thread {
+        true => share(process),
+        false => INSTANCE.is_serial.store(true, Release),
     }
+}
+
+/// Has threads take turns from now on.
+pub(crate) fn share(process: &mut Process) {
+    entering::prepare();
+    // The library starts once.
+    let _ = INSTANCE.waker.set(process.share());
+    INSTANCE.is_serial.store(false, Release);
+}
+
+/// Whether threads may call at the same time.
+pub(crate) fn takes_threads() -> bool {
+    !INSTANCE.is_serial.load(Relaxed)
 }
 
 /// The error of calls in a forked child.
@@ -368,7 +381,7 @@ impl Library {
         Self {
             process: None,
             rank: None,
-            is_over: false,
+            finished: None,
             infos: Table::new(Kind::Info, abi::ERR_INFO),
             groups: Table::new(Kind::Group, abi::ERR_GROUP),
             types: Table::new(Kind::Datatype, abi::ERR_TYPE),
@@ -768,6 +781,11 @@ pub(crate) fn end(code: c_int) -> ! {
         }
         Ok(())
     });
+    // The kernel keeps the lowest eight bits: an error must not become a success.
+    let shown = match code & 0xff {
+        0 if code != 0 => 1,
+        shown => shown,
+    };
     // SAFETY: it ends the process as a C program's `exit` does.
     unsafe { libc::exit(code) }
 }

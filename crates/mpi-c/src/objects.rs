@@ -8,7 +8,6 @@ use crate::types::Handle;
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) error_handler: Handle,
-    pub(crate) hints: Info,
 }
 
 /// Properties of Fortran that were set.

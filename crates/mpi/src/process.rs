@@ -78,6 +78,8 @@ pub struct Process {
     pub(crate) program_number: i32,
     /// Several threads make calls: none waits while it has the process.
     pub(crate) has_threads: bool,
+    /// It has told the launcher that it ends regularly.
+    pub(crate) has_finished: bool,
 }
 
 /// The result of a wait.
@@ -249,6 +251,7 @@ impl Process {
             universe_size: None,
             program_number: 0,
             has_threads: false,
+            has_finished: false,
         })
     }
 

@@ -345,9 +345,11 @@ fn partitioned_messages() {
 fn sessions_alone_and_beside_the_world() {
     succeeds("sessions");
     let program = compile("sessions");
-    let output = run(3, &program, &["and-world"]);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
+    for arguments in [&["and-world"][..], &["and-world", "in-a-thread"]] {
+        let output = run(3, &program, arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {errors}");
+    }
 }
 
 #[test]

@@ -37,6 +37,14 @@ fn state_of_the_whole_process_is_unchanged() {
 }
 
 #[test]
+fn an_abort_is_no_success_whatever_its_code() {
+    let program = compile("absent");
+    let output = alone(&program, &["abort"], &[]).output();
+    assert_eq!(output.expect("it starts").status.code(), Some(1));
+    assert_eq!(run(1, &program, &["abort"]).status.code(), Some(1));
+}
+
+#[test]
 fn programs_start_others_and_talk_with_them() {
     let program = compile("spawn");
     for processes in [1, 3] {
