@@ -181,8 +181,18 @@ impl Window {
                 base: area.start(rank) as i64,
             })),
             _ if rank != self.rank => Ok(None),
-            _ => self.own(range).map(Some),
+            _ => match self.own(range) {
+                // Pieces that were attached one by one are accessed as those of others are.
+                Err(_) if self.spans_pieces(range) => Ok(None),
+                own => own.map(Some),
+            },
         }
+    }
+
+    /// Whether a range of this process's own memory begins and ends in different pieces.
+    fn spans_pieces(&self, range: &Range<i64>) -> bool {
+        let has = |offset: i64| self.locate(offset, 1).is_some();
+        matches!(self.place, Place::Attached(_)) && has(range.start) && has(range.end - 1)
     }
 
     fn own(&self, range: &Range<i64>) -> Result<Reached<'_>> {
