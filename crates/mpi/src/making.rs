@@ -14,6 +14,7 @@ use crate::collective::{Place, ring};
 use crate::communicator::{CONTEXTS, Channel, Communicator, MOST, NONE, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
+use crate::info::Info;
 use crate::node::state::Node;
 use crate::process::{Active, Going, Process};
 use crate::schedule::Among;
@@ -249,6 +250,8 @@ impl Process {
     }
 
     /// Makes a communicator of the same processes, which have all sent their numbers.
+        // Since MPI 4.0, hints are not passed on.
+        new.info = Info::default();
     pub(crate) fn duplicate_by(&mut self, told: &Told) -> Result<usize> {
         let (local, _) = self.members(told)?;
         let local = Vec::from_iter(local.into_iter().map(|(member, _)| member));
