@@ -265,17 +265,6 @@ impl Process {
         self.checks
     }
 
-    /// The communicators that the program has made, by handle, with their names.
-    pub fn made_communicators(&self) -> Vec<(usize, String)> {
-        let name = |handle| {
-            let of = self.communicators.get(handle).map(Communicator::name);
-            String::from_utf8_lossy(of.unwrap_or_default()).into_owned()
-        };
-        let all = self.communicators.handles();
-        let all = all.filter(|handle| self.parent != Some(*handle));
-        all.map(|handle| (handle, name(handle))).collect()
-    }
-
     /// How many processes the program has.
     pub fn size(&self) -> u32 {
         self.world.size()

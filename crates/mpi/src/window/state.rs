@@ -133,6 +133,12 @@ impl Windows {
             last_operation: 0,
             latest: None,
             queue,
+    /// All windows, by handle.
+    pub(crate) fn open(&self) -> impl Iterator<Item = (usize, &Window)> {
+        let all = self.table.handles();
+        all.filter_map(|handle| Some((handle, self.table.get(handle).ok()?)))
+    }
+
             sending: 0,
         }
     }
@@ -188,6 +194,11 @@ impl Window {
     /// Sets its name.
     pub fn set_name(&mut self, name: &[u8]) {
         self.name = name.to_vec();
+    }
+
+    /// The handle of its own communicator.
+    pub(crate) fn communicator(&self) -> usize {
+        self.communicator
     }
 
     /// Values that the program has attached, by key.
