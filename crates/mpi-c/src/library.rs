@@ -718,6 +718,9 @@ pub(crate) enum FoundHandler {
 impl Library {
     pub(crate) fn handler_of(&self, object: Object) -> FoundHandler {
         let process = self.process.as_ref();
+        let of_communicator =
+            |handle| Some((process?.communicator(handle).ok()?.error_handler(), handle));
+        let of_window = |handle| Some((process?.window(handle).ok()?.error_handler(), handle));
         let of = |object| match object {
             Object::Communicator(handle) => of_communicator(handle),
             Object::Window(handle) => of_window(handle),
@@ -730,11 +733,13 @@ impl Library {
                 // Errors that concern no open file have a handler, too (MPI 5.0 §14.7).
                 Some((
                     file.map_or(self.file_handler, |file| file.error_handler()),
-        let of_communicator =
-            |handle| Some((process?.communicator(handle).ok()?.error_handler(), handle));
-        let of_window = |handle| Some((process?.window(handle).ok()?.error_handler(), handle));
                     handle,
                 ))
+            }
+            Object::Handler(handler) => {
+                let is_known = self.check_handler(handler).is_ok();
+                // The function gets the null handle of the first kind of object.
+                is_known.then_some((handler, abi::COMM_NULL))
             }
             Object::Tool | Object::None => None,
         };
@@ -749,11 +754,6 @@ impl Library {
 }
 
 /// Ends the program because of an error.
-            Object::Handler(handler) => {
-                let is_known = self.check_handler(handler).is_ok();
-                // The function gets the null handle of the first kind of object.
-                is_known.then_some((handler, abi::COMM_NULL))
-            }
 #[cold]
 fn die(name: &str, error: &Error) -> ! {
     let text = enter(|library| {
@@ -787,5 +787,5 @@ pub(crate) fn end(code: c_int) -> ! {
         shown => shown,
     };
     // SAFETY: it ends the process as a C program's `exit` does.
-    unsafe { libc::exit(code) }
+    unsafe { libc::exit(shown) }
 }

@@ -96,8 +96,14 @@ impl Process {
         Ok(number)
     }
 
-    /// Starts to send all processes of a communicator this process's number of the new one and two values of the caller's.
-    pub fn tell(&mut self, communicator: usize, values: [i64; 2]) -> Result<(Active, Told)> {
+    /// Starts to send all processes of a communicator this process's number of the new one and two values of the caller's. `name` is
+    /// the program's call.
+    pub fn tell(
+        &mut self,
+        communicator: usize,
+        values: [i64; 2],
+        name: &'static str,
+    ) -> Result<(Active, Told)> {
         let number = self.number()?;
         let sites = self.sites(communicator)?;
         let (place, rotation) = sites.all();
@@ -107,7 +113,7 @@ impl Process {
             let at = (rank + rotation.0 as usize) % many * BYTES;
             memory.slice(at..at + BYTES)
         }));
-        let mut steps = Steps::on(communicator).called("making a communicator");
+        let mut steps = Steps::on(communicator).called(name);
         steps.rotate(rotation);
         let words = [number.into(), values[0], values[1]];
         telling(&mut steps, place, words, &blocks)?;
@@ -225,8 +231,8 @@ impl Process {
 
     /// Starts to make a communicator of the same processes, which can be used when that is done. The caller copies name and
     /// attributes.
-    pub fn duplicate(&mut self, communicator: usize) -> Result<(Active, Told)> {
-        let (mut active, mut told) = self.tell(communicator, [0; 2])?;
+    pub fn duplicate(&mut self, communicator: usize, name: &'static str) -> Result<(Active, Told)> {
+        let (mut active, mut told) = self.tell(communicator, [0; 2], name)?;
         told.new = self.add_duplicate(communicator, told.number)?;
         if let Going::Schedule(schedule) = active.state {
             active.state = Going::Making(schedule, Box::new(told.clone()));
@@ -244,14 +250,14 @@ impl Process {
         };
         (new.collectives, new.kept_collectives) = (0, 0);
         new.attributes.clear();
+        // Since MPI 4.0, hints are not passed on.
+        new.info = Info::default();
         new.node = Node::default();
         new.name.clear();
         self.communicators.insert(new)
     }
 
     /// Makes a communicator of the same processes, which have all sent their numbers.
-        // Since MPI 4.0, hints are not passed on.
-        new.info = Info::default();
     pub(crate) fn duplicate_by(&mut self, told: &Told) -> Result<usize> {
         let (local, _) = self.members(told)?;
         let local = Vec::from_iter(local.into_iter().map(|(member, _)| member));

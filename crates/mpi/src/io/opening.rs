@@ -360,7 +360,7 @@ fn agree_by_own<T>(
     checked: Result<T>,
     mode: i32,
 ) -> Result<(usize, T)> {
-    let (active, told) = caller.with(|process| process.duplicate(communicator))?;
+    let (active, told) = caller.with(|process| process.duplicate(communicator, "MPI_File_open"))?;
     let own = told.new_handle();
     let made = caller.wait(active);
     let agreed = made.and_then(|_| agree_on(caller, own, checked, MODE, [mode.into(), 0]));

@@ -43,6 +43,16 @@ impl Flavor {
         }
     }
 
+    /// The call that makes such a window.
+    pub(super) fn call(self) -> &'static str {
+        match self {
+            Self::Create => "MPI_Win_create",
+            Self::Allocate => "MPI_Win_allocate",
+            Self::Shared => "MPI_Win_allocate_shared",
+            Self::Dynamic => "MPI_Win_create_dynamic",
+        }
+    }
+
     pub(super) fn is_allocated(self) -> bool {
         matches!(self, Self::Allocate | Self::Shared)
     }
@@ -123,6 +133,12 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
+    /// All windows, by handle.
+    pub(crate) fn open(&self) -> impl Iterator<Item = (usize, &Window)> {
+        let all = self.table.handles();
+        all.filter_map(|handle| Some((handle, self.table.get(handle).ok()?)))
+    }
+
     pub(crate) fn new(queue: Queue) -> Self {
         Self {
             table: Table::new(Kind::Window, abi::ERR_WIN),
@@ -133,12 +149,6 @@ impl Windows {
             last_operation: 0,
             latest: None,
             queue,
-    /// All windows, by handle.
-    pub(crate) fn open(&self) -> impl Iterator<Item = (usize, &Window)> {
-        let all = self.table.handles();
-        all.filter_map(|handle| Some((handle, self.table.get(handle).ok()?)))
-    }
-
             sending: 0,
         }
     }
@@ -186,6 +196,11 @@ impl Window {
         }
     }
 
+    /// The handle of its own communicator.
+    pub(crate) fn communicator(&self) -> usize {
+        self.communicator
+    }
+
     /// Its name.
     pub fn name(&self) -> &[u8] {
         &self.name
@@ -194,11 +209,6 @@ impl Window {
     /// Sets its name.
     pub fn set_name(&mut self, name: &[u8]) {
         self.name = name.to_vec();
-    }
-
-    /// The handle of its own communicator.
-    pub(crate) fn communicator(&self) -> usize {
-        self.communicator
     }
 
     /// Values that the program has attached, by key.
