@@ -61,6 +61,15 @@ fn built() -> &'static Path {
     })
 }
 
+/// Says that a test, or a part of it, is left out: also without `--nocapture`, as a test that passes would hide it.
+fn left_out(why: &str) {
+    let this = std::thread::current();
+    let test = this.name().unwrap_or("a test");
+    let line = format!("{test}: left out: {why}\n");
+    // A failure to print is not one of the test.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+}
+
 fn compile(name: &str) -> PathBuf {
     // Once, as others may be running it already.
     static COMPILED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -165,15 +174,6 @@ fn messages_with_gaps() {
 }
 
 #[test]
-fn more_unexpected_messages_than_fit() {
-    succeeds("pressure");
-}
-
-#[test]
-fn threads_that_call_at_the_same_time() {
-    succeeds("threads");
-}
-#[test]
 fn cancelled_sends_are_received_or_not_and_never_both() {
     let program = compile("cancels");
     for methods in ["shm", "tcp"] {
@@ -183,6 +183,15 @@ fn cancelled_sends_are_received_or_not_and_never_both() {
     }
 }
 
+#[test]
+fn more_unexpected_messages_than_fit() {
+    succeeds("pressure");
+}
+
+#[test]
+fn threads_that_call_at_the_same_time() {
+    succeeds("threads");
+}
 
 #[test]
 fn a_forked_child_is_refused_and_disturbs_no_process() {
@@ -205,6 +214,14 @@ fn collective_operations() {
 }
 
 #[test]
+fn an_error_of_one_rank_in_a_collective_operation_is_that_of_all() {
+    let program = compile("truncated");
+    let output = run_by("tcp", 3, &program, &[]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+#[test]
 fn random_sequences_of_collective_operations() {
     let program = compile("sequences");
     for (processes, environment) in [
@@ -213,14 +230,6 @@ fn random_sequences_of_collective_operations() {
         (3, None),
         (4, Some(("CAUSEWAY_MPI_CHECK", "1"))),
         (4, Some(("CAUSEWAY_MPI_METHODS", "tcp"))),
-#[test]
-fn an_error_of_one_rank_in_a_collective_operation_is_that_of_all() {
-    let program = compile("truncated");
-    let output = run_by("tcp", 3, &program, &[]);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-}
-
         (8, None),
     ] {
         let environment = Vec::from_iter(environment);
@@ -293,15 +302,6 @@ fn reductions() {
 }
 
 #[test]
-fn communicators() {
-    succeeds("communicators");
-}
-
-#[test]
-fn datatypes() {
-    succeeds("datatypes");
-}
-#[test]
 fn operations_of_the_program_on_datatypes_with_gaps() {
     succeeds("program-operations");
     let program = compile("program-operations");
@@ -315,6 +315,15 @@ fn errors_go_to_the_handler_of_the_object_of_a_call() {
     succeeds("handlers");
 }
 
+#[test]
+fn communicators() {
+    succeeds("communicators");
+}
+
+#[test]
+fn datatypes() {
+    succeeds("datatypes");
+}
 
 #[test]
 fn inter_communicators() {
@@ -438,7 +447,7 @@ fn ranks_on_two_hosts() {
 fn has_ip() -> bool {
     let has_ip = Command::new("ip").arg("-V").output().is_ok();
     if !has_ip {
-        eprintln!("not tested: iproute2's `ip` is not installed");
+        left_out("iproute2's `ip` is not installed");
     }
     has_ip
 }
