@@ -5,7 +5,8 @@ use std::ffi::{c_char, c_int};
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 
-use crate::library::{Handler, Library, Object, enter, handle, with};
+use crate::library::{Library, Object, enter, handle, with};
+use crate::objects::Handler;
 use crate::types::{Callback, Handle, read_text, write_text};
 
 pub(crate) unsafe fn comm_create_errhandler(

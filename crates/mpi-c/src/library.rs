@@ -19,13 +19,15 @@ use causeway_mpi::group::Group;
 use causeway_mpi::info::Info;
 use causeway_mpi::operation::Operation;
 use causeway_mpi::process::{Active, OpId, Parked, Process, Waited, Waker};
+use causeway_mpi::schedule::Call;
 use causeway_mpi::status::Status;
 use causeway_mpi::table::{Kind, Table};
 use causeway_sys::entering::{self, Called, Entry, Next, PARENTS, Wait};
 use causeway_sys::memory::{BorrowedSpan, ForeignMemory, Memory};
 
-use crate::functions::{call_handler, run};
+use crate::functions::{call_handler, call_operation};
 use crate::keys::{Keys, Values};
+use crate::objects::{Handler, Stage};
 use crate::standby::{self, Waits};
 use crate::types::{Handle, count_of};
 
@@ -72,16 +74,6 @@ pub(crate) struct Library {
     foreign: ForeignMemory,
 }
 
-/// An error handler of the program's.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Handler {
-    pub(crate) function: usize,
-    /// How many objects it is set for.
-    pub(crate) holders: u32,
-    /// How many handles of it the program has, to be freed one by one.
-    pub(crate) handles: u32,
-}
-
 /// The object whose error handler a call's errors go to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Object {
@@ -98,18 +90,6 @@ pub(crate) enum Object {
     Handler(Handle),
     /// None, for functions of the tool interface: their errors are returned.
     Tool,
-}
-
-/// The state that any thread may query at any time (MPI 5.0 §11.6.1).
-pub(crate) struct Stage {
-    /// `MPI_Init` was called.
-    pub(crate) is_initialized: AtomicBool,
-    /// `MPI_Finalize` was.
-    pub(crate) is_finalized: AtomicBool,
-    /// What threads may do.
-    pub(crate) thread_level: AtomicI32,
-    /// The kernel's number of the thread that has called `MPI_Init`, or 0.
-    pub(crate) main_thread: AtomicI32,
 }
 
 pub(crate) static STAGE: Stage = Stage {
@@ -672,6 +652,28 @@ pub(crate) fn complete(mut active: Active) -> Result<Status> {
         return Ok(status);
     }
     wait_for(|process| process.wait(&mut active))
+}
+
+/// Calls an operation of the program's.
+pub(crate) fn run(call: &Call) -> Result<()> {
+    let what = &call.operation;
+    // The program may have freed its handle of the datatype since it started the operation: then the function gets another one.
+    let other = enter(|library| match library.datatype(what.handle) {
+        Ok(datatype) if datatype.is_same(&what.datatype) => Ok(None),
+        _ => library.types.insert(what.datatype.clone()).map(Some),
+    })?;
+    call_operation(what, other.unwrap_or(what.handle));
+    if let Some(handle) = other {
+        // The function may have freed it, wrongly.
+        let _ = enter(|library| library.types.remove(handle));
+    }
+    with(|process, _| {
+        process.called(call);
+        Ok(())
+    })?;
+    // The operation for which it was called may be one that another thread waits for.
+    wake_all();
+    Ok(())
 }
 
 /// Runs the body of a call; turns its error into a code, as the error handler of the object

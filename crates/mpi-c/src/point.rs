@@ -10,8 +10,7 @@ use causeway_mpi::process::{Active, Process, Waited};
 use causeway_mpi::request::{FINISHED, Plan};
 use causeway_mpi::status::Status as Known;
 
-use crate::functions::run;
-use crate::library::{Inside, Rest, complete, wait_for, with};
+use crate::library::{Inside, Rest, complete, run, wait_for, with};
 use crate::types::{Handle, Status, write_status};
 
 /// # Safety
