@@ -571,6 +571,7 @@ impl Conversation {
             (Kind::Written, _) => self.written(shared, header.word),
             (Kind::Read, _) => self.read(shared, header.word),
             (Kind::Withdraw, _) => self.withdrawn(shared, header.word),
+            (Kind::Recall, _) if self.recalls() => self.recalled(shared, header.word),
             (Kind::Credit, _) => {
                 self.account.set_window(header.word);
                 self.mark_dirty(shared);

@@ -381,6 +381,18 @@ impl<M: Matcher> Endpoint<M> {
         self.flush_control();
     }
 
+    /// Asks for a send back: it completes with [`OpError::Cancelled`], and is not received, if the receiver has found no receive for it;
+    /// otherwise as if this had not been called. Unlike a cancelled one, a send that has been announced completes only when the receiver
+    /// has made progress. Peers that speak an earlier format have it cancelled.
+    pub fn recall(&mut self, op: OpId) {
+        if self.check_process().is_err() {
+            return;
+        }
+        self.conversations.recall(op);
+        self.settle();
+        self.flush_control();
+    }
+
     /// Tests one operation, making progress and sleeping at most `idle`.
     #[inline]
     pub fn test(&mut self, op: OpId, idle: Duration) -> Result<Option<Completion>, Error> {

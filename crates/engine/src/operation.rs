@@ -73,7 +73,7 @@ pub(crate) struct Op {
     pub(crate) synchronous: bool,
     /// A receive into whose memory the sender may write before it has announced a message.
     pub(crate) offered: bool,
-    /// The other side has cancelled; what is in progress decides whether that was in time.
+    /// The other side has cancelled; what is in progress decides whether that was in time. Of an announced send: it was recalled.
     pub(crate) withdrawn: bool,
     /// The end of the moved bytes within the fragments.
     pub(crate) cursor: Cursor,

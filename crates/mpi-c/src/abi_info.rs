@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use causeway_mpi::abi;
+use causeway_mpi::datatype::{Basic, Datatype};
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::info::Info;
 
@@ -32,9 +33,32 @@ pub(crate) unsafe fn abi_get_fortran_info(info: *mut Handle) -> Result<()> {
     }
 }
 
+/// The sizes of Fortran's types that the library has, by their keys: others are refused.
+const SIZES: [(&[u8], Basic); 4] = [
+    (b"mpi_logical_size", Basic::Logical),
+    (b"mpi_integer_size", Basic::Integer),
+    (b"mpi_real_size", Basic::Real),
+    (b"mpi_double_precision_size", Basic::DoublePrecision),
+];
+
+/// Fails if a program's Fortran has types of other sizes than the library's.
+fn check_sizes(said: &Info) -> Result<()> {
+    for (key, basic) in SIZES {
+        let size = Datatype::from(basic).size().to_string();
+        let given = said.get(key)?.unwrap_or(size.as_bytes());
+        if given != size.as_bytes() {
+            let (key, given) = (String::from_utf8_lossy(key), String::from_utf8_lossy(given));
+            let text = format!("{key} is {given}: only {size} is supported");
+            return Err(Error::new(abi::ERR_UNSUPPORTED_OPERATION, text));
+        }
+    }
+    Ok(())
+}
+
 pub(crate) unsafe fn abi_set_fortran_info(info: Handle) -> Result<()> {
     enter(|library| {
         let said = crate::info::copy_of(library, info)?;
+        check_sizes(&said)?;
         match library.fortran.info.is_some() {
             true => Err(said_before()),
             false => {
@@ -47,6 +71,20 @@ pub(crate) unsafe fn abi_set_fortran_info(info: Handle) -> Result<()> {
 
 fn said_before() -> Error {
     Error::new(abi::ERR_ABI, "this was set before")
+}
+
+/// Fails if a program's Fortran has other values than those that logical operations of reductions return: 1 and 0, in
+/// `MPI_LOGICAL`.
+fn check_booleans((is, is_not): &(Vec<u8>, Vec<u8>)) -> Result<()> {
+    let own = |value: i32| value.to_ne_bytes();
+    if is[..] == own(1) && is_not[..] == own(0) {
+        return Ok(());
+    }
+    let text = format!(
+        "logicals of {} bytes with the values {is:?} and {is_not:?}: only 1 and 0, of 4 bytes, are supported",
+        is.len()
+    );
+    Err(Error::new(abi::ERR_UNSUPPORTED_OPERATION, text))
 }
 
 fn size_of(logical: c_int) -> Result<usize> {
@@ -68,6 +106,7 @@ pub(crate) unsafe fn abi_set_fortran_booleans(
             array(logical_false.cast::<u8>(), size, "logical_false")?.to_vec(),
         )
     };
+    check_booleans(&said)?;
     enter(|library| match library.fortran.booleans.is_some() {
         true => Err(said_before()),
         false => {

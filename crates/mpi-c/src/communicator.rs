@@ -74,17 +74,18 @@ pub(crate) unsafe fn comm_compare(comm1: Handle, comm2: Handle, result: *mut c_i
     Ok(())
 }
 
-/// Has all processes of a communicator exchange the values that they need to make another one.
-fn tell(comm: Handle, values: [i64; 2]) -> Result<Told> {
-    let (active, told) = with(|process, _| process.tell(comm, values))?;
+/// Has all processes of a communicator exchange the values that they need to make another one, by the call `name`.
+fn tell(comm: Handle, values: [i64; 2], name: &'static str) -> Result<Told> {
+    let (active, told) = with(|process, _| process.tell(comm, values, name))?;
     complete(active)?;
     Ok(told)
 }
 
-/// Has all processes of a communicator exchange numbers, as many as each has. Returns those of all, in the order of
+/// Has all processes of a communicator exchange numbers, as many as each has, in the call `name`. Returns those of all, in the order of
 /// ranks.
-pub(crate) fn tell_all(comm: Handle, numbers: &[c_int]) -> Result<Vec<c_int>> {
-    let (lengths, told) = with(|process, _| process.tell(comm, [numbers.len() as i64, 0]))?;
+pub(crate) fn tell_all(comm: Handle, numbers: &[c_int], name: &'static str) -> Result<Vec<c_int>> {
+    let many = [numbers.len() as i64, 0];
+    let (lengths, told) = with(|process, _| process.tell(comm, many, name))?;
     complete(lengths)?;
     let (numbers, all) = with(|process, _| process.tell_numbers(&told, numbers))?;
     complete(numbers)?;
@@ -106,18 +107,41 @@ pub(crate) fn made(new: Option<Handle>) -> Result<Handle> {
 }
 
 /// Starts to duplicate a communicator; returns the operation, and the handle that the new one will have.
-fn duplicate(comm: Handle) -> Result<(Active, Handle)> {
-    let (active, told) = with(|process, _| process.duplicate(comm))?;
+fn duplicate(comm: Handle, name: &'static str) -> Result<(Active, Handle)> {
+    let (active, told) = with(|process, _| process.duplicate(comm, name))?;
     let new = made(Some(told.new_handle()))?;
-    crate::attributes::copy_all(Holder::Communicator(comm), new)?;
-    Ok((active, new))
+    match crate::attributes::copy_all(Holder::Communicator(comm), new) {
+        Ok(()) => Ok((active, new)),
+        Err(error) => {
+            give_up(active, new)?;
+            Err(error)
+        }
+    }
+}
+
+/// Frees a duplicate whose attributes could not be copied. The other processes' go on: they get this one's number in the background.
+fn give_up(active: Active, mut new: Handle) -> Result<()> {
+    with(|process, _| {
+        let request = process.keep(active)?;
+        process.free_request(request)
+    })?;
+    // SAFETY: the pointer is that of a variable.
+    unsafe { comm_free(&mut new) }
 }
 
 pub(crate) unsafe fn comm_dup(comm: Handle, newcomm: *mut Handle) -> Result<()> {
-    let (active, new) = duplicate(comm)?;
-    complete(active)?;
-    // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { newcomm.write(new) };
+    let (active, mut new) = duplicate(comm, "MPI_Comm_dup")?;
+    let made = complete(active);
+    // SAFETY: the caller's pointer, as MPI has it, and that of a variable.
+    unsafe {
+        match made {
+            Ok(_) => newcomm.write(new),
+            Err(error) => {
+                comm_free(&mut new)?;
+                return Err(error);
+            }
+        }
+    }
     Ok(())
 }
 
@@ -126,7 +150,7 @@ pub(crate) unsafe fn comm_idup(
     newcomm: *mut Handle,
     request: *mut Handle,
 ) -> Result<()> {
-    let (active, new) = duplicate(comm)?;
+    let (active, new) = duplicate(comm, "MPI_Comm_idup")?;
     let handle = with(|process, _| process.keep(active))?;
     // SAFETY: the caller's pointers, as MPI has it.
     unsafe {
@@ -183,18 +207,18 @@ pub(crate) unsafe fn comm_split(
         ));
     }
     // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { split_by(comm, color.into(), key, newcomm) }
+    unsafe { split_by(comm, (color.into(), key), "MPI_Comm_split", newcomm) }
 }
 
 /// # Safety
 /// The pointer is valid for writes.
 pub(crate) unsafe fn split_by(
     comm: Handle,
-    color: i64,
-    key: c_int,
+    (color, key): (i64, c_int),
+    name: &'static str,
     newcomm: *mut Handle,
 ) -> Result<()> {
-    let told = tell(comm, [color, key.into()])?;
+    let told = tell(comm, [color, key.into()], name)?;
     let new = made(with(|process, _| process.split(&told))?)?;
     // SAFETY: the caller's promise.
     unsafe { newcomm.write(new) };
@@ -239,13 +263,13 @@ pub(crate) unsafe fn comm_split_type(
         }
     };
     // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { split_by(comm, color, key, newcomm) }
+    unsafe { split_by(comm, (color, key), "MPI_Comm_split_type", newcomm) }
 }
 
 pub(crate) unsafe fn comm_create(comm: Handle, group: Handle, newcomm: *mut Handle) -> Result<()> {
     let group = enter(|library| library.group(group))?;
     let place = with(|process, _| Ok(process.place_in(&group)))?;
-    let told = tell(comm, place)?;
+    let told = tell(comm, place, "MPI_Comm_create")?;
     let new = made(with(|process, _| process.create(&told, &group))?)?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { newcomm.write(new) };
@@ -382,7 +406,8 @@ pub(crate) unsafe fn intercomm_merge(
         let remote = process.communicator(intercomm)?.remote_group();
         remote.map(drop).ok_or_else(not_inter)
     })?;
-    let told = tell(intercomm, [(high != 0).into(), 0])?;
+    let values = [(high != 0).into(), 0];
+    let told = tell(intercomm, values, "MPI_Intercomm_merge")?;
     let new = made(Some(with(|process, _| process.merge(&told))?))?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { newintracomm.write(new) };

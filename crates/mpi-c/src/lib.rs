@@ -21,6 +21,7 @@ mod errors;
 mod exports;
 mod file;
 mod file_access;
+mod functions;
 mod general;
 mod graphs;
 mod group;

@@ -27,7 +27,9 @@ use causeway_mpi::table::{Kind, Table};
 use causeway_sys::entering::{self, Entry, Next, PARENTS, Wait};
 use causeway_sys::memory::{BorrowedSpan, ForeignMemory, Memory};
 
+use crate::functions::{call_handler, call_operation};
 use crate::keys::{Keys, Values};
+use crate::objects::{Handler, Stage};
 use crate::standby::{self, Waits};
 use crate::types::{Handle, count_of};
 
@@ -40,8 +42,8 @@ pub(crate) struct Library {
     pub(crate) process: Option<Process>,
     /// Its rank, for texts of errors, also during and after the disconnection from the others.
     pub(crate) rank: Option<u32>,
-    /// The process has disconnected from the others.
-    pub(crate) is_over: bool,
+    /// The process after `MPI_Finalize`, for sessions that are made later.
+    pub(crate) finished: Option<Process>,
     pub(crate) infos: Table<Info>,
     pub(crate) groups: Table<Arc<Group>>,
     pub(crate) types: Table<Datatype>,
@@ -74,43 +76,29 @@ pub(crate) struct Library {
     foreign: ForeignMemory,
 }
 
-/// An error handler of the program's.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Handler {
-    pub(crate) function: usize,
-    /// How many hold it: its handle, and objects that it is set for.
-    pub(crate) holders: u32,
-    pub(crate) is_freed: bool,
-}
-
 /// The object whose error handler a call's errors go to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Object {
     /// None: those of `MPI_COMM_SELF` do (MPI 5.0 §9.3).
     None,
     Communicator(Handle),
+    /// The communicator or the window of a request.
+    Owner(Handle),
     Session(Handle),
     Window(Handle),
     /// A file, or `MPI_FILE_NULL` for what concerns no open one.
     File(Handle),
+    /// None yet, but an error handler of its own.
+    Handler(Handle),
     /// None, for functions of the tool interface: their errors are returned.
     Tool,
-}
-
-/// The state that any thread may query at any time (MPI 5.0 §11.6.1).
-pub(crate) struct Stage {
-    /// `MPI_Init` was called.
-    pub(crate) is_initialized: AtomicBool,
-    /// `MPI_Finalize` was.
-    pub(crate) is_finalized: AtomicBool,
-    /// What threads may do.
-    pub(crate) thread_level: AtomicI32,
 }
 
 pub(crate) static STAGE: Stage = Stage {
     is_initialized: AtomicBool::new(false),
     is_finalized: AtomicBool::new(false),
     thread_level: AtomicI32::new(abi::THREAD_SINGLE),
+    main_thread: AtomicI32::new(0),
 };
 
 struct Instance {
@@ -229,13 +217,23 @@ fn is_entered() -> Error {
 /// them.
 pub(crate) fn set_level(level: c_int, has_own_thread: bool, process: &mut Process) {
     STAGE.thread_level.store(level, Relaxed);
-    if level == abi::THREAD_MULTIPLE || has_own_thread {
-        entering::prepare();
-        // The library starts once.
-        let _ = INSTANCE.waker.set(process.share());
-    } else {
-        INSTANCE.is_serial.store(true, Release);
+    match level == abi::THREAD_MULTIPLE || has_own_thread {
+        true => share(process),
+        false => INSTANCE.is_serial.store(true, Release),
     }
+}
+
+/// Has threads take turns from now on.
+pub(crate) fn share(process: &mut Process) {
+    entering::prepare();
+    // The library starts once.
+    let _ = INSTANCE.waker.set(process.share());
+    INSTANCE.is_serial.store(false, Release);
+}
+
+/// Whether threads may call at the same time.
+pub(crate) fn takes_threads() -> bool {
+    !INSTANCE.is_serial.load(Relaxed)
 }
 
 /// The error of calls in a forked child.
@@ -345,7 +343,7 @@ impl Library {
         Self {
             process: None,
             rank: None,
-            is_over: false,
+            finished: None,
             infos: Table::new(Kind::Info, abi::ERR_INFO),
             groups: Table::new(Kind::Group, abi::ERR_GROUP),
             types: Table::new(Kind::Datatype, abi::ERR_TYPE),
@@ -638,24 +636,18 @@ pub(crate) fn complete(mut active: Active) -> Result<Status> {
     wait_for(|process| process.wait(&mut active))
 }
 
-/// Calls a function of the program's.
+/// Calls an operation of the program's.
 pub(crate) fn run(call: &Call) -> Result<()> {
-    type Small = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut Handle);
-    type Large = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut Handle);
-    let (from, into): (&Memory, &Memory) = (&call.from, &call.into);
-    let (from, into) = (from.as_ptr().cast(), into.as_ptr().cast());
-    let mut datatype = call.datatype;
-    let function = std::ptr::with_exposed_provenance::<c_void>(call.function);
-    // SAFETY: the program gave this function to `MPI_Op_create` or `MPI_Op_create_c`, with this type, for calls
-    // with memory of so many elements.
-    unsafe {
-        if call.is_large {
-            let function = (&raw const function).cast::<Large>().read();
-            function(from, into, &mut (call.count as i64), &mut datatype);
-        } else {
-            let function = (&raw const function).cast::<Small>().read();
-            function(from, into, &mut (call.count as c_int), &mut datatype);
-        }
+    let what = &call.operation;
+    // The program may have freed its handle of the datatype since it started the operation: then the function gets another one.
+    let other = enter(|library| match library.datatype(what.handle) {
+        Ok(datatype) if datatype.is_same(&what.datatype) => Ok(None),
+        _ => library.types.insert(what.datatype.clone()).map(Some),
+    })?;
+    call_operation(what, other.unwrap_or(what.handle));
+    if let Some(handle) = other {
+        // The function may have freed it, wrongly.
+        let _ = enter(|library| library.types.remove(handle));
     }
     with(|process, _| {
         process.called(call);
@@ -685,7 +677,7 @@ pub(crate) fn handle(name: &str, object: Object, error: &Error) -> c_int {
         return code;
     }
     let object = match (object, error.communicator()) {
-        (Object::None, Some(communicator)) => Object::Communicator(communicator),
+        (Object::None, Some(owner)) => Object::Owner(owner),
         (object, _) => object,
     };
     let found = enter(|library| {
@@ -710,11 +702,13 @@ pub(crate) enum FoundHandler {
 impl Library {
     pub(crate) fn handler_of(&self, object: Object) -> FoundHandler {
         let process = self.process.as_ref();
+        let of_communicator =
+            |handle| Some((process?.communicator(handle).ok()?.error_handler(), handle));
+        let of_window = |handle| Some((process?.window(handle).ok()?.error_handler(), handle));
         let of = |object| match object {
-            Object::Communicator(handle) => {
-                Some((process?.communicator(handle).ok()?.error_handler(), handle))
-            }
-            Object::Window(handle) => Some((process?.window(handle).ok()?.error_handler(), handle)),
+            Object::Communicator(handle) => of_communicator(handle),
+            Object::Window(handle) => of_window(handle),
+            Object::Owner(handle) => of_communicator(handle).or_else(|| of_window(handle)),
             Object::Session(handle) => {
                 Some((self.sessions.get(handle).ok()?.error_handler, handle))
             }
@@ -726,6 +720,11 @@ impl Library {
                     handle,
                 ))
             }
+            Object::Handler(handler) => {
+                let is_known = self.check_handler(handler).is_ok();
+                // The function gets the null handle of the first kind of object.
+                is_known.then_some((handler, abi::COMM_NULL))
+            }
             Object::Tool | Object::None => None,
         };
         // Errors that belong to no object go to MPI_COMM_SELF (MPI 5.0 §9.3).
@@ -735,17 +734,6 @@ impl Library {
             Ok(handler) => FoundHandler::Program(handler.function, handle),
             Err(_) => FoundHandler::Predefined(set),
         }
-    }
-}
-
-/// Calls an error handler of the program's.
-pub(crate) fn call_handler(function: usize, handle: &mut Handle, code: c_int) {
-    type Function = unsafe extern "C" fn(*mut Handle, *mut c_int, ...);
-    let function = std::ptr::with_exposed_provenance::<c_void>(function);
-    // SAFETY: the program gave this function to `MPI_Comm_create_errhandler` or its like, with this type.
-    unsafe {
-        let function = (&raw const function).cast::<Function>().read();
-        function(handle, &mut { code });
     }
 }
 
@@ -777,6 +765,11 @@ pub(crate) fn end(code: c_int) -> ! {
         }
         Ok(())
     });
+    // The kernel keeps the lowest eight bits: an error must not become a success.
+    let shown = match code & 0xff {
+        0 if code != 0 => 1,
+        shown => shown,
+    };
     // SAFETY: it ends the process as a C program's `exit` does.
-    unsafe { libc::exit(code) }
+    unsafe { libc::exit(shown) }
 }

@@ -225,7 +225,7 @@ macro_rules! sends {
             unsafe {
                 let handle = with(|process, rest| {
                     let from = rest.owned_buffer(buf, count, datatype, false)?;
-                    process.check_route(route)?;
+                    process.check_destination(route)?;
                     process.plan(Plan::Send { from, route, mode: $mode })
                 })?;
                 request.write(handle);

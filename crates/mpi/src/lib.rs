@@ -67,6 +67,7 @@ mod threads;
 pub mod told;
 pub mod tool;
 pub mod topology;
+mod unfreed;
 pub mod window;
 
 pub use process::Process;

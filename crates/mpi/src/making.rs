@@ -14,6 +14,7 @@ use crate::collective::{Place, ring};
 use crate::communicator::{CONTEXTS, Channel, Communicator, MOST, NONE, Peer};
 use crate::error::{Error, Result};
 use crate::group::Group;
+use crate::info::Info;
 use crate::node::state::Node;
 use crate::process::{Active, Going, Process};
 use crate::schedule::Among;
@@ -95,8 +96,14 @@ impl Process {
         Ok(number)
     }
 
-    /// Starts to send all processes of a communicator this process's number of the new one and two values of the caller's.
-    pub fn tell(&mut self, communicator: usize, values: [i64; 2]) -> Result<(Active, Told)> {
+    /// Starts to send all processes of a communicator this process's number of the new one and two values of the caller's. `name` is
+    /// the program's call.
+    pub fn tell(
+        &mut self,
+        communicator: usize,
+        values: [i64; 2],
+        name: &'static str,
+    ) -> Result<(Active, Told)> {
         let number = self.number()?;
         let sites = self.sites(communicator)?;
         let (place, rotation) = sites.all();
@@ -106,7 +113,7 @@ impl Process {
             let at = (rank + rotation.0 as usize) % many * BYTES;
             memory.slice(at..at + BYTES)
         }));
-        let mut steps = Steps::on(communicator).called("making a communicator");
+        let mut steps = Steps::on(communicator).called(name);
         steps.rotate(rotation);
         let words = [number.into(), values[0], values[1]];
         telling(&mut steps, place, words, &blocks)?;
@@ -224,8 +231,8 @@ impl Process {
 
     /// Starts to make a communicator of the same processes, which can be used when that is done. The caller copies name and
     /// attributes.
-    pub fn duplicate(&mut self, communicator: usize) -> Result<(Active, Told)> {
-        let (mut active, mut told) = self.tell(communicator, [0; 2])?;
+    pub fn duplicate(&mut self, communicator: usize, name: &'static str) -> Result<(Active, Told)> {
+        let (mut active, mut told) = self.tell(communicator, [0; 2], name)?;
         told.new = self.add_duplicate(communicator, told.number)?;
         if let Going::Schedule(schedule) = active.state {
             active.state = Going::Making(schedule, Box::new(told.clone()));
@@ -243,6 +250,8 @@ impl Process {
         };
         (new.collectives, new.kept_collectives) = (0, 0);
         new.attributes.clear();
+        // Since MPI 4.0, hints are not passed on.
+        new.info = Info::default();
         new.node = Node::default();
         new.name.clear();
         self.communicators.insert(new)

@@ -220,6 +220,12 @@ impl Process {
     /// Marks a partition of a send ready.
     pub fn ready(&mut self, request: usize, partition: i64) -> Result<()> {
         let at = self.place_of_partitioned(request)?;
+        let communicator = self.partitioned_at(at)?.communicator;
+        let marked = self.mark_ready(at, partition);
+        marked.map_err(|error| error.on(communicator))
+    }
+
+    fn mark_ready(&mut self, at: u32, partition: i64) -> Result<()> {
         let it = self.partitioned_at(at)?;
         let part = usize::try_from(partition).ok();
         let part = part.filter(|part| *part < it.parts.len() && it.is_send);
@@ -264,7 +270,7 @@ impl Process {
                 "the partition {partition} of a receive of {}",
                 it.parts.len()
             );
-            Error::new(abi::ERR_ARG, text)
+            Error::new(abi::ERR_ARG, text).on(it.communicator)
         })?;
         if !it.is_started {
             return Ok(true);

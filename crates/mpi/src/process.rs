@@ -78,6 +78,8 @@ pub struct Process {
     pub(crate) program_number: i32,
     /// Several threads make calls: none waits while it has the process.
     pub(crate) has_threads: bool,
+    /// It has told the launcher that it ends regularly.
+    pub(crate) has_finished: bool,
 }
 
 /// The result of a wait.
@@ -106,7 +108,7 @@ impl<T> Waited<T> {
 #[derive(Debug)]
 pub struct Active {
     pub(crate) state: Going,
-    /// The communicator's handle.
+    /// The handle of the communicator, or of the window that it accesses.
     pub(crate) communicator: usize,
 }
 
@@ -247,6 +249,7 @@ impl Process {
             universe_size: None,
             program_number: 0,
             has_threads: false,
+            has_finished: false,
         })
     }
 
@@ -258,17 +261,6 @@ impl Process {
     /// Whether the checking mode is on.
     pub fn checks(&self) -> bool {
         self.checks
-    }
-
-    /// The communicators that the program has made, by handle, with their names.
-    pub fn made_communicators(&self) -> Vec<(usize, String)> {
-        let name = |handle| {
-            let of = self.communicators.get(handle).map(Communicator::name);
-            String::from_utf8_lossy(of.unwrap_or_default()).into_owned()
-        };
-        let all = self.communicators.handles();
-        let all = all.filter(|handle| self.parent != Some(*handle));
-        all.map(|handle| (handle, name(handle))).collect()
     }
 
     /// How many processes the program has.
@@ -355,7 +347,7 @@ impl Process {
                 .endpoint
                 .test_queue(self.buffered, usize::MAX, Duration::ZERO, &mut taken);
             for done in taken.drain(..) {
-                self.buffers.done(done.user);
+                self.buffers.done(done.op, done.user);
             }
             self.taken = taken;
         }
@@ -556,7 +548,10 @@ impl Process {
             Going::Hearing(hearing) => return self.poll_hearing(hearing),
             Going::General => return Ok(None),
             Going::Both(ref mut both) => return self.poll_both(both),
-            Going::Window(access) => return self.poll_access(access),
+            Going::Window(access) => {
+                let polled = self.poll_access(access);
+                return polled.map_err(|error| error.on(active.communicator));
+            }
             Going::Node(ref mut operation) => {
                 return self.poll_operation(active.communicator, operation);
             }
@@ -762,7 +757,9 @@ impl Process {
     /// Cancels an operation; it completes nevertheless.
     pub fn cancel(&mut self, active: &Active) {
         match &active.state {
-            Going::Send(op) | Going::Receive { op, .. } => self.endpoint.cancel(*op),
+            // Either it is cancelled, or it is received (MPI 5.0 §3.8.4).
+            Going::Send(op) => self.endpoint.recall(*op),
+            Going::Receive { op, .. } => self.endpoint.cancel(*op),
             Going::Both(both) => {
                 self.cancel(&both.0);
                 self.cancel(&both.1);

@@ -249,11 +249,9 @@ impl Process {
         let request = self.requests.get_mut(handle)?.generalize();
         let plan = match (&request.plan, &request.active) {
             (Some(plan), None) => plan.clone(),
-            (Some(_), Some(_)) => {
-                return Err(Error::new(
-                    abi::ERR_REQUEST,
-                    "the request was started already",
-                ));
+            (Some(_), Some(active)) => {
+                let error = Error::new(abi::ERR_REQUEST, "the request was started already");
+                return Err(error.on(active.communicator));
             }
             (None, _) => {
                 return Err(Error::new(
@@ -262,9 +260,14 @@ impl Process {
                 ));
             }
         };
+        let of = |route: &Route, started: Result<Active>| {
+            started.map_err(|error| error.on(route.communicator))
+        };
         let active = match &*plan {
-            Plan::Send { from, route, mode } => self.send(from.as_buffer(), *route, *mode)?,
-            Plan::Receive { into, route } => self.receive(into.as_buffer(), *route)?,
+            Plan::Send { from, route, mode } => {
+                of(route, self.send(from.as_buffer(), *route, *mode))?
+            }
+            Plan::Receive { into, route } => of(route, self.receive(into.as_buffer(), *route))?,
             Plan::Steps(at) => self.start_again(*at)?,
             Plan::Partitioned(at) => self.start_partitioned(*at)?,
         };

@@ -79,7 +79,8 @@ impl Process {
                     sharing.memory = self.map_offered(sharing, &region)?;
                 }
                 let has_it = sharing.memory.is_some();
-                let (active, told) = self.tell(sharing.communicator, [has_it.into(), 0])?;
+                let (active, told) =
+                    self.tell(sharing.communicator, [has_it.into(), 0], "sharing memory")?;
                 sharing.stage = Stage::Mapped(told);
                 Ok(Some(active))
             }

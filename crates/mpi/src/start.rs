@@ -91,10 +91,17 @@ impl Process {
         Ok(())
     }
 
-    /// Disconnects from the other processes, as soon as none of them needs this one any more.
-    pub fn finish(mut self) -> Result<()> {
-        // The last call waits without leaving the process.
-        self.has_threads = false;
+    /// Waits until none of the other processes needs this one any more. Its connections stay, for sessions that are made later: to disconnect,
+    /// drop it.
+    pub fn finish(&mut self) -> Result<()> {
+        // This call waits without leaving the process.
+        let has_threads = std::mem::take(&mut self.has_threads);
+        let finished = self.finish_here();
+        self.has_threads = has_threads;
+        finished
+    }
+
+    fn finish_here(&mut self) -> Result<()> {
         // All messages that other processes wait for have been received by then.
         while self.buffers.has_any() {
             self.wait_for_news(|process| Ok((!process.buffers.has_any()).then_some(())))?;
@@ -103,8 +110,12 @@ impl Process {
         let steps = self.barrier(abi::COMM_WORLD)?.called("MPI_Finalize");
         let mut barrier = self.begin(steps)?;
         self.wait_here(&mut barrier)?;
-        self.launcher.barrier()?;
-        self.launcher.finish()
+        // The launcher hears of it once.
+        if !std::mem::replace(&mut self.has_finished, true) {
+            self.launcher.barrier()?;
+            self.launcher.finish()?;
+        }
+        Ok(())
     }
 
     /// Waits until the processes of other programs with which this one has communicators finish as well (MPI 5.0 §11.10.4). Processes that

@@ -21,6 +21,8 @@ pub(crate) enum Event {
     Started(Running),
     /// A process has ended.
     Ended(JobRank, ExitStatus),
+    /// A process has ended without having begun to take part, and another one waits for it.
+    Absent(JobRank, JobRank),
     /// The process that has started this command to start other processes has closed the
     /// connection.
     Detached(JobRank),

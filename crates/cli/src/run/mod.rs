@@ -250,6 +250,9 @@ impl Ending {
             return;
         }
         let left = has_left_early(job, job_rank);
+        let waiting = job
+            .server(job_rank)
+            .and_then(|server| server.ended(job_rank.rank));
         if !status.success() {
             let text = format!("{job_rank} {}", describe(status));
             let is_asked = matches!(self.asked, Asked::Killed | Asked::At(_, Signal::KILL));
@@ -263,7 +266,15 @@ impl Ending {
         } else if left {
             let text = format!("{job_rank} has ended without MPI_Finalize");
             self.fail(1, self.grace, &text);
+        } else if let Some(rank) = waiting {
+            self.absent(job_rank, JobRank { rank, ..job_rank });
         }
+    }
+
+    /// Notes that a process has ended without MPI, and that another one waits for it.
+    fn absent(&mut self, absent: JobRank, waiting: JobRank) {
+        let text = format!("{absent} has ended without MPI_Init, in which {waiting} waits for it");
+        self.fail(1, self.grace, &text);
     }
 
     /// Ends processes whose time is up.
@@ -331,6 +342,7 @@ fn watch(
                 running.retain(|process| process.job_rank != job_rank);
                 ending.ended(job, job_rank, status);
             }
+            Ok(Event::Absent(absent, waiting)) => ending.absent(absent, waiting),
             Ok(Event::Aborted(job_rank, exit)) => {
                 let text = format!("{job_rank} has called MPI_Abort, or failed, with code {exit}");
                 let exit = u8::try_from(exit & 0xff).unwrap_or(1);

@@ -443,6 +443,8 @@ impl Conversation {
             // A cancelled send whose exports are being ended.
             return;
         }
+        // Its receive has been found: it cannot be recalled any more.
+        entry.withdrawn = false;
         let Clearance { offset, len, .. } = clearance;
         if clearance.regions.is_empty() && self.takes_parts() {
             return self.cleared_for_parts(shared, op, &clearance);
@@ -510,6 +512,8 @@ impl Conversation {
             Refusal::Failed => {
                 TransferError::Copy("the peer could not move the bytes".into()).into()
             }
+            // The receiver agrees to a recall.
+            Refusal::Cancelled if entry.withdrawn && entry.what == What::Send => OpError::Cancelled,
             Refusal::Cancelled => OpError::Withdrawn,
         };
         match entry.state {

@@ -253,7 +253,7 @@ pub fn open(
     communicator: usize,
     name: &Path,
     mode: i32,
-    info: &Info,
+    info: &Result<Info>,
     error_handler: usize,
 ) -> Result<usize> {
     let (rank, group, format, files, several_hosts) = caller.with(|process| {
@@ -272,7 +272,10 @@ pub fn open(
     let spoken = *format.as_ref().unwrap_or(&FORMATS.lowest);
     let at_once = spoken >= FILES_AT_ONCE;
     let may_store = several_hosts && spoken >= SHARED_STORED;
-    let checked = format.and(check_mode(mode)).and(files);
+    let given = info.as_ref().map_err(Error::clone);
+    let checked = format.and(check_mode(mode)).and(given).and(files);
+    let none = Info::default();
+    let info = info.as_ref().unwrap_or(&none);
     let (by, own, files) = match at_once {
         true => {
             let room = Room::new(group.size())?;
@@ -357,7 +360,7 @@ fn agree_by_own<T>(
     checked: Result<T>,
     mode: i32,
 ) -> Result<(usize, T)> {
-    let (active, told) = caller.with(|process| process.duplicate(communicator))?;
+    let (active, told) = caller.with(|process| process.duplicate(communicator, "MPI_File_open"))?;
     let own = told.new_handle();
     let made = caller.wait(active);
     let agreed = made.and_then(|_| agree_on(caller, own, checked, MODE, [mode.into(), 0]));

@@ -180,14 +180,16 @@ pub fn set_atomicity(caller: &mut impl Caller, file: usize, flag: bool) -> Resul
 }
 
 /// Sets hints.
-pub fn set_info(caller: &mut impl Caller, file: usize, info: &Info) -> Result<()> {
+pub fn set_info(caller: &mut impl Caller, file: usize, info: Result<Info>) -> Result<()> {
     let (communicator, _) = opened(caller, file)?;
-    caller.with(|process| {
-        process.files.get_mut(file)?.take_hints(info);
-        Ok(())
-    })?;
+    let taken = info.and_then(|info| {
+        caller.with(|process| {
+            process.files.get_mut(file)?.take_hints(&info);
+            Ok(())
+        })
+    });
     // No process uses the new ones before all have them.
-    agree(caller, communicator, Ok(()))
+    agree(caller, communicator, taken)
 }
 
 /// Waits until all that this process has written is durable.

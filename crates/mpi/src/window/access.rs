@@ -181,8 +181,18 @@ impl Window {
                 base: area.start(rank) as i64,
             })),
             _ if rank != self.rank => Ok(None),
-            _ => self.own(range).map(Some),
+            _ => match self.own(range) {
+                // Pieces that were attached one by one are accessed as those of others are.
+                Err(_) if self.spans_pieces(range) => Ok(None),
+                own => own.map(Some),
+            },
         }
+    }
+
+    /// Whether a range of this process's own memory begins and ends in different pieces.
+    fn spans_pieces(&self, range: &Range<i64>) -> bool {
+        let has = |offset: i64| self.locate(offset, 1).is_some();
+        matches!(self.place, Place::Attached(_)) && has(range.start) && has(range.end - 1)
     }
 
     fn own(&self, range: &Range<i64>) -> Result<Reached<'_>> {
@@ -234,7 +244,8 @@ fn outside(rank: u32, access: &Access<'_>, size: i64) -> Error {
 impl Process {
     /// Starts an access to a window, whose request the program waits for.
     pub fn access_with_request(&mut self, handle: usize, access: &Access<'_>) -> Result<Active> {
-        let mut active = Active::done(Status::empty(), abi::COMM_SELF);
+        // Its errors are the window's.
+        let mut active = Active::done(Status::empty(), handle);
         if let Some(operation) = self.access(handle, access)? {
             active.state = Going::Window(operation);
         }

@@ -96,7 +96,9 @@ impl Process {
         match std::mem::replace(&mut begun.stage, Stage::Entered) {
             Stage::New => {
                 let Offered { size, unit, .. } = begun.offered;
-                let (active, told) = self.tell(begun.parent, [size as i64, unit as i64])?;
+                let name = begun.offered.flavor.call();
+                let sizes = [size as i64, unit as i64];
+                let (active, told) = self.tell(begun.parent, sizes, name)?;
                 begun.stage = Stage::Told(told);
                 Ok(Some(active))
             }
@@ -174,7 +176,7 @@ impl Process {
         self.windows.served += usize::from(is_served);
         begun.stage = Stage::Entered;
         let steps = self.barrier(begun.communicator)?;
-        self.begin(steps)
+        self.begin(steps.called(begun.offered.flavor.call()))
     }
 
     /// Starts to free a window: begins a barrier of all its processes, after which
@@ -184,7 +186,7 @@ impl Process {
         window.epoch.check_over()?;
         let communicator = window.communicator;
         let steps = self.barrier(communicator)?;
-        self.begin(steps)
+        self.begin(steps.called("MPI_Win_free"))
     }
 
     /// Frees a window that all have left; returns its error handler.

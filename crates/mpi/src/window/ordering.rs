@@ -49,7 +49,7 @@ impl Process {
         window.epoch.fence = assertion & abi::MODE_NOSUCCEED == 0;
         let communicator = window.communicator;
         let steps = self.barrier(communicator)?;
-        self.begin(steps)
+        self.begin(steps.called("MPI_Win_fence"))
     }
 
     /// Waits for a collective operation of a window. A death is an error for all, also for those that wait for one that lives.

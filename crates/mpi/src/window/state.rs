@@ -43,6 +43,16 @@ impl Flavor {
         }
     }
 
+    /// The call that makes such a window.
+    pub(super) fn call(self) -> &'static str {
+        match self {
+            Self::Create => "MPI_Win_create",
+            Self::Allocate => "MPI_Win_allocate",
+            Self::Shared => "MPI_Win_allocate_shared",
+            Self::Dynamic => "MPI_Win_create_dynamic",
+        }
+    }
+
     pub(super) fn is_allocated(self) -> bool {
         matches!(self, Self::Allocate | Self::Shared)
     }
@@ -123,6 +133,12 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
+    /// All windows, by handle.
+    pub(crate) fn open(&self) -> impl Iterator<Item = (usize, &Window)> {
+        let all = self.table.handles();
+        all.filter_map(|handle| Some((handle, self.table.get(handle).ok()?)))
+    }
+
     pub(crate) fn new(queue: Queue) -> Self {
         Self {
             table: Table::new(Kind::Window, abi::ERR_WIN),
@@ -178,6 +194,11 @@ impl Window {
             Place::Own(memory) => Some(memory.clone()),
             Place::Attached(_) => None,
         }
+    }
+
+    /// The handle of its own communicator.
+    pub(crate) fn communicator(&self) -> usize {
+        self.communicator
     }
 
     /// Its name.
