@@ -149,7 +149,7 @@ impl Inside {
         match is_serial {
             true if INSTANCE.is_entered.replace(true) => Err(is_entered()),
             true => Ok(Self { is_serial }),
-            false => enter_in_turn().map(|()| Self { is_serial }),
+            false => enter_exclusively().map(|()| Self { is_serial }),
         }
     }
 
@@ -193,7 +193,7 @@ impl Drop for Inside {
     fn drop(&mut self) {
         match self.is_serial {
             true => INSTANCE.is_entered.set(false),
-            false => self.leave_in_turn(),
+            false => self.leave_and_wake(),
         }
     }
 }
@@ -201,7 +201,7 @@ impl Drop for Inside {
 impl Inside {
     /// Leaves, and wakes other threads whose operations have changed meanwhile.
     #[inline(never)]
-    fn leave_in_turn(&mut self) {
+    fn leave_and_wake(&mut self) {
         let entry = &INSTANCE.entry;
         let mut called = Called::default();
         if let Some(process) = &mut self.library().process
@@ -220,7 +220,7 @@ impl Inside {
 
 /// Enters as soon as no other thread is inside.
 #[inline(never)]
-fn enter_in_turn() -> Result<()> {
+fn enter_exclusively() -> Result<()> {
     let entry = &INSTANCE.entry;
     if entry.try_enter() {
         return Ok(());
@@ -601,7 +601,7 @@ pub(crate) fn wait_for<T>(mut wait: impl FnMut(&mut Process) -> Result<Waited<T>
 #[cold]
 fn wait_among_threads<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
     let waits = Waits::new();
-    let result = wait_in_turns(wait);
+    let result = wait_and_release(wait);
     drop(waits);
     if standby::is_on() {
         // Other operations may be able to continue.
@@ -610,7 +610,7 @@ fn wait_among_threads<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>
     result
 }
 
-fn wait_in_turns<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
+fn wait_and_release<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
     let entry = &INSTANCE.entry;
     let mut turn = Wait::default();
     let mut parked: Option<Parked> = None;
@@ -712,7 +712,7 @@ pub(crate) fn handle(name: &str, object: Object, error: &Error) -> c_int {
     });
     match found.unwrap_or(FoundHandler::Predefined(abi::ERRORS_ARE_FATAL)) {
         FoundHandler::Predefined(abi::ERRORS_RETURN) => {}
-        FoundHandler::Predefined(_) => die(name, error),
+        FoundHandler::Predefined(_) => abort_program(name, error),
         FoundHandler::Program(function, mut handle) => call_handler(function, &mut handle, code),
     }
     code
@@ -769,7 +769,7 @@ pub(crate) fn call_handler(function: usize, handle: &mut Handle, code: c_int) {
 
 /// Ends the program because of an error.
 #[cold]
-fn die(name: &str, error: &Error) -> ! {
+fn abort_program(name: &str, error: &Error) -> ! {
     let text = enter(|library| {
         let class = library
             .codes

@@ -30,7 +30,7 @@ pub(crate) fn is_wanted() -> Result<bool> {
     }
 }
 
-/// Starts the thread. The process has met the others, and its threads take turns.
+/// Starts the thread. The process is connected with the others, and its threads take turns.
 pub(crate) fn start() -> Result<()> {
     IS_ON.store(true, Relaxed);
     let started = thread::spawn_without_signals("mpi-progress", run);

@@ -54,7 +54,8 @@ pub(crate) fn begin(level: c_int) -> Result<()> {
             return Ok(false);
         }
         if library.is_over {
-            let text = "the process has parted from the others, and cannot meet them again";
+            let text =
+                "the process has disconnected from the others, and cannot connect with them again";
             return Err(Error::new(abi::ERR_OTHER, text));
         }
         let has_own_thread = progress::is_wanted()?;

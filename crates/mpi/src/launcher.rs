@@ -411,7 +411,7 @@ impl Pmi {
         };
         if found.name() != answer {
             return Err(failed(format_args!(
-                "it said {} instead of {answer}",
+                "it sent {} instead of {answer}",
                 found.name()
             )));
         }

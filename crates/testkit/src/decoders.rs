@@ -85,7 +85,7 @@ pub fn all() -> &'static [Decoder] {
         "vi": virtual_interface, samples::virtual_interfaces;
         "firmware": cards::fuzz::feed, cards::fuzz::samples;
         "window_notice": canonical::<window::Notice>, samples::window_notices;
-        "meeting": canonical::<contact::Meeting>, samples::meetings;
+        "meeting": canonical::<contact::LeaderMessage>, samples::meetings;
         "run_event": run_event, samples::run_events;
         "pmi": pmi_lines, samples::pmi_lines;
         "address": address, samples::addresses;

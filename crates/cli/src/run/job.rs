@@ -137,7 +137,7 @@ impl Job {
         command
             .args(&program.arguments)
             .env("PMI_RANK", job_rank.rank.to_string())
-            .env(causeway_mpi::contacts::DIRECTORY, directory)
+            .env(causeway_mpi::process_table::DIRECTORY, directory)
             .env(run::CALLS, &self.shown.calls)
             .env(run::LAUNCHER_FORMATS, run::FORMATS.to_text())
             .env(run::PAGE, page.to_string());

@@ -9,7 +9,12 @@ use crate::process::{Process, Waited};
 
 impl Process {
     /// Asks for the lock of a rank, or the shared ones of all. Then [`Process::await_lock`].
-    pub fn ask_lock(&mut self, handle: usize, rank: Option<i32>, exclusive: bool) -> Result<()> {
+    pub fn request_lock(
+        &mut self,
+        handle: usize,
+        rank: Option<i32>,
+        exclusive: bool,
+    ) -> Result<()> {
         let window = self.window(handle)?;
         let rank = rank.map(|rank| window.check_rank(rank)).transpose()?;
         window.epoch.check_lock(rank)?;
@@ -18,7 +23,7 @@ impl Process {
         }
         let (window, all) = (window.number, window.group.size());
         for rank in rank.map_or(0..all, |rank| rank..rank + 1) {
-            self.tell_rank(handle, rank, &Notice::Lock { window, exclusive })?;
+            self.notify_rank(handle, rank, &Notice::Lock { window, exclusive })?;
         }
         Ok(())
     }
@@ -175,10 +180,10 @@ impl Process {
         window.others[rank as usize].is_granted = false;
         let number = window.number;
         let Place::Area(area) = &window.place else {
-            return self.tell_rank(handle, rank, &Notice::Unlock { window: number });
+            return self.notify_rank(handle, rank, &Notice::Unlock { window: number });
         };
         for waiting in area.unlock(rank, exclusive) {
-            self.tell_rank(handle, waiting, &Notice::Free { window: number })?;
+            self.notify_rank(handle, waiting, &Notice::Free { window: number })?;
         }
         Ok(())
     }
@@ -219,7 +224,7 @@ impl Process {
                     let Some(holder) = self.stripe_holder(handle, rank, at)? else {
                         return Ok(());
                     };
-                    self.greet(handle, &[holder]);
+                    self.watch_ranks(handle, &[holder]);
                     self.progress();
                     self.check_members(handle)?;
                 }
