@@ -53,7 +53,7 @@ pub use handshake::Meeting;
 pub use pieces::Pieces;
 pub use registrations::MAX_REGISTRATIONS;
 pub use shared::Tuning;
-pub use waiting::{Awaited, MemoryStep, MemoryWait, STANDBY_DELAY};
+pub use waiting::{Awaited, MemoryStep, MemoryWait, PROGRESS_THREAD_DELAY};
 
 pub use causeway_sys::memory::Memory;
 pub use causeway_transport::{Access, Cursor, Direction, Identity, PeerError, PeerReport, Takes};

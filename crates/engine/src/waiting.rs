@@ -38,7 +38,7 @@ mod traces;
 
 use std::time::{Duration, Instant};
 
-pub use self::constants::STANDBY_DELAY;
+pub use self::constants::PROGRESS_THREAD_DELAY;
 use self::constants::{Constants, WEIGHT, smoothed};
 pub(crate) use self::constants::{POLLS_PER_CALL, QUIET_POLLS, Yielded};
 use self::contention::{Competitors, Contention};

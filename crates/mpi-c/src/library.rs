@@ -22,11 +22,11 @@ use causeway_mpi::process::{Active, OpId, Parked, Process, Waited, Waker};
 use causeway_mpi::schedule::Call;
 use causeway_mpi::status::Status;
 use causeway_mpi::table::{Kind, Table};
-use causeway_sys::entering::{self, Called, Entry, Next, PARENTS, Wait};
+use causeway_sys::critical_section::{self, Called, Entry, Next, PARENTS, Wait};
 use causeway_sys::memory::{BorrowedSpan, ForeignMemory, Memory};
 
 use crate::keys::{Keys, Values};
-use crate::standby::{self, Waits};
+use crate::progress_state::{self, Waits};
 use crate::types::{Handle, count_of};
 
 /// The handles of predefined datatypes lie from here on.
@@ -211,7 +211,7 @@ impl Inside {
                 called = entry.note_changes(process.changes(), |op| process.is_done(op));
                 process.check_parked();
             }
-            standby::leave(process);
+            progress_state::leave(process);
         }
         entry.leave();
         called.wake();
@@ -248,7 +248,7 @@ fn is_entered() -> Error {
 pub(crate) fn set_level(level: c_int, has_own_thread: bool, process: &mut Process) {
     STAGE.thread_level.store(level, Relaxed);
     if level == abi::THREAD_MULTIPLE || has_own_thread {
-        entering::prepare();
+        critical_section::prepare();
         // The library starts once.
         let _ = INSTANCE.waker.set(process.share());
     } else {
@@ -262,7 +262,7 @@ const IN_A_CHILD: &str = "this process was forked from one that uses MPI, and ca
 /// Keeps a child out of the library, which is its parent's: its calls find [`IN_A_CHILD`] at the lock, whose state costs the
 /// parent's calls nothing. Called in the child, whose only thread this is.
 pub(crate) fn disown() {
-    standby::IS_ON.store(false, Relaxed);
+    progress_state::IS_ON.store(false, Relaxed);
     INSTANCE.entry.reset();
     INSTANCE.entry.disown();
     INSTANCE.is_serial.store(false, Relaxed);
@@ -597,13 +597,13 @@ pub(crate) fn wait_for<T>(mut wait: impl FnMut(&mut Process) -> Result<Waited<T>
     }
 }
 
-/// The same where several threads call: one of those that wait sleeps for all, outside of the library ([`entering`]).
+/// The same where several threads call: one of those that wait sleeps for all, outside of the library ([`critical_section`]).
 #[cold]
 fn wait_among_threads<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
     let waits = Waits::new();
     let result = wait_and_release(wait);
     drop(waits);
-    if standby::is_on() {
+    if progress_state::is_on() {
         // Other operations may be able to continue.
         let _ = with(|_, _| Ok(()));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 pub use causeway_engine::types::OpId;
 use causeway_engine::types::{Addr, Completion, Error as EngineError, OpError, Posted, Queue};
 use causeway_engine::{Awaited, Endpoint, MemoryStep};
-pub use causeway_engine::{Parked, STANDBY_DELAY, Waker};
+pub use causeway_engine::{PROGRESS_THREAD_DELAY, Parked, Waker};
 
 use crate::abi;
 use crate::buffering::{Buffers, Owner};

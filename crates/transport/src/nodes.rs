@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use causeway_sys::calendar::seconds_since_1970 as now;
+use causeway_sys::wall_clock::seconds_since_1970 as now;
 pub use causeway_wire::node::{CLIENT, Certificate, PublicKey, files, is_name};
 use causeway_wire::tcp::Refusal;
 
