@@ -5,7 +5,7 @@ use std::time::Duration;
 
 pub use causeway_engine::types::OpId;
 use causeway_engine::types::{Addr, Completion, Error as EngineError, OpError, Posted, Queue};
-use causeway_engine::{Awaited, Endpoint, MemoryStep};
+use causeway_engine::{Awaited, Endpoint, SharedMemoryStep};
 pub use causeway_engine::{PROGRESS_THREAD_DELAY, Parked, Waker};
 
 use crate::abi;
@@ -500,25 +500,25 @@ impl Process {
         awaited: Awaited,
         mut look: impl FnMut(&mut Self) -> Result<Option<T>>,
     ) -> Result<Waited<T>> {
-        let mut wait = self.endpoint.begin_memory_wait(awaited);
+        let mut wait = self.endpoint.begin_shared_memory_wait(awaited);
         loop {
-            match self.endpoint.continue_memory_wait(&mut wait) {
-                MemoryStep::Look(looks) => {
+            match self.endpoint.continue_shared_memory_wait(&mut wait) {
+                SharedMemoryStep::Look(looks) => {
                     for _ in 0..looks {
                         if let Some(found) = look(self).transpose() {
-                            self.endpoint.end_memory_wait(&wait);
+                            self.endpoint.end_shared_memory_wait(&wait);
                             return found.map(Waited::Done);
                         }
                         std::hint::spin_loop();
                     }
                 }
-                MemoryStep::Progress => {
+                SharedMemoryStep::Progress => {
                     self.progress();
                     if let Some(call) = self.take_call() {
                         return Ok(Waited::Call(call));
                     }
                 }
-                MemoryStep::Park => return Ok(Waited::NotYet(None)),
+                SharedMemoryStep::Park => return Ok(Waited::NotYet(None)),
             }
         }
     }

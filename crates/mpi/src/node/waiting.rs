@@ -85,7 +85,7 @@ impl Process {
             return Ok(waited);
         }
         let waited = self.wait_for_news(|process| process.poll(active));
-        self.endpoint.end_told_wait();
+        self.endpoint.end_notified_wait();
         waited
     }
 

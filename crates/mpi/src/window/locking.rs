@@ -1,6 +1,6 @@
 //! Locks (MPI 5.0 §12.5.3), of memory in an area and of processes' own.
 
-use causeway_engine::{Awaited, MemoryStep, MemoryWait};
+use causeway_engine::{Awaited, SharedMemoryStep, SharedMemoryWait};
 use causeway_wire::window::Notice;
 
 use super::state::Place;
@@ -76,7 +76,7 @@ impl Process {
             // It may have become free before that was seen.
             Ok(process.try_locks(handle, rank, exclusive)?.then_some(()))
         });
-        self.endpoint.end_told_wait();
+        self.endpoint.end_notified_wait();
         if done.is_err() {
             self.release_locks(handle)?;
         }
@@ -198,9 +198,9 @@ impl Process {
             }
             std::hint::spin_loop();
         }
-        let mut wait = self.endpoint.begin_memory_wait(Awaited::ShortLock);
+        let mut wait = self.endpoint.begin_shared_memory_wait(Awaited::ShortLock);
         let waited = self.watch_stripe(handle, (rank, at), &mut wait);
-        self.endpoint.end_memory_wait(&wait);
+        self.endpoint.end_shared_memory_wait(&wait);
         waited
     }
 
@@ -208,11 +208,11 @@ impl Process {
         &mut self,
         handle: usize,
         (rank, at): (u32, usize),
-        wait: &mut MemoryWait,
+        wait: &mut SharedMemoryWait,
     ) -> Result<()> {
         loop {
-            match self.endpoint.continue_memory_wait(wait) {
-                MemoryStep::Look(looks) => {
+            match self.endpoint.continue_shared_memory_wait(wait) {
+                SharedMemoryStep::Look(looks) => {
                     for _ in 0..looks {
                         if self.stripe_holder(handle, rank, at)?.is_none() {
                             return Ok(());
@@ -220,7 +220,7 @@ impl Process {
                         std::hint::spin_loop();
                     }
                 }
-                MemoryStep::Progress | MemoryStep::Park => {
+                SharedMemoryStep::Progress | SharedMemoryStep::Park => {
                     let Some(holder) = self.stripe_holder(handle, rank, at)? else {
                         return Ok(());
                     };
