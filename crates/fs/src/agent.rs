@@ -1,7 +1,7 @@
 //! The agent of a node: a process of root's that holds the keys, and makes handshakes with servers for users who hold no keys.
 //!
 //! The page of [`causeway_bmi::agent`] describes the protocol, and which claims servers accept. This module is the process: it listens
-//! at a Unix socket, asks the kernel which user has made each call, and lets [`Speaker`]s reply. Callers may be hostile: each call is about
+//! at a Unix socket, asks the kernel which user has made each call, and lets [`AgentHandshake`]s reply. Callers may be hostile: each call is about
 //! one handshake and has a deadline, requests are decoded in one place, a user has a bounded number of calls, and users are served in turn,
 //! so that no user waits longer because another one calls often.
 
@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use causeway_bmi::agent::{Credentials, Speaker};
+use causeway_bmi::agent::{AgentHandshake, Credentials};
 use causeway_sys::limits;
 use causeway_sys::process::{is_overflow_group, is_overflow_user};
 use causeway_sys::socket::{Accepted, Received, RecordListener, RecordSocket};
@@ -71,7 +71,7 @@ pub struct Agent {
 /// A call in progress.
 struct Call {
     socket: RecordSocket,
-    speaker: Speaker,
+    handshake: AgentHandshake,
     deadline: Instant,
     /// No request has come yet.
     is_silent: bool,
@@ -80,7 +80,7 @@ struct Call {
 impl std::fmt::Debug for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Call")
-            .field("uid", &self.speaker.user().uid)
+            .field("uid", &self.handshake.user().uid)
             .finish_non_exhaustive()
     }
 }
@@ -233,7 +233,7 @@ impl Agent {
             let Some(call) = self.calls.get_mut(at) else {
                 break;
             };
-            let uid = call.speaker.user().uid;
+            let uid = call.handshake.user().uid;
             if !ready.get(at).is_some_and(|ready| *ready) || !served.insert(uid) {
                 continue;
             }
@@ -277,11 +277,11 @@ impl Agent {
         let reply = match user_of(&socket) {
             Ok(user) => match self.make_room(user.uid) {
                 Ok(()) => {
-                    let speaker = Speaker::new(user);
+                    let handshake = AgentHandshake::new(user);
                     let deadline = Instant::now() + LONGEST_SILENCE;
                     self.calls.push(Call {
                         socket,
-                        speaker,
+                        handshake,
                         deadline,
                         is_silent: true,
                     });
@@ -302,7 +302,7 @@ impl Agent {
     /// Makes room for one more call of this user, if necessary by ending another call.
     fn make_room(&mut self, uid: u32) -> Result<(), String> {
         let calls = self.calls.iter();
-        let calls = calls.map(|call| (call.speaker.user().uid, call.is_silent));
+        let calls = calls.map(|call| (call.handshake.user().uid, call.is_silent));
         let gives_way = call_to_end_for(uid, calls, self.max_calls)?;
         if let Some(at) = gives_way {
             let call = self.calls.remove(at);
@@ -359,17 +359,17 @@ impl Call {
             self.deadline = Instant::now() + LONGEST_CALL;
         }
         let reply = match request {
-            Ok(request) => self.speaker.on_request(credentials, &request),
+            Ok(request) => self.handshake.on_request(credentials, &request),
             Err(why) => Reply::Refused(format!("this is no request: {why}")),
         };
         // A caller gets two replies at most, for which its socket has room; a caller that does not read them loses its reply.
         let bytes = Zeroizing::new(reply.to_bytes());
         let sent = self.socket.send(&bytes, &[]);
         match (reply, sent) {
-            (Reply::Say(_), Ok(())) => Taken::GoesOn,
+            (Reply::SendStep(_), Ok(())) => Taken::GoesOn,
             (Reply::Done(done), Ok(())) => {
                 let node = done.node.as_ref().map(|node| node.name.as_str());
-                let User { uid, gid, .. } = self.speaker.user();
+                let User { uid, gid, .. } = self.handshake.user();
                 tracing::debug!(uid, gid, node, "a connection speaks for a user");
                 Taken::Ended
             }
