@@ -15,7 +15,7 @@ use crate::error::PeerError;
 use crate::method::Method;
 use crate::tcp::connection_setup::same_user;
 use crate::tcp::handshake::{Handshake, Role};
-use crate::trust::is_accepted;
+use crate::trust::is_accepted_user;
 use crate::trust::test_users::{as_user, users};
 
 /// Connects again and again until `over`, and counts it. At most `most` connections are kept, which in turn send
@@ -84,8 +84,8 @@ fn a_process_that_ends_in_the_handshake_is_no_stranger() {
 
 #[test]
 fn without_a_key_other_users_are_refused_before_their_greeting() {
-    assert!(is_accepted(7, 7) && is_accepted(0, 0));
-    assert!(!is_accepted(8, 7) && !is_accepted(0, 7) && !is_accepted(7, 0));
+    assert!(is_accepted_user(7, 7) && is_accepted_user(0, 0));
+    assert!(!is_accepted_user(8, 7) && !is_accepted_user(0, 7) && !is_accepted_user(7, 0));
     let mut server = Node::new(plain());
     let address = server.listen();
     for uid in users() {

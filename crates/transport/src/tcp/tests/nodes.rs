@@ -6,7 +6,7 @@ use super::support::*;
 use crate::address::Address;
 use crate::error::PeerError;
 use crate::method::{Identity, Method};
-use crate::nodes::exchange::NodeProof;
+use crate::nodes::handshake::NodeProof;
 use crate::nodes::tests::{Cluster, NEVER, liar, member, membership};
 use crate::nodes::{Authority, CLIENT, Certificate, Member, Membership, Nodes};
 use crate::tcp::TcpConfig;
