@@ -238,9 +238,9 @@ impl Agent {
                 continue;
             }
             match call.take(&self.credentials) {
-                Taken::GoesOn => {}
-                Taken::Ended => ended.push(at),
-                Taken::Refused(why) => {
+                Progress::Continues => {}
+                Progress::Ended => ended.push(at),
+                Progress::Refused(why) => {
                     ended.push(at);
                     self.report(uid, &why);
                 }
@@ -335,25 +335,25 @@ struct Ready {
 }
 
 /// The result of a request.
-enum Taken {
-    GoesOn,
+enum Progress {
+    Continues,
     Ended,
     Refused(String),
 }
 
 impl Call {
     /// Receives the next request, and replies.
-    fn take(&mut self, credentials: &Credentials) -> Taken {
+    fn take(&mut self, credentials: &Credentials) -> Progress {
         let mut room = [0; MAX_MESSAGE_BYTES];
         let request = match self.socket.receive(&mut room) {
             Ok(Received::Record(len, descriptors)) if descriptors.is_empty() => {
                 Request::from_bytes(room.get(..len).unwrap_or_default())
                     .map_err(|error| error.to_string())
             }
-            Ok(Received::Nothing) => return Taken::GoesOn,
-            Ok(Received::Closed) => return Taken::Ended,
+            Ok(Received::Nothing) => return Progress::Continues,
+            Ok(Received::Closed) => return Progress::Ended,
             Ok(_) => Err("it is too long, or has descriptors with it".to_owned()),
-            Err(error) => return Taken::Refused(format!("it cannot be read: {error}")),
+            Err(error) => return Progress::Refused(format!("it cannot be read: {error}")),
         };
         if std::mem::take(&mut self.is_silent) {
             self.deadline = Instant::now() + LONGEST_CALL;
@@ -366,15 +366,15 @@ impl Call {
         let bytes = Zeroizing::new(reply.to_bytes());
         let sent = self.socket.send(&bytes, &[]);
         match (reply, sent) {
-            (Reply::SendStep(_), Ok(())) => Taken::GoesOn,
+            (Reply::SendStep(_), Ok(())) => Progress::Continues,
             (Reply::Done(done), Ok(())) => {
                 let node = done.node.as_ref().map(|node| node.name.as_str());
                 let User { uid, gid, .. } = self.handshake.user();
                 tracing::debug!(uid, gid, node, "a connection speaks for a user");
-                Taken::Ended
+                Progress::Ended
             }
-            (Reply::Refused(why) | Reply::Busy(why), _) => Taken::Refused(why),
-            (_, Err(_)) => Taken::Ended, // it is gone
+            (Reply::Refused(why) | Reply::Busy(why), _) => Progress::Refused(why),
+            (_, Err(_)) => Progress::Ended, // it is gone
         }
     }
 }
@@ -391,7 +391,9 @@ fn in_one_line(why: &str) -> String {
 
 /// The user who has made a call, as the kernel reports it.
 fn user_of(socket: &RecordSocket) -> Result<User, String> {
-    let unknown = |error: io::Error| format!("the kernel does not say whose call it is: {error}");
+    let unknown = |error: io::Error| {
+        format!("the kernel does not report the credentials of the caller: {error}")
+    };
     let peer = socket.peer().map_err(unknown)?;
     let user = User {
         uid: peer.uid,

@@ -224,7 +224,7 @@ impl Starter for Job {
         self.begin(request).map_err(|failure| failure.to_string())
     }
 
-    fn tell(&self, event: Event) {
+    fn report(&self, event: Event) {
         // The receiver is gone if the command is ending.
         let _ = self.events.send(event);
     }

@@ -593,7 +593,7 @@ fn unknown(error: io::Error) -> Unverified {
         };
     }
     unauthorised(format!(
-        "the kernel does not say whose process it is: {error}"
+        "the kernel does not report the user of the process: {error}"
     ))
 }
 

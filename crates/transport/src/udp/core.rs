@@ -621,7 +621,7 @@ impl Core {
                 sink.peer_up(peer);
             }
         }
-        link.heard(now);
+        link.note_activity(now);
         let mut silence = crate::method::Silence;
         let sink: &mut dyn Sink = match state.origin {
             Origin::Lingering { .. } => &mut silence,

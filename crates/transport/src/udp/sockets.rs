@@ -164,7 +164,9 @@ impl Environment for Sockets {
             _ => datagram::owner(address),
         };
         let owner = owner
-            .map_err(|error| format!("the kernel does not say whose socket it is: {error}"))?
+            .map_err(|error| {
+                format!("the kernel does not report the owner of the socket: {error}")
+            })?
             .ok_or_else(|| format!("no process holds a socket at exactly {address}"))?;
         if !is_accepted_user(&owner) {
             return Err(format!(
