@@ -8,17 +8,17 @@
 //! [`Conversations`](crate::conversations::Conversations) combines all conversations of an
 //! instance, and [`Endpoint`](crate::Endpoint) drives that with methods.
 //!
-//! The parts are in files of their own, all of them `impl Conversation`: [`greeting`], [`parting`], [`eager`], [`receiving`], [`rendezvous`],
+//! The parts are in files of their own, all of them `impl Conversation`: [`greeting`], [`graceful_close`], [`eager`], [`receiving`], [`rendezvous`],
 //! [`parts`], [`offers`], [`unexpected`], [`moving`], [`placement`], [`cancel`], [`closing`].
 
 mod cancel;
 mod closing;
 mod direct;
 mod eager;
+mod graceful_close;
 mod greeting;
 pub(crate) mod moving;
 mod offers;
-mod parting;
 mod parts;
 mod placement;
 pub(crate) mod receiving;
@@ -150,7 +150,7 @@ pub(crate) struct Conversation {
     /// In the list of peers with something to send.
     pub(crate) dirty: bool,
     /// The peer waits for credit: all that is available is granted at once.
-    starving: bool,
+    starved: bool,
     /// A packet with the size of the peer's window is to be sent.
     tell_window: bool,
     /// Transfers in progress.
@@ -238,7 +238,7 @@ impl Conversation {
             held_send: None,
             blocked: false,
             dirty: false,
-            starving: false,
+            starved: false,
             tell_window: false,
             transfers: 0,
             offers: Offers::default(),
@@ -531,7 +531,7 @@ impl Conversation {
             return false;
         }
         if header.flags & wire::FLAG_STARVED != 0 {
-            self.starving(shared);
+            self.starved(shared);
         }
         true
     }

@@ -94,7 +94,7 @@ impl Budget {
     }
 
     /// Whether new peers get less than the usual first window.
-    pub(crate) fn is_tight(&self) -> bool {
+    pub(crate) fn is_memory_short(&self) -> bool {
         self.free() < self.windows / 4
     }
 
@@ -109,7 +109,7 @@ impl Budget {
     }
 
     /// Whether memory for large unexpected messages runs short.
-    pub(crate) fn pulls_are_tight(&self) -> bool {
+    pub(crate) fn is_pull_memory_short(&self) -> bool {
         self.pulled > self.pulls / 2
     }
 
@@ -381,7 +381,7 @@ pub(crate) struct Account {
 
 impl Account {
     /// The credit that is left, and the size of the window.
-    pub(crate) fn standing(&self) -> (u32, u32) {
+    pub(crate) fn credit_and_window(&self) -> (u32, u32) {
         (self.credit, self.window)
     }
 

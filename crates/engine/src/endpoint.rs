@@ -14,7 +14,7 @@
 //! Inside, the protocol's state is apart from the methods ([`conversations`](crate::conversations)). `driving` and `posting` carry out
 //! with methods what it requests; `connections` and `connect` map peers to handles; `callers` decides which peers are the same
 //! process; `listening` manages the addresses at which others reach us; `messages` probes messages that wait for their receives.
-//! `progress` polls, `sleep` sleeps, `parked` lets other threads in meanwhile, `yielding` yields, `memory_waits` waits for steps that
+//! `progress` polls, `sleep` sleeps, `parked` lets other threads in meanwhile, `yielding` yields, `shared_memory_wait` waits for steps that
 //! other processes take in shared memory. `watch` publishes the state for observers, and `stall` reports operations that make no
 //! progress. `loopback` is the method by which a process sends to itself.
 
@@ -24,7 +24,6 @@ mod connections;
 mod driving;
 mod listening;
 mod loopback;
-mod memory_waits;
 mod messages;
 mod methods;
 mod parked;
@@ -32,6 +31,7 @@ mod pieces;
 mod posting;
 mod progress;
 mod proven;
+mod shared_memory_wait;
 mod sleep;
 mod stall;
 mod watch;

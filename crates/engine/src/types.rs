@@ -194,7 +194,7 @@ pub enum Error {
     #[error("memory that is for reading only cannot be received into or opened for writing")]
     ReadOnly,
     /// An option of the whole instance was to be set for one address.
-    #[error("this option is of the whole instance: it is set without an address")]
+    #[error("this option applies to the whole instance: set it without an address")]
     OptionOfInstance,
     /// A limit of the configuration is reached.
     #[error("{what}: the limit of {limit} is reached")]

@@ -11,20 +11,20 @@ use crate::library::enter;
 use crate::types::{Handle, array};
 
 pub(crate) unsafe fn abi_get_info(info: *mut Handle) -> Result<()> {
-    let mut told = Info::default();
+    let mut contents = Info::default();
     for key in ["mpi_aint_size", "mpi_count_size", "mpi_offset_size"] {
-        told.set(key.as_bytes(), b"8")?;
+        contents.set(key.as_bytes(), b"8")?;
     }
     // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { crate::info::insert(told, info) }
+    unsafe { crate::info::insert(contents, info) }
 }
 
 pub(crate) unsafe fn abi_get_fortran_info(info: *mut Handle) -> Result<()> {
-    let said = enter(|library| Ok(library.fortran.info.clone()))?;
+    let known = enter(|library| Ok(library.fortran.info.clone()))?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe {
-        match said {
-            Some(said) => crate::info::insert(said, info),
+        match known {
+            Some(known) => crate::info::insert(known, info),
             None => {
                 info.write(abi::INFO_NULL);
                 Ok(())
@@ -57,19 +57,19 @@ fn check_sizes(said: &Info) -> Result<()> {
 
 pub(crate) unsafe fn abi_set_fortran_info(info: Handle) -> Result<()> {
     enter(|library| {
-        let said = crate::info::copy_of(library, info)?;
-        check_sizes(&said)?;
+        let known = crate::info::copy_of(library, info)?;
+        check_sizes(&known)?;
         match library.fortran.info.is_some() {
-            true => Err(said_before()),
+            true => Err(already_set()),
             false => {
-                library.fortran.info = Some(said);
+                library.fortran.info = Some(known);
                 Ok(())
             }
         }
     })
 }
 
-fn said_before() -> Error {
+fn already_set() -> Error {
     Error::new(abi::ERR_ABI, "this was set before")
 }
 
@@ -100,17 +100,17 @@ pub(crate) unsafe fn abi_set_fortran_booleans(
 ) -> Result<()> {
     let size = size_of(logical_size)?;
     // SAFETY: the caller's values, of so many bytes, as MPI has it.
-    let said = unsafe {
+    let known = unsafe {
         (
             array(logical_true.cast::<u8>(), size, "logical_true")?.to_vec(),
             array(logical_false.cast::<u8>(), size, "logical_false")?.to_vec(),
         )
     };
-    check_booleans(&said)?;
+    check_booleans(&known)?;
     enter(|library| match library.fortran.booleans.is_some() {
-        true => Err(said_before()),
+        true => Err(already_set()),
         false => {
-            library.fortran.booleans = Some(said);
+            library.fortran.booleans = Some(known);
             Ok(())
         }
     })
@@ -123,12 +123,12 @@ pub(crate) unsafe fn abi_get_fortran_booleans(
     is_set: *mut c_int,
 ) -> Result<()> {
     let size = size_of(logical_size)?;
-    let said = enter(|library| Ok(library.fortran.booleans.clone()))?;
-    let said = said.filter(|(is, _)| is.len() == size);
+    let known = enter(|library| Ok(library.fortran.booleans.clone()))?;
+    let known = known.filter(|(is, _)| is.len() == size);
     // SAFETY: the caller's pointers, with room for so many bytes, as MPI has it.
     unsafe {
-        is_set.write(said.is_some().into());
-        if let Some((is, is_not)) = said {
+        is_set.write(known.is_some().into());
+        if let Some((is, is_not)) = known {
             std::ptr::copy_nonoverlapping(is.as_ptr(), logical_true.cast(), size);
             std::ptr::copy_nonoverlapping(is_not.as_ptr(), logical_false.cast(), size);
         }

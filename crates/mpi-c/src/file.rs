@@ -267,7 +267,7 @@ pub(crate) unsafe fn register_datarep(
         return Err(Error::new(abi::ERR_ARG, text));
     }
     if extent.is_null() {
-        let text = "the function that tells extents is NULL";
+        let text = "the function that returns extents is NULL";
         return Err(Error::new(abi::ERR_ARG, text));
     }
     enter(|library| {

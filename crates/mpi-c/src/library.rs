@@ -24,13 +24,13 @@ use causeway_mpi::process::{Active, OpId, Parked, Process, Waited, Waker};
 use causeway_mpi::schedule::Call;
 use causeway_mpi::status::Status;
 use causeway_mpi::table::{Kind, Table};
-use causeway_sys::entering::{self, Entry, Next, PARENTS, Wait};
+use causeway_sys::critical_section::{self, Entry, Next, PARENTS, Wait};
 use causeway_sys::memory::{BorrowedSpan, ForeignMemory, Memory};
 
 use crate::functions::{call_handler, call_operation};
 use crate::keys::{Keys, Values};
 use crate::objects::{Handler, Stage};
-use crate::standby::{self, Waits};
+use crate::progress_state::{self, Waits};
 use crate::types::{Handle, count_of};
 
 /// The handles of predefined datatypes lie from here on.
@@ -139,7 +139,7 @@ impl Inside {
         match is_serial {
             true if INSTANCE.is_entered.replace(true) => Err(is_entered()),
             true => Ok(Self { is_serial }),
-            false => enter_in_turn().map(|()| Self { is_serial }),
+            false => enter_exclusively().map(|()| Self { is_serial }),
         }
     }
 
@@ -183,14 +183,14 @@ impl Drop for Inside {
     fn drop(&mut self) {
         match self.is_serial {
             true => INSTANCE.is_entered.set(false),
-            false => self.leave_in_turn(),
+            false => self.leave_and_wake(),
         }
     }
 }
 
 /// Enters as soon as no other thread is inside.
 #[inline(never)]
-fn enter_in_turn() -> Result<()> {
+fn enter_exclusively() -> Result<()> {
     let entry = &INSTANCE.entry;
     if entry.try_enter() {
         return Ok(());
@@ -225,7 +225,7 @@ pub(crate) fn set_level(level: c_int, has_own_thread: bool, process: &mut Proces
 
 /// Has threads take turns from now on.
 pub(crate) fn share(process: &mut Process) {
-    entering::prepare();
+    critical_section::prepare();
     // The library starts once.
     let _ = INSTANCE.waker.set(process.share());
     INSTANCE.is_serial.store(false, Release);
@@ -242,7 +242,7 @@ const IN_A_CHILD: &str = "this process was forked from one that uses MPI, and ca
 /// Keeps a child out of the library, which is its parent's: its calls find [`IN_A_CHILD`] at the lock, whose state costs the
 /// parent's calls nothing. Called in the child, whose only thread this is.
 pub(crate) fn disown() {
-    standby::IS_ON.store(false, Relaxed);
+    progress_state::IS_ON.store(false, Relaxed);
     INSTANCE.entry.reset();
     INSTANCE.entry.disown();
     INSTANCE.is_serial.store(false, Relaxed);
@@ -577,20 +577,20 @@ pub(crate) fn wait_for<T>(mut wait: impl FnMut(&mut Process) -> Result<Waited<T>
     }
 }
 
-/// The same where several threads call: one of those that wait sleeps for all, outside of the library ([`entering`]).
+/// The same where several threads call: one of those that wait sleeps for all, outside of the library ([`critical_section`]).
 #[cold]
 fn wait_among_threads<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
     let waits = Waits::new();
-    let result = wait_in_turns(wait);
+    let result = wait_and_release(wait);
     drop(waits);
-    if standby::is_on() {
+    if progress_state::is_on() {
         // Other operations may be able to continue.
         let _ = with(|_, _| Ok(()));
     }
     result
 }
 
-fn wait_in_turns<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
+fn wait_and_release<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
     let entry = &INSTANCE.entry;
     let mut turn = Wait::default();
     let mut parked: Option<Parked> = None;
@@ -686,7 +686,7 @@ pub(crate) fn handle(name: &str, object: Object, error: &Error) -> c_int {
     });
     match found.unwrap_or(FoundHandler::Predefined(abi::ERRORS_ARE_FATAL)) {
         FoundHandler::Predefined(abi::ERRORS_RETURN) => {}
-        FoundHandler::Predefined(_) => die(name, error),
+        FoundHandler::Predefined(_) => abort_program(name, error),
         FoundHandler::Program(function, mut handle) => call_handler(function, &mut handle, code),
     }
     code
@@ -739,7 +739,7 @@ impl Library {
 
 /// Ends the program because of an error.
 #[cold]
-fn die(name: &str, error: &Error) -> ! {
+fn abort_program(name: &str, error: &Error) -> ! {
     let text = enter(|library| {
         let class = library
             .codes

@@ -152,9 +152,9 @@ pub(crate) unsafe fn session_get_pset_info(
     // SAFETY: the caller's string and pointer, as MPI has it.
     unsafe {
         let size = group_of(session, name)?.size().to_string();
-        let mut told = Info::default();
-        told.set(b"mpi_size", size.as_bytes())?;
-        crate::info::insert(told, info)
+        let mut contents = Info::default();
+        contents.set(b"mpi_size", size.as_bytes())?;
+        crate::info::insert(contents, info)
     }
 }
 

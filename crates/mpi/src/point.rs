@@ -10,7 +10,7 @@ use crate::communicator::{Peer, check_tag};
 use crate::datatype::Basic;
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
-use crate::process::{Active, Going, POSTS, Process};
+use crate::process::{Active, POSTS, Process, State};
 use crate::record;
 use crate::status::Status;
 
@@ -120,8 +120,8 @@ impl Process {
                 false => Ok(Status::empty()),
             }),
             DirectReceive::Waits(op) => {
-                let state = Going::Receive { op, from_any };
-                Received::Waits(Active::going(state, route.communicator))
+                let state = State::Receive { op, from_any };
+                Received::Waits(Active::new(state, route.communicator))
             }
             DirectReceive::Unusual => Received::Unusual,
         }
@@ -395,7 +395,7 @@ impl Process {
             Owner::Communicator(handle) => handle,
         };
         let mut active = Active::done(Status::empty(), communicator);
-        active.state = Going::Flush(owner);
+        active.state = State::Flush(owner);
         active
     }
 

@@ -5,7 +5,7 @@ use causeway_engine::types::OpId;
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::point::{Mode, Route};
-use crate::process::{Active, Going, Process, Waited};
+use crate::process::{Active, Process, State, Waited};
 use crate::record;
 use crate::status::Status;
 use crate::table::{Kind, reserved};
@@ -124,10 +124,10 @@ impl From<Pending> for Active {
     fn from(pending: Pending) -> Self {
         let Pending { op, from_any, .. } = pending;
         let state = match pending.is_receive {
-            true => Going::Receive { op, from_any },
-            false => Going::Send(op),
+            true => State::Receive { op, from_any },
+            false => State::Send(op),
         };
-        Self::going(state, pending.communicator)
+        Self::new(state, pending.communicator)
     }
 }
 
@@ -135,8 +135,8 @@ impl Active {
     /// The message, if the request is for a simple one.
     fn pending(&self) -> Option<Pending> {
         let (op, is_receive, from_any) = match self.state {
-            Going::Send(op) => (op, false, false),
-            Going::Receive { op, from_any } => (op, true, from_any),
+            State::Send(op) => (op, false, false),
+            State::Receive { op, from_any } => (op, true, from_any),
             _ => return None,
         };
         Some(Pending {
@@ -240,7 +240,7 @@ impl Process {
     /// Gives a receive and a send one handle; the status is the receive's.
     pub fn keep_both(&mut self, receive: Active, send: Active) -> Result<usize> {
         let mut both = Active::done(Status::empty(), receive.communicator);
-        both.state = Going::Both(Box::new((receive, send)));
+        both.state = State::Both(Box::new((receive, send)));
         self.keep(both)
     }
 
@@ -355,7 +355,7 @@ impl Process {
     /// Makes a generalized request.
     pub fn start_general(&mut self, general: General) -> Result<usize> {
         let mut active = Active::done(Status::empty(), abi::COMM_SELF);
-        active.state = Going::General;
+        active.state = State::General;
         self.requests
             .insert(Request::of(Some(active), None, Some(general)))
     }
@@ -370,7 +370,7 @@ impl Process {
         };
         let general = request.general.as_deref().copied();
         let is_going =
-            matches!(&request.active, Some(active) if matches!(active.state, Going::General));
+            matches!(&request.active, Some(active) if matches!(active.state, State::General));
         Ok(general.map(|general| (general, !is_going)))
     }
 
@@ -383,7 +383,7 @@ impl Process {
         };
         match &mut request.active {
             Some(active) => {
-                active.state = Going::Done(Status::empty());
+                active.state = State::Done(Status::empty());
                 Ok(None)
             }
             None => self.requests.remove(handle).map(|_| Some(general)),

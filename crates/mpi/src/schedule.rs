@@ -171,7 +171,7 @@ impl Process {
     pub fn begin(&mut self, steps: Steps) -> Result<Active> {
         let communicator = steps.communicator;
         let among = self.among_all(communicator)?;
-        let at = self.lay(steps, among, false)?;
+        let at = self.add_steps(steps, among, false)?;
         self.advance(at);
         Ok(Active::of_schedule(at, communicator))
     }
@@ -190,10 +190,10 @@ impl Process {
         let tag = communicator.kept_collectives;
         communicator.kept_collectives = (tag + 1) % FIRST_KEPT;
         let among = among(communicator, FIRST_KEPT | tag);
-        self.lay(steps, among, true)
+        self.add_steps(steps, among, true)
     }
 
-    fn lay(&mut self, mut steps: Steps, among: Among, is_kept: bool) -> Result<u32> {
+    fn add_steps(&mut self, mut steps: Steps, among: Among, is_kept: bool) -> Result<u32> {
         if self.checks {
             self.prepend_comparison(&mut steps)?;
         }
@@ -277,7 +277,7 @@ impl Process {
             let failures = schedule.channel.failures();
             MpiPattern::word(peer.context + failures, schedule.tag)
         };
-        let told: Vec<_> = peers.iter().map(|peer| (peer.addr, word(peer))).collect();
+        let notified: Vec<_> = peers.iter().map(|peer| (peer.addr, word(peer))).collect();
         // The engine's address does not show which rank it was.
         let error = match (error, self.lost_among(&peers)) {
             (OpError::Peer { .. }, Some(lost)) => lost,
@@ -287,7 +287,7 @@ impl Process {
         let class = Memory::from_vec(error.code().to_le_bytes().to_vec());
         self.end_with(at, error);
         let own = self.peers[self.rank as usize].addr;
-        for (to, word) in told {
+        for (to, word) in notified {
             let is_lost = self.endpoint.loss(to).is_some();
             if to != own && !is_lost {
                 // A process that cannot be notified will notice that the connection is lost.

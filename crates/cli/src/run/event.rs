@@ -29,7 +29,7 @@ pub(crate) enum Event {
     /// A process demands that the whole program end with this code (`MPI_Abort`).
     Aborted(JobRank, i32),
     /// A process has broken the protocol PMI-1.
-    Nonsense(JobRank, String),
+    ProtocolViolation(JobRank, String),
     /// This process was sent a signal.
     Signal(i32),
 }

@@ -21,7 +21,7 @@ pub(super) trait Starter: Send + Sync + 'static {
     /// Starts programs, or returns why not.
     fn start(self: Arc<Self>, request: &Request) -> Result<(), String>;
     /// Reports an event.
-    fn tell(&self, event: Event);
+    fn report(&self, event: Event);
 }
 
 /// The state that all processes of a program share.
@@ -128,10 +128,13 @@ impl Server {
         let world = self.world;
         let serve = move || {
             if let Err(error) = server.serve_commands(rank, stream, &starter) {
-                starter.tell(Event::Nonsense(JobRank { world, rank }, error.to_string()));
+                starter.report(Event::ProtocolViolation(
+                    JobRank { world, rank },
+                    error.to_string(),
+                ));
             }
             if let Some(last) = last {
-                starter.tell(last);
+                starter.report(last);
             }
         };
         std::thread::Builder::new()
@@ -166,7 +169,7 @@ impl Server {
                 "abort" => {
                     let code = command.number("exitcode").unwrap_or(1);
                     let world = self.world;
-                    starter.tell(Event::Aborted(JobRank { world, rank }, code as i32));
+                    starter.report(Event::Aborted(JobRank { world, rank }, code as i32));
                     continue;
                 }
                 "barrier_in" => {
@@ -176,7 +179,7 @@ impl Server {
                             world,
                             rank: absent,
                         };
-                        starter.tell(Event::Absent(absent, JobRank { world, rank }));
+                        starter.report(Event::Absent(absent, JobRank { world, rank }));
                     }
                     continue;
                 }

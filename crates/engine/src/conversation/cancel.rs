@@ -103,7 +103,7 @@ impl Conversation {
                 self.mark_dirty(shared);
             }
             State::Announced | State::ToPush(_) => {
-                self.unannounce(shared, op);
+                self.withdraw_announcement(shared, op);
                 self.queue_bare(shared, Kind::Withdraw, key);
                 self.finish(shared, op, cancelled);
             }

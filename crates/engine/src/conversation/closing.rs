@@ -42,7 +42,7 @@ impl Conversation {
         }
         self.forget_announcements(shared);
         self.transfers = 0;
-        self.release_rival(shared);
+        self.release_waiting_caller(shared);
         self.phase = if may_return {
             Phase::Closed
         } else {
@@ -75,7 +75,7 @@ impl Conversation {
         self.end_offers(shared);
         self.forget_announcements(shared);
         self.drop_early(shared, false);
-        self.release_rival(shared);
+        self.release_waiting_caller(shared);
         self.phase = Phase::Closed;
         self.touch(shared);
     }

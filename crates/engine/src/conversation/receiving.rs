@@ -128,7 +128,7 @@ impl Conversation {
         };
         let is_due = self.grant.pass(cost, &mut shared.budget);
         self.traffic.received(len, self.id, &mut shared.touched);
-        if is_due || self.starving {
+        if is_due || self.starved {
             self.mark_dirty(shared);
         }
         let entry = &mut shared.ops[op];

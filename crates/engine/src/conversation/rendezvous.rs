@@ -419,7 +419,7 @@ impl Conversation {
     }
 
     /// One of our announcements is no longer unmatched at the peer.
-    pub(super) fn unannounce<M>(&mut self, shared: &mut Shared<M>, op: u32) {
+    pub(super) fn withdraw_announcement<M>(&mut self, shared: &mut Shared<M>, op: u32) {
         let entry = &mut shared.ops[op];
         if std::mem::take(&mut entry.announced) {
             let count = self.announced_count(entry.what == What::SendUnexpected);
@@ -456,7 +456,7 @@ impl Conversation {
             return self.protocol_error(shared, "it clears a part that is not the next one");
         }
         entry.state = State::ToPush(clearance);
-        self.unannounce(shared, op);
+        self.withdraw_announcement(shared, op);
         shared.start_transfer(op);
     }
 
@@ -487,7 +487,7 @@ impl Conversation {
             return;
         };
         if matches!(shared.ops[op].state, State::Announced) {
-            self.unannounce(shared, op);
+            self.withdraw_announcement(shared, op);
             let size = shared.ops[op].size;
             self.finish(shared, op, Ok(size));
         }
@@ -518,7 +518,7 @@ impl Conversation {
         };
         match entry.state {
             State::Announced | State::ToPush(_) => {
-                self.unannounce(shared, op);
+                self.withdraw_announcement(shared, op);
                 self.finish(shared, op, Err(error));
             }
             State::Cleared { .. } | State::Collecting(_) | State::ToClear(_) => {

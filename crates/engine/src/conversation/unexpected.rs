@@ -158,7 +158,7 @@ impl Conversation {
             return Some(false);
         };
         let more = waiting.next().is_some();
-        if at > 0 && shared.budget.pulls_are_tight() {
+        if at > 0 && shared.budget.is_pull_memory_short() {
             // Other peers need the memory for their next messages. This peer is tried again when
             // the message is its first.
             return Some(false);

@@ -53,7 +53,7 @@ impl<M: Matcher> Endpoint<M> {
         let now = self.methods.read_clock();
         let mut decision = self.policy.begin(Awaited::Messages, now);
         loop {
-            match self.stay_inside(&mut decision, until, &ready) {
+            match self.poll_until_yield(&mut decision, until, &ready) {
                 Awake::Ready | Awake::TimeUp => return None,
                 Awake::Yield => return Some(Parked(Idle::Yield(self.begin_yield()))),
                 Awake::Park => {}

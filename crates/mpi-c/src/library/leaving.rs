@@ -1,29 +1,29 @@
 //! How a thread leaves the library where several share it.
 
 use causeway_mpi::process::Process;
-use causeway_sys::entering::Called;
+use causeway_sys::critical_section::Called;
 
 use super::{INSTANCE, Inside};
-use crate::standby;
+use crate::progress_state;
 
 impl Inside {
     /// Leaves, and wakes other threads whose operations have changed meanwhile. Mostly there are none.
     #[inline(never)]
-    pub(super) fn leave_in_turn(&mut self) {
+    pub(super) fn leave_and_wake(&mut self) {
         let entry = &INSTANCE.entry;
         let concerns_others = |process: &Process| {
             let may_concern = !entry.knows(process.changes()) || process.has_parked();
-            entry.is_shared() && may_concern || standby::is_on()
+            entry.is_shared() && may_concern || progress_state::is_on()
         };
         let process = self.library().process.as_ref();
         match process.is_some_and(concerns_others) {
-            true => self.leave_and_wake(),
+            true => self.note_and_wake(),
             false => entry.leave(),
         }
     }
 
     #[inline(never)]
-    fn leave_and_wake(&mut self) {
+    fn note_and_wake(&mut self) {
         let entry = &INSTANCE.entry;
         let mut called = Called::default();
         if let Some(process) = &mut self.library().process
@@ -33,7 +33,7 @@ impl Inside {
                 called = entry.note_changes(process.changes(), |op| process.is_done(op));
                 process.check_parked();
             }
-            standby::leave(process);
+            progress_state::leave(process);
         }
         entry.leave();
         called.wake();

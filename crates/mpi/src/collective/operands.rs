@@ -150,7 +150,7 @@ impl Reduction {
     }
 
     /// Copies the program's part of a result into its memory.
-    pub(super) fn hand_over(
+    pub(super) fn copy_result(
         &self,
         steps: &mut Steps,
         block: &Memory,

@@ -11,7 +11,7 @@ use crate::caller::Caller;
 use crate::error::{Error, Result};
 use crate::status::Status;
 
-use super::agreeing::{agree, agree_on_first, tell};
+use super::agreement::{agree, agree_on_first, exchange_numbers};
 use super::file::{Split, SplitKind, SplitPlace};
 use super::pointer::Shared;
 use super::stream::Stream;
@@ -90,7 +90,7 @@ fn place(
         Place::Pointer => caller.with(|process| Ok(process.files.get(file)?.pointer))?,
         Place::Shared => opened.shared.add(units)?,
         Place::Ordered => {
-            let all = tell(caller, opened.communicator, [units as i64])?;
+            let all = exchange_numbers(caller, opened.communicator, [units as i64])?;
             let total = all.iter().map(|[units]| *units as u64).sum();
             let rank = caller.with(|p| Ok(p.communicator(opened.communicator)?.rank()))?;
             let base = ordered_base(caller, opened, rank, total)?;
@@ -115,7 +115,7 @@ fn ordered_base(caller: &mut impl Caller, opened: &Opened, rank: u32, total: u64
     };
     if opened.format < SHARED_STORED {
         // It is in memory, where this does not fail.
-        let bases = tell(caller, communicator, [base? as i64])?;
+        let bases = exchange_numbers(caller, communicator, [base? as i64])?;
         return Ok(bases[0][0]);
     }
     let found = base.as_ref().map_or(0, |base| *base as i64);

@@ -63,7 +63,7 @@ impl Process {
             }
         });
         if done.is_err() {
-            self.tell_broken(handle)?;
+            self.notify_broken(handle)?;
         }
         done
     }
@@ -78,7 +78,7 @@ impl Process {
         window.epoch.posted = Some(ranks.clone());
         let number = window.number;
         for rank in ranks {
-            self.tell_rank(handle, rank, &Notice::Posted { window: number })?;
+            self.notify_rank(handle, rank, &Notice::Posted { window: number })?;
         }
         Ok(())
     }
@@ -115,7 +115,7 @@ impl Process {
         };
         let number = window.number;
         for rank in started {
-            self.tell_rank(handle, rank, &Notice::Completed { window: number })?;
+            self.notify_rank(handle, rank, &Notice::Completed { window: number })?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use causeway_engine::types::Queue;
 
 use super::area::Area;
 use super::channel::{Channel, Operation};
-use super::combining::Act;
+use super::combining::Update;
 use super::epoch::Epoch;
 use super::waiting::Waiting;
 use crate::abi;
@@ -126,7 +126,7 @@ pub(crate) struct Windows {
     pub(super) operations: HashMap<u64, Operation>,
     pub(super) last_operation: u64,
     /// The last change of elements that this process reaches.
-    pub(super) latest: Option<Act>,
+    pub(super) latest: Option<Update>,
     /// Where notices complete, and how many have not.
     pub(super) queue: Queue,
     pub(super) sending: usize,

@@ -24,10 +24,10 @@ mod copying;
 mod costs;
 mod doorbell;
 mod eager;
-mod exchange;
 mod handshake;
 mod intervals;
 mod memory;
+mod node_handshake;
 mod nodes;
 mod objects;
 mod pace;
@@ -96,7 +96,7 @@ use handshake::{HalfOpen, LISTENER_KEY};
 use intervals::{QUARANTINE_INTERVAL, RETRY_INTERVAL};
 use memory::{Bell, HeadAndBody, HeadAndFill, Parts};
 use pair::{Attach, Own, Pair, Stage};
-use paths::{SCHEME, address_of, one_spelling, path_of};
+use paths::{SCHEME, address_of, canonical, path_of};
 use peers::{Entry, Link, Peers};
 use quarantine::Quarantine;
 use relay::Relaying;
@@ -155,8 +155,8 @@ pub struct Shm {
     bell: Bell,
     epoll: Epoll,
     listener: Option<RecordListener>,
-    /// See [`handshake::farewell`].
-    farewell: Vec<u8>,
+    /// See [`handshake::no_descriptor_record`].
+    no_descriptor_record: Vec<u8>,
     shortage_log: LogLimit<Instant>,
     /// Until when the listener is not polled.
     paused_until: Option<Instant>,
@@ -238,7 +238,7 @@ impl Shm {
             bell: Bell::new(bell),
             epoll: Epoll::new().map_err(system("creating an epoll set"))?,
             listener: None,
-            farewell: handshake::farewell(),
+            no_descriptor_record: handshake::no_descriptor_record(),
             shortage_log: LogLimit::default(),
             paused_until: None,
             half_open: Vec::new(),
@@ -363,7 +363,7 @@ impl Method for Shm {
 
     fn connect(&mut self, now: Instant, address: &Address) -> Result<Peer, Error> {
         self.clock.advance(now);
-        let address = one_spelling(address)?;
+        let address = canonical(address)?;
         if let Some(peer) = self.by_address.get(&address) {
             return Ok(*peer);
         }
@@ -396,7 +396,7 @@ impl Method for Shm {
         if claimed.scheme() != SCHEME || !path.is_absolute() {
             return None;
         }
-        let address = one_spelling(claimed).ok()?;
+        let address = canonical(claimed).ok()?;
         if !self.may_listen_at(peer, &address) {
             return None;
         }

@@ -24,8 +24,8 @@ use super::atomics::Atomics;
 use super::bulk::Bulk;
 use super::costs::{Copying, Costs, LARGE_BYTES};
 use super::doorbell;
-use super::exchange::{self, Proofs, is_closed};
 use super::memory::{Bell, MappedRing, Parts};
+use super::node_handshake::{self, RequiredProofs, is_closed};
 use super::objects::Objects;
 use super::pace::Pace;
 use super::pieces;
@@ -111,7 +111,7 @@ pub(super) struct Pair {
     owes_ring: bool,
     pub(super) credentials: Option<Credentials>,
     /// With the cluster's key, on the connecting side, until the handshake is complete.
-    pub(super) caller: Option<Box<Proofs>>,
+    pub(super) caller: Option<Box<RequiredProofs>>,
     /// The other side has not proven yet what it has to, or its node is no longer accepted: packets
     /// in its ring are not read.
     pub(super) unproven: bool,
@@ -234,8 +234,8 @@ impl Pair {
     /// Whether this poll skips the ring: see [`Pace`]. It does not if something was sent since the
     /// last look.
     #[inline]
-    pub(super) fn lets_pass(&mut self, now: Instant) -> bool {
-        self.pace.lets_pass(now) && self.producer.expects_reply()
+    pub(super) fn skips_poll(&mut self, now: Instant) -> bool {
+        self.pace.skips_poll(now) && self.producer.expects_reply()
     }
 
     /// Notes that a poll at this time has found no packet.
@@ -523,7 +523,7 @@ impl Pair {
             (Record::Object { object, base, len }, Stage::Up) => {
                 let file = descriptors.next().ok_or_else(missing)?;
                 if let Some(object) = self.objects.offered(object, base, len, file)? {
-                    self.tell_forgotten(object);
+                    self.notify_forgotten(object);
                 }
                 Ok(())
             }
@@ -549,8 +549,8 @@ impl Pair {
     /// Replies to a challenge.
     fn answer(&mut self, challenge: &Challenge) -> Result<(), PeerError> {
         let caller = match self.caller.as_deref_mut() {
-            Some(Proofs::Key(caller)) => caller,
-            Some(Proofs::Nodes(_)) => {
+            Some(RequiredProofs::Key(caller)) => caller,
+            Some(RequiredProofs::Nodes(_)) => {
                 return Err(PeerError::Unauthorised(NO_NODE.to_owned()));
             }
             None => {
@@ -572,12 +572,12 @@ impl Pair {
 
     /// Handles a message of an exchange that proves nodes, and continues the exchange.
     fn show_node(&mut self, message: &[u8]) -> Result<(), PeerError> {
-        let (Some(Proofs::Nodes(proving)), Some(socket)) =
+        let (Some(RequiredProofs::Nodes(proving)), Some(socket)) =
             (self.caller.as_deref_mut(), &self.socket)
         else {
             return Err(PeerError::Unauthorised(NODE_DEMANDED.to_owned()));
         };
-        exchange::go_on(proving, message, socket)
+        node_handshake::handle_message(proving, message, socket)
     }
 
     /// Handles a record whose descriptors found no room in this process's table. That is not the
@@ -585,7 +585,7 @@ impl Pair {
     fn take_stripped(&mut self, record: Record) -> Result<(), PeerError> {
         match (record, self.stage) {
             (Record::Object { object, .. }, Stage::Up) => {
-                self.tell_forgotten(object);
+                self.notify_forgotten(object);
                 Ok(())
             }
             // The requests to copy through it are refused.
@@ -595,7 +595,7 @@ impl Pair {
         }
     }
 
-    fn tell_forgotten(&self, object: u64) {
+    fn notify_forgotten(&self, object: u64) {
         if let Some(socket) = &self.socket {
             // If it cannot be sent, only this object is not mapped again.
             let _ = socket.send(&Record::Forgot { object }.to_bytes(), &[]);

@@ -22,7 +22,7 @@
 
 use std::time::Duration;
 
-use causeway_sys::choice::{Choice, Turn};
+use causeway_sys::choice::{Choice, Sample};
 use causeway_sys::prices::Prices;
 use causeway_wire::shm::PairLayout;
 use causeway_wire::shm::split_copy::{PieceHeader, UNIT_BYTES};
@@ -82,7 +82,7 @@ pub(super) struct Ways {
 
 /// A period in which transfers are in progress.
 struct Period {
-    turn: Turn,
+    sample: Sample,
     class: usize,
     /// Transfers that have begun, and those that are in progress.
     begun: u32,
@@ -124,10 +124,10 @@ impl Ways {
         let class = class_of(len);
         let ended = self.period.take_if(|period| period.begun >= MOST_IN_TURN);
         if let Some(period) = &ended {
-            self.end_turn(period);
+            self.end_sample(period);
         }
         let period = self.period.get_or_insert_with(|| Period {
-            turn: self.choices[class].begin(),
+            sample: self.choices[class].begin(),
             class,
             begun: 0,
             open: ended.map_or(0, |period| period.open),
@@ -137,7 +137,7 @@ impl Ways {
         period.begun += 1;
         period.open += 1;
         period.is_spoilt |= period.class != class;
-        period.turn.way() == 1 && len < MOST_BYTES
+        period.sample.way() == 1 && len < MOST_BYTES
     }
 
     /// Notes the end of a transfer of `len` bytes; `copied`: all of it was copied.
@@ -149,7 +149,7 @@ impl Ways {
         period.is_spoilt |= !copied;
         period.open -= 1;
         if let Some(period) = self.period.take_if(|period| period.open == 0) {
-            self.end_turn(&period);
+            self.end_sample(&period);
         }
     }
 
@@ -161,9 +161,9 @@ impl Ways {
         }
     }
 
-    fn end_turn(&mut self, period: &Period) {
+    fn end_sample(&mut self, period: &Period) {
         if !period.is_spoilt {
-            self.choices[period.class].end(&period.turn, period.bytes);
+            self.choices[period.class].end(&period.sample, period.bytes);
         }
     }
 }

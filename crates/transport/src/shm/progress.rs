@@ -98,7 +98,7 @@ impl Shm {
             if doorbell::is_rung(&self.bell) || is_copied || is_offered {
                 return;
             }
-            if !pair.lets_pass(now) {
+            if !pair.skips_poll(now) {
                 if pair.consumer.is_ready() {
                     return;
                 }
@@ -154,7 +154,7 @@ impl Shm {
                 continue;
             };
             at += 1;
-            if pair.unproven || pair.lets_pass(now) {
+            if pair.unproven || pair.skips_poll(now) {
                 continue;
             }
             if pair.consumer.is_ready() {

@@ -370,7 +370,7 @@ impl Entry {
             next = prepare(watched).map_or(Next::Again, Next::Park);
         } else {
             // This thread has nothing to do before the threads that want to enter have been inside.
-            lock::ask_to_hand_over(self);
+            lock::request_handover(self);
         }
         self.end_wait();
         (next, Called::default())
