@@ -51,6 +51,7 @@ mod replies;
 mod rpc;
 mod session;
 mod stages;
+mod through;
 mod transfer;
 mod turn;
 mod unacknowledged;

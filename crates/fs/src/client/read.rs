@@ -6,10 +6,14 @@ use causeway_wire::fs::{Body, Distribution, Operation, Region, ReplyBody, Wanted
 use super::call_error::{CallError, unexpected_reply};
 use super::connection::Client;
 use super::file::File;
-use super::io::{FORM_CHANGES, Form, WaitStages, busiest, in_rounds, keeps_changing};
+use super::io::{
+    FORM_CHANGES, Form, ROUND_BYTES, WaitStages, busiest, in_rounds_of, keeps_changing,
+};
 use super::nodes::{content_of, node};
+use super::rpc::Rpc;
 use super::stages::StageClock;
-use super::transfer::{IoKind, IoList};
+use super::through::{BUFFER_BYTES, PART_BYTES};
+use super::transfer::{IoKind, IoList, in_parts};
 use crate::cutter::Cutter;
 use crate::data::pieces::Cursor;
 
@@ -102,9 +106,15 @@ impl Client {
         };
         let mut is_whole = true;
         let mut behind_end = false;
-        in_rounds(inside, |list| {
+        let turn = self.begin_read_through(distribution, inside);
+        let buffer = turn.as_ref().and_then(|turn| turn.buffer.as_ref());
+        let most = match buffer {
+            Some(_) => BUFFER_BYTES,
+            None => ROUND_BYTES,
+        };
+        in_rounds_of(inside, most, |list| {
             if is_whole {
-                let read = self.read_round(file, distribution, list)?;
+                let read = self.read_round(file, distribution, list, buffer)?;
                 is_whole = read.is_some();
                 behind_end |= read.unwrap_or_default();
             }
@@ -112,6 +122,9 @@ impl Client {
         })?;
         if !is_whole {
             return Ok(None);
+        }
+        if let Some(turn) = &turn {
+            self.end_read_through(turn, inside.len());
         }
         if behind_end {
             // Behind a datafile's end the file has a hole, or it was truncated: the file's size shows which.
@@ -131,13 +144,14 @@ impl Client {
         file: &mut File,
         distribution: &Distribution,
         list: IoList<'_>,
+        buffer: Option<&Memory>,
     ) -> Result<Option<bool>, CallError> {
         let mut altered = None;
         // Blocks that are written while they are read do not match the stored sums, and a datafile that is truncated may
         // have fewer bytes than its size just before. A mismatch that persists arises between server and
         // client.
         for sums in [WantedSums::Stored, WantedSums::Sent, WantedSums::Sent] {
-            let Some(fetched) = self.fetch(file, distribution, list, sums)? else {
+            let Some(fetched) = self.fetch(file, distribution, list, sums, buffer)? else {
                 return Ok(None);
             };
             let Some(error) = fetched.altered else {
@@ -158,41 +172,50 @@ impl Client {
         distribution: &Distribution,
         list: IoList<'_>,
         sums: WantedSums,
+        buffer: Option<&Memory>,
     ) -> Result<Option<Fetched>, CallError> {
         let clock = StageClock::start(self.record_stages);
-        let (planned, mut calls) = self.data_calls(file, distribution, list, IoKind::Read)?;
+        let mut planned = Self::planned(file, distribution, list, IoKind::Read)?;
+        if let Some(buffer) = buffer.filter(|buffer| buffer.object().is_some()) {
+            planned = in_parts(planned, buffer, PART_BYTES);
+        }
+        let mut calls = self.calls_of(distribution, &mut planned, IoKind::Read)?;
+        let servers: Vec<usize> = calls.iter().map(|call| call.server).collect();
         calls.iter_mut().for_each(|call| call.want_sums(sums));
         let clock = clock.next(&mut self.stages, "read: plan");
-        let replies = self.rpc.call_all(calls);
-        let clock = clock.next_of(&mut self.stages, &READING, busiest(&replies));
-        let Some(replies) = self.unless_missing(file, replies)? else {
-            return Ok(None);
-        };
         let object = file.node.object;
         let mut fetched = Fetched {
             behind_end: false,
             altered: None,
         };
-        for (planned, reply) in planned.iter().zip(replies) {
-            match reply {
-                ReplyBody::Transferred {
-                    bytes,
-                    size,
-                    inline,
-                    sums,
-                    ..
-                } => {
-                    let server = self.io_server(distribution, planned.position)?;
-                    if let Err(error) = planned.check_read(bytes, inline.len(), size) {
-                        fetched.altered = Some(self.rpc.at(server, error));
-                    } else if !planned.matches(list.memory, &sums, self.rpc.binding(server, object))
-                    {
-                        fetched.altered = Some(self.rpc.altered(server));
-                    }
-                    fetched.behind_end |= planned.deliver(list.memory, &inline, size);
-                }
-                other => return Err(unexpected_reply(&other)),
+        let mut is_delivered = vec![false; planned.len()];
+        let mut take = |rpc: &Rpc, index: usize, reply: &ReplyBody| {
+            let ReplyBody::Transferred {
+                bytes,
+                size,
+                inline,
+                sums,
+                ..
+            } = reply
+            else {
+                return;
+            };
+            let (planned, server) = (&planned[index], servers[index]);
+            if let Err(error) = planned.check_read(*bytes, inline.len(), *size) {
+                fetched.altered = Some(rpc.at(server, error));
+            } else if !planned.matches(list.memory, sums, rpc.binding(server, object)) {
+                fetched.altered = Some(rpc.altered(server));
             }
+            fetched.behind_end |= planned.deliver(list.memory, inline, *size);
+            is_delivered[index] = true;
+        };
+        let replies = self.rpc.call_all_each(calls, &mut take);
+        let clock = clock.next_of(&mut self.stages, &READING, busiest(&replies));
+        let Some(replies) = self.unless_missing(file, replies)? else {
+            return Ok(None);
+        };
+        if let Some(other) = (is_delivered.iter().zip(&replies)).find(|(done, _)| !**done) {
+            return Err(unexpected_reply(other.1));
         }
         clock.next(&mut self.stages, "read: deliver");
         Ok(Some(fetched))
