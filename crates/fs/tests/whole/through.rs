@@ -38,7 +38,7 @@ fn check(client: &mut Client, file: &mut File, regions: &[Region], model: &[u8])
     let len: usize = regions.iter().map(|region| region.len as usize).sum();
     let whole = Memory::from_vec(vec![0xaa; len]);
     let memory = [whole.slice(0..len / 3), whole.slice(len / 3..len)];
-    let count = client.read_lent(file, regions, &memory).unwrap();
+    let count = client.read_list(file, regions, &memory).unwrap();
     let (mut wanted, mut inside) = (Vec::new(), 0);
     for region in regions {
         let start = (region.offset as usize).min(model.len());
