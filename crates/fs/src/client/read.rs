@@ -12,7 +12,7 @@ use super::io::{
 use super::nodes::{content_of, node};
 use super::rpc::Rpc;
 use super::stages::StageClock;
-use super::through::{BUFFER_BYTES, PART_BYTES};
+use super::through::{BUFFER_BYTES, LEAST_BYTES, PART_BYTES, ReadTurn};
 use super::transfer::{IoKind, IoList, in_parts};
 use crate::cutter::Cutter;
 use crate::data::pieces::Cursor;
@@ -135,6 +135,36 @@ impl Client {
             return Ok(Some(list.len_before(size)));
         }
         Ok(Some(list.len_before(size)))
+    }
+
+    /// Begins a read of datafiles, and decides which way it takes. `None` if it can go straight to its memory only.
+    fn begin_read_through(
+        &mut self,
+        distribution: &Distribution,
+        list: IoList<'_>,
+    ) -> Option<ReadTurn> {
+        let is_mapped = |memory: &Memory| memory.object().is_some();
+        if list.len() < LEAST_BYTES || list.memory.iter().any(is_mapped) {
+            return None;
+        }
+        for position in 0..distribution.servers.len() {
+            let server = self.io_server(distribution, position).ok()?;
+            let addr = self.rpc.addr(server).ok()?;
+            if self.rpc.bmi().method(addr) != Some("shm") {
+                return None;
+            }
+        }
+        let mut through = self.through.take().unwrap_or_default();
+        let turn = through.begin(list.len(), || self.allocate(BUFFER_BYTES as usize).ok());
+        self.through = Some(through);
+        turn
+    }
+
+    /// Ends a read of so many bytes that has succeeded.
+    fn end_read_through(&mut self, turn: &ReadTurn, bytes: u64) {
+        if let Some(through) = &mut self.through {
+            through.end(turn, bytes);
+        }
     }
 
     /// Reads from the datafiles. Returns whether any byte lay behind a datafile's end, or `None` if the file was truncated

@@ -13,10 +13,6 @@
 use causeway_bmi::Memory;
 use causeway_sys::choice::{Choice, Turn};
 use causeway_sys::prices::Prices;
-use causeway_wire::fs::Distribution;
-
-use super::connection::Client;
-use super::transfer::IoList;
 
 /// Bytes of the buffer. Longer reads use it several times.
 pub(super) const BUFFER_BYTES: u64 = 4 << 20;
@@ -24,7 +20,7 @@ pub(super) const BUFFER_BYTES: u64 = 4 << 20;
 /// messages and switches between processes than the copying of the last ones takes, when no server reads any more.
 pub(super) const PART_BYTES: u64 = 1 << 20;
 /// Shorter reads go straight to the caller's memory: a server has read them before another one could begin.
-const LEAST_BYTES: u64 = 64 << 10;
+pub(super) const LEAST_BYTES: u64 = 64 << 10;
 /// Up to this many bytes reads are short; the choice is made separately for short and long ones.
 const SHORT_BYTES: u64 = 1 << 20;
 /// The number of this way among the two of a [`Choice`].
@@ -61,30 +57,17 @@ pub(super) struct ReadTurn {
     pub(super) buffer: Option<Memory>,
 }
 
-impl Client {
-    /// Begins a read of datafiles, and decides which way it takes. `None` if it can go straight to its memory only.
-    pub(super) fn begin_read_through(
+impl Through {
+    /// Decides which way a read of so many bytes takes. `allocate` makes a buffer that servers map. `None` if there is none.
+    pub(super) fn begin(
         &mut self,
-        distribution: &Distribution,
-        list: IoList<'_>,
+        len: u64,
+        allocate: impl FnOnce() -> Option<Memory>,
     ) -> Option<ReadTurn> {
-        let len = list.len();
-        let is_mapped = |memory: &Memory| memory.object().is_some();
-        if len < LEAST_BYTES || list.memory.iter().any(is_mapped) {
-            return None;
-        }
-        for position in 0..distribution.servers.len() {
-            let server = self.io_server(distribution, position).ok()?;
-            let addr = self.rpc.addr(server).ok()?;
-            if self.rpc.bmi().method(addr) != Some("shm") {
-                return None;
-            }
-        }
         let class = usize::from(len > SHORT_BYTES);
-        let through = self.through.get_or_insert_default();
-        let turn = through.choices[class].begin();
+        let turn = self.choices[class].begin();
         let buffer = match turn.way() == THROUGH {
-            true => Some(self.mapped_buffer()?),
+            true => Some(self.mapped_buffer(allocate)?),
             false => None,
         };
         Some(ReadTurn {
@@ -94,19 +77,17 @@ impl Client {
         })
     }
 
-    /// Ends a read of so many bytes that has succeeded.
-    pub(super) fn end_read_through(&mut self, turn: &ReadTurn, bytes: u64) {
-        if let Some(through) = &mut self.through {
-            through.choices[turn.class].end(&turn.turn, bytes);
-        }
+    /// Notes that a read of so many bytes has succeeded.
+    pub(super) fn end(&mut self, turn: &ReadTurn, bytes: u64) {
+        self.choices[turn.class].end(&turn.turn, bytes);
     }
 
     /// The buffer, or a new one if a server may still access it.
-    fn mapped_buffer(&mut self) -> Option<Memory> {
+    fn mapped_buffer(&mut self, allocate: impl FnOnce() -> Option<Memory>) -> Option<Memory> {
         let is_free = |buffer: &Memory| buffer.object().is_some() && buffer.sharers() == 1;
-        let known = self.through.as_mut()?.buffer.take().filter(is_free);
-        let buffer = known.or_else(|| self.allocate(BUFFER_BYTES as usize).ok())?;
-        self.through.as_mut()?.buffer = Some(buffer.clone());
+        let known = self.buffer.take().filter(is_free);
+        let buffer = known.or_else(allocate)?;
+        self.buffer = Some(buffer.clone());
         buffer.object().is_some().then_some(buffer)
     }
 }
