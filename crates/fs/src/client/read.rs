@@ -1,5 +1,7 @@
 //! Reading, from beside the metadata or from datafiles; bytes are verified in the client's memory.
 
+use std::cell::Cell;
+
 use causeway_bmi::Memory;
 use causeway_wire::fs::{Body, Distribution, Operation, Region, ReplyBody, WantedSums};
 
@@ -112,14 +114,19 @@ impl Client {
             Some(_) => BUFFER_BYTES,
             None => ROUND_BYTES,
         };
-        in_rounds_of(inside, most, |list| {
+        let read = in_rounds_of(inside, most, |list| {
             if is_whole {
                 let read = self.read_round(file, distribution, list, buffer)?;
                 is_whole = read.is_some();
                 behind_end |= read.unwrap_or_default();
             }
             Ok(())
-        })?;
+        });
+        if let (Err(_), Some(through)) = (&read, &mut self.through) {
+            // A server may access the buffer for as long as it cannot be reached.
+            through.forget_buffer();
+        }
+        read?;
         if !is_whole {
             return Ok(None);
         }
@@ -147,15 +154,20 @@ impl Client {
         if list.len() < LEAST_BYTES || list.memory.iter().any(is_mapped) {
             return None;
         }
+        let mut any = None;
         for position in 0..distribution.servers.len() {
             let server = self.io_server(distribution, position).ok()?;
             let addr = self.rpc.addr(server).ok()?;
             if self.rpc.bmi().method(addr) != Some("shm") {
                 return None;
             }
+            any = Some(addr);
         }
         let mut through = self.through.take().unwrap_or_default();
-        let turn = through.begin(list.len(), || self.allocate(BUFFER_BYTES as usize).ok());
+        let bmi = self.rpc.bmi();
+        let turn = through.begin(list.len(), || {
+            any.and_then(|addr| bmi.memalloc(addr, BUFFER_BYTES as usize).ok())
+        });
         self.through = Some(through);
         turn
     }
@@ -218,7 +230,7 @@ impl Client {
             behind_end: false,
             altered: None,
         };
-        let mut is_delivered = vec![false; planned.len()];
+        let is_delivered = vec![Cell::new(false); planned.len()];
         let mut take = |rpc: &Rpc, index: usize, reply: &ReplyBody| {
             let ReplyBody::Transferred {
                 bytes,
@@ -231,21 +243,29 @@ impl Client {
                 return;
             };
             let (planned, server) = (&planned[index], servers[index]);
+            is_delivered[index].set(true);
             if let Err(error) = planned.check_read(*bytes, inline.len(), *size) {
                 fetched.altered = Some(rpc.at(server, error));
-            } else if !planned.matches(list.memory, sums, rpc.binding(server, object)) {
+                return;
+            }
+            if !planned.matches(list.memory, sums, rpc.binding(server, object)) {
                 fetched.altered = Some(rpc.altered(server));
             }
             fetched.behind_end |= planned.deliver(list.memory, inline, *size);
-            is_delivered[index] = true;
         };
         let replies = self.rpc.call_all_each(calls, &mut take);
         let clock = clock.next_of(&mut self.stages, &READING, busiest(&replies));
         let Some(replies) = self.unless_missing(file, replies)? else {
             return Ok(None);
         };
-        if let Some(other) = (is_delivered.iter().zip(&replies)).find(|(done, _)| !**done) {
-            return Err(unexpected_reply(other.1));
+        // The replies to calls that were repeated, or that ended elsewhere than among those that were waited for, come here.
+        for (index, reply) in replies.iter().enumerate() {
+            if !is_delivered[index].get() {
+                take(&self.rpc, index, reply);
+            }
+            if !is_delivered[index].get() {
+                return Err(unexpected_reply(reply));
+            }
         }
         clock.next(&mut self.stages, "read: deliver");
         Ok(Some(fetched))

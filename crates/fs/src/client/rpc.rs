@@ -312,8 +312,8 @@ impl Rpc {
         results(self.complete(calls, &mut |_, _, _| {}))
     }
 
-    /// The same; also hands over the reply of each call that succeeds, as soon as it is there, with the call's index, while others are
-    /// in progress.
+    /// The same; also hands over replies of calls that succeed, as soon as they are there, with the call's index, while others are
+    /// in progress. Not all: such as come while connections are made anew, or for calls that were repeated, are only returned.
     pub(super) fn call_all_each(
         &mut self,
         calls: Vec<Call>,
@@ -474,7 +474,9 @@ impl Rpc {
             for completion in completions.drain(..) {
                 let ended = self.completed(pending_calls, completion);
                 let ended = ended.and_then(|index| Some((index, pending_calls.get(index)?)));
+                // After an attempt that a server has left unfinished, it may still write: the memory is taken away from it first.
                 if let Some((index, pending)) = ended
+                    && !pending.unfinished
                     && let State::Done(Ok(reply)) = &pending.state
                 {
                     on_reply(self, index, reply);

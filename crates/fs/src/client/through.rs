@@ -7,8 +7,8 @@
 //! faster differs between machines, and with what else they do: the client measures both while it reads ([`Choice`]).
 //! `docs/io-engine.md` has figures.
 //!
-//! Servers do not access the caller's memory in these reads. The buffer is used again unless a server may still access it: after a call that
-//! such a server has left unfinished, the library has taken the buffer away from all servers, and the next read has another one.
+//! Servers do not access the caller's memory in these reads. The buffer is used again unless a server may still access it: after a read that
+//! has failed, or a call that a server has left unfinished, the next read has another one.
 
 use causeway_bmi::Memory;
 use causeway_sys::choice::{Choice, Turn};
@@ -80,6 +80,11 @@ impl Through {
     /// Notes that a read of so many bytes has succeeded.
     pub(super) fn end(&mut self, turn: &ReadTurn, bytes: u64) {
         self.choices[turn.class].end(&turn.turn, bytes);
+    }
+
+    /// Has the next read allocate another buffer, as a server may still access this one.
+    pub(super) fn forget_buffer(&mut self) {
+        self.buffer = None;
     }
 
     /// The buffer, or a new one if a server may still access it.
