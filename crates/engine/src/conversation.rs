@@ -119,7 +119,7 @@ pub(crate) struct Conversation {
     /// The same for messages in memory that the peer may map.
     mapped_eager_max: u32,
     /// Messages of this size and above that wait are announced, although they could be sent whole.
-    announces_from: u64,
+    announces_from: u32,
 
     /// What this side may send.
     pub(crate) account: Account,
@@ -223,7 +223,7 @@ impl Conversation {
             eager_limit: None,
             eager_max: 0,
             mapped_eager_max: 0,
-            announces_from: u64::MAX,
+            announces_from: u32::MAX,
             account: Account::default(),
             grant: Grant::default(),
             control: VecDeque::new(),
@@ -303,7 +303,8 @@ impl Conversation {
 
     /// Sets from which size on waiting messages are announced.
     pub(crate) fn set_announces_from(&mut self, bytes: Option<usize>) {
-        self.announces_from = bytes.map_or(u64::MAX, |bytes| bytes as u64);
+        self.announces_from =
+            bytes.map_or(u32::MAX, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
     /// Whether a message of this size, in this memory, travels whole.

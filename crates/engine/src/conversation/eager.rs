@@ -271,7 +271,7 @@ impl Conversation {
         let cost = cost(usize::try_from(size).unwrap_or(usize::MAX));
         let fragments = &shared.ops[op].fragments;
         let is_in_pieces = fragments.is_in_pieces();
-        let is_whole = unexpected || size < self.announces_from;
+        let is_whole = unexpected || size < self.announces_from.into();
         let is_eager = is_whole && !is_in_pieces && self.is_eager(fragments.as_slice(), size);
         let eager = is_eager && !shared.ops[op].synchronous;
         if !unexpected && !eager && !is_in_pieces && self.write_queued(shared, op) {

@@ -6,11 +6,10 @@
 //! So a message that waits for room while the peer's messages arrive is announced if reading takes less time a byte than the two copies together
 //! (`docs/mpi-messages.md`, "Large messages in both directions").
 
-use std::time::Instant;
-
 use causeway_sys::prices::Prices;
 
 use super::split_initiator::LEAST_ALONE;
+use crate::blocking::Stopwatch;
 
 /// Shorter messages are not announced: their receiver reads each by a system call of its own, as soon as the announcement arrives.
 pub(super) const LARGE_BYTES: usize = LEAST_ALONE as usize;
@@ -41,8 +40,8 @@ impl Default for Cost {
 }
 
 impl Cost {
-    /// Begins a copy; returns the time if it is to be measured.
-    fn begin(&mut self) -> Option<Instant> {
+    /// Begins a copy; returns a running stopwatch if it is to be measured.
+    fn begin(&mut self) -> Option<Stopwatch> {
         match self.left.checked_sub(1) {
             Some(left) => {
                 self.left = left;
@@ -50,7 +49,7 @@ impl Cost {
             }
             None => {
                 self.left = SAMPLED - 1;
-                Some(Instant::now())
+                Some(Stopwatch::start())
             }
         }
     }
@@ -86,14 +85,14 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    /// Begins a copy of a large message; returns the time if it is to be measured.
-    pub(super) fn begin(&mut self, copying: Copying) -> Option<Instant> {
+    /// Begins a copy of a large message; returns a running stopwatch if it is to be measured.
+    pub(super) fn begin(&mut self, copying: Copying) -> Option<Stopwatch> {
         self.by[copying as usize].begin()
     }
 
     /// Ends a copy that is measured.
-    pub(super) fn end(&mut self, copying: Copying, start: Instant, bytes: usize) {
-        self.by[copying as usize].note(start.elapsed().as_nanos() as f64, bytes);
+    pub(super) fn end(&mut self, copying: Copying, stopwatch: Stopwatch, bytes: usize) {
+        self.by[copying as usize].note(stopwatch.read().as_nanos() as f64, bytes);
     }
 
     /// Notes that the ring has no room for a large message.

@@ -145,8 +145,6 @@ pub(super) struct Pair {
     pub(super) helper: Helper,
     /// Allocated once there has been a transfer for which it matters.
     pub(super) ways_of_transfers: Option<Box<pieces::Ways>>,
-    /// Allocated with the first large message.
-    costs: Option<Box<Costs>>,
     /// Bytes of shared transfers that this side has copied, whichever side started them.
     pub(super) shared_bytes: u64,
     /// Whether the pair is in the list of those that may be helped.
@@ -211,7 +209,6 @@ impl Pair {
             offers: Offers::new(&mapping, layout, side),
             helper: Helper::new(&mapping, layout, 1 - side),
             ways_of_transfers: None,
-            costs: None,
             shared_bytes: 0,
             is_grantee: false,
             bulk: Bulk::default(),
@@ -275,13 +272,13 @@ impl Pair {
     /// What large messages have cost.
     #[cold]
     pub(super) fn costs(&mut self) -> &mut Costs {
-        self.costs.get_or_insert_default()
+        &mut self.ways.get_or_insert_default().costs
     }
 
     /// Whether large messages that wait for room are to be announced: see [`Costs`].
     pub(super) fn announces_large(&self) -> bool {
-        let costs = self.costs.as_deref();
-        matches!(self.attach, Attach::Usable(_)) && costs.is_some_and(Costs::announces)
+        let ways = self.ways.as_deref();
+        matches!(self.attach, Attach::Usable(_)) && ways.is_some_and(|ways| ways.costs.announces())
     }
 
     /// Puts a packet into the ring and rings if necessary; `false` if there is no room, in which
