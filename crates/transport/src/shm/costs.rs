@@ -8,11 +8,11 @@
 
 use causeway_sys::prices::Prices;
 
-use super::split_initiator::LEAST_ALONE;
 use crate::blocking::Stopwatch;
 
-/// Shorter messages are not announced: their receiver reads each by a system call of its own, as soon as the announcement arrives.
-pub(super) const LARGE_BYTES: usize = LEAST_ALONE as usize;
+/// Shorter messages are not announced: their receiver reads each by a system call of its own, as soon as the announcement arrives. A
+/// transfer that is shorter, and the only one, is complete before the peer could help with it.
+pub(super) const LARGE_BYTES: usize = 24 << 10;
 
 /// Of so many copies one is timed.
 const SAMPLED: u32 = 8;

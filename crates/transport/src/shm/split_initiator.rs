@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::claim::{From, InvalidClaims};
 use super::copying::{self, Piece, PieceError};
-use super::costs::{self, Copying};
+use super::costs::{Copying, LARGE_BYTES};
 use super::pair::{Attach, CHANGED, Pair};
 use super::pieces::{OWN_BYTES, PATIENCE};
 use super::split_copy::Description;
@@ -21,7 +21,7 @@ use crate::method::Direction;
 use crate::packet::Packet;
 
 /// A single transfer that is shorter is complete before a helper has seen it.
-pub(super) const LEAST_ALONE: u64 = 24 << 10;
+pub(super) const LEAST_ALONE: u64 = LARGE_BYTES as u64;
 
 /// Among several, sharing pays from here on: each side copies its parts of many by one system call.
 const LEAST_AMONG_OTHERS: u64 = 2 * UNIT_BYTES;
@@ -331,7 +331,7 @@ fn copy_parts(pair: &mut Pair, parts: &[Part]) -> Result<(), InvalidClaims> {
     let bytes = parts.iter().map(|part| part.bytes.end - part.bytes.start);
     let bytes = bytes.sum::<u64>();
     pair.shared_bytes += bytes;
-    let is_timed = bytes >= costs::LARGE_BYTES as u64 && are_read(pair, parts);
+    let is_timed = bytes >= LARGE_BYTES as u64 && are_read(pair, parts);
     let start = match is_timed {
         true => pair.costs().begin(Copying::Read),
         false => None,
