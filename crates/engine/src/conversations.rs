@@ -281,8 +281,9 @@ impl<M: Matcher> Conversations<M> {
             }
             Work::Rematch(op) => {
                 let (peer, op) = operation(op)?;
-                let withdrawable = has_withdrawable_message(&self.shared.ops[op].state);
-                withdrawable.then_some(Event::Rematch { peer, op })?
+                let entry = &self.shared.ops[op];
+                let is_withdrawn = entry.withdrawn && has_withdrawable_message(&entry.state);
+                is_withdrawn.then_some(Event::Rematch { peer, op })?
             }
             Work::Called(peer) => {
                 let peer = self.peers.find(peer)?;

@@ -16,10 +16,12 @@ use crate::types::OpError;
 
 /// Whether an operation's transfer has yet to be started.
 pub(crate) fn is_to_move(op: &Op) -> bool {
-    matches!(
-        op.state,
-        State::Matched(_) | State::ToPush(_) | State::ToWrite(_) | State::ToMove(_)
-    )
+    match op.state {
+        // One that is withdrawn is about to be matched again.
+        State::Matched(_) => !op.withdrawn,
+        State::ToPush(_) | State::ToWrite(_) | State::ToMove(_) => true,
+        _ => false,
+    }
 }
 
 /// Whether an operation's transfer, or a part of it, was started.
@@ -52,6 +54,9 @@ impl Conversation {
                 let State::Matched(incoming) = &entry.state else {
                     return None;
                 };
+                if entry.withdrawn {
+                    return None;
+                }
                 let ([local], [remote]) = (
                     entry.fragments.as_slice(),
                     &incoming.announcement.regions[..],

@@ -555,8 +555,11 @@ impl Conversation {
                 | State::Cleared { incoming, .. }
                     if incoming.announcement.send == send =>
                 {
-                    let key = shared.ops.key(op);
-                    shared.work.push_back(Work::Rematch(key));
+                    // Until then its transfer must not start, and a second such packet must not take the next message.
+                    if !std::mem::replace(&mut entry.withdrawn, true) {
+                        let key = shared.ops.key(op);
+                        shared.work.push_back(Work::Rematch(key));
+                    }
                     return;
                 }
                 State::Pulling(incoming) if incoming.announcement.send == send => {

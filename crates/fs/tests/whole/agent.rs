@@ -474,7 +474,7 @@ fn a_process_of_another_user_is_no_agent() {
     let said = as_user(USER, connect).unwrap_err();
     for part in [
         &format!("user {OTHER}"),
-        "in the place of this node's agent",
+        "listens at the address of this node's agent",
     ] {
         assert!(said.contains(part), "{said}");
     }

@@ -239,7 +239,7 @@ fn hellos_that_a_process_alters_for_the_agent_fail_the_handshake() {
         }
     };
     let [caller, server] = talk([&mut caller, &mut server], &agent, elsewhere);
-    assert!(refused(caller).contains("no role is known"));
+    assert!(refused(caller).contains("the role of the node at"));
     assert!(server.is_err());
 }
 

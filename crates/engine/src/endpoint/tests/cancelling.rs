@@ -263,6 +263,32 @@ fn a_receive_that_is_being_pushed_into() {
 }
 
 #[test]
+fn a_send_that_is_cancelled_before_the_receiver_polls_is_not_fetched() {
+    let (mut a, mut b, to, from) = slow_pair("cancel-unseen");
+    let pull = InfoOption::Rendezvous(RendezvousPolicy::Pull);
+    b.bmi.set_info(None, pull).unwrap();
+    let into = Memory::zeroed(LARGE);
+    b.recv(from, std::slice::from_ref(&into), 1, 1);
+    b.step();
+    let data = memory(1, LARGE);
+    let op = a.send(to, std::slice::from_ref(&data), 1, 1);
+    a.step();
+    a.bmi.cancel(op);
+    a.send(to, &[memory(2, LARGE)], 1, 2);
+    a.step();
+    drive(&mut [&mut a, &mut b], |nodes| {
+        nodes[0].result(2).is_some() && nodes[1].result(1).is_some()
+    });
+    assert!(cancelled(&a, 1));
+    assert_eq!(b.result(1), Some(&Ok(LARGE as u64)));
+    assert_eq!(into.to_vec(), bytes(2, LARGE));
+    idle(&mut [&mut a, &mut b]);
+    assert_eq!((data.sharers(), into.sharers()), (1, 1));
+    assert_eq!(b.bmi.conversations.shared.transfers.active, 0);
+    still_works(&mut a, &mut b, to, from);
+}
+
+#[test]
 fn a_send_that_was_cleared_but_not_begun() {
     let (mut a, mut b, to, from) = slow_pair("cancel-topush");
     let policy = InfoOption::Rendezvous(RendezvousPolicy::Push);

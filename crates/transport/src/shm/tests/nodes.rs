@@ -256,7 +256,7 @@ fn roles_are_asked_for_at_addresses_in_all_their_spellings() {
     for (pinned, why) in [
         ("/socket", "has the roles client, and not io3"),
         ("//./socket", "has the roles client, and not io3"),
-        ("/another", "no role is known"),
+        ("/another", "the role of the node at"),
     ] {
         let (folder, address) = place();
         let mut knowing = cluster.knowing(&cluster.client);
