@@ -23,7 +23,7 @@ mod parts;
 mod placement;
 pub(crate) mod receiving;
 pub(crate) mod rendezvous;
-mod unexpected;
+pub(crate) mod unexpected;
 
 use std::collections::VecDeque;
 
@@ -31,13 +31,14 @@ use causeway_sys::memory::Memory;
 use causeway_transport::{Packet, PeerError};
 use causeway_wire::bmi::{self as wire, Body, Header, Kind};
 
+use crate::arrivals::Arrivals;
 use crate::credit::{Account, Budget, Grant};
 use crate::fragments::Fragments;
 use crate::handshake::Greeting;
 use crate::lists::List;
 use crate::matcher::Matcher;
 use crate::offers::Offers;
-use crate::operation::{Incoming, State, What};
+use crate::operation::{State, What};
 use crate::shared::{Shared, Tuning, Work};
 use crate::traffic::Traffic;
 use crate::types::{EAGER_BY_METHOD, OpError, Tag};
@@ -167,7 +168,9 @@ pub(crate) struct Conversation {
     /// Why the latest connection was lost.
     pub(crate) loss: Option<PeerError>,
     /// Unexpected messages in order of arrival.
-    pub(crate) arrived: VecDeque<Arrived>,
+    pub(crate) arrived: Arrivals,
+    /// Memory for large ones that are being fetched, or were and wait to be taken, in bytes.
+    pulled: u64,
     /// In the ring of peers whose first unexpected message can be taken.
     in_ready_ring: bool,
     /// In the ring of peers whose unexpected messages are to be fetched.
@@ -181,21 +184,6 @@ pub(crate) struct Conversation {
 #[derive(Debug, Default)]
 struct SendingParts {
     ops: VecDeque<u32>,
-}
-
-/// An unexpected message.
-pub(crate) enum Arrived {
-    /// It can be taken. Until then it costs credit if it travelled whole, or memory of the budget
-    /// if it was fetched.
-    Ready {
-        tag: Tag,
-        data: Vec<u8>,
-        fetched: bool,
-    },
-    /// It waits for memory to be fetched into.
-    Announced { tag: Tag, incoming: Incoming },
-    /// This operation fetches it.
-    Fetching { op: u32 },
 }
 
 /// A placeholder, of no peer.
@@ -244,7 +232,8 @@ impl Conversation {
             placement: None,
             early: List::default(),
             loss: None,
-            arrived: VecDeque::new(),
+            arrived: Arrivals::default(),
+            pulled: 0,
             in_ready_ring: false,
             in_fetch_ring: false,
             traffic: Traffic::default(),

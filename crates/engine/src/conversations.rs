@@ -6,6 +6,7 @@
 //! driver calls [`Conversations::poll_event`] until it returns `None`, then sends what
 //! [`Conversations::poll_dirty`] and [`Conversations::poll_transmit`] return.
 
+pub(crate) mod fetching;
 mod posting;
 mod transferring;
 
@@ -762,19 +763,6 @@ impl<M: Matcher> Conversations<M> {
             .max_by_key(|peer| peers[*peer].grant.window());
         if let Some(peer) = largest {
             peers[peer].shrink_window(shared);
-        }
-    }
-
-    /// Starts to fetch large unexpected messages, round robin over the peers, as far as there is memory.
-    fn fetch_waiting(&mut self) {
-        let Self { peers, shared } = self;
-        while let Some(&key) = shared.fetch_ring.front() {
-            if let Some(peer) = peers.find(key)
-                && !peers[peer].fetch_waiting(shared)
-            {
-                return;
-            }
-            shared.fetch_ring.pop_front();
         }
     }
 }

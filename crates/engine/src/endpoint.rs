@@ -143,6 +143,7 @@ impl<M: Matcher> Endpoint<M> {
         if config.in_parts {
             conversations.speak(Formats::IN_PARTS);
         }
+        conversations.set_patience(config.connect_timeout);
         let now = methods.now();
         let sleeper = Sleeper::new(&methods, process).map_err(system)?;
         let mut endpoint = Self {

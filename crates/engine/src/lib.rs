@@ -17,7 +17,7 @@
 //!   place that reads the time.
 //! - `operation` is one send, receive or transfer and its states; `fragments` is its memory.
 //!   Operations and peers are in [`slab`](causeway_transport::slab) tables, and [`lists`] are
-//!   threaded through their entries. `offers` holds the accounts of offered receives,
+//!   threaded through their entries. `arrivals` holds unexpected messages, `offers` the accounts of offered receives,
 //!   `registrations` caches registrations for methods that need them, and `traffic` has the
 //!   counters.
 //!
@@ -27,6 +27,7 @@
 //! retry what failed.
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod clock;
 mod conversation;
 pub mod conversations;

@@ -2,11 +2,13 @@
 //! messages that came before their receives, and the work queued for their driver.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use causeway_sys::memory::HeldSpans;
 use causeway_transport::slab::Slab;
 use causeway_transport::{PeerError, Takes};
 
+use crate::conversations::fetching::Fetches;
 use crate::credit::Budget;
 use crate::direct::Direct;
 use crate::fragments::Fragments;
@@ -64,8 +66,10 @@ pub(crate) struct Shared<M> {
     /// Unexpected messages that have arrived and were not taken yet.
     pub(crate) unexpected_waiting: usize,
     pub(crate) budget: Budget,
-    /// Peers with large unexpected messages to be fetched, by key, round robin.
-    pub(crate) fetch_ring: VecDeque<u64>,
+    /// Which large unexpected messages are to be fetched.
+    pub(crate) fetches: Fetches,
+    /// See [`Conversations::set_patience`](crate::conversations::Conversations::set_patience).
+    pub(crate) patience: Option<Duration>,
     pub(crate) transfers: Transfers,
     pub(crate) work: VecDeque<Work>,
     /// Receives, by key, that are to be offered to their senders when there is nothing else to do.
@@ -132,7 +136,7 @@ pub(crate) enum Work {
     Release(u64),
     /// Window is needed: take some from the peer with the largest, but not from this one.
     Shrink(u32),
-    /// Memory for large unexpected messages has become free.
+    /// Large unexpected messages may be fetched. At most one such entry is queued.
     Fetch,
     /// A transfer has ended, or can be started. At most one such entry is queued.
     Transfers,
@@ -214,6 +218,13 @@ pub(crate) enum Tested {
     Otherwise,
 }
 
+impl<M> Shared<M> {
+    /// Has large unexpected messages fetched as far as there is memory: something has changed.
+    pub(crate) fn retry_fetches(&mut self) {
+        self.work.extend(self.fetches.retry());
+    }
+}
+
 impl<M: Matcher> Shared<M> {
     /// An empty state. `early_memory` is in bytes.
     pub(crate) fn new(tuning: Tuning, early_memory: usize) -> Self {
@@ -229,7 +240,8 @@ impl<M: Matcher> Shared<M> {
             ready: VecDeque::new(),
             unexpected_waiting: 0,
             budget: Budget::new(early_memory),
-            fetch_ring: VecDeque::new(),
+            fetches: Fetches::default(),
+            patience: None,
             transfers: Transfers::default(),
             work: VecDeque::new(),
             to_offer: Vec::new(),

@@ -3,6 +3,7 @@
 mod basics;
 mod cancelling;
 mod deaths;
+mod fetching;
 mod floods;
 mod hostile;
 mod lies;
