@@ -163,8 +163,9 @@ pub(crate) struct Conversation {
     receives: u32,
     /// The receive, by key, into whose memory the method is writing a message.
     placement: Option<u64>,
-    /// Messages for which no receive has been posted yet.
+    /// Whole messages for which no receive has been posted yet, and announced ones.
     pub(crate) early: List,
+    pub(crate) early_announced: List,
     /// Why the latest connection was lost.
     pub(crate) loss: Option<PeerError>,
     /// Unexpected messages in order of arrival.
@@ -231,6 +232,7 @@ impl Conversation {
             receives: 0,
             placement: None,
             early: List::default(),
+            early_announced: List::default(),
             loss: None,
             arrived: Arrivals::default(),
             pulled: 0,

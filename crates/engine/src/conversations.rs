@@ -8,6 +8,7 @@
 
 pub(crate) mod fetching;
 mod posting;
+pub(crate) mod shrinking;
 mod transferring;
 
 use std::time::Instant;
@@ -142,6 +143,7 @@ impl<M: Matcher> Conversations<M> {
         let peer = self.peers.insert(Conversation::new(name));
         let key = self.peers.key(peer);
         self.peers[peer].set_key(key);
+        self.shared.shrinking.add(peer);
         peer
     }
 
@@ -162,6 +164,7 @@ impl<M: Matcher> Conversations<M> {
         entry.drop_early(shared, true);
         entry.release_rival(shared);
         entry.close_window(&mut shared.budget);
+        shared.transfers.peer_lost(&mut entry.transfers);
         entry.traffic.settle(&mut shared.touched);
         peers.remove(peer)
     }
@@ -327,7 +330,7 @@ impl<M: Matcher> Conversations<M> {
             }
             Work::Transfers => Event::Transfers,
             Work::Shrink(wanting) => {
-                self.shrink_largest(wanting);
+                self.shrink_one(wanting);
                 return None;
             }
             Work::Fetch => {
@@ -749,20 +752,6 @@ impl<M: Matcher> Conversations<M> {
             if let Some(message) = peers[peer].take_unexpected(shared) {
                 return Some(message);
             }
-        }
-    }
-
-    /// Takes window from the peer with the largest one, for peers with smaller ones, such as
-    /// `wanting`.
-    fn shrink_largest(&mut self, wanting: u32) {
-        let Self { peers, shared } = self;
-        let indices = peers.indices();
-        let largest = indices
-            .into_iter()
-            .filter(|&peer| peer != wanting && peers[peer].is_up())
-            .max_by_key(|peer| peers[*peer].grant.window());
-        if let Some(peer) = largest {
-            peers[peer].shrink_window(shared);
         }
     }
 }

@@ -81,6 +81,9 @@ pub(crate) struct Op {
     /// Keys under which the memory is exported to the peer.
     pub(crate) exports: Vec<u64>,
     pub(crate) state: State,
+    /// Its own key, if its transfer is among those that wait to be started. (Another key is of an
+    /// earlier operation.)
+    pub(crate) queued_as: u64,
 }
 
 impl Linked for Op {
@@ -180,6 +183,7 @@ impl Default for Op {
             synchronous: false,
             offered: false,
             withdrawn: false,
+            queued_as: 0,
         }
     }
 }

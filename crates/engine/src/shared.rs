@@ -9,6 +9,7 @@ use causeway_transport::slab::Slab;
 use causeway_transport::{PeerError, Takes};
 
 use crate::conversations::fetching::Fetches;
+use crate::conversations::shrinking::Shrinking;
 use crate::credit::Budget;
 use crate::direct::Direct;
 use crate::fragments::Fragments;
@@ -72,6 +73,8 @@ pub(crate) struct Shared<M> {
     pub(crate) patience: Option<Duration>,
     pub(crate) transfers: Transfers,
     pub(crate) work: VecDeque<Work>,
+    /// Which peer's window is made smaller next.
+    pub(crate) shrinking: Shrinking,
     /// Receives, by key, that are to be offered to their senders when there is nothing else to do.
     pub(crate) to_offer: Vec<u64>,
     /// Whether offering would pay.
@@ -134,7 +137,8 @@ pub(crate) enum Work {
     CancelPlacement(u64),
     /// The last reference or operation of a peer is gone.
     Release(u64),
-    /// Window is needed: take some from the peer with the largest, but not from this one.
+    /// Window is needed by this peer: take some from one that has more. At most one such entry is
+    /// queued.
     Shrink(u32),
     /// Large unexpected messages may be fetched. At most one such entry is queued.
     Fetch,
@@ -223,6 +227,13 @@ impl<M> Shared<M> {
     pub(crate) fn retry_fetches(&mut self) {
         self.work.extend(self.fetches.retry());
     }
+
+    /// Has window taken from another peer for this one, unless that is about to happen for any peer.
+    pub(crate) fn request_shrink(&mut self, wanting: u32) {
+        if self.shrinking.request() {
+            self.work.push_back(Work::Shrink(wanting));
+        }
+    }
 }
 
 impl<M: Matcher> Shared<M> {
@@ -244,6 +255,7 @@ impl<M: Matcher> Shared<M> {
             patience: None,
             transfers: Transfers::default(),
             work: VecDeque::new(),
+            shrinking: Shrinking::default(),
             to_offer: Vec::new(),
             watch: Watch::default(),
             held: Vec::new(),
@@ -294,9 +306,23 @@ impl<M: Matcher> Shared<M> {
         }
     }
 
+    /// Defers an operation's transfer that cannot be started now.
+    pub(crate) fn defer_transfer(&mut self, op: u32) {
+        let key = self.ops.key(op);
+        self.ops[op].queued_as = key;
+        self.transfers.defer(key);
+    }
+
     /// Queues an operation's transfer to be started.
     pub(crate) fn start_transfer(&mut self, op: u32) {
         let key = self.ops.key(op);
+        // A receive that was matched again may still be queued for its earlier message.
+        if self.ops[op].queued_as == key {
+            return self.retry_transfers();
+        }
+        self.ops[op].queued_as = key;
+        let ops = &self.ops;
+        self.transfers.purge(|key| waits(ops, key));
         if self.transfers.add(key) {
             self.work.push_back(Work::Transfers);
         }
@@ -426,4 +452,10 @@ impl<M: Matcher> Shared<M> {
         }
         Ok(())
     }
+}
+
+/// Whether the operation of this key has a transfer that waits to be started.
+fn waits(ops: &Slab<Op>, key: u64) -> bool {
+    let op = ops.find(key).map(|op| &ops[op]);
+    op.is_some_and(|op| op.queued_as == key && !matches!(op.state, State::Finishing | State::Done))
 }

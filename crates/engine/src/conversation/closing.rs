@@ -5,7 +5,7 @@ use causeway_transport::PeerError;
 use super::{CONNECT, Conversation, Phase};
 use crate::matcher::Matcher;
 use crate::operation::State;
-use crate::shared::{EarlyBody, Shared, Work};
+use crate::shared::{Shared, Work};
 
 impl Conversation {
     /// Ends a connection, after exports of the operations' memory have been ended: all operations
@@ -41,7 +41,7 @@ impl Conversation {
             self.complete(shared, op, Err(error));
         }
         self.forget_announcements(shared);
-        self.transfers = 0;
+        shared.transfers.peer_lost(&mut self.transfers);
         self.release_rival(shared);
         self.phase = if may_return {
             Phase::Closed
@@ -71,6 +71,7 @@ impl Conversation {
         self.announced_unexpected = 0;
         self.uncleared.clear();
         self.grant.close(&mut shared.budget);
+        shared.transfers.peer_lost(&mut self.transfers);
         self.placement = None;
         self.end_offers(shared);
         self.forget_announcements(shared);
@@ -82,10 +83,11 @@ impl Conversation {
 
     /// Drops early messages: those that are still at the sender, or all.
     pub(crate) fn drop_early<M: Matcher>(&mut self, shared: &mut Shared<M>, all: bool) {
-        for index in self.early.to_vec(&mut shared.early) {
-            if all || matches!(shared.early[index].body, EarlyBody::Announced(_)) {
-                self.forget_early(shared, index);
-            }
+        while let Some(index) = self.early_announced.first() {
+            self.forget_early(shared, index);
+        }
+        while all && let Some(index) = self.early.first() {
+            self.forget_early(shared, index);
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::fragments::Fragments;
 use crate::lists::Links;
 use crate::matcher::Matcher;
 use crate::operation::{State, What};
-use crate::shared::{Early, EarlyBody, Shared, Tuning, Work};
+use crate::shared::{Early, EarlyBody, Shared, Tuning};
 use crate::traffic::Touched;
 use crate::types::{OpError, Tag};
 
@@ -345,7 +345,7 @@ impl Conversation {
         if self.grant.enlarge(&mut shared.budget) {
             self.tell_window = true;
         } else if self.grant.is_below_share(&shared.budget) {
-            shared.work.push_back(Work::Shrink(self.id));
+            shared.request_shrink(self.id);
         }
         self.mark_dirty(shared);
     }
@@ -411,6 +411,7 @@ impl Conversation {
         tag: Tag,
         body: EarlyBody,
     ) -> u32 {
+        let is_whole = matches!(body, EarlyBody::Whole(_));
         let index = shared.early.insert(Early {
             links: Links::default(),
             peer: self.id,
@@ -418,7 +419,11 @@ impl Conversation {
             taken: false,
             body,
         });
-        self.early.push_back(&mut shared.early, index);
+        let list = match is_whole {
+            true => &mut self.early,
+            false => &mut self.early_announced,
+        };
+        list.push_back(&mut shared.early, index);
         shared.arrivals += 1;
         index
     }
@@ -437,7 +442,11 @@ impl Conversation {
         shared: &mut Shared<M>,
         index: u32,
     ) -> Option<EarlyBody> {
-        self.early.remove(&mut shared.early, index);
+        let list = match shared.early[index].body {
+            EarlyBody::Whole(_) => &mut self.early,
+            EarlyBody::Announced(_) => &mut self.early_announced,
+        };
+        list.remove(&mut shared.early, index);
         let body = shared.early.remove(index)?.body;
         match &body {
             EarlyBody::Whole(data) => self.early_freed(shared, data.len()),

@@ -64,7 +64,7 @@ impl Conversation {
         self.queue_control(shared, packet);
         self.set_limits(&shared.tuning, limits);
         if shared.budget.is_tight() {
-            shared.work.push_back(Work::Shrink(self.id));
+            shared.request_shrink(self.id);
         }
     }
 

@@ -532,17 +532,21 @@ impl Conversation {
 
     /// The sender has cancelled an announced message.
     pub(super) fn withdrawn<M: Matcher>(&mut self, shared: &mut Shared<M>, send: u64) {
-        for index in self.early.to_vec(&mut shared.early) {
-            if let EarlyBody::Announced(incoming) = &shared.early[index].body
-                && incoming.announcement.send == send
-            {
-                return self.forget_early(shared, index);
-            }
+        let behind = |index: &u32| shared.early[*index].links.next();
+        let mut early = std::iter::successors(self.early_announced.first(), behind);
+        let found = early.find(|index| {
+            matches!(&shared.early[*index].body, EarlyBody::Announced(incoming)
+                if incoming.announcement.send == send)
+        });
+        if let Some(index) = found {
+            return self.forget_early(shared, index);
         }
         if self.withdrawn_unexpected(shared, send) {
             return;
         }
-        for op in self.ops.to_vec(&mut shared.ops) {
+        let mut next = self.ops.first();
+        while let Some(op) = next {
+            next = shared.ops[op].links.next();
             let entry = &mut shared.ops[op];
             match &entry.state {
                 State::Matched(incoming)

@@ -371,15 +371,11 @@ fn follow<M: Matcher>(
 
 /// A peer's messages that wait for a receive, as far as they are counted.
 fn early_messages<M>(shared: &Shared<M>, peer: &Conversation) -> u32 {
-    let mut next = peer.early.first();
-    let mut counted = 0;
-    while let Some(index) = next
-        && counted < MOST_COUNTED
-    {
-        counted += 1;
-        next = shared.early[index].links.next();
-    }
-    counted
+    let behind = |index: &u32| shared.early[*index].links.next();
+    let early = [peer.early, peer.early_announced]
+        .into_iter()
+        .flat_map(|list| std::iter::successors(list.first(), behind));
+    early.take(MOST_COUNTED as usize).count() as u32
 }
 
 fn phase_code(phase: &Phase) -> PhaseCode {
