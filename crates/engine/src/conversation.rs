@@ -23,7 +23,7 @@ mod parts;
 mod placement;
 pub(crate) mod receiving;
 pub(crate) mod rendezvous;
-pub(crate) mod unexpected;
+mod unexpected;
 
 use std::collections::VecDeque;
 

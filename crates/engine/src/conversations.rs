@@ -6,9 +6,10 @@
 //! driver calls [`Conversations::poll_event`] until it returns `None`, then sends what
 //! [`Conversations::poll_dirty`] and [`Conversations::poll_transmit`] return.
 
-pub(crate) mod fetching;
+mod fetching;
+mod greetings;
 mod posting;
-pub(crate) mod shrinking;
+mod shrinking;
 mod transferring;
 
 use std::time::Instant;
@@ -100,6 +101,13 @@ pub enum Event {
         peer: u32,
         /// Why.
         cause: PeerError,
+    },
+    /// The peer does not greet: do as for a connection that is lost, and drop it.
+    Silent {
+        /// The peer.
+        peer: u32,
+        /// How long it had, in milliseconds.
+        limit_ms: u64,
     },
     /// The peer violated the protocol: drop the connection, then do as for one that is lost.
     ProtocolError {
@@ -315,6 +323,11 @@ impl<M: Matcher> Conversations<M> {
             Work::Lost(peer, cause) => {
                 let peer = self.peers.find(peer)?;
                 Event::Lost { peer, cause }
+            }
+            Work::Silent(peer, limit_ms) => {
+                let peer = self.peers.find(peer)?;
+                let greets = matches!(self.peers[peer].phase, Phase::Greeting);
+                greets.then_some(Event::Silent { peer, limit_ms })?
             }
             Work::ProtocolError(peer, reason) => {
                 let peer = self.peers.find(peer)?;

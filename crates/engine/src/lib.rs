@@ -17,7 +17,8 @@
 //!   place that reads the time.
 //! - `operation` is one send, receive or transfer and its states; `fragments` is its memory.
 //!   Operations and peers are in [`slab`](causeway_transport::slab) tables, and [`lists`] are
-//!   threaded through their entries. `arrivals` holds unexpected messages, `offers` the accounts of offered receives,
+//!   threaded through their entries. `arrivals` holds unexpected messages, `fetches`, `greetings` and `shrinking` what
+//!   several peers compete for or have to do in time, `offers` the accounts of offered receives,
 //!   `registrations` caches registrations for methods that need them, and `traffic` has the
 //!   counters.
 //!
@@ -34,7 +35,9 @@ pub mod conversations;
 mod credit;
 mod direct;
 mod endpoint;
+mod fetches;
 mod fragments;
+mod greetings;
 mod handshake;
 pub mod lists;
 pub mod matcher;
@@ -43,6 +46,7 @@ mod operation;
 mod pieces;
 mod registrations;
 mod shared;
+mod shrinking;
 mod traffic;
 mod transfers;
 pub mod types;

@@ -8,16 +8,17 @@ use causeway_sys::memory::HeldSpans;
 use causeway_transport::slab::Slab;
 use causeway_transport::{PeerError, Takes};
 
-use crate::conversations::fetching::Fetches;
-use crate::conversations::shrinking::Shrinking;
 use crate::credit::Budget;
 use crate::direct::Direct;
+use crate::fetches::Fetches;
 use crate::fragments::Fragments;
+use crate::greetings::Greetings;
 use crate::handshake::Own;
 use crate::lists::{Linked, Links, List, NONE};
 use crate::matcher::Matcher;
 use crate::offers::Watch;
 use crate::operation::{Incoming, Op, State};
+use crate::shrinking::Shrinking;
 use crate::traffic::Touched;
 use crate::transfers::Transfers;
 use crate::types::{Completion, Envelope, Error, OpError, OpId, RendezvousPolicy, Tag};
@@ -73,6 +74,8 @@ pub(crate) struct Shared<M> {
     pub(crate) patience: Option<Duration>,
     pub(crate) transfers: Transfers,
     pub(crate) work: VecDeque<Work>,
+    /// Greetings that have begun.
+    pub(crate) greetings: Greetings,
     /// Which peer's window is made smaller next.
     pub(crate) shrinking: Shrinking,
     /// Receives, by key, that are to be offered to their senders when there is nothing else to do.
@@ -131,6 +134,8 @@ pub(crate) enum Work {
     Stays(u64),
     /// A peer was lost.
     Lost(u64, PeerError),
+    /// A peer does not greet, and has had this much time, in milliseconds.
+    Silent(u64, u64),
     /// A peer violated the protocol.
     ProtocolError(u64, String),
     /// Have the method keep the message that it is writing into memory of a receive of this peer.
@@ -225,7 +230,9 @@ pub(crate) enum Tested {
 impl<M> Shared<M> {
     /// Has large unexpected messages fetched as far as there is memory: something has changed.
     pub(crate) fn retry_fetches(&mut self) {
-        self.work.extend(self.fetches.retry());
+        if self.fetches.retry() {
+            self.work.push_back(Work::Fetch);
+        }
     }
 
     /// Has window taken from another peer for this one, unless that is about to happen for any peer.
@@ -255,6 +262,7 @@ impl<M: Matcher> Shared<M> {
             patience: None,
             transfers: Transfers::default(),
             work: VecDeque::new(),
+            greetings: Greetings::default(),
             shrinking: Shrinking::default(),
             to_offer: Vec::new(),
             watch: Watch::default(),

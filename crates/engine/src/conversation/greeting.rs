@@ -49,7 +49,6 @@ impl Conversation {
             ..Greeting::default()
         };
         self.account = Account::default();
-        self.grant.open(&mut shared.budget);
         self.blocked = false;
         self.starving = false;
         self.announced = 0;
@@ -59,13 +58,40 @@ impl Conversation {
         self.control.clear();
         self.end_offers(shared);
         self.touch(shared);
-        let hello = shared.own.hello().encode();
-        let packet = shared.buffers.holding(&hello);
-        self.queue_control(shared, packet);
         self.set_limits(&shared.tuning, limits);
+        if !called {
+            self.open_window(shared);
+            self.queue_hello(shared);
+        }
+        self.greeting.number = shared.greetings.begin(self.key, called);
+    }
+
+    /// Commits the first window. A caller gets it only when it has introduced itself.
+    fn open_window<M>(&mut self, shared: &mut Shared<M>) {
+        self.grant.open(&mut shared.budget);
         if shared.budget.is_tight() {
             shared.request_shrink(self.id);
         }
+    }
+
+    /// Queues this side's greeting, unless it was queued before. That to a caller replies to the
+    /// caller's, whatever that is.
+    fn queue_hello<M>(&mut self, shared: &mut Shared<M>) {
+        if !std::mem::replace(&mut self.greeting.is_sent, true) {
+            let hello = shared.own.hello().encode();
+            let packet = shared.buffers.holding(&hello);
+            self.queue_control(shared, packet);
+        }
+    }
+
+    /// Whether the greeting of this number has not ended.
+    pub(crate) fn is_greeting(&self, number: u64) -> bool {
+        matches!(self.phase, Phase::Greeting) && self.greeting.number == number
+    }
+
+    /// The same, and the other side is to send something.
+    pub(crate) fn awaits_greeting(&self, number: u64) -> bool {
+        self.is_greeting(number) && self.greeting.awaited != Awaited::Decision
     }
 
     /// Whether the two sides have agreed on a format with introductions.
@@ -91,7 +117,7 @@ impl Conversation {
     ) {
         match self.phase {
             Phase::Leaving => return self.message_or_control(shared, header, packet),
-            Phase::Greeting => {}
+            Phase::Greeting => self.queue_hello(shared),
             _ => return,
         }
         let reason = match (self.greeting.awaited, header.kind) {
@@ -126,6 +152,9 @@ impl Conversation {
             false => shared.own.is_callable(),
         };
         if !introduced || !self.introduces() {
+            if self.greeting.called {
+                self.open_window(shared);
+            }
             return self.come_up(shared, header.credit);
         }
         if !self.greeting.called {
@@ -161,6 +190,9 @@ impl Conversation {
         self.greeting.theirs = Some(Box::new(theirs));
         if id == shared.own.introduction.id {
             // This process is connected with itself: both sides are this instance.
+            if self.greeting.called {
+                self.open_window(shared);
+            }
             return self.come_up(shared, header.credit);
         }
         if !self.greeting.called {
@@ -202,6 +234,8 @@ impl Conversation {
             theirs.addresses = Vec::new();
         }
         self.greeting.awaited = Awaited::Ready;
+        self.greeting.number = shared.greetings.begin(self.key, true);
+        self.open_window(shared);
         self.queue_introduction(shared);
     }
 

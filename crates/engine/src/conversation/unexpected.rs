@@ -9,6 +9,7 @@ use super::Conversation;
 use super::rendezvous::{drop_long_list, refusal};
 use crate::arrivals::Arrived;
 use crate::credit::Reserved;
+use crate::fetches::Fetch;
 use crate::fragments::Fragments;
 use crate::matcher::Matcher;
 use crate::operation::{Incoming, State, What};
@@ -231,22 +232,6 @@ impl Conversation {
         self.announcements_unexpected = 0;
         self.enter_ready_ring(shared);
     }
-}
-
-/// The result of an attempt to fetch the next message of a peer.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Fetch {
-    /// None is to be fetched now.
-    Nothing,
-    /// It is being fetched, or was refused.
-    Begun {
-        /// There are more to fetch.
-        more: bool,
-    },
-    /// The peer holds its share of the memory.
-    HasShare,
-    /// There is no room for it.
-    NoRoom,
 }
 
 /// The memory that a message of `size` bytes takes of the budget.

@@ -9,56 +9,16 @@
 //! waits for memory, a fetch may therefore take no longer than the instance's
 //! [patience](Conversations::set_patience); then its sender's connection is dropped.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::Conversations;
-use crate::conversation::unexpected::Fetch;
+use crate::fetches::Fetch;
 use crate::matcher::Matcher;
 use crate::operation::State;
-use crate::shared::Work;
-
-/// After this many fetches for other peers, a peer without room is the next.
-const MOST_PASSED: u32 = 8;
-
-/// Which peers wait to fetch unexpected messages.
-#[derive(Debug, Default)]
-pub(crate) struct Fetches {
-    /// Peers, by key, with messages to be fetched, round robin.
-    pub(crate) ring: VecDeque<u64>,
-    /// [`Work::Fetch`] is queued.
-    queued: bool,
-    /// A peer, by key, for whose next message there is no room.
-    waits: Option<u64>,
-    /// Fetches for other peers that have begun since then.
-    passed: u32,
-    /// How many fetches have begun.
-    pub(crate) begun: u64,
-    /// Since when some peer has waited for room, and how many fetches had begun by then.
-    short: Option<(Instant, u64)>,
-}
-
-impl Fetches {
-    /// Has the waiting peers tried again. Returns the work to be queued, if it is not queued yet.
-    pub(crate) fn retry(&mut self) -> Option<Work> {
-        (!std::mem::replace(&mut self.queued, true)).then_some(Work::Fetch)
-    }
-
-    /// Notes the result for a peer that was tried.
-    fn tried(&mut self, peer: u64, fetch: Fetch) {
-        match fetch {
-            Fetch::NoRoom if self.waits.is_none() => (self.waits, self.passed) = (Some(peer), 0),
-            Fetch::NoRoom => {}
-            _ if self.waits == Some(peer) => self.waits = None,
-            Fetch::Begun { .. } => self.passed += 1,
-            Fetch::Nothing | Fetch::HasShare => {}
-        }
-    }
-}
 
 impl<M: Matcher> Conversations<M> {
-    /// Sets how long a fetch may take while other messages wait for its memory. Without this, it
-    /// takes as long as it takes.
+    /// Sets how long a greeting may take, and a fetch while other messages wait for its memory.
+    /// Without this, they take as long as they take.
     pub fn set_patience(&mut self, patience: Duration) {
         self.shared.patience = Some(patience);
     }
@@ -77,7 +37,7 @@ impl<M: Matcher> Conversations<M> {
             let Some(peer) = peers.find(key) else {
                 continue;
             };
-            let is_kept_out = shared.fetches.passed >= MOST_PASSED
+            let is_kept_out = shared.fetches.is_passed_often()
                 && shared.fetches.waits.is_some_and(|waits| waits != key);
             let fetch = match is_kept_out {
                 true => Fetch::NoRoom,
@@ -110,16 +70,21 @@ impl<M: Matcher> Conversations<M> {
 
     /// When [`Conversations::expire`] is to be called, if nothing happens until then.
     pub fn deadline(&self) -> Option<Instant> {
-        let (since, _) = self.shared.fetches.short?;
-        since.checked_add(self.shared.patience?)
+        let fetch = self.shared.fetches.short;
+        let fetch = fetch.and_then(|(since, _)| since.checked_add(self.shared.patience?));
+        self.greeting_deadline().into_iter().chain(fetch).min()
     }
 
-    /// Drops peers that have kept others waiting for too long. Called now and then, and before the
-    /// driver sleeps.
+    /// Gives up peers that have let others, or operations, wait for too long. Called now and then,
+    /// and before the driver sleeps.
     pub fn expire(&mut self, now: Instant) {
-        let Some(patience) = self.shared.patience else {
-            return;
-        };
+        if let Some(patience) = self.shared.patience {
+            self.expire_greetings(now, patience);
+            self.expire_fetches(now, patience);
+        }
+    }
+
+    fn expire_fetches(&mut self, now: Instant, patience: Duration) {
         if self.shared.fetches.waits.is_some() {
             self.check_waits();
         }

@@ -130,6 +130,16 @@ impl<M: Matcher> Endpoint<M> {
         self.close(peer, cause);
     }
 
+    /// Gives up a connection on which the peer does not greet: the next address is tried, if there
+    /// is one.
+    pub(super) fn give_up(&mut self, peer: u32, limit_ms: u64) {
+        let silent = self.connections.link(peer);
+        self.lost(peer, PeerError::TimedOut(limit_ms));
+        if silent.is_some() && self.connections.link(peer) == silent {
+            self.unlink(peer);
+        }
+    }
+
     /// Drops a peer that violated the protocol.
     pub(super) fn drop_offender(&mut self, peer: u32, reason: String) {
         let name = &self.conversations.peers[peer].name;

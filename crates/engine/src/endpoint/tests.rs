@@ -5,6 +5,7 @@ mod cancelling;
 mod deaths;
 mod fetching;
 mod floods;
+mod greetings;
 mod hostile;
 mod lies;
 mod lists;

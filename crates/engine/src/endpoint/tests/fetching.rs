@@ -33,7 +33,7 @@ fn greeted(node: &mut Node, name: &str) -> RawPeer {
 }
 
 /// A node whose clock shows as many milliseconds as the counter.
-fn timed_node(name: &str, config: Config) -> (Node, Arc<AtomicU64>) {
+pub(super) fn timed_node(name: &str, config: Config) -> (Node, Arc<AtomicU64>) {
     let passed = Arc::new(AtomicU64::new(0));
     let shown = passed.clone();
     let start = Instant::now();
