@@ -237,13 +237,9 @@ mod tests {
     fn a_peer_that_holds_all_slots_leaves_others_their_shares() {
         let mut all = Transfers::default();
         let mut peers = [0; 4];
-        while all.may_start(peers[0]) {
-            all.started(&mut peers[0]);
-        }
-        assert_eq!(peers[0] as usize, MAX_ACTIVE);
-        for n in 1..4 {
-            while all.may_start(peers[n]) {
-                all.started(&mut peers[n]);
+        for of_peer in &mut peers {
+            while all.may_start(*of_peer) {
+                all.started(of_peer);
             }
         }
         assert_eq!(peers, [16, 8, 5, 4]);

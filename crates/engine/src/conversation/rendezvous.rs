@@ -348,7 +348,7 @@ impl Conversation {
         let most = self.fragments_per_packet();
         let entry = &mut shared.ops[op];
         let State::ToClear(incoming) = std::mem::replace(&mut entry.state, State::Finishing) else {
-            return;
+            unreachable!("the caller has found it in this state");
         };
         let (offset, send) = (entry.moved, incoming.announcement.send);
         let left = incoming.announcement.size - offset;
@@ -379,7 +379,7 @@ impl Conversation {
         let key = shared.ops.key(op);
         let entry = &mut shared.ops[op];
         let State::ToClear(incoming) = std::mem::replace(&mut entry.state, State::Finishing) else {
-            return;
+            unreachable!("the caller has found it in this state");
         };
         if entry.moved == 0 && !incoming.announcement.regions.is_empty() {
             entry.state = State::Matched(incoming);
@@ -600,8 +600,7 @@ impl Conversation {
                 self.complete(shared, op, result);
             }
             Some(EarlyBody::Announced(incoming)) => self.match_announced(shared, op, incoming),
-            // Not reached unless the matcher and the table disagree.
-            None => self.complete(shared, op, Err(OpError::Withdrawn)),
+            None => unreachable!("the matcher holds messages that are in the table"),
         }
     }
 
